@@ -1,0 +1,17 @@
+# The build id: a hash of the SDK headers, the compiler's ABI and LibTorch's version (not of a commit). A module built against
+# another one is refused when it is opened. Writes zt/build_id.h.
+set(ZT_ABI 1)
+function(zt_write_build_id)
+  file(GLOB headers CONFIGURE_DEPENDS
+    ${CMAKE_SOURCE_DIR}/modules/sdk/include/zt/*.h ${CMAKE_SOURCE_DIR}/lua/binding/include/zt/lua/*.h)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
+  set(content "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_SYSTEM_PROCESSOR} ${LibTorch_VERSION} ${ZT_SANITIZE}")
+  foreach(header ${headers})
+    file(SHA256 ${header} hash)
+    string(APPEND content ${hash})
+  endforeach()
+  string(SHA256 build_id "${content}")
+  string(SUBSTRING ${build_id} 0 16 build_id)
+  set(ZT_BUILD_ID "${build_id}" PARENT_SCOPE)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/build_id.h.in ${CMAKE_BINARY_DIR}/include/zt/build_id.h @ONLY)
+endfunction()

@@ -1,0 +1,45 @@
+# Flags that all of our code is compiled with, and the tools that make building fast.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
+
+# One position-independent form for libraries and programs, so that both share one precompiled header.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+include(ZtNumerics)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${ZT_NUMERIC_OPTIONS}>")
+if(ZT_SANITIZE)
+  add_compile_options(-fsanitize=${ZT_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${ZT_SANITIZE})
+  if(ZT_SANITIZE MATCHES "undefined")
+    # LibTorch is built without RTTI for some of its types and its headers cast freely: not ours to check.
+    add_compile_options(-fno-sanitize=vptr)
+  endif()
+endif()
+
+# RUNPATH, not RPATH: LD_LIBRARY_PATH can point to another LibTorch.
+add_link_options(-Wl,--enable-new-dtags)
+find_program(ZT_MOLD mold)
+find_program(ZT_LLD ld.lld)
+if(ZT_MOLD)
+  add_link_options(-fuse-ld=mold)
+elseif(ZT_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+find_program(ZT_CCACHE ccache)
+if(ZT_CCACHE)
+  # A precompiled header needs these from ccache, and -fpch-preprocess from the compiler.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${ZT_CCACHE})
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+
+# Where things are in the build tree, as in an installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)

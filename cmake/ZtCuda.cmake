@@ -1,0 +1,18 @@
+# CUDA and NCCL code is compiled where nvcc is found: ZT_HAS_CUDA. It is loaded at run time where a GPU is found.
+set(ZT_HAS_CUDA OFF)
+if(ZT_CUDA)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(CMAKE_CUDA_STANDARD 17)
+    # The optimizers' per-element functions give the same bits as on the CPU.
+    set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --fmad=false -Xcompiler -fPIC")
+    set(ZT_HAS_CUDA ON)
+  endif()
+endif()
+message(STATUS "ztoolkit: CUDA code ${ZT_HAS_CUDA}")

@@ -1,0 +1,16 @@
+# The installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed where they are built), include/zt, share/ztoolkit/lua,
+# and the CMake package `ztoolkit`, by which modules outside this tree are built. It works wherever it is put.
+include(CMakePackageConfigHelpers)
+
+set_target_properties(zt_lua PROPERTIES EXPORT_NAME binding)
+install(TARGETS zt zt_lua EXPORT ztoolkitTargets DESTINATION lib)
+install(DIRECTORY modules/sdk/include/zt lua/binding/include/zt ${CMAKE_BINARY_DIR}/include/zt DESTINATION include)
+install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua")
+install(FILES LICENSE DESTINATION share/ztoolkit)
+
+set(package lib/cmake/ztoolkit)
+install(EXPORT ztoolkitTargets NAMESPACE ztoolkit:: DESTINATION ${package})
+install(FILES cmake/FindLibTorch.cmake cmake/ZtModule.cmake cmake/ZtNumerics.cmake cmake/module_exports.ld.in DESTINATION ${package})
+configure_package_config_file(cmake/ztoolkitConfig.cmake.in ${CMAKE_BINARY_DIR}/ztoolkitConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/ztoolkitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/ztoolkitConfig.cmake ${CMAKE_BINARY_DIR}/ztoolkitConfigVersion.cmake DESTINATION ${package})

@@ -1,0 +1,36 @@
+# ztoolkit_add_module(name sources...): the shared library zt/NAME.so that `require "zt.NAME"` loads.
+#
+# The target is zt_NAME; its one exported symbol is luaopen_zt_NAME, and it is never unloaded. Its objects are also the
+# target zt_NAME_objects, so that tests can link what the library hides. Link further libraries to zt_NAME_objects.
+# In this tree the library lies in the build folder's lib/zt; outside, in zt below CMAKE_LIBRARY_OUTPUT_DIRECTORY or, where
+# that is not set, below the current binary folder. It is installed into lib/zt.
+include(${CMAKE_CURRENT_LIST_DIR}/ZtNumerics.cmake)
+set(ZT_MODULE_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/module_exports.ld.in)
+
+function(ztoolkit_add_module name)
+  add_library(zt_${name}_objects OBJECT ${ARGN})
+  target_link_libraries(zt_${name}_objects PUBLIC ztoolkit::binding)
+  target_include_directories(zt_${name}_objects PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+  if(TARGET zt_pch)
+    target_precompile_headers(zt_${name}_objects REUSE_FROM zt_pch)
+  else()
+    target_compile_features(zt_${name}_objects PUBLIC cxx_std_20)
+    target_compile_options(zt_${name}_objects PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ZT_NUMERIC_OPTIONS}>")
+    set_target_properties(zt_${name}_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+
+  set(exports ${CMAKE_CURRENT_BINARY_DIR}/zt_${name}.exports)
+  set(ZT_MODULE_NAME ${name})
+  configure_file(${ZT_MODULE_EXPORTS} ${exports} @ONLY)
+  set(folder ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+  if(NOT folder)
+    set(folder ${CMAKE_CURRENT_BINARY_DIR})
+  endif()
+  add_library(zt_${name} MODULE)
+  target_link_libraries(zt_${name} PRIVATE zt_${name}_objects)
+  target_link_options(zt_${name} PRIVATE -Wl,-z,nodelete -Wl,--version-script=${exports} -Wl,--no-undefined)
+  set_target_properties(zt_${name} PROPERTIES
+    PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${exports} LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder}/zt
+    BUILD_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}" INSTALL_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}")
+  install(TARGETS zt_${name} DESTINATION lib/zt)
+endfunction()

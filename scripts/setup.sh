@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Installs everything ztoolkit needs to build and to test: system packages and a project-local virtual environment.
+# A second run finds everything in place and does nothing.
+#
+#   scripts/setup.sh             what building, testing and training need
+#   scripts/setup.sh --oracle    also the full PyTorch wheel, in .venv-oracle: golden files, comparisons
+#   ZT_TORCH_DIR=/path           use the LibTorch there (the folder that holds include/ and lib/) instead of the wheel
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+TORCH_VERSION=2.11.0
+CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch_cpu links to these even without a GPU
+TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
+MIN_CMAKE=3.25
+NEEDED_MB=6000
+
+step() { printf '==> %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+oracle=no
+for argument in "$@"; do
+  case $argument in
+    --oracle) oracle=yes ;;
+    -h|--help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) fail "unknown argument '$argument': give --oracle or nothing" ;;
+  esac
+done
+
+# Debian 12 and Ubuntu 24.04 (untested) happen to use the same names for all of these.
+PACKAGES=(
+  build-essential cmake ninja-build ccache mold pkg-config git ca-certificates
+  python3 python3-venv
+  libopenmpi-dev openmpi-bin
+  libluajit-5.1-dev luajit lua-check lua-unit
+  libgtest-dev libgmock-dev libbenchmark-dev
+  libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
+  libsentencepiece-dev sentencepiece
+  clang-format universal-ctags
+  dict-gcide
+)
+
+[ -r /etc/os-release ] || fail "cannot read /etc/os-release, so the distribution is unknown: install the packages listed in $0 by hand"
+. /etc/os-release
+case "$ID-${VERSION_ID:-}" in
+  debian-12) ;;
+  ubuntu-24.04) step "Ubuntu 24.04: the package names are known but this script is untested here" ;;
+  *) fail "unknown distribution '${PRETTY_NAME:-$ID}': this script knows Debian 12 and Ubuntu 24.04. Install the packages listed in $0 by hand, then build with cmake --preset release" ;;
+esac
+
+require_space() { # folder
+  local free_mb
+  free_mb=$(df -Pm "$1" | awk 'NR == 2 {print $4}')
+  [ "$free_mb" -ge "$NEEDED_MB" ] || fail "only $free_mb MB are free in $1, $NEEDED_MB MB are needed: free some space and run this again"
+}
+
+install_system_packages() {
+  local missing=() installed package
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null | awk '$1 == "installed" {print $2}')
+  for package in "${PACKAGES[@]}"; do
+    grep -qx -- "$package" <<<"$installed" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  require_space /var
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "these packages are missing: ${missing[*]}. Run this as root, or install sudo"
+    sudo=(sudo)
+  fi
+  step "installing system packages: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${sudo[@]}" apt-get update -q &&
+         "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    fail "apt-get could not install the packages (its last lines are above, all of them in $log): check the network, the package sources and the free disk space"
+  fi
+  rm -f "$log"
+}
+
+pip_install() { # virtual environment, what for, pip arguments...
+  local venv=$1 what=$2
+  shift 2
+  require_space .
+  step "installing $what into $venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" ||
+    fail "pip could not install $what (its message is above): check the network and the free disk space, then run this again"
+}
+
+make_venv() { # folder
+  [ -x "$1/bin/python" ] && return
+  step "making the virtual environment $1"
+  /usr/bin/python3 -m venv "$1" || fail "cannot make a virtual environment in $1: is python3-venv installed, is the disk full?"
+}
+
+# A stamp says what was installed; a change of the list installs again.
+up_to_date() { [ "$(cat "$1/zt-setup-stamp" 2>/dev/null)" = "$2" ]; }
+stamp() { printf '%s\n' "$2" >"$1/zt-setup-stamp"; }
+
+has_gpu() { [ -e /dev/nvidiactl ]; }
+
+install_venv() {
+  local want cmake_version
+  cmake_version=$(/usr/bin/cmake --version | awk 'NR == 1 {print $3}')
+  want="tests ${TEST_WHEELS[*]}"
+  if [ -z "${ZT_TORCH_DIR:-}" ]; then want="torch $TORCH_VERSION $(has_gpu && echo cuda || echo cpu) $want"; fi
+  up_to_date .venv "$want" && return
+  make_venv .venv
+  if [ -n "${ZT_TORCH_DIR:-}" ]; then
+    [ -e "$ZT_TORCH_DIR/lib/libtorch_cpu.so" ] || fail "ZT_TORCH_DIR=$ZT_TORCH_DIR has no lib/libtorch_cpu.so: give the folder that holds LibTorch's include/ and lib/"
+  elif has_gpu; then
+    pip_install .venv "LibTorch (torch $TORCH_VERSION with CUDA)" "torch==$TORCH_VERSION"
+  else
+    pip_install .venv "LibTorch (torch $TORCH_VERSION, CPU part)" --no-deps "torch==$TORCH_VERSION" "${CUDA_WHEELS[@]}"
+  fi
+  pip_install .venv "Python packages of the tests" "${TEST_WHEELS[@]}"
+  if [ "$(printf '%s\n%s\n' "$MIN_CMAKE" "$cmake_version" | sort -V | head -n 1)" != "$MIN_CMAKE" ]; then
+    pip_install .venv "CMake (the system's $cmake_version is older than $MIN_CMAKE)" "cmake>=$MIN_CMAKE,<4"
+  fi
+  stamp .venv "$want"
+}
+
+install_oracle() {
+  local want="torch $TORCH_VERSION numpy"
+  up_to_date .venv-oracle "$want" && return
+  make_venv .venv-oracle
+  pip_install .venv-oracle "the full PyTorch wheel (about 5 GB)" "torch==$TORCH_VERSION" "${TEST_WHEELS[@]}"
+  stamp .venv-oracle "$want"
+}
+
+install_system_packages
+install_venv
+if [ "$oracle" = yes ]; then install_oracle; fi
