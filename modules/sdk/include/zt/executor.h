@@ -1,0 +1,98 @@
+// Runs a program: one loop over its actions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zt/comm.h"
+#include "zt/optimizer.h"
+#include "zt/program.h"
+#include "zt/trace.h"
+#include "zt/unit.h"
+
+namespace zt {
+
+// Fields of the rank's part of the global batch, each [samples, ...]. Micro-batch m is the m-th contiguous part.
+using Batch = std::map<std::string, at::Tensor>;
+
+struct LossTerm {
+  std::string name;
+  Per per = Per::token;
+  double sum = 0;  // over the micro-batches of this rank; after NORM over all ranks
+};
+
+// What the actions of one step share. The trainer owns it; handlers change buffers in it.
+struct StepState {
+  int64_t step = 0;  // 0-based global step
+  const ModelInfo* model = nullptr;
+  std::vector<Unit> units;       // one a unit of the model
+  Counts counts;                 // valid tokens and samples: this rank's; after COUNT the global batch's
+  std::vector<LossTerm> losses;  // sorted by name after NORM
+  double loss = 0;               // the objective, after NORM
+  double grad_norm = 0;          // after NORM: L2, of the gradient of the objective, before clipping
+  bool is_finite = true;         // after NORM: loss and gradients, on all ranks
+  double grad_divisor = 1;       // gradients in the buffers are this multiple of the objective's
+  double clip = 0;               // maximum norm; 0: off
+  Scalars scalars;               // for STEP
+  // The communicator over these mesh axes, joined in this order.
+  std::function<Communicator&(const std::vector<std::string>& axes)> comm;
+};
+
+// Runs the actions of one kind. `start` may return work in flight; the executor waits for it before the first later action
+// that touches one of the action's resources. May throw; the step is then over.
+class ActionHandler {
+ public:
+  virtual ~ActionHandler();
+  virtual Work start(const Action& action, StepState& state) = 0;
+};
+
+// Runs one program again and again. Works may cross the end of a run: `drain` before anything else touches the state.
+//
+// Before an action other than a backward reads the gradient of a unit, `complete_gradient(unit)` is called.
+class Executor {
+ public:
+  using Handlers = std::map<KindId, std::shared_ptr<ActionHandler>>;
+
+  // Misuse if a kind has no handler. `trace` may be nullptr.
+  Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
+           Trace* trace);
+
+  // Runs actions [begin, end); end = -1: to the last. Throws what a handler throws; the program cannot go on then.
+  void run(StepState& state, int begin = 0, int end = -1);
+  // Waits for all works in flight.
+  void drain();
+  const Program& program() const { return program_; }
+
+ private:
+  struct Instruction {
+    ActionHandler* handler;
+    std::vector<int> resources;  // dense ids of all it reads and writes
+    std::vector<int> gradients;  // units whose gradient must be complete before it starts
+    uint32_t trace_name;
+  };
+  struct InFlight {
+    Work work;
+    std::vector<int> resources;
+    uint32_t trace_name;
+    int64_t begin_ns;
+  };
+  void wait_for(int slot);
+  void start(const Instruction& instruction, const Action& action, StepState& state);
+
+  Program program_;
+  Handlers handlers_;
+  std::vector<Instruction> instructions_;
+  std::vector<InFlight> in_flight_;
+  std::vector<int> holder_;  // by resource: slot in in_flight_ of the work that touches it, -1: none
+  std::function<void(int)> complete_gradient_;
+  Trace* trace_;
+};
+
+ZT_OBJECT(ActionHandler)
+
+}  // namespace zt

@@ -1,0 +1,30 @@
+// Which vector instructions the hot loops use. Every form of a loop gives the same bits; this only decides speed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Compiles one function for the named instruction set inside a file compiled for the baseline.
+#if defined(__x86_64__)
+#define ZT_TARGET_AVX2 __attribute__((target("avx2")))
+#define ZT_TARGET_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512")))
+#else
+#define ZT_TARGET_AVX2
+#define ZT_TARGET_AVX512
+#endif
+
+namespace zt {
+
+enum class Isa : uint8_t { plain, avx2, avx512 };
+
+const char* isa_name(Isa isa);
+
+// What this processor can run, ascending; `plain` is always there.
+std::vector<Isa> supported_isas();
+
+// The widest supported one, or what the environment variable ZT_ISA names ("plain", "avx2", "avx512"), read once.
+// Misuse when ZT_ISA is unknown or not supported here.
+Isa best_isa();
+
+}  // namespace zt

@@ -1,0 +1,52 @@
+// What a program is made from: a model, micro-batches, a precision and passes. `build` gives any rank's list.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/mesh.h"
+#include "zt/model.h"
+#include "zt/object.h"
+#include "zt/program.h"
+
+namespace zt {
+
+enum class Precision : uint8_t { fp32, fp64 };
+Precision parse_precision(const std::string& name);
+at::ScalarType dtype_of(Precision precision);
+
+// Immutable: `apply` returns a further one.
+class ProgramSpec {
+ public:
+  ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision);
+
+  // Adds a pass. Misuse when its mesh is another one than an earlier pass's.
+  std::shared_ptr<ProgramSpec> apply(std::shared_ptr<Pass> pass) const;
+  // Replaces the training list before passes: a program built or edited by hand. Passes still apply.
+  std::shared_ptr<ProgramSpec> with_actions(std::vector<Action> actions) const;
+
+  const std::shared_ptr<Model>& model() const { return model_; }
+  int micro_batches() const { return micro_batches_; }
+  Precision precision() const { return precision_; }
+  const std::vector<std::shared_ptr<Pass>>& passes() const { return passes_; }  // in the order of phases
+  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // nullptr: no pass uses one
+  Coord coord() const;                                                          // this rank's; rank 0 of 1 without a mesh
+
+  Program build(Mode mode, const Coord& coord) const;
+  // The programs of all ranks of the mesh; ranks whose programs are equal share one object.
+  std::vector<std::shared_ptr<const Program>> build_all(Mode mode) const;
+
+ private:
+  std::shared_ptr<Model> model_;
+  int micro_batches_;
+  Precision precision_;
+  std::optional<std::vector<Action>> actions_;
+  std::vector<std::shared_ptr<Pass>> passes_;
+  std::shared_ptr<Mesh> mesh_;
+};
+
+ZT_OBJECT(ProgramSpec)
+
+}  // namespace zt

@@ -1,0 +1,42 @@
+// Counter-based random numbers: a value is a pure function of a key and a counter, so any rank can make any part.
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3. SC 2011).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace zt {
+
+// Streams with different purposes never share numbers.
+enum class Purpose : uint32_t { init = 0, dropout = 1, shuffle = 2, sample = 3, user = 4 };
+
+class Philox {
+ public:
+  using Block = std::array<uint32_t, 4>;
+
+  explicit Philox(uint64_t key) : key_(key) {}
+  // The key of a stream: folds (seed, purpose, a, b) by Philox itself.
+  static Philox keyed(uint64_t seed, Purpose purpose, uint64_t a = 0, uint64_t b = 0);
+
+  // Four independent 32-bit numbers for the 128-bit counter (high, low).
+  Block block(uint64_t high, uint64_t low) const;
+
+  // Element i of row `row`: block(row, i / 4)[i % 4]. uniform is in [0, 1), a multiple of 2^-24.
+  // Fills out[j] for elements first + j.
+  void uniform(uint64_t row, int64_t first, std::span<float> out) const;
+  // Standard normal by Box-Muller from elements (2 * (i / 2), 2 * (i / 2) + 1), computed in double, the same on every machine
+  // whose libm is the same. Element i is the cosine (even) or sine (odd) branch.
+  void normal(uint64_t row, int64_t first, std::span<double> out) const;
+
+  uint64_t key() const { return key_; }
+
+ private:
+  uint64_t key_;
+};
+
+// 64-bit FNV-1a: stable over runs and machines, for keys made from names.
+uint64_t stable_hash(std::string_view text);
+
+}  // namespace zt

@@ -1,0 +1,46 @@
+// What a checkpoint saves and loads: one walk for both directions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "zt/value.h"
+
+namespace zt {
+
+// A rectangle of a logical tensor: [begin, end) in each dim.
+struct Box {
+  std::vector<int64_t> begin, end;
+  int64_t numel() const;
+};
+
+// A shard of a logical tensor: the boxes concatenated row-major, of which this rank holds [first, first + count) in `data`
+// (flat, contiguous).
+struct Piece {
+  std::vector<Box> boxes;
+  int64_t first = 0;
+  int64_t count = 0;
+  at::Tensor data;
+};
+
+class Visitor {
+ public:
+  virtual ~Visitor();
+  // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
+  // Of several ranks that hold one element, `is_owner` is true on exactly one.
+  virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) = 0;
+  // A JSON-like value, equal on all ranks. A load replaces it.
+  virtual void value(const std::string& name, Value& value) = 0;
+};
+
+class Stateful {
+ public:
+  virtual ~Stateful();
+  // Walks all state in an order that depends on the object's structure only. Collective when state is spread over ranks.
+  virtual void visit(Visitor& visitor) = 0;
+};
+
+}  // namespace zt

@@ -1,0 +1,28 @@
+// The Context that the executor gives a layer.
+#pragma once
+
+#include "compute.h"
+
+namespace zt {
+
+class ComputeState::LayerContext : public Context {
+ public:
+  LayerContext(ComputeState& compute, int position, int micro_batch)
+      : compute_(compute), position_index_(position), micro_batch_index_(micro_batch) {}
+
+  at::Tensor batch(const std::string& name) override;
+  bool has_batch(const std::string& name) const override { return compute_.batch_.contains(name); }
+  int64_t first_sample() const override;
+  Philox rng(Purpose purpose) const override;
+  Communicator& comm(const std::string& axis) override { return compute_.state_.comm({axis}); }
+  void loss(const std::string& name, at::Tensor sum, Per per) override;
+  std::function<Sink()> grad_sink(const Param& param) override;
+  void defer(std::function<void()> weight_gradient) override { weight_gradient(); }
+
+ private:
+  ComputeState& compute_;
+  int position_index_;
+  int micro_batch_index_;
+};
+
+}  // namespace zt

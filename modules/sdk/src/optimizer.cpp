@@ -1,0 +1,11 @@
+#include "zt/optimizer.h"
+
+namespace zt {
+
+Optimizer::~Optimizer() = default;
+Schedule::~Schedule() = default;
+
+ZT_DEFINE_OBJECT(Optimizer, "Optimizer")
+ZT_DEFINE_OBJECT(Schedule, "Schedule")
+
+}  // namespace zt

@@ -1,0 +1,189 @@
+#include "step_handlers.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+
+#include "zt/error.h"
+#include "zt/norm.h"
+
+namespace zt {
+
+namespace {
+
+class Forward : public ActionHandler {
+ public:
+  explicit Forward(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  Work start(const Action& action, StepState&) override {
+    compute_->forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+};
+
+class Recompute : public ActionHandler {
+ public:
+  explicit Recompute(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  Work start(const Action& action, StepState&) override {
+    compute_->recompute(action.target, action.micro_batch);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+};
+
+class Backward : public ActionHandler {
+ public:
+  explicit Backward(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  Work start(const Action& action, StepState&) override {
+    compute_->backward(action.target, action.micro_batch);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+};
+
+class Count : public ActionHandler {
+ public:
+  Count(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
+      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    state.counts = compute_->count();
+    int ranks = 1;
+    if (const auto axes = action.axes(); !axes.empty()) {
+      Communicator& comm = state.comm(axes);
+      ranks = comm.size();
+      state.counts = sum_counts(comm, state.counts);
+    }
+    const auto [tokens, samples] = state.counts;
+    if (samples == 0) misuse("the global batch has no samples");
+    const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
+    if (!normalisation_->has_seed_exponent) {
+      normalisation_->seed_exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
+      normalisation_->has_seed_exponent = true;
+    }
+    const double seed = std::ldexp(1.0, -normalisation_->seed_exponent);
+    compute_->set_seeds({seed, seed * base / static_cast<double>(samples)});
+    state.grad_divisor = seed * base;
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<Normalisation> normalisation_;
+};
+
+// The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
+// parts are added as integers. So its bits do not depend on stage, buckets or schedule.
+class Norm : public ActionHandler {
+ public:
+  Norm(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
+      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    const auto axes = action.axes();
+    Communicator* comm = axes.empty() ? nullptr : &state.comm(axes);
+    reduce_losses(comm, state);
+    state.is_finite = std::isfinite(state.loss);
+    if (compute_->mode() == Mode::train) reduce_norm(comm, state);
+    return {};
+  }
+
+ private:
+  void reduce_losses(Communicator* comm, StepState& state) {
+    state.losses = compute_->losses();
+    const auto n = static_cast<int64_t>(state.losses.size());
+    if (comm && n > 0) {
+      const at::Tensor sums = at::empty({n}, at::kDouble);
+      for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = state.losses[i].sum;
+      comm->all_reduce(sums, sums).synchronize();
+      for (int64_t i = 0; i < n; ++i) state.losses[i].sum = sums.data_ptr<double>()[i];
+    }
+    state.loss = 0;
+    for (const LossTerm& term : state.losses) state.loss += term.sum / divisor(term.per, state);
+  }
+
+  double divisor(Per per, const StepState& state) const {
+    if (normalisation_->is_by_hand) return normalisation_->loss_divisor;
+    const int64_t count = per == Per::token ? state.counts.tokens : state.counts.samples;
+    if (count == 0) misuse("the global batch has no valid token, so the loss per token is not defined: are all labels ignore_index?");
+    return static_cast<double>(count);
+  }
+
+  static void reduce_norm(Communicator* comm, StepState& state) {
+    const int ranks = comm ? comm->size() : 1;
+    const int rank = comm ? comm->rank() : 0;
+    ExactSum sum;
+    for (const Unit& unit : state.units) {
+      if (!unit.grad.defined()) continue;
+      const FlatLayout parts(unit.layout.numel, ranks);
+      add_squares(unit.grad, parts.begin(rank), parts.end(rank), sum);
+    }
+    if (comm) {
+      const at::Tensor limbs = sum.state();
+      comm->all_reduce(limbs, limbs).synchronize();
+      sum = ExactSum::from_state(limbs);
+    }
+    state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
+    state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
+  }
+
+  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<Normalisation> normalisation_;
+};
+
+class Step : public ActionHandler {
+ public:
+  Step(std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates)
+      : optimizer_(std::move(optimizer)), updates_(std::move(updates)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    if (!state.is_finite) return {};  // skipped: the trainer says so or ends the run
+    Unit& unit = state.units[action.target];
+    Scalars scalars = state.scalars;
+    scalars.grad_scale = clip_factor(state) / state.grad_divisor;
+    FlatState shard{unit.master, unit.state};
+    optimizer_->step(shard, unit.grad_shard, updates_[action.target], scalars);
+    return {};
+  }
+
+ private:
+  // As torch.nn.utils.clip_grad_norm_.
+  static double clip_factor(const StepState& state) {
+    if (state.clip <= 0) return 1;
+    return std::min(1.0, state.clip / (state.grad_norm + 1e-6));
+  }
+
+  std::shared_ptr<const Optimizer> optimizer_;
+  std::vector<std::vector<Segment>> updates_;
+};
+
+}  // namespace
+
+Counts sum_counts(Communicator& comm, Counts mine) {
+  const at::Tensor both = at::tensor({mine.tokens, mine.samples}, at::kLong);
+  comm.all_reduce(both, both).synchronize();
+  return {both.data_ptr<int64_t>()[0], both.data_ptr<int64_t>()[1]};
+}
+
+Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,
+                                 std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates) {
+  const Kinds& kinds = Kinds::get();
+  return {
+      {kinds.count, std::make_shared<Count>(compute, normalisation)},
+      {kinds.forward, std::make_shared<Forward>(compute)},
+      {kinds.recompute, std::make_shared<Recompute>(compute)},
+      {kinds.backward, std::make_shared<Backward>(compute)},
+      {kinds.norm, std::make_shared<Norm>(compute, normalisation)},
+      {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},
+  };
+}
+
+}  // namespace zt

@@ -1,0 +1,142 @@
+#include "zt/trainer.h"
+
+#include <cmath>
+
+#include "compute.h"
+#include "step_handlers.h"
+#include "zt/error.h"
+#include "zt/tensor.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Trainer, "Trainer")
+
+Stateful::~Stateful() = default;
+Visitor::~Visitor() = default;
+
+int64_t Box::numel() const {
+  int64_t n = 1;
+  for (size_t d = 0; d < begin.size(); ++d) n *= end[d] - begin[d];
+  return n;
+}
+
+Trainer::~Trainer() {
+  if (!compute_) return;
+  for (const auto& param : spec_->model()->params()) param->values = at::Tensor();
+}
+
+void Trainer::drain() {
+  if (running_) running_->drain();
+  running_ = nullptr;
+}
+
+Executor& Trainer::activate(Mode mode) {
+  if (options_.dry) misuse("this trainer is dry: it reports, but has no buffers to run on");
+  Executor& wanted = executor(mode);
+  if (running_ != &wanted) drain();
+  running_ = &wanted;
+  return wanted;
+}
+
+void Trainer::check_batch(const Batch& batch, int parts) const {
+  if (batch.empty()) misuse("the batch is empty: give a table of tensors such as {{tokens = ..., labels = ...}}");
+  const auto& [first_name, first] = *batch.begin();
+  for (const auto& [name, field] : batch) {
+    if (field.dim() == 0) misuse("the batch field '{}' is a scalar: fields are [samples, ...]", name);
+    if (field.size(0) != first.size(0)) {
+      misuse("the batch fields '{}' and '{}' have {} and {} samples", first_name, name, first.size(0), field.size(0));
+    }
+  }
+  if (first.size(0) % parts != 0 || first.size(0) == 0) {
+    misuse("this rank's {} samples cannot be cut into {} micro-batches evenly: change the batch or micro_batches", first.size(0), parts);
+  }
+}
+
+int Trainer::data_ranks() const {
+  const Coord coord = spec_->coord();
+  int ranks = 1;
+  for (const auto& axis : data_axes_) ranks *= coord.size(axis);
+  return ranks;
+}
+
+int64_t Trainer::first_sample(const Batch& batch) const {
+  const Coord coord = spec_->coord();
+  int64_t place = 0;
+  for (const auto& axis : data_axes_) place = place * coord.size(axis) + coord[axis];
+  return place * batch.begin()->second.size(0);
+}
+
+void Trainer::prepare_step() {
+  state_.clip = options_.clip;
+  state_.scalars.step = updates_done_ + 1;
+  const double base = options_.optimizer->lr();
+  state_.scalars.lr = options_.schedule ? options_.schedule->lr(state_.step, base) : base;
+}
+
+StepResult Trainer::result(int64_t begin_ns) const {
+  StepResult result;
+  result.step = state_.step;
+  result.loss = state_.loss;
+  result.grad_norm = state_.grad_norm;
+  result.lr = state_.scalars.lr;
+  result.tokens = state_.counts.tokens;
+  result.samples = state_.counts.samples;
+  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  result.skipped = !state_.is_finite;
+  result.terms = state_.losses;
+  return result;
+}
+
+// The step is over: count it, or say what was not finite.
+StepResult Trainer::end_step(int64_t begin_ns) {
+  const StepResult done = result(begin_ns);
+  if (state_.is_finite) ++updates_done_;
+  else if (options_.on_nonfinite == OnNonfinite::error) report_nonfinite();
+  ++state_.step;
+  return done;
+}
+
+void Trainer::report_nonfinite() const {
+  std::string where;
+  for (size_t i = 0; i < state_.model->params.size() && where.empty(); ++i) {
+    const ParamInfo& param = state_.model->params[i];
+    const at::Tensor& flat = state_.units[param.unit].grad;
+    if (!flat.defined() || !param.trainable) continue;
+    if (!flat.narrow(0, param.offset, param.numel).isfinite().all().item<bool>()) where = param.name;
+  }
+  fault("step {}: the loss is {} and the gradient norm {}{}: lower the learning rate, clip the gradient, or give on_nonfinite = \"skip\"",
+        state_.step, state_.loss, state_.grad_norm,
+        where.empty() ? std::string() : fmt::format("; the first non-finite gradient on this rank is that of '{}'", where));
+}
+
+StepResult Trainer::step(const Batch& batch) {
+  if (hand_micro_batch_ != 0) misuse("forward / backward by hand are under way: finish with trainer:finish_step()");
+  check_batch(batch, spec_->micro_batches());
+  const int64_t begin_ns = now_ns();
+  Executor& running = activate(Mode::train);
+  normalisation_->is_by_hand = false;
+  prepare_step();
+  compute_->begin(batch, Mode::train, spec_->micro_batches(), first_sample(batch));
+  running.run(state_);
+  return end_step(begin_ns);
+}
+
+StepResult Trainer::evaluate(const Batch& batch) {
+  check_batch(batch, 1);
+  const int64_t begin_ns = now_ns();
+  Executor& running = activate(Mode::eval);
+  normalisation_->is_by_hand = false;
+  compute_->begin(batch, Mode::eval, 1, first_sample(batch));
+  running.run(state_);
+  return result(begin_ns);
+}
+
+std::map<std::string, at::Tensor> Trainer::infer(const Batch& batch) {
+  check_batch(batch, 1);
+  Executor& running = activate(Mode::generate);
+  compute_->begin(batch, Mode::generate, 1, first_sample(batch));
+  running.run(state_);
+  return compute_->outputs(0);
+}
+
+}  // namespace zt

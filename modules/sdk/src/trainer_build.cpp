@@ -1,0 +1,107 @@
+// Making a trainer: programs of all ranks verified, buffers allocated, parameters initialised, executors.
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "compute.h"
+#include "step_handlers.h"
+#include "unit_build.h"
+#include "zt/error.h"
+#include "zt/trainer.h"
+
+namespace zt {
+
+Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
+    : spec_(std::move(spec)), options_(std::move(options)), training_(spec_->build(Mode::train, spec_->coord())) {
+  state_.model = &spec_->model()->info();
+  for (const Action& action : training_.actions) {
+    if (action.kind == Kinds::get().count) data_axes_ = action.axes();
+  }
+  state_.comm = [mesh = spec_->mesh()](const std::vector<std::string>& axes) -> Communicator& {
+    if (!mesh) misuse("the program communicates over '{}', but no pass gave it a mesh", fmt::join(axes, "', '"));
+    return *mesh->join(axes)->communicator;
+  };
+}
+
+std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options) {
+  if (!options.optimizer) misuse("a trainer needs an optimizer: give optimizer = optim.adamw{{...}}");
+  if (options.optimizer->scope() != Scope::element) {
+    misuse("the optimizer {} needs whole tensors, which sharded units do not hold yet: use one that works element by element",
+           options.optimizer->kind());
+  }
+  for (const auto& param : spec->model()->params()) {
+    if (param->values.defined()) misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
+  }
+  std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
+  for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) trainer->verify_programs(mode);
+  trainer->make_units();
+  return trainer;
+}
+
+// Rank 0 verifies; the others compare what they would run with what rank 0 verified. All ranks hear the outcome.
+void Trainer::verify_programs(Mode mode) const {
+  const auto programs = spec_->build_all(mode);
+  std::string fingerprint;
+  for (const auto& program : programs) fingerprint += fmt::format("{:016x}", program->hash());
+  std::string complaint;
+  const Coord coord = spec_->coord();
+  if (coord.rank == 0) {
+    std::vector<const Program*> by_rank;
+    for (const auto& program : programs) by_rank.push_back(program.get());
+    for (const Refusal& refusal : verify(*state_.model, coord.shape, by_rank)) complaint += "\n  " + refusal.text();
+  }
+  if (spec_->mesh() && coord.shape.world_size() > 1) {
+    const auto outcomes =
+        spec_->mesh()->world()->communicator->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+    const auto text = [&](size_t rank, const char* key) { return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>(); };
+    for (size_t rank = 1; rank < outcomes.size(); ++rank) {
+      if (text(rank, "programs") == text(0, "programs")) continue;
+      misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank", rank);
+    }
+    complaint = text(0, "complaint");
+  }
+  if (!complaint.empty()) misuse("the program is refused:{}", complaint);
+}
+
+void Trainer::make_units() {
+  const ModelInfo& info = *state_.model;
+  const Coord coord = spec_->coord();
+  const at::ScalarType dtype = dtype_of(spec_->precision());
+  const AllocateFn allocate = [this, dtype](int64_t numel, at::ScalarType) {
+    if (data_axes_.empty()) return at::zeros({numel}, dtype);
+    return state_.comm(data_axes_).allocate({numel}, dtype);
+  };
+  std::vector<std::vector<Segment>> updates;
+  for (size_t u = 0; u < info.units.size(); ++u) {
+    Unit unit = describe_unit(info, static_cast<int>(u), training_.units[u], coord);
+    if (!options_.dry) {
+      allocate_unit(unit, info.units[u], dtype, options_.optimizer->state_names(), allocate);
+      initialise_unit(*spec_->model(), unit);
+    }
+    updates.push_back(segments_of(info, unit, *options_.optimizer));
+    state_.units.push_back(std::move(unit));
+  }
+  if (options_.dry) return;
+  normalisation_ = std::make_shared<Normalisation>();
+  compute_ = std::make_shared<ComputeState>(spec_->model(), state_);
+  handlers_ = step_handlers(compute_, normalisation_, options_.optimizer, std::move(updates));
+  for (const auto& pass : spec_->passes()) {
+    for (const auto& [id, handler] : pass->handlers()) {
+      if (!handlers_.emplace(id, handler).second) {
+        misuse("the pass {} brings a handler for {}, which has one already", pass->name(), kind(id).name);
+      }
+    }
+  }
+}
+
+Executor& Trainer::executor(Mode mode) {
+  auto& held = executors_[mode];
+  if (!held) {
+    const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
+    Program program = mode == Mode::train ? training_ : spec_->build(mode, spec_->coord());
+    held = std::make_unique<Executor>(std::move(program), *state_.model, handlers_, complete, &trace_);
+  }
+  return *held;
+}
+
+}  // namespace zt

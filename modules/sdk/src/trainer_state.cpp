@@ -1,0 +1,84 @@
+// Looking at and changing a trainer's tensors by name: scripts, checkpoints.
+#include <algorithm>
+
+#include "compute.h"
+#include "zt/error.h"
+#include "zt/tensor.h"
+#include "zt/trainer.h"
+
+namespace zt {
+
+int Trainer::find_param(const std::string& name) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < state_.model->params.size(); ++i) {
+    if (state_.model->params[i].name == name) return static_cast<int>(i);
+    names.push_back(state_.model->params[i].name);
+  }
+  const std::string found = nearest(name, names);
+  misuse("the model has no parameter '{}'{}", name,
+         found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
+}
+
+at::Tensor Trainer::parameter(const std::string& name) {
+  const int index = find_param(name);
+  drain();
+  return spec_->model()->params()[index]->get().detach().clone();
+}
+
+at::Tensor Trainer::gradient(const std::string& name) {
+  const ParamInfo& param = state_.model->params[find_param(name)];
+  if (!param.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
+  const UnitPlan& plan = training_.units[param.unit];
+  if (plan.state_sharded) {
+    misuse("the gradient of '{}' is sharded over axis '{}': no rank holds all of it after a step", name, plan.axis);
+  }
+  drain();
+  compute_->gradients().complete(param.unit);
+  const at::Tensor& flat = state_.units[param.unit].grad;
+  return flat.narrow(0, param.offset, param.numel).view(param.shape).clone();
+}
+
+void Trainer::set_parameter(const std::string& name, const at::Tensor& values) {
+  const int index = find_param(name);
+  const at::Tensor& held = spec_->model()->params()[index]->get();
+  if (values.sizes() != held.sizes()) {
+    misuse("parameter '{}' is {}, the values are {}", name, describe(held), describe(values));
+  }
+  drain();
+  held.detach().copy_(values.detach());
+}
+
+// The part of parameter `param` that lies in this rank's shard, as a piece of the logical tensor; `chunk` is the shard's buffer.
+Piece Trainer::piece_of(int index, const at::Tensor& chunk) const {
+  const ParamInfo& param = state_.model->params[index];
+  const Unit& unit = state_.units[param.unit];
+  const int64_t shard_begin = unit.layout.begin(unit.rank), shard_end = unit.layout.end(unit.rank);
+  const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, param.numel);
+  const int64_t end = std::clamp(shard_end - param.offset, begin, param.numel);
+  const int64_t place = begin < end ? param.offset + begin - shard_begin : 0;
+  Box whole{std::vector<int64_t>(param.shape.size(), 0), param.shape};
+  return {{std::move(whole)}, begin, end - begin, chunk.narrow(0, place, end - begin)};
+}
+
+void Trainer::visit(Visitor& visitor) {
+  drain();
+  const Coord coord = spec_->coord();
+  for (size_t i = 0; i < state_.model->params.size(); ++i) {
+    const ParamInfo& param = state_.model->params[i];
+    const Unit& unit = state_.units[param.unit];
+    const std::string& sharded_over = training_.units[param.unit].state_sharded ? training_.units[param.unit].axis : std::string();
+    bool is_owner = true;
+    for (const auto& axis : coord.shape.axes()) is_owner = is_owner && (axis.name == sharded_over || coord[axis.name] == 0);
+    visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master), is_owner);
+    for (const auto& [name, buffer] : unit.state) {
+      visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer), is_owner);
+    }
+  }
+  Value step(state_.step), updates(updates_done_);
+  visitor.value("trainer/step", step);
+  visitor.value("trainer/updates", updates);
+  state_.step = *step.get_if<int64_t>();
+  updates_done_ = *updates.get_if<int64_t>();
+}
+
+}  // namespace zt

@@ -1,0 +1,31 @@
+// Making the buffers of a model's units: allocation by plan, initial values, segments for the optimizer.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "zt/mesh.h"
+#include "zt/model.h"
+#include "zt/optimizer.h"
+#include "zt/program.h"
+#include "zt/unit.h"
+
+namespace zt {
+
+// [shape] zeros of a dtype, from the communicator that will move them.
+using AllocateFn = std::function<at::Tensor(int64_t numel, at::ScalarType dtype)>;
+
+// The unit without buffers: layout and this rank's place on the axis that shards it.
+Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord);
+
+// Allocates parameters, gradient and optimizer state, all zero.
+void allocate_unit(Unit& unit, const UnitInfo& info, at::ScalarType dtype, const std::vector<std::string>& state_names,
+                   const AllocateFn& allocate);
+
+// Fills a unit's parameters with their initial values and makes each Param's `values` a view of them.
+void initialise_unit(const Model& model, Unit& unit);
+
+// The runs of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
+std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer);
+
+}  // namespace zt

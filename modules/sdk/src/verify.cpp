@@ -1,0 +1,162 @@
+#include "verify.h"
+
+namespace zt {
+
+namespace verifier {
+
+namespace {
+
+bool is_equal_value(const Value& a, const Value& b);
+
+bool is_equal_table(const Value::Table& a, const Value::Table& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first && is_equal_value(x.second, y.second); });
+}
+
+bool is_equal_value(const Value& a, const Value& b) {
+  if (a.data().index() != b.data().index()) return false;
+  if (const auto* tensor = a.get_if<at::Tensor>()) return tensor->is_same(*b.get_if<at::Tensor>());
+  if (const auto* object = a.get_if<Object>()) return object->pointer == b.get_if<Object>()->pointer;
+  if (const auto* list = a.get_if<Value::List>()) {
+    const auto& other = *b.get_if<Value::List>();
+    return std::equal(list->begin(), list->end(), other.begin(), other.end(),
+                      [](const Value& x, const Value& y) { return is_equal_value(x, y); });
+  }
+  if (const auto* table = a.get_if<Value::Table>()) return is_equal_table(*table, *b.get_if<Value::Table>());
+  return a.to_json() == b.to_json();
+}
+
+}  // namespace
+
+bool is_equal(const Action& a, const Action& b) {
+  return a.kind == b.kind && a.target == b.target && a.micro_batch == b.micro_batch && a.peer == b.peer &&
+         is_equal_table(a.attrs, b.attrs);
+}
+
+bool is_equal(const Program& a, const Program& b) {
+  return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units &&
+         std::equal(a.actions.begin(), a.actions.end(), b.actions.begin(), b.actions.end(),
+                    [](const Action& x, const Action& y) { return is_equal(x, y); });
+}
+
+bool is_in_range(const Subject& subject, const Resource& resource) {
+  const auto within = [](int32_t index, size_t size) { return index >= 0 && index < static_cast<int32_t>(size); };
+  switch (resource.kind) {
+    case ResourceKind::scalars:
+      return true;
+    case ResourceKind::value:
+    case ResourceKind::value_grad:
+      return within(resource.index, subject.model.positions.size()) &&
+             within(resource.micro_batch, subject.program.micro_batches);
+    default:
+      return within(resource.index, subject.model.units.size());
+  }
+}
+
+namespace {
+
+// Everything about one rank that does not need the others.
+Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program& program) {
+  Findings findings;
+  Subject subject{model, mesh, program};
+  check_fields(subject, findings);
+  if (!findings.empty()) return findings;
+  subject.resources.reserve(program.actions.size());
+  for (int step = 0; step < subject.size(); ++step) {
+    const Action& action = subject.action(step);
+    const Resources& declared = subject.resources.emplace_back(kind(action.kind).resources(action, model));
+    for (const auto* list : {&declared.reads, &declared.writes}) {
+      const bool is_fine = std::all_of(list->begin(), list->end(), [&](const Resource& r) { return is_in_range(subject, r); });
+      if (!is_fine)
+        refuse(findings, step, "its kind declares a resource that this model does not have: correct the kind's resources");
+    }
+  }
+  if (!findings.empty()) return findings;
+  check_values(subject, findings);
+  check_gradients(subject, findings);
+  check_residency(subject, findings);
+  return findings;
+}
+
+// Programs that are equal, told apart by their first rank.
+std::vector<int> first_equals(const std::vector<const Program*>& programs) {
+  std::vector<int> firsts;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    const auto is_same = [&](int earlier) {
+      const auto index = static_cast<size_t>(earlier);
+      return firsts[index] == earlier && (programs[index] == programs[rank] || is_equal(*programs[index], *programs[rank]));
+    };
+    int first = 0;
+    while (first < rank && !is_same(first)) ++first;
+    firsts.push_back(first);
+  }
+  return firsts;
+}
+
+// What all ranks must agree on.
+std::vector<RankFinding> check_agreement(const std::vector<const Program*>& programs) {
+  std::vector<RankFinding> findings;
+  const Program& first = *programs[0];
+  for (int rank = 1; rank < static_cast<int>(programs.size()); ++rank) {
+    const Program& other = *programs[rank];
+    const char* what = other.mode != first.mode                     ? "mode"
+                       : other.micro_batches != first.micro_batches ? "number of micro-batches"
+                       : other.units != first.units                 ? "unit plan"
+                                                                    : nullptr;
+    if (!what) continue;
+    findings.push_back(
+        {rank, {-1, fmt::format("its {} is not that of rank 0: build all ranks' programs with the same passes", what)}});
+  }
+  return findings;
+}
+
+// An action whose kind is not known has no text.
+std::string text_of(const Program& program, int step) {
+  const Action& action = program.actions[step];
+  try {
+    return action_text(action);
+  } catch (const Misuse&) {
+    return fmt::format("kind {}", action.kind);
+  }
+}
+
+}  // namespace
+
+}  // namespace verifier
+
+std::string Refusal::text() const {
+  return step < 0 ? fmt::format("rank {}: {}", rank, reason)
+                  : fmt::format("rank {}, action {} ({}): {}", rank, step, action, reason);
+}
+
+std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs,
+                            size_t limit) {
+  const int ranks = mesh.world_size();
+  if (static_cast<int>(programs.size()) != ranks)
+    misuse("verify: {} programs for a mesh of {} ranks: give one a rank", programs.size(), ranks);
+  std::vector<Refusal> refusals;
+  const auto add = [&](int rank, verifier::Finding finding) {
+    std::string action = finding.step < 0 ? "" : verifier::text_of(*programs[rank], finding.step);
+    refusals.push_back({rank, finding.step, std::move(finding.reason), std::move(action)});
+  };
+  for (auto& found : verifier::check_agreement(programs)) add(found.rank, std::move(found.finding));
+  const std::vector<int> firsts = verifier::first_equals(programs);
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (firsts[rank] != rank) continue;  // its first equal speaks for it
+    const auto others = std::count(firsts.begin(), firsts.end(), rank) - 1;
+    for (auto& finding : verifier::check_rank(model, mesh, *programs[rank])) {
+      if (others > 0) finding.reason += fmt::format(" ({} other ranks have the same program)", others);
+      add(rank, std::move(finding));
+    }
+  }
+  // Collectives of broken programs would only repeat what is wrong.
+  if (refusals.empty()) {
+    for (auto& found : verifier::check_collectives(model, mesh, programs)) add(found.rank, std::move(found.finding));
+  }
+  std::stable_sort(refusals.begin(), refusals.end(),
+                   [](const Refusal& a, const Refusal& b) { return std::pair(a.rank, a.step) < std::pair(b.rank, b.step); });
+  if (refusals.size() > limit) refusals.resize(limit);
+  return refusals;
+}
+
+}  // namespace zt

@@ -1,0 +1,143 @@
+// Runs the collectives of all ranks against each other, as if every one were waited for where it stands: a program that
+// passes does not rest on anything being asynchronous.
+#include <deque>
+
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+// One call on one communicator.
+struct Call {
+  int step;   // index of the action
+  int group;  // index of the communicator
+};
+
+// The ranks of one communicator, and who has arrived at the call it waits for.
+struct Group {
+  std::string name;  // the axes: "dp"
+  std::vector<int> ranks;
+  int arrived = 0;
+};
+
+std::vector<std::vector<std::string>> communicators_of(const ModelInfo& model, const Action& action) {
+  std::vector<std::vector<std::string>> all;
+  const auto axes = action.axes();
+  if (!axes.empty()) all.push_back(axes);  // one communicator over the axes joined
+  const Kinds& kinds = Kinds::get();
+  const bool runs_layer = action.kind == kinds.forward || action.kind == kinds.backward || action.kind == kinds.recompute;
+  if (runs_layer) {
+    for (const auto& axis : model.positions[action.target].axes) all.push_back({axis});
+  }
+  return all;
+}
+
+// What all ranks of a communicator have to agree on. What a rank keeps of a forward is its own affair.
+bool is_same_call(const Action& a, const Action& b) {
+  if (&a == &b) return true;
+  if (a.kind == Kinds::get().forward) return b.kind == a.kind && a.target == b.target && a.micro_batch == b.micro_batch;
+  return is_equal(a, b);
+}
+
+class Simulation {
+ public:
+  Simulation(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs)
+      : programs_(programs), calls_(programs.size()), next_(programs.size(), 0) {
+    for (int rank = 0; rank < mesh.world_size(); ++rank) {
+      std::map<std::vector<std::string>, int> known;
+      const Program& program = *programs[rank];
+      for (int step = 0; step < static_cast<int>(program.actions.size()); ++step) {
+        for (const auto& axes : communicators_of(model, program.actions[step])) {
+          const auto [found, is_new] = known.emplace(axes, -1);
+          if (is_new) found->second = group_of(mesh.group(rank, axes), fmt::format("{}", fmt::join(axes, "+")));
+          if (groups_[found->second].ranks.size() > 1) calls_[rank].push_back({step, found->second});
+        }
+      }
+    }
+  }
+
+  std::vector<RankFinding> run() {
+    std::deque<int> moving;
+    for (int rank = 0; rank < static_cast<int>(calls_.size()); ++rank) moving.push_back(rank);
+    while (!moving.empty()) {
+      const int rank = moving.front();
+      moving.pop_front();
+      const Call* call = current(rank);
+      if (!call) continue;
+      Group& group = groups_[call->group];
+      if (++group.arrived < static_cast<int>(group.ranks.size())) continue;
+      group.arrived = 0;
+      if (const auto odd = odd_one(group)) return {*odd};
+      for (const int member : group.ranks) {
+        ++next_[member];
+        moving.push_back(member);
+      }
+    }
+    return stuck_ranks();
+  }
+
+ private:
+  int group_of(const std::vector<int>& ranks, const std::string& name) {
+    const auto [found, is_new] = group_index_.emplace(std::pair(name, ranks), static_cast<int>(groups_.size()));
+    if (is_new) groups_.push_back({name, ranks});
+    return found->second;
+  }
+
+  const Call* current(int rank) const { return next_[rank] < calls_[rank].size() ? &calls_[rank][next_[rank]] : nullptr; }
+  const Action& action(int rank) const { return programs_[rank]->actions[current(rank)->step]; }
+  std::string at(int rank) const { return fmt::format("action {} ({})", current(rank)->step, action_text(action(rank))); }
+
+  // The first rank whose call is not what most ranks of the group make (ties: what the earlier ranks make).
+  std::optional<RankFinding> odd_one(const Group& group) const {
+    const auto agree = [&](int a, int b) { return is_same_call(action(a), action(b)); };
+    const auto votes = [&](int rank) {
+      return std::count_if(group.ranks.begin(), group.ranks.end(), [&](int other) { return agree(rank, other); });
+    };
+    const int first = group.ranks.front();
+    if (votes(first) == static_cast<std::ptrdiff_t>(group.ranks.size())) return std::nullopt;
+    const int model =
+        *std::max_element(group.ranks.begin(), group.ranks.end(), [&](int a, int b) { return votes(a) < votes(b); });
+    const int odd = *std::find_if(group.ranks.begin(), group.ranks.end(), [&](int rank) { return !agree(rank, model); });
+    return RankFinding{
+        odd,
+        {current(odd)->step, fmt::format("on axis {} it is to meet another operation, rank {}'s {}: every rank of an axis makes "
+                                         "the same collectives in the same order",
+                                         group.name, model, at(model))}};
+  }
+
+  std::vector<RankFinding> stuck_ranks() const {
+    std::vector<RankFinding> findings;
+    for (int rank = 0; rank < static_cast<int>(calls_.size()); ++rank) {
+      const Call* call = current(rank);
+      if (!call) continue;
+      const Group& group = groups_[call->group];
+      const auto is_absent = [&](int member) { return !current(member) || current(member)->group != call->group; };
+      const int absent = *std::find_if(group.ranks.begin(), group.ranks.end(), is_absent);
+      const std::string where = current(absent)
+                                    ? fmt::format("waits in its {} on axis {}", at(absent), groups_[current(absent)->group].name)
+                                    : std::string("ends without this operation");
+      findings.push_back(
+          {rank,
+           {call->step, fmt::format("it waits for ever on axis {}: rank {} {}; every rank of an axis makes the same "
+                                    "collectives in the same order",
+                                    group.name, absent, where)}});
+    }
+    return findings;
+  }
+
+  const std::vector<const Program*>& programs_;
+  std::vector<std::vector<Call>> calls_;  // by rank
+  std::vector<size_t> next_;              // by rank: the call it is at
+  std::vector<Group> groups_;
+  std::map<std::pair<std::string, std::vector<int>>, int> group_index_;
+};
+
+}  // namespace
+
+std::vector<RankFinding> check_collectives(const ModelInfo& model, const MeshShape& mesh,
+                                           const std::vector<const Program*>& programs) {
+  return Simulation(model, mesh, programs).run();
+}
+
+}  // namespace zt::verifier

@@ -1,0 +1,191 @@
+#include <set>
+
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+class GradientCheck {
+ public:
+  GradientCheck(const Subject& subject, Findings& findings)
+      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
+    for (int step = 0; step < subject.size(); ++step) {
+      const Action& action = subject.action(step);
+      if (action.kind != Kinds::get().reduce_grad) continue;
+      for (const int unit : action.units()) units_[unit].last_reduction = step;
+      for (const auto& axis : action.axes()) reduced_axes_.insert(axis);
+    }
+  }
+
+  void run() {
+    const Kinds& kinds = Kinds::get();
+    for (int step = 0; step < subject_.size(); ++step) {
+      const KindId id = subject_.action(step).kind;
+      if (id == kinds.count) count(step);
+      else if (id == kinds.norm) norm(step);
+      else if (id == kinds.forward) forward(step);
+      else if (id == kinds.step) update(step);
+      else if (id == kinds.reduce_grad) reduce(step);
+      else check_writes(step);
+    }
+    check_complete();
+  }
+
+ private:
+  // Indices of actions; -1: none.
+  struct UnitState {
+    int last_reduction = -1;  // in the whole list
+    int write = -1;           // the latest gradient written that no reduction has taken up
+    int reduction = -1;       // the latest reduction walked over
+    std::string part;         // what that one said of itself: "", "first", "middle", "last"
+    int update = -1;
+  };
+
+  template <class... Args>
+  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
+    refuse(findings_, step, format, std::forward<Args>(args)...);
+  }
+
+  void count(int step) {
+    if (count_ >= 0) return say(step, "it repeats {}: the global batch is counted once, remove one", subject_.at(count_));
+    if (first_forward_ >= 0)
+      say(step, "it comes after {}: put COUNT first, losses and gradients are scaled by it", subject_.at(first_forward_));
+    count_ = step;
+    check_axes(step);
+  }
+
+  void forward(int step) {
+    if (first_forward_ < 0) first_forward_ = step;
+    if (norm_ >= 0) say(step, "it comes after {}, which sums the losses: put NORM after every F", subject_.at(norm_));
+  }
+
+  // Counts, losses and the norm are of the same ranks that gradients are summed over.
+  void check_axes(int step) {
+    const std::vector<std::string> axes = subject_.action(step).axes();
+    for (const auto& axis : reduced_axes_) {
+      if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+      say(step,
+          "gradients are summed over '{}' but this action is not, so they would be scaled by one rank's part: add it to axes",
+          axis);
+    }
+  }
+
+  void norm(int step) {
+    if (norm_ >= 0) return say(step, "it repeats {}: remove one", subject_.at(norm_));
+    norm_ = step;
+    if (count_ < 0) say(step, "no COUNT comes before it: losses are divided by its numbers, put COUNT first");
+    check_axes(step);
+    if (!subject_.is_training()) return;
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) check_reduced(step, unit);
+  }
+
+  void check_reduced(int step, int unit) {
+    const UnitState& state = units_[unit];
+    const std::string axis = axis_to_reduce(unit);
+    if (state.part == "first" || state.part == "middle") {
+      say(step, "the sum over micro-batches of {} was not ended after {}: its last REDUCE_GRAD needs sum=last",
+          subject_.unit(unit), subject_.at(state.reduction));
+    } else if (!axis.empty() && state.last_reduction < 0) {
+      say(step, "the gradient of {} was not summed over '{}', others were: put REDUCE_GRAD {} before", subject_.unit(unit), axis,
+          unit);
+    } else if (state.last_reduction > step) {
+      say(step, "{} comes after it: the norm is that of the summed gradient, reduce first", subject_.at(state.last_reduction));
+    }
+  }
+
+  // The axis that the unit's gradient has to be summed over, empty if none: the one its state is sharded along, else one
+  // that other units are summed over and along which its parameters see other data.
+  std::string axis_to_reduce(int unit) const {
+    if (!subject_.model.units[unit].trainable) return "";
+    if (subject_.is_sharded(unit)) return subject_.program.units[unit].axis;
+    for (const auto& axis : reduced_axes_) {
+      for (const int index : subject_.model.units[unit].params) {
+        const ParamInfo& param = subject_.model.params[index];
+        if (param.trainable && placement_on(param.placements, axis) == Placement::replicated_other_data) return axis;
+      }
+    }
+    return "";
+  }
+
+  void check_writes(int step) {
+    for (const Resource& write : subject_.resources[step].writes) {
+      if (write.kind != ResourceKind::grad) continue;
+      UnitState& state = units_[write.index];
+      if (norm_ >= 0) {
+        say(step, "it changes the gradient of {} after {}: put NORM last", subject_.unit(write.index), subject_.at(norm_));
+      } else if (state.last_reduction >= 0 && state.last_reduction < step) {
+        say(step, "it writes the gradient of {} after its last reduction, {}: reduce after this", subject_.unit(write.index),
+            subject_.at(state.last_reduction));
+      }
+      state.write = step;
+    }
+  }
+
+  void reduce(int step) {
+    const Action& action = subject_.action(step);
+    for (const int unit : action.units()) {
+      if (!subject_.model.units[unit].trainable) {
+        say(step, "{} is frozen and has no gradient: remove it", subject_.unit(unit));
+        continue;
+      }
+      const std::string& axis = subject_.program.units[unit].axis;
+      if (subject_.is_sharded(unit) && action.axes() != std::vector{axis}) {
+        say(step, "the state of {} is sharded along '{}': give axes=[\"{}\"]", subject_.unit(unit), axis, axis);
+      }
+      check_order(step, unit, action.attr("sum"));
+      units_[unit].write = -1;
+      units_[unit].reduction = step;
+      units_[unit].part = action.attr("sum");
+    }
+  }
+
+  // A gradient is summed over the ranks once, or part by part: first, middle ..., last.
+  void check_order(int step, int unit, const std::string& part) {
+    const UnitState& state = units_[unit];
+    const bool continues = state.part == "first" || state.part == "middle";
+    const bool wants_earlier = part == "middle" || part == "last";
+    if (state.reduction >= 0 && !(continues && wants_earlier)) {
+      say(step, "the gradient of {} was summed by {} already: it would count every rank twice, remove one", subject_.unit(unit),
+          subject_.at(state.reduction));
+    } else if (state.reduction < 0 && wants_earlier) {
+      say(step, "sum={}, but {} was not reduced before: the first part needs sum=first", part, subject_.unit(unit));
+    } else if (state.write < 0) {
+      say(step, "no gradient of {} was written before it: put it after the unit's backward", subject_.unit(unit));
+    }
+  }
+
+  void update(int step) {
+    const int unit = subject_.action(step).target;
+    UnitState& state = units_[unit];
+    if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
+    if (state.update >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.update));
+    state.update = step;
+    if (norm_ < 0) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
+  }
+
+  void check_complete() {
+    if (subject_.program.mode == Mode::generate) return;
+    if (count_ < 0) say(-1, "COUNT is missing: put it first");
+    if (norm_ < 0) say(-1, "NORM is missing: put it after the last B and REDUCE_GRAD");
+    if (!subject_.is_training()) return;
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+      if (!subject_.model.units[unit].trainable || units_[unit].update >= 0) continue;
+      say(-1, "STEP {} is missing: {} would never be updated", unit, subject_.unit(unit));
+    }
+  }
+
+  const Subject& subject_;
+  Findings& findings_;
+  std::vector<UnitState> units_;
+  std::set<std::string> reduced_axes_;
+  int count_ = -1, norm_ = -1, first_forward_ = -1;
+};
+
+}  // namespace
+
+void check_gradients(const Subject& subject, Findings& findings) {
+  GradientCheck(subject, findings).run();
+}
+
+}  // namespace zt::verifier

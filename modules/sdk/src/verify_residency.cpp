@@ -1,0 +1,90 @@
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+enum class Presence : uint8_t { current, stale, freed };
+
+// Parameters are present and current when a program starts and have to be when it ends: the next one starts so.
+class ResidencyCheck {
+ public:
+  ResidencyCheck(const Subject& subject, Findings& findings)
+      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {}
+
+  void run() {
+    const Kinds& kinds = Kinds::get();
+    for (int step = 0; step < subject_.size(); ++step) {
+      const KindId id = subject_.action(step).kind;
+      if (id == kinds.unshard) unshard(step);
+      else if (id == kinds.reshard) reshard(step);
+      else use(step);
+    }
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (units_[unit].presence == Presence::current) continue;
+      refuse(findings_, units_[unit].cause,
+             "it leaves the parameters of {} {} at the end, and the next program needs them: add UNSHARD {}",
+             subject_.unit(static_cast<int>(unit)), state_of(units_[unit]), unit);
+    }
+  }
+
+ private:
+  struct UnitState {
+    Presence presence = Presence::current;
+    int cause = -1;  // the action that made it so
+  };
+
+  static const char* state_of(const UnitState& state) { return state.presence == Presence::freed ? "freed" : "out of date"; }
+
+  void unshard(int step) {
+    const Action& action = subject_.action(step);
+    for (const int unit : action.units()) {
+      const std::string& axis = subject_.program.units[unit].axis;
+      if (!subject_.is_sharded(unit)) {
+        refuse(findings_, step, "{} is not sharded, so there is nothing to gather: remove it", subject_.unit(unit));
+      } else if (action.axes() != std::vector{axis}) {
+        refuse(findings_, step, "{} is sharded along '{}': give axes=[\"{}\"]", subject_.unit(unit), axis, axis);
+      } else if (units_[unit].presence == Presence::current) {
+        refuse(findings_, step, "the parameters of {} are present and current already: remove it", subject_.unit(unit));
+      }
+      units_[unit] = {Presence::current, step};
+    }
+  }
+
+  void reshard(int step) {
+    for (const int unit : subject_.action(step).units()) {
+      if (!subject_.is_sharded(unit)) {
+        refuse(findings_, step, "{} is not sharded: nothing could bring its parameters back, remove it", subject_.unit(unit));
+      } else if (units_[unit].presence == Presence::freed) {
+        refuse(findings_, step, "{} has freed {} already: remove it", subject_.at(units_[unit].cause), subject_.unit(unit));
+      }
+      units_[unit] = {Presence::freed, step};
+    }
+  }
+
+  void use(int step) {
+    for (const Resource& read : subject_.resources[step].reads) {
+      if (read.kind != ResourceKind::param || units_[read.index].presence == Presence::current) continue;
+      const UnitState& state = units_[read.index];
+      refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between",
+             subject_.unit(read.index), subject_.at(state.cause), state_of(state), read.index);
+    }
+    // Where the owner's part is a buffer of its own, changing it makes the full parameters out of date.
+    for (const Resource& write : subject_.resources[step].writes) {
+      if (write.kind != ResourceKind::master || !subject_.is_sharded(write.index)) continue;
+      if (units_[write.index].presence == Presence::current) units_[write.index] = {Presence::stale, step};
+    }
+  }
+
+  const Subject& subject_;
+  Findings& findings_;
+  std::vector<UnitState> units_;
+};
+
+}  // namespace
+
+void check_residency(const Subject& subject, Findings& findings) {
+  ResidencyCheck(subject, findings).run();
+}
+
+}  // namespace zt::verifier

@@ -1,0 +1,159 @@
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+// Follows every (position, micro-batch) through F, R and B.
+class ValueCheck {
+ public:
+  ValueCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings) {
+    places_.resize(subject.model.positions.size() * subject.program.micro_batches);
+    readers_.resize(subject.model.positions.size());
+    find_first_actions();
+    find_readers();
+  }
+
+  void run() {
+    const Kinds& kinds = Kinds::get();
+    for (int step = 0; step < subject_.size(); ++step) {
+      const KindId id = subject_.action(step).kind;
+      if (id == kinds.forward) forward(step);
+      else if (id == kinds.recompute) recompute(step);
+      else if (id == kinds.backward) backward(step);
+      else check_reads(step);
+    }
+    check_complete();
+  }
+
+ private:
+  // Indices of actions; -1: none. The first three are those walked over so far, the last two the first in the whole list.
+  struct Place {
+    int forward = -1, recompute = -1, backward = -1;
+    int first_forward = -1, first_backward = -1;
+    bool keeps_inputs = false;
+  };
+
+  template <class... Args>
+  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
+    refuse(findings_, step, format, std::forward<Args>(args)...);
+  }
+
+  Place& place(int position, int micro_batch) {
+    return places_[static_cast<size_t>(position) * subject_.program.micro_batches + micro_batch];
+  }
+  Place& place_of(int step) { return place(subject_.action(step).target, subject_.action(step).micro_batch); }
+
+  void find_first_actions() {
+    for (int step = subject_.size() - 1; step >= 0; --step) {
+      if (subject_.action(step).kind == Kinds::get().forward) place_of(step).first_forward = step;
+      if (subject_.action(step).kind == Kinds::get().backward) place_of(step).first_backward = step;
+    }
+  }
+
+  // Positions that give a gradient back to each position: they read a differentiable output of it.
+  void find_readers() {
+    for (size_t p = 0; p < subject_.model.positions.size(); ++p) {
+      for (const Edge& edge : subject_.model.positions[p].inputs) {
+        const bool is_differentiable = subject_.model.positions[edge.position].outputs[edge.output].differentiable;
+        auto& readers = readers_[edge.position];
+        const int reader = static_cast<int>(p);
+        if (is_differentiable && (readers.empty() || readers.back() != reader)) readers.push_back(reader);
+      }
+    }
+  }
+
+  // "comes later, as action 7 (B 2 0)" or "is missing".
+  std::string whereabouts(int first) const { return first < 0 ? "is missing" : "comes later, as " + subject_.at(first); }
+
+  // Values that the action reads must be there.
+  void check_reads(int step) {
+    for (const Resource& read : subject_.resources[step].reads) {
+      if (read.kind != ResourceKind::value) continue;
+      const Place& source = place(read.index, read.micro_batch);
+      if (source.forward < 0) {
+        say(step, "it reads the output of {}, whose F {} {} {}: put that F first", subject_.position(read.index), read.index,
+            read.micro_batch, whereabouts(source.first_forward));
+      } else if (source.backward >= 0 && source.backward != step) {
+        say(step, "it reads the output of {}, which {} has freed: put it before", subject_.position(read.index),
+            subject_.at(source.backward));
+      }
+    }
+  }
+
+  void forward(int step) {
+    const Action& action = subject_.action(step);
+    Place& mine = place_of(step);
+    if (mine.forward >= 0)
+      return say(step, "it repeats {}: each position runs once a micro-batch, remove one", subject_.at(mine.forward));
+    check_reads(step);
+    const std::string keep = action.attr("keep", "graph");
+    if (keep == "none" && mine.first_backward >= 0) {
+      say(step, "it keeps nothing, but {} needs its graph: give keep=graph, or keep=inputs and an R",
+          subject_.at(mine.first_backward));
+    }
+    mine.forward = step;
+    mine.keeps_inputs = keep == "inputs";
+  }
+
+  void recompute(int step) {
+    Place& mine = place_of(step);
+    if (mine.forward < 0)
+      return say(step, "it comes before its F, which {}: put it between F and B", whereabouts(mine.first_forward));
+    if (mine.backward >= 0) return say(step, "it comes after its B, {}: put it between F and B", subject_.at(mine.backward));
+    if (mine.recompute >= 0) return say(step, "it repeats {}: remove one", subject_.at(mine.recompute));
+    if (!mine.keeps_inputs)
+      say(step, "{} keeps its graph, so there is nothing to recompute: remove it or give keep=inputs", subject_.at(mine.forward));
+    check_reads(step);
+    mine.recompute = step;
+  }
+
+  void backward(int step) {
+    const Action& action = subject_.action(step);
+    Place& mine = place_of(step);
+    if (mine.backward >= 0)
+      return say(step, "it repeats {}: gradients would be added twice, remove one", subject_.at(mine.backward));
+    mine.backward = step;
+    if (mine.forward < 0)
+      return say(step, "the backward comes before its F, which {}: put F first", whereabouts(mine.first_forward));
+    if (mine.keeps_inputs && mine.recompute < 0) {
+      say(step, "{} kept only its inputs: put an R before this", subject_.at(mine.forward));
+    }
+    for (const int reader : readers_[action.target]) {
+      const Place& other = place(reader, action.micro_batch);
+      if (other.backward >= 0) continue;
+      say(step, "it needs the gradient of its outputs from {}, whose B {} {} {}: put that B first", subject_.position(reader),
+          reader, action.micro_batch, whereabouts(other.first_backward));
+    }
+    check_reads(step);
+  }
+
+  void check_complete() {
+    report_missing("F", [](const Place& place) { return place.forward < 0; });
+    if (subject_.is_training()) report_missing("B", [](const Place& place) { return place.backward < 0 && place.forward >= 0; });
+  }
+
+  template <class IsMissing>
+  void report_missing(const char* name, IsMissing is_missing) {
+    const auto missing = std::count_if(places_.begin(), places_.end(), is_missing);
+    if (missing == 0) return;
+    const auto first = std::find_if(places_.begin(), places_.end(), is_missing) - places_.begin();
+    const int position = static_cast<int>(first / subject_.program.micro_batches);
+    const auto more = missing > 1 ? fmt::format(" (and {} others)", missing - 1) : std::string();
+    say(-1, "{} {} {}{} is missing: each position of a {} program has one a micro-batch", name, position,
+        first % subject_.program.micro_batches, more, subject_.is_training() ? "training" : "forward");
+  }
+
+  const Subject& subject_;
+  Findings& findings_;
+  std::vector<Place> places_;              // [position * micro_batches + micro_batch]
+  std::vector<std::vector<int>> readers_;  // by position
+};
+
+}  // namespace
+
+void check_values(const Subject& subject, Findings& findings) {
+  ValueCheck(subject, findings).run();
+}
+
+}  // namespace zt::verifier
