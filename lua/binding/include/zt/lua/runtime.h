@@ -1,0 +1,39 @@
+// Starting Lua and running a script: what the host needs.
+//
+//   lua_State* L = lua::new_state(World::from_environment(), {.lua = "...", .modules = "..."});
+//   if (auto error = lua::run_script(L, "exp.lua", {"--steps", "10"})) show(*error);
+//   lua_close(L);
+#pragma once
+
+#include <lua.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/world.h"
+
+namespace zt::lua {
+
+// Search patterns, separated by ';', put in front of Lua's own: "/opt/zt/share/ztoolkit/lua/?.lua;..." and "/opt/zt/lib/?.so".
+struct Paths {
+  std::string lua;      // package.path
+  std::string modules;  // package.cpath
+};
+
+// A new state with the standard libraries, strict globals and `zt.core` preloaded. It belongs to the calling thread; several
+// states in several threads are independent. Closed by lua_close. Fault when there is no memory for it.
+lua_State* new_state(World world, const Paths& paths);
+
+struct ScriptError {
+  std::string message;      // begins with "file:line: " where Lua knew it; a value that is no string is shown as text
+  std::string traceback;    // "stack traceback:\n\t..."; empty when the file could not be loaded
+  bool is_aborted = false;  // a zt::Aborted passed through: another rank has the cause
+};
+
+// Loads and runs the file on the calling thread with `arg` and `...` as plain Lua sets them. nullopt: it ran to its end.
+std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args);
+
+}  // namespace zt::lua
+
+// The table of `require "zt.core"`: operators, constructors and the system functions that lua/zt is made of.
+extern "C" int luaopen_zt_core(lua_State* L);

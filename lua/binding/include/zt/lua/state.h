@@ -1,0 +1,184 @@
+// Binding C++ to Lua: arguments, results, types, modules. Native code throws C++ exceptions; the guard that every registered
+// function passes through turns them into Lua errors with the script's file and line.
+//
+//   int scale(lua_State* L) {                       // a native function: arguments in, number of results out
+//     lua::push(L, lua::check_tensor(L, 1) * lua::check_number(L, 2));
+//     return 1;
+//   }
+//   ZT_LUA_MODULE(example) {                        // defines luaopen_zt_example
+//     module.function<scale>("scale");
+//     module.type<Thing>().method<thing_size>("size");
+//   }
+//
+// Threads: a lua_State belongs to one thread. Errors: Misuse for wrong arguments.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <lua.hpp>
+#include <memory>
+#include <string>
+
+#include "zt/build_id.h"
+#include "zt/error.h"
+#include "zt/object.h"
+#include "zt/value.h"
+#include "zt/world.h"
+
+namespace zt::lua {
+
+using Function = int (*)(lua_State*);
+class Module;
+
+namespace detail {
+int call_guarded(lua_State* L, Function function);
+void set_field_function(lua_State* L, const char* name, lua_CFunction function);  // into the table on top
+struct BuildInfo {
+  const char* module;
+  int abi;
+  const char* build_id;
+};
+int open_module(lua_State* L, const BuildInfo& info, void (*open)(Module&));
+}  // namespace detail
+
+template <Function function>
+int guarded(lua_State* L) {
+  return detail::call_guarded(L, function);
+}
+
+// --- arguments: index as in Lua's C API; messages say "argument 2: a tensor expected, got a string" ---
+at::Tensor check_tensor(lua_State* L, int index);
+bool is_tensor(lua_State* L, int index);
+double check_number(lua_State* L, int index);
+int64_t check_integer(lua_State* L, int index);  // integral numbers and 64-bit cdata
+bool check_boolean(lua_State* L, int index);
+std::string check_string(lua_State* L, int index);
+void check_function(lua_State* L, int index);
+bool is_absent(lua_State* L, int index);  // none or nil
+// Any value as a tree of zt::Value: tables with 1..n keys become lists, other tables have string keys; functions become an
+// Object of a Callable, typed userdata their Object. Misuse, with the path, for what cannot be held, and for cycles.
+Value check_value(lua_State* L, int index);
+Object check_object(lua_State* L, int index, const Tag& tag);
+template <class T>
+std::shared_ptr<T> check(lua_State* L, int index) {
+  return std::static_pointer_cast<T>(check_object(L, index, tag_of<T>()).pointer);
+}
+
+// --- results ---
+void push(lua_State* L, const at::Tensor& tensor);  // undefined: nil
+void push(lua_State* L, const Value& value);
+void push(lua_State* L, const Object& object);  // nullptr: nil
+template <class T>
+void push(lua_State* L, std::shared_ptr<T> value) {
+  push(L, Object::of<T>(std::move(value)));
+}
+inline void push(lua_State* L, double value) {
+  lua_pushnumber(L, value);
+}
+inline void push(lua_State* L, bool value) {
+  lua_pushboolean(L, value);
+}
+inline void push(lua_State* L, const std::string& value) {
+  lua_pushlstring(L, value.data(), value.size());
+}
+void push(lua_State* L, int64_t value);  // a number up to 2^53, 64-bit cdata above
+
+// A Lua function held by C++. Called on the thread of its lua_State only, elsewhere is a Misuse; outlives lua_close as a
+// dead handle whose call is a Misuse.
+class Callable {
+ public:
+  Callable(lua_State* L, int index);
+  ~Callable();
+  Callable(const Callable&) = delete;
+  // Pushes the function; then push arguments, and `call`. The state to push on:
+  lua_State* begin();
+  void push(lua_State* L) const;  // the function itself; Misuse in another state
+  // Calls with `arguments` values pushed since begin, leaves `results` values on the stack. A Lua error becomes a
+  // zt::Error with its traceback, a C++ exception that passed through Lua keeps its type.
+  void call(int arguments, int results);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The world of this state. Set by the host before a script starts.
+const World& world(lua_State* L);
+void set_world(lua_State* L, World world);
+
+class TypeBuilderBase {
+ protected:
+  TypeBuilderBase(lua_State* L, const Tag& tag) : L_(L), tag_(tag) {}
+  void add_method(const char* name, lua_CFunction function);
+  void add_getter(const char* name, lua_CFunction function);
+  void add_metamethod(const char* name, lua_CFunction function);
+  lua_State* L_;
+  const Tag& tag_;
+};
+
+// Methods of a typed userdata; `self` is argument 1. An unknown member is a Lua error with the nearest name. Types may be
+// extended from several modules.
+template <class T>
+class TypeBuilder : TypeBuilderBase {
+ public:
+  explicit TypeBuilder(lua_State* L) : TypeBuilderBase(L, tag_of<T>()) {}
+  template <Function function>
+  TypeBuilder& method(const char* name) {
+    add_method(name, guarded<function>);
+    return *this;
+  }
+  // A field read without a call: axis.size.
+  template <Function function>
+  TypeBuilder& getter(const char* name) {
+    add_getter(name, guarded<function>);
+    return *this;
+  }
+  // Members that are neither methods nor getters: function(self, name) gives the value or throws.
+  template <Function function>
+  TypeBuilder& fallback() {
+    add_getter("*", guarded<function>);
+    return *this;
+  }
+  // "__tostring", "__len", "__call". "__gc" and "__index" are taken.
+  template <Function function>
+  TypeBuilder& metamethod(const char* name) {
+    add_metamethod(name, guarded<function>);
+    return *this;
+  }
+};
+
+// The table that `require "zt.NAME"` returns, being filled.
+class Module {
+ public:
+  explicit Module(lua_State* L) : L_(L) {}
+  template <Function native>
+  Module& function(const char* name) {
+    lua_State* L = L_;
+    detail::set_field_function(L, name, guarded<native>);
+    return *this;
+  }
+  template <class T>
+  TypeBuilder<T> type() {
+    return TypeBuilder<T>(L_);
+  }
+  // A nested table: module.table("schedule", [](Module& m) { ... }).
+  Module& table(const char* name, void (*fill)(Module&));
+  lua_State* state() const { return L_; }
+
+ private:
+  lua_State* L_;
+};
+
+}  // namespace zt::lua
+
+namespace zt {
+ZT_OBJECT(lua::Callable)
+}
+
+// The one exported symbol of a module. Opening checks the SDK's ABI number and build id and refuses a mismatch naming both.
+#define ZT_LUA_MODULE(NAME)                                                                 \
+  static void zt_open_##NAME(::zt::lua::Module& module);                                    \
+  extern "C" __attribute__((visibility("default"))) int luaopen_zt_##NAME(lua_State* L) {   \
+    return ::zt::lua::detail::open_module(L, {#NAME, ZT_ABI, ZT_BUILD_ID}, zt_open_##NAME); \
+  }                                                                                         \
+  static void zt_open_##NAME(::zt::lua::Module& module)

@@ -1,0 +1,57 @@
+#include "arguments.h"
+#include "context.h"
+#include "protected_call.h"
+#include "zt/error.h"
+#include "zt/lua/state.h"
+
+namespace zt {
+ZT_DEFINE_OBJECT(lua::Callable, "function")
+}
+
+namespace zt::lua {
+
+struct Callable::Impl {
+  std::shared_ptr<Context> context;
+  int reference;
+
+  // Where the function may run now.
+  lua_State* usable_state() const {
+    if (!context->main) misuse("this Lua function cannot be called: its Lua state was closed");
+    if (context->thread != std::this_thread::get_id()) {
+      misuse("this Lua function was called on another thread than its Lua state's: hand the call to that thread");
+    }
+    return context->current;
+  }
+};
+
+Callable::Callable(lua_State* L, int index) {
+  check_function(L, index);
+  Context& owner = context(L);
+  owner.free_given_back();
+  lua_pushvalue(L, index);
+  impl_ = std::make_unique<Impl>(Impl{owner.shared_from_this(), luaL_ref(L, LUA_REGISTRYINDEX)});
+}
+
+Callable::~Callable() {
+  impl_->context->give_back(impl_->reference);
+}
+
+void Callable::push(lua_State* L) const {
+  if (&context(L) != impl_->context.get()) misuse("a Lua function cannot be passed to another Lua state");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, impl_->reference);
+}
+
+lua_State* Callable::begin() {
+  lua_State* L = impl_->usable_state();
+  luaL_checkstack(L, LUA_MINSTACK, "calling a Lua function");
+  push(L);
+  return L;
+}
+
+void Callable::call(int arguments, int results) {
+  lua_State* L = impl_->usable_state();
+  const auto failure = protected_call(L, arguments, results);
+  if (failure) failure->raise();
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,113 @@
+#include <ATen/Parallel.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "core/open.h"
+#include "zt/error.h"
+#include "zt/options.h"
+
+namespace zt::lua {
+
+namespace {
+
+constexpr int kDefaultWidth = 80;
+
+// Seconds of a clock that never jumps; differences have a meaning, the value itself has none.
+int now(lua_State* L) {
+  push(L, std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return 1;
+}
+
+int sleep(lua_State* L) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(check_number(L, 1)));
+  return 0;
+}
+
+// Bytes of a line "VmHWM:   1234 kB" of /proc/self/status; 0 where the system has none.
+int64_t status_bytes(const std::string& field) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(field + ":")) return std::stoll(line.substr(field.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+// memory() -> {rss, rss_anon, peak_rss} in bytes. Shared pages count in all but rss_anon.
+int memory(lua_State* L) {
+  push(L, Value(Value::Table{
+              {"rss", status_bytes("VmRSS")}, {"rss_anon", status_bytes("RssAnon")}, {"peak_rss", status_bytes("VmHWM")}}));
+  return 1;
+}
+
+int is_terminal(lua_State* L) {
+  push(L, isatty(static_cast<int>(check_integer(L, 1))) == 1);
+  return 1;
+}
+
+int terminal_width(lua_State* L) {
+  winsize size{};
+  const bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  push(L, static_cast<int64_t>(is_known ? size.ws_col : kDefaultWidth));
+  return 1;
+}
+
+int num_threads(lua_State* L) {
+  push(L, static_cast<int64_t>(at::get_num_threads()));
+  return 1;
+}
+
+int set_num_threads(lua_State* L) {
+  const int64_t count = check_integer(L, 1);
+  if (count < 1) misuse("set_num_threads: at least 1 thread is needed, got {}", count);
+  at::set_num_threads(static_cast<int>(count));
+  return 0;
+}
+
+// suggest(name, names): ": did you mean 'x'?" or ": known are ...", to end a message about an unknown name.
+int suggest_name(lua_State* L) {
+  std::vector<std::string> names;
+  convert(check_value(L, 2), "names", names);
+  push(L, suggest(check_string(L, 1), names));
+  return 1;
+}
+
+const char* launch_name(Launch launch) {
+  switch (launch) {
+    case Launch::single:
+      return "single";
+    case Launch::threads:
+      return "threads";
+    case Launch::mpi:
+      return "mpi";
+  }
+  return "";
+}
+
+void push_world(lua_State* L) {
+  const World& here = world(L);
+  push(L, Value(Value::Table{{"rank", static_cast<int64_t>(here.rank)},
+                             {"size", static_cast<int64_t>(here.size)},
+                             {"launch", launch_name(here.launch)},
+                             {"dry", here.dry}}));
+}
+
+}  // namespace
+
+void open_system(Module& module) {
+  push_world(module.state());
+  lua_setfield(module.state(), -2, "world");
+  module.function<now>("now")
+      .function<sleep>("sleep")
+      .function<memory>("memory")
+      .function<is_terminal>("isatty")
+      .function<terminal_width>("terminal_width")
+      .function<num_threads>("num_threads")
+      .function<set_num_threads>("set_num_threads")
+      .function<suggest_name>("suggest");
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,43 @@
+#include "guard.h"
+#include "zt/error.h"
+#include "zt/lua/state.h"
+
+namespace zt::lua {
+
+Module& Module::table(const char* name, void (*fill)(Module&)) {
+  lua_newtable(L_);
+  fill(*this);
+  lua_setfield(L_, -2, name);
+  return *this;
+}
+
+namespace detail {
+
+namespace {
+
+void check_build(const BuildInfo& info) {
+  if (info.abi == ZT_ABI && std::string_view(info.build_id) == ZT_BUILD_ID) return;
+  fault("the module zt.{} was built against SDK ABI {}, build id {}; this ztoolkit has ABI {}, build id {}: rebuild the module",
+        info.module, info.abi, info.build_id, ZT_ABI, ZT_BUILD_ID);
+}
+
+}  // namespace
+
+void set_field_function(lua_State* L, const char* name, lua_CFunction function) {
+  lua_pushcfunction(L, function);
+  lua_setfield(L, -2, name);
+}
+
+int open_module(lua_State* L, const BuildInfo& info, void (*open)(Module&)) {
+  return guard(L, [&](lua_State*) {
+    check_build(info);
+    lua_newtable(L);
+    Module module(L);
+    open(module);
+    return 1;
+  });
+}
+
+}  // namespace detail
+
+}  // namespace zt::lua

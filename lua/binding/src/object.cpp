@@ -1,0 +1,155 @@
+#include "object.h"
+
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "guard.h"
+#include "zt/error.h"
+#include "zt/lua/state.h"
+
+namespace zt::lua {
+
+namespace {
+
+const char kTagKey = 0;  // its address is the key under which a metatable keeps its tag
+
+Object& object_at(lua_State* L, int index) {
+  return *static_cast<Object*>(lua_touserdata(L, index));
+}
+
+int finalize(lua_State* L) {
+  std::destroy_at(&object_at(L, 1));
+  return 0;
+}
+
+int to_text(lua_State* L) {
+  const Object& object = object_at(L, 1);
+  push(L, fmt::format("{} {}", object.tag->name, fmt::ptr(object.pointer.get())));
+  return 1;
+}
+
+int is_same(lua_State* L) {
+  const bool both = object_tag(L, 1) && object_tag(L, 1) == object_tag(L, 2);
+  push(L, both && object_at(L, 1).pointer == object_at(L, 2).pointer);
+  return 1;
+}
+
+void add_names(lua_State* L, int table, std::vector<std::string>& names) {
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    names.push_back(text_of(L, -2));
+    lua_pop(L, 1);
+  }
+}
+
+// __index(self, name) with the upvalues: methods, getters.
+int index_member(lua_State* L) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(1));
+  if (!lua_isnil(L, -1)) return 1;
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(2));
+  if (!lua_isnil(L, -1)) {
+    lua_pushvalue(L, 1);
+    lua_call(L, 1, 1);
+    return 1;
+  }
+  lua_pushstring(L, "*");
+  lua_rawget(L, lua_upvalueindex(2));
+  if (!lua_isnil(L, -1)) {
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    lua_call(L, 2, 1);
+    return 1;
+  }
+  std::vector<std::string> names;
+  add_names(L, lua_upvalueindex(1), names);
+  add_names(L, lua_upvalueindex(2), names);
+  const std::string name = text_of(L, 2);
+  misuse("a {} has no member '{}'{}", object_at(L, 1).tag->name, name, suggest(name, names));
+}
+
+void set_function(lua_State* L, const char* name, lua_CFunction function) {
+  lua_pushcfunction(L, function);
+  lua_setfield(L, -2, name);
+}
+
+// The metatable on top of the stack gets its fields: "methods" and "getters" (whose "*" is the fallback) beside
+// Lua's own.
+void fill_metatable(lua_State* L, const Tag& tag) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kTagKey));
+  lua_pushlightuserdata(L, const_cast<Tag*>(&tag));
+  lua_rawset(L, -3);
+  lua_pushstring(L, tag.name);
+  lua_setfield(L, -2, "__name");
+  set_function(L, "__gc", finalize);
+  set_function(L, "__eq", guarded<is_same>);
+  set_function(L, "__tostring", guarded<to_text>);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "methods");
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -4, "getters");
+  lua_pushcclosure(L, guarded<index_member>, 2);
+  lua_setfield(L, -2, "__index");
+}
+
+// Pushes the metatable of the type, made on first use.
+void push_metatable(lua_State* L, const Tag& tag) {
+  lua_pushlightuserdata(L, const_cast<Tag*>(&tag));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  fill_metatable(L, tag);
+  lua_pushlightuserdata(L, const_cast<Tag*>(&tag));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+// In the type's table `part` ("methods", "getters") or, with nullptr, its metatable itself.
+void add_to_type(lua_State* L, const Tag& tag, const char* part, const char* name, lua_CFunction function) {
+  push_metatable(L, tag);
+  if (part) lua_getfield(L, -1, part);
+  set_function(L, name, function);
+  lua_pop(L, part ? 2 : 1);
+}
+
+}  // namespace
+
+const Tag* object_tag(lua_State* L, int index) {
+  if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return nullptr;
+  lua_pushlightuserdata(L, const_cast<char*>(&kTagKey));
+  lua_rawget(L, -2);
+  const auto* tag = static_cast<const Tag*>(lua_touserdata(L, -1));
+  lua_pop(L, 2);
+  return tag;
+}
+
+Object check_object(lua_State* L, int index, const Tag& tag) {
+  if (object_tag(L, index) != &tag) wrong_argument(L, index, std::string("a ") + tag.name);
+  return object_at(L, index);
+}
+
+void push(lua_State* L, const Object& object) {
+  if (!object.pointer) return lua_pushnil(L);
+  if (const auto callable = object.as<Callable>()) return callable->push(L);
+  push_metatable(L, *object.tag);
+  new (lua_newuserdata(L, sizeof(Object))) Object(object);
+  lua_insert(L, -2);
+  lua_setmetatable(L, -2);
+}
+
+void TypeBuilderBase::add_method(const char* name, lua_CFunction function) {
+  add_to_type(L_, tag_, "methods", name, function);
+}
+void TypeBuilderBase::add_getter(const char* name, lua_CFunction function) {
+  add_to_type(L_, tag_, "getters", name, function);
+}
+void TypeBuilderBase::add_metamethod(const char* name, lua_CFunction function) {
+  add_to_type(L_, tag_, nullptr, name, function);
+}
+
+}  // namespace zt::lua

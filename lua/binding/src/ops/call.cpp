@@ -1,0 +1,70 @@
+#include "ops/call.h"
+
+#include "ops/convert.h"
+#include "ops/match.h"
+#include "zt/error.h"
+#include "zt/lua/state.h"
+
+namespace zt::lua {
+
+namespace {
+
+// Whether this call would draw: a dropout probability of 0, or a layer in evaluation, does not.
+bool draws(const Overload& overload, const std::vector<c10::IValue>& stack) {
+  for (size_t i = 0; i < stack.size(); ++i) {
+    const auto& name = overload.parameters[i].name;
+    if ((name == "p" || name == "dropout" || name == "dropout_p") && stack[i].isDouble() && stack[i].toDouble() == 0)
+      return false;
+    if (name == "train" && stack[i].isBool() && !stack[i].toBool()) return false;
+  }
+  return true;
+}
+
+// A generator that cannot be passed would be the process's: shared by ranks that are threads, and changed by whoever draws first.
+void refuse_unseen_draws(const Overload& overload, const std::vector<c10::IValue>& stack) {
+  if (!overload.draws_unseen || !draws(overload, stack)) return;
+  misuse("{} draws random numbers and takes no generator: make the numbers first, by zt.rand, zt.randn or x:bernoulli",
+         overload.text());
+}
+
+// Factories take requires_grad in PyTorch, but not in their schemas.
+bool take_requires_grad(const Operator& op, Call& call) {
+  if (call.named.empty() || !op.overloads.front().is_factory) return false;
+  const auto found =
+      std::find_if(call.named.begin(), call.named.end(), [](const NamedGiven& named) { return named.name == "requires_grad"; });
+  if (found == call.named.end()) return false;
+  const bool wanted = check_boolean(call.L, found->given.index);
+  call.named.erase(found);
+  return wanted;
+}
+
+// Upvalues: the operator, the call style.
+int call_operator(lua_State* L) {
+  const auto& op = *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
+  Call call = read_call(L, static_cast<CallStyle>(lua_tointeger(L, lua_upvalueindex(2))));
+  const bool requires_grad = take_requires_grad(op, call);
+  const Match match = choose(op, call);
+  auto stack = convert_arguments(match, call);
+  refuse_unseen_draws(*match.overload, stack);
+  match.overload->handle.callBoxed(stack);
+  if (requires_grad) stack.front().toTensor().set_requires_grad(true);
+  luaL_checkstack(L, static_cast<int>(stack.size()) + LUA_MINSTACK, "an operator's results");
+  for (const auto& result : stack) push_result(result, call);
+  return static_cast<int>(stack.size());
+}
+
+}  // namespace
+
+void push_operator(lua_State* L, const Operator& op, CallStyle style) {
+  lua_pushlightuserdata(L, const_cast<Operator*>(&op));
+  lua_pushinteger(L, static_cast<int>(style));
+  lua_pushcclosure(L, guarded<call_operator>, 2);
+}
+
+bool push_operator(lua_State* L, const std::string& name, CallStyle style) {
+  const Operator* op = find_operator(name);
+  if (op) push_operator(L, *op, style);
+  return op != nullptr;
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,227 @@
+#include "ops/match.h"
+
+#include "arguments.h"
+#include "ops/convert.h"
+#include "zt/error.h"
+
+namespace zt::lua {
+
+namespace {
+
+constexpr int kNo = -1;
+constexpr int kExact = 0;
+constexpr int kConverted = 1;         // an integer as a floating number, one integer as a list
+constexpr int kNumberAsTensor = 100;  // only when no overload takes a number
+
+// The cost of giving `given` for `parameter`; kNo when it cannot be.
+int cost_of(const Parameter& parameter, const Given& given, lua_State* L) {
+  const Form form = given.form;
+  const bool is_number = form == Form::integer || form == Form::number;
+  const auto needs = [&](bool condition, int cost = kExact) { return condition ? cost : kNo; };
+  if (form == Form::nil) return needs(parameter.is_optional);
+  switch (parameter.kind) {
+    case Kind::tensor:
+      if (form == Form::tensor) return kExact;
+      return needs((is_number || form == Form::boolean) && !parameter.is_written, kNumberAsTensor);
+    case Kind::tensors:
+      return needs(form == Form::list && given.elements.tensors);
+    case Kind::optional_tensors:
+      return needs(form == Form::list && given.elements.optional_tensors);
+    case Kind::integer:
+      return needs(form == Form::integer);
+    case Kind::floating:
+      return needs(is_number, form == Form::number ? kExact : kConverted);
+    case Kind::scalar:
+      return needs(is_number || form == Form::boolean);
+    case Kind::boolean:
+      return needs(form == Form::boolean);
+    case Kind::text:
+      return needs(form == Form::text);
+    case Kind::integers:
+      if (form == Form::list) return needs(given.elements.integers);
+      return needs(form == Form::integer && parameter.takes_one, kConverted);
+    case Kind::floatings:
+    case Kind::scalars:
+      return needs(form == Form::list && given.elements.numbers);
+    case Kind::booleans:
+      return needs(form == Form::list && given.elements.booleans);
+    case Kind::dtype:
+    case Kind::layout:
+    case Kind::memory_format:
+    case Kind::device:
+      return needs(form == Form::text && is_word(parameter.kind, lua_tostring(L, given.index)));
+    case Kind::generator:
+      return needs(form == Form::generator);
+  }
+  return kNo;
+}
+
+// The place among the positional arguments that belongs to parameter `place`.
+size_t position_of(const Overload& overload, CallStyle style, size_t place) {
+  if (style == CallStyle::function || place > overload.self_place) return place;
+  return place == overload.self_place ? 0 : place + 1;
+}
+
+// How many positional arguments, from `first` on, are the sizes of an int[] written without braces; 0: none.
+size_t count_loose_sizes(const Overload& overload, const Call& call, const Parameter& parameter, size_t first) {
+  if (!overload.takes_loose_sizes || parameter.kind != Kind::integers) return 0;
+  for (size_t i = first; i < call.positional.size(); ++i) {
+    if (call.positional[i].form != Form::integer) return 0;
+  }
+  return call.positional.size() - first;
+}
+
+// Walks through the parameters once; collects the match or stops at the first that does not fit.
+class Matcher {
+ public:
+  Matcher(const Overload& overload, const Call& call, Mismatch* mismatch)
+      : overload_(overload), call_(call), mismatch_(mismatch) {
+    match_.overload = &overload;
+  }
+
+  std::optional<Match> run() {
+    for (size_t place = 0; place < overload_.parameters.size(); ++place) {
+      if (!add(place)) return std::nullopt;
+    }
+    if (used_positional_ < call_.positional.size()) {
+      refuse([&] {
+        return fmt::format("{} positional arguments given, it takes {}", call_.positional.size(), overload_.positional);
+      });
+      return std::nullopt;
+    }
+    if (used_named_ < call_.named.size()) return refuse([&] { return unknown_name(); }), std::nullopt;
+    return std::move(match_);
+  }
+
+ private:
+  bool add(size_t place) {
+    const Parameter& parameter = overload_.parameters[place];
+    const size_t position = position_of(overload_, call_.style, place);
+    const Given* named = call_.named.empty() ? nullptr : call_.find(parameter.name);
+    if (!parameter.is_keyword_only && position < call_.positional.size()) {
+      if (named) return refuse([&] { return fmt::format("'{}' is given twice, by place and by name", parameter.name); });
+      return add_positional(parameter, position);
+    }
+    if (named) {
+      if (!add_given(parameter, *named, std::nullopt)) return false;
+      ++used_named_;
+      return true;
+    }
+    // A random operator without a generator gets the state's own; see convert.
+    if (!parameter.default_value && parameter.kind != Kind::generator) {
+      return refuse([&] { return fmt::format("'{}' is missing: {} expected", parameter.name, kind_text(parameter.kind)); });
+    }
+    match_.sources.push_back({});
+    return true;
+  }
+
+  bool add_positional(const Parameter& parameter, size_t position) {
+    if (const size_t sizes = count_loose_sizes(overload_, call_, parameter, position); sizes > 0) {
+      used_positional_ += sizes;
+      match_.sources.push_back({&call_.positional[position], sizes});
+      return true;
+    }
+    if (!add_given(parameter, call_.positional[position], position)) return false;
+    ++used_positional_;
+    return true;
+  }
+
+  bool add_given(const Parameter& parameter, const Given& given, std::optional<size_t> position) {
+    const int cost = cost_of(parameter, given, call_.L);
+    if (cost == kNo) {
+      return refuse([&] {
+        return fmt::format("{}: {} expected, got {}", label(parameter, position), kind_text(parameter.kind), given_text(given));
+      });
+    }
+    match_.cost += cost;
+    match_.sources.push_back({&given});
+    return true;
+  }
+
+  // "argument 2 'other'", counted as the caller sees it: a method's object is no argument.
+  std::string label(const Parameter& parameter, std::optional<size_t> position) const {
+    if (!position) return fmt::format("'{}'", parameter.name);
+    if (call_.style == CallStyle::method && *position == 0) return "self";
+    return fmt::format("argument {} '{}'", call_.style == CallStyle::method ? *position : *position + 1, parameter.name);
+  }
+
+  std::string given_text(const Given& given) const {
+    if (given.form == Form::text) return fmt::format("'{}'", lua_tostring(call_.L, given.index));
+    if (given.form == Form::number || given.form == Form::integer) return fmt::format("{}", given.number);
+    return type_text(call_.L, given.index);
+  }
+
+  std::string unknown_name() const {
+    for (const auto& named : call_.named) {
+      const auto has_name = [&](const Parameter& parameter) { return parameter.name == named.name; };
+      if (std::none_of(overload_.parameters.begin(), overload_.parameters.end(), has_name)) {
+        return fmt::format("it has no argument named '{}'", named.name);
+      }
+    }
+    return "an argument is given twice";
+  }
+
+  // `reason` is a function: texts are only made when somebody asked for them.
+  bool refuse(auto&& reason) {
+    if (mismatch_) *mismatch_ = {used_positional_ + used_named_, reason()};
+    return false;
+  }
+
+  const Overload& overload_;
+  const Call& call_;
+  Mismatch* mismatch_;
+  Match match_;
+  size_t used_positional_ = 0;
+  size_t used_named_ = 0;
+};
+
+// A named argument that no overload has is a spelling mistake, whatever else does not fit.
+void refuse_unknown_names(const Operator& op, const Call& call) {
+  std::vector<std::string> names;
+  for (const auto& overload : op.overloads) {
+    for (const auto& parameter : overload.parameters) {
+      if (std::find(names.begin(), names.end(), parameter.name) == names.end()) names.push_back(parameter.name);
+    }
+  }
+  for (const auto& named : call.named) {
+    const bool is_known = std::find(names.begin(), names.end(), named.name) != names.end();
+    if (!is_known) misuse("{} has no argument named '{}'{}", op.name, named.name, suggest(named.name, names));
+  }
+}
+
+[[noreturn]] void refuse_call(const Operator& op, const Call& call) {
+  refuse_unknown_names(op, call);
+  Mismatch nearest_mismatch;
+  const Overload* nearest_overload = nullptr;
+  std::string candidates;
+  for (const auto& overload : op.overloads) {
+    Mismatch mismatch;
+    match(overload, call, &mismatch);
+    candidates += "\n  " + overload.text();
+    if (nearest_overload && mismatch.fitting <= nearest_mismatch.fitting) continue;
+    nearest_overload = &overload;
+    nearest_mismatch = std::move(mismatch);
+  }
+  misuse("{} does not take these arguments: {}\nclosest: {}\ncandidates:{}", op.name, nearest_mismatch.reason,
+         nearest_overload->text(), candidates);
+}
+
+}  // namespace
+
+std::optional<Match> match(const Overload& overload, const Call& call, Mismatch* mismatch) {
+  return Matcher(overload, call, mismatch).run();
+}
+
+Match choose(const Operator& op, const Call& call) {
+  std::optional<Match> best;
+  for (const auto& overload : op.overloads) {
+    auto found = match(overload, call, nullptr);
+    if (!found || (best && best->cost <= found->cost)) continue;
+    best = std::move(found);
+    if (best->cost == kExact) break;  // overloads come in the order of preference
+  }
+  if (!best) refuse_call(op, call);
+  return std::move(*best);
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,217 @@
+#include "ops/signature.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <tuple>
+#include <unordered_map>
+
+namespace zt::lua {
+
+namespace {
+
+std::optional<Kind> kind_of(const c10::Type& type);
+
+std::optional<Kind> list_kind(const c10::Type& element) {
+  if (element.kind() == c10::TypeKind::OptionalType) {
+    const auto& inner = *element.expectRef<c10::OptionalType>().getElementType();
+    return inner.kind() == c10::TypeKind::TensorType ? std::optional(Kind::optional_tensors) : std::nullopt;
+  }
+  const auto kind = kind_of(element);
+  if (!kind) return std::nullopt;
+  switch (*kind) {
+    case Kind::tensor:
+      return Kind::tensors;
+    case Kind::integer:
+      return Kind::integers;
+    case Kind::floating:
+      return Kind::floatings;
+    case Kind::scalar:
+      return Kind::scalars;
+    case Kind::boolean:
+      return Kind::booleans;
+    default:
+      return std::nullopt;  // str[] is Dimname[]
+  }
+}
+
+// nullopt: nothing in Lua can be given for it (storages, streams, packed parameters, names of dims).
+std::optional<Kind> kind_of(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType:
+      return Kind::tensor;
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType:
+      return Kind::integer;
+    case c10::TypeKind::FloatType:
+      return Kind::floating;
+    case c10::TypeKind::NumberType:
+      return Kind::scalar;
+    case c10::TypeKind::BoolType:
+      return Kind::boolean;
+    case c10::TypeKind::StringType:
+      return Kind::text;
+    case c10::TypeKind::ScalarTypeType:
+      return Kind::dtype;
+    case c10::TypeKind::LayoutType:
+      return Kind::layout;
+    case c10::TypeKind::MemoryFormatType:
+      return Kind::memory_format;
+    case c10::TypeKind::DeviceObjType:
+      return Kind::device;
+    case c10::TypeKind::GeneratorType:
+      return Kind::generator;
+    case c10::TypeKind::ListType:
+      return list_kind(*type.expectRef<c10::ListType>().getElementType());
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Parameter> parameter_of(const c10::Argument& argument) {
+  // real_type, not type: type() shows dtypes, layouts and symbolic integers as plain integers.
+  const auto& real_type = argument.real_type();
+  const bool is_optional = real_type->kind() == c10::TypeKind::OptionalType;
+  const auto kind = kind_of(is_optional ? *real_type->expectRef<c10::OptionalType>().getElementType() : *real_type);
+  if (!kind) return std::nullopt;
+  // A Dimname looks like a string; what is called a dim is one.
+  if (*kind == Kind::text && argument.name().starts_with("dim")) return std::nullopt;
+  const auto* alias = argument.alias_info();
+  return Parameter{
+      argument.name(),         *kind, is_optional, argument.kwarg_only(), alias && alias->isWrite(), argument.N().has_value(),
+      argument.default_value()};
+}
+
+bool has_kind(const std::vector<Parameter>& parameters, std::initializer_list<Kind> kinds) {
+  return std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
+    return std::find(kinds.begin(), kinds.end(), parameter.kind) != kinds.end();
+  });
+}
+
+bool takes_loose_sizes(const std::vector<Parameter>& parameters, size_t positional) {
+  const size_t first = !parameters.empty() && parameters[0].name == "self" ? 1 : 0;
+  return positional == first + 1 && parameters[first].kind == Kind::integers;
+}
+
+std::optional<Overload> overload_of(const c10::OperatorHandle& handle) {
+  std::vector<Parameter> parameters;
+  for (const auto& argument : handle.schema().arguments()) {
+    auto parameter = parameter_of(argument);
+    if (!parameter) return std::nullopt;
+    parameters.push_back(std::move(*parameter));
+  }
+  const auto count = [&](auto&& is) { return static_cast<size_t>(std::count_if(parameters.begin(), parameters.end(), is)); };
+  const size_t positional = count([](const Parameter& p) { return !p.is_keyword_only; });
+  const auto self = std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "self"; });
+  const bool takes_tensors = has_kind(parameters, {Kind::tensor, Kind::tensors, Kind::optional_tensors});
+  return Overload{
+      .handle = handle,
+      .parameters = parameters,
+      .positional = positional,
+      .self_place = self == parameters.end() ? 0 : static_cast<size_t>(self - parameters.begin()),
+      .takes_loose_sizes = takes_loose_sizes(parameters, positional),
+      .is_factory = !takes_tensors && has_kind(parameters, {Kind::dtype}),
+      .is_out = count([](const Parameter& p) { return p.is_keyword_only && p.is_written; }) > 0,
+      .draws_unseen = handle.hasTag(at::Tag::nondeterministic_seeded) && !has_kind(parameters, {Kind::generator}),
+  };
+}
+
+class Table {
+ public:
+  Table() {
+    constexpr std::string_view kNamespace = "aten::";
+    for (const auto& full_name : c10::Dispatcher::singleton().getAllOpNames()) {
+      if (!full_name.name.starts_with(kNamespace)) continue;
+      const auto handle = c10::Dispatcher::singleton().findSchema(full_name);
+      if (!handle) continue;
+      if (auto overload = overload_of(*handle)) add(full_name.name.substr(kNamespace.size()), std::move(*overload));
+    }
+    for (auto& [name, op] : operators_) {
+      names_.push_back(name);
+      // The order of preference among equally good matches, alike in every run. rand has a form with a generator: before the
+      // other.
+      std::sort(op.overloads.begin(), op.overloads.end(), [](const Overload& a, const Overload& b) {
+        const auto key = [](const Overload& o) {
+          return std::tuple(o.is_out, o.draws_unseen, o.parameters.size(), o.handle.schema().overload_name());
+        };
+        return key(a) < key(b);
+      });
+    }
+    std::sort(names_.begin(), names_.end());
+  }
+
+  const Operator* find(std::string_view name) const {
+    const auto found = operators_.find(std::string(name));
+    return found == operators_.end() ? nullptr : &found->second;
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  void add(const std::string& name, Overload overload) {
+    Operator& op = operators_[name];
+    op.name = name;
+    op.overloads.push_back(std::move(overload));
+  }
+
+  std::unordered_map<std::string, Operator> operators_;
+  std::vector<std::string> names_;
+};
+
+const Table& table() {
+  static const Table made;
+  return made;
+}
+
+}  // namespace
+
+std::string Overload::text() const {
+  const std::string full = c10::toString(handle.schema());
+  return full.substr(full.find("::") + 2);
+}
+
+const Operator* find_operator(std::string_view name) {
+  return table().find(name);
+}
+
+const std::vector<std::string>& operator_names() {
+  return table().names();
+}
+
+const char* kind_text(Kind kind) {
+  switch (kind) {
+    case Kind::tensor:
+      return "a tensor";
+    case Kind::tensors:
+      return "a list of tensors";
+    case Kind::optional_tensors:
+      return "a list of tensors (false for none)";
+    case Kind::integer:
+      return "an integer";
+    case Kind::floating:
+    case Kind::scalar:
+      return "a number";
+    case Kind::boolean:
+      return "a boolean";
+    case Kind::text:
+      return "a string";
+    case Kind::integers:
+      return "a list of integers";
+    case Kind::floatings:
+    case Kind::scalars:
+      return "a list of numbers";
+    case Kind::booleans:
+      return "a list of booleans";
+    case Kind::dtype:
+      return "a dtype such as 'float32'";
+    case Kind::layout:
+      return "a layout: 'strided', 'sparse_coo', 'sparse_csr'";
+    case Kind::memory_format:
+      return "a memory format: 'contiguous', 'preserve', 'channels_last', 'channels_last_3d'";
+    case Kind::device:
+      return "a device such as 'cpu' or 'cuda:0'";
+    case Kind::generator:
+      return "a generator made by zt.generator";
+  }
+  return "";
+}
+
+}  // namespace zt::lua

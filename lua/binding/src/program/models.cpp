@@ -1,0 +1,79 @@
+// model:append, model:parameters, model:initialise, tostring(model).
+#include "program/open.h"
+#include "program/values.h"
+#include "zt/model.h"
+#include "zt/tensor.h"
+
+namespace zt::lua {
+
+namespace {
+
+int append(lua_State* L) {
+  const auto model = check<Model>(L, 1);
+  const auto layer = check<Layer>(L, 2);
+  const std::string name = is_absent(L, 3) ? std::to_string(model->positions().size()) : check_string(L, 3);
+  push(L, model->append({name, layer}));
+  return 1;
+}
+
+int parameters(lua_State* L) {
+  const auto model = check<Model>(L, 1);
+  Value::List list;
+  for (const ParamInfo& param : model->info().params) {
+    list.push_back(Value::Table{{"name", param.name},
+                                {"shape", to_list(param.shape)},
+                                {"numel", param.numel},
+                                {"trainable", param.trainable},
+                                {"unit", model->info().units[param.unit].name}});
+  }
+  push(L, Value(list));
+  return 1;
+}
+
+int numel(lua_State* L) {
+  int64_t total = 0;
+  for (const ParamInfo& param : check<Model>(L, 1)->info().params) total += param.numel;
+  push(L, total);
+  return 1;
+}
+
+// model:initialise{["embed.weight"] = tensor}: the values a trainer starts from, instead of random ones.
+int initialise(lua_State* L) {
+  const auto model = check<Model>(L, 1);
+  const Value values = check_value(L, 2);
+  const auto* table = values.get_if<Value::Table>();
+  if (!table) misuse("argument 2: a table of tensors by parameter name expected, got {}", values.type_name());
+  std::vector<std::string> names;
+  for (const ParamInfo& param : model->info().params) names.push_back(param.name);
+  for (const auto& [name, value] : *table) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) misuse("the model has no parameter '{}'{}", name, suggest(name, names));
+    const auto* tensor = value.get_if<at::Tensor>();
+    if (!tensor) misuse("the value of '{}' must be a tensor, got {}", name, value.type_name());
+    Param& param = *model->params()[found - names.begin()];
+    if (tensor->sizes() != at::IntArrayRef(param.shape)) {
+      misuse("parameter '{}' is [{}], the tensor is {}", name, fmt::join(param.shape, ", "), describe(*tensor));
+    }
+    param.init = init_tensor(*tensor);
+  }
+  return 0;
+}
+
+int to_text(lua_State* L) {
+  push(L, check<Model>(L, 1)->summary());
+  return 1;
+}
+
+}  // namespace
+
+void open_models(Module& module) {
+  module.type<Model>()
+      .method<append>("append")
+      .method<parameters>("parameters")
+      .method<numel>("numel")
+      .method<initialise>("initialise")
+      .metamethod<to_text>("__tostring");
+  module.type<Layer>();
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,20 @@
+// Binds models, programs, passes and trainers into zt.core.
+#pragma once
+
+#include "zt/lua/state.h"
+
+namespace zt::lua {
+
+void open_models(Module& module);
+void open_programs(Module& module);
+void open_passes(Module& module);
+void open_trainers(Module& module);
+
+inline void open_program(Module& module) {
+  open_models(module);
+  open_programs(module);
+  open_passes(module);
+  open_trainers(module);
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,197 @@
+// Passes and action handlers written in Lua: zt.pass, zt.action.
+#include "program/open.h"
+#include "program/values.h"
+#include "zt/executor.h"
+#include "zt/options.h"
+
+namespace zt::lua {
+
+// A kind of action that a script registered, and who runs it.
+struct LuaAction {
+  KindId kind;
+  std::vector<std::string> axes;
+  std::shared_ptr<ActionHandler> handler;
+};
+
+}  // namespace zt::lua
+
+namespace zt {
+ZT_OBJECT(lua::LuaAction)
+ZT_DEFINE_OBJECT(lua::LuaAction, "Action")
+}  // namespace zt
+
+namespace zt::lua {
+
+namespace {
+
+class LuaHandler : public ActionHandler {
+ public:
+  LuaHandler(std::string name, std::shared_ptr<Callable> run) : name_(std::move(name)), run_(std::move(run)) {}
+
+  // run(action, unit, state): unit = {index, name, master, full, grad}, nil for a kind without a unit; state = {step, loss,
+  // grad_norm}.
+  Work start(const Action& action, StepState& state) override {
+    lua_State* L = run_->begin();
+    push(L, to_value(action));
+    push(L, action.target >= 0 ? unit_value(state, action.target) : Value());
+    push(L, Value(Value::Table{{"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}}));
+    run_->call(3, 0);
+    return {};
+  }
+
+ private:
+  static Value unit_value(const StepState& state, int index) {
+    const Unit& unit = state.units.at(index);
+    Value::Table table{{"index", index}, {"name", state.model->units[index].name}, {"full", unit.full}, {"master", unit.master}};
+    if (unit.grad.defined()) table["grad"] = unit.grad;
+    return table;
+  }
+
+  std::string name_;
+  std::shared_ptr<Callable> run_;
+};
+
+class LuaPass : public Pass {
+ public:
+  LuaPass(std::string name, Phase phase, std::shared_ptr<Mesh> mesh, std::vector<std::shared_ptr<LuaAction>> actions,
+          std::shared_ptr<Callable> apply)
+      : name_(std::move(name)), phase_(phase), mesh_(std::move(mesh)), actions_(std::move(actions)), apply_(std::move(apply)) {}
+
+  std::string name() const override { return name_; }
+  Phase phase() const override { return phase_; }
+  std::shared_ptr<Mesh> mesh() const override { return mesh_; }
+
+  std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override {
+    std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> list;
+    for (const auto& action : actions_) list.emplace_back(action->kind, action->handler);
+    return list;
+  }
+
+  // apply({actions, mode, micro_batches}, info) returns the program; only its actions may change.
+  Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
+    static const char* const kModes[] = {"train", "eval", "generate"};
+    lua_State* L = apply_->begin();
+    push(L, Value(Value::Table{{"actions", to_value(program.actions)},
+                               {"mode", kModes[static_cast<size_t>(program.mode)]},
+                               {"micro_batches", program.micro_batches}}));
+    push(L, to_value(model, coord));
+    apply_->call(2, 1);
+    const Value result = check_value(L, -1);
+    lua_pop(L, 1);
+    const auto* table = result.get_if<Value::Table>();
+    if (!table || !table->contains("actions")) {
+      misuse("the pass {} must return the program (a table with 'actions'), it returned {}", name_, result.type_name());
+    }
+    program.actions = to_actions(table->at("actions"), name_ + ": program.actions");
+    return program;
+  }
+
+ private:
+  std::string name_;
+  Phase phase_;
+  std::shared_ptr<Mesh> mesh_;
+  std::vector<std::shared_ptr<LuaAction>> actions_;
+  std::shared_ptr<Callable> apply_;
+};
+
+struct ActionOptions {
+  std::string name;
+  std::vector<std::string> reads, writes, axes;
+  std::string target = "unit";
+  std::shared_ptr<Callable> run;
+};
+
+const Schema<ActionOptions>& action_schema() {
+  static const auto schema = Schema<ActionOptions>("zt.action")
+                                 .required("name", &ActionOptions::name, "upper-case name of the kind")
+                                 .required("run", &ActionOptions::run, "function(action, unit, state)")
+                                 .optional("target", &ActionOptions::target, "what an action of this kind is about",
+                                           Check<std::string>(one_of({"unit", "none"})))
+                                 .optional("reads", &ActionOptions::reads, "resources: param, master, grad, state, scalars")
+                                 .optional("writes", &ActionOptions::writes, "resources: param, master, grad, state, scalars")
+                                 .optional("axes", &ActionOptions::axes, "names of the mesh axes it communicates on");
+  return schema;
+}
+
+ResourceKind parse_resource(const std::string& name) {
+  static const std::map<std::string, ResourceKind> known{{"param", ResourceKind::param},
+                                                         {"master", ResourceKind::master},
+                                                         {"grad", ResourceKind::grad},
+                                                         {"state", ResourceKind::state},
+                                                         {"scalars", ResourceKind::scalars}};
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [text, unused] : known) names.push_back(text);
+  misuse("zt.action: unknown resource '{}'{}", name, suggest(name, names));
+}
+
+std::vector<ResourceKind> parse_resources(const std::vector<std::string>& names) {
+  std::vector<ResourceKind> kinds;
+  for (const auto& name : names) kinds.push_back(parse_resource(name));
+  return kinds;
+}
+
+int make_action(lua_State* L) {
+  const ActionOptions options = action_schema().parse(check_value(L, 1));
+  const auto reads = parse_resources(options.reads), writes = parse_resources(options.writes);
+  Kind kind;
+  kind.name = options.name;
+  kind.target = options.target == "unit" ? Target::unit : Target::none;
+  kind.doc = "defined by a script";
+  kind.resources = [reads, writes](const Action& action, const ModelInfo&) {
+    Resources resources;
+    const auto place = [&](ResourceKind k) { return Resource{k, k == ResourceKind::scalars ? 0 : std::max(action.target, 0)}; };
+    for (const ResourceKind k : reads) resources.reads.push_back(place(k));
+    for (const ResourceKind k : writes) resources.writes.push_back(place(k));
+    return resources;
+  };
+  const KindId id = register_kind(std::move(kind));
+  push(L, std::make_shared<LuaAction>(LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.name, options.run)}));
+  return 1;
+}
+
+// average(unit_index) -> {kind = "AVERAGE", target = unit_index, axes = {...}}
+int call_action(lua_State* L) {
+  const auto kind_of = check<LuaAction>(L, 1);
+  Action action{.kind = kind_of->kind};
+  if (!is_absent(L, 2)) action.target = static_cast<int32_t>(check_integer(L, 2));
+  if (!kind_of->axes.empty()) action.attrs["axes"] = to_list(kind_of->axes);
+  push(L, to_value(action));
+  return 1;
+}
+
+struct PassOptions {
+  std::string name = "a pass in Lua";
+  std::string phase;
+  std::shared_ptr<Mesh> mesh;
+  std::vector<std::shared_ptr<LuaAction>> actions;
+  std::shared_ptr<Callable> apply;
+};
+
+const Schema<PassOptions>& pass_schema() {
+  static const auto schema = Schema<PassOptions>("zt.pass")
+                                 .required("phase", &PassOptions::phase, "structure, compute, residency, reduction or overlap")
+                                 .required("apply", &PassOptions::apply, "function(program, info) that returns the program")
+                                 .optional("name", &PassOptions::name, "for reports")
+                                 .optional("mesh", &PassOptions::mesh, "the mesh whose axes its actions communicate on")
+                                 .optional("actions", &PassOptions::actions, "the zt.action kinds it inserts");
+  return schema;
+}
+
+int make_pass(lua_State* L) {
+  const PassOptions options = pass_schema().parse(check_value(L, 1));
+  const std::shared_ptr<Pass> pass =
+      std::make_shared<LuaPass>(options.name, parse_phase(options.phase), options.mesh, options.actions, options.apply);
+  push(L, pass);
+  return 1;
+}
+
+}  // namespace
+
+void open_passes(Module& module) {
+  module.function<make_action>("action").function<make_pass>("pass");
+  module.type<LuaAction>().metamethod<call_action>("__call");
+}
+
+}  // namespace zt::lua

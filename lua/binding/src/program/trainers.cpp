@@ -1,0 +1,209 @@
+// zt.trainer and its methods.
+#include "program/open.h"
+#include "program/values.h"
+#include "zt/options.h"
+#include "zt/trainer.h"
+
+namespace zt::lua {
+
+namespace {
+
+struct Options {
+  std::shared_ptr<Optimizer> optimizer;
+  std::shared_ptr<Schedule> schedule;
+  double clip = 0;
+  std::string on_nonfinite = "error";
+};
+
+const Schema<Options>& schema() {
+  static const auto schema =
+      Schema<Options>("zt.trainer")
+          .required("optimizer", &Options::optimizer, "as from optim.adamw{...}")
+          .optional("schedule", &Options::schedule, "as from optim.warmup_cosine{...}")
+          .optional("clip", &Options::clip, "maximum L2 norm of the gradient; 0: off", Check<double>(at_least(0)))
+          .optional("on_nonfinite", &Options::on_nonfinite, "what a step that is not finite does",
+                    Check<std::string>(one_of({"error", "skip"})));
+  return schema;
+}
+
+int make_trainer(lua_State* L) {
+  const auto spec = check<ProgramSpec>(L, 1);
+  const Options given = schema().parse(check_value(L, 2));
+  TrainerOptions options;
+  options.optimizer = given.optimizer;
+  options.schedule = given.schedule;
+  options.clip = given.clip;
+  options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
+  options.dry = world(L).dry;
+  push(L, Trainer::make(spec, options));
+  return 1;
+}
+
+Batch check_batch(lua_State* L, int index) {
+  const Value value = check_value(L, index);
+  const auto* table = value.get_if<Value::Table>();
+  if (!table)
+    misuse("argument {}: a batch (a table of tensors such as {{tokens = ..., labels = ...}}) expected, got {}", index - 1,
+           value.type_name());
+  Batch batch;
+  for (const auto& [name, field] : *table) {
+    const auto* tensor = field.get_if<at::Tensor>();
+    if (!tensor) misuse("the batch field '{}' must be a tensor, got {}", name, field.type_name());
+    batch[name] = *tensor;
+  }
+  return batch;
+}
+
+Value result_value(const StepResult& result) {
+  Value::Table terms;
+  for (const LossTerm& term : result.terms) terms[term.name] = term.sum;
+  return Value::Table{
+      {"step", result.step},           {"loss", result.loss},
+      {"grad_norm", result.grad_norm}, {"lr", result.lr},
+      {"tokens", result.tokens},       {"samples", result.samples},
+      {"seconds", result.seconds},     {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
+      {"skipped", result.skipped},     {"terms", terms}};
+}
+
+// `ztoolkit run --dry` ends where the first step would begin: prints the report on rank 0 and leaves by os.exit(0).
+void end_dry_run(lua_State* L, const Trainer& trainer) {
+  lua_getglobal(L, "print");
+  push(L, trainer.report());
+  lua_call(L, 1, 0);
+  lua_getglobal(L, "os");
+  lua_getfield(L, -1, "exit");
+  lua_pushinteger(L, 0);
+  lua_call(L, 1, 0);
+}
+
+// trainer:step(batch); trainer:step() or trainer:step{divisor = n} after forward and backward by hand.
+int step(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  if (world(L).dry) {
+    end_dry_run(L, *trainer);
+    return 0;
+  }
+  double divisor = 0;
+  bool is_by_hand = is_absent(L, 2);
+  if (!is_by_hand) {
+    const Value value = check_value(L, 2);
+    const auto* table = value.get_if<Value::Table>();
+    const bool has_divisor =
+        table && table->size() == 1 && table->contains("divisor") && !table->at("divisor").get_if<at::Tensor>();
+    if (has_divisor) convert(table->at("divisor"), "trainer:step.divisor", divisor);
+    if (has_divisor && !(divisor > 0)) misuse("trainer:step.divisor must be above 0, got {}", divisor);
+    is_by_hand = has_divisor;
+  }
+  push(L, result_value(is_by_hand ? trainer->finish_step(divisor) : trainer->step(check_batch(L, 2))));
+  return 1;
+}
+
+int evaluate(lua_State* L) {
+  push(L, result_value(check<Trainer>(L, 1)->evaluate(check_batch(L, 2))));
+  return 1;
+}
+
+int infer(lua_State* L) {
+  Value::Table outputs;
+  for (const auto& [name, tensor] : check<Trainer>(L, 1)->infer(check_batch(L, 2))) outputs[name] = tensor;
+  push(L, Value(outputs));
+  return 1;
+}
+
+int forward(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->forward(check_batch(L, 2)));
+  return 1;
+}
+
+int backward(lua_State* L) {
+  check<Trainer>(L, 1)->backward();
+  return 0;
+}
+
+int report(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->report());
+  return 1;
+}
+
+int memory(lua_State* L) {
+  Value::Table lines;
+  for (const MemoryLine& line : check<Trainer>(L, 1)->memory()) {
+    Value::Table entry;
+    if (line.predicted >= 0) entry["predicted"] = line.predicted;
+    if (line.measured >= 0) entry["measured"] = line.measured;
+    lines[line.kind] = entry;
+  }
+  push(L, Value(lines));
+  return 1;
+}
+
+int trace_start(lua_State* L) {
+  check<Trainer>(L, 1)->trace().start();
+  return 0;
+}
+
+int trace_events(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  trainer->drain();
+  push(L, trainer->trace().events(world(L).rank));
+  return 1;
+}
+
+int parameter(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->parameter(check_string(L, 2)));
+  return 1;
+}
+
+int gradient(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->gradient(check_string(L, 2)));
+  return 1;
+}
+
+int set_parameter(lua_State* L) {
+  check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3));
+  return 0;
+}
+
+int parameters(lua_State* L) {
+  Value::List names;
+  for (const ParamInfo& param : check<Trainer>(L, 1)->state().model->params) names.emplace_back(param.name);
+  push(L, Value(names));
+  return 1;
+}
+
+int global_step(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->global_step());
+  return 1;
+}
+
+int program_text(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  push(L, trainer->spec().build(Mode::train, trainer->spec().coord()).text());
+  return 1;
+}
+
+}  // namespace
+
+void open_trainers(Module& module) {
+  module.function<make_trainer>("trainer");
+  module.type<Trainer>()
+      .method<step>("step")
+      .method<evaluate>("evaluate")
+      .method<infer>("infer")
+      .method<forward>("forward")
+      .method<backward>("backward")
+      .method<report>("report")
+      .method<memory>("memory")
+      .method<trace_start>("trace_start")
+      .method<trace_events>("trace_events")
+      .method<parameter>("parameter")
+      .method<parameters>("parameters")
+      .method<gradient>("gradient")
+      .method<set_parameter>("set_parameter")
+      .method<program_text>("text")
+      .getter<global_step>("global_step");
+  module.type<Optimizer>();
+  module.type<Schedule>();
+}
+
+}  // namespace zt::lua

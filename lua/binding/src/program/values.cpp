@@ -1,0 +1,107 @@
+#include "program/values.h"
+
+#include "zt/options.h"
+
+namespace zt::lua {
+
+Value to_value(const Action& action) {
+  Value::Table table = action.attrs;
+  table["kind"] = kind(action.kind).name;
+  if (action.target >= 0) table["target"] = action.target;
+  if (action.micro_batch >= 0) table["micro_batch"] = action.micro_batch;
+  if (action.peer >= 0) table["peer"] = action.peer;
+  return table;
+}
+
+Value to_value(const std::vector<Action>& actions) {
+  Value::List list;
+  for (const Action& action : actions) list.push_back(to_value(action));
+  return list;
+}
+
+namespace {
+
+Value positions_value(const ModelInfo& model) {
+  Value::List list;
+  for (const PositionInfo& position : model.positions) {
+    Value::List inputs;
+    for (const Edge& edge : position.inputs) inputs.push_back(edge.position);
+    list.push_back(Value::Table{{"name", position.name},
+                                {"kind", position.kind},
+                                {"layer", position.layer},
+                                {"inputs", inputs},
+                                {"units", to_list(position.units)},
+                                {"axes", to_list(position.axes)}});
+  }
+  return list;
+}
+
+Value units_value(const ModelInfo& model) {
+  Value::List list;
+  for (size_t u = 0; u < model.units.size(); ++u) {
+    const UnitInfo& unit = model.units[u];
+    list.push_back(Value::Table{{"index", static_cast<int64_t>(u)},
+                                {"name", unit.name},
+                                {"numel", unit.numel},
+                                {"params", to_list(unit.params)},
+                                {"positions", to_list(unit.positions)},
+                                {"trainable", unit.trainable}});
+  }
+  return list;
+}
+
+Value params_value(const ModelInfo& model) {
+  Value::List list;
+  for (const ParamInfo& param : model.params) {
+    list.push_back(Value::Table{{"name", param.name},
+                                {"shape", to_list(param.shape)},
+                                {"unit", param.unit},
+                                {"positions", to_list(param.positions)},
+                                {"trainable", param.trainable}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Value to_value(const ModelInfo& model, const Coord& coord) {
+  Value::Table axes;
+  for (const AxisSize& axis : coord.shape.axes()) {
+    axes[axis.name] = Value::Table{{"size", axis.size}, {"coordinate", coord[axis.name]}};
+  }
+  return Value::Table{{"positions", positions_value(model)},
+                      {"units", units_value(model)},
+                      {"params", params_value(model)},
+                      {"coord", Value::Table{{"rank", coord.rank}, {"axes", axes}}}};
+}
+
+Action to_action(const Value& value, const std::string& path) {
+  Value::Table table;
+  convert(value, path, table);
+  Action action;
+  const auto take = [&](const char* key, auto& out) {
+    const auto found = table.find(key);
+    if (found == table.end()) return false;
+    convert(found->second, path + "." + key, out);
+    table.erase(found);
+    return true;
+  };
+  std::string name;
+  if (!take("kind", name)) misuse("{} has no 'kind': an action is a table {{kind = \"F\", target = 0, micro_batch = 0}}", path);
+  action.kind = kind_id(name);
+  take("target", action.target);
+  take("micro_batch", action.micro_batch);
+  take("peer", action.peer);
+  action.attrs = std::move(table);
+  return action;
+}
+
+std::vector<Action> to_actions(const Value& value, const std::string& path) {
+  std::vector<Value> items;
+  convert(value, path, items);
+  std::vector<Action> actions;
+  for (size_t i = 0; i < items.size(); ++i) actions.push_back(to_action(items[i], fmt::format("{}[{}]", path, i + 1)));
+  return actions;
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,76 @@
+#include "zt/lua/runtime.h"
+
+#include "context.h"
+#include "protected_call.h"
+#include "strict.h"
+#include "zt/error.h"
+#include "zt/lua/state.h"
+
+namespace zt::lua {
+
+namespace {
+
+// package.FIELD = prefix .. ";" .. package.FIELD
+void put_in_front(lua_State* L, const char* field, const std::string& prefix) {
+  if (prefix.empty()) return;
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, field);
+  const std::string joined = prefix + ";" + lua_tostring(L, -1);
+  lua_pop(L, 1);
+  push(L, joined);
+  lua_setfield(L, -2, field);
+  lua_pop(L, 1);
+}
+
+void preload(lua_State* L, const char* name, lua_CFunction open) {
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  lua_pushcfunction(L, open);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 2);
+}
+
+void set_script_arguments(lua_State* L, const std::string& path, const std::vector<std::string>& args) {
+  lua_createtable(L, static_cast<int>(args.size()), 1);
+  push(L, path);
+  lua_rawseti(L, -2, 0);
+  for (size_t i = 0; i < args.size(); ++i) {
+    push(L, args[i]);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+  lua_pushliteral(L, "arg");
+  lua_insert(L, -2);
+  lua_rawset(L, LUA_GLOBALSINDEX);
+}
+
+}  // namespace
+
+lua_State* new_state(World world, const Paths& paths) {
+  lua_State* L = luaL_newstate();
+  if (!L) fault("cannot make a Lua state: out of memory");
+  luaL_openlibs(L);
+  set_world(L, std::move(world));
+  install_strict_globals(L);  // while package.path is still Lua's own
+  put_in_front(L, "path", paths.lua);
+  put_in_front(L, "cpath", paths.modules);
+  preload(L, "zt.core", luaopen_zt_core);
+  return L;
+}
+
+std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args) {
+  Context& state = context(L);
+  state.thread = std::this_thread::get_id();
+  set_script_arguments(L, path, args);
+  if (luaL_loadfile(L, path.c_str()) != 0) {
+    ScriptError error{lua_tostring(L, -1), "", false};
+    lua_pop(L, 1);
+    return error;
+  }
+  luaL_checkstack(L, static_cast<int>(args.size()) + LUA_MINSTACK, "too many arguments for the script");
+  for (const auto& arg : args) push(L, arg);
+  auto failure = protected_call(L, static_cast<int>(args.size()), 0);
+  if (!failure) return std::nullopt;
+  return ScriptError{std::move(failure->message), std::move(failure->traceback), failure->family == Family::aborted};
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,103 @@
+// What Lua's own syntax means on tensors: x.name, x[i], x + y, #x, x == y, tostring(x).
+#include <ATen/ops/equal.h>
+
+#include <utility>
+
+#include "arguments.h"
+#include "ops/call.h"
+#include "tensor/box.h"
+#include "tensor/index.h"
+#include "tensor/methods.h"
+#include "tensor/print.h"
+#include "zt/error.h"
+#include "zt/lua/state.h"
+
+namespace zt::lua {
+
+namespace {
+
+// x.name for a method that is not in the table yet; upvalue 1 is the table, which also remembers it.
+int find_method(lua_State* L) {
+  const std::string name = check_string(L, 2);
+  if (!push_operator(L, name, CallStyle::method)) misuse("a tensor has no method '{}'{}", name, suggest(name, method_names()));
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, lua_upvalueindex(1));
+  return 1;
+}
+
+int index_tensor(lua_State* L) {
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(1));
+    return lua_isnil(L, -1) ? find_method(L) : 1;
+  }
+  push_indexed(L);
+  return 1;
+}
+
+int assign(lua_State* L) {
+  if (lua_type(L, 2) == LUA_TSTRING) misuse("tensors have no fields: '{}' cannot be set", lua_tostring(L, 2));
+  assign_indexed(L);
+  return 0;
+}
+
+// Same tensor, or equal dtype, device, shape and values.
+int is_equal(lua_State* L) {
+  const at::Tensor a = check_tensor(L, 1), b = check_tensor(L, 2);
+  const bool is_comparable = a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes();
+  push(L, a.is_same(b) || (is_comparable && at::equal(a, b)));
+  return 1;
+}
+
+int length(lua_State* L) {
+  const at::Tensor tensor = check_tensor(L, 1);
+  if (tensor.dim() == 0) misuse("# of a 0-dim tensor: it has no dims, :item() gives its value");
+  push(L, tensor.size(0));
+  return 1;
+}
+
+int to_text(lua_State* L) {
+  const TensorBox& box = *tensor_box(L, 1);
+  push(L, box.state == TensorState::alive ? tensor_text(box.tensor) : describe_box(box));
+  return 1;
+}
+
+int refuse_order(lua_State*) {
+  misuse("tensors cannot be ordered by < and <=, which make one Lua boolean: use x:lt(y) or x:le(y)");
+}
+
+int negate(lua_State* L) {
+  lua_settop(L, 1);  // Lua passes the operand twice
+  push(L, check_tensor(L, 1).neg());
+  return 1;
+}
+
+constexpr std::pair<const char*, const char*> kOperators[] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"},
+                                                              {"__div", "div"}, {"__pow", "pow"}, {"__mod", "remainder"}};
+
+void set(lua_State* L, const char* name, lua_CFunction function) {
+  lua_pushcfunction(L, function);
+  lua_setfield(L, -2, name);
+}
+
+}  // namespace
+
+void fill_tensor_metatable(lua_State* L) {
+  push_methods(L);
+  lua_pushcclosure(L, guarded<index_tensor>, 1);
+  lua_setfield(L, -2, "__index");
+  for (const auto& [event, name] : kOperators) {
+    push_operator(L, name, CallStyle::function);
+    lua_setfield(L, -2, event);
+  }
+  set(L, "__newindex", guarded<assign>);
+  set(L, "__eq", guarded<is_equal>);
+  set(L, "__lt", guarded<refuse_order>);
+  set(L, "__le", guarded<refuse_order>);
+  set(L, "__len", guarded<length>);
+  set(L, "__unm", guarded<negate>);
+  set(L, "__tostring", guarded<to_text>);
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,113 @@
+#include <torch/csrc/autograd/autograd.h>
+
+#include "arguments.h"
+#include "context.h"
+#include "tensor/box.h"
+#include "tensor/functions.h"
+#include "zt/error.h"
+#include "zt/options.h"
+
+namespace zt::lua {
+
+namespace {
+
+// The tensors that a function's results hold, in tables as well.
+class Collector {
+ public:
+  explicit Collector(lua_State* L) : L_(L) {}
+
+  void visit(int index) {
+    if (TensorBox* box = tensor_box(L_, index)) return boxes_.push_back(box);
+    if (!lua_istable(L_, index)) return;
+    const void* table = lua_topointer(L_, index);
+    if (std::find(seen_.begin(), seen_.end(), table) != seen_.end()) return;
+    seen_.push_back(table);
+    luaL_checkstack(L_, LUA_MINSTACK, "the results of zt.scope are nested too deeply");
+    index = absolute(L_, index);
+    lua_pushnil(L_);
+    for (; lua_next(L_, index); lua_pop(L_, 1)) visit(-1);
+  }
+
+  const std::vector<TensorBox*>& boxes() const { return boxes_; }
+
+ private:
+  lua_State* L_;
+  std::vector<const void*> seen_;
+  std::vector<TensorBox*> boxes_;
+};
+
+// Frees what was made inside, also when the function fails.
+class Scope {
+ public:
+  explicit Scope(TensorMemory& memory) : memory_(memory), mark_(memory.open_scope()) {}
+  ~Scope() { memory_.close_scope(mark_, kept); }
+  Scope(const Scope&) = delete;
+
+  std::vector<TensorBox*> kept;
+
+ private:
+  TensorMemory& memory_;
+  size_t mark_;
+};
+
+// Calls argument 1 with the others; its results are on the stack.
+int call_function(lua_State* L) {
+  check_function(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+// zt.scope(fn, ...): fn(...), then every tensor made inside is freed except those in its results.
+int scope(lua_State* L) {
+  Scope open(context(L).memory);
+  const int results = call_function(L);
+  Collector collector(L);
+  for (int i = 1; i <= results; ++i) collector.visit(i);
+  open.kept = collector.boxes();
+  return results;
+}
+
+// zt.no_grad(fn, ...): fn(...) without recording for autograd.
+int no_grad(lua_State* L) {
+  const at::NoGradGuard guard;
+  return call_function(L);
+}
+
+std::vector<at::Tensor> check_tensors(lua_State* L, int index) {
+  if (is_tensor(L, index)) return {check_tensor(L, index)};
+  std::vector<at::Tensor> tensors;
+  convert(check_value(L, index), argument_name(L, index), tensors);
+  return tensors;
+}
+
+struct GradOptions {
+  bool retain_graph = false, create_graph = false, allow_unused = false;
+};
+
+const auto kGrad = Schema<GradOptions>("zt.grad")
+                       .optional("retain_graph", &GradOptions::retain_graph, "keep the graph for another backward")
+                       .optional("create_graph", &GradOptions::create_graph, "record the backward as well")
+                       .optional("allow_unused", &GradOptions::allow_unused, "nil instead of an error for an unused input");
+
+// zt.grad(outputs, inputs, gradients, {retain_graph, create_graph, allow_unused}): a table with one gradient an input.
+int gradients(lua_State* L) {
+  const auto outputs = check_tensors(L, 1), inputs = check_tensors(L, 2);
+  const auto seeds = is_absent(L, 3) ? std::vector<at::Tensor>() : check_tensors(L, 3);
+  GradOptions options = kGrad.parse(check_value(L, 4));
+  const auto found = torch::autograd::grad(outputs, inputs, seeds, options.retain_graph || options.create_graph,
+                                           options.create_graph, options.allow_unused);
+  lua_createtable(L, static_cast<int>(found.size()), 0);
+  for (size_t i = 0; i < found.size(); ++i) {
+    push(L, found[i]);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+  return 1;
+}
+
+}  // namespace
+
+void open_scopes(Module& module) {
+  module.function<scope>("scope").function<no_grad>("no_grad").function<gradients>("grad");
+}
+
+}  // namespace zt::lua
