@@ -1,0 +1,52 @@
+// The zt::Communicator of every backend: checks arguments, makes an Operation of each call and hands it to the backend.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend.h"
+#include "checks.h"
+
+namespace zt::comm {
+
+class Checked : public Communicator {
+ public:
+  explicit Checked(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  int rank() const override { return backend_->group().rank; }
+  int size() const override { return backend_->group().size(); }
+  const std::string& name() const override { return backend_->group().name; }
+  const std::string& backend() const override { return backend_->name(); }
+
+  Work all_reduce(at::Tensor out, at::Tensor in, ReduceOp op, Async async) override;
+  Work reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, Async async) override;
+  Work all_gather(at::Tensor out, at::Tensor in, Async async) override;
+  Work broadcast(at::Tensor inout, int root, Async async) override;
+  Work reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) override;
+  Work gather(at::Tensor out, at::Tensor in, int root, Async async) override;
+  Work scatter(at::Tensor out, at::Tensor in, int root, Async async) override;
+  Work all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits, std::vector<int64_t> in_splits,
+                  Async async) override;
+  Work send(at::Tensor tensor, int peer, Async async) override;
+  Work recv(at::Tensor tensor, int peer, Async async) override;
+  void barrier() override;
+
+  Work all_reduce(std::vector<at::Tensor> inout, ReduceOp op, Async async) override;
+  Work reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) override;
+  Work all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) override;
+
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return backend_->allocate(shape, dtype); }
+  std::shared_ptr<Communicator> duplicate(const std::string& name) override;
+  void set_timeout(std::chrono::milliseconds timeout) override;
+  void drain() override { backend_->drain(); }
+
+ private:
+  Checks checks(Kind kind) const { return Checks(kind, backend_->group(), backend_->device()); }
+  // Checks the pairs of an all_reduce, reduce_scatter or all_gather and submits them as one operation.
+  Work submit_pairs(Operation operation, Async async);
+
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace zt::comm

@@ -1,0 +1,44 @@
+#include "host/patience.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace zt::comm {
+
+namespace {
+
+constexpr std::chrono::microseconds kShortestNap(20);
+constexpr std::chrono::microseconds kLongestNap(200);
+// A peer that computes comes later than this; one that is in the same call answers sooner.
+constexpr std::chrono::microseconds kYielding(500);
+
+}  // namespace
+
+Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort)
+    : style_(style),
+      deadline_(Clock::now() + timeout),
+      check_abort_(std::move(check_abort)),
+      idle_since_(Clock::now()),
+      nap_(kShortestNap) {}
+
+bool Patience::pause() {
+  check_abort_();
+  const auto now = Clock::now();
+  if (now >= deadline_) return false;
+  if (style_ == Style::caller && now - idle_since_ < kYielding) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(nap_);
+    nap_ = std::min(nap_ * 3 / 2, kLongestNap);
+  }
+  return true;
+}
+
+void Patience::progressed() {
+  idle_since_ = Clock::now();
+  nap_ = kShortestNap;
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,31 @@
+// How a thread waits for other ranks: it polls, and between two polls pauses a little longer each time.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+namespace zt::comm {
+
+class Patience {
+ public:
+  // caller: nothing else to do, yields the core for a while before it sleeps. background: a compute thread wants the core.
+  enum class Style { caller, background };
+
+  // `aborted` throws when the wait is to end at once.
+  Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort);
+
+  // Between two polls that found nothing. False once the time is up.
+  [[nodiscard]] bool pause();
+  // A poll found something: pauses start short again. The deadline stays.
+  void progressed();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const Style style_;
+  const Clock::time_point deadline_;
+  const std::function<void()> check_abort_;
+  Clock::time_point idle_since_;
+  std::chrono::microseconds nap_;
+};
+
+}  // namespace zt::comm

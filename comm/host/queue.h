@@ -1,0 +1,56 @@
+// An in-order queue of tasks with a thread of its own, so that communication goes on while the owner computes.
+//
+// Invariants: tasks run one at a time in the order of submit. A task submitted with Async::no while nothing is queued runs in
+// the caller. After a task failed, no later one runs: each fails with the same exception. The thread starts with the first
+// task that needs it and never enters Lua. Threads: one thread submits and destroys.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "host/patience.h"
+#include "zt/comm.h"
+
+namespace zt::comm {
+
+class Queue {
+ public:
+  using Task = std::function<void(Patience::Style)>;
+
+  Queue() = default;
+  // Gives what is under way a short grace, then cancels it.
+  ~Queue();
+  Queue(const Queue&) = delete;
+
+  Work submit(Task task, Async async);
+  // Returns when nothing is queued; rethrows the first failure.
+  void drain();
+  // Tasks that wait look at it and throw.
+  bool cancelled() const { return cancelled_; }
+
+ private:
+  struct Entry {
+    Task task;
+    std::promise<void> promise;
+  };
+  void serve();
+  bool run(const Task& task, Patience::Style style);
+  void finish(Entry& entry, bool ran);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> entries_;
+  bool busy_ = false;  // the thread runs a task
+  bool closing_ = false;
+  std::exception_ptr failure_;
+  std::atomic<bool> cancelled_{false};
+  std::thread thread_;
+};
+
+}  // namespace zt::comm

@@ -1,0 +1,157 @@
+#include "local/local_transport.h"
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include "zt/error.h"
+
+namespace zt::comm {
+
+namespace {
+
+// A send that waits for its receiver. The receiver claims it before it copies, the sender before it goes away.
+struct Post {
+  enum State : int { offered, claimed, copied, withdrawn };
+  const void* data;
+  size_t bytes;
+  std::atomic<int> state{offered};
+};
+
+// The messages from one rank to another.
+struct Channel {
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Post>> posts;
+};
+
+// What the ranks of one communicator share.
+struct Hub {
+  explicit Hub(int size) : size(size), channels(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  Channel& channel(int from, int to) {
+    return channels[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)];
+  }
+  const int size;
+  std::vector<Channel> channels;
+};
+
+class LocalSend : public Transport::Message {
+ public:
+  explicit LocalSend(std::shared_ptr<Post> post) : post_(std::move(post)) {}
+  // The memory may go away now: nobody starts to copy any more, and a copy under way ends.
+  ~LocalSend() override {
+    int expected = Post::offered;
+    if (post_->state.compare_exchange_strong(expected, Post::withdrawn)) return;
+    while (post_->state == Post::claimed) std::this_thread::yield();
+  }
+  bool done() override { return post_->state == Post::copied; }
+
+ private:
+  std::shared_ptr<Post> post_;
+};
+
+// Messages of one channel are taken in the order of their tickets.
+struct Tickets {
+  uint64_t given = 0, taken = 0;
+};
+
+class LocalRecv : public Transport::Message {
+ public:
+  LocalRecv(Channel& channel, Tickets& tickets, void* data, size_t bytes)
+      : channel_(channel), tickets_(tickets), ticket_(tickets.given++), data_(data), bytes_(bytes) {}
+
+  bool done() override {
+    if (is_done_) return true;
+    if (ticket_ != tickets_.taken) return false;
+    const std::shared_ptr<Post> post = front();
+    if (!post) return false;
+    int expected = Post::offered;
+    if (!post->state.compare_exchange_strong(expected, Post::claimed)) throw Aborted("the sender gave up");
+    const size_t sent = post->bytes;
+    if (sent == bytes_ && bytes_ > 0) std::memcpy(data_, post->data, bytes_);
+    post->state = Post::copied;
+    if (sent != bytes_) fault("{} bytes came where {} were expected: do all ranks pass the same counts and types?", sent, bytes_);
+    ++tickets_.taken;
+    is_done_ = true;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Post> front() {
+    const std::lock_guard lock(channel_.mutex);
+    if (channel_.posts.empty()) return nullptr;
+    auto post = std::move(channel_.posts.front());
+    channel_.posts.pop_front();
+    return post;
+  }
+
+  Channel& channel_;
+  Tickets& tickets_;
+  const uint64_t ticket_;
+  void* data_;
+  const size_t bytes_;
+  bool is_done_ = false;
+};
+
+// The n-th communicator that a rank makes over the same ranks is the n-th of each of them.
+int next_number(ThreadGroup& threads, int world_rank, const std::string& ranks) {
+  using Numbers = std::map<std::string, int>;
+  const auto numbers =
+      threads.shared<Numbers>(fmt::format("comm.local.numbers.{}", world_rank), [] { return std::make_shared<Numbers>(); });
+  return (*numbers)[ranks]++;
+}
+
+std::shared_ptr<Hub> join_hub(ThreadGroup* threads, const Group& group) {
+  const auto make = [&] { return std::make_shared<Hub>(group.size()); };
+  if (!threads) return make();
+  const std::string ranks = fmt::format("{}", fmt::join(group.ranks, ","));
+  const int number = next_number(*threads, group.ranks[group.rank], ranks);
+  return threads->shared<Hub>(fmt::format("comm.local.{}.{}", ranks, number), make);
+}
+
+class LocalTransport : public Transport {
+ public:
+  LocalTransport(std::shared_ptr<ThreadGroup> threads, Group group)
+      : threads_(std::move(threads)),
+        group_(std::move(group)),
+        hub_(join_hub(threads_.get(), group_)),
+        tickets_(group_.ranks.size()) {}
+
+  const Group& group() const override { return group_; }
+  const std::string& name() const override {
+    static const std::string name = "local";
+    return name;
+  }
+  std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) override {
+    auto post = std::make_shared<Post>(data, bytes);
+    Channel& channel = hub_->channel(group_.rank, peer);
+    const std::lock_guard lock(channel.mutex);
+    channel.posts.push_back(post);
+    return std::make_unique<LocalSend>(std::move(post));
+  }
+  std::unique_ptr<Message> recv(int peer, void* data, size_t bytes) override {
+    return std::make_unique<LocalRecv>(hub_->channel(peer, group_.rank), tickets_[static_cast<size_t>(peer)], data, bytes);
+  }
+  size_t longest_message() const override { return SIZE_MAX; }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  void check_abort() const override {
+    if (threads_ && threads_->aborted()) throw Aborted("another rank failed");
+  }
+  std::unique_ptr<Transport> duplicate(const std::string& name) override {
+    return std::make_unique<LocalTransport>(threads_, group_.renamed(name));
+  }
+
+ private:
+  std::shared_ptr<ThreadGroup> threads_;
+  Group group_;
+  std::shared_ptr<Hub> hub_;
+  std::vector<Tickets> tickets_;  // of the messages from each rank
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_local_transport(std::shared_ptr<ThreadGroup> threads, Group group) {
+  return std::make_unique<LocalTransport>(std::move(threads), std::move(group));
+}
+
+}  // namespace zt::comm

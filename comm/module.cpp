@@ -1,0 +1,77 @@
+// zt.comm for Lua: comm.mesh{...} and the types Mesh, Axis and Work.
+#include "mesh.h"
+#include "module_axis.h"
+#include "zt/lua/state.h"
+#include "zt/options.h"
+
+namespace zt::comm {
+
+namespace {
+
+int make_mesh(lua_State* L) {
+  lua::push(L, make_mesh(lua::world(L), parse_mesh_options(lua::check_value(L, 1))));
+  return 1;
+}
+
+// mesh:axis("dp"), and mesh.dp where no method has that name
+int mesh_axis(lua_State* L) {
+  lua::push(L, lua::check<Mesh>(L, 1)->axis(lua::check_string(L, 2)));
+  return 1;
+}
+
+// mesh:join{"dp", "ep"}
+int mesh_join(lua_State* L) {
+  std::vector<std::string> names;
+  convert(lua::check_value(L, 2), "mesh:join", names);
+  lua::push(L, lua::check<Mesh>(L, 1)->join(names));
+  return 1;
+}
+
+// mesh:refactor{dp = 2, ep = 2, order = {...}}: axes as for comm.mesh, backend and timeout stay
+int mesh_refactor(lua_State* L) {
+  lua::push(L, lua::check<Mesh>(L, 1)->refactor(parse_mesh_options(lua::check_value(L, 2)).axes));
+  return 1;
+}
+
+int mesh_world(lua_State* L) {
+  lua::push(L, lua::check<Mesh>(L, 1)->world());
+  return 1;
+}
+
+int mesh_text(lua_State* L) {
+  const auto mesh = lua::check<Mesh>(L, 1);
+  lua::push(L, fmt::format("mesh {} (rank {} of {})", mesh->shape().text(), mesh->rank(), mesh->shape().world_size()));
+  return 1;
+}
+
+int work_wait(lua_State* L) {
+  lua::check<Work>(L, 1)->wait();
+  return 0;
+}
+
+int work_done(lua_State* L) {
+  lua::push(L, lua::check<Work>(L, 1)->done());
+  return 1;
+}
+
+}  // namespace
+
+void open(lua::Module& module) {
+  module.function<make_mesh>("mesh");
+  module.type<Mesh>()
+      .method<mesh_axis>("axis")
+      .method<mesh_join>("join")
+      .method<mesh_refactor>("refactor")
+      .method<mesh_world>("world")
+      .fallback<mesh_axis>()
+      .fallback<mesh_axis>()
+      .metamethod<mesh_text>("__tostring");
+  open_axis(module);
+  module.type<Work>().method<work_wait>("wait").method<work_done>("done");
+}
+
+}  // namespace zt::comm
+
+ZT_LUA_MODULE(comm) {
+  zt::comm::open(module);
+}

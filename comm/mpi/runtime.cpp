@@ -1,0 +1,58 @@
+#include "mpi/runtime.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "zt/error.h"
+
+namespace zt::comm {
+
+namespace {
+
+std::atomic<bool> given_up{false};
+
+void finalize() {
+  int is_finalized = 0;
+  MPI_Finalized(&is_finalized);
+  if (!is_finalized && !given_up) MPI_Finalize();
+}
+
+void initialize() {
+  int is_initialized = 0;
+  MPI_Initialized(&is_initialized);
+  int provided = MPI_THREAD_SINGLE;
+  if (is_initialized) MPI_Query_thread(&provided);
+  else check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "starting");
+  if (provided != MPI_THREAD_MULTIPLE) fault("MPI gives no MPI_THREAD_MULTIPLE (level {}): is it built with threads?", provided);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  at_shutdown(finalize);
+}
+
+}  // namespace
+
+void start_mpi(const World& world) {
+  static std::once_flag once;
+  std::call_once(once, initialize);
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank != world.rank || size != world.size) {
+    fault("MPI says rank {} of {}, the environment says rank {} of {}: is mpirun of the same MPI as the one linked?", rank, size,
+          world.rank, world.size);
+  }
+}
+
+void give_up_mpi() {
+  given_up = true;
+}
+
+void check_mpi(int code, const std::string& doing) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  give_up_mpi();
+  fault("MPI failed {}: {}", doing, std::string(text, static_cast<size_t>(length)));
+}
+
+}  // namespace zt::comm

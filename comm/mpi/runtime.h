@@ -1,0 +1,19 @@
+// MPI itself: started when first asked for, ended by the host's orderly shutdown. The only place that starts or ends it.
+#pragma once
+
+#include <mpi.h>  // CMake defines OMPI_SKIP_MPICXX: the C++ bindings were removed from MPI and clash with our warnings
+
+#include <string>
+
+#include "zt/world.h"
+
+namespace zt::comm {
+
+// MPI_Init_thread on the first call, with MPI_THREAD_MULTIPLE. Thread-safe. Fault if MPI sees another world than `world`.
+void start_mpi(const World& world);
+// From now on MPI_Finalize could wait for ever: the shutdown leaves it out, and mpirun ends the job.
+void give_up_mpi();
+// Fault with MPI's text unless `code` is MPI_SUCCESS. `doing`: "sending to rank 3".
+void check_mpi(int code, const std::string& doing);
+
+}  // namespace zt::comm

@@ -1,0 +1,82 @@
+#include "nccl/api.h"
+
+#include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+
+#include "zt/error.h"
+
+namespace zt::comm {
+
+namespace {
+
+template <class Signature>
+void find(void* library, const char* name, std::function<Signature>& slot) {
+  auto* symbol = reinterpret_cast<Signature*>(dlsym(library, name));
+  if (!symbol) fault("libnccl.so.2 has no function {}: NCCL 2.7 or newer is needed", name);
+  slot = symbol;
+}
+
+NcclApi open_nccl() {
+  // Never closed: streams and threads of the library outlive any communicator.
+  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", dlerror());
+  NcclApi api;
+  find(library, "ncclGetUniqueId", api.get_unique_id);
+  find(library, "ncclCommInitRank", api.comm_init_rank);
+  find(library, "ncclCommDestroy", api.comm_destroy);
+  find(library, "ncclCommAbort", api.comm_abort);
+  find(library, "ncclCommGetAsyncError", api.comm_get_async_error);
+  find(library, "ncclGetErrorString", api.get_error_string);
+  find(library, "ncclGroupStart", api.group_start);
+  find(library, "ncclGroupEnd", api.group_end);
+  find(library, "ncclAllReduce", api.all_reduce);
+  find(library, "ncclReduceScatter", api.reduce_scatter);
+  find(library, "ncclAllGather", api.all_gather);
+  find(library, "ncclBroadcast", api.broadcast);
+  find(library, "ncclReduce", api.reduce);
+  find(library, "ncclSend", api.send);
+  find(library, "ncclRecv", api.recv);
+  return api;
+}
+
+// LibTorch's device-independent face of streams: nothing of CUDA is linked.
+class CudaStreams : public StreamApi {
+ public:
+  CudaStreams() : guard_(at::kCUDA), device_(guard_.getDevice()) {}
+  at::Device device() const override { return device_; }
+  c10::Stream current() const override { return guard_.getStream(device_); }
+  c10::Stream take_from_pool() const override { return guard_.getStreamFromGlobalPool(device_, true); }
+  cudaStream_t native(const c10::Stream& stream) const override {
+    return static_cast<cudaStream_t>(guard_.getStreamNativeHandle(stream));
+  }
+  void* record(const c10::Stream& stream) const override {
+    void* event = nullptr;
+    guard_.record(&event, stream, device_.index(), c10::EventFlag::BACKEND_DEFAULT);
+    return event;
+  }
+  void block(void* event, const c10::Stream& stream) const override { guard_.block(event, stream); }
+  bool query(void* event) const override { return guard_.queryEvent(event); }
+  void destroy(void* event) const noexcept override { guard_.destroyEvent(event, device_.index()); }
+  void keep_for(const c10::Stream& stream, const at::Tensor& tensor) const override {
+    guard_.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+  }
+
+ private:
+  c10::impl::VirtualGuardImpl guard_;
+  at::Device device_;
+};
+
+}  // namespace
+
+const NcclApi& load_nccl() {
+  static const NcclApi api = open_nccl();
+  return api;
+}
+
+std::shared_ptr<const StreamApi> cuda_streams() {
+  if (!at::hasCUDA()) misuse("backend 'nccl' needs a GPU, and this run has none: 'mpi' and 'local' work on host memory");
+  return std::make_shared<CudaStreams>();
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,54 @@
+// What the nccl backend needs of NCCL and of the device's streams, as tables: filled by dlopen and LibTorch in a run, by fakes
+// in tests. NCCL is not linked, so everything else works where it is missing.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
+#include <nccl.h>
+
+#include <functional>
+#include <memory>
+
+namespace zt::comm {
+
+struct NcclApi {
+  std::function<decltype(ncclGetUniqueId)> get_unique_id;
+  std::function<decltype(ncclCommInitRank)> comm_init_rank;
+  std::function<decltype(ncclCommDestroy)> comm_destroy;
+  std::function<decltype(ncclCommAbort)> comm_abort;
+  std::function<decltype(ncclCommGetAsyncError)> comm_get_async_error;
+  std::function<decltype(ncclGetErrorString)> get_error_string;
+  std::function<decltype(ncclGroupStart)> group_start;
+  std::function<decltype(ncclGroupEnd)> group_end;
+  std::function<decltype(ncclAllReduce)> all_reduce;
+  std::function<decltype(ncclReduceScatter)> reduce_scatter;
+  std::function<decltype(ncclAllGather)> all_gather;
+  std::function<decltype(ncclBroadcast)> broadcast;
+  std::function<decltype(ncclReduce)> reduce;
+  std::function<decltype(ncclSend)> send;
+  std::function<decltype(ncclRecv)> recv;
+};
+
+// libnccl.so.2, opened on the first call. Fault, with the loader's words, where it is missing.
+const NcclApi& load_nccl();
+
+// Streams and events of one device. Events are made by `record` and end with `destroy`.
+class StreamApi {
+ public:
+  virtual ~StreamApi() = default;
+  virtual at::Device device() const = 0;
+  virtual c10::Stream current() const = 0;
+  virtual c10::Stream take_from_pool() const = 0;
+  virtual cudaStream_t native(const c10::Stream& stream) const = 0;
+  virtual void* record(const c10::Stream& stream) const = 0;
+  virtual void block(void* event, const c10::Stream& stream) const = 0;
+  virtual bool query(void* event) const = 0;
+  virtual void destroy(void* event) const noexcept = 0;
+  // The tensor's memory is not given to others before the work on `stream` is done.
+  virtual void keep_for(const c10::Stream& stream, const at::Tensor& tensor) const = 0;
+};
+
+// The current CUDA device, through LibTorch. Misuse where LibTorch has no CUDA or there is no GPU.
+std::shared_ptr<const StreamApi> cuda_streams();
+
+}  // namespace zt::comm

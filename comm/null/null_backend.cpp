@@ -1,0 +1,77 @@
+#include "null/null_backend.h"
+
+#include <ATen/ops/zeros.h>
+
+namespace zt::comm {
+
+namespace {
+
+// Flat views: the operation's counts are known to fit.
+at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.detach().reshape({-1});
+}
+at::Tensor own_part(const at::Tensor& tensor, const Group& group) {
+  const int64_t part = tensor.numel() / group.size();
+  return flat(tensor).narrow(0, group.rank * part, part);
+}
+
+void run(Kind kind, const at::Tensor& out, const at::Tensor& in, const Group& group) {
+  if (!out.defined() || out.numel() == 0) return;
+  switch (kind) {
+    case Kind::all_reduce:
+    case Kind::reduce:
+      flat(out).copy_(flat(in));
+      return;
+    case Kind::reduce_scatter:
+      flat(out).copy_(own_part(in, group));
+      return;
+    case Kind::all_gather:
+    case Kind::gather:
+      out.detach().reshape({group.size(), -1}).copy_(flat(in.clone()));
+      return;
+    case Kind::scatter:
+      if (in.defined()) flat(out).copy_(own_part(in, group));
+      else out.detach().zero_();
+      return;
+    case Kind::all_to_all:
+    case Kind::recv:
+      out.detach().zero_();
+      return;
+    case Kind::broadcast:
+    case Kind::send:
+    case Kind::barrier:
+      return;
+  }
+}
+
+class NullBackend : public Backend {
+ public:
+  explicit NullBackend(Group group) : group_(std::move(group)) {}
+  const Group& group() const override { return group_; }
+  const std::string& name() const override {
+    static const std::string name = "null";
+    return name;
+  }
+  std::optional<at::Device> device() const override { return std::nullopt; }
+  Work submit(Operation operation, Async) override {
+    for (size_t i = 0; i < operation.out.size(); ++i) {
+      run(operation.kind, operation.out[i], i < operation.in.size() ? operation.in[i] : at::Tensor(), group_);
+    }
+    return Work();
+  }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  std::unique_ptr<Backend> duplicate(const std::string& name) override { return make_null_backend(group_.renamed(name)); }
+  void set_timeout(std::chrono::milliseconds) override {}
+  void drain() override {}
+
+ private:
+  Group group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_null_backend(Group group) {
+  return std::make_unique<NullBackend>(std::move(group));
+}
+
+}  // namespace zt::comm
