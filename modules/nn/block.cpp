@@ -1,0 +1,94 @@
+#include "block.h"
+
+#include "layers.h"
+#include "part.h"
+#include "zt/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+// Slot 0 of the dropout stream belongs to the attention weights.
+constexpr int kAttentionSlot = 1, kMlpSlot = 2;
+
+AttentionOptions with_dropout(AttentionOptions options, double dropout) {
+  options.dropout = dropout;
+  return options;
+}
+
+}  // namespace
+
+Block::Block(const BlockOptions& options, const std::string& path)
+    : norm1_(parse_norm(options.norm), options.attention.hidden, options.eps, options.attention.bias, "norm1."),
+      attention_(with_dropout(options.attention, options.dropout), "attention.", path),
+      norm2_(parse_norm(options.norm), options.attention.hidden, options.eps, options.attention.bias, "norm2."),
+      mlp_(options.mlp, "mlp."),
+      attention_dropout_(options.dropout, kAttentionSlot),
+      mlp_dropout_(options.dropout, kMlpSlot) {}
+
+template <class Branch>
+at::Tensor Block::add_branch(const at::Tensor& x, const Norm& norm, const Branch& branch, const Dropout& dropout,
+                             Context& context) const {
+  const at::Tensor normed = norm.run(x, context);
+  if (dropout.is_active(context)) return dropout.run(branch.run(normed, context), context, x);
+  return branch.run(normed, context, x);  // the last product accumulates onto the residual
+}
+
+at::Tensor Block::run(const at::Tensor& x, Context& context) const {
+  const at::Tensor middle = add_branch(x, norm1_, attention_, attention_dropout_, context);
+  return add_branch(middle, norm2_, mlp_, mlp_dropout_, context);
+}
+
+Params Block::params() const {
+  Params all = norm1_.params();
+  append(all, attention_.params());
+  append(all, norm2_.params());
+  append(all, mlp_.params());
+  return all;
+}
+
+namespace {
+
+// What a script gives; ffn = 0 is four times hidden.
+struct FlatOptions {
+  int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
+  std::string norm = "layernorm", activation = "gelu_tanh";
+  bool causal = true, rotary = false, bias = true;
+  double rope_base = 10000, eps = 1e-5, dropout = 0, std = 0.02, residual_std = 0.02;
+};
+
+BlockOptions nested(const FlatOptions& o) {
+  BlockOptions block;
+  block.attention = {o.hidden,    o.heads, o.kv_heads, o.head_dim, o.causal,      o.rotary,
+                     o.rope_base, o.bias,  0,          o.std,      o.residual_std};
+  block.mlp = {o.hidden, o.ffn ? o.ffn : 4 * o.hidden, o.activation, o.bias, o.std, o.residual_std};
+  block.norm = o.norm;
+  block.eps = o.eps;
+  block.dropout = o.dropout;
+  return block;
+}
+
+}  // namespace
+
+std::shared_ptr<Layer> make_block(const Value& value) {
+  static const auto kSchema =
+      Schema<FlatOptions>("nn.block")
+          .required("hidden", &FlatOptions::hidden, "columns of input and output", at_least(1))
+          .required("heads", &FlatOptions::heads, "query heads", at_least(1))
+          .optional("kv_heads", &FlatOptions::kv_heads, "key and value heads; 0: as many as heads", at_least(0))
+          .optional("head_dim", &FlatOptions::head_dim, "columns of a head; 0: hidden / heads", at_least(0))
+          .optional("ffn", &FlatOptions::ffn, "columns inside the MLP; 0: four times hidden", at_least(0))
+          .optional("norm", &FlatOptions::norm, "before each branch", one_of(norm_names()))
+          .optional("activation", &FlatOptions::activation, "of the MLP", one_of(activation_names()))
+          .optional("causal", &FlatOptions::causal, "a place sees no later one")
+          .optional("rotary", &FlatOptions::rotary, "rotary positions")
+          .optional("rope_base", &FlatOptions::rope_base, "base of the rotary angles", above(0))
+          .optional("bias", &FlatOptions::bias, "add biases")
+          .optional("eps", &FlatOptions::eps, "of the norms", at_least(0))
+          .optional("dropout", &FlatOptions::dropout, "of both branches and the attention weights", between(0, 0.999))
+          .optional("std", &FlatOptions::std, "of the initial weights", at_least(0))
+          .optional("residual_std", &FlatOptions::residual_std, "of the initial weights that end in the residual", at_least(0));
+  return layer_of("block", Block(nested(kSchema.parse(value)), kSchema.name()));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,117 @@
+#include "lua_layer.h"
+
+#include "lua_context.h"
+#include "params.h"
+#include "zt/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
+  const auto* object = value.get_if<Object>();
+  if (object && object->as<Param>()) return object->as<Param>();
+  const auto* tensor = value.get_if<at::Tensor>();
+  if (!tensor || !tensor->is_floating_point()) wrong_type("nn.layer.params." + name, "a floating-point tensor or a Param", value);
+  return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2);
+}
+
+struct IoOptions {
+  std::optional<std::vector<std::string>> inputs;
+  std::optional<std::vector<Value>> outputs;
+};
+
+struct OutputOptions {
+  std::string name;
+  bool differentiable = true;
+};
+
+Output read_output(const Value& value) {
+  static const auto kSchema = Schema<OutputOptions>("nn.layer.io.outputs")
+                                  .required("name", &OutputOptions::name, "of the value")
+                                  .optional("differentiable", &OutputOptions::differentiable, "a gradient flows through it");
+  if (const auto* name = value.get_if<std::string>()) return {*name, true};
+  const OutputOptions options = kSchema.parse(value);
+  return {options.name, options.differentiable};
+}
+
+Io read_io(const Value::Table& table) {
+  static const auto kSchema = Schema<IoOptions>("nn.layer.io")
+                                  .optional("inputs", &IoOptions::inputs, "names of the values it reads")
+                                  .optional("outputs", &IoOptions::outputs, "names of the values it makes");
+  const IoOptions options = kSchema.parse(table);
+  Io io;
+  if (options.inputs) io.inputs = *options.inputs;
+  if (!options.outputs) return io;
+  io.outputs.clear();
+  for (const auto& output : *options.outputs) io.outputs.push_back(read_output(output));
+  return io;
+}
+
+// Puts the stack back and ends the context's life, however the call ends.
+class CallScope {
+ public:
+  CallScope(lua_State* L, int top, std::shared_ptr<LuaContext> context) : L_(L), top_(top), context_(std::move(context)) {}
+  ~CallScope() {
+    context_->context = nullptr;
+    lua_settop(L_, top_);
+  }
+  CallScope(const CallScope&) = delete;
+
+ private:
+  lua_State* L_;
+  int top_;
+  std::shared_ptr<LuaContext> context_;
+};
+
+}  // namespace
+
+LuaLayer::LuaLayer(const LuaLayerOptions& options) : forward_(options.forward), io_(read_io(options.io)), kind_(options.kind) {
+  for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
+}
+
+std::vector<std::shared_ptr<Param>> LuaLayer::params() const {
+  std::vector<std::shared_ptr<Param>> all;
+  for (const auto& [name, param] : params_) all.push_back(param);
+  return all;
+}
+
+void LuaLayer::push_self(lua_State* L) const {
+  lua_createtable(L, 0, static_cast<int>(params_.size()));
+  for (const auto& [name, param] : params_) {
+    lua::push(L, param->get());
+    lua_setfield(L, -2, name.c_str());
+  }
+}
+
+at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const {
+  if (lua::is_tensor(L, index)) return lua::check_tensor(L, index);
+  if (lua_isnil(L, index) && !output.differentiable) return {};
+  misuse("the forward of a '{}' layer returned {} for its output '{}': return one tensor an output, {} in all", kind_,
+         luaL_typename(L, index), output.name, io_.outputs.size());
+}
+
+std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
+  const auto handle = std::make_shared<LuaContext>(LuaContext{&context});
+  lua_State* L = forward_->begin();
+  const int top = lua_gettop(L) - 1;
+  const CallScope scope(L, top, handle);
+  push_self(L);
+  for (const auto& input : in) lua::push(L, input);
+  lua::push(L, handle);
+  forward_->call(static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, top + 1 + static_cast<int>(i), io_.outputs[i]));
+  return results;
+}
+
+std::shared_ptr<Layer> make_lua_layer(const Value& value) {
+  static const auto kSchema = Schema<LuaLayerOptions>("nn.layer")
+                                  .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
+                                  .optional("params", &LuaLayerOptions::params, "initial values by name")
+                                  .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
+                                  .optional("kind", &LuaLayerOptions::kind, "a word for reports");
+  return std::make_shared<LuaLayer>(kSchema.parse(value));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,44 @@
+// Layers written in Lua: nn.layer{params = {w = tensor}, forward = function(self, x, ctx) ... end, io = {inputs =, outputs =}}.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "zt/layer.h"
+#include "zt/lua/state.h"
+#include "zt/value.h"
+
+namespace zt::nn {
+
+struct LuaLayerOptions {
+  std::shared_ptr<lua::Callable> forward;
+  Value::Table params;  // name -> initial values (a tensor) or a Param of another layer
+  Value::Table io;      // inputs: list of names; outputs: list of names or {name =, differentiable =}
+  std::string kind = "lua";
+};
+
+// forward(self, inputs..., ctx) returns a tensor an output. `self` is a new table of the parameters' values in each call: a layer
+// keeps no state. ctx is a LuaContext; its dropout is the same on any mesh, which numbers drawn in another way are not.
+// Runs on the thread of its lua_State only.
+class LuaLayer final : public Layer {
+ public:
+  explicit LuaLayer(const LuaLayerOptions& options);
+
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
+  std::vector<std::shared_ptr<Param>> params() const override;
+  Io io() const override { return io_; }
+  std::string kind() const override { return kind_; }
+
+ private:
+  void push_self(lua_State* L) const;
+  at::Tensor result(lua_State* L, int index, const Output& output) const;
+
+  std::shared_ptr<lua::Callable> forward_;
+  std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
+  Io io_;
+  std::string kind_;
+};
+
+std::shared_ptr<Layer> make_lua_layer(const Value& options);
+
+}  // namespace zt::nn

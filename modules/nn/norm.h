@@ -1,0 +1,33 @@
+// LayerNorm (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) over the last dim.
+#pragma once
+
+#include <string>
+
+#include "params.h"
+#include "zt/layer.h"
+
+namespace zt::nn {
+
+enum class NormKind : uint8_t { none, layernorm, rmsnorm };
+
+NormKind parse_norm(const std::string& name);
+std::vector<std::string> norm_names();
+
+class Norm {
+ public:
+  static constexpr bool kSplits = false;
+
+  // Parameters `prefix`weight of ones and, for layernorm with a bias, `prefix`bias of zeros, each [hidden]. none: no parameters.
+  Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::string& prefix);
+
+  // x: [..., hidden], the same out.
+  at::Tensor run(const at::Tensor& x, Context& context) const;
+  Params params() const;
+
+ private:
+  NormKind kind_;
+  double eps_;
+  std::shared_ptr<Param> weight_, bias_;
+};
+
+}  // namespace zt::nn

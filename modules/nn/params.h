@@ -1,0 +1,32 @@
+// Making parameters.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zt/param.h"
+
+namespace zt::nn {
+
+using Params = std::vector<std::shared_ptr<Param>>;
+
+inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> shape, InitFn init, bool is_matrix) {
+  auto param = std::make_shared<Param>();
+  param->name = std::move(name);
+  param->shape = std::move(shape);
+  param->init = std::move(init);
+  param->is_matrix = is_matrix;
+  return param;
+}
+
+// A parameter that weight decay leaves alone by default: a bias, a norm's scale.
+inline std::shared_ptr<Param> make_vector(std::string name, int64_t size, InitFn init) {
+  return make_param(std::move(name), {size}, std::move(init), false);
+}
+
+inline void append(Params& params, const Params& more) {
+  params.insert(params.end(), more.begin(), more.end());
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,32 @@
+// Rotary position embedding (Su et al. 2021) in Llama's convention: element i of a head's first half turns with element i of its
+// second half, by the angle position / base^(2i / head_dim).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace zt::nn {
+
+struct Angles {
+  at::Tensor cosine, sine;  // [rows, head_dim / 2]
+};
+
+// Tables by position, computed in double and grown as needed. One thread uses an object.
+class Rotary {
+ public:
+  Rotary(int64_t head_dim, double base) : head_dim_(head_dim), base_(base) {}
+  // positions: int64, any shape, not negative; gives one row a position, in dtype `dtype`.
+  Angles angles(const at::Tensor& positions, at::ScalarType dtype);
+
+ private:
+  int64_t head_dim_;
+  double base_;
+  Angles table_;
+};
+
+enum class Turn : int8_t { forward = 1, back = -1 };
+
+// Turns the first `heads` heads of every row of x in place. x: [samples, seq, columns], contiguous, columns >= heads * head_dim;
+// angles: one row a token of the sequence, or one a token of the batch.
+void rotate_heads(const at::Tensor& x, const Angles& angles, int64_t heads, Turn turn);
+
+}  // namespace zt::nn

@@ -1,0 +1,36 @@
+// Running kernels over the rows of tensors: one dtype switch and one way to cut rows over threads.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "zt/error.h"
+#include "zt/tensor.h"
+
+namespace zt::nn {
+
+// Calls body(T{}) with T = float or double, the dtype of `x`.
+template <class Body>
+void for_dtype(const at::Tensor& x, const Body& body) {
+  if (x.scalar_type() == at::kFloat) body(float{});
+  else if (x.scalar_type() == at::kDouble) body(double{});
+  else misuse("layers compute in float32 or float64, got {}", describe(x));
+}
+
+// Calls body(begin, end) for parts of [0, rows) with at least about 32,768 elements each, in parallel. What a row gives does
+// not depend on the cut.
+template <class Body>
+void for_rows(int64_t rows, int64_t width, const Body& body) {
+  constexpr int64_t kGrain = 32768;
+  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), body);
+}
+
+// The elements of an optional tensor: nullptr if it is undefined.
+template <class T>
+const T* data_or_null(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,37 @@
+// Cross-entropy over rows of logits in two passes: the loss from a row's largest element and sum of exponentials, then the
+// gradient (softmax minus one-hot). Never holds the log-softmax.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+#include "zt/layer.h"
+
+namespace zt::nn {
+
+// Labels, one a row of the logits, and what has been found out about the rows.
+class SoftmaxLoss {
+ public:
+  // labels: int64, any shape. Those equal to `ignore_index` are not valid and count nothing.
+  SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index);
+
+  // logits: [rows, classes], contiguous. Returns the sum over valid rows of -log softmax(row)[label] as a double scalar; the
+  // sum is made in row order in double. Misuse for a label that is neither a class nor ignore_index.
+  at::Tensor sum(const at::Tensor& logits);
+  // out = scale * d sum / d logits. After sum() of the same logits. In place iff out is logits.
+  void gradient(const at::Tensor& out, const at::Tensor& logits, double scale) const;
+
+ private:
+  at::Tensor labels_;
+  int64_t ignore_index_;
+  std::vector<kernels::RowStats> stats_;
+};
+
+// Layer::count of the layers that add this loss: valid labels and samples of the whole local batch.
+Counts count_labels(const std::function<at::Tensor(const std::string&)>& batch, int64_t ignore_index);
+
+}  // namespace zt::nn
