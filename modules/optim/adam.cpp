@@ -1,0 +1,64 @@
+#include "adam.h"
+
+#include <cmath>
+
+#include "betas.h"
+
+namespace zt::optim {
+
+namespace {
+
+struct AdamOptions : CommonOptions {
+  Betas betas{0.9, 0.999};
+  double eps = 1e-8;
+};
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() { weight_decay = 0.01; }
+};
+
+template <class Options>
+Options parse(const std::string& name, const Value& value) {
+  return common_options(Schema<Options>(name))
+      .optional("betas", static_cast<Betas Options::*>(&Options::betas),
+                "decay rates of the averages of the gradient and of its square", Check<Betas>(check_betas))
+      .optional("eps", static_cast<double Options::*>(&Options::eps), "added to the root of the averaged square",
+                Check<double>(above(0)))
+      .parse(value);
+}
+
+template <Decay kDecay>
+class Adam final : public FlatOptimizer {
+ public:
+  Adam(const std::string& kind, const AdamOptions& options, Isa isa)
+      : FlatOptimizer(kind, {"exp_avg", "exp_avg_sq"}, options, isa), options_(options) {}
+
+ private:
+  void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
+                    const Scalars& scalars) const override {
+    const double beta1 = options_.betas[0], beta2 = options_.betas[1];
+    const auto t = static_cast<double>(scalars.step);
+    apply(shard, segment, [&]<class T>() {
+      return AdamRule<T, kDecay>{.grad_scale = static_cast<T>(scalars.grad_scale),
+                                 .decay = static_cast<T>(kDecay == Decay::l2 ? group.weight_decay : lr * group.weight_decay),
+                                 .rest1 = static_cast<T>(1 - beta1),
+                                 .rest2 = static_cast<T>(1 - beta2),
+                                 .step_size = static_cast<T>(lr / (1 - std::pow(beta1, t))),
+                                 .root_scale = static_cast<T>(1 / std::sqrt(1 - std::pow(beta2, t))),
+                                 .eps = static_cast<T>(options_.eps)};
+    });
+  }
+
+  AdamOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Optimizer> make_adamw(const Value& options, Isa isa) {
+  return std::make_shared<Adam<Decay::decoupled>>("adamw", parse<AdamWOptions>("optim.adamw", options), isa);
+}
+
+std::shared_ptr<Optimizer> make_adam(const Value& options, Isa isa) {
+  return std::make_shared<Adam<Decay::l2>>("adam", parse<AdamOptions>("optim.adam", options), isa);
+}
+
+}  // namespace zt::optim

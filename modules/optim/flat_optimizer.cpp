@@ -1,0 +1,102 @@
+#include "flat_optimizer.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <cmath>
+
+#include "zt/error.h"
+#include "zt/tensor.h"
+
+namespace zt::optim {
+
+namespace {
+
+template <class T>
+Arrays<T> arrays_of(const Shard& shard, const Segment& segment) {
+  const auto at = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() + segment.begin : nullptr; };
+  return {at(shard.param), shard.grad.const_data_ptr<T>() + segment.begin, at(shard.states[0]), at(shard.states[1]),
+          segment.end - segment.begin};
+}
+
+template <class Rule, class T>
+void update_on_gpu([[maybe_unused]] const Rule& rule, const Shard& shard, [[maybe_unused]] const Arrays<T>& arrays) {
+#ifdef ZT_HAS_CUDA
+  const c10::Device device = shard.param.device();
+  const c10::DeviceGuard guard(device);
+  const c10::impl::VirtualGuardImpl impl(device.type());
+  update_cuda(rule, arrays, impl.getStreamNativeHandle(impl.getStream(device)));
+#else
+  misuse("an optimizer got {}, and this build has no CUDA code: build where nvcc is found", describe(shard.param));
+#endif
+}
+
+void check_segments(std::span<const Segment> segments, int64_t count) {
+  int64_t last = 0;
+  for (const Segment& segment : segments) {
+    if (segment.begin < last || segment.end < segment.begin || segment.end > count) {
+      misuse("segment [{}, {}) of parameter {}: segments must ascend from {} and stay within the shard's {} elements",
+             segment.begin, segment.end, segment.param, last, count);
+    }
+    last = segment.end;
+  }
+}
+
+}  // namespace
+
+template <class Rule>
+void update(const Rule& rule, const Shard& shard, const Segment& segment, Isa isa) {
+  const auto arrays = arrays_of<typename Rule::Element>(shard, segment);
+  if (shard.param.is_cpu()) update_cpu(rule, arrays, isa);
+  else update_on_gpu(rule, shard, arrays);
+}
+
+#define ZT_INSTANTIATE(...) template void update<__VA_ARGS__>(const __VA_ARGS__&, const Shard&, const Segment&, Isa);
+ZT_OPTIM_FOR_EACH_RULE(ZT_INSTANTIATE)
+
+FlatOptimizer::FlatOptimizer(std::string kind, std::vector<std::string> state_names, const CommonOptions& options, Isa isa)
+    : kind_(std::move(kind)),
+      state_names_(std::move(state_names)),
+      lr_(options.lr),
+      groups_("optim." + kind_, options),
+      isa_(isa) {}
+
+Shard FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
+  const at::Tensor& master = state.master;
+  const bool ok = master.defined() && master.dim() == 1 && master.is_contiguous() && (master.is_cpu() || master.is_cuda()) &&
+                  (master.scalar_type() == at::kFloat || master.scalar_type() == at::kDouble);
+  if (!ok) misuse("{} updates a flat contiguous float32 or float64 shard on cpu or cuda, got {}", kind_, describe(master));
+  const auto check_like_master = [&](const at::Tensor& tensor, const std::string& what) {
+    if (!tensor.defined() || tensor.sizes() != master.sizes() || tensor.scalar_type() != master.scalar_type() ||
+        tensor.device() != master.device() || !tensor.is_contiguous()) {
+      misuse("{}: {} must be contiguous and like the parameters, {}, got {}", kind_, what, describe(master), describe(tensor));
+    }
+  };
+  check_like_master(grad, "the gradient");
+  Shard shard{master, grad, {}};
+  for (size_t i = 0; i < state_names_.size(); ++i) {
+    const auto found = state.state.find(state_names_[i]);
+    if (found == state.state.end())
+      misuse("{}: the shard has no state '{}': make one of zeros for each state name", kind_, state_names_[i]);
+    check_like_master(found->second, fmt::format("state '{}'", state_names_[i]));
+    shard.states[i] = found->second;
+  }
+  return shard;
+}
+
+void FlatOptimizer::step(FlatState& state, const at::Tensor& grad, std::span<const Segment> segments,
+                         const Scalars& scalars) const {
+  const Shard shard = checked(state, grad);
+  check_segments(segments, shard.param.numel());
+  if (scalars.step < 1) misuse("{}: step counts updates from 1, got {}", kind_, scalars.step);
+  if (!std::isfinite(scalars.lr) || !std::isfinite(scalars.grad_scale)) {
+    misuse("{}: the learning rate ({}) and the gradient's scale ({}) must be finite", kind_, scalars.lr, scalars.grad_scale);
+  }
+  for (const Segment& segment : segments) groups_.at(segment.group);
+  for (const Segment& segment : segments) {
+    const Group& group = groups_.at(segment.group);
+    if (segment.begin < segment.end) step_segment(shard, segment, group, scalars.lr * group.lr_scale, scalars);
+  }
+}
+
+}  // namespace zt::optim

@@ -1,0 +1,60 @@
+#include "groups.h"
+
+namespace zt::optim {
+
+namespace {
+
+struct Entry {
+  std::string match;
+  std::optional<double> weight_decay;
+  double lr_scale = 1;
+};
+
+Entry parse_entry(const std::string& path, const Value& value) {
+  return Schema<Entry>(path)
+      .required("match", &Entry::match, "regular expression searched in the parameter's name")
+      .optional("weight_decay", &Entry::weight_decay, "instead of the optimizer's, for norms and biases too",
+                Check<double>(at_least(0)))
+      .optional("lr_scale", &Entry::lr_scale, "multiplies the learning rate", Check<double>(at_least(0)))
+      .parse(value);
+}
+
+std::regex compile(const std::string& path, const std::string& pattern) {
+  try {
+    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    misuse("{}.match: '{}' is not a regular expression ({}): ECMAScript syntax is expected, with \\\\ before . ( [ and the like",
+           path, pattern, error.what());
+  }
+}
+
+}  // namespace
+
+GroupTable::GroupTable(const std::string& path, const CommonOptions& options) {
+  const double other_decay = options.decay_all ? options.weight_decay : 0;
+  groups_ = {{1, options.weight_decay}, {1, other_decay}};
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const std::string entry_path = fmt::format("{}.groups[{}]", path, i + 1);
+    const Entry entry = parse_entry(entry_path, options.groups[i]);
+    patterns_.push_back(compile(entry_path, entry.match));
+    groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(options.weight_decay)});
+    groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(other_decay)});
+  }
+}
+
+int GroupTable::group_of(const ParamInfo& param) const {
+  if (!param.trainable) return -1;
+  int entry = 0;  // 0: the defaults
+  for (size_t i = 0; i < patterns_.size() && entry == 0; ++i) {
+    if (std::regex_search(param.name, patterns_[i])) entry = static_cast<int>(i) + 1;
+  }
+  return 2 * entry + (param.is_matrix ? 0 : 1);
+}
+
+const Group& GroupTable::at(int index) const {
+  if (index < 0 || index >= size())
+    misuse("there is no parameter group {}: this optimizer has groups 0 to {}", index, size() - 1);
+  return groups_[index];
+}
+
+}  // namespace zt::optim

@@ -1,0 +1,45 @@
+#include <stdexcept>
+#include <string>
+
+#include "kernels.h"
+
+namespace zt::optim {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMaxBlocks = 1 << 16;
+
+template <class Rule, class T>
+__global__ void apply(Rule rule, Arrays<T> arrays) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < arrays.count; i += stride) {
+    T p = arrays.param[i], a = 0, b = 0;
+    if constexpr (Rule::kStates > 0) a = arrays.first[i];
+    if constexpr (Rule::kStates > 1) b = arrays.second[i];
+    rule(p, arrays.grad[i], a, b);
+    arrays.param[i] = p;
+    if constexpr (Rule::kStates > 0) arrays.first[i] = a;
+    if constexpr (Rule::kStates > 1) arrays.second[i] = b;
+  }
+}
+
+}  // namespace
+
+template <class Rule>
+void update_cuda(const Rule& rule, const Arrays<typename Rule::Element>& arrays, void* stream) {
+  if (arrays.count == 0) return;
+  const int64_t needed = (arrays.count + kThreads - 1) / kThreads;
+  const auto blocks = static_cast<unsigned>(needed < kMaxBlocks ? needed : kMaxBlocks);
+  apply<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(rule, arrays);
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess) {
+    throw std::runtime_error(std::string("the CUDA kernel of an optimizer was not started: ") + cudaGetErrorString(status));
+  }
+}
+
+#define ZT_INSTANTIATE(...) \
+  template void update_cuda<__VA_ARGS__>(const __VA_ARGS__&, const Arrays<__VA_ARGS__::Element>&, void*);
+ZT_OPTIM_FOR_EACH_RULE(ZT_INSTANTIATE)
+
+}  // namespace zt::optim

@@ -1,0 +1,70 @@
+// require "zt.optim": optimizers and learning rate schedules for zt.trainer.
+#include "adam.h"
+#include "lion.h"
+#include "schedules.h"
+#include "sgd.h"
+#include "zt/lua/state.h"
+
+namespace zt::optim {
+
+namespace {
+
+template <std::shared_ptr<Optimizer> (*make)(const Value&, Isa)>
+int new_optimizer(lua_State* L) {
+  lua::push(L, make(lua::check_value(L, 1), best_isa()));
+  return 1;
+}
+
+template <std::shared_ptr<Schedule> (*make)(const Value&)>
+int new_schedule(lua_State* L) {
+  lua::push(L, make(lua::check_value(L, 1)));
+  return 1;
+}
+
+template <class T>
+int get_kind(lua_State* L) {
+  lua::push(L, lua::check<T>(L, 1)->kind());
+  return 1;
+}
+
+template <class T>
+int to_string(lua_State* L) {
+  lua::push(L, "optim." + lua::check<T>(L, 1)->kind());
+  return 1;
+}
+
+int get_base_lr(lua_State* L) {
+  lua::push(L, lua::check<Optimizer>(L, 1)->lr());
+  return 1;
+}
+
+// schedule:lr(step [, base = 1])
+int schedule_lr(lua_State* L) {
+  const auto schedule = lua::check<Schedule>(L, 1);
+  const double base = lua::is_absent(L, 3) ? 1.0 : lua::check_number(L, 3);
+  lua::push(L, schedule->lr(lua::check_integer(L, 2), base));
+  return 1;
+}
+
+}  // namespace
+
+}  // namespace zt::optim
+
+ZT_LUA_MODULE(optim) {
+  using namespace zt::optim;  // NOLINT: the names bound here
+  using zt::Optimizer, zt::Schedule;
+  module.function<new_optimizer<make_adamw>>("adamw");
+  module.function<new_optimizer<make_adam>>("adam");
+  module.function<new_optimizer<make_sgd>>("sgd");
+  module.function<new_optimizer<make_lion>>("lion");
+  module.function<new_schedule<make_constant>>("constant");
+  module.function<new_schedule<make_warmup_linear>>("warmup_linear");
+  module.function<new_schedule<make_warmup_cosine>>("warmup_cosine");
+  module.function<new_schedule<make_one_cycle>>("one_cycle");
+  module.function<new_schedule<make_lr_range_test>>("lr_range_test");
+  module.function<new_schedule<make_step_decay>>("step_decay");
+  module.type<Optimizer>().getter<get_kind<Optimizer>>("kind").getter<get_base_lr>("lr").metamethod<to_string<Optimizer>>(
+      "__tostring");
+  module.type<Schedule>().getter<get_kind<Schedule>>("kind").method<schedule_lr>("lr").metamethod<to_string<Schedule>>(
+      "__tostring");
+}

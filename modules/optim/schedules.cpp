@@ -1,0 +1,168 @@
+#include "schedules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <optional>
+#include <string>
+
+#include "zt/options.h"
+
+namespace zt::optim {
+
+namespace {
+
+// A schedule whose rate is ratio(step) times the base. Immutable.
+class RatioSchedule final : public Schedule {
+ public:
+  using Ratio = std::function<double(double step)>;
+  RatioSchedule(std::string kind, Ratio ratio) : kind_(std::move(kind)), ratio_(std::move(ratio)) {}
+
+  std::string kind() const override { return kind_; }
+  double lr(int64_t step, double base) const override {
+    if (step < 0) misuse("{}: steps count from 0, got {}", kind_, step);
+    return base * ratio_(static_cast<double>(step));
+  }
+
+ private:
+  std::string kind_;
+  Ratio ratio_;
+};
+
+// From `start` at part = 0 to `end` at part = 1.
+double linear(double start, double end, double part) {
+  return start + (end - start) * part;
+}
+double cosine(double start, double end, double part) {
+  return end + (start - end) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+}
+using Anneal = double (*)(double, double, double);
+
+struct WarmupOptions {
+  int64_t warmup = 0;
+  int64_t total = 0;
+  double min_ratio = 0;
+  std::optional<double> start_ratio;
+};
+
+std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, const Value& value) {
+  const auto options =
+      Schema<WarmupOptions>("optim." + kind)
+          .optional("warmup", &WarmupOptions::warmup, "steps on the way up", Check<int64_t>(at_least(0)))
+          .required("total", &WarmupOptions::total, "steps in all", Check<int64_t>(at_least(1)))
+          .optional("min_ratio", &WarmupOptions::min_ratio, "of the base rate, at the end", Check<double>(between(0, 1)))
+          .optional("start_ratio", &WarmupOptions::start_ratio, "of the base rate, at step 0", Check<double>(between(0, 1)))
+          .parse(value);
+  if (options.total <= options.warmup) {
+    misuse("optim.{}: total ({}) must be above warmup ({}): it counts the steps on the way up too", kind, options.total,
+           options.warmup);
+  }
+  const auto warmup = static_cast<double>(options.warmup), total = static_cast<double>(options.total);
+  const double start = options.start_ratio.value_or(1 / (warmup + 1)), end = options.min_ratio;
+  return std::make_shared<RatioSchedule>(kind, [=](double step) {
+    if (step < warmup) return linear(start, 1, step / warmup);
+    return down(1, end, std::min(1.0, (step - warmup) / (total - warmup)));
+  });
+}
+
+struct OneCycleOptions {
+  int64_t total = 0;
+  double pct_start = 0.3;
+  std::string anneal_strategy = "cos";
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool three_phase = false;
+};
+
+OneCycleOptions parse_one_cycle(const Value& value) {
+  return Schema<OneCycleOptions>("optim.one_cycle")
+      .required("total", &OneCycleOptions::total, "steps in all", Check<int64_t>(at_least(1)))
+      .optional("pct_start", &OneCycleOptions::pct_start, "share of the steps on the way up", Check<double>(between(0, 1)))
+      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the ways up and down",
+                Check<std::string>(one_of({"cos", "linear"})))
+      .optional("div_factor", &OneCycleOptions::div_factor, "the base rate over the first", Check<double>(above(0)))
+      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "the first rate over the last", Check<double>(above(0)))
+      .optional("three_phase", &OneCycleOptions::three_phase, "down as fast as up, then further down")
+      .parse(value);
+}
+
+// The ratio goes from the last phase's to `ratio` at step `end`.
+struct Phase {
+  double end, ratio;
+};
+
+std::vector<Phase> one_cycle_phases(const OneCycleOptions& options) {
+  const auto total = static_cast<double>(options.total);
+  const double first = 1 / options.div_factor, last = first / options.final_div_factor;
+  const double up = options.pct_start * total - 1;
+  if (options.three_phase) return {{0, first}, {up, 1}, {2 * options.pct_start * total - 2, first}, {total - 1, last}};
+  return {{0, first}, {up, 1}, {total - 1, last}};
+}
+
+struct RangeTestOptions {
+  int64_t step_size = 2000;
+  double step_rate = 1;
+  bool staircase = false;
+};
+
+struct StepDecayOptions {
+  int64_t step_size = 0;
+  double gamma = 0.1;
+};
+
+}  // namespace
+
+std::shared_ptr<Schedule> make_constant(const Value& options) {
+  checked_table(options, "optim.constant", {});
+  return std::make_shared<RatioSchedule>("constant", [](double) { return 1.0; });
+}
+
+std::shared_ptr<Schedule> make_warmup_linear(const Value& options) {
+  return make_warmup("warmup_linear", linear, options);
+}
+std::shared_ptr<Schedule> make_warmup_cosine(const Value& options) {
+  return make_warmup("warmup_cosine", cosine, options);
+}
+
+std::shared_ptr<Schedule> make_one_cycle(const Value& value) {
+  const OneCycleOptions options = parse_one_cycle(value);
+  const std::vector<Phase> phases = one_cycle_phases(options);
+  if (options.three_phase && options.pct_start > 0.5) {
+    misuse("optim.one_cycle: three phases need pct_start up to 0.5, got {}: up and down take that share each", options.pct_start);
+  }
+  const Anneal anneal = options.anneal_strategy == "cos" ? cosine : linear;
+  return std::make_shared<RatioSchedule>("one_cycle", [=](double step) {
+    for (size_t i = 1; i < phases.size(); ++i) {
+      const Phase &from = phases[i - 1], &to = phases[i];
+      if (step < to.end) return anneal(from.ratio, to.ratio, (step - from.end) / (to.end - from.end));
+    }
+    return phases.back().ratio;
+  });
+}
+
+std::shared_ptr<Schedule> make_lr_range_test(const Value& value) {
+  const auto options =
+      Schema<RangeTestOptions>("optim.lr_range_test")
+          .optional("step_size", &RangeTestOptions::step_size, "steps in an interval", Check<int64_t>(at_least(1)))
+          .optional("step_rate", &RangeTestOptions::step_rate, "growth an interval, of the base rate", Check<double>(at_least(0)))
+          .optional("staircase", &RangeTestOptions::staircase, "grow at once at the end of an interval")
+          .parse(value);
+  return std::make_shared<RatioSchedule>("lr_range_test", [options](double step) {
+    const double intervals = step / static_cast<double>(options.step_size);
+    return 1 + options.step_rate * (options.staircase ? std::floor(intervals) : intervals);
+  });
+}
+
+std::shared_ptr<Schedule> make_step_decay(const Value& value) {
+  const auto options =
+      Schema<StepDecayOptions>("optim.step_decay")
+          .required("step_size", &StepDecayOptions::step_size, "steps between two decays", Check<int64_t>(at_least(1)))
+          .optional("gamma", &StepDecayOptions::gamma, "factor of a decay", Check<double>(at_least(0)))
+          .parse(value);
+  return std::make_shared<RatioSchedule>("step_decay", [options](double step) {
+    return std::pow(options.gamma, std::floor(step / static_cast<double>(options.step_size)));
+  });
+}
+
+}  // namespace zt::optim

@@ -1,0 +1,55 @@
+#include "sgd.h"
+
+namespace zt::optim {
+
+namespace {
+
+struct SgdOptions : CommonOptions {
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+};
+
+template <Momentum kMomentum>
+class Sgd final : public FlatOptimizer {
+ public:
+  Sgd(const SgdOptions& options, Isa isa)
+      : FlatOptimizer("sgd",
+                      kMomentum == Momentum::none ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"},
+                      options, isa),
+        options_(options) {}
+
+ private:
+  void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
+                    const Scalars& scalars) const override {
+    apply(shard, segment, [&]<class T>() {
+      return SgdRule<T, kMomentum>{.grad_scale = static_cast<T>(scalars.grad_scale),
+                                   .decay = static_cast<T>(group.weight_decay),
+                                   .momentum = static_cast<T>(options_.momentum),
+                                   .gain = static_cast<T>(scalars.step == 1 ? 1 : 1 - options_.dampening),
+                                   .lr = static_cast<T>(lr)};
+    });
+  }
+
+  SgdOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Optimizer> make_sgd(const Value& value, Isa isa) {
+  const SgdOptions options =
+      common_options(Schema<SgdOptions>("optim.sgd"))
+          .optional("momentum", &SgdOptions::momentum, "decay rate of the momentum buffer", Check<double>(between(0, 1)))
+          .optional("dampening", &SgdOptions::dampening, "1 - the gradient's weight in the buffer", Check<double>(between(0, 1)))
+          .optional("nesterov", &SgdOptions::nesterov, "look ahead along the momentum")
+          .parse(value);
+  if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
+    misuse("optim.sgd.nesterov needs momentum above 0 and dampening 0, got momentum = {}, dampening = {}", options.momentum,
+           options.dampening);
+  }
+  if (options.momentum == 0) return std::make_shared<Sgd<Momentum::none>>(options, isa);
+  if (options.nesterov) return std::make_shared<Sgd<Momentum::nesterov>>(options, isa);
+  return std::make_shared<Sgd<Momentum::classic>>(options, isa);
+}
+
+}  // namespace zt::optim
