@@ -1,0 +1,74 @@
+#include "companion.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "mapped_file.h"
+#include "zt/error.h"
+#include "zt/rng.h"
+
+namespace zt::data {
+
+namespace {
+
+constexpr const char* kFormat = "ztoolkit tokens 1";
+
+Companion from_json(const nlohmann::json& json) {
+  if (const auto format = json.at("format").get<std::string>(); format != kFormat) {
+    fault("its format is '{}', where '{}' is known", format, kFormat);
+  }
+  const auto& tokenizer = json.at("tokenizer");
+  const auto& source = json.at("source");
+  Companion companion{.tokens = json.at("tokens"),
+                      .vocab = json.at("vocab"),
+                      .tokenizer = tokenizer.at("kind"),
+                      .model = tokenizer.value("model", ""),
+                      .model_hash = tokenizer.value("hash", ""),
+                      .source = source.at("name"),
+                      .source_bytes = source.at("bytes"),
+                      .source_hash = source.at("hash")};
+  if (companion.vocab < 1) fault("its vocab is {}, which must be at least 1", companion.vocab);
+  return companion;
+}
+
+}  // namespace
+
+std::string beside(const std::string& path, const std::string& extension) {
+  constexpr std::string_view kExtension = ".npy";
+  if (!path.ends_with(kExtension)) misuse("the token file '{}' must have a name that ends in .npy", path);
+  return path.substr(0, path.size() - kExtension.size()) + extension;
+}
+
+std::string content_hash(std::string_view bytes) {
+  return fmt::format("{:016x}", stable_hash(bytes));
+}
+
+std::string companion_text(const Companion& companion) {
+  nlohmann::ordered_json tokenizer{{"kind", companion.tokenizer}};
+  if (!companion.model.empty()) {
+    tokenizer["model"] = companion.model;
+    tokenizer["hash"] = companion.model_hash;
+  }
+  const nlohmann::ordered_json json{
+      {"format", kFormat},
+      {"tokens", companion.tokens},
+      {"vocab", companion.vocab},
+      {"tokenizer", tokenizer},
+      {"source", {{"name", companion.source}, {"bytes", companion.source_bytes}, {"hash", companion.source_hash}}}};
+  return json.dump(2) + "\n";
+}
+
+std::optional<Companion> read_companion(const std::string& path) {
+  if (!path.ends_with(".npy")) return std::nullopt;
+  const std::string name = beside(path, ".json");
+  if (!std::filesystem::exists(name)) return std::nullopt;
+  const MappedFile file(name);
+  try {
+    return from_json(nlohmann::json::parse(file.bytes()));
+  } catch (const std::exception& error) {
+    fault("cannot read '{}', which says how '{}' was made: {}. Make both again with scripts/tokenize.lua", name, path,
+          error.what());
+  }
+}
+
+}  // namespace zt::data
