@@ -1,0 +1,85 @@
+#include "buckets.h"
+
+#include <algorithm>
+
+namespace zt::zero {
+
+namespace {
+
+constexpr int64_t kElementBytes = 4;
+
+struct Bucket {
+  std::vector<Ready> units;
+  int64_t bytes = 0;
+};
+
+class Grouping {
+ public:
+  Grouping(const std::vector<Action>& actions, const ModelInfo& model, const Bucketing& bucketing)
+      : actions_(actions), model_(model), bucketing_(bucketing) {}
+
+  std::vector<Bucket> group(const std::vector<Ready>& ready) const {
+    std::vector<Bucket> buckets;
+    for (const Ready& unit : ready) {
+      if (buckets.empty() || !joins(buckets.back(), unit)) buckets.emplace_back();
+      buckets.back().units.push_back(unit);
+      buckets.back().bytes += bytes_of(unit);
+    }
+    return buckets;
+  }
+
+ private:
+  int64_t bytes_of(const Ready& ready) const { return model_.units[ready.unit].numel * kElementBytes; }
+
+  bool joins(const Bucket& bucket, const Ready& ready) const {
+    const Ready& last = bucket.units.back();
+    if (ready.round != last.round || ready.part != last.part || bucket.bytes + bytes_of(ready) > bucketing_.bytes) return false;
+    for (int index = last.after + 1; index <= ready.after; ++index) {
+      if (touches(actions_[index], bucket)) return false;
+    }
+    return true;
+  }
+
+  bool touches(const Action& action, const Bucket& bucket) const {
+    const Resources resources = kind(action.kind).resources(action, model_);
+    const auto is_in_bucket = [&](const Resource& resource) {
+      const auto& touched = bucketing_.touched;
+      return std::find(touched.begin(), touched.end(), resource.kind) != touched.end() &&
+             std::any_of(bucket.units.begin(), bucket.units.end(),
+                         [&](const Ready& ready) { return ready.unit == resource.index; });
+    };
+    return std::any_of(resources.reads.begin(), resources.reads.end(), is_in_bucket) ||
+           std::any_of(resources.writes.begin(), resources.writes.end(), is_in_bucket);
+  }
+
+  const std::vector<Action>& actions_;
+  const ModelInfo& model_;
+  const Bucketing& bucketing_;
+};
+
+Action action_of(const Bucket& bucket, const Bucketing& bucketing) {
+  Action action{.kind = bucketing.kind, .target = bucket.units.front().unit};
+  action.attrs["axes"] = Value::List{bucketing.axis};
+  if (!bucket.units.front().part.empty()) action.attrs["sum"] = bucket.units.front().part;
+  Value::List others;
+  for (size_t i = 1; i < bucket.units.size(); ++i) others.push_back(bucket.units[i].unit);
+  if (!others.empty()) action.attrs["units"] = std::move(others);
+  return action;
+}
+
+}  // namespace
+
+std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<Ready>& ready,
+                                   const Bucketing& bucketing) {
+  const std::vector<Bucket> buckets = Grouping(actions, model, bucketing).group(ready);
+  std::vector<Action> result;
+  result.reserve(actions.size() + buckets.size());
+  auto next = buckets.begin();
+  for (int index = 0; index < static_cast<int>(actions.size()); ++index) {
+    result.push_back(std::move(actions[index]));
+    for (; next != buckets.end() && next->units.back().after == index; ++next) result.push_back(action_of(*next, bucketing));
+  }
+  return result;
+}
+
+}  // namespace zt::zero
