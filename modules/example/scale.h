@@ -1,0 +1,20 @@
+// A layer: a learned factor per channel.
+#pragma once
+
+#include "zt/layer.h"
+
+namespace zt::example {
+
+// h: [..., channels] to h * weight, the same shape. weight: [channels], ones at the start.
+class Scale : public Layer {
+ public:
+  explicit Scale(int64_t channels);
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
+  std::vector<std::shared_ptr<Param>> params() const override { return {weight_}; }
+  std::string kind() const override { return "scale"; }
+
+ private:
+  std::shared_ptr<Param> weight_;
+};
+
+}  // namespace zt::example

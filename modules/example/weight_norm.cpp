@@ -1,0 +1,60 @@
+#include "weight_norm.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace zt::example {
+
+namespace {
+
+class Handler : public ActionHandler {
+ public:
+  explicit Handler(WeightNormOptions options) : options_(std::move(options)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    if (state.step % options_.every != 0) return {};  // the same on every rank: all of them join the sum, or none
+    // The part that this rank owns; padding is zero.
+    at::Tensor sum = state.units[action.target].master.to(at::kDouble).square().sum().reshape({1});
+    if (!action.axes().empty()) state.comm(action.axes()).all_reduce(sum, sum).wait();
+    options_.report(state.step, state.model->units[action.target].name, std::sqrt(sum.item<double>()));
+    return {};
+  }
+
+ private:
+  WeightNormOptions options_;
+};
+
+// What the executor and the verifier need to know: an action on a unit, which reads what the optimizer updates.
+KindId weight_norm_kind() {
+  return register_kind({.name = "WEIGHT_NORM",
+                        .target = Target::unit,
+                        .has_micro_batch = false,
+                        .doc = "report the norm of a unit's weights",
+                        .resources = [](const Action& action, const ModelInfo&) {
+                          return Resources{.reads = {{ResourceKind::master, action.target}}, .writes = {}};
+                        }});
+}
+
+}  // namespace
+
+WeightNorm::WeightNorm(WeightNormOptions options)
+    : kind_(weight_norm_kind()), handler_(std::make_shared<Handler>(std::move(options))) {}
+
+Program WeightNorm::apply(Program program, const ModelInfo&, const Coord&) const {
+  std::vector<Action> actions;
+  for (const Action& action : program.actions) {
+    actions.push_back(action);
+    if (action.kind != Kinds::get().step) continue;
+    for (const int unit : action.units()) {
+      Action norm{.kind = kind_, .target = unit};
+      const UnitPlan& plan = program.units[unit];
+      if (plan.state_sharded) norm.attrs["axes"] = Value::List{plan.axis};
+      actions.push_back(std::move(norm));
+    }
+  }
+  program.actions = std::move(actions);
+  return program;
+}
+
+}  // namespace zt::example

@@ -1,0 +1,138 @@
+#include "cli.h"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+
+#include "zt/build_id.h"
+#include "zt/error.h"
+
+namespace zt::host {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFooter = R"(
+Ranks: under mpirun each process is a rank; without it there is one, or N with --threads N (threads of one process: for
+tests and debugging). Lines printed by other ranks than 0 begin with [rank].
+
+Threads: a rank computes with OMP_NUM_THREADS threads; where it is not set, with the machine's cores divided by its ranks,
+and no more than the cores that mpirun bound it to.
+
+Exit status: 0 done, 1 the script failed, 2 wrong command line, 130 interrupted; os.exit(n) gives n.
+)";
+
+const std::vector<std::string> kBuiltIn{"run", "info", "modules"};
+
+// The word before the script's own arguments, and what may be asked of it.
+struct Parser {
+  CLI::App app{"ztoolkit trains models that do not fit one device: experiments are Lua scripts", "ztoolkit"};
+  CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
+  CLI::App* info = app.add_subcommand("info", "what a bug report needs: versions, CPU, GPU, memory, environment, modules");
+  CLI::App* modules = app.add_subcommand("modules", "the modules on the path, and why one cannot be loaded");
+  LaunchOptions options;
+  bool is_json = false;
+
+  explicit Parser(const Paths& paths) {
+    app.set_version_flag("--version", fmt::format("ztoolkit {} (ABI {}, build {})", ZT_VERSION, ZT_ABI, ZT_BUILD_ID),
+                         "print the version");
+    const std::vector<std::string> further = paths.commands();
+    if (!further.empty()) app.footer(fmt::format("\nFurther subcommands: {}\n{}", fmt::join(further, ", "), kFooter));
+    else app.footer(kFooter);
+    // Everything from the script on belongs to the script.
+    run->prefix_command();
+    run->add_flag("--dry", options.is_dry, "up to the first step, without communication: prints the report");
+    run->add_option("--threads", options.threads, "run N ranks as threads of this process")
+        ->check(CLI::Range(1, 4096))
+        ->type_name("N");
+    info->add_flag("--json", is_json, "as JSON");
+  }
+
+  std::vector<std::string> options_of(const CLI::App* part) const {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : part->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    return names;
+  }
+
+  [[noreturn]] void unknown_option(const std::string& option, const CLI::App* part) const {
+    misuse("unknown option '{}'{}", option, suggest(option, options_of(part)));
+  }
+};
+
+Script script_of(const Parser& parser) {
+  const std::vector<std::string> rest = parser.run->remaining();
+  if (rest.empty()) misuse("no script given: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
+  if (rest[0].starts_with('-')) parser.unknown_option(rest[0], parser.run);
+  if (!fs::exists(rest[0])) misuse("there is no script '{}' (the current folder is {})", rest[0], fs::current_path().string());
+  if (fs::is_directory(rest[0])) misuse("'{}' is a folder: give a script in it", rest[0]);
+  return {rest[0], {rest.begin() + 1, rest.end()}};
+}
+
+Command prints(std::string text) {
+  Command command;
+  command.text = std::move(text);
+  return command;
+}
+
+Command runs(Script script, LaunchOptions options) {
+  Command command;
+  command.verb = Verb::run;
+  command.script = std::move(script);
+  command.options = options;
+  return command;
+}
+
+// `ztoolkit X arguments...` with the subcommand X in Lua.
+Command lua_command(const std::string& name, int argc, const char* const* argv, const Paths& paths) {
+  const std::string file = paths.command_file(name);
+  if (name.find('/') != std::string::npos || !fs::exists(file)) {
+    std::vector<std::string> known = paths.commands();
+    known.insert(known.end(), kBuiltIn.begin(), kBuiltIn.end());
+    const std::string hint =
+        fs::exists(name) ? fmt::format(": to run a script, write: ztoolkit run {}", name) : suggest(name, known);
+    misuse("unknown subcommand '{}'{}", name, hint);
+  }
+  return runs({file, {argv + 2, argv + argc}}, {});
+}
+
+Command without_script(const Parser& parser) {
+  Command command;
+  command.verb = parser.info->parsed() ? Verb::info : Verb::modules;
+  command.is_json = parser.is_json;
+  return command;
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, const char* const* argv, const Paths& paths) {
+  Parser parser(paths);
+  if (argc < 2) return prints(parser.app.help());
+  const std::string first = argv[1];
+  const bool is_built_in = std::find(kBuiltIn.begin(), kBuiltIn.end(), first) != kBuiltIn.end();
+  if (!is_built_in && !first.starts_with('-')) return lua_command(first, argc, argv, paths);
+  try {
+    parser.app.parse(argc, argv);
+  } catch (const CLI::CallForVersion&) {
+    return prints(parser.app.version() + "\n");
+  } catch (const CLI::CallForHelp&) {
+    const auto parts = parser.app.get_subcommands();
+    return prints((parts.empty() ? &parser.app : parts[0])->help());
+  } catch (const CLI::ExtrasError&) {
+    const auto parts = parser.app.get_subcommands();
+    const CLI::App* part = parts.empty() ? &parser.app : parts[0];
+    const std::string extra = parser.app.remaining(true).at(0);
+    if (!extra.starts_with('-')) misuse("{} takes no argument '{}'", part->get_name(), extra);
+    parser.unknown_option(extra, part);
+  } catch (const CLI::ParseError& error) {
+    throw Misuse(error.what());
+  }
+  if (parser.run->parsed()) return runs(script_of(parser), parser.options);
+  return without_script(parser);
+}
+
+}  // namespace zt::host

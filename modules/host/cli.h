@@ -1,0 +1,25 @@
+// The command line.
+#pragma once
+
+#include <string>
+
+#include "launch.h"
+#include "paths.h"
+#include "rank.h"
+
+namespace zt::host {
+
+enum class Verb { print, run, info, modules };
+
+struct Command {
+  Verb verb = Verb::print;
+  std::string text;       // print: what to print
+  Script script;          // run
+  LaunchOptions options;  // run
+  bool is_json = false;   // info
+};
+
+// Misuse, with a message for the user, when the command line is wrong.
+Command parse_command_line(int argc, const char* const* argv, const Paths& paths);
+
+}  // namespace zt::host

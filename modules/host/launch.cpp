@@ -1,0 +1,118 @@
+#include "launch.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "failure.h"
+#include "zt/error.h"
+
+namespace zt::host {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long ranks may take to end after one of them failed. All is over within 5 s, mpirun's own part included.
+constexpr auto kGrace = 2s;
+
+int run_process(const Paths& paths, const Script& script, const World& world) {
+  const auto finish = [](int status) {
+    // With another status than 0, other ranks may be stuck where this one does not come, and closing MPI waits for them.
+    if (status != 0) end_process_within(kGrace, status);
+    run_shutdown_actions();
+    std::exit(status);
+  };
+  const int status = run_rank(world, paths, script, finish);
+  if (status != 0) end_process(status);
+  run_shutdown_actions();
+  return status;
+}
+
+// The ranks of this process, as threads. Thread-safe.
+class RankThreads {
+ public:
+  explicit RankThreads(int size) : group_(std::make_shared<ThreadGroup>(size)) {}
+
+  // Runs `script` on all; returns when all have ended, or kGrace after the first failure. The status of the first failure.
+  int run(const Paths& paths, const Script& script, World world) {
+    world.threads = group_;
+    is_parked_.assign(world.size, 0);
+    for (world.rank = 0; world.rank < world.size; ++world.rank) {
+      threads_.emplace_back([this, &paths, &script, world] { run_one(paths, script, world); });
+    }
+    std::unique_lock lock(mutex_);
+    const auto all_ended = [&] { return ended_ == world.size; };
+    changed_.wait(lock, [&] { return failure_ || all_ended(); });
+    changed_.wait_for(lock, kGrace, all_ended);
+    if (failure_) return *failure_;
+    lock.unlock();
+    for (int rank = 0; rank < world.size; ++rank) {
+      if (!is_parked_[rank]) threads_[rank].join();
+    }
+    return EXIT_SUCCESS;
+  }
+
+ private:
+  void run_one(const Paths& paths, const Script& script, const World& world) {
+    int status = EXIT_FAILURE;
+    try {
+      status = run_rank(world, paths, script, [this, &world](int exit_status) {
+        is_parked_[world.rank] = 1;
+        end(exit_status);
+        // The script's frames are still on this thread's stack, above a state that is closed: nothing may return into them.
+        for (;;) std::this_thread::sleep_for(1h);
+      });
+    } catch (const std::exception& error) {
+      report_once(world, error.what(), fmt::format("ztoolkit: rank {} failed: {}", world.rank, error.what()));
+    }
+    end(status);
+  }
+
+  void end(int status) {
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    if (status != 0) {
+      group_->abort();
+      if (!failure_) failure_ = status;
+    }
+    changed_.notify_all();
+  }
+
+  const std::shared_ptr<ThreadGroup> group_;
+  std::vector<std::thread> threads_;
+  std::vector<char> is_parked_;  // by rank: its thread never ends
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int ended_ = 0;
+  std::optional<int> failure_;
+};
+
+int run_threads(const Paths& paths, const Script& script, const World& world) {
+  // Never destroyed: threads that a script ended by os.exit wait in it until the process is gone.
+  static RankThreads& ranks = *new RankThreads(world.size);
+  const int status = ranks.run(paths, script, world);
+  if (status != 0) end_process(status);
+  run_shutdown_actions();
+  return status;
+}
+
+}  // namespace
+
+int launch(const Paths& paths, const Script& script, const LaunchOptions& options) {
+  World world = World::from_environment();
+  world.dry = options.is_dry;
+  if (options.threads == 0) return run_process(paths, script, world);
+  if (world.launch == Launch::mpi)
+    misuse("--threads and mpirun exclude each other: ranks are threads of one process, or processes");
+  world.launch = Launch::threads;
+  world.size = options.threads;
+  return run_threads(paths, script, world);
+}
+
+}  // namespace zt::host

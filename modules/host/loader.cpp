@@ -1,0 +1,193 @@
+#include "loader.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "zt/lua/state.h"
+
+namespace zt::host {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string field(lua_State* L, const char* name) {
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, name);
+  const std::string value = lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
+  lua_pop(L, 2);
+  return value;
+}
+
+// The file that `name` ("zt.comm") has under one template of a path ("/usr/lib/?.so").
+std::string fill(std::string_view pattern, const std::string& name) {
+  std::string place = name;
+  for (char& c : place) {
+    if (c == '.') c = '/';
+  }
+  std::string out;
+  for (const char c : pattern) c == '?' ? out += place : out += c;
+  return out;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(';', begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string demangled(const std::string& symbol) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : symbol;
+}
+
+// The text of `message` between `begin` and `end`; empty if `begin` does not occur.
+std::string between(const std::string& message, std::string_view begin, std::string_view end) {
+  const size_t at = message.find(begin);
+  if (at == std::string::npos) return "";
+  const size_t from = at + begin.size();
+  return message.substr(from, message.find(end, from) - from);
+}
+
+// What glibc says of a failed dlopen, with what to do about it.
+std::string explain(const std::string& message) {
+  const std::string symbol = between(message, "undefined symbol: ", ",");
+  if (!symbol.empty()) {
+    return fmt::format(
+        "it needs '{}', which nothing it links to has: was it built against another version of ztoolkit or LibTorch? "
+        "Build it again with this one's CMake package",
+        demangled(symbol));
+  }
+  if (message.find("cannot open shared object file") != std::string::npos) {
+    return fmt::format("the library {} that it links to is missing: install it, or add its folder to LD_LIBRARY_PATH",
+                       message.substr(0, message.find(':')));
+  }
+  return message;
+}
+
+// A module is never closed: objects that it made may outlive the Lua state.
+lua_CFunction open_file(const std::string& name, const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) fault("cannot load the module '{}' from {}: {}", name, path, explain(dlerror()));
+  std::string symbol = "luaopen_" + name;
+  for (char& c : symbol) {
+    if (c == '.') c = '_';
+  }
+  void* function = dlsym(library, symbol.c_str());
+  if (!function) {
+    fault("cannot load the module '{}' from {}: the file has no function {}: does its source say ZT_LUA_MODULE({})?", name, path,
+          symbol, name.substr(name.rfind('.') + 1));
+  }
+  return reinterpret_cast<lua_CFunction>(function);
+}
+
+// Opens a module: upvalue 1 is its luaopen function, argument 1 its name. An error then names the module.
+int open_named(lua_State* L) {
+  const std::string name = lua::check_string(L, 1);
+  lua_settop(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  if (lua_pcall(L, 1, 1, 0) == 0) return 1;
+  std::string_view why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "it raised an error that is no text";
+  // The script's file and line are put in front again, of this error's message.
+  for (int level = 1; level <= 3; ++level) {
+    luaL_where(L, level);
+    if (const std::string_view where = lua_tostring(L, -1); why.starts_with(where)) why.remove_prefix(where.size());
+  }
+  fault("cannot open the module '{}': {}", name, why);
+}
+
+// A searcher of package.loaders: pushes the module's opening function, or text for the message that nothing was found.
+int search(lua_State* L) {
+  const std::string name = lua::check_string(L, 1);
+  if (!name.starts_with("zt.")) return 0;
+  for (const std::string& pattern : split(field(L, "cpath"))) {
+    const std::string path = fill(pattern, name);
+    if (fs::exists(path)) {
+      lua_pushcfunction(L, open_file(name, path));
+      lua_pushcclosure(L, lua::guarded<open_named>, 1);
+      return 1;
+    }
+  }
+  return 0;
+}
+
+// The last searcher: ends the list of places looked at with a hint.
+int hint(lua_State* L) {
+  const std::string name = lua::check_string(L, 1);
+  if (!name.starts_with("zt.")) return 0;
+  std::vector<std::string> known;
+  for (const ModuleFile& file : find_modules(L)) known.push_back(file.name);
+  lua::push(L, fmt::format("\n\tno module '{}' is on the path{}", name, suggest(name, known)));
+  return 1;
+}
+
+// modules() of the table below: the names of the C modules on the path, as a list.
+int module_names(lua_State* L) {
+  const auto files = find_modules(L);
+  lua_createtable(L, static_cast<int>(files.size()), 0);
+  for (size_t i = 0; i < files.size(); ++i) {
+    lua::push(L, files[i].name);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+  return 1;
+}
+
+// `require "zt.host"`: what subcommands in Lua ask the host.
+int open_host(lua_State* L) {
+  lua_newtable(L);
+  lua_pushcfunction(L, lua::guarded<module_names>);
+  lua_setfield(L, -2, "modules");
+  return 1;
+}
+
+}  // namespace
+
+std::vector<ModuleFile> find_modules(lua_State* L) {
+  std::map<std::string, std::string> found;
+  for (const std::string& pattern : split(field(L, "cpath"))) {
+    if (!pattern.ends_with("?.so")) continue;
+    const fs::path folder = fill(pattern.substr(0, pattern.size() - 4), "") + "zt";
+    std::error_code no_such_folder;
+    for (const auto& entry : fs::directory_iterator(folder, no_such_folder)) {
+      if (entry.path().extension() == ".so") found.emplace("zt." + entry.path().stem().string(), entry.path());
+    }
+  }
+  std::vector<ModuleFile> files;
+  for (const auto& [name, path] : found) files.push_back({name, path});
+  return files;
+}
+
+void install_loader(lua_State* L) {
+  // package.loaders = {preload, Lua files, C modules, all-in-one C modules}: ours before the third and at the end.
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaders");
+  const int count = static_cast<int>(lua_objlen(L, -1));
+  for (int i = count; i >= 3; --i) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, lua::guarded<search>);
+  lua_rawseti(L, -2, 3);
+  lua_pushcfunction(L, lua::guarded<hint>);
+  lua_rawseti(L, -2, count + 2);
+  lua_pop(L, 1);
+
+  lua_getfield(L, -1, "preload");
+  lua_pushcfunction(L, open_host);
+  lua_setfield(L, -2, "zt.host");
+  lua_pop(L, 2);
+}
+
+}  // namespace zt::host
