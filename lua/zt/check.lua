@@ -1,0 +1,105 @@
+--- Options tables in Lua code, checked as the C++ schemas check theirs (zt/options.h): an unknown key, a wrong type and a value
+-- out of range are errors that name the key's path. Nothing is ignored.
+--
+--   local schema = {
+--     {"name",  "string",  "names the run's folder", required = true},
+--     {"every", "integer", "steps between two saves", default = 100, at_least = 1},
+--   }
+--   local options = zt.check_options("zt.save", schema, value)
+
+local core = require "zt.core"
+local fail = require "zt.fail"
+
+local check = {}
+
+local function is_whole(value) return type(value) == "number" and value == math.floor(value) and math.abs(value) < math.huge end
+
+local function is_list(value)
+  if type(value) ~= "table" then return false end
+  local count = 0
+  for _ in pairs(value) do count = count + 1 end
+  return count == #value
+end
+
+--- What `value` is, for messages: "an integer", "a list".
+function check.type_name(value)
+  local kind = type(value)
+  if kind == "nil" then return "nil" end
+  if kind == "number" then return is_whole(value) and "an integer" or "a number" end
+  if kind == "table" then return (is_list(value) and next(value) ~= nil) and "a list" or "a table" end
+  return "a " .. kind
+end
+
+-- Each type of option: what it is called in messages, and whether a value is one.
+local TYPES = {
+  string = {"a string", function(value) return type(value) == "string" end},
+  boolean = {"true or false", function(value) return type(value) == "boolean" end},
+  number = {"a number", function(value) return type(value) == "number" end},
+  integer = {"an integer", is_whole},
+  list = {"a list", is_list},
+  table = {"a table", function(value) return type(value) == "table" end},
+  ["function"] = {"a function", function(value) return type(value) == "function" end},
+  any = {"a value", function(value) return value ~= nil end},
+}
+
+--- What is wrong with a value of the right type: "must be at least 1", or nil. `option` may hold `at_least`, `above`,
+-- `between = {low, high}` and `one_of = {names}`.
+function check.complaint(option, value)
+  if option.at_least and value < option.at_least then return ("must be at least %g"):format(option.at_least) end
+  if option.above and value <= option.above then return ("must be above %g"):format(option.above) end
+  local range = option.between
+  if range and (value < range[1] or value > range[2]) then
+    return ("must lie between %g and %g"):format(range[1], range[2])
+  end
+  if option.one_of then
+    for _, name in ipairs(option.one_of) do
+      if name == value then return nil end
+    end
+    return ("must be one of '%s'"):format(table.concat(option.one_of, "', '"))
+  end
+end
+
+local function check_known(name, schema, value)
+  local known, names, keys = {}, {}, {}
+  for index, option in ipairs(schema) do known[option[1]], names[index] = true, option[1] end
+  for key in pairs(value) do keys[#keys + 1] = tostring(key) end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    if not known[key] then fail("%s: unknown option '%s'%s", name, key, core.suggest(key, names)) end
+  end
+end
+
+local function checked(name, option, value)
+  local path = name .. "." .. option[1]
+  local kind = TYPES[option[2]] or fail("%s: the schema has the unknown type '%s'", path, tostring(option[2]))
+  if not kind[2](value) then
+    local got = option[2] == "integer" and type(value) == "number" and ("%g"):format(value) or check.type_name(value)
+    fail("%s must be %s, got %s", path, kind[1], got)
+  end
+  local complaint = check.complaint(option, value)
+  if complaint then fail("%s %s", path, complaint) end
+  return value
+end
+
+--- The options in `value` (nil or a table) with defaults filled in: a new table. `name` begins the paths of messages.
+-- `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =}; a type is one of
+-- "string", "boolean", "number", "integer", "list", "table", "function", "any".
+function check.options(name, schema, value)
+  if value == nil then value = {} end
+  if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end
+  check_known(name, schema, value)
+  local out = {}
+  for _, option in ipairs(schema) do
+    local key = option[1]
+    if value[key] ~= nil then
+      out[key] = checked(name, option, value[key])
+    elseif option.required then
+      fail("%s: option '%s' is missing (%s)", name, key, option[3])
+    else
+      out[key] = option.default
+    end
+  end
+  return out
+end
+
+return check

@@ -1,0 +1,41 @@
+--- zt.class: classes with single inheritance.
+--
+--   local Point = zt.class("Point")
+--   function Point:init(x, y) self.x, self.y = x, y end
+--   local p = Point(1, 2)
+--
+--   local Named = zt.class("Named", Point)
+--   function Named:init(name, ...) Point.init(self, ...); self.name = name end
+--   assert(zt.class.is(Named("a", 1, 2), Point))
+
+local class = {}
+
+local function construct(type, ...)
+  local object = setmetatable({}, type)
+  if type.init then type.init(object, ...) end
+  return object
+end
+
+--- A new class. Its methods, `init` (the constructor) and metamethods ("__tostring", "__eq") are fields of the result; those of
+-- `base` are inherited.
+function class.new(name, base)
+  local type = {}
+  for key, value in pairs(base or {}) do
+    if key:sub(1, 2) == "__" then type[key] = value end  -- Lua looks metamethods up without inheritance
+  end
+  type.__index, type.__name = type, name
+  type.base = base
+  if type.__tostring == nil then
+    type.__tostring = function(object) return getmetatable(object).__name end
+  end
+  return setmetatable(type, {__call = construct, __index = base, __tostring = function() return "class " .. name end})
+end
+
+--- True if `object` is an instance of `type` or of a class made from it.
+function class.is(object, type)
+  local found = getmetatable(object)
+  while found and found ~= type do found = rawget(found, "base") end
+  return found == type and type ~= nil
+end
+
+return setmetatable(class, {__call = function(_, name, base) return class.new(name, base) end})

@@ -1,0 +1,169 @@
+--- zt.cli: the command line of an experiment.
+--
+--   local options = zt.cli{
+--     name = "gpt", about = "Trains a GPT.",
+--     options = {
+--       {"layers", 4, "number of blocks", at_least = 1},
+--       {"lr", 3e-4, "peak learning rate", above = 0},
+--       {"style", "gpt2", "which architecture", one_of = {"gpt2", "llama"}},
+--       {"overwrite", false, "replace an earlier run of that name"},
+--       {"clip", 1, "largest gradient norm", type = "number"},    -- a whole default means integers unless it says otherwise
+--       {"data", nil, "the tokens", type = "string"},             -- no default: absent unless given
+--     },
+--   }                                                             -- options.layers, options.lr, ...
+--
+-- Given as `--layers 8` or `--layers=8`; booleans as `--overwrite` and `--no-overwrite`; lists as `--sizes 1,2,3`; `_` in a name
+-- is `-` on the command line. `--help` prints the options and ends the run with status 0, a mistake ends it with status 2.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+
+local SCHEMA = {
+  {"name", "string", "what the experiment is called", required = true},
+  {"about", "string", "a sentence for --help", default = ""},
+  {"options", "list", "a list of {name, default, help}", required = true},
+  {"arguments", "list", "what to read instead of the command line"},
+}
+
+local function flag_of(option) return "--" .. option[1]:gsub("_", "-") end
+
+local function type_of(option)
+  if option.type then return option.type end
+  local default = option[2]
+  if type(default) == "number" then return default == math.floor(default) and "integer" or "number" end
+  if type(default) == "table" then return "list" end
+  if default == nil then fail("zt.cli: option '%s' has no default, so it needs a type", option[1]) end
+  return type(default)
+end
+
+local function number_from(word, kind)
+  local value = tonumber(word)
+  if not value or value ~= value then return nil, kind == "integer" and "an integer" or "a number" end
+  if kind == "integer" and value ~= math.floor(value) then return nil, "an integer" end
+  return value
+end
+
+-- Each reads a word into a value, or returns nil and what was expected.
+local READERS = {
+  integer = function(word) return number_from(word, "integer") end,
+  number = function(word) return number_from(word, "number") end,
+  string = function(word) return word end,
+  boolean = function(word)
+    if word == "true" then return true end
+    if word == "false" then return false end
+    return nil, "true or false"
+  end,
+  list = function(word)
+    local list = {}
+    for item in (word .. ","):gmatch("(.-),") do list[#list + 1] = tonumber(item) or item end
+    return word == "" and {} or list
+  end,
+}
+
+local function shown(value)
+  if type(value) == "table" then return table.concat(value, ",") end
+  return tostring(value)
+end
+
+local function help_text(spec)
+  local rows = {}
+  for _, option in ipairs(spec.options) do
+    local kind = type_of(option)
+    local flag = flag_of(option)
+    if kind == "boolean" then
+      if option[2] then flag = "--no-" .. flag:sub(3) end
+    else
+      flag = flag .. " " .. (option.one_of and table.concat(option.one_of, "|") or kind)
+    end
+    local default = (kind == "boolean" or option[2] == nil or option[2] == "") and "" or (" (%s)"):format(shown(option[2]))
+    rows[#rows + 1] = {flag, option[3] .. default}
+  end
+  rows[#rows + 1] = {"--help", "show this and exit"}
+  local width = 0
+  for _, row in ipairs(rows) do width = math.max(width, #row[1]) end
+  local script = arg and arg[0] or spec.name .. ".lua"
+  local lines = {("usage: ztoolkit run %s [options]"):format(script)}
+  if spec.about ~= "" then lines[#lines + 1] = spec.about end
+  lines[#lines + 1] = ""
+  for _, row in ipairs(rows) do lines[#lines + 1] = ("  %-" .. width .. "s  %s"):format(row[1], row[2]) end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+-- All ranks read the same command line and come to the same end; rank 0 says why. The others give it time to: mpirun ends all
+-- ranks when one leaves with a status other than 0.
+local function leave(status, stream, message)
+  if core.world.rank == 0 then
+    stream:write(message)
+    stream:flush()
+  elseif status ~= 0 then
+    core.sleep(1)
+  end
+  os.exit(status)
+end
+
+local function read_value(option, word)
+  local kind = type_of(option)
+  local value, expected = READERS[kind](word)
+  if value == nil then return nil, ("must be %s, got '%s'"):format(expected, word) end
+  local complaint = check.complaint(option, value)
+  if complaint then return nil, ("%s, got '%s'"):format(complaint, word) end
+  return value
+end
+
+-- The option a word like "--no-trace" or "--layers=3" names, the value after "=", and whether "no-" stood before.
+local function find(by_flag, word)
+  local flag, value = word:match("^(%-%-[^=]+)=(.*)$")
+  flag = (flag or word):gsub("_", "-")
+  if by_flag[flag] then return by_flag[flag], value, false end
+  local positive = by_flag["--" .. (flag:match("^%-%-no%-(.*)$") or "")]
+  if positive and type_of(positive) == "boolean" and value == nil then return positive, nil, true end
+  return nil, flag
+end
+
+local function parse(spec, words)
+  local by_flag, flags, out = {}, {}, {}
+  for index, option in ipairs(spec.options) do
+    by_flag[flag_of(option)], flags[index], out[option[1]] = option, flag_of(option), option[2]
+  end
+  flags[#flags + 1] = "--help"
+  local index = 1
+  while index <= #words do
+    local word = tostring(words[index])
+    if word == "--help" or word == "-h" then return nil, nil, true end
+    if word:sub(1, 2) ~= "--" then return nil, ("unexpected argument '%s': options begin with --"):format(word) end
+    local option, given, is_negated = find(by_flag, word)
+    if not option then return nil, ("unknown option '%s'%s"):format(given, core.suggest(given, flags)) end
+    if type_of(option) == "boolean" and given == nil then
+      out[option[1]] = not is_negated
+    else
+      if given == nil then
+        index = index + 1
+        given = words[index] and tostring(words[index])
+      end
+      if given == nil then return nil, ("option '%s' needs a value (%s)"):format(flag_of(option), option[3]) end
+      local value, complaint = read_value(option, given)
+      if value == nil then return nil, ("option '%s' %s"):format(flag_of(option), complaint) end
+      out[option[1]] = value
+    end
+    index = index + 1
+  end
+  return out
+end
+
+--- The options given on the command line, as a table by name. See the top of this file. A wrong use of zt.cli itself is an error.
+local function cli(value)
+  local spec = check.options("zt.cli", SCHEMA, value)
+  for _, option in ipairs(spec.options) do
+    if not READERS[type_of(option)] then
+      fail("zt.cli: option '%s' has the unknown type '%s'%s", option[1], type_of(option),
+           core.suggest(type_of(option), {"integer", "number", "string", "boolean", "list"}))
+    end
+  end
+  local out, complaint, is_help = parse(spec, spec.arguments or arg or {})
+  if is_help then leave(0, io.stdout, help_text(spec)) end
+  if complaint then leave(2, io.stderr, ("%s: %s\nRun it with --help to see the options.\n"):format(spec.name, complaint)) end
+  return out
+end
+
+return cli

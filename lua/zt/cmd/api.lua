@@ -1,0 +1,97 @@
+-- ztoolkit api: the public surface of the Lua API, one name a line: what scripts can rely on.
+--
+--   ztoolkit api                 print it
+--   ztoolkit api --check FILE    compare it with FILE; status 1 if they differ
+--
+-- A function ends in (), a method is Type:name(), a field read without a call Type.name. ATen's operators, which the
+-- dispatcher lists (zt.ops()), and files in Lua that scripts do not name are left out.
+
+local zt = require "zt"
+local core = require "zt.core"
+
+local FILE = "tests/lua/api_surface.txt"
+
+local function set_of(list)
+  local set = {}
+  for _, name in ipairs(list) do set[name] = true end
+  return set
+end
+
+local OPERATORS = set_of(zt.ops())
+
+-- Adds the fields of a table and of the tables in it. Core's operators join its table when they are first used.
+local function add_table(lines, name, fields, seen)
+  if seen[fields] then return end
+  seen[fields] = true
+  for key, value in pairs(fields) do
+    if type(key) == "string" and key:sub(1, 1) ~= "_" and not (fields == core and OPERATORS[key]) then
+      local full = name .. "." .. key
+      if type(value) == "table" then
+        add_table(lines, full, value, seen)
+      else
+        lines[#lines + 1] = full .. (type(value) == "function" and "()" or "")
+      end
+    end
+  end
+end
+
+-- Typed userdata: the binding keeps each type's metatable in the registry.
+local function add_types(lines)
+  for _, meta in pairs(debug.getregistry()) do
+    local is_type = type(meta) == "table" and rawget(meta, "__name") and rawget(meta, "methods") and rawget(meta, "getters")
+    if is_type then
+      for method in pairs(meta.methods) do lines[#lines + 1] = ("%s:%s()"):format(meta.__name, method) end
+      for getter in pairs(meta.getters) do lines[#lines + 1] = ("%s.%s"):format(meta.__name, getter) end
+    end
+  end
+end
+
+-- A tensor's methods are the first upvalue of its metatable's __index.
+local function add_tensor_methods(lines)
+  local _, methods = debug.getupvalue(debug.getmetatable(zt.tensor {1}).__index, 1)
+  for method in pairs(methods) do
+    if not OPERATORS[method] then lines[#lines + 1] = ("Tensor:%s()"):format(method) end
+  end
+end
+
+local function surface()
+  local lines, seen = {}, {}
+  add_table(lines, "zt", core, seen)
+  add_table(lines, "zt", zt, seen)
+  for _, name in ipairs(require "zt.host".modules()) do add_table(lines, name, require(name), seen) end
+  add_types(lines)
+  add_tensor_methods(lines)
+  table.sort(lines)
+  return lines
+end
+
+local function difference(path, found)
+  local wanted = {}
+  for line in zt.fs.read(path):gmatch("[^\n]+") do wanted[#wanted + 1] = line end
+  local is_found, is_wanted, changes = set_of(found), set_of(wanted), {}
+  for _, line in ipairs(wanted) do
+    if not is_found[line] then changes[#changes + 1] = "- " .. line end
+  end
+  for _, line in ipairs(found) do
+    if not is_wanted[line] then changes[#changes + 1] = "+ " .. line end
+  end
+  return changes
+end
+
+if arg[1] == "--help" then
+  print("usage: ztoolkit api [--check FILE]\nprints the public surface of the Lua API, or compares it with a file")
+elseif arg[1] == "--check" and arg[2] then
+  local changes = difference(arg[2], surface())
+  if #changes > 0 then
+    print(table.concat(changes, "\n"))
+    print(("the public surface is not what %s says: if the change is meant, write it there:"):format(arg[2]))
+    print("  ztoolkit api > " .. FILE)
+    os.exit(1)
+  end
+  print("the public surface is as listed")
+elseif arg[1] then
+  io.stderr:write(("api: unknown argument '%s': give --check FILE or nothing\n"):format(arg[1]))
+  os.exit(2)
+else
+  print(table.concat(surface(), "\n"))
+end

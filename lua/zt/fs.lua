@@ -1,0 +1,88 @@
+--- What zt.core's functions on files (exists, mkdir_p, copy_file, write_file) leave open. What fails is an error that names the
+-- path and the system's reason.
+
+local ffi = require "ffi"
+local core = require "zt.core"
+local fail = require "zt.fail"
+
+ffi.cdef [[
+int mkdir(const char *path, unsigned int mode);
+int open(const char *path, int flags, ...);
+int close(int file);
+long write(int file, const void *data, size_t count);
+int ftruncate(int file, long length);
+char *strerror(int code);
+]]
+
+local C = ffi.C
+local EEXIST, EINTR = 17, 4
+local O_WRONLY, O_CREAT, O_TRUNC, O_CLOEXEC = 1, 64, 512, 0x80000
+
+local fs = {}
+
+local function reason() return ffi.string(C.strerror(ffi.errno())) end
+
+--- Makes one folder. True if this call made it, false if something of that name is there: of several callers one gets true.
+function fs.make_folder(path)
+  if C.mkdir(path, 0x1ff) == 0 then return true end
+  if ffi.errno() == EEXIST then return false end
+  fail("cannot make the folder '%s': %s", path, reason())
+end
+
+--- The whole file as a string.
+function fs.read(path)
+  local file, why = io.open(path, "rb")
+  if not file then fail("cannot read %s", why) end
+  local content, cause = file:read("*a")
+  file:close()
+  return content or fail("cannot read %s: %s", path, cause)
+end
+
+--- Removes a file; one that is not there is fine.
+function fs.remove(path)
+  if not core.exists(path) then return end
+  local is_removed, why = os.remove(path)
+  if not is_removed then fail("cannot remove %s", why) end
+end
+
+local Appender = {}
+Appender.__index = Appender
+
+local function write_all(file, content)
+  local data, left = ffi.cast("const char *", content), #content
+  while left > 0 do
+    local count = tonumber(C.write(file, data, left))
+    if count >= 0 then
+      data, left = data + count, left - count
+    elseif ffi.errno() ~= EINTR then
+      return false
+    end
+  end
+  return true
+end
+
+--- Appends `content` all or nothing: when it cannot be written whole (the disk is full), the file is cut back to what it held
+-- before, and the error says so.
+function Appender:write(content)
+  if write_all(self.file, content) then
+    self.size = self.size + #content
+    return
+  end
+  local why = reason()
+  C.ftruncate(self.file, self.size)
+  fail("cannot write '%s': %s (the %d bytes written before are kept)", self.path, why, self.size)
+end
+
+function Appender:close()
+  if self.file then C.close(self.file) end
+  self.file = nil
+end
+
+--- A new, empty file to append to. Unbuffered: what was written is with the system when `write` returns.
+function fs.append(path)
+  local file = C.open(path, O_WRONLY + O_CREAT + O_TRUNC + O_CLOEXEC, ffi.new("int", 0x1b6))
+  if file < 0 then fail("cannot write '%s': %s", path, reason()) end
+  return setmetatable({path = path, file = file, size = 0}, Appender)
+end
+
+return fs

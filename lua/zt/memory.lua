@@ -1,0 +1,24 @@
+--- What the ranks hold, by kind, as text: predicted beside measured.
+
+local text = require "zt.text"
+
+local function shown(bytes) return bytes and bytes >= 0 and text.bytes(bytes) or "-" end
+
+--- A table of trainer:memory(), one column of measured bytes a rank. Collective when `ranks` (an axis, mesh:world()) is given;
+-- without it only this rank is shown.
+local function memory_text(trainer, ranks)
+  local own = trainer:memory()
+  local all = ranks and ranks:gather_values(own) or {own}
+  local kinds, rows = {}, {{"kind", "predicted"}}
+  for kind in pairs(own) do kinds[#kinds + 1] = kind end
+  table.sort(kinds)
+  for rank = 0, #all - 1 do table.insert(rows[1], #all > 1 and ("rank %d"):format(rank) or "measured") end
+  for _, kind in ipairs(kinds) do
+    local row = {kind, shown(own[kind].predicted)}
+    for _, held in ipairs(all) do row[#row + 1] = shown((held[kind] or {}).measured) end
+    rows[#rows + 1] = row
+  end
+  return text.columns(rows)
+end
+
+return memory_text

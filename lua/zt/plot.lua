@@ -1,0 +1,157 @@
+--- zt.plot: line plots as SVG text.
+--
+--   local svg = zt.plot.lines{
+--     title = "loss of gpt", x = "step", y = "loss",
+--     series = {{name = "train", points = {{0, 8.3}, {1, 8.1}}}, {name = "validation", points = {}}},
+--   }
+
+local check = require "zt.check"
+
+local plot = {}
+
+local WIDTH, HEIGHT = 800, 480
+local LEFT, RIGHT, TOP, BOTTOM = 70, 30, 48, 56
+local COLOURS = {"#1f6fb4", "#d9541e", "#2f8f46", "#8a4fa3", "#7a5a3c", "#c2307e"}
+local MOST_POINTS = 1000 -- of a series, about one a pixel
+
+local SCHEMA = {
+  {"title", "string", "above the plot", default = ""},
+  {"x", "string", "name of the horizontal axis", default = ""},
+  {"y", "string", "name of the vertical axis", default = ""},
+  {"series", "list", "a list of {name, points = {{x, y}, ...}}", required = true},
+}
+
+local function is_finite(value) return value == value and math.abs(value) < math.huge end
+
+-- Steps of 1, 2 or 5 times a power of ten, `count` of them or a few less or more.
+local function tick_step(low, high, count)
+  local raw = (high - low) / count
+  local power = 10 ^ math.floor(math.log10(raw))
+  for _, factor in ipairs {1, 2, 5} do
+    if raw <= factor * power * 1.0000001 then return factor * power end
+  end
+  return 10 * power
+end
+
+--- The places of ticks that cover [low, high] in round steps, and a format that shows them apart.
+function plot.ticks(low, high, count)
+  if low == high then low, high = low - 0.5, high + 0.5 end
+  local step = tick_step(low, high, count or 6)
+  local ticks = {}
+  for index = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) do ticks[#ticks + 1] = index * step end
+  local digits = math.max(0, -math.floor(math.log10(step) + 1e-9))
+  return ticks, ("%%.%df"):format(digits)
+end
+
+-- At most `most` points: means of neighbours, so that the curve of a long run stays readable. Points that are not finite go.
+local function thinned(points, most)
+  local finite = {}
+  for _, point in ipairs(points) do
+    if is_finite(point[1]) and is_finite(point[2]) then finite[#finite + 1] = point end
+  end
+  if #finite <= most then return finite end
+  local out, size = {}, math.ceil(#finite / most)
+  for first = 1, #finite, size do
+    local x, y, count = 0, 0, 0
+    for index = first, math.min(first + size - 1, #finite) do
+      x, y, count = x + finite[index][1], y + finite[index][2], count + 1
+    end
+    out[#out + 1] = {x / count, y / count}
+  end
+  return out
+end
+
+local function bounds(all)
+  local low, high = {math.huge, math.huge}, {-math.huge, -math.huge}
+  for _, points in ipairs(all) do
+    for _, point in ipairs(points) do
+      for dim = 1, 2 do
+        low[dim], high[dim] = math.min(low[dim], point[dim]), math.max(high[dim], point[dim])
+      end
+    end
+  end
+  if low[1] > high[1] then return {0, 0}, {1, 1} end
+  return low, high
+end
+
+local function escaped(label)
+  return (tostring(label):gsub("[&<>\"]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}))
+end
+
+local Canvas = {}
+Canvas.__index = Canvas
+
+function Canvas:add(format, ...) self[#self + 1] = format:format(...) end
+
+function Canvas:text(x, y, anchor, label, more)
+  self:add('<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>', x, y, anchor, more and " " .. more or "", escaped(label))
+end
+
+-- Grid lines and their numbers; returns the function from data to pixels.
+local function draw_axes(canvas, spec, low, high)
+  local x_ticks, x_format = plot.ticks(low[1], high[1], 8)
+  local y_ticks, y_format = plot.ticks(low[2], high[2], 6)
+  local x_low, x_high, y_low, y_high = x_ticks[1], x_ticks[#x_ticks], y_ticks[1], y_ticks[#y_ticks]
+  local right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+  local function place(x, y)
+    return LEFT + (x - x_low) / (x_high - x_low) * (right - LEFT), bottom - (y - y_low) / (y_high - y_low) * (bottom - TOP)
+  end
+  for _, tick in ipairs(x_ticks) do
+    local x = place(tick, y_low)
+    canvas:add('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#e4e4e4"/>', x, TOP, x, bottom)
+    canvas:text(x, bottom + 18, "middle", x_format:format(tick))
+  end
+  for _, tick in ipairs(y_ticks) do
+    local _, y = place(x_low, tick)
+    canvas:add('<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#e4e4e4"/>', LEFT, y, right, y)
+    canvas:text(LEFT - 8, y + 4, "end", y_format:format(tick))
+  end
+  canvas:add('<path d="M%d %dV%dH%d" fill="none" stroke="#444"/>', LEFT, TOP, bottom, right)
+  canvas:text((LEFT + right) / 2, HEIGHT - 14, "middle", spec.x)
+  local middle = (TOP + bottom) / 2
+  canvas:text(18, middle, "middle", spec.y, ('transform="rotate(-90 18 %.1f)"'):format(middle))
+  return place
+end
+
+local function draw_series(canvas, place, points, colour)
+  local places = {}
+  for index, point in ipairs(points) do places[index] = ("%.1f,%.1f"):format(place(point[1], point[2])) end
+  if #points > 1 then
+    canvas:add('<polyline points="%s" fill="none" stroke="%s" stroke-width="1.6"/>', table.concat(places, " "), colour)
+  end
+  if #points > 30 then return end
+  for _, point in ipairs(points) do
+    local x, y = place(point[1], point[2])
+    canvas:add('<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>', x, y, colour)
+  end
+end
+
+local function draw_legend(canvas, series)
+  for index, one in ipairs(series) do
+    local y = TOP + 8 + 18 * (index - 1)
+    local x = WIDTH - RIGHT - 150
+    local colour = COLOURS[(index - 1) % #COLOURS + 1]
+    canvas:add('<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/>', x, y, x + 22, y, colour)
+    canvas:text(x + 30, y + 4, "start", one.name)
+  end
+end
+
+--- An SVG of line plots in one pair of axes. Points that are not finite are left out; a series without points shows in the legend
+-- only.
+function plot.lines(value)
+  local spec = check.options("zt.plot.lines", SCHEMA, value)
+  local all = {}
+  for index, one in ipairs(spec.series) do all[index] = thinned(one.points, MOST_POINTS) end
+  local canvas = setmetatable({}, Canvas)
+  canvas:add('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" ' ..
+             'font-family="sans-serif" font-size="12" fill="#333">', WIDTH, HEIGHT, WIDTH, HEIGHT)
+  canvas:add('<rect width="%d" height="%d" fill="white"/>', WIDTH, HEIGHT)
+  canvas:text(WIDTH / 2, 28, "middle", spec.title, 'font-size="16"')
+  local place = draw_axes(canvas, spec, bounds(all))
+  for index, points in ipairs(all) do draw_series(canvas, place, points, COLOURS[(index - 1) % #COLOURS + 1]) end
+  draw_legend(canvas, spec.series)
+  canvas[#canvas + 1] = "</svg>\n"
+  return table.concat(canvas, "\n")
+end
+
+return plot

@@ -1,0 +1,161 @@
+--- zt.run: the folder and the record of one run.
+--
+--   local run = zt.run{name = "gpt", mesh = mesh, trainer = trainer, options = options, steps = 1000}
+--   for step, batch in text:steps(1000) do
+--     run:log(step, trainer:step(batch))
+--   end
+--   run:finish()
+--
+-- runs/gpt/ then holds script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one
+-- JSON object a call of `log`), loss.svg and trace.json. A run that fails in between leaves all it had written.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+local log = require "zt.log"
+local plot = require "zt.plot"
+local progress = require "zt.progress"
+local terminal = require "zt.terminal"
+local trace = require "zt.trace"
+
+local SCHEMA = {
+  {"name", "string", "the run's folder under `folder`", required = true},
+  {"folder", "string", "where runs are kept", default = "runs"},
+  {"overwrite", "boolean", "replace the files of an earlier run of that name", default = false},
+  {"options", "table", "what to write into options.json", default = {}},
+  {"steps", "integer", "steps in all, for the time left", at_least = 1},
+  {"mesh", "any", "the ranks of the run; without it all ranks"},
+  {"trainer", "any", "whose trace is written"},
+  {"data", "any", "the data stream, kept as run.data"},
+  {"trace", "boolean", "record what ran when", default = true},
+  {"every", "number", "seconds between two progress lines where there is no terminal", default = 10, above = 0},
+}
+local FILES = {"metrics.jsonl", "loss.svg", "trace.json", "script.lua", "options.json"}
+
+local Run = {}
+Run.__index = Run
+
+local function check_name(name)
+  if name == "" or name == "." or name == ".." or name:find("/") then
+    fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
+  end
+end
+
+local function command_line()
+  local words = {}
+  for word in fs.read("/proc/self/cmdline"):gmatch("([^%z]*)%z") do words[#words + 1] = word end
+  return words
+end
+
+local function record(options)
+  return core.json.encode{
+    name = options.name,
+    options = options.options,
+    command = command_line(),
+    versions = rawget(core, "versions"),
+    ranks = core.world.size,
+    launch = core.world.launch,
+    mesh = options.mesh and tostring(options.mesh):match("mesh (.-) %("),
+    started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
+  } .. "\n"
+end
+
+-- Rank 0 makes the folder; mkdir lets one of several runs of the same name through.
+local function make_folder(path, options)
+  core.mkdir_p(options.folder)
+  if not fs.make_folder(path) then
+    if not options.overwrite then
+      fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
+    end
+    for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
+  end
+  if core.exists(arg[0]) then core.copy_file(arg[0], path .. "/script.lua") end
+  core.write_file(path .. "/options.json", record(options))
+end
+
+-- Runs `action` on rank 0 and makes its error one of all ranks: none goes on or waits alone.
+local function on_rank_zero(ranks, action)
+  local outcome = {}
+  if core.world.rank == 0 then
+    local is_done, message = pcall(action)
+    if not is_done then outcome.error = tostring(message) end
+  end
+  if ranks then outcome = ranks:gather_values(outcome)[1] end
+  if outcome.error then error(outcome.error, 0) end
+end
+
+local function ranks_of(mesh)
+  if core.world.size == 1 or core.world.dry then return nil end
+  mesh = mesh or require("zt.comm").mesh{dp = -1}
+  return mesh:world()
+end
+
+--- Opens a run. Collective: called by all ranks alike. Errors, on every rank alike: a folder that exists, or cannot be made. With
+-- `ztoolkit run --dry` nothing is written.
+local function open(value)
+  local options = check.options("zt.run", SCHEMA, value)
+  check_name(options.name)
+  local self = setmetatable({
+    name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
+    is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
+    ranks = ranks_of(options.mesh), curves = {loss = {}, validation_loss = {}},
+  }, Run)
+  on_rank_zero(self.ranks, function()
+    if not self.is_writer then return end
+    make_folder(self.path, options)
+    self.metrics = fs.append(self.path .. "/metrics.jsonl")
+  end)
+  if self.is_writer then
+    self.progress = progress.new{
+      name = options.name, total = options.steps, is_terminal = terminal.is_watched(), every = options.every,
+      out = io.stdout, now = core.now,
+    }
+  end
+  if self.has_trace then self.trainer:trace_start() end
+  return self
+end
+
+--- Records the numbers of step `step` (0-based): a line of metrics.jsonl, flushed, and the progress bar. `values` is what
+-- trainer:step returned, or any table of plain values; `loss` and `validation_loss` are plotted at the end. Only rank 0 writes.
+-- JSON has no nan: that and infinities become null. A line that cannot be written (the disk is full) is an error and ends the
+-- run: the lines before it stay.
+function Run:log(step, values)
+  if not self.is_writer then return end
+  local line = {step = step}
+  for key, value in pairs(values) do line[key] = value end
+  self.metrics:write(core.json.encode(line) .. "\n")
+  for key, points in pairs(self.curves) do
+    if values[key] then points[#points + 1] = {step, values[key]} end
+  end
+  self.progress:update(step + 1, values)
+end
+
+function Run:write_plot()
+  local series = {}
+  for _, curve in ipairs {{"loss", "train"}, {"validation_loss", "validation"}} do
+    local points = self.curves[curve[1]]
+    if #points > 0 then series[#series + 1] = {name = curve[2], points = points} end
+  end
+  local svg = plot.lines{title = "loss of " .. self.name, x = "step", y = "nats per token", series = series}
+  core.write_file(self.path .. "/loss.svg", svg)
+end
+
+--- Writes loss.svg and trace.json and closes the files. Collective. The ranks must see one file system to join their traces.
+function Run:finish()
+  if core.world.dry then return end
+  if self.has_trace then trace.write_part(self.path, core.world.rank, self.trainer:trace_events()) end
+  if self.ranks then self.ranks:barrier() end
+  on_rank_zero(self.ranks, function()
+    self.progress:close()
+    self.metrics:close()
+    self:write_plot()
+    if not self.has_trace then return end
+    local missing = trace.join(self.path, core.world.size)
+    if #missing > 0 then
+      log.warn("%s/trace.json lacks the ranks %s: they see another file system", self.path, table.concat(missing, ", "))
+    end
+  end)
+end
+
+return open

@@ -1,0 +1,37 @@
+--- Whether somebody watches: is the standard output a terminal?
+
+local ffi = require "ffi"
+local core = require "zt.core"
+
+ffi.cdef [[
+int getppid(void);
+long readlink(const char *path, char *out, size_t size);
+]]
+
+local terminal = {}
+
+local function link(path)
+  local size = 256
+  local buffer = ffi.new("char[?]", size)
+  local length = tonumber(ffi.C.readlink(path, buffer, size))
+  return length > 0 and ffi.string(buffer, length) or ""
+end
+
+-- Open MPI gives every rank a terminal of its own, whatever becomes of the output: ask where mpirun's own output goes.
+local function is_mpirun_on_terminal()
+  local parent = "/proc/" .. ffi.C.getppid()
+  local file = io.open(parent .. "/comm")
+  local command = file and file:read("*l") or ""
+  if file then file:close() end
+  local is_launcher = command:find("^mpi") or command:find("^orterun") or command:find("^prterun")
+  return is_launcher ~= nil and link(parent .. "/fd/1"):find("^/dev/[pt]t[sy]") ~= nil
+end
+
+--- True if the standard output of the run is a terminal and this rank's alone, so that a progress bar makes sense.
+function terminal.is_watched()
+  if core.world.launch == "threads" then return false end
+  if core.world.launch == "mpi" then return is_mpirun_on_terminal() end
+  return core.isatty(1)
+end
+
+return terminal

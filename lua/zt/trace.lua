@@ -1,0 +1,28 @@
+--- One trace file for all ranks, in the format of chrome://tracing and Perfetto (ui.perfetto.dev).
+
+local core = require "zt.core"
+local fs = require "zt.fs"
+
+local trace = {}
+
+--- Where rank `rank` of the run in `folder` leaves its events.
+function trace.part(folder, rank) return ("%s/trace.%d.part"):format(folder, rank) end
+
+--- Writes the events of one rank ("{...},{...}"), to be joined.
+function trace.write_part(folder, rank, events) core.write_file(trace.part(folder, rank), events) end
+
+--- Joins the parts of `ranks` ranks into `folder`/trace.json and removes them. Returns the ranks whose part is not there.
+function trace.join(folder, ranks)
+  local events, missing = {}, {}
+  for rank = 0, ranks - 1 do
+    local path = trace.part(folder, rank)
+    local content = core.exists(path) and fs.read(path)
+    if not content then missing[#missing + 1] = rank end
+    if content and content ~= "" then events[#events + 1] = content end
+  end
+  core.write_file(folder .. "/trace.json", ('{"traceEvents":[%s]}\n'):format(table.concat(events, ",\n")))
+  for rank = 0, ranks - 1 do fs.remove(trace.part(folder, rank)) end
+  return missing
+end
+
+return trace

@@ -1,0 +1,109 @@
+-- Trains a GPT on English text and writes a paragraph with it. Copy this file and change it.
+--
+--   mpirun -n 2 ztoolkit run scripts/exp/gpt.lua --steps 600
+--   ztoolkit run scripts/exp/gpt.lua --help
+local zt = require "zt"
+local comm = require "zt.comm"
+local data = require "zt.data"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+local zero = require "zt.zero"
+
+local o = zt.cli{
+  name = "gpt", about = "Trains a GPT on a token file, shows how it does, and generates text.",
+  options = {
+    {"layers", 5, "blocks", at_least = 1},
+    {"hidden", 192, "width", at_least = 1},
+    {"heads", 3, "attention heads", at_least = 1},
+    {"kv_heads", 0, "heads of keys and values; 0: as many as heads", at_least = 0},
+    {"style", "gpt2", "architecture", one_of = {"gpt2", "llama"}},
+    {"seq", 128, "tokens a sample", at_least = 1},
+    {"batch", 16, "samples a step, over all ranks", at_least = 1},
+    {"micro_batches", 1, "parts that each rank's samples are worked on in", at_least = 1},
+    {"steps", 600, "optimizer steps", at_least = 1},
+    {"lr", 3e-3, "peak learning rate", above = 0},
+    {"warmup", nil, "steps to the peak, then the rate falls along a cosine; a tenth of all", type = "integer", at_least = 0},
+    {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
+    {"stage", 1, "ZeRO: 0 keeps all state on every rank, 1 shards the optimizer's", between = {0, 1}},
+    {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
+    {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "fp64"}},
+    {"seed", 1, "of weights and data order", at_least = 0},
+    {"data", "corpus/gcide.npy", "the token file (scripts/tokenize.lua makes one)"},
+    {"eval_every", 100, "steps between two looks at held-out text; 0: at the end only", at_least = 0},
+    {"eval_batches", 8, "batches of held-out text", at_least = 1},
+    {"generate", 120, "tokens to generate at the end", at_least = 0},
+    {"prompt", "Science", "what the generated text begins with"},
+    {"timeout", 600, "seconds until a rank that waits gives up", type = "number", above = 0},
+    {"name", "gpt", "the run's folder"},
+    {"folder", "runs", "where the folders of runs are"},
+    {"overwrite", false, "replace an earlier run of that name"},
+  },
+}
+
+local is_first = zt.world.rank == 0
+local function say(...) if is_first then print(string.format(...)) end end
+
+-- Ranks, data, model.
+local mesh = comm.mesh{dp = -1, timeout = o.timeout}
+local function tokens(split)
+  return data.tokens{
+    path = o.data, split = split, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp, seed = o.seed,
+  }
+end
+local train, held_out = tokens "train", tokens "validation"
+local model = nn.gpt{
+  family = o.style, layers = o.layers, hidden = o.hidden, heads = o.heads, kv_heads = o.kv_heads, vocab = train.vocab,
+  seq = o.seq, seed = o.seed,
+}
+
+-- What a step is: a program, rewritten by passes.
+local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
+  :apply(zero.shard{stage = o.stage, axis = mesh.dp})
+if o.recompute > 0 then program = program:apply(zt.recompute{every = o.recompute}) end
+
+local trainer = zt.trainer(program, {
+  optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1},
+  schedule = optim.warmup_cosine{warmup = o.warmup or math.floor(o.steps / 10), total = o.steps},
+  clip = o.clip,
+})
+say("%s", trainer:report())
+
+local function validation_loss()
+  local sum, count = 0, 0
+  for step = 0, o.eval_batches - 1 do
+    local s = trainer:evaluate(held_out:batch(step))
+    sum, count = sum + s.loss * s.tokens, count + s.tokens
+  end
+  return sum / count
+end
+
+-- Training.
+local run = zt.run{
+  name = o.name, folder = o.folder, overwrite = o.overwrite, mesh = mesh, trainer = trainer, data = train, options = o,
+  steps = o.steps,
+}
+local began, seen, training_seconds = zt.now(), 0, 0
+for step, batch in train:steps(o.steps) do
+  local s = trainer:step(batch)
+  seen, training_seconds = seen + s.tokens, training_seconds + s.seconds
+  run:log(step, s)
+  if o.eval_every > 0 and (step + 1) % o.eval_every == 0 then run:log(step, {validation_loss = validation_loss()}) end
+end
+local final = validation_loss()
+run:finish()
+
+-- What came of it.
+local memory = zt.memory_text(trainer, mesh:world())
+say("\nmemory\n%s\n", memory)
+say("%d steps, %s tokens in %s: %s tokens/s", o.steps, zt.text.count(seen), zt.text.duration(zt.now() - began),
+    zt.text.count(seen / training_seconds))
+say("validation loss %.4f; entropy of single tokens %.4f nats: the model is %.2f nats under it", final, train:entropy(),
+    train:entropy() - final)
+if o.generate > 0 then
+  local tokenizer = train.tokenizer
+  local prompt = tokenizer:encode(o.prompt):tolist()
+  local new = zt.generate(trainer, prompt, {max_tokens = o.generate, seq = o.seq, temperature = 0.8, top_k = 40, seed = o.seed})
+  for _, token in ipairs(new) do prompt[#prompt + 1] = token end
+  say("\n%s", tokenizer:decode(prompt))
+end
+say("\nkept in %s/: metrics.jsonl, loss.svg, trace.json, script.lua, options.json", run.path)

@@ -1,0 +1,80 @@
+-- A pass and an action of one's own: local SGD (Stich 2019). Every rank trains on its own; every k steps the ranks average their
+-- weights. No gradient ever crosses the wire, and the program shows it.
+--
+--   mpirun -n 2 ztoolkit run scripts/exp/own_pass.lua --every 8
+local zt = require "zt"
+local comm = require "zt.comm"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+
+local o = zt.cli{
+  name = "own_pass", about = "Local SGD: weights averaged every k steps.",
+  options = {
+    {"every", 8, "steps between two averages", at_least = 1},
+    {"steps", 300, "optimizer steps", at_least = 1},
+    {"batch", 16, "samples a rank and step", at_least = 1},
+    {"lr", 0.3, "learning rate", above = 0},
+    {"seed", 1, "of weights and data", at_least = 0},
+  },
+}
+local VOCAB, SEQ, NOISE = 32, 32, 0.1
+
+local mesh = comm.mesh{dp = -1}
+
+-- The action: what runs when the program comes to `AVERAGE unit`. What it reads and writes tells the executor and the verifier
+-- where it may stand.
+local average = zt.action{
+  name = "AVERAGE", reads = {"master"}, writes = {"master", "param"}, axes = {"dp"},
+  run = function(_, unit, state)
+    if (state.step + 1) % o.every ~= 0 then return end
+    mesh.dp:all_reduce(unit.master)
+    unit.master:div_(mesh.dp.size)
+  end,
+}
+
+-- The pass: from a program to a program. After each STEP of a unit, average that unit.
+local local_sgd = zt.pass{
+  name = "local_sgd", phase = "reduction", mesh = mesh, actions = {average},
+  apply = function(program)
+    local actions = {}
+    for _, action in ipairs(program.actions) do
+      actions[#actions + 1] = action
+      if action.kind == "STEP" then actions[#actions + 1] = average(action.target) end
+    end
+    program.actions = actions
+    return program
+  end,
+}
+
+-- Text with a known entropy: each token is 5 * previous + 3 (mod VOCAB), but one in ten is drawn at random.
+local function batch_of(step)
+  zt.manual_seed(o.seed + 1000 * step + zt.world.rank) -- every rank sees other data
+  local columns = {zt.randint(0, VOCAB, {o.batch})}
+  for place = 1, SEQ do
+    local random = zt.randint(0, VOCAB, {o.batch})
+    local is_random = zt.rand({o.batch}):lt(NOISE)
+    columns[place + 1] = random:where(is_random, (columns[place] * 5 + 3):remainder(VOCAB))
+  end
+  local all = zt.stack(columns, 1)
+  return {tokens = all:narrow(1, 0, SEQ):contiguous(), labels = all:narrow(1, 1, SEQ):contiguous()}
+end
+local rare, usual = NOISE / VOCAB, 1 - NOISE + NOISE / VOCAB
+local entropy = -usual * math.log(usual) - (VOCAB - 1) * rare * math.log(rare)
+
+local model = nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = VOCAB, seq = SEQ, seed = o.seed}
+local program = zt.program(model, {micro_batches = 1}):apply(local_sgd)
+local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = o.lr, momentum = 0.9}})
+if zt.world.rank == 0 then print(program:text()) end
+
+-- Losses are each rank's own here: no action sums them. Every 50 steps, their mean over steps and ranks.
+local sum, count = 0, 0
+for step = 0, o.steps - 1 do
+  sum, count = sum + trainer:step(batch_of(step)).loss, count + 1
+  if (step + 1) % 50 == 0 or step == o.steps - 1 then
+    local means, mean = mesh.dp:gather_values(sum / count), 0
+    for _, one in ipairs(means) do mean = mean + one / #means end
+    if zt.world.rank == 0 then print(("step %4d  loss %.4f"):format(step + 1, mean)) end
+    sum, count = 0, 0
+  end
+end
+if zt.world.rank == 0 then print(("entropy of the data %.4f nats"):format(entropy)) end
