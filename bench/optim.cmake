@@ -1,0 +1,1 @@
+zt_add_bench(optim_bench optim_bench.cpp LIBRARIES zt_optim_objects)

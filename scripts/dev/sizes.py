@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Sizes of files and functions: fails on a file of more than 500 lines and on a function of more than 60, lists files of
+more than 300, prints median, 90th percentile and largest. Needs universal-ctags.
+
+    scripts/dev/sizes.py
+"""
+
+import json
+import re
+import statistics
+import subprocess
+
+import tree
+
+FILE_LIMIT, FILE_WARNING, FUNCTION_LIMIT = 500, 300, 60
+SUFFIXES = tree.CPP + (".lua", ".py", ".sh", ".cmake")
+
+
+def lua_end(lines, start):
+    """The last line (1-based) of the Lua function that begins at line `start`: ctags does not tell. Our Lua is indented, so it
+    is the next line that is not deeper, if that one begins with `end`; otherwise the function is one line."""
+    first = lines[start - 1]
+    depth = len(first) - len(first.lstrip())
+    for number in range(start + 1, len(lines) + 1):
+        line = lines[number - 1]
+        if line.strip() and len(line) - len(line.lstrip()) <= depth:
+            return number if re.match(r" {%d}end\b" % depth, line) else start
+    return start
+
+
+def functions(files):
+    """(lines, name, file, line) of every function of the files."""
+    command = ["ctags", "--output-format=json", "--fields=+ne", "--kinds-C++=f", "--kinds-Lua=f", "--kinds-Python=fm", "-f", "-"]
+    listing = subprocess.run(command + [str(file) for file in files], cwd=tree.ROOT, capture_output=True, text=True, check=True)
+    found = []
+    for text in listing.stdout.splitlines():
+        tag = json.loads(text)
+        end = tag.get("end")
+        if tag["path"].endswith(".lua"):
+            end = lua_end((tree.ROOT / tag["path"]).read_text().splitlines(), tag["line"])
+        if end:
+            found.append((end - tag["line"] + 1, tag["name"], tag["path"], tag["line"]))
+    return found
+
+
+def summary(what, sizes):
+    ordered = sorted(sizes)
+    ninth = ordered[int(0.9 * (len(ordered) - 1))]
+    return f"{what}: {len(ordered)}, median {statistics.median(ordered):.0f} lines, 90th percentile {ninth}, largest {ordered[-1]}"
+
+
+def main():
+    files = tree.sources(*SUFFIXES)
+    lines = {file: len((tree.ROOT / file).read_text().splitlines()) for file in files}
+    problems = [f"{file}: {count} lines, {FILE_LIMIT} at most: it has two subjects" for file, count in lines.items() if count > FILE_LIMIT]
+    for file, count in lines.items():
+        if FILE_WARNING < count <= FILE_LIMIT:
+            print(f"{file}: {count} lines (more than {FILE_WARNING})")
+    measured = functions([file for file in files if file.suffix in (".cpp", ".h", ".cu", ".cuh", ".lua", ".py")])
+    for count, name, file, line in sorted(measured, reverse=True):
+        if count > FUNCTION_LIMIT:
+            problems.append(f"{file}:{line}: {name} has {count} lines, {FUNCTION_LIMIT} at most")
+    print(summary("files", lines.values()))
+    print(summary("functions", [count for count, *_ in measured]))
+    tree.finish(problems, "sizes are within the limits")
+
+
+main()

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Checks that each module of a build folder exports one symbol: luaopen_zt_NAME.
+
+    scripts/dev/symbols.py build/release
+"""
+
+import pathlib
+import subprocess
+import sys
+
+import tree
+
+
+def exported(library):
+    listing = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", str(library)], capture_output=True, text=True, check=True)
+    return sorted(line.split()[0] for line in listing.stdout.splitlines())
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    modules = sorted(pathlib.Path(sys.argv[1], "lib/zt").glob("*.so"))
+    problems = [] if modules else [f"there are no modules in {sys.argv[1]}/lib/zt: build first"]
+    for module in modules:
+        symbols, wanted = exported(module), [f"luaopen_zt_{module.stem}"]
+        if symbols != wanted:
+            shown = ", ".join(symbols[:5]) + (f" and {len(symbols) - 5} more" if len(symbols) > 5 else "")
+            problems.append(f"{module.name} exports {shown or 'nothing'} instead of {wanted[0]}: is it made by ztoolkit_add_module?")
+        else:
+            print(f"{module.name}: {wanted[0]}")
+    tree.finish(problems, f"{len(modules)} modules export one symbol each")
+
+
+main()

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Sets up, builds, prepares the corpus and trains the main model on two ranks of one thread.
+# Arguments go to scripts/exp/gpt.lua: scripts/run.sh --steps 100 --stage 1
+set -euo pipefail
+source "$(dirname "$0")/env.sh"
+
+case ${1:-} in
+  -h|--help)
+    show_help
+    # The experiment's own options, where it can be run already.
+    if [ -x build/release/bin/ztoolkit ]; then exec build/release/bin/ztoolkit run scripts/exp/gpt.lua --help; fi
+    exit 0 ;;
+esac
+
+scripts/setup.sh
+build release
+scripts/corpus.sh
+
+step "training: scripts/exp/gpt.lua on 2 ranks"
+export OMP_NUM_THREADS=1
+binding=(--bind-to core)
+if [ "$(nproc)" -lt 2 ]; then binding=(--oversubscribe --bind-to none); fi
+exec mpirun -n 2 "${binding[@]}" build/release/bin/ztoolkit run scripts/exp/gpt.lua "$@"

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Sets up, builds and runs all tests. The last line is "N passed, N failed"; the exit status is 0 if none failed.
+#
+#   scripts/test.sh               the release build
+#   scripts/test.sh --sanitize    with the address and undefined-behaviour sanitizers
+#   scripts/test.sh --tsan        with the thread sanitizer (tests that need no mpirun)
+#   scripts/test.sh --oracle      first makes the golden files again, with the full PyTorch wheel beside, and compares live
+#   scripts/test.sh ... -- ARGS   ARGS go to ctest: -- -R comm
+set -euo pipefail
+source "$(dirname "$0")/env.sh"
+
+preset=release
+oracle=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    --sanitize) preset=asan ;;
+    --tsan) preset=tsan ;;
+    --oracle) oracle=yes ;;
+    -h|--help) show_help; exit 0 ;;
+    --) shift; break ;;
+    *) fail "unknown argument '$1': scripts/test.sh --help shows what there is" ;;
+  esac
+  shift
+done
+
+if [ "$oracle" = yes ]; then scripts/setup.sh --oracle; else scripts/setup.sh; fi
+build "$preset"
+
+if [ "$oracle" = yes ]; then
+  for maker in tests/oracle/make_*.py; do
+    step "golden files: $maker"
+    .venv-oracle/bin/python "$maker"
+  done
+  export ZT_ORACLE_PYTHON="$PWD/.venv-oracle/bin/python"
+fi
+
+# Leaks of Open MPI and of what LibTorch keeps for good are listed; both sanitizers stop at the first finding.
+suppressions=$PWD/tests/sanitizers
+export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:detect_odr_violation=0"
+export LSAN_OPTIONS="suppressions=$suppressions/lsan.supp:print_suppressions=0"
+export UBSAN_OPTIONS="print_stacktrace=1"
+export TSAN_OPTIONS="suppressions=$suppressions/tsan.supp:ignore_noninstrumented_modules=1"
+
+select=()
+if [ "$preset" = tsan ]; then select=(-LE mpi); fi
+
+step "testing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# Tests say how many processors they use; no more run at once than the machine has.
+ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" "${select[@]}" "$@" 2>&1 | tee "$log" || true
+
+# ctest's own last line: "98% tests passed, 2 tests failed out of 120".
+read -r failed total < <(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log") ||
+  fail "ctest ran no tests (its output is above)"
+printf '%d passed, %d failed\n' "$((total - failed))" "$failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,69 @@
+// Exceptions become Lua errors with the script's position, whatever code they come from.
+#include <ATen/ops/zeros.h>
+
+#include "script.h"
+#include "zt/error.h"
+
+namespace zt::test {
+namespace {
+
+struct Counted {
+  static inline int alive = 0;
+  Counted() { ++alive; }
+  ~Counted() { --alive; }
+};
+
+int fail_with_misuse(lua_State*) {
+  const Counted counted;
+  misuse("seven is too many: give six");
+}
+int fail_in_aten(lua_State* L) {
+  lua::push(L, at::zeros({2, 3}).matmul(at::zeros({2, 3})));
+  return 1;
+}
+int fail_in_lua(lua_State* L) {
+  const Counted counted;
+  return luaL_error(L, "raised by Lua itself");
+}
+int need_number(lua_State* L) {
+  lua::push(L, lua::check_number(L, 1) + static_cast<double>(lua::check_integer(L, 2)));
+  return 1;
+}
+
+using GuardTest = Script;
+
+TEST_F(GuardTest, MessageCarriesThePosition) {
+  set<fail_with_misuse>("f");
+  EXPECT_EQ(run("\n\nf()"), "test:3: seven is too many: give six");
+  EXPECT_EQ(Counted::alive, 0);
+}
+
+TEST_F(GuardTest, AtenErrorsComeWithoutCppBacktrace) {
+  set<fail_in_aten>("f");
+  const std::string message = run("f()");
+  EXPECT_TRUE(message.starts_with("test:1: mat1 and mat2 shapes cannot be multiplied")) << message;
+  EXPECT_EQ(message.find("frame #"), std::string::npos) << message;
+}
+
+TEST_F(GuardTest, LuaErrorsPassThroughAndDestructorsRun) {
+  set<fail_in_lua>("f");
+  EXPECT_EQ(run("f()"), "test:1: raised by Lua itself");
+  EXPECT_EQ(Counted::alive, 0);
+}
+
+TEST_F(GuardTest, SurvivesManyErrorsUnderTheJit) {
+  set<fail_with_misuse>("f");
+  EXPECT_EQ(run("local n = 0; for i = 1, 20000 do if not pcall(f) then n = n + 1 end end; assert(n == 20000)"), "");
+  EXPECT_EQ(Counted::alive, 0);
+}
+
+TEST_F(GuardTest, ArgumentMessages) {
+  set<need_number>("f");
+  EXPECT_EQ(run("f('x', 1)"), "test:1: argument 1: a number expected, got a string");
+  EXPECT_EQ(run("f(1)"), "test:1: argument 2: an integer expected, got no value");
+  EXPECT_EQ(run("f(1, 1.5)"), "test:1: argument 2: an integer expected, got 1.5");
+  EXPECT_EQ(run("assert(f(1, 3LL) == 4)"), "");
+}
+
+}  // namespace
+}  // namespace zt::test

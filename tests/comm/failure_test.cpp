@@ -1,0 +1,114 @@
+// What happens when a rank does not come, fails, or passes other arguments than the rest.
+#include <gtest/gtest.h>
+
+#include "comm/ranks.h"
+#include "support/spawn.h"
+#include "zt/error.h"
+
+namespace zt::test {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+template <class Call>
+std::string fault_of(Call call) {
+  try {
+    call();
+  } catch (const Fault& error) {
+    return error.what();
+  }
+  return "no Fault";
+}
+
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "it said: " << (text)
+
+TEST(Failure, TimeOutSaysWhoWaitsWhereAndForWhom) {
+  std::string said;
+  spawn(3, [&](const World& world) {
+    const auto comm = world_communicator(world);
+    comm->barrier();
+    comm->set_timeout(milliseconds(200));
+    if (world.rank == 1) return;
+    auto tensor = at::ones({40000});
+    const std::string text = fault_of([&] { comm->all_reduce(tensor, tensor); });
+    if (world.rank == 0) said = text;
+  });
+  EXPECT_CONTAINS(said, "timed out after 0.2 s");
+  EXPECT_CONTAINS(said, "rank 0 (world rank 0) of axis 'dp' waits in operation 1, all_reduce (sum of float32[40000])");
+  EXPECT_CONTAINS(said, "for rank 1 (world rank 1)");
+  EXPECT_CONTAINS(said, "set_timeout");
+}
+
+TEST(Failure, AsynchronousTimeOutSurfacesInWaitAndStays) {
+  spawn(2, [&](const World& world) {
+    const auto comm = world_communicator(world);
+    comm->set_timeout(milliseconds(100));
+    if (world.rank == 1) return;
+    auto tensor = at::ones({10});
+    const Work work = comm->all_reduce(tensor, tensor, ReduceOp::sum, Async::yes);
+    const Work next = comm->all_reduce(tensor, tensor, ReduceOp::sum, Async::yes);
+    EXPECT_THROW(work.wait(), Fault);
+    EXPECT_THROW(work.synchronize(), Fault);
+    EXPECT_TRUE(work.done());
+    const auto start = steady_clock::now();
+    EXPECT_THROW(next.wait(), Fault);
+    EXPECT_THROW(comm->barrier(), Fault);
+    EXPECT_THROW(comm->drain(), Fault);
+    EXPECT_LT(steady_clock::now() - start, milliseconds(90)) << "a failed communicator fails at once";
+  });
+}
+
+TEST(Failure, ARankThatThrowsEndsTheWaitOfTheOthers) {
+  const auto start = steady_clock::now();
+  const auto run = [] {
+    spawn(4, [](const World& world) {
+      const auto comm = world_communicator(world);
+      if (world.rank == 2) throw std::runtime_error("rank 2 broke");
+      if (world.rank == 3) return comm->all_reduce(at::ones({1}), at::ones({1}), ReduceOp::sum, Async::yes).wait();
+      comm->barrier();
+    });
+  };
+  EXPECT_THROW(
+      {
+        try {
+          run();
+        } catch (const std::runtime_error& error) {
+          EXPECT_STREQ(error.what(), "rank 2 broke");
+          throw;
+        }
+      },
+      std::runtime_error);
+  EXPECT_LT(steady_clock::now() - start, seconds(5));
+}
+
+TEST(Failure, OtherCountsThanThePeersAreNoticed) {
+  const auto run = [] {
+    spawn(2, [](const World& world) {
+      const auto comm = world_communicator(world);
+      auto tensor = at::ones({world.rank == 0 ? 10 : 12});
+      comm->all_reduce(tensor, tensor);
+    });
+  };
+  // The rank that notices first says it, the other one goes down with it.
+  const std::string said = fault_of(run);
+  EXPECT_CONTAINS(said, "all_reduce (sum of float32[1");
+  EXPECT_CONTAINS(said, "operation 0 of rank");
+  EXPECT_CONTAINS(said, "do all ranks pass the same counts and types?");
+}
+
+TEST(Failure, AnUnfinishedCommunicatorGoesAwayInTime) {
+  const auto start = steady_clock::now();
+  spawn(2, [](const World& world) {
+    const auto comm = world_communicator(world);
+    auto tensor = at::ones({10});
+    if (world.rank == 0) comm->all_reduce(tensor, tensor, ReduceOp::sum, Async::yes);
+  });
+  EXPECT_LT(steady_clock::now() - start, seconds(5));
+}
+
+}  // namespace
+
+}  // namespace zt::test

@@ -1,0 +1,26 @@
+-- Every rank reads its contiguous part of the batch that one rank would read. Run with any number of ranks that divides 12.
+local comm = require "zt.comm"
+local data = require "zt.data"
+local zt   = require "zt"
+
+local tokens = os.tmpname()
+local text = assert(io.open(tokens, "wb"))
+for i = 0, 2999 do text:write(string.char(i * i % 251)) end
+text:close()
+data.tokenize {input = tokens, output = tokens .. ".npy", tokenizer = data.tokenizer.bytes()}
+
+local axis = comm.mesh {dp = -1}:axis "dp"
+local options = {path = tokens .. ".npy", seq = 16, batch = 12, seed = 5}
+local whole = data.tokens(options)
+options.axis = axis
+local part = data.tokens(options)
+local rows = 12 / axis.size
+
+for step, batch in part:steps(40) do -- more than two epochs
+  local expected = whole:batch(step)
+  for _, field in ipairs {"tokens", "labels", "sample"} do
+    assert(batch[field]:equal(expected[field]:narrow(0, zt.world.rank * rows, rows)), "rank reads another part of " .. field)
+  end
+end
+assert(part:epoch(39) >= 2)
+for _, extension in ipairs {"", ".npy", ".json"} do os.remove(tokens .. extension) end

@@ -1,0 +1,8 @@
+// A module that links to a library which is not on the search path of libraries.
+#include "zt/lua/state.h"
+
+int from_the_missing_library();
+
+ZT_LUA_MODULE(missing_library) {
+  lua_pushinteger(module.state(), from_the_missing_library());
+}

@@ -1,0 +1,18 @@
+// A good module whose functions fail in the ways that C++ can: for the tests of what the user sees.
+#include "zt/lua/state.h"
+
+namespace {
+
+int misuse(lua_State*) {
+  zt::misuse("there is no axis 'dq': did you mean 'dp'?");
+}
+
+int foreign(lua_State*) {
+  throw 42;
+}
+
+}  // namespace
+
+ZT_LUA_MODULE(misuses) {
+  module.function<misuse>("misuse").function<foreign>("foreign");
+}

@@ -1,0 +1,111 @@
+"""What ztoolkit makes of its command line, and how a single process ends."""
+
+import json
+import os
+import unittest
+
+from host import HostTest, ztoolkit
+
+
+class CommandLine(HostTest):
+    def assert_refused(self, result, *texts):
+        self.assertEqual(result.status, 2, result.err)
+        self.assertEqual(result.out, "")
+        for text in texts:
+            self.assertIn(text, result.err)
+
+    def test_help_and_version(self):
+        for arguments in (["--help"], [], ["run", "--help"]):
+            result = ztoolkit(*arguments)
+            self.assertEqual((result.status, result.err), (0, ""), arguments)
+            self.assertIn("ztoolkit", result.out)
+        self.assertIn("OMP_NUM_THREADS", ztoolkit("--help").out)
+        self.assertIn("--threads", ztoolkit("run", "--help").out)
+        self.assertRegex(ztoolkit("--version").out, r"^ztoolkit \d+\.\d+\.\d+ \(ABI \d+, build [0-9a-f]{16}\)\n$")
+
+    def test_wrong_options_name_the_nearest(self):
+        script = self.script("")
+        self.assert_refused(ztoolkit("--hlep"), "unknown option '--hlep'", "--help")
+        self.assert_refused(ztoolkit("run", "--thread", 2, script), "unknown option '--thread'", "did you mean '--threads'")
+        self.assert_refused(ztoolkit("info", "--jsno"), "did you mean '--json'")
+        self.assert_refused(ztoolkit("modules", "x"), "modules takes no argument 'x'")
+
+    def test_wrong_values(self):
+        script = self.script("")
+        for threads in ("0", "-1", "two", "1.5"):
+            self.assert_refused(ztoolkit("run", "--threads", threads, script), "--threads")
+        self.assert_refused(ztoolkit("run", "--threads"), "--threads")
+
+    def test_scripts_that_are_not_there(self):
+        self.assert_refused(ztoolkit("run"), "no script given")
+        self.assert_refused(ztoolkit("run", "nowhere.lua", cwd=self.folder), "no script 'nowhere.lua'", str(self.folder))
+        self.assert_refused(ztoolkit("run", self.folder), "is a folder")
+
+    def test_subcommands(self):
+        self.assert_refused(ztoolkit("modul"), "unknown subcommand 'modul'", "did you mean 'modules'")
+        self.assert_refused(ztoolkit("../api"), "unknown subcommand")
+        self.assert_refused(ztoolkit(self.script("")), "ztoolkit run ")
+        self.assertEqual(ztoolkit("api", "--help").status, 0)
+
+    def test_arg_is_what_plain_lua_gives(self):
+        text = 'print(arg[0], #arg, arg[1], arg[2], ...)'
+        result = self.run_script(text, "--dry", "b c")
+        self.assertEqual(result.status, 0, result.err)
+        self.assertEqual(result.out, f"{self.folder}/script.lua\t2\t--dry\tb c\t--dry\tb c\n")
+
+    def test_dry(self):
+        text = 'local zt = require "zt"; print(zt.world.dry, zt.world.rank, zt.world.size)'
+        self.assertEqual(self.run_script(text).out, "false\t0\t1\n")
+        self.assertEqual(self.run_script(text, options=["--dry"]).out, "true\t0\t1\n")
+
+    def test_a_script_error_has_file_line_and_traceback(self):
+        result = self.run_script("local function f(x)\n  return x.y.z\nend\nprint(1 + f({}))\n")
+        self.assertEqual(result.status, 1)
+        self.assertRegex(result.err, r"^ztoolkit: .*script\.lua:2: attempt to index field 'y'")
+        self.assertIn("stack traceback", result.err)
+        self.assertRegex(result.err, r"script\.lua:4:")
+
+    def test_a_syntax_error_and_an_error_that_is_no_text(self):
+        result = self.run_script("local x = = 1")
+        self.assertEqual(result.status, 1)
+        self.assertRegex(result.err, r"script\.lua:1: ")
+        self.assertEqual(self.run_script("error({code = 7})").status, 1)
+        self.assertEqual(self.run_script("error()").status, 1)
+
+    def test_output_before_an_error_is_kept(self):
+        result = self.run_script('io.write("half a line"); local f = io.open(arg[1], "w"); f:write("text"); error("x")',
+                                 self.folder / "file")
+        self.assertEqual((result.status, result.out), (1, "half a line"))
+        self.assertEqual((self.folder / "file").read_text(), "text")
+
+    def test_exit_closes_in_order(self):
+        closing = 'local p = newproxy(true); getmetatable(p).__gc = function() print("closed") end; '
+        for call, status in (("os.exit()", 0), ("os.exit(true)", 0), ("os.exit(false)", 1), ("os.exit(7)", 7), ("os.exit(3, true)", 3)):
+            result = self.run_script(closing + 'io.write("x\\n"); pcall(function() ' + call + " end) print('not here')")
+            self.assertEqual((result.status, result.out, result.err), (status, "x\nclosed\n", ""), call)
+        result = self.run_script(closing + "coroutine.wrap(function() os.exit(5) end)()")
+        self.assertEqual((result.status, result.out), (5, "closed\n"))
+        self.assertEqual(self.run_script('os.exit("now")').status, 1)
+
+    def test_info(self):
+        result = ztoolkit("info", env={"OMP_NUM_THREADS": 3})
+        self.assertEqual((result.status, result.err), (0, ""))
+        for text in ("LibTorch", "LuaJIT", "CPU features", "CUDA code", "zt.example"):
+            self.assertIn(text, result.out)
+        info = json.loads(ztoolkit("info", "--json", env={"OMP_NUM_THREADS": 3}).out)
+        self.assertEqual(info["environment"]["OMP_NUM_THREADS"], "3")
+        self.assertEqual(info["modules"]["zt.example"]["build"], info["versions"]["build"])
+        self.assertGreaterEqual(info["machine"]["cores"], 1)
+
+    def test_threads_of_a_rank(self):
+        text = 'local zt = require "zt"; print(zt.num_threads())'
+        self.assertEqual(self.run_script(text, env={"OMP_NUM_THREADS": 1}).out, "1\n")
+        cores = len(os.sched_getaffinity(0))
+        self.assertEqual(self.run_script(text, env={"OMP_NUM_THREADS": None}).out, f"{cores}\n")
+        result = self.run_script(text, options=["--threads", "4"], env={"OMP_NUM_THREADS": None})
+        share = max(1, cores // 4)
+        self.assertEqual(sorted(result.out.splitlines()), sorted([f"{share}", *(f"[{rank}] {share}" for rank in (1, 2, 3))]))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+"""Runs the ztoolkit executable of the build folder $ZT_BUILD for the tests beside this file."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BUILD = pathlib.Path(os.environ["ZT_BUILD"])
+ZTOOLKIT = str(BUILD / "bin/ztoolkit")
+MPIRUN = os.environ.get("ZT_MPIRUN", "")
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+@dataclasses.dataclass
+class Result:
+    status: int
+    out: str
+    err: str
+    seconds: float
+
+
+def command(arguments, ranks=0):
+    """The command line of ztoolkit with these arguments, under mpirun when ranks > 0."""
+    launcher = [MPIRUN, "--oversubscribe", "-n", str(ranks)] if ranks else []
+    return launcher + [ZTOOLKIT, *map(str, arguments)]
+
+
+def environment(changes):
+    """This process's environment without what would make a rank of ztoolkit, with some changes (None: not set)."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_COMM_", "PMIX_"))}
+    for name, value in changes.items():
+        if value is None:
+            variables.pop(name, None)
+        else:
+            variables[name] = str(value)
+    return variables
+
+
+def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60):
+    begin = time.monotonic()
+    done = subprocess.run(command(arguments, ranks), env=environment(env or {}), cwd=cwd, timeout=timeout, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+
+
+class Running:
+    """A run in a process group of its own, as a terminal would have it: for signals."""
+
+    def __init__(self, *arguments, ranks=0):
+        self.process = subprocess.Popen(command(arguments, ranks), env=environment({}), text=True, start_new_session=True,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def wait_for(self, text):
+        """Reads lines of stdout until one holds `text`; returns it."""
+        for line in self.process.stdout:
+            if text in line:
+                return line
+        raise AssertionError(f"the run ended without printing '{text}': {self.process.stderr.read()}")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def signal_group(self, number):
+        os.killpg(self.process.pid, number)
+
+    def finish(self, timeout=20):
+        begin = time.monotonic()
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        finally:
+            # A test that fails must not leave a run behind.
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return Result(self.process.returncode, out, err, time.monotonic() - begin)
+
+
+class HostTest(unittest.TestCase):
+    """A test with a folder for its scripts."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zt-host-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def script(self, text, name="script.lua"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def run_script(self, text, *arguments, options=(), **how):
+        return ztoolkit("run", *options, self.script(text), *arguments, **how)

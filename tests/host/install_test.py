@@ -1,0 +1,59 @@
+"""`cmake --install`: the tree works where it is put, and a module is built outside this tree against it."""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+from host import BUILD, SOURCE, HostTest, environment
+
+CMAKE = os.environ["ZT_CMAKE"]
+
+
+def call(*arguments, env=None):
+    done = subprocess.run([str(argument) for argument in arguments], env=environment(env or {}), text=True, timeout=500,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise AssertionError(f"{arguments[0]} failed with status {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+class Install(HostTest):
+    def setUp(self):
+        super().setUp()
+        self.prefix = self.folder / "prefix"
+        call(CMAKE, "--install", BUILD, "--prefix", self.prefix)
+
+    def installed(self, *arguments, env=None):
+        return call(self.prefix / "bin/ztoolkit", *arguments, env=env)
+
+    def test_the_tree(self):
+        for name in ("bin/ztoolkit", "lib/libzt.so", "lib/libzt_lua.so", "lib/zt/example.so", "include/zt/layer.h", "include/zt/build_id.h",
+                     "include/zt/lua/state.h", "share/ztoolkit/lua/zt/init.lua", "lib/cmake/ztoolkit/ztoolkitConfig.cmake"):
+            self.assertTrue((self.prefix / name).is_file(), name)
+        moved = self.folder / "moved"
+        self.prefix.rename(moved)
+        self.prefix = moved
+        script = self.script('local zt = require "zt"; print(zt.ones({2}):sum():item(), package.loaded["zt.core"] ~= nil)')
+        self.assertEqual(self.installed("run", script), "2\ttrue\n")
+        self.assertNotIn("cannot be loaded", self.installed("modules"))
+        self.assertNotIn(str(SOURCE), self.installed("modules"))
+
+    def test_a_module_outside_the_tree(self):
+        source = self.folder / "example"
+        source.mkdir()
+        for file in pathlib.Path(SOURCE, "modules/example").iterdir():
+            (source / file.name).write_text(file.read_text())
+        build = self.folder / "build"
+        call(CMAKE, "-S", source, "-B", build, f"-Dztoolkit_DIR={self.prefix}/lib/cmake/ztoolkit", "-DCMAKE_BUILD_TYPE=Release")
+        call(CMAKE, "--build", build)
+        # The tree's own example is taken away: what loads is the one made here.
+        (self.prefix / "lib/zt/example.so").unlink()
+        path = {"LUA_CPATH": f"{build}/?.so;;"}
+        self.assertIn(str(build), self.installed("modules", env=path))
+        script = self.script('local example = require "zt.example"; print(type(example.scale))')
+        self.assertEqual(self.installed("run", script, env=path), "function\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,85 @@
+"""Ranks as processes under mpirun."""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+from host import HostTest, ztoolkit
+
+WORLD = 'local zt = require "zt"; local rank = zt.world.rank; '
+SHARED_MEMORY = pathlib.Path("/dev/shm")
+
+
+class Processes(HostTest):
+    def run_ranks(self, text, *arguments, ranks=2, **how):
+        return self.run_script(text, *arguments, ranks=ranks, **how)
+
+    def assert_nothing_left(self, before):
+        self.assertEqual(set(os.listdir(SHARED_MEMORY)) - before, set())
+        listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
+        self.assertNotIn(str(self.folder), listing)
+
+    def test_worlds_and_marks(self):
+        result = self.run_ranks(WORLD + 'print(zt.world.launch, zt.world.size); io.write("x\\n")')
+        self.assertEqual(result.status, 0, result.err)
+        self.assertEqual(sorted(result.out.splitlines()), ["[1] mpi\t2", "[1] x", "mpi\t2", "x"])
+
+    def test_one_message_for_all(self):
+        result = self.run_ranks('error("the same for all")')
+        self.assertNotEqual(result.status, 0)
+        self.assertEqual(result.err.count("stack traceback"), 1, result.err)
+        self.assertIn("script.lua:1: the same for all", result.err)
+        self.assertLess(result.seconds, 8)
+
+    def test_a_wrong_command_line_is_told_once(self):
+        result = ztoolkit("run", "nowhere.lua", ranks=2, cwd=self.folder)
+        self.assertEqual(result.status, 2)
+        self.assertEqual(result.err.count("there is no script 'nowhere.lua'"), 1)
+        result = self.run_ranks("", options=["--threads", "2"])
+        self.assertEqual(result.status, 2)
+        self.assertEqual(result.err.count("exclude each other"), 1)
+
+    def test_a_rank_that_fails_ends_others_in_a_loop(self):
+        before = set(os.listdir(SHARED_MEMORY))
+        result = self.run_ranks(WORLD + 'if rank == 1 then error("only here") end; while true do end')
+        self.assertNotEqual(result.status, 0)
+        self.assertEqual(result.err.count("rank 1 failed: "), 1)
+        self.assertLess(result.seconds, 5)
+        self.assert_nothing_left(before)
+
+    def test_a_rank_that_fails_ends_others_in_a_collective(self):
+        before = set(os.listdir(SHARED_MEMORY))
+        result = self.run_ranks('''
+            local zt, comm = require "zt", require "zt.comm"
+            local mesh = comm.mesh{dp = -1}
+            mesh.dp:barrier()
+            if mesh.dp.coordinate == 1 then error("only here") end
+            mesh.dp:barrier()
+        ''')
+        self.assertNotEqual(result.status, 0)
+        self.assertEqual(result.err.count(" failed: "), 1, result.err)
+        self.assertLess(result.seconds, 8)
+        self.assert_nothing_left(before)
+
+    def test_exit_in_order_after_communication(self):
+        text = '''
+            local comm = require "zt.comm"
+            local mesh = comm.mesh{dp = -1}
+            mesh.dp:barrier()
+            os.exit(tonumber(arg[1]))
+        '''
+        result = self.run_ranks(text, 0)
+        self.assertEqual((result.status, result.out, result.err), (0, "", ""))
+        self.assertEqual(self.run_ranks(text, 3).status, 3)
+
+    def test_a_killed_rank_ends_the_others(self):
+        before = set(os.listdir(SHARED_MEMORY))
+        result = self.run_ranks(WORLD + 'if rank == 1 then os.execute("kill -9 $PPID") end; while true do end')
+        self.assertNotEqual(result.status, 0)
+        self.assertLess(result.seconds, 8)
+        self.assert_nothing_left(before)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,74 @@
+-- zt.plot: ticks and the SVG text.
+local lu = require "luaunit"
+local zt = require "zt"
+
+local function count(text, pattern)
+  local _, n = text:gsub(pattern, "")
+  return n
+end
+
+local TestPlot = {}
+
+function TestPlot:test_ticks_cover_the_range_in_round_steps()
+  local ticks, format = zt.plot.ticks(0, 1000, 8)
+  lu.assertEquals(ticks, {0, 200, 400, 600, 800, 1000})
+  lu.assertEquals(format:format(ticks[2]), "200")
+  ticks, format = zt.plot.ticks(2.13, 2.57, 6)
+  lu.assertTrue(ticks[1] <= 2.13 and ticks[#ticks] >= 2.57)
+  lu.assertEquals(format:format(ticks[2]), "2.2")
+end
+
+function TestPlot:test_ticks_of_one_value()
+  local ticks = zt.plot.ticks(3, 3, 6)
+  lu.assertTrue(#ticks >= 2 and ticks[1] < 3 and ticks[#ticks] > 3)
+end
+
+function TestPlot:test_ticks_of_small_and_large_ranges()
+  local ticks, format = zt.plot.ticks(0, 3e-5, 6)
+  lu.assertEquals(format:format(ticks[2]), "0.000005")
+  ticks = zt.plot.ticks(-5e8, 5e8, 5)
+  lu.assertEquals(ticks[1], -6e8)
+end
+
+function TestPlot:test_an_svg_has_a_line_for_each_series()
+  local svg = zt.plot.lines{
+    title = "a <b> & c", x = "step", y = "loss",
+    series = {{name = "train", points = {{0, 2}, {1, 1}, {2, 0.5}}}, {name = "validation", points = {{2, 0.7}}}},
+  }
+  lu.assertEquals(count(svg, "<polyline"), 1) -- one point makes no line
+  lu.assertEquals(count(svg, "<circle"), 4)
+  lu.assertStrContains(svg, "a &lt;b&gt; &amp; c")
+  lu.assertStrContains(svg, ">validation</text>")
+  lu.assertEquals(svg:sub(-7), "</svg>\n")
+end
+
+function TestPlot:test_values_that_are_not_finite_are_left_out()
+  local svg = zt.plot.lines{series = {{name = "s", points = {{0, 1}, {1, 0 / 0}, {2, math.huge}, {3, 2}}}}}
+  lu.assertEquals(count(svg, "<circle"), 2)
+  lu.assertNil(svg:find("nan") or svg:find("inf"))
+end
+
+function TestPlot:test_no_points_at_all()
+  lu.assertStrContains(zt.plot.lines{series = {}}, "</svg>")
+  lu.assertStrContains(zt.plot.lines{series = {{name = "s", points = {}}}}, ">s</text>")
+end
+
+function TestPlot:test_a_long_series_is_thinned_by_means()
+  local points = {}
+  for step = 0, 9999 do points[#points + 1] = {step, step % 2} end -- 0, 1, 0, 1: every mean of an even number is 0.5
+  local svg = zt.plot.lines{series = {{name = "s", points = points}}}
+  local line = svg:match('<polyline points="([^"]*)"')
+  lu.assertEquals(count(line, ","), 1000)
+  local heights = {}
+  for y in line:gmatch(",([%d.]+)") do heights[y] = true end
+  local different = 0
+  for _ in pairs(heights) do different = different + 1 end
+  lu.assertEquals(different, 1)
+end
+
+function TestPlot:test_options_are_checked()
+  local expected = "zt.plot.lines: unknown option 'titel': did you mean 'title'?"
+  lu.assertErrorMsgContains(expected, zt.plot.lines, {titel = "x", series = {}})
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestPlot", TestPlot}})

@@ -1,0 +1,42 @@
+#include "kernels.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace zt::nn {
+namespace {
+
+TEST(Kernels, ExponentialIsAccurate) {
+  const kernels::RowStats unit{0, 1};
+  double worst = 0;
+  for (double x = -87.2; x <= 0; x += 0.00213) {
+    const auto in = static_cast<float>(x);
+    float out = 0;
+    kernels::scaled_softmax(&out, &in, 1, unit, 1);
+    worst = std::max(worst, std::fabs(out / std::exp(static_cast<double>(in)) - 1));
+  }
+  EXPECT_LT(worst, 4e-7);
+  const float far = -200;
+  float out = 1;
+  kernels::scaled_softmax(&out, &far, 1, unit, 1);
+  EXPECT_EQ(out, 0);
+}
+
+TEST(Kernels, RowStatsOfAllLengths) {
+  for (int64_t n = 1; n < 600; n += 7) {
+    const at::Tensor x = at::randn({n}, at::kDouble) * 3;
+    const at::Tensor narrow = x.to(at::kFloat);
+    const auto stats = kernels::row_stats(x.const_data_ptr<double>(), n);
+    const auto rough = kernels::row_stats(narrow.const_data_ptr<float>(), n);
+    const double lse = x.logsumexp(0).item<double>();
+    EXPECT_NEAR(stats.largest + std::log(stats.sum), lse, 1e-13 * n);
+    EXPECT_EQ(rough.largest, narrow.max().item<double>());
+    // Each term is off by eps / 2 (its input, rounded, up to 8 times that) and the sum of 16 in a lane by as much.
+    EXPECT_NEAR(rough.largest + std::log(rough.sum), lse, (8 + 16 + 8) * 0x1p-24 * 4);
+  }
+}
+
+}  // namespace
+}  // namespace zt::nn

@@ -1,0 +1,163 @@
+// The trainer beyond plain steps: by hand, evaluation, inference, errors, state.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "support/spawn.h"
+#include "training.h"
+#include "zt/error.h"
+
+namespace zt::test {
+namespace {
+
+World one_rank() { return {}; }
+
+Batch part_of(const Batch& batch, int64_t begin, int64_t count) {
+  Batch part;
+  for (const auto& [name, field] : batch) part[name] = field.narrow(0, begin, count);
+  return part;
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Misuse& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Trainer, ByHandEqualsTheMeanOfMicroBatchGradients) {
+  Config config{.micro_batches = 2, .precision = Precision::fp64, .clip = 0};
+  const auto by_hand = make_trainer(one_rank(), config);
+  const Batch batch = global_batch(0);
+  double mean = 0;
+  for (int m = 0; m < 2; ++m) {
+    mean += by_hand->forward(part_of(batch, m * 6, 6)) / 2;
+    by_hand->backward();
+  }
+  const StepResult result = by_hand->finish_step();
+  EXPECT_NEAR(result.loss, mean, 1e-14 * mean);
+
+  // The same objective from two one-micro-batch trainers: mean of the two losses' gradients.
+  at::Tensor sum;
+  for (int m = 0; m < 2; ++m) {
+    const auto single = make_trainer(one_rank(), {.precision = Precision::fp64, .clip = 0});
+    single->step(part_of(batch, m * 6, 6));
+    const at::Tensor gradient = single->gradient("embedding.weight") / single->state().grad_divisor / 2;
+    sum = sum.defined() ? sum + gradient : gradient;
+  }
+  const at::Tensor got = by_hand->gradient("embedding.weight") / by_hand->state().grad_divisor;
+  EXPECT_LT((got - sum).norm().item<double>(), 1e-12 * sum.norm().item<double>());
+}
+
+TEST(Trainer, ByHandInTheWrongOrderIsRefused) {
+  const auto trainer = make_trainer(one_rank(), {.micro_batches = 2});
+  EXPECT_NE(refusal([&] { trainer->backward(); }).find("needs a trainer:forward"), std::string::npos);
+  trainer->forward(part_of(global_batch(0), 0, 6));
+  EXPECT_NE(refusal([&] { trainer->forward(part_of(global_batch(0), 0, 6)); }).find("called twice"), std::string::npos);
+  trainer->backward();
+  EXPECT_NE(refusal([&] { trainer->finish_step(); }).find("1 of 2 micro-batches"), std::string::npos);
+  EXPECT_NE(refusal([&] { trainer->step(global_batch(0)); }).find("by hand are under way"), std::string::npos);
+}
+
+TEST(Trainer, EvaluationChangesNothingAndAgreesWithTheStepsLoss) {
+  const auto trainer = make_trainer(one_rank(), {.precision = Precision::fp64});
+  const Batch batch = global_batch(0);
+  const double before = trainer->evaluate(batch).loss;
+  EXPECT_EQ(before, trainer->evaluate(batch).loss);
+  EXPECT_EQ(before, trainer->step(batch).loss);
+  EXPECT_NE(before, trainer->evaluate(batch).loss);
+}
+
+TEST(Trainer, EvaluationIsEqualOverRanks) {
+  double one = 0;
+  spawn(1, [&](const World& world) { one = make_trainer(world, {.stage = 0, .precision = Precision::fp64})->evaluate(global_batch(0)).loss; });
+  spawn(3, [&](const World& world) {
+    const auto trainer = make_trainer(world, {.stage = 1, .precision = Precision::fp64});
+    const double loss = trainer->evaluate(part_of(global_batch(0), world.rank * 4, 4)).loss;
+    EXPECT_NEAR(loss, one, 1e-12 * one);
+  });
+}
+
+TEST(Trainer, InferGivesLogits) {
+  const auto trainer = make_trainer(one_rank(), {});
+  const auto outputs = trainer->infer({{"tokens", global_batch(0).at("tokens")}});
+  EXPECT_EQ(outputs.at("logits").sizes(), (std::vector<int64_t>{kSamples, kSeq, kVocab}));
+}
+
+TEST(Trainer, BadBatchesAreRefused) {
+  const auto trainer = make_trainer(one_rank(), {.micro_batches = 5});
+  EXPECT_NE(refusal([&] { trainer->step({}); }).find("the batch is empty"), std::string::npos);
+  EXPECT_NE(refusal([&] { trainer->step(global_batch(0)); }).find("12 samples cannot be cut into 5"), std::string::npos);
+  Batch uneven = global_batch(0);
+  uneven["labels"] = uneven["labels"].narrow(0, 0, 10);
+  EXPECT_NE(refusal([&] { trainer->step(uneven); }).find("have 10 and 12 samples"), std::string::npos);
+  const Batch unlabelled{{"tokens", global_batch(0).at("tokens").narrow(0, 0, 10)}};
+  EXPECT_NE(refusal([&] { trainer->step(unlabelled); }).find("labels"), std::string::npos);
+}
+
+TEST(Trainer, NoValidTokenIsAnError) {
+  const auto trainer = make_trainer(one_rank(), {});
+  Batch batch = global_batch(0);
+  batch["labels"] = at::full_like(batch["labels"], -100);
+  EXPECT_NE(refusal([&] { trainer->step(batch); }).find("no valid token"), std::string::npos);
+}
+
+TEST(Trainer, ParametersByName) {
+  const auto trainer = make_trainer(one_rank(), {});
+  const std::string& name = trainer->state().model->params[0].name;
+  const at::Tensor ones = at::ones_like(trainer->parameter(name));
+  trainer->set_parameter(name, ones);
+  EXPECT_TRUE(at::equal(trainer->parameter(name), ones));
+  EXPECT_NE(refusal([&] { trainer->set_parameter(name, at::ones({3})); }).find("the values are float32[3]"), std::string::npos);
+  EXPECT_NE(refusal([&] { trainer->parameter(name + "x"); }).find("did you mean"), std::string::npos);
+}
+
+TEST(Trainer, NonFiniteGradientEndsTheRunWithTheParametersName) {
+  const auto trainer = make_trainer(one_rank(), {});
+  const std::string& name = trainer->state().model->params.back().name;
+  trainer->set_parameter(name, at::full_like(trainer->parameter(name), std::nan("")));
+  EXPECT_THROW(trainer->step(global_batch(0)), Fault);
+}
+
+TEST(Trainer, AModelHasOneTrainer) {
+  const auto first = make_trainer(one_rank(), {});
+  TrainerOptions options;
+  EXPECT_NE(refusal([&] { Trainer::make(std::make_shared<ProgramSpec>(first->spec()), options); }).find("needs an optimizer"),
+            std::string::npos);
+}
+
+class Names : public Visitor {
+ public:
+  void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) override {
+    EXPECT_EQ(piece.data.numel(), piece.count);
+    EXPECT_EQ(piece.boxes.size(), 1U);
+    EXPECT_EQ(piece.boxes[0].end, shape);
+    if (is_owner) owned[name] += piece.count;
+  }
+  void value(const std::string& name, Value& value) override { values[name] = value; }
+  std::map<std::string, int64_t> owned;
+  std::map<std::string, Value> values;
+};
+
+TEST(Trainer, StateIsOwnedOnceOverAllRanks) {
+  for (const int stage : {0, 1}) {
+    std::vector<Names> walks(3);
+    std::map<std::string, int64_t> wanted;
+    spawn(3, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.stage = stage});
+      trainer->visit(walks[world.rank]);
+      if (world.rank != 0) return;
+      for (const ParamInfo& param : trainer->state().model->params) wanted["model/" + param.name] = param.numel;
+    });
+    for (const auto& [name, numel] : wanted) {
+      int64_t owned = 0;
+      for (auto& walk : walks) owned += walk.owned[name];
+      EXPECT_EQ(owned, numel) << name << " at stage " << stage;
+    }
+    EXPECT_EQ(walks[0].values.count("trainer/step"), 1U);
+  }
+}
+
+}  // namespace
+}  // namespace zt::test

@@ -1,0 +1,45 @@
+// A few steps of a small GPT under one configuration, for comparing configurations.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "zt/trainer.h"
+#include "zt/world.h"
+
+namespace zt::test {
+
+struct Config {
+  int ranks = 1;
+  int micro_batches = 1;
+  int stage = -1;  // -1: no zero pass, one rank
+  std::string reduce_every = {};
+  int64_t bucket_bytes = -1;
+  Precision precision = Precision::fp32;
+  int recompute_every = 0;
+  double dropout = 0;
+  bool tied = true;
+  double clip = 0.5;
+  int steps = 4;
+  int seed = 0;  // of the batches
+};
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  at::Tensor weights;         // all parameters, flat, float64, after the last step
+  at::Tensor first_gradient;  // of the first step's objective, all parameters, flat, float64; undefined at stage 1
+};
+
+constexpr int64_t kSamples = 12, kSeq = 10, kVocab = 37;
+
+// The global batch of a step, other ones for each seed: tokens and labels [kSamples, kSeq]; some labels are ignored, unevenly over the samples.
+Batch global_batch(int step, int seed = 0);
+
+std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config);
+
+// Trains and gives what rank 0 saw; fails the test when another rank saw other losses or holds other weights.
+Outcome train(const Config& config);
+
+}  // namespace zt::test

@@ -1,0 +1,60 @@
+// What the tests of optim share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "adam.h"
+#include "lion.h"
+#include "sgd.h"
+
+namespace zt::optim::test {
+
+using Make = std::shared_ptr<Optimizer> (*)(const Value&, Isa);
+
+struct Kind {
+  Make make;
+  Value::Table options;  // an example of its options
+};
+
+// One example a rule of rules.h.
+inline std::map<std::string, Kind> kinds() {
+  return {{"adamw", {make_adamw, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
+          {"adam", {make_adam, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
+          {"sgd", {make_sgd, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
+          {"sgd momentum", {make_sgd, {{"lr", 0.01}, {"weight_decay", 0.1}, {"momentum", 0.9}}}},
+          {"sgd nesterov", {make_sgd, {{"lr", 0.01}, {"weight_decay", 0.1}, {"momentum", 0.9}, {"nesterov", true}}}},
+          {"lion", {make_lion, {{"lr", 0.01}, {"weight_decay", 0.1}}}}};
+}
+
+inline ParamInfo param_named(const std::string& name) {
+  ParamInfo param;
+  param.name = name;
+  return param;
+}
+
+// A shard with these parameters and zero states, all of its own.
+inline FlatState shard_of(const Optimizer& optimizer, const at::Tensor& params) {
+  FlatState shard{params.clone(), {}};
+  for (const std::string& name : optimizer.state_names()) shard.state[name] = at::zeros_like(params);
+  return shard;
+}
+
+// One segment over the whole shard.
+inline std::vector<Segment> whole(const FlatState& shard) {
+  return {{0, 0, 0, shard.master.numel()}};
+}
+
+// The message of the error that `call` throws; empty when it throws none.
+template <class Call>
+std::string complaint(Call call) {
+  try {
+    call();
+  } catch (const Misuse& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace zt::optim::test

@@ -1,0 +1,28 @@
+"""What the scripts that make golden files share. Each tests/oracle/make_NAME.py writes tests/golden/NAME.safetensors."""
+
+import json
+import pathlib
+import struct
+
+import torch
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "golden"
+CODES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}
+
+
+def save(name, tensors):
+    """Writes {name: tensor} as tests/golden/NAME.safetensors."""
+    header, blobs, offset = {}, [], 0
+    for key, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        blob = tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+        header[key] = {"dtype": CODES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + len(blob)]}
+        blobs.append(blob)
+        offset += len(blob)
+    text = json.dumps(header).encode()
+    FOLDER.mkdir(exist_ok=True)
+    with open(FOLDER / f"{name}.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))

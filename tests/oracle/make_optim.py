@@ -1,0 +1,108 @@
+"""Golden files for modules/optim, and for the exact sum of zt/norm.h."""
+
+import itertools
+import math
+import random
+import struct
+
+import torch
+
+import golden
+
+STEPS = 50
+ELEMENTS = 37
+KEPT = [1, 2, 10, 50]  # updates after which the parameters are kept
+SCHEDULE_STEPS = 60
+
+# tests/optim/golden_test.cpp has the same list with our names.
+OPTIMIZERS = {
+    "adamw": (torch.optim.AdamW, {"lr": 1e-2, "weight_decay": 0.1}),
+    "adamw_betas": (torch.optim.AdamW, {"lr": 3e-3, "weight_decay": 0.5, "betas": (0.8, 0.95), "eps": 1e-3}),
+    "adam": (torch.optim.Adam, {"lr": 1e-2}),
+    "adam_l2": (torch.optim.Adam, {"lr": 1e-2, "weight_decay": 0.1}),
+    "sgd": (torch.optim.SGD, {"lr": 0.05, "weight_decay": 0.1}),
+    "sgd_momentum": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1}),
+    "sgd_dampening": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "dampening": 0.5}),
+    "sgd_nesterov": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
+}
+
+
+def make_optimizers():
+    """Parameters in float64 after some of 50 updates; start and gradients are numbers of float32."""
+    generator = torch.Generator().manual_seed(5)
+    start = torch.randn(ELEMENTS, generator=generator).double()
+    sizes = torch.logspace(-6, 1, ELEMENTS)
+    grads = (torch.randn(STEPS, ELEMENTS, generator=generator) * sizes + 0.3 * sizes).double()
+    grads[:, 3] = 0
+    out = {"start": start, "grads": grads, "kept": torch.tensor(KEPT)}
+    for name, (make, options) in OPTIMIZERS.items():
+        param = torch.nn.Parameter(start.clone())
+        optimizer = make([param], **options)
+        kept = []
+        for step in range(STEPS):
+            param.grad = grads[step].clone()
+            optimizer.step()
+            if step + 1 in KEPT:
+                kept.append(param.detach().clone())
+        out[name] = torch.stack(kept)
+    golden.save("optim_steps", out)
+
+
+def rates(make, base):
+    """The learning rate of each step."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+    schedule = make(optimizer)
+    out = []
+    for _ in range(SCHEDULE_STEPS):
+        out.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return torch.tensor(out, dtype=torch.float64)
+
+
+def after_warmup(start_factor, warmup, make):
+    """`warmup` steps of a straight line, then what `make` gives."""
+    lr = torch.optim.lr_scheduler
+    return lambda optimizer: lr.SequentialLR(
+        optimizer, [lr.LinearLR(optimizer, start_factor, total_iters=warmup), make(optimizer)], milestones=[warmup])
+
+
+def make_schedules():
+    lr = torch.optim.lr_scheduler
+    total = SCHEDULE_STEPS
+    out = {
+        "warmup_linear": rates(after_warmup(1 / 11, 10, lambda o: lr.LinearLR(o, 1, 0.1, total_iters=30)), 0.4),
+        "warmup_cosine": rates(after_warmup(0.25, 8, lambda o: lr.CosineAnnealingLR(o, total - 8, eta_min=0.04)), 0.4),
+        "cosine": rates(lambda o: lr.CosineAnnealingLR(o, total), 0.4),
+        "step_decay": rates(lambda o: lr.StepLR(o, 7, 0.5), 0.4),
+    }
+    for strategy, three_phase in itertools.product(("cos", "linear"), (False, True)):
+        def one_cycle(optimizer, strategy=strategy, three_phase=three_phase):
+            return lr.OneCycleLR(optimizer, 0.4, total + 1, pct_start=0.35, anneal_strategy=strategy, div_factor=20,
+                                 final_div_factor=500, three_phase=three_phase)
+        out[f"one_cycle_{strategy}_{3 if three_phase else 2}"] = rates(one_cycle, 0.4)
+    golden.save("optim_rates", out)
+
+
+def wide_double(generator):
+    """A finite double whose 64 bits are random: any exponent, denormals included."""
+    while True:
+        number = struct.unpack("<d", struct.pack("<Q", generator.getrandbits(64)))[0]
+        if math.isfinite(number):
+            return number
+
+
+def make_sums():
+    """Rows of numbers and their sums by math.fsum, which rounds the exact sum once."""
+    generator = random.Random(11)
+    rows = [[wide_double(generator) for _ in range(64)] for _ in range(20)]
+    for scale in (1e-310, 1e-5, 1.0, 1e290):  # near each other, with cancellation
+        rows += [[generator.gauss(0, scale) for _ in range(64)] for _ in range(20)]
+    sums = [math.fsum(row) for row in rows]
+    golden.save("optim_sums", {"numbers": torch.tensor(rows, dtype=torch.float64), "sums": torch.tensor(sums, dtype=torch.float64)})
+
+
+if __name__ == "__main__":
+    make_optimizers()
+    make_schedules()
+    make_sums()

@@ -1,0 +1,228 @@
+// REDUCE_GRAD and UNSHARD on threads: equal bits at both stages, and against sums made here.
+#include "handlers.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "mesh.h"
+#include "sdk/program_models.h"
+#include "support/spawn.h"
+#include "zero/shard_support.h"
+#include "zt/error.h"
+#include "zt/rng.h"
+
+namespace zt::test {
+namespace {
+
+std::shared_ptr<Communicator> world_axis(const World& world) {
+  std::vector<int> ranks(static_cast<size_t>(world.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return comm::make_communicator(world, "local", {"dp", world.rank, ranks}, std::chrono::seconds(30));
+}
+
+// Numbers of very different size, so that the order of a sum shows in its bits.
+at::Tensor gradient_of(int unit, int rank, int micro_batch, int64_t n) {
+  std::vector<double> values(static_cast<size_t>(n));
+  Philox::keyed(7, Purpose::user, static_cast<uint64_t>(unit), static_cast<uint64_t>(rank * 100 + micro_batch))
+      .normal(0, 0, values);
+  for (double& value : values) value = value * value * value * 1000 + value;
+  return at::tensor(values, at::kDouble).to(at::kFloat);
+}
+
+// The reduction that NUMERICS.md defines: T(a, b) = T(a, m) + T(m, b), m = a + the largest power of two below b - a.
+at::Tensor tree_sum(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
+  if (end - begin == 1) return parts[begin];
+  size_t half = 1;
+  while (half * 2 < end - begin) half *= 2;
+  return tree_sum(parts, begin, begin + half) + tree_sum(parts, begin + half, end);
+}
+
+Unit make_unit(int index, int64_t numel, const UnitPlan& plan, const Communicator& comm) {
+  Unit unit;
+  unit.index = index;
+  unit.layout = FlatLayout(numel, plan.state_sharded ? comm.size() : 1);
+  unit.rank = plan.state_sharded ? comm.rank() : 0;
+  unit.full = at::zeros({unit.layout.padded()});
+  unit.master = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+  unit.grad = at::zeros({unit.layout.padded()});
+  unit.grad_shard = unit.grad.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+  return unit;
+}
+
+struct Rank {
+  std::shared_ptr<Communicator> comm;
+  StepState state;
+  std::map<KindId, std::shared_ptr<ActionHandler>> handlers;
+};
+
+Rank make_rank(const World& world, const ModelInfo& model, const std::vector<UnitPlan>& plans) {
+  Rank rank{world_axis(world), {}, {}};
+  rank.state.model = nullptr;
+  rank.state.comm = [comm = rank.comm](const std::vector<std::string>&) -> Communicator& { return *comm; };
+  for (size_t unit = 0; unit < plans.size(); ++unit) {
+    rank.state.units.push_back(make_unit(static_cast<int>(unit), model.units[unit].numel, plans[unit], *rank.comm));
+  }
+  for (const auto& [kind, handler] : zero::make_handlers()) rank.handlers[kind] = handler;
+  return rank;
+}
+
+// Runs what zero inserted into a training program. A backward adds made-up gradients to its units, or overwrites what a
+// reduction left there, as the executor does. Works are waited for at the next action of any kind.
+void run_step(const Program& program, const ModelInfo& model, Rank& rank) {
+  std::vector<bool> is_open(model.units.size(), false);
+  Work in_flight;
+  for (const Action& action : program.actions) {
+    in_flight.wait();
+    in_flight = Work();
+    if (action.kind == Kinds::get().backward) {
+      for (const int unit : model.positions[action.target].units) {
+        const at::Tensor gradient = gradient_of(unit, rank.comm->rank(), action.micro_batch, model.units[unit].numel);
+        const at::Tensor sum = rank.state.units[unit].grad.narrow(0, 0, gradient.numel());
+        if (is_open[unit]) sum.add_(gradient);
+        else sum.copy_(gradient);
+        is_open[unit] = true;
+      }
+    } else if (action.kind == Kinds::get().reduce_grad) {
+      for (const int unit : action.units()) is_open[unit] = false;
+      in_flight = rank.handlers.at(action.kind)->start(action, rank.state);
+    }
+  }
+  in_flight.wait();
+}
+
+std::vector<at::Tensor> expected_gradients(const ModelInfo& model, int ranks, int micro_batches, bool each_micro_batch) {
+  std::vector<at::Tensor> expected;
+  for (size_t unit = 0; unit < model.units.size(); ++unit) {
+    const auto part = [&](int rank, int m) { return gradient_of(static_cast<int>(unit), rank, m, model.units[unit].numel); };
+    const auto over_ranks = [&](auto of_rank) {
+      std::vector<at::Tensor> parts;
+      for (int rank = 0; rank < ranks; ++rank) parts.push_back(of_rank(rank));
+      return tree_sum(parts, 0, parts.size());
+    };
+    const auto over_micro_batches = [&](auto of_micro_batch) {
+      at::Tensor sum = of_micro_batch(0);
+      for (int m = 1; m < micro_batches; ++m) sum = sum + of_micro_batch(m);
+      return sum;
+    };
+    expected.push_back(each_micro_batch
+                           ? over_micro_batches([&](int m) { return over_ranks([&](int rank) { return part(rank, m); }); })
+                           : over_ranks([&](int rank) { return over_micro_batches([&](int m) { return part(rank, m); }); }));
+  }
+  return expected;
+}
+
+ModelInfo odd_model() {
+  ModelMaker maker;
+  int last = maker.position("embed", {}, {maker.unit("embed", 1)});
+  for (const int64_t numel : {255, 257, 1000, 2049}) {
+    const std::string name = "layer" + std::to_string(numel);
+    last = maker.position(name, {last}, {maker.unit(name, numel)});
+  }
+  return maker.info;
+}
+
+class ReductionOn : public testing::TestWithParam<int> {};
+
+TEST_P(ReductionOn, HasEqualBitsAtBothStagesAndByTheDefinition) {
+  const ModelInfo model = odd_model();
+  for (const std::string every : {"step", "micro_batch"}) {
+    for (const int micro_batches : {1, 2, 3}) {
+      const auto expected = expected_gradients(model, GetParam(), micro_batches, every == "micro_batch");
+      for (const int stage : {0, 1}) {
+        for (const int64_t bucket_bytes : {0, 1100, 8 << 20}) {
+          const Program program = sharded(*shard(stage, bucket_bytes, every), model, micro_batches);
+          spawn(GetParam(), [&](const World& world) {
+            Rank rank = make_rank(world, model, program.units);
+            for (int step = 0; step < 2; ++step)
+              run_step(program, model, rank);  // nothing of the first step is left in the second
+            for (const Unit& unit : rank.state.units) {
+              const int64_t begin = unit.layout.begin(unit.rank), end = unit.layout.end(unit.rank);
+              const at::Tensor mine = unit.grad_shard.narrow(0, 0, end - begin);
+              EXPECT_TRUE(at::equal(mine, expected[unit.index].narrow(0, begin, end - begin)))
+                  << "stage " << stage << ", " << micro_batches << " micro-batches reduced every " << every << ", unit "
+                  << unit.index;
+              EXPECT_EQ(unit.grad_sum.defined(), every == "micro_batch" && micro_batches > 1);
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ReductionOn, IsFollowedByAGatherOfTheMasters) {
+  const ModelInfo model = odd_model();
+  const Program program = sharded(*shard(1, 5000), model, 1);
+  spawn(GetParam(), [&](const World& world) {
+    Rank rank = make_rank(world, model, program.units);
+    for (Unit& unit : rank.state.units) {
+      unit.full.fill_(-1);
+      unit.master.fill_(100 * unit.index + rank.comm->rank());
+    }
+    std::vector<Work> works;
+    for (const Action& action : program.actions) {
+      if (action.kind == Kinds::get().unshard) works.push_back(rank.handlers.at(action.kind)->start(action, rank.state));
+    }
+    for (const Work& work : works) work.wait();
+    for (const Unit& unit : rank.state.units) {
+      const at::Tensor owners = at::arange(rank.comm->size(), at::kFloat).repeat_interleave(unit.layout.chunk);
+      EXPECT_TRUE(at::equal(unit.full, owners + 100 * unit.index));
+    }
+  });
+}
+
+// The comparison above would see another order of summing.
+TEST(Reduction, DependsOnItsOrder) {
+  const ModelInfo model = odd_model();
+  const auto by_step = expected_gradients(model, 3, 2, false), by_micro_batch = expected_gradients(model, 3, 2, true);
+  EXPECT_FALSE(at::equal(by_step.back(), by_micro_batch.back()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ReductionOn, testing::Values(1, 2, 3, 4));
+
+TEST(Handlers, RoundAMasterThatIsMorePrecise) {
+  spawn(2, [](const World& world) {
+    Rank rank = make_rank(world, chain(0), std::vector<UnitPlan>(2, {"dp", true}));
+    Unit& unit = rank.state.units[1];
+    unit.full = at::zeros({unit.layout.padded()}, at::kBFloat16);
+    unit.master = at::full({unit.layout.chunk}, 1.0F + 0.001F * static_cast<float>(rank.comm->rank() + 1));
+    rank.handlers.at(Kinds::get().unshard)->start(parse_action("UNSHARD 1 axes=[\"dp\"]"), rank.state).wait();
+    for (int owner = 0; owner < 2; ++owner) {
+      const at::Tensor part = unit.full.narrow(0, owner * unit.layout.chunk, unit.layout.chunk);
+      const at::Tensor master = at::full({unit.layout.chunk}, 1.0F + 0.001F * static_cast<float>(owner + 1));
+      EXPECT_TRUE(at::equal(part, master.to(at::kBFloat16)));
+    }
+  });
+}
+
+TEST(Handlers, AddAPartOnceHoweverOftenItIsWaitedFor) {
+  spawn(2, [](const World& world) {
+    Rank rank = make_rank(world, chain(0), std::vector<UnitPlan>(2));
+    Unit& unit = rank.state.units[0];
+    ActionHandler& reduce = *rank.handlers.at(Kinds::get().reduce_grad);
+    for (const char* part : {"first", "middle", "last"}) {
+      unit.grad.fill_(1);
+      const Work work = reduce.start(parse_action(fmt::format("REDUCE_GRAD 0 axes=[\"dp\"] sum={}", part)), rank.state);
+      work.wait();
+      work.synchronize();
+      work.wait();
+      EXPECT_TRUE(work.done());
+    }
+    EXPECT_TRUE(at::equal(unit.grad, at::full_like(unit.grad, 6)));
+  });
+}
+
+TEST(Handlers, RefuseUnitsThatAreCutOtherwise) {
+  spawn(2, [](const World& world) {
+    Rank rank = make_rank(world, chain(0), {UnitPlan{}, UnitPlan{"dp", true}});
+    ActionHandler& reduce = *rank.handlers.at(Kinds::get().reduce_grad);
+    EXPECT_THROW(reduce.start(parse_action("REDUCE_GRAD 0 axes=[\"dp\"] units=[1]"), rank.state), Misuse);
+    rank.state.units[1].layout = FlatLayout(100, 3);
+    EXPECT_THROW(reduce.start(parse_action("REDUCE_GRAD 1 axes=[\"dp\"]"), rank.state), Misuse);
+  });
+}
+
+}  // namespace
+}  // namespace zt::test

@@ -1,0 +1,102 @@
+// Places found by resources: kinds that zero does not know, and schedules that interleave micro-batches.
+#include "readiness.h"
+
+#include <gtest/gtest.h>
+
+#include "sdk/program_models.h"
+#include "sdk/verify_support.h"
+#include "zero/shard_support.h"
+#include "zt/error.h"
+
+namespace zt::test {
+namespace {
+
+KindId unit_kind(const char* name, std::vector<ResourceKind> reads, std::vector<ResourceKind> writes) {
+  return register_kind({name, Target::unit, false, "", [=](const Action& action, const ModelInfo&) {
+                          Resources resources;
+                          for (const auto kind : reads) resources.reads.push_back({kind, action.target});
+                          for (const auto kind : writes) resources.writes.push_back({kind, action.target});
+                          return resources;
+                        }});
+}
+
+Program program_of(const Lines& lines, int micro_batches, size_t units) {
+  Program program{Mode::train, micro_batches, std::vector<UnitPlan>(units), {}};
+  for (const std::string& line : lines) program.actions.push_back(parse_action(line));
+  return program;
+}
+
+// All forwards, then all backwards, the last micro-batch first: a schedule of a pipeline's last stage could look like this.
+const Lines kInterleaved{"COUNT", "F 0 0", "F 1 0", "F 0 1", "F 1 1",  "B 1 0",
+                         "B 1 1", "B 0 0", "B 0 1", "NORM",  "STEP 0", "STEP 1"};
+
+TEST(Readiness, GradientsAreCompleteAfterTheLastBackward) {
+  const auto ready = zero::last_writes(program_of(kInterleaved, 2, 2).actions, chain(0), ResourceKind::grad, {true, true});
+  ASSERT_EQ(ready.size(), 2u);
+  EXPECT_EQ(ready[0].unit, 1);
+  EXPECT_EQ(ready[0].after, 6);
+  EXPECT_EQ(ready[1].unit, 0);
+  EXPECT_EQ(ready[1].after, 8);
+}
+
+TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
+  const Program apart = program_of(kInterleaved, 2, 2);
+  EXPECT_EQ(zero::micro_batch_gradients(apart.actions, chain(0), {true, true}).size(), 4u)
+      << "each unit's micro-batches are apart";
+  // Tied: the unit's gradient comes from both positions.
+  ModelMaker maker;
+  const int unit = maker.unit("tied", 10);
+  const int embed = maker.position("embed", {}, {unit});
+  maker.position("head", {embed}, {unit});
+  const Program tied = program_of(Lines(kInterleaved.begin(), kInterleaved.end() - 1), 2, 1);
+  try {
+    zero::micro_batch_gradients(tied.actions, maker.info, {true});
+    FAIL() << "accepted";
+  } catch (const Misuse& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("gradient of unit 'tied' to be complete before the next begins, and action 7 (B 0 0) comes later"),
+              std::string::npos)
+        << error.what();
+  }
+  const Program whole = shard(1)->apply(tied, maker.info, coord_of(0, 2));
+  EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {whole, whole})), "") << "reduced once, it may";
+}
+
+TEST(Readiness, UnknownKindsAreWaitedFor) {
+  unit_kind("NOISE", {ResourceKind::grad}, {ResourceKind::grad});
+  Program program = base_program(chain(0), Mode::train, 2);
+  program.actions.insert(program.actions.begin() + 8, parse_action("NOISE 1"));  // after B 1 1, at index 7
+  ASSERT_EQ(action_text(program.actions[7]), "B 1 1");
+  for (const std::string every : {"step", "micro_batch"}) {
+    const Program reduced = shard(0, 0, every)->apply(program, chain(0), coord_of(0, 2));
+    const auto lines = lines_of(reduced);
+    const auto noise = std::find(lines.begin(), lines.end(), "NOISE 1");
+    EXPECT_EQ((noise + 1)->substr(0, 13), "REDUCE_GRAD 1") << reduced.text();
+    EXPECT_EQ(text_of(verify_all(chain(0), dp(2), {reduced, reduced})), "");
+  }
+}
+
+TEST(Readiness, BucketsEndBeforeWhatTouchesTheirUnits) {
+  unit_kind("LOOK", {ResourceKind::param}, {});
+  unit_kind("CLIP_UNIT", {ResourceKind::grad}, {ResourceKind::scalars});
+  Program program = base_program(chain(1), Mode::train, 1);
+  program.actions.insert(program.actions.end() - 1, parse_action("LOOK 1"));         // between STEP 1 and STEP 2
+  program.actions.insert(program.actions.begin() + 6, parse_action("CLIP_UNIT 2"));  // between B 1 0 and B 0 0
+  const Program sharded = shard(1, 8 << 20)->apply(program, chain(1), coord_of(0, 2));
+  const auto lines = lines_of(sharded);
+  EXPECT_EQ(Lines(lines.begin() + 4, lines.end()),
+            (Lines{"B 2 0", "B 1 0", "REDUCE_GRAD 2 units=[1]", "CLIP_UNIT 2", "B 0 0", "REDUCE_GRAD 0", "NORM", "STEP 0",
+                   "STEP 1", "UNSHARD 0 units=[1]", "LOOK 1", "STEP 2", "UNSHARD 2"}));
+  EXPECT_EQ(text_of(verify_all(chain(1), dp(2), {sharded, sharded})), "");
+}
+
+TEST(Readiness, UnshardComesAfterTheLastChangeOfTheMaster) {
+  unit_kind("CLAMP", {ResourceKind::master}, {ResourceKind::master});
+  Program program = base_program(chain(0), Mode::train, 1);
+  program.actions.push_back(parse_action("CLAMP 0"));
+  const auto lines = lines_of(shard(1)->apply(program, chain(0), coord_of(0, 2)));
+  EXPECT_EQ(Lines(lines.end() - 5, lines.end()), (Lines{"STEP 0", "STEP 1", "UNSHARD 1", "CLAMP 0", "UNSHARD 0"}));
+}
+
+}  // namespace
+}  // namespace zt::test

@@ -1,0 +1,44 @@
+// What tests of zero.shard share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shard.h"
+#include "zt/mesh.h"
+#include "zt/program.h"
+
+namespace zt::test {
+
+inline std::shared_ptr<Axis> axis_of(const std::string& name, int size) {
+  auto axis = std::make_shared<Axis>();
+  axis->name = name;
+  axis->size = size;
+  return axis;
+}
+
+// The pass over axis dp; it needs no communicator to build programs.
+inline std::shared_ptr<Pass> shard(int stage, int64_t bucket_bytes = 0, const std::string& reduce_every = "step", int ranks = 2) {
+  return zero::make_shard({stage, axis_of("dp", ranks), bucket_bytes, reduce_every});
+}
+
+inline Coord coord_of(int rank, int ranks) {
+  return {MeshShape({{"dp", ranks}}, ranks), rank};
+}
+
+inline Program sharded(const Pass& pass, const ModelInfo& model, int micro_batches, Mode mode = Mode::train) {
+  return pass.apply(base_program(model, mode, micro_batches), model, coord_of(0, 2));
+}
+
+// The actions without their axes, which are the same everywhere: "REDUCE_GRAD 2 units=[1]".
+inline std::vector<std::string> lines_of(const Program& program) {
+  std::vector<std::string> lines;
+  for (Action action : program.actions) {
+    action.attrs.erase("axes");
+    lines.push_back(action_text(action));
+  }
+  return lines;
+}
+
+}  // namespace zt::test

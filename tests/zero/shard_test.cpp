@@ -1,0 +1,174 @@
+// What zero.shard makes of programs.
+#include "shard.h"
+
+#include <gtest/gtest.h>
+
+#include "sdk/program_models.h"
+#include "sdk/verify_support.h"
+#include "zero/shard_support.h"
+#include "zt/error.h"
+#include "zt/recompute.h"
+
+namespace zt::test {
+namespace {
+
+TEST(Shard, Stage0SumsEachGradientOnce) {
+  const Program program = sharded(*shard(0), chain(1), 2);
+  EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0",         "F 1 0", "F 2 0",  "B 2 0",         "B 1 0", "B 0 0",
+                                      "F 0 1", "F 1 1",         "F 2 1", "B 2 1",  "REDUCE_GRAD 2", "B 1 1", "REDUCE_GRAD 1",
+                                      "B 0 1", "REDUCE_GRAD 0", "NORM",  "STEP 0", "STEP 1",        "STEP 2"}));
+  EXPECT_EQ(program.units, std::vector<UnitPlan>(3));
+  for (const Action& action : program.actions) {
+    const Kinds& kinds = Kinds::get();
+    const bool communicates = action.kind == kinds.count || action.kind == kinds.norm || action.kind == kinds.reduce_grad;
+    EXPECT_EQ(action.axes(), communicates ? Lines{"dp"} : Lines{}) << action_text(action);
+  }
+}
+
+TEST(Shard, Stage1GathersAfterEachStep) {
+  const Program program = sharded(*shard(1), chain(0), 1);
+  EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0", "B 1 0", "REDUCE_GRAD 1", "B 0 0", "REDUCE_GRAD 0", "NORM",
+                                      "STEP 0", "UNSHARD 0", "STEP 1", "UNSHARD 1"}));
+  EXPECT_EQ(program.units, (std::vector<UnitPlan>(2, {"dp", true})));
+}
+
+TEST(Shard, MergesSmallUnits) {
+  // Units of 400 bytes: two fill a bucket of 800, and three do not fit.
+  EXPECT_EQ(lines_of(sharded(*shard(1, 800), chain(1), 1)),
+            (Lines{"COUNT", "F 0 0", "F 1 0", "F 2 0", "B 2 0", "B 1 0", "REDUCE_GRAD 2 units=[1]", "B 0 0", "REDUCE_GRAD 0",
+                   "NORM", "STEP 0", "STEP 1", "UNSHARD 0 units=[1]", "STEP 2", "UNSHARD 2"}));
+  // 799: no second unit fits, so none waits for another.
+  EXPECT_EQ(lines_of(sharded(*shard(1, 799), chain(1), 1)), lines_of(sharded(*shard(1, 0), chain(1), 1)));
+  const auto one = lines_of(sharded(*shard(1, 8 << 20), chain(1), 1));
+  EXPECT_EQ(one[7], "REDUCE_GRAD 2 units=[1,0]");
+  EXPECT_EQ(one.back(), "UNSHARD 0 units=[1,2]");
+}
+
+TEST(Shard, ReducesEachMicroBatchInParts) {
+  const auto lines = lines_of(sharded(*shard(0, 8 << 20, "micro_batch"), chain(0), 3));
+  EXPECT_EQ(lines, (Lines{"COUNT", "F 0 0", "F 1 0", "B 1 0", "B 0 0", "REDUCE_GRAD 1 sum=first units=[0]", "F 0 1", "F 1 1",
+                          "B 1 1", "B 0 1", "REDUCE_GRAD 1 sum=middle units=[0]", "F 0 2", "F 1 2", "B 1 2", "B 0 2",
+                          "REDUCE_GRAD 1 sum=last units=[0]", "NORM", "STEP 0", "STEP 1"}));
+  const auto one = lines_of(sharded(*shard(0, 0, "micro_batch"), chain(0), 1));
+  EXPECT_EQ(one, lines_of(sharded(*shard(0, 0, "step"), chain(0), 1))) << "one micro-batch is the whole step";
+}
+
+TEST(Shard, WaitsForAllUsesOfTiedParameters) {
+  const auto lines = lines_of(sharded(*shard(0), tied_chain(1), 1));
+  EXPECT_EQ(Lines(lines.begin() + 4, lines.begin() + 9), (Lines{"B 2 0", "B 1 0", "REDUCE_GRAD 1", "B 0 0", "REDUCE_GRAD 0"}));
+}
+
+TEST(Shard, LeavesFrozenUnitsAlone) {
+  const Program program = sharded(*shard(1), mixed_model(), 1);
+  const auto lines = lines_of(program);
+  EXPECT_EQ(Lines(lines.begin() + 7, lines.end()),
+            (Lines{"B 5 0", "REDUCE_GRAD 3", "B 4 0", "B 3 0", "B 2 0", "B 1 0", "REDUCE_GRAD 1", "B 0 0", "REDUCE_GRAD 0",
+                   "NORM", "STEP 0", "UNSHARD 0", "STEP 1", "UNSHARD 1", "STEP 3", "UNSHARD 3"}));
+  EXPECT_EQ(program.units[2], UnitPlan{});
+}
+
+TEST(Shard, ChangesOtherProgramsOnlyWhereTheyCommunicate) {
+  const Program eval = sharded(*shard(1), chain(0), 1, Mode::eval);
+  EXPECT_EQ(lines_of(eval), (Lines{"COUNT", "F 0 0 keep=none", "F 1 0 keep=none", "NORM"}));
+  EXPECT_EQ(eval.actions.front().axes(), Lines{"dp"});
+  EXPECT_EQ(eval.actions.back().axes(), Lines{"dp"});
+  EXPECT_EQ(eval.units, (std::vector<UnitPlan>(2, {"dp", true}))) << "buffers are held alike in all programs";
+  const Program generate = sharded(*shard(1), chain(0), 1, Mode::generate);
+  EXPECT_EQ(lines_of(generate), lines_of(base_program(chain(0), Mode::generate, 1)));
+}
+
+TEST(Shard, IsAPassOfThePhaseResidency) {
+  const auto pass = shard(1);
+  EXPECT_EQ(pass->name(), "zero.shard");
+  EXPECT_EQ(pass->phase(), Phase::residency);
+  EXPECT_EQ(pass->mesh(), nullptr);
+  EXPECT_EQ(pass->handlers().size(), 2u);
+}
+
+TEST(Shard, MakesProgramsThatTheVerifierAccepts) {
+  for (const auto& model : {chain(0), chain(3), tied_chain(2), mixed_model()}) {
+    for (const int stage : {0, 1}) {
+      for (const int64_t bytes : {0, 500, 8 << 20}) {
+        for (const std::string every : {"step", "micro_batch"}) {
+          for (int ranks = 1; ranks <= 4; ++ranks) {
+            for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) {
+              const int micro_batches = ranks;
+              std::vector<Program> programs;
+              for (int rank = 0; rank < ranks; ++rank) {
+                Program program = base_program(model, mode, micro_batches);
+                if (ranks > 1) program = make_recompute(ranks - 1)->apply(program, model, coord_of(rank, ranks));
+                programs.push_back(shard(stage, bytes, every, ranks)->apply(program, model, coord_of(rank, ranks)));
+              }
+              EXPECT_EQ(text_of(verify_all(model, dp(ranks), programs)), "") << programs[0].text();
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class Call>
+void expect_misuse(Call call, const std::string& reason) {
+  try {
+    call();
+    FAIL() << "accepted";
+  } catch (const Misuse& error) {
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+  }
+}
+
+TEST(Shard, LeavesShardedParametersAlone) {
+  ModelMaker maker;
+  const int embed = maker.position("embed", {}, {maker.unit("embed", 10)});
+  maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded}})});
+  const Program program = sharded(*shard(1), maker.info, 1);
+  EXPECT_EQ(program.units[1], UnitPlan{});
+  const auto lines = lines_of(program);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "REDUCE_GRAD 1"), 0);
+  EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {program, program})), "");
+}
+
+TEST(Shard, RefusesUnitsThatAreNotOfOnePlacement) {
+  ModelMaker maker;
+  const int unit = maker.unit("layer", 10);
+  maker.param(unit, "layer.router", 3, true, {{"dp", Placement::replicated_same_data}});
+  maker.position("layer", {}, {unit});
+  expect_misuse([&] { sharded(*shard(0), maker.info, 1); },
+                "the parameters 'layer.weight' and 'layer.router' of unit 'layer' are placed differently on axis 'dp'");
+}
+
+TEST(Shard, RefusesAnAxisThatSeesNoOtherData) {
+  const auto pass = zero::make_shard({0, axis_of("tp", 2), 0, "step"});
+  expect_misuse([&] { pass->apply(base_program(chain(1), Mode::train, 1), chain(1), {}); },
+                "along axis 'tp' no parameter sees other data");
+  expect_misuse([] { zero::make_shard({0, axis_of("dp+ep", 4), 0, "step"}); }, "'dp+ep' joins several axes");
+}
+
+TEST(Shard, RefusesToSumTwice) {
+  for (const int stage : {0, 1}) {
+    const auto pass = shard(stage);
+    const Program once = sharded(*pass, chain(1), 1);
+    expect_misuse([&] { pass->apply(once, chain(1), coord_of(0, 2)); }, "apply zero.shard once");
+  }
+}
+
+TEST(Shard, ChecksItsOptions) {
+  const Value axis = Object::of(axis_of("dp", 2));
+  const zero::ShardOptions options = zero::parse_shard_options(Value::Table{{"axis", axis}, {"stage", 1}});
+  EXPECT_EQ(options.stage, 1);
+  EXPECT_EQ(options.bucket_bytes, 8 << 20);
+  EXPECT_EQ(options.reduce_every, "step");
+  const auto refuse = [&](Value::Table table, const std::string& reason) {
+    expect_misuse([&] { zero::parse_shard_options(table); }, reason);
+  };
+  refuse({{"stage", 1}}, "option 'axis' is missing");
+  refuse({{"axis", axis}, {"stages", 1}}, "'stage'");
+  refuse({{"axis", axis}, {"stage", 3}}, "zero.shard.stage must lie between 0 and 1");
+  refuse({{"axis", axis}, {"bucket_bytes", -1}}, "zero.shard.bucket_bytes must be at least 0");
+  refuse({{"axis", axis}, {"reduce_every", "batch"}}, "zero.shard.reduce_every must be one of 'step', 'micro_batch'");
+  refuse({{"axis", "dp"}}, "zero.shard.axis");
+}
+
+}  // namespace
+}  // namespace zt::test
