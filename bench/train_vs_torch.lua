@@ -12,7 +12,7 @@ local o = zt.cli{
     {"folder", nil, "where the files are", type = "string"},
     {"export", false, "write the initial parameters and stop"},
     {"layers", 5, "blocks"}, {"hidden", 192, "width"}, {"heads", 3, "attention heads"}, {"vocab", 4096, "tokens"},
-    {"seq", 128, "tokens a sample"}, {"batch", 16, "samples a step"}, {"steps", 40, "steps"}, {"warmup", 5, "steps not timed"},
+    {"seq", 128, "tokens a sample"}, {"batch", 8, "samples a step"}, {"steps", 40, "steps"}, {"warmup", 5, "steps not timed"},
     {"stage", 1, "ZeRO stage"}, {"lr", 1e-3, "learning rate"},
   },
 }

@@ -242,7 +242,7 @@ def main():
     parser.add_argument("--heads", type=int, default=3)
     parser.add_argument("--vocab", type=int, default=4096)
     parser.add_argument("--seq", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=16, help="samples a step, over all ranks")
+    parser.add_argument("--batch", type=int, default=8, help="samples a step, over all ranks")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--warmup", type=int, default=5, help="first steps, not timed")
     parser.add_argument("--lr", type=float, default=1e-3)

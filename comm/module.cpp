@@ -64,7 +64,6 @@ void open(lua::Module& module) {
       .method<mesh_refactor>("refactor")
       .method<mesh_world>("world")
       .fallback<mesh_axis>()
-      .fallback<mesh_axis>()
       .metamethod<mesh_text>("__tostring");
   open_axis(module);
   module.type<Work>().method<work_wait>("wait").method<work_done>("done");

@@ -59,6 +59,7 @@ class Processes(HostTest):
         ''')
         self.assertNotEqual(result.status, 0)
         self.assertEqual(result.err.count(" failed: "), 1, result.err)
+        self.assertIn("only here", result.err)
         self.assertLess(result.seconds, 8)
         self.assert_nothing_left(before)
 

@@ -74,6 +74,7 @@ class Threads(HostTest):
         ''', options=THREE)
         self.assertEqual(result.status, 1)
         self.assertEqual(result.err.count("failed: "), 1, result.err)
+        self.assertIn("only here", result.err)
         self.assertLess(result.seconds, 5)
 
 
