@@ -47,15 +47,16 @@ void run_empty_actions(benchmark::State& bench) {
   const ModelInfo info = chain(static_cast<int>(bench.range(0)));
   Executor::Handlers handlers;
   for (const auto& name : kind_names()) handlers[kind_id(name)] = std::make_shared<Nothing>();
-  Executor executor(base_program(info, Mode::train, 4), info, handlers, [](int) {}, nullptr);
+  Executor executor(
+      base_program(info, Mode::train, 4), info, handlers, [](int) {}, nullptr);
   StepState state;
   state.model = &info;
   for (auto _ : bench) executor.run(state);
   const auto actions = static_cast<int64_t>(executor.program().actions.size());
   if (state.step != actions * static_cast<int64_t>(bench.iterations())) bench.SkipWithError("not every action ran");
   bench.SetItemsProcessed(bench.iterations() * actions);
-  bench.counters["ns/action"] =
-      benchmark::Counter(static_cast<double>(actions) * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  bench.counters["ns/action"] = benchmark::Counter(static_cast<double>(actions) * 1e-9,
+                                                   benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(run_empty_actions)->Arg(8)->Arg(100);
 

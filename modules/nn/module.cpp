@@ -2,7 +2,7 @@
 #include "layers.h"
 #include "lua_context.h"
 #include "lua_layer.h"
-#include "sequential.h"
+#include "lua_sequential.h"
 
 namespace zt::nn {
 

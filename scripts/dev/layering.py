@@ -21,6 +21,7 @@ RESTRICTED = (
     (r"hdf5\.h|H5\w+\.h", ("ckpt", "modules/data"), "HDF5 occurs in ckpt and data only"),
     (r"torch/torch\.h", (), "torch/torch.h costs 18 s a file: include what is used"),
 )
+BINDS = re.compile(r"(module|lua_\w+|module_\w+)\.(cpp|h)$")  # files of a module that speak to Lua
 LUA_HEADER = re.compile(r"lua\.hpp|lua\.h|lauxlib\.h|lualib\.h|luajit\.h|zt/lua/.*")
 
 # Libraries that only some of ours may link to, by the file names of ours.
@@ -47,8 +48,8 @@ def include_problem(file, include):
     for pattern, allowed, rule in RESTRICTED:
         if re.fullmatch(pattern, include) and mine not in allowed:
             return rule
-    if LUA_HEADER.fullmatch(include) and mine not in (BINDING, HOST) and file.name != "module.cpp":
-        return "Lua headers occur in lua/binding, the host and each module's module.cpp only"
+    if LUA_HEADER.fullmatch(include) and mine not in (BINDING, HOST) and not BINDS.match(file.name):
+        return "Lua headers occur in lua/binding, the host and a module's module*.cpp and lua_* files only"
     if mine == SDK and include.startswith("zt/lua/"):
         return "the SDK is below the binding"
     return None

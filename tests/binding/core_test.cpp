@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "script.h"
 
@@ -134,6 +135,25 @@ TEST_F(CoreTest, StatesAreIndependent) {
   EXPECT_EQ(run("assert(core.world.size == 4 and core.default_dtype() == 'float32')"), "");
   lua_close(other);
   EXPECT_EQ(run("assert(core.zeros(2):add(1):sum():item() == 2)"), "");
+}
+
+// Ranks as threads: each draws from its own generator, so all see the same numbers.
+TEST_F(CoreTest, StatesInThreadsDrawTheSameNumbers) {
+  std::vector<double> sums(4);
+  std::vector<std::thread> threads;
+  for (double& sum : sums) {
+    threads.emplace_back([&sum] {
+      lua_State* own = lua::new_state({}, {});
+      const char* code =
+          "local zt = require 'zt.core'; zt.manual_seed(3); local s = 0 "
+          "for i = 1, 200 do s = s + zt.randn(10):add(zt.rand(10)):sum():item() end return s";
+      if (luaL_loadstring(own, code) == 0 && lua_pcall(own, 0, 1, 0) == 0) sum = lua_tonumber(own, -1);
+      lua_close(own);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_NE(sums[0], 0);
+  for (const double sum : sums) EXPECT_EQ(sum, sums[0]);
 }
 
 TEST_F(CoreTest, ClosingWithTensorsAliveInAScope) {

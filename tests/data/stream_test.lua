@@ -1,6 +1,6 @@
 -- The module `data` from Lua: streams, tokenizers, token files.
 local data = require "zt.data"
-local lu   = require "zt.test"
+local lu   = require "luaunit"
 local zt   = require "zt"
 
 local folder = os.tmpname()
@@ -146,5 +146,8 @@ function TestTokenizer.test_an_error_in_progress_leaves_no_file()
   lu.assertNil(io.open(output .. ".partial"))
 end
 
-lu.run({TestTokens = TestTokens, TestDocuments = TestDocuments, TestTokenizer = TestTokenizer},
-       function() os.execute("rm -r " .. folder) end)
+local failures = lu.LuaUnit.new():runSuiteByInstances{
+  {"TestTokens", TestTokens}, {"TestDocuments", TestDocuments}, {"TestTokenizer", TestTokenizer},
+}
+os.execute("rm -r " .. folder)
+os.exit(failures)

@@ -1,5 +1,5 @@
 -- modules/example as its README says: runs on one rank and on several.
-local lu = require "zt.test"
+local lu = require "luaunit"
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
@@ -93,4 +93,4 @@ function TestExample.test_messages()
   lu.assertErrorMsgContains("'report' is missing", example.weight_norm, {})
 end
 
-lu.run({TestExample = TestExample})
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestExample", TestExample}})

@@ -21,7 +21,8 @@ TEST(Equality, RunningTwice) {
 TEST(Equality, StageZeroAndOne) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const char* reduce_every : {"step", "micro_batch"}) {
-      Config config{.ranks = ranks, .micro_batches = ranks == 4 ? 3 : 2, .stage = 0, .reduce_every = reduce_every, .dropout = 0.1};
+      Config config{
+          .ranks = ranks, .micro_batches = ranks == 4 ? 3 : 2, .stage = 0, .reduce_every = reduce_every, .dropout = 0.1};
       const Outcome stage_0 = train(config);
       config.stage = 1;
       SCOPED_TRACE(fmt::format("{} ranks, reduce_every = {}", ranks, reduce_every));
@@ -30,7 +31,9 @@ TEST(Equality, StageZeroAndOne) {
   }
 }
 
-TEST(Equality, NoZeroPassAndStageZeroOnOneRank) { expect_equal(train({.stage = -1}), train({.stage = 0})); }
+TEST(Equality, NoZeroPassAndStageZeroOnOneRank) {
+  expect_equal(train({.stage = -1}), train({.stage = 0}));
+}
 
 TEST(Equality, RecomputeOnAndOff) {
   Config config{.ranks = 2, .micro_batches = 2, .stage = 1, .dropout = 0.2};

@@ -10,7 +10,9 @@
 namespace zt::test {
 namespace {
 
-double distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).norm().item<double>() / b.norm().item<double>(); }
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).norm().item<double>() / b.norm().item<double>();
+}
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double worst = 0;

@@ -9,7 +9,9 @@
 namespace zt::test {
 namespace {
 
-World one_rank() { return {}; }
+World one_rank() {
+  return {};
+}
 
 Batch part_of(const Batch& batch, int64_t begin, int64_t count) {
   Batch part;
@@ -71,7 +73,9 @@ TEST(Trainer, EvaluationChangesNothingAndAgreesWithTheStepsLoss) {
 
 TEST(Trainer, EvaluationIsEqualOverRanks) {
   double one = 0;
-  spawn(1, [&](const World& world) { one = make_trainer(world, {.stage = 0, .precision = Precision::fp64})->evaluate(global_batch(0)).loss; });
+  spawn(1, [&](const World& world) {
+    one = make_trainer(world, {.stage = 0, .precision = Precision::fp64})->evaluate(global_batch(0)).loss;
+  });
   spawn(3, [&](const World& world) {
     const auto trainer = make_trainer(world, {.stage = 1, .precision = Precision::fp64});
     const double loss = trainer->evaluate(part_of(global_batch(0), world.rank * 4, 4)).loss;

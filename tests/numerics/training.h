@@ -34,7 +34,8 @@ struct Outcome {
 
 constexpr int64_t kSamples = 12, kSeq = 10, kVocab = 37;
 
-// The global batch of a step, other ones for each seed: tokens and labels [kSamples, kSeq]; some labels are ignored, unevenly over the samples.
+// The global batch of a step, other ones for each seed: tokens and labels [kSamples, kSeq]; some labels are ignored, unevenly
+// over the samples.
 Batch global_batch(int step, int seed = 0);
 
 std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config);

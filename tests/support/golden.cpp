@@ -14,10 +14,9 @@ namespace zt::test {
 namespace {
 
 at::ScalarType dtype_of(const std::string& code) {
-  static const std::map<std::string, at::ScalarType> codes{{"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf},
-                                                           {"BF16", at::kBFloat16}, {"I64", at::kLong}, {"I32", at::kInt},
-                                                           {"I16", at::kShort}, {"I8", at::kChar}, {"U8", at::kByte},
-                                                           {"BOOL", at::kBool}};
+  static const std::map<std::string, at::ScalarType> codes{
+      {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}, {"I64", at::kLong},
+      {"I32", at::kInt},    {"I16", at::kShort}, {"I8", at::kChar},  {"U8", at::kByte},       {"BOOL", at::kBool}};
   return codes.at(code);
 }
 

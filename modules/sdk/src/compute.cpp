@@ -159,9 +159,10 @@ Counts ComputeState::count() const {
     const Counts counts = use.layer->count(whole);
     if (counts.tokens == 0) continue;
     if (counter && total.tokens != counts.tokens) {
-      misuse("the loss layers '{}' and '{}' count {} and {} valid tokens: the terms of one objective are divided by one number; "
-             "give them the same labels or make one a loss per sample",
-             counter->name, use.name, total.tokens, counts.tokens);
+      misuse(
+          "the loss layers '{}' and '{}' count {} and {} valid tokens: the terms of one objective are divided by one number; "
+          "give them the same labels or make one a loss per sample",
+          counter->name, use.name, total.tokens, counts.tokens);
     }
     total.tokens = counts.tokens;
     counter = &use;

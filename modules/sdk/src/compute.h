@@ -59,12 +59,12 @@ class ComputeState {
   };
   // One (position, micro-batch).
   struct Slot {
-    std::vector<at::Tensor> inputs;   // detached: leaves of the layer's own graph
+    std::vector<at::Tensor> inputs;  // detached: leaves of the layer's own graph
     std::vector<at::Tensor> outputs;
-    std::vector<at::Tensor> grads;    // of outputs, summed over consumers, latest first
+    std::vector<at::Tensor> grads;  // of outputs, summed over consumers, latest first
     std::vector<Root> roots;
     std::shared_ptr<Context> context;  // the layer's backward still asks it
-    int readers_left = 0;             // forwards that will still read the outputs (outside training)
+    int readers_left = 0;              // forwards that will still read the outputs (outside training)
   };
   struct Sum {
     Per per;

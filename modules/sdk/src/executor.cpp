@@ -54,7 +54,8 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
   Work work = instruction.handler->start(action, state);
   if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());
   if (work.done()) return work.wait();  // a failure is reported here
-  auto free_slot = std::find_if(in_flight_.begin(), in_flight_.end(), [](const InFlight& flight) { return flight.resources.empty(); });
+  auto free_slot =
+      std::find_if(in_flight_.begin(), in_flight_.end(), [](const InFlight& flight) { return flight.resources.empty(); });
   if (free_slot == in_flight_.end()) free_slot = in_flight_.emplace(in_flight_.end());
   *free_slot = {std::move(work), instruction.resources, instruction.trace_name, begin};
   const int slot = static_cast<int>(free_slot - in_flight_.begin());

@@ -12,7 +12,8 @@ Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units)
     if (!param.trainable || !flat.defined()) continue;
     for (const int position : param.positions) {
       const bool is_first = uses_[i].empty();
-      at::Tensor view = is_first ? flat.narrow(0, param.offset, param.numel).view(param.shape) : at::zeros(param.shape, flat.options());
+      at::Tensor view =
+          is_first ? flat.narrow(0, param.offset, param.numel).view(param.shape) : at::zeros(param.shape, flat.options());
       uses_[i].push_back({position, std::move(view)});
     }
   }

@@ -36,7 +36,8 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
   const bool is_by_hand = compute_.whole_batch_of_ >= 0 && compute_.mode_ == Mode::train;
   at::Tensor value = sum.detach().to(at::kDouble);
   if (is_by_hand) value = value * compute_.seeds_.of(per);
-  if (total.sum.defined() && total.per != per) misuse("the loss '{}' is summed over tokens at one place and over samples at another", name);
+  if (total.sum.defined() && total.per != per)
+    misuse("the loss '{}' is summed over tokens at one place and over samples at another", name);
   total.per = per;
   total.sum = total.sum.defined() ? total.sum + value : value;
 }
@@ -47,7 +48,9 @@ std::function<Context::Sink()> ComputeState::LayerContext::grad_sink(const Param
   if (!param.trainable || mode != Mode::train) {
     return [] { return Sink{}; };
   }
-  return [&gradients = compute_.gradients_, index = found->second, position = position_index_] { return gradients.sink(index, position); };
+  return [&gradients = compute_.gradients_, index = found->second, position = position_index_] {
+    return gradients.sink(index, position);
+  };
 }
 
 }  // namespace zt

@@ -60,7 +60,9 @@ bool MeshShape::has(const std::string& axis) const {
   return std::any_of(axes_.begin(), axes_.end(), [&](const AxisSize& a) { return a.name == axis; });
 }
 
-int MeshShape::size(const std::string& axis) const { return axes_[index_of(axis)].size; }
+int MeshShape::size(const std::string& axis) const {
+  return axes_[index_of(axis)].size;
+}
 
 int MeshShape::coordinate(int rank, const std::string& axis) const {
   int stride = 1;
@@ -83,9 +85,13 @@ std::vector<int> MeshShape::group(int rank, std::span<const std::string> axes) c
   return ranks;
 }
 
-std::string MeshShape::text() const { return product_text(axes_); }
+std::string MeshShape::text() const {
+  return product_text(axes_);
+}
 
-bool MeshShape::operator==(const MeshShape& other) const { return world_size_ == other.world_size_ && text() == other.text(); }
+bool MeshShape::operator==(const MeshShape& other) const {
+  return world_size_ == other.world_size_ && text() == other.text();
+}
 
 Mesh::Mesh(MeshShape shape, int rank, Factory factory) : shape_(std::move(shape)), rank_(rank), factory_(std::move(factory)) {}
 

@@ -17,7 +17,9 @@ void convert_exact(const Value& value, const std::string& path, const char* want
 
 }  // namespace
 
-void convert(const Value& value, const std::string& path, bool& out) { convert_exact(value, path, "true or false", out); }
+void convert(const Value& value, const std::string& path, bool& out) {
+  convert_exact(value, path, "true or false", out);
+}
 
 void convert(const Value& value, const std::string& path, int64_t& out) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
@@ -45,8 +47,12 @@ void convert(const Value& value, const std::string& path, double& out) {
   else convert_exact(value, path, "a number", out);
 }
 
-void convert(const Value& value, const std::string& path, std::string& out) { convert_exact(value, path, "a string", out); }
-void convert(const Value& value, const std::string& path, at::Tensor& out) { convert_exact(value, path, "a tensor", out); }
+void convert(const Value& value, const std::string& path, std::string& out) {
+  convert_exact(value, path, "a string", out);
+}
+void convert(const Value& value, const std::string& path, at::Tensor& out) {
+  convert_exact(value, path, "a tensor", out);
+}
 
 void convert(const Value& value, const std::string& path, Value::Table& out) {
   const auto* list = value.get_if<Value::List>();
@@ -54,12 +60,22 @@ void convert(const Value& value, const std::string& path, Value::Table& out) {
   convert_exact(value, path, "a table", out);
 }
 
-void convert(const Value& value, const std::string&, Value& out) { out = value; }
+void convert(const Value& value, const std::string&, Value& out) {
+  out = value;
+}
 
-std::string default_text(bool value) { return value ? "true" : "false"; }
-std::string default_text(int64_t value) { return std::to_string(value); }
-std::string default_text(double value) { return fmt::format("{}", value); }
-std::string default_text(const std::string& value) { return value.empty() ? "" : "'" + value + "'"; }
+std::string default_text(bool value) {
+  return value ? "true" : "false";
+}
+std::string default_text(int64_t value) {
+  return std::to_string(value);
+}
+std::string default_text(double value) {
+  return fmt::format("{}", value);
+}
+std::string default_text(const std::string& value) {
+  return value.empty() ? "" : "'" + value + "'";
+}
 
 const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known) {
   static const Value::Table kEmpty;

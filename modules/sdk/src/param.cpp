@@ -17,13 +17,19 @@ ZT_DEFINE_OBJECT(Layer, "Layer")
 
 Context::~Context() = default;
 Layer::~Layer() = default;
-Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const { return {}; }
+Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
+  return {};
+}
 
 InitFn init_constant(double value) {
   return [value](uint64_t, const std::string&, int64_t, std::span<double> out) { std::fill(out.begin(), out.end(), value); };
 }
-InitFn init_zeros() { return init_constant(0); }
-InitFn init_ones() { return init_constant(1); }
+InitFn init_zeros() {
+  return init_constant(0);
+}
+InitFn init_ones() {
+  return init_constant(1);
+}
 
 InitFn init_normal(double mean, double std) {
   return [mean, std](uint64_t seed, const std::string& name, int64_t first, std::span<double> out) {
@@ -64,7 +70,9 @@ Placement placement_on(const std::vector<AxisPlacement>& given, const std::strin
   return sees_other_data ? Placement::replicated_other_data : Placement::replicated_same_data;
 }
 
-Placement Param::placement(const std::string& axis) const { return placement_on(placements, axis); }
+Placement Param::placement(const std::string& axis) const {
+  return placement_on(placements, axis);
+}
 
 const at::Tensor& Param::get() const {
   if (!values.defined()) misuse("parameter '{}' is not present: its unit is not unsharded here", name);

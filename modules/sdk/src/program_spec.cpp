@@ -17,7 +17,9 @@ Precision parse_precision(const std::string& name) {
   misuse("unknown precision '{}'{}", name, suggest(name, names));
 }
 
-at::ScalarType dtype_of(Precision precision) { return precision == Precision::fp64 ? at::kDouble : at::kFloat; }
+at::ScalarType dtype_of(Precision precision) {
+  return precision == Precision::fp64 ? at::kDouble : at::kFloat;
+}
 
 ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision)
     : model_(std::move(model)), micro_batches_(micro_batches), precision_(precision) {
@@ -45,7 +47,9 @@ std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actio
   return next;
 }
 
-Coord ProgramSpec::coord() const { return mesh_ ? mesh_->coord() : Coord{MeshShape({}, 1), 0}; }
+Coord ProgramSpec::coord() const {
+  return mesh_ ? mesh_->coord() : Coord{MeshShape({}, 1), 0};
+}
 
 Program ProgramSpec::build(Mode mode, const Coord& coord) const {
   Program program = base_program(model_->info(), mode, mode == Mode::train ? micro_batches_ : 1);

@@ -14,7 +14,8 @@ constexpr int kRounds = 10;
 }  // namespace
 
 Philox::Block Philox::block(uint64_t high, uint64_t low) const {
-  Block c{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
+  Block c{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+          static_cast<uint32_t>(high >> 32)};
   auto k0 = static_cast<uint32_t>(key_), k1 = static_cast<uint32_t>(key_ >> 32);
   for (int round = 0; round < kRounds; ++round) {
     const uint64_t p0 = static_cast<uint64_t>(kMultiplier0) * c[0];

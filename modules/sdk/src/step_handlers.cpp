@@ -113,7 +113,8 @@ class Norm : public ActionHandler {
   double divisor(Per per, const StepState& state) const {
     if (normalisation_->is_by_hand) return normalisation_->loss_divisor;
     const int64_t count = per == Per::token ? state.counts.tokens : state.counts.samples;
-    if (count == 0) misuse("the global batch has no valid token, so the loss per token is not defined: are all labels ignore_index?");
+    if (count == 0)
+      misuse("the global batch has no valid token, so the loss per token is not defined: are all labels ignore_index?");
     return static_cast<double>(count);
   }
 

@@ -20,7 +20,9 @@ void Trace::start(size_t capacity) {
   on_ = true;
 }
 
-void Trace::stop() { on_ = false; }
+void Trace::stop() {
+  on_ = false;
+}
 
 uint32_t Trace::intern(const std::string& name) {
   const std::lock_guard lock(mutex_);
@@ -47,7 +49,9 @@ size_t Trace::size() const {
 
 std::string Trace::events(int rank) const {
   const std::lock_guard lock(mutex_);
-  std::string text = nlohmann::json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {}", rank)}}}}.dump();
+  std::string text =
+      nlohmann::json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {}", rank)}}}}
+          .dump();
   for (const auto& span : spans_) {
     const bool is_compute = span.lane == Lane::compute;
     const nlohmann::json event{{"name", names_[span.name]},

@@ -48,7 +48,8 @@ void Trainer::check_batch(const Batch& batch, int parts) const {
     }
   }
   if (first.size(0) % parts != 0 || first.size(0) == 0) {
-    misuse("this rank's {} samples cannot be cut into {} micro-batches evenly: change the batch or micro_batches", first.size(0), parts);
+    misuse("this rank's {} samples cannot be cut into {} micro-batches evenly: change the batch or micro_batches", first.size(0),
+           parts);
   }
 }
 
@@ -104,9 +105,11 @@ void Trainer::report_nonfinite() const {
     if (!flat.defined() || !param.trainable) continue;
     if (!flat.narrow(0, param.offset, param.numel).isfinite().all().item<bool>()) where = param.name;
   }
-  fault("step {}: the loss is {} and the gradient norm {}{}: lower the learning rate, clip the gradient, or give on_nonfinite = \"skip\"",
-        state_.step, state_.loss, state_.grad_norm,
-        where.empty() ? std::string() : fmt::format("; the first non-finite gradient on this rank is that of '{}'", where));
+  fault(
+      "step {}: the loss is {} and the gradient norm {}{}: lower the learning rate, clip the gradient, or give on_nonfinite = "
+      "\"skip\"",
+      state_.step, state_.loss, state_.grad_norm,
+      where.empty() ? std::string() : fmt::format("; the first non-finite gradient on this rank is that of '{}'", where));
 }
 
 StepResult Trainer::step(const Batch& batch) {

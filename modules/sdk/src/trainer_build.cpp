@@ -30,7 +30,8 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
            options.optimizer->kind());
   }
   for (const auto& param : spec->model()->params()) {
-    if (param->values.defined()) misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
+    if (param->values.defined())
+      misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
   }
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) trainer->verify_programs(mode);
@@ -51,9 +52,11 @@ void Trainer::verify_programs(Mode mode) const {
     for (const Refusal& refusal : verify(*state_.model, coord.shape, by_rank)) complaint += "\n  " + refusal.text();
   }
   if (spec_->mesh() && coord.shape.world_size() > 1) {
-    const auto outcomes =
-        spec_->mesh()->world()->communicator->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
-    const auto text = [&](size_t rank, const char* key) { return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>(); };
+    const auto outcomes = spec_->mesh()->world()->communicator->all_gather_values(
+        Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+    const auto text = [&](size_t rank, const char* key) {
+      return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
+    };
     for (size_t rank = 1; rank < outcomes.size(); ++rank) {
       if (text(rank, "programs") == text(0, "programs")) continue;
       misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank", rank);

@@ -8,7 +8,9 @@ namespace zt {
 
 namespace {
 
-bool is_kind(const Program& program, int index, KindId id) { return program.actions[index].kind == id; }
+bool is_kind(const Program& program, int index, KindId id) {
+  return program.actions[index].kind == id;
+}
 
 }  // namespace
 
@@ -28,8 +30,10 @@ int Trainer::end_of_backwards(const Program& program, int from, int micro_batch)
   while (i < n && !is_kind(program, i, kinds.norm) && !is_kind(program, i, kinds.forward)) {
     const Action& action = program.actions[i];
     if (action.micro_batch >= 0 && action.micro_batch != micro_batch) {
-      misuse("this program interleaves micro-batches (action {}: {}), so forward and backward cannot run one by one: use trainer:step(batch)",
-             i, action_text(action));
+      misuse(
+          "this program interleaves micro-batches (action {}: {}), so forward and backward cannot run one by one: use "
+          "trainer:step(batch)",
+          i, action_text(action));
     }
     ++i;
   }
@@ -54,16 +58,18 @@ double Trainer::forward(const Batch& micro_batch) {
   }
   normalisation_->is_by_hand = true;
   const int64_t samples = micro_batch.begin()->second.size(0);
-  compute_->begin_micro_batch(micro_batch, hand_micro_batch_, first_sample(micro_batch) * spec_->micro_batches() + hand_micro_batch_ * samples);
+  compute_->begin_micro_batch(micro_batch, hand_micro_batch_,
+                              first_sample(micro_batch) * spec_->micro_batches() + hand_micro_batch_ * samples);
   const Counts counts = compute_->count();
   hand_counts_.tokens += counts.tokens;
   hand_counts_.samples += counts.samples;
   compute_->set_seeds({counts.tokens > 0 ? 1.0 / static_cast<double>(counts.tokens) : 0, 1.0 / static_cast<double>(samples)});
   const int end = end_of_forwards(program, hand_action_, hand_micro_batch_);
   if (end == hand_action_) {
-    misuse("this program does not run the forwards of micro-batch {} in one piece, so forward and backward cannot run one by one: "
-           "use trainer:step(batch)",
-           hand_micro_batch_);
+    misuse(
+        "this program does not run the forwards of micro-batch {} in one piece, so forward and backward cannot run one by one: "
+        "use trainer:step(batch)",
+        hand_micro_batch_);
   }
   running.run(state_, hand_action_, end);
   hand_action_ = end;
@@ -88,7 +94,8 @@ void Trainer::backward() {
 StepResult Trainer::finish_step(double divisor) {
   if (hand_phase_ == HandPhase::forward_done) misuse("trainer:backward() is missing after the last trainer:forward(batch)");
   if (hand_micro_batch_ != spec_->micro_batches()) {
-    misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", hand_micro_batch_, spec_->micro_batches());
+    misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", hand_micro_batch_,
+           spec_->micro_batches());
   }
   Executor& running = activate(Mode::train);
   const double parts = static_cast<double>(spec_->micro_batches()) * data_ranks();

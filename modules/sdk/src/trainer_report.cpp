@@ -79,7 +79,8 @@ std::string Trainer::report() const {
   const auto element = static_cast<int64_t>(c10::elementSize(dtype_of(spec_->precision())));
   const auto wire = wire_bytes(training_, state_, coord, element);
   for (const auto& [name, bytes] : wire) text += fmt::format("wire      {} {} sent a step and rank\n", name, human_bytes(bytes));
-  for (const MemoryLine& line : memory()) text += fmt::format("memory    {:<12} {} a rank\n", line.kind, human_bytes(line.predicted));
+  for (const MemoryLine& line : memory())
+    text += fmt::format("memory    {:<12} {} a rank\n", line.kind, human_bytes(line.predicted));
   return text;
 }
 

@@ -66,7 +66,8 @@ void Trainer::visit(Visitor& visitor) {
   for (size_t i = 0; i < state_.model->params.size(); ++i) {
     const ParamInfo& param = state_.model->params[i];
     const Unit& unit = state_.units[param.unit];
-    const std::string& sharded_over = training_.units[param.unit].state_sharded ? training_.units[param.unit].axis : std::string();
+    const std::string& sharded_over =
+        training_.units[param.unit].state_sharded ? training_.units[param.unit].axis : std::string();
     bool is_owner = true;
     for (const auto& axis : coord.shape.axes()) is_owner = is_owner && (axis.name == sharded_over || coord[axis.name] == 0);
     visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master), is_owner);

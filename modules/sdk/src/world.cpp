@@ -12,7 +12,8 @@ namespace {
 int environment_number(const char* name, const char* text) {
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
-  if (end == text || *end != '\0' || value < 0) misuse("the environment variable {} is '{}', not a number: was it set by hand?", name, text);
+  if (end == text || *end != '\0' || value < 0)
+    misuse("the environment variable {} is '{}', not a number: was it set by hand?", name, text);
   return static_cast<int>(value);
 }
 

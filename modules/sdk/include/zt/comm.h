@@ -78,8 +78,8 @@ class Communicator {
   virtual Work scatter(at::Tensor out, at::Tensor in, int root, Async async = Async::no) = 0;
   // in is cut along dim 0 into in_splits (W numbers) for the ranks, out is filled from them by out_splits; empty splits
   // mean equal parts. Never in place.
-  virtual Work all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits = {}, std::vector<int64_t> in_splits = {},
-                          Async async = Async::no) = 0;
+  virtual Work all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits = {},
+                          std::vector<int64_t> in_splits = {}, Async async = Async::no) = 0;
   virtual Work send(at::Tensor tensor, int peer, Async async = Async::no) = 0;
   virtual Work recv(at::Tensor tensor, int peer, Async async = Async::no) = 0;
   virtual void barrier() = 0;

@@ -20,11 +20,11 @@ struct Edge {
 struct PositionInfo {
   std::string name;  // "blocks.0"; the second use of a layer has the first one's name
   std::string kind;
-  int layer = 0;                      // index of the distinct layer
-  std::vector<Edge> inputs;           // where each input comes from
+  int layer = 0;             // index of the distinct layer
+  std::vector<Edge> inputs;  // where each input comes from
   std::vector<Output> outputs;
-  std::vector<int> units;             // units whose parameters it uses, ascending
-  std::vector<std::string> axes;      // mesh axes its F, B and R communicate on
+  std::vector<int> units;         // units whose parameters it uses, ascending
+  std::vector<std::string> axes;  // mesh axes its F, B and R communicate on
   bool splits_backward = false;
 };
 
@@ -33,7 +33,7 @@ struct ParamInfo {
   std::vector<int64_t> shape;
   int64_t numel = 0;
   int unit = 0;
-  int64_t offset = 0;          // first element in the unit's flat layout, a multiple of 32
+  int64_t offset = 0;  // first element in the unit's flat layout, a multiple of 32
   bool trainable = true;
   bool is_matrix = true;
   std::vector<int> positions;  // where it is used, ascending; more than one for tied weights

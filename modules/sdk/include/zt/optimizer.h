@@ -30,9 +30,9 @@ struct FlatState {
 
 // What changes from step to step.
 struct Scalars {
-  double lr = 0;                 // of the schedule; a group's lr_scale multiplies it
-  double grad_scale = 1;         // multiplies the gradient first, in the gradient's dtype: 1 / N, clipping, loss scale
-  int64_t step = 1;              // 1-based count of updates, for bias corrections
+  double lr = 0;          // of the schedule; a group's lr_scale multiplies it
+  double grad_scale = 1;  // multiplies the gradient first, in the gradient's dtype: 1 / N, clipping, loss scale
+  int64_t step = 1;       // 1-based count of updates, for bias corrections
 };
 
 enum class Scope : uint8_t {
@@ -51,7 +51,8 @@ class Optimizer {
   virtual int group_of(const ParamInfo& param) const = 0;
   // Updates master and state in place from grad ([n], contiguous, same device) on the segments, which ascend and do not
   // overlap; elements outside them are left alone. float32 or float64.
-  virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments, const Scalars& scalars) const = 0;
+  virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments,
+                    const Scalars& scalars) const = 0;
 };
 
 class Schedule {

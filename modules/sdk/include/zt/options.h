@@ -27,10 +27,14 @@ template <class V>
 using Check = std::function<std::string(const V&)>;
 
 inline auto at_least(double low) {
-  return [low](const auto& v) -> std::string { return static_cast<double>(v) >= low ? std::string() : fmt::format("must be at least {}", low); };
+  return [low](const auto& v) -> std::string {
+    return static_cast<double>(v) >= low ? std::string() : fmt::format("must be at least {}", low);
+  };
 }
 inline auto above(double low) {
-  return [low](const auto& v) -> std::string { return static_cast<double>(v) > low ? std::string() : fmt::format("must be above {}", low); };
+  return [low](const auto& v) -> std::string {
+    return static_cast<double>(v) > low ? std::string() : fmt::format("must be above {}", low);
+  };
 }
 inline auto between(double low, double high) {
   return [low, high](const auto& v) -> std::string {
@@ -94,7 +98,9 @@ std::string default_text(bool value);
 std::string default_text(int64_t value);
 std::string default_text(double value);
 std::string default_text(const std::string& value);
-inline std::string default_text(int value) { return default_text(static_cast<int64_t>(value)); }
+inline std::string default_text(int value) {
+  return default_text(static_cast<int64_t>(value));
+}
 template <class V>
 std::string default_text(const V&) {
   return "";
@@ -120,7 +126,8 @@ class Schema {
     return std::move(*this);
   }
   template <class V>
-  Schema&& optional(std::string key, std::optional<V> T::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
+  Schema&& optional(std::string key, std::optional<V> T::*member, std::string doc,
+                    std::type_identity_t<Check<V>> check = nullptr) && {
     Check<std::optional<V>> whole;
     if (check) whole = [check](const std::optional<V>& v) { return check(*v); };
     add(std::move(key), member, std::move(doc), std::move(whole), false);

@@ -125,11 +125,12 @@ struct Refusal {
   int rank = 0;
   int step = -1;  // index of the action; -1: the program as a whole
   std::string reason;
-  std::string action = {};  // the action's text; empty for the program as a whole
+  std::string action = {};   // the action's text; empty for the program as a whole
   std::string text() const;  // "rank 1, action 17 (REDUCE_GRAD 3): ..."
 };
 // `programs[r]` is rank r's program (ranks may share one object). All refusals, at most `limit`, ranks and steps ascending.
-std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs, size_t limit = 20);
+std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs,
+                            size_t limit = 20);
 
 ZT_OBJECT(Pass)
 

@@ -72,7 +72,8 @@ class Trainer : public Stateful {
   int64_t global_step() const { return state_.step; }
   void set_global_step(int64_t step) { state_.step = step; }
 
-  // A copy of the full parameter or its last gradient (as accumulated; meaningful before the next step). Misuse with the nearest name.
+  // A copy of the full parameter or its last gradient (as accumulated; meaningful before the next step). Misuse with the nearest
+  // name.
   at::Tensor parameter(const std::string& name);
   at::Tensor gradient(const std::string& name);
   void set_parameter(const std::string& name, const at::Tensor& values);
@@ -116,13 +117,13 @@ class Trainer : public Stateful {
   std::shared_ptr<ComputeState> compute_;
   Executor::Handlers handlers_;
   std::map<Mode, std::unique_ptr<Executor>> executors_;
-  Executor* running_ = nullptr;         // whose works may be in flight
-  int64_t updates_done_ = 0;            // steps that were not skipped
-  int hand_micro_batch_ = 0;            // micro-batches done by forward / backward
-  int hand_action_ = 0;                 // the next action of the training program, by hand
+  Executor* running_ = nullptr;  // whose works may be in flight
+  int64_t updates_done_ = 0;     // steps that were not skipped
+  int hand_micro_batch_ = 0;     // micro-batches done by forward / backward
+  int hand_action_ = 0;          // the next action of the training program, by hand
   HandPhase hand_phase_ = HandPhase::idle;
   Counts hand_counts_;
-  double hand_loss_ = 0;                // sum of the micro-batches' losses so far
+  double hand_loss_ = 0;  // sum of the micro-batches' losses so far
   int64_t hand_begin_ns_ = 0;
 };
 

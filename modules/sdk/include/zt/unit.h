@@ -30,13 +30,13 @@ struct FlatLayout {
 // Buffers of one unit on this rank. The trainer owns them; action handlers read and write them.
 struct Unit {
   int index = 0;
-  FlatLayout layout;        // over the axis that shards the optimizer state (one rank: not sharded)
-  int rank = 0;             // this rank's place on that axis
-  at::Tensor full;          // [padded] the parameters
-  at::Tensor master;        // [chunk] the owned part the optimizer updates; in fp32 and fp64 a view into `full`
-  at::Tensor grad;          // [padded] the gradient, summed over uses and micro-batches; undefined when nothing is trainable
-  at::Tensor grad_shard;    // [chunk] the owned part of `grad`
-  at::Tensor grad_sum;      // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
+  FlatLayout layout;      // over the axis that shards the optimizer state (one rank: not sharded)
+  int rank = 0;           // this rank's place on that axis
+  at::Tensor full;        // [padded] the parameters
+  at::Tensor master;      // [chunk] the owned part the optimizer updates; in fp32 and fp64 a view into `full`
+  at::Tensor grad;        // [padded] the gradient, summed over uses and micro-batches; undefined when nothing is trainable
+  at::Tensor grad_shard;  // [chunk] the owned part of `grad`
+  at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
   bool grad_is_empty = true;                // `grad` holds no sum yet: the next gradient overwrites
 };

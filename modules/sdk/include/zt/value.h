@@ -22,8 +22,8 @@ class Value {
 
   Value() = default;
   template <class T>
-    requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>)
-  Value(T&& data) : data_(std::forward<T>(data)) {}  // NOLINT: a value is made implicitly from what it can hold
+  requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>) Value(T&& data)
+      : data_(std::forward<T>(data)) {}  // NOLINT: a value is made implicitly from what it can hold
   Value(const char* text) : data_(std::string(text)) {}
   Value(int number) : data_(static_cast<int64_t>(number)) {}
 

@@ -1,4 +1,4 @@
-#include "sequential.h"
+#include "lua_sequential.h"
 
 #include "zt/options.h"
 
