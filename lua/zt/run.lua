@@ -53,7 +53,7 @@ local function record(options)
     name = options.name,
     options = options.options,
     command = command_line(),
-    versions = rawget(core, "versions"),
+    versions = core.versions(),
     ranks = core.world.size,
     launch = core.world.launch,
     mesh = options.mesh and tostring(options.mesh):match("mesh (.-) %("),

@@ -1,5 +1,6 @@
 #include "object.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ int index_member(lua_State* L) {
   std::vector<std::string> names;
   add_names(L, lua_upvalueindex(1), names);
   add_names(L, lua_upvalueindex(2), names);
+  std::sort(names.begin(), names.end());  // the same text on every rank
   const std::string name = text_of(L, 2);
   misuse("a {} has no member '{}'{}", object_at(L, 1).tag->name, name, suggest(name, names));
 }

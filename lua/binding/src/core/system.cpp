@@ -43,6 +43,16 @@ int memory(lua_State* L) {
   return 1;
 }
 
+// versions() -> what a run's record keeps to be understood later.
+int versions(lua_State* L) {
+  push(L, Value(Value::Table{{"ztoolkit", ZT_VERSION},
+                             {"abi", ZT_ABI},
+                             {"build_id", ZT_BUILD_ID},
+                             {"libtorch", ZT_LIBTORCH_VERSION},
+                             {"compiler", ZT_COMPILER}}));
+  return 1;
+}
+
 int is_terminal(lua_State* L) {
   push(L, isatty(static_cast<int>(check_integer(L, 1))) == 1);
   return 1;
@@ -103,6 +113,7 @@ void open_system(Module& module) {
   module.function<now>("now")
       .function<sleep>("sleep")
       .function<memory>("memory")
+      .function<versions>("versions")
       .function<is_terminal>("isatty")
       .function<terminal_width>("terminal_width")
       .function<num_threads>("num_threads")

@@ -38,7 +38,6 @@ struct Unit {
   at::Tensor grad_shard;  // [chunk] the owned part of `grad`
   at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
-  bool grad_is_empty = true;                // `grad` holds no sum yet: the next gradient overwrites
 };
 
 }  // namespace zt
