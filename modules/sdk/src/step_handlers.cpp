@@ -13,41 +13,31 @@ namespace zt {
 
 namespace {
 
-class Forward : public ActionHandler {
+// F, R and B: what ComputeState does for a position and a micro-batch.
+class Compute : public ActionHandler {
  public:
-  explicit Forward(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  using Run = void (*)(ComputeState&, const Action&);
+  Compute(std::shared_ptr<ComputeState> compute, Run run) : compute_(std::move(compute)), run_(run) {}
+
   Work start(const Action& action, StepState&) override {
-    compute_->forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+    run_(*compute_, action);
     return {};
   }
 
  private:
   std::shared_ptr<ComputeState> compute_;
+  Run run_;
 };
 
-class Recompute : public ActionHandler {
- public:
-  explicit Recompute(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
-  Work start(const Action& action, StepState&) override {
-    compute_->recompute(action.target, action.micro_batch);
-    return {};
-  }
-
- private:
-  std::shared_ptr<ComputeState> compute_;
-};
-
-class Backward : public ActionHandler {
- public:
-  explicit Backward(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
-  Work start(const Action& action, StepState&) override {
-    compute_->backward(action.target, action.micro_batch);
-    return {};
-  }
-
- private:
-  std::shared_ptr<ComputeState> compute_;
-};
+void forward(ComputeState& compute, const Action& action) {
+  compute.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+}
+void recompute(ComputeState& compute, const Action& action) {
+  compute.recompute(action.target, action.micro_batch);
+}
+void backward(ComputeState& compute, const Action& action) {
+  compute.backward(action.target, action.micro_batch);
+}
 
 class Count : public ActionHandler {
  public:
@@ -179,9 +169,9 @@ Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::sha
   const Kinds& kinds = Kinds::get();
   return {
       {kinds.count, std::make_shared<Count>(compute, normalisation)},
-      {kinds.forward, std::make_shared<Forward>(compute)},
-      {kinds.recompute, std::make_shared<Recompute>(compute)},
-      {kinds.backward, std::make_shared<Backward>(compute)},
+      {kinds.forward, std::make_shared<Compute>(compute, forward)},
+      {kinds.recompute, std::make_shared<Compute>(compute, recompute)},
+      {kinds.backward, std::make_shared<Compute>(compute, backward)},
       {kinds.norm, std::make_shared<Norm>(compute, normalisation)},
       {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},
   };

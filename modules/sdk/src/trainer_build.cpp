@@ -70,7 +70,7 @@ void Trainer::make_units() {
   const ModelInfo& info = *state_.model;
   const Coord coord = spec_->coord();
   const at::ScalarType dtype = dtype_of(spec_->precision());
-  const AllocateFn allocate = [this, dtype](int64_t numel, at::ScalarType) {
+  const AllocateFn allocate = [this, dtype](int64_t numel) {
     if (data_axes_.empty()) return at::zeros({numel}, dtype);
     return state_.comm(data_axes_).allocate({numel}, dtype);
   };
@@ -78,7 +78,7 @@ void Trainer::make_units() {
   for (size_t u = 0; u < info.units.size(); ++u) {
     Unit unit = describe_unit(info, static_cast<int>(u), training_.units[u], coord);
     if (!options_.dry) {
-      allocate_unit(unit, info.units[u], dtype, options_.optimizer->state_names(), allocate);
+      allocate_unit(unit, info.units[u], options_.optimizer->state_names(), allocate);
       initialise_unit(*spec_->model(), unit);
     }
     updates.push_back(segments_of(info, unit, *options_.optimizer));

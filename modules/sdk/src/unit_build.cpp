@@ -17,13 +17,12 @@ Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, cons
   return unit;
 }
 
-void allocate_unit(Unit& unit, const UnitInfo& info, at::ScalarType dtype, const std::vector<std::string>& state_names,
-                   const AllocateFn& allocate) {
+void allocate_unit(Unit& unit, const UnitInfo& info, const std::vector<std::string>& state_names, const AllocateFn& allocate) {
   const FlatLayout& layout = unit.layout;
-  unit.full = allocate(layout.padded(), dtype);
+  unit.full = allocate(layout.padded());
   unit.master = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
   if (!info.trainable) return;
-  unit.grad = allocate(layout.padded(), dtype);
+  unit.grad = allocate(layout.padded());
   unit.grad_shard = unit.grad.narrow(0, unit.rank * layout.chunk, layout.chunk);
   for (const auto& name : state_names) unit.state[name] = at::zeros({layout.chunk}, unit.full.options());
 }

@@ -12,15 +12,14 @@
 
 namespace zt {
 
-// [shape] zeros of a dtype, from the communicator that will move them.
-using AllocateFn = std::function<at::Tensor(int64_t numel, at::ScalarType dtype)>;
+// [numel] zeros in the program's precision, from the communicator that will move them.
+using AllocateFn = std::function<at::Tensor(int64_t numel)>;
 
 // The unit without buffers: layout and this rank's place on the axis that shards it.
 Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord);
 
 // Allocates parameters, gradient and optimizer state, all zero.
-void allocate_unit(Unit& unit, const UnitInfo& info, at::ScalarType dtype, const std::vector<std::string>& state_names,
-                   const AllocateFn& allocate);
+void allocate_unit(Unit& unit, const UnitInfo& info, const std::vector<std::string>& state_names, const AllocateFn& allocate);
 
 // Fills a unit's parameters with their initial values and makes each Param's `values` a view of them.
 void initialise_unit(const Model& model, Unit& unit);

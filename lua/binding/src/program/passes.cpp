@@ -26,7 +26,7 @@ namespace {
 
 class LuaHandler : public ActionHandler {
  public:
-  LuaHandler(std::string name, std::shared_ptr<Callable> run) : name_(std::move(name)), run_(std::move(run)) {}
+  explicit LuaHandler(std::shared_ptr<Callable> run) : run_(std::move(run)) {}
 
   // run(action, unit, state): unit = {index, name, master, full, grad}, nil for a kind without a unit; state = {step, loss,
   // grad_norm}.
@@ -47,7 +47,6 @@ class LuaHandler : public ActionHandler {
     return table;
   }
 
-  std::string name_;
   std::shared_ptr<Callable> run_;
 };
 
@@ -147,7 +146,7 @@ int make_action(lua_State* L) {
     return resources;
   };
   const KindId id = register_kind(std::move(kind));
-  push(L, std::make_shared<LuaAction>(LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.name, options.run)}));
+  push(L, std::make_shared<LuaAction>(LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.run)}));
   return 1;
 }
 
