@@ -1,12 +1,19 @@
 // zt.comm for Lua: comm.mesh{...} and the types Mesh, Axis and Work.
 #include "mesh.h"
 #include "module_axis.h"
+#include "mpi/runtime.h"
 #include "zt/lua/state.h"
 #include "zt/options.h"
 
 namespace zt::comm {
 
 namespace {
+
+#ifdef ZT_HAS_NCCL
+constexpr const char* kNccl = "compiled in; opened when a mesh asks for it";
+#else
+constexpr const char* kNccl = "not compiled in (its headers or CUDA were not found)";
+#endif
 
 int make_mesh(lua_State* L) {
   lua::push(L, make_mesh(lua::world(L), parse_mesh_options(lua::check_value(L, 1))));
@@ -67,6 +74,8 @@ void open(lua::Module& module) {
       .metamethod<mesh_text>("__tostring");
   open_axis(module);
   module.type<Work>().method<work_wait>("wait").method<work_done>("done");
+  lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
+  lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }
 
 }  // namespace zt::comm

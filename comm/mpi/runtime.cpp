@@ -42,6 +42,14 @@ void start_mpi(const World& world) {
   }
 }
 
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string version(text, static_cast<size_t>(length));
+  return version.substr(0, version.find(','));
+}
+
 void give_up_mpi() {
   given_up = true;
 }

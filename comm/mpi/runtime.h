@@ -11,6 +11,8 @@ namespace zt::comm {
 
 // MPI_Init_thread on the first call, with MPI_THREAD_MULTIPLE. Thread-safe. Fault if MPI sees another world than `world`.
 void start_mpi(const World& world);
+// The library's own words up to the first comma: "Open MPI v4.1.4". Starts nothing.
+std::string mpi_version();
 // From now on MPI_Finalize could wait for ever: the shutdown leaves it out, and mpirun ends the job.
 void give_up_mpi();
 // Fault with MPI's text unless `code` is MPI_SUCCESS. `doing`: "sending to rank 3".

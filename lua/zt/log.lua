@@ -41,4 +41,5 @@ for _, name in ipairs {"debug", "info", "warn", "error"} do
 end
 
 -- `log` is also an operator on tensors: zt.log(x).
-return setmetatable(log, {__call = function(_, ...) return core.log(...) end})
+local logarithm = core.op "log"
+return setmetatable(log, {__call = function(_, ...) return logarithm(...) end})

@@ -1,21 +1,23 @@
 --- Numbers as people read them.
 
+local core = require "zt.core"
+
 local text = {}
 
-local function scaled(value, step, units, suffix)
-  local index = 1
-  while math.abs(value) >= step and index < #units do
-    value, index = value / step, index + 1
-  end
-  local digits = (index == 1 and value == math.floor(value)) and "%d" or (math.abs(value) < 100 and "%.1f" or "%.0f")
-  return digits:format(value) .. units[index] .. suffix
-end
+local UNITS = {"", " k", " M", " G", " T"}
 
 --- 41234 -> "41.2 k".
-function text.count(value) return scaled(value, 1000, {"", " k", " M", " G", " T"}, "") end
+function text.count(value)
+  local index = 1
+  while math.abs(value) >= 1000 and index < #UNITS do
+    value, index = value / 1000, index + 1
+  end
+  local digits = (index == 1 and value == math.floor(value)) and "%d" or (math.abs(value) < 100 and "%.1f" or "%.0f")
+  return digits:format(value) .. UNITS[index]
+end
 
 --- 3355443 bytes -> "3.2 MiB".
-function text.bytes(value) return scaled(value, 1024, {" B", " KiB", " MiB", " GiB", " TiB"}, "") end
+text.bytes = core.human_bytes
 
 --- 75 seconds -> "1:15"; from an hour on "2:03:04".
 function text.duration(seconds)

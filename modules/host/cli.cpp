@@ -64,13 +64,13 @@ struct Parser {
   }
 };
 
-Script script_of(const Parser& parser) {
+Script script_of(const Parser& parser, int argc, const char* const* argv) {
   const std::vector<std::string> rest = parser.run->remaining();
   if (rest.empty()) misuse("no script given: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
   if (rest[0].starts_with('-')) parser.unknown_option(rest[0], parser.run);
   if (!fs::exists(rest[0])) misuse("there is no script '{}' (the current folder is {})", rest[0], fs::current_path().string());
   if (fs::is_directory(rest[0])) misuse("'{}' is a folder: give a script in it", rest[0]);
-  return {rest[0], {rest.begin() + 1, rest.end()}};
+  return {rest[0], {rest.begin() + 1, rest.end()}, {argv, argv + argc - rest.size()}};
 }
 
 Command prints(std::string text) {
@@ -97,7 +97,7 @@ Command lua_command(const std::string& name, int argc, const char* const* argv, 
         fs::exists(name) ? fmt::format(": to run a script, write: ztoolkit run {}", name) : suggest(name, known);
     misuse("unknown subcommand '{}'{}", name, hint);
   }
-  return runs({file, {argv + 2, argv + argc}}, {});
+  return runs({file, {argv + 2, argv + argc}, {argv[0]}}, {});
 }
 
 Command without_script(const Parser& parser) {
@@ -131,7 +131,7 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
   } catch (const CLI::ParseError& error) {
     throw Misuse(error.what());
   }
-  if (parser.run->parsed()) return runs(script_of(parser), parser.options);
+  if (parser.run->parsed()) return runs(script_of(parser, argc, argv), parser.options);
   return without_script(parser);
 }
 

@@ -41,12 +41,12 @@ bool first_on_machine(const std::string& key) {
 
 void report_once(const World& world, const std::string& key, const std::string& text) {
   if (!first_in_process(key)) return;
-  if (world.launch == Launch::mpi && !first_on_machine(key)) {
-    std::this_thread::sleep_for(200ms);
-    return;
+  if (world.launch != Launch::mpi || first_on_machine(key)) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", text);
   }
-  std::fflush(stdout);
-  fmt::print(stderr, "{}\n", text);
+  // mpirun ends the others once this rank is gone: those that failed at the same time have something to say too.
+  if (world.launch == Launch::mpi) std::this_thread::sleep_for(200ms);
 }
 
 void end_process_within(std::chrono::milliseconds limit, int status) {

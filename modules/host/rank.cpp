@@ -80,7 +80,7 @@ int run_rank(const World& world, const Paths& paths, const Script& script, const
   lua_State* L = open_state(world, paths);
   output.install(L);
   replace_exit(L, exit);
-  const auto error = lua::run_script(L, script.path, script.arguments);
+  const auto error = lua::run_script(L, script.path, script.arguments, script.before);
   output.finish();
   if (error) {
     report(world, *error);

@@ -14,6 +14,7 @@ namespace zt::host {
 struct Script {
   std::string path;
   std::vector<std::string> arguments;
+  std::vector<std::string> before;  // the words of the command line in front of the path
 };
 
 // A rank's Lua state with the host's part of the runtime: paths and the loader of modules. Closed by lua_close.

@@ -22,7 +22,7 @@ struct GptOptions {
   std::optional<std::string> norm, position, activation;
   std::optional<bool> bias, tied, scale_residual;
   double eps = 1e-5, dropout = 0, std = 0.02, rope_base = 10000;
-  bool causal = true;
+  bool causal = true, loss = true;
   int64_t ignore_index = -100, seed = 0;
 };
 
@@ -49,6 +49,7 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("std", &GptOptions::std, "of the initial weights", at_least(0))
           .optional("rope_base", &GptOptions::rope_base, "base of the rotary angles", above(0))
           .optional("causal", &GptOptions::causal, "a place sees no later one")
+          .optional("loss", &GptOptions::loss, "end with cross-entropy; else with the output logits, for a loss of your own")
           .optional("ignore_index", &GptOptions::ignore_index, "the label that is not valid")
           .optional("seed", &GptOptions::seed, "of the initial weights and dropout");
   return kSchema;
@@ -102,6 +103,7 @@ std::shared_ptr<Model> make_gpt(const Value& value) {
   head.norm_bias = *o.bias;
   head.ignore_index = o.ignore_index;
   head.std = o.std;
+  head.loss = o.loss;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
   return std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));

@@ -56,7 +56,8 @@ std::shared_ptr<Param> tied_param(const Value& tied) {
 
 LmLoss::LmLoss(const LmLossOptions& options)
     : norm_(parse_norm(options.norm), options.hidden, options.eps, options.norm_bias, "norm."),
-      ignore_index_(options.ignore_index) {
+      ignore_index_(options.ignore_index),
+      has_loss_(options.loss) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
   const auto tied = tied_param(options.tied);
   if (!tied) return;
@@ -70,7 +71,7 @@ LmLoss::LmLoss(const LmLossOptions& options)
 std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
   const at::Tensor h = norm_.run(in[0], context);
-  if (context.mode == Mode::generate) return {linear(h, head_, context)};
+  if (!has_loss_ || context.mode == Mode::generate) return {linear(h, head_, context)};
   HeadState state{head_, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_), {}};
   const at::Tensor rows = h.reshape({-1, h.size(2)});
   context.loss("loss", HeadLossFunction::apply(rows, head_.weight->get(), maybe(head_.bias_value()), std::move(state)),
@@ -85,7 +86,7 @@ Params LmLoss::params() const {
 }
 
 Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch) const {
-  return count_labels(batch, ignore_index_);
+  return has_loss_ ? count_labels(batch, ignore_index_) : Counts{};
 }
 
 std::shared_ptr<Layer> make_lm_loss(const Value& value) {
@@ -97,6 +98,7 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
                                   .optional("norm_bias", &LmLossOptions::norm_bias, "a bias in the norm")
                                   .optional("bias", &LmLossOptions::bias, "a bias in the head")
                                   .optional("ignore_index", &LmLossOptions::ignore_index, "the label that is not valid")
+                                  .optional("loss", &LmLossOptions::loss, "add the loss; else the logits are an output")
                                   .optional("std", &LmLossOptions::std, "of the head's initial weights", at_least(0))
                                   .optional("tied", &LmLossOptions::tied, "the embedding whose table is the head's too");
   return std::make_shared<LmLoss>(kSchema.parse(value));

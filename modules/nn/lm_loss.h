@@ -19,19 +19,20 @@ struct LmLossOptions {
   bool bias = false;  // of the head
   int64_t ignore_index = -100;
   double std = 0.02;  // of the head's initial weights
+  bool loss = true;   // false: no loss; the output logits are for a loss of the script's own
   Value tied;         // an nn.embedding layer or a Param: the head's weights [vocab, hidden] are that one; nil: its own
 };
 
 // Input h: [samples, seq, hidden]; reads the batch's "labels" [samples, seq] int64 (already shifted) and adds the loss "loss" per
-// token. The logits [samples * seq, vocab] exist once: the backward turns them into their gradient in place. Generating: no loss,
-// output logits [samples, seq, vocab]; otherwise that output is undefined.
+// token. The logits [samples * seq, vocab] exist once: the backward turns them into their gradient in place. Generating, or
+// without the loss: output logits [samples, seq, vocab]; otherwise that output is undefined.
 class LmLoss final : public Layer {
  public:
   explicit LmLoss(const LmLossOptions& options);
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Params params() const override;
-  Io io() const override { return {.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = false}}}; }
+  Io io() const override { return {.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}}; }
   bool splits_backward() const override { return true; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return "lm_loss"; }
@@ -40,6 +41,7 @@ class LmLoss final : public Layer {
   Norm norm_;
   Affine head_;
   int64_t ignore_index_;
+  bool has_loss_;
 };
 
 }  // namespace zt::nn

@@ -4,7 +4,8 @@
 
 namespace zt {
 ZT_DEFINE_OBJECT(nn::LuaContext, "LayerContext")
-}
+ZT_DEFINE_OBJECT(nn::LuaBatch, "Batch")
+}  // namespace zt
 
 namespace zt::nn {
 
@@ -49,6 +50,14 @@ int mode(lua_State* L) {
   return 1;
 }
 
+// batch(name)
+int batch_field(lua_State* L) {
+  const auto batch = lua::check<LuaBatch>(L, 1);
+  if (!batch->field) misuse("a batch that is counted is valid during the count only: do not keep it");
+  lua::push(L, batch->field(lua::check_string(L, 2)));
+  return 1;
+}
+
 template <auto member>
 int field(lua_State* L) {
   lua::push(L, self(L)->context->*member);
@@ -69,6 +78,7 @@ int micro_batch(lua_State* L) {
 }  // namespace
 
 void open_context_type(lua::Module& module) {
+  module.type<LuaBatch>().metamethod<batch_field>("__call");
   module.type<LuaContext>()
       .method<batch>("batch")
       .method<has_batch>("has_batch")

@@ -48,12 +48,12 @@ Io read_io(const Value::Table& table) {
   return io;
 }
 
-// Puts the stack back and ends the context's life, however the call ends.
+// Puts the stack back and ends the life of what the call was given, however the call ends.
 class CallScope {
  public:
-  CallScope(lua_State* L, int top, std::shared_ptr<LuaContext> context) : L_(L), top_(top), context_(std::move(context)) {}
+  CallScope(lua_State* L, int top, std::function<void()> end) : L_(L), top_(top), end_(std::move(end)) {}
   ~CallScope() {
-    context_->context = nullptr;
+    end_();
     lua_settop(L_, top_);
   }
   CallScope(const CallScope&) = delete;
@@ -61,12 +61,13 @@ class CallScope {
  private:
   lua_State* L_;
   int top_;
-  std::shared_ptr<LuaContext> context_;
+  std::function<void()> end_;
 };
 
 }  // namespace
 
-LuaLayer::LuaLayer(const LuaLayerOptions& options) : forward_(options.forward), io_(read_io(options.io)), kind_(options.kind) {
+LuaLayer::LuaLayer(const LuaLayerOptions& options)
+    : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
 }
 
@@ -95,22 +96,38 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   const auto handle = std::make_shared<LuaContext>(LuaContext{&context});
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;
-  const CallScope scope(L, top, handle);
+  const CallScope scope(L, top, [&] { handle->context = nullptr; });
   push_self(L);
   for (const auto& input : in) lua::push(L, input);
   lua::push(L, handle);
+  const lua::NoDefaultRandom no_default_random(L);
   forward_->call(static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, top + 1 + static_cast<int>(i), io_.outputs[i]));
   return results;
 }
 
+Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batch) const {
+  if (!count_) return {};
+  lua_State* L = count_->begin();
+  const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
+  const CallScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
+  lua::push(L, handle);
+  count_->call(1, 1);
+  const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;
+  if (tokens < 0)
+    misuse("the count of a '{}' layer must return how many valid tokens the batch has, a number of at least 0", kind_);
+  return {tokens, 0};
+}
+
 std::shared_ptr<Layer> make_lua_layer(const Value& value) {
-  static const auto kSchema = Schema<LuaLayerOptions>("nn.layer")
-                                  .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
-                                  .optional("params", &LuaLayerOptions::params, "initial values by name")
-                                  .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
-                                  .optional("kind", &LuaLayerOptions::kind, "a word for reports");
+  static const auto kSchema =
+      Schema<LuaLayerOptions>("nn.layer")
+          .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
+          .optional("params", &LuaLayerOptions::params, "initial values by name")
+          .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
+          .optional("count", &LuaLayerOptions::count, "of a loss per token: function(batch) -> valid tokens")
+          .optional("kind", &LuaLayerOptions::kind, "a word for reports");
   return std::make_shared<LuaLayer>(kSchema.parse(value));
 }
 

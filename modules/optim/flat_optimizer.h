@@ -34,6 +34,7 @@ class FlatOptimizer : public Optimizer {
   double lr() const override { return lr_; }
   std::vector<std::string> state_names() const override { return state_names_; }
   int group_of(const ParamInfo& param) const override { return groups_.group_of(param); }
+  void check(const ModelInfo& model) const override { groups_.check(model); }
   void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments, const Scalars& scalars) const override;
 
  protected:

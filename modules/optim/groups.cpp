@@ -30,12 +30,13 @@ std::regex compile(const std::string& path, const std::string& pattern) {
 
 }  // namespace
 
-GroupTable::GroupTable(const std::string& path, const CommonOptions& options) {
+GroupTable::GroupTable(const std::string& path, const CommonOptions& options) : path_(path) {
   const double other_decay = options.decay_all ? options.weight_decay : 0;
   groups_ = {{1, options.weight_decay}, {1, other_decay}};
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const std::string entry_path = fmt::format("{}.groups[{}]", path, i + 1);
     const Entry entry = parse_entry(entry_path, options.groups[i]);
+    texts_.push_back(entry.match);
     patterns_.push_back(compile(entry_path, entry.match));
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(options.weight_decay)});
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(other_decay)});
@@ -49,6 +50,21 @@ int GroupTable::group_of(const ParamInfo& param) const {
     if (std::regex_search(param.name, patterns_[i])) entry = static_cast<int>(i) + 1;
   }
   return 2 * entry + (param.is_matrix ? 0 : 1);
+}
+
+void GroupTable::check(const ModelInfo& model) const {
+  std::vector<bool> is_used(texts_.size());
+  std::vector<std::string> names;
+  for (const ParamInfo& param : model.params) {
+    names.push_back(param.name);
+    const int entry = group_of(param) / 2;
+    if (param.trainable && entry > 0) is_used[entry - 1] = true;
+  }
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    if (is_used[i]) continue;
+    misuse("{}.groups[{}].match: no trainable parameter belongs to '{}': either no name has it, or an earlier entry takes them{}",
+           path_, i + 1, texts_[i], suggest(texts_[i], names));
+  }
 }
 
 const Group& GroupTable::at(int index) const {

@@ -49,11 +49,15 @@ class GroupTable {
 
   // -1 for a frozen parameter.
   int group_of(const ParamInfo& param) const;
+  // Misuse for an entry that no parameter of the model belongs to: a pattern that matches no name, or after others that do.
+  void check(const ModelInfo& model) const;
   // Misuse for an index that group_of does not give.
   const Group& at(int index) const;
   int size() const { return static_cast<int>(groups_.size()); }
 
  private:
+  std::string path_;
+  std::vector<std::string> texts_;  // of the patterns
   std::vector<std::regex> patterns_;
   std::vector<Group> groups_;  // two an entry, the defaults first: for matrices, for the rest
 };

@@ -34,19 +34,15 @@ local function gate(seed)
   }
 end
 
--- The first layer reads the batch, the last adds a sum over samples to the objective; ztoolkit divides it by their number in the
--- whole batch, on all ranks.
+-- The first layer reads the batch; the last adds the mean over its samples to the objective, which is the mean over the samples
+-- of all micro-batches and ranks.
 local input = nn.layer{
   kind = "input", io = {inputs = {}, outputs = {{name = "h", differentiable = false}}},
   forward = function(_, ctx) return ctx:batch("points") end,
 }
-local SUM = 2 -- ATen's number for this kind of reduction
-local loss = nn.layer{
-  kind = "loss", io = {outputs = {}},
-  forward = function(_, logits, ctx)
-    ctx:loss("loss", zt.cross_entropy_loss(logits, ctx:batch("labels"), {reduction = SUM}), "sample")
-  end,
-}
+local loss = zt.loss(function(out, ctx)
+  return zt.cross_entropy_loss(out.h, ctx:batch("labels"))
+end, {inputs = {"h"}, per = "sample"})
 
 local model = nn.sequential{
   input,

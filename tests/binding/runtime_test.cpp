@@ -33,6 +33,9 @@ TEST_F(RuntimeTest, ArgumentsAsInPlainLua) {
   const auto error =
       run_file("local a, b = ...; assert(a == 'x' and b == '2' and arg[1] == 'x' and #arg == 2 and arg[0])", {"x", "2"});
   EXPECT_FALSE(error) << error->message;
+  std::ofstream(path_) << "assert(arg[-1] == 'run' and arg[-2] == 'ztoolkit' and arg[-3] == nil and arg[1] == 'x')";
+  const auto with_words = lua::run_script(L, path_, {"x"}, {"ztoolkit", "run"});
+  EXPECT_FALSE(with_words) << with_words->message;
 }
 
 TEST_F(RuntimeTest, ErrorsCarryFileLineAndTraceback) {

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,11 @@ class Result:
     out: str
     err: str
     seconds: float
+    ended: float = 0  # by time.monotonic(), which is also zt.now()
+
+    def seconds_since_mark(self):
+        """Seconds from when a script printed "mark" and zt.now() to the end of the run."""
+        return self.ended - float(re.search(r"mark\s+([0-9.]+)", self.out)[1])
 
 
 def command(arguments, ranks=0):
@@ -45,7 +51,8 @@ def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60):
     begin = time.monotonic()
     done = subprocess.run(command(arguments, ranks), env=environment(env or {}), cwd=cwd, timeout=timeout, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+    end = time.monotonic()
+    return Result(done.returncode, done.stdout, done.stderr, end - begin, end)
 
 
 class Running:
@@ -78,7 +85,8 @@ class Running:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        return Result(self.process.returncode, out, err, time.monotonic() - begin)
+        end = time.monotonic()
+        return Result(self.process.returncode, out, err, end - begin, end)
 
 
 class HostTest(unittest.TestCase):

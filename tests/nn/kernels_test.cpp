@@ -4,9 +4,49 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+
+#include "kernel_results.h"
+#include "zt/isa.h"
+
+// The same code as zt::nn::kernels, compiled for one instruction set each.
+#define ZT_DECLARE_FORM(FORM)              \
+  namespace zt::nn::kernels_##FORM {       \
+    template <class T>                     \
+    std::vector<T> results(int64_t width); \
+  }
+ZT_DECLARE_FORM(plain)
+ZT_DECLARE_FORM(avx2)
+ZT_DECLARE_FORM(avx512)
 
 namespace zt::nn {
 namespace {
+
+template <class T>
+void expect_equal_bits(const std::vector<T>& got, const std::vector<T>& expected, const char* form, int64_t width) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(std::memcmp(&got[i], &expected[i], sizeof(T)), 0)
+        << form << ", width " << width << ", result " << i << ": " << got[i] << " for " << expected[i];
+  }
+}
+
+template <class T>
+void expect_equal_forms() {
+  for (const int64_t width : {1, 3, 7, 8, 15, 16, 17, 33, 64, 100, 255, 257, 600}) {
+    const auto expected = kernels_plain::results<T>(width);
+    for (const Isa isa : supported_isas()) {
+      if (isa == Isa::avx2) expect_equal_bits(kernels_avx2::results<T>(width), expected, "avx2", width);
+      if (isa == Isa::avx512) expect_equal_bits(kernels_avx512::results<T>(width), expected, "avx512", width);
+    }
+    expect_equal_bits(kernels::results<T>(width), expected, "the library's form", width);
+  }
+}
+
+TEST(Kernels, AllInstructionSetsGiveEqualBits) {
+  expect_equal_forms<float>();
+  expect_equal_forms<double>();
+}
 
 TEST(Kernels, ExponentialIsAccurate) {
   const kernels::RowStats unit{0, 1};

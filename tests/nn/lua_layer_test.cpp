@@ -86,6 +86,28 @@ TEST_F(LuaLayerTest, DropoutDoesNotDependOnTheCut) {
   EXPECT_NEAR(whole.ne(0).to(at::kDouble).mean().item<double>(), 0.36, 5 * 0.017);
 }
 
+TEST_F(LuaLayerTest, DrawingWithoutAGeneratorIsRefused) {
+  ASSERT_EQ(run("zt = require 'zt.core'"), "");
+  const auto draws = made("keep(nn.layer{forward = function(self, x) return x + zt.rand({3}) end})");
+  EXPECT_NE(test::misuse_of([&] { draws.forward({x}, context); }).find("use ctx:dropout"), std::string::npos);
+  EXPECT_EQ(run("zt.rand({3})"), "");  // outside of layers it is allowed, also after the error
+  const auto keyed = made("keep(nn.layer{forward = function(self, x) return x:bernoulli({generator = zt.generator(3)}) end})");
+  EXPECT_EQ(keyed.forward({x.abs()}, context)[0].sizes(), x.sizes());
+}
+
+TEST_F(LuaLayerTest, CountsTokens) {
+  const auto counting = made(R"(keep(nn.layer{forward = function(self, x) return x end, count = function(batch)
+    assert(batch("none") == nil)
+    return batch("labels"):ge(0):sum():item()
+  end}))");
+  const auto field = [](const std::string& name) { return name == "labels" ? at::arange(-2, 5) : at::Tensor(); };
+  EXPECT_EQ(kept->count(field).tokens, 5);
+  made("keep(nn.layer{forward = function(self, x) return x end, count = function(batch) return 'many' end, kind = 'odd'})");
+  EXPECT_NE(test::misuse_of([&] { kept->count(field); }).find("the count of a 'odd' layer must return"), std::string::npos);
+  made("keep(nn.layer{forward = function(self, x) return x end})");
+  EXPECT_EQ(kept->count(field).tokens, 0);
+}
+
 TEST_F(LuaLayerTest, ErrorsInTheForwardLeaveTheStackAlone) {
   const auto fails = made("keep(nn.layer{forward = function(self, x) error('no way') end})");
   const int top = lua_gettop(L);

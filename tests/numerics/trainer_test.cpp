@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "adam.h"
+#include "layers.h"
 #include "support/spawn.h"
 #include "training.h"
 #include "zt/error.h"
@@ -122,6 +124,51 @@ TEST(Trainer, NonFiniteGradientEndsTheRunWithTheParametersName) {
   const std::string& name = trainer->state().model->params.back().name;
   trainer->set_parameter(name, at::full_like(trainer->parameter(name), std::nan("")));
   EXPECT_THROW(trainer->step(global_batch(0)), Fault);
+}
+
+class Drawing : public Layer {
+ public:
+  std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return {in[0] + at::rand({1})}; }
+  std::string kind() const override { return "drawing"; }
+};
+
+TEST(Trainer, ALayerThatDrawsFromTheDefaultGeneratorIsRefused) {
+  const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto model = std::make_shared<Model>(
+      std::vector<NamedLayer>{{"embedding", embedding}, {"noise", std::make_shared<Drawing>()}, {"head", loss}}, 1);
+  TrainerOptions options;
+  options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}});
+  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32), options);
+  EXPECT_NE(refusal([&] { trainer->step(global_batch(0)); }).find("layer 'noise' drew from LibTorch's default generator"),
+            std::string::npos);
+}
+
+TEST(Trainer, MemoryIsPredictedAndMeasured) {
+  for (const char* reduce_every : {"step", "micro_batch"}) {
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.micro_batches = 2, .stage = 1, .reduce_every = reduce_every});
+      Batch mine = global_batch(0);
+      for (auto& [name, field] : mine) field = field.narrow(0, world.rank * 6, 6);
+      trainer->step(mine);
+      int64_t activations = 0;
+      for (const MemoryLine& line : trainer->memory()) {
+        if (line.kind == "activations") activations = line.measured;
+        else EXPECT_EQ(line.predicted, line.measured) << line.kind << " with reduce_every = " << reduce_every;
+      }
+      // At least the logits of one micro-batch, 3 samples, exist at one time.
+      EXPECT_GT(activations, 3 * kSeq * kVocab * 4);
+      EXPECT_LT(activations, 64 << 20);
+    });
+  }
+}
+
+TEST(Trainer, LossTermsAreOfTheObjective) {
+  const auto trainer = make_trainer(one_rank(), {.micro_batches = 2});
+  const StepResult result = trainer->step(global_batch(0));
+  ASSERT_EQ(result.terms.size(), 1U);
+  EXPECT_EQ(result.terms[0].name, "loss");
+  EXPECT_EQ(result.terms[0].value, result.loss);
 }
 
 TEST(Trainer, AModelHasOneTrainer) {

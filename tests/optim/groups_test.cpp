@@ -53,6 +53,21 @@ TEST(Groups, TheFirstMatchWins) {
   EXPECT_EQ(group_for(table, "head").weight_decay, 0.1);
 }
 
+TEST(Groups, AnEntryWithoutParametersIsRefused) {
+  ModelInfo model;
+  model.params = {param_named("blocks.0.weight"), param_named("head.weight")};
+  const auto refusal = [&](Value::List entries) {
+    return complaint([&] { GroupTable("optim.adamw", options_of(std::move(entries))).check(model); });
+  };
+  EXPECT_EQ(refusal({Value::Table{{"match", "^blocks"}}, Value::Table{{"match", "weight$"}}}), "");
+  EXPECT_NE(refusal({Value::Table{{"match", "^block\\."}}}).find("optim.adamw.groups[1].match: no trainable parameter"),
+            std::string::npos);
+  // The first entry takes all that the second could.
+  EXPECT_NE(refusal({Value::Table{{"match", "weight"}}, Value::Table{{"match", "head"}}}).find("groups[2]"), std::string::npos);
+  model.params[1].trainable = false;
+  EXPECT_NE(refusal({Value::Table{{"match", "head"}}}).find("groups[1]"), std::string::npos);
+}
+
 TEST(Groups, ErrorsNameTheEntry) {
   const auto build = [](Value entry) {
     return complaint([&] { GroupTable("optim.lion", options_of({Value::Table{{"match", "a"}}, entry})); });

@@ -30,14 +30,16 @@ void preload(lua_State* L, const char* name, lua_CFunction open) {
   lua_pop(L, 2);
 }
 
-void set_script_arguments(lua_State* L, const std::string& path, const std::vector<std::string>& args) {
-  lua_createtable(L, static_cast<int>(args.size()), 1);
-  push(L, path);
-  lua_rawseti(L, -2, 0);
-  for (size_t i = 0; i < args.size(); ++i) {
-    push(L, args[i]);
-    lua_rawseti(L, -2, static_cast<int>(i + 1));
-  }
+void set_script_arguments(lua_State* L, const std::string& path, const std::vector<std::string>& args,
+                          const std::vector<std::string>& before) {
+  lua_createtable(L, static_cast<int>(args.size()), static_cast<int>(before.size()) + 1);
+  const auto set = [L](int place, const std::string& word) {
+    push(L, word);
+    lua_rawseti(L, -2, place);
+  };
+  set(0, path);
+  for (size_t i = 0; i < args.size(); ++i) set(static_cast<int>(i) + 1, args[i]);
+  for (size_t i = 0; i < before.size(); ++i) set(static_cast<int>(i) - static_cast<int>(before.size()), before[i]);
   lua_pushliteral(L, "arg");
   lua_insert(L, -2);
   lua_rawset(L, LUA_GLOBALSINDEX);
@@ -57,10 +59,11 @@ lua_State* new_state(World world, const Paths& paths) {
   return L;
 }
 
-std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args) {
+std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args,
+                                      const std::vector<std::string>& before) {
   Context& state = context(L);
   state.thread = std::this_thread::get_id();
-  set_script_arguments(L, path, args);
+  set_script_arguments(L, path, args, before);
   if (luaL_loadfile(L, path.c_str()) != 0) {
     ScriptError error{lua_tostring(L, -1), "", false};
     lua_pop(L, 1);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "layer_context.h"
+#include "random_watch.h"
 #include "zt/error.h"
 #include "zt/tensor.h"
 
@@ -66,7 +67,15 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, b
   slot.context->position = position;
   slot.context->micro_batch = micro_batch;
   slot.roots.clear();
+  const auto drawn = [this] { return default_random_place(state_.units.empty() ? at::kCPU : state_.units[0].full.device()); };
+  const DefaultRandomPlace before = drawn();
   auto outputs = model_->positions()[position].layer->forward(slot.inputs, *slot.context);
+  if (drawn() != before) {
+    misuse(
+        "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
+        "resume; draw from Context::rng (in Lua ctx:dropout)",
+        info.name);
+  }
   const bool drops_all = outputs.empty() && mode_ != Mode::generate;  // a loss layer yields nothing but its loss
   if (!drops_all && outputs.size() != info.outputs.size()) {
     misuse("layer '{}' returned {} values, its io() names {}", info.name, outputs.size(), info.outputs.size());
@@ -171,10 +180,10 @@ Counts ComputeState::count() const {
   return total;
 }
 
-std::vector<LossTerm> ComputeState::losses() const {
-  std::vector<LossTerm> terms;
-  for (const auto& [name, sum] : sums_) terms.push_back({name, sum.per, sum.sum.item<double>()});
-  return terms;
+std::vector<LossSum> ComputeState::losses() const {
+  std::vector<LossSum> sums;
+  for (const auto& [name, sum] : sums_) sums.push_back({name, sum.per, sum.sum.item<double>()});
+  return sums;
 }
 
 std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {

@@ -26,6 +26,12 @@ struct Seeds {
   double of(Per per) const { return per == Per::token ? token : sample; }
 };
 
+struct LossSum {
+  std::string name;
+  Per per = Per::token;
+  double sum = 0;
+};
+
 class ComputeState {
  public:
   ComputeState(std::shared_ptr<Model> model, StepState& state);
@@ -41,8 +47,8 @@ class ComputeState {
 
   // Valid tokens and samples of this rank's batch. Misuse if two loss layers count differently.
   Counts count() const;
-  // Sums of the loss terms so far, sorted by name.
-  std::vector<LossTerm> losses() const;
+  // This rank's sums of the loss terms so far, sorted by name.
+  std::vector<LossSum> losses() const;
   // Named outputs of the last position.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
   void set_seeds(Seeds seeds) { seeds_ = seeds; }

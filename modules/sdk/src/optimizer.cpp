@@ -5,6 +5,8 @@ namespace zt {
 Optimizer::~Optimizer() = default;
 Schedule::~Schedule() = default;
 
+void Optimizer::check(const ModelInfo&) const {}
+
 ZT_DEFINE_OBJECT(Optimizer, "Optimizer")
 ZT_DEFINE_OBJECT(Schedule, "Schedule")
 

@@ -88,16 +88,18 @@ class Norm : public ActionHandler {
 
  private:
   void reduce_losses(Communicator* comm, StepState& state) {
-    state.losses = compute_->losses();
-    const auto n = static_cast<int64_t>(state.losses.size());
-    if (comm && n > 0) {
-      const at::Tensor sums = at::empty({n}, at::kDouble);
-      for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = state.losses[i].sum;
-      comm->all_reduce(sums, sums).synchronize();
-      for (int64_t i = 0; i < n; ++i) state.losses[i].sum = sums.data_ptr<double>()[i];
-    }
+    const auto mine = compute_->losses();
+    const auto n = static_cast<int64_t>(mine.size());
+    const at::Tensor sums = at::empty({n}, at::kDouble);
+    for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
+    if (comm && n > 0) comm->all_reduce(sums, sums).synchronize();
+    state.losses.clear();
     state.loss = 0;
-    for (const LossTerm& term : state.losses) state.loss += term.sum / divisor(term.per, state);
+    for (int64_t i = 0; i < n; ++i) {
+      const double value = sums.data_ptr<double>()[i] / divisor(mine[i].per, state);
+      state.losses.push_back({mine[i].name, value});
+      state.loss += value;
+    }
   }
 
   double divisor(Per per, const StepState& state) const {

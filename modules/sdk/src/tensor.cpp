@@ -2,6 +2,8 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <array>
+#include <cmath>
 #include <span>
 #include <utility>
 #include <vector>
@@ -62,6 +64,15 @@ std::string dtype_name(at::ScalarType dtype) {
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
   return fmt::format("{}[{}] on {}", dtype_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), tensor.device().str());
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; std::abs(value) >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return fmt::format("{:.{}f} {}", value, std::abs(value) < 100 ? 1 : 0, kUnits[unit]);
 }
 
 uint64_t fingerprint(const at::Tensor& tensor) {

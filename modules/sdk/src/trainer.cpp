@@ -120,7 +120,10 @@ StepResult Trainer::step(const Batch& batch) {
   normalisation_->is_by_hand = false;
   prepare_step();
   compute_->begin(batch, Mode::train, spec_->micro_batches(), first_sample(batch));
-  running.run(state_);
+  {
+    const AllocationWatch::Scope counted(activations_);
+    running.run(state_);
+  }
   return end_step(begin_ns);
 }
 

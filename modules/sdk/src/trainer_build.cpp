@@ -33,6 +33,7 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
     if (param->values.defined())
       misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
   }
+  options.optimizer->check(spec->model()->info());
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) trainer->verify_programs(mode);
   trainer->make_units();

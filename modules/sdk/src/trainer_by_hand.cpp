@@ -75,7 +75,7 @@ double Trainer::forward(const Batch& micro_batch) {
   hand_action_ = end;
   hand_phase_ = HandPhase::forward_done;
   double total = 0;
-  for (const LossTerm& term : compute_->losses()) total += term.sum;
+  for (const LossSum& term : compute_->losses()) total += term.sum;
   const double mine = total - hand_loss_;
   hand_loss_ = total;
   return mine;

@@ -1,25 +1,15 @@
 // What a person wants to know before anything runs: model, actions, bytes on the wire, bytes held.
 #include <map>
+#include <set>
 
 #include "compute.h"
 #include "zt/error.h"
+#include "zt/tensor.h"
 #include "zt/trainer.h"
 
 namespace zt {
 
 namespace {
-
-std::string human_bytes(int64_t bytes) {
-  if (bytes < 0) return "-";
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 4) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
-}
 
 // What one rank sends in a step, by kind: ring costs, 2 (W - 1) / W of an all_reduce's bytes, (W - 1) / W of the others'.
 std::map<std::string, int64_t> wire_bytes(const Program& program, const StepState& state, const Coord& coord, int64_t element) {
@@ -38,10 +28,21 @@ std::map<std::string, int64_t> wire_bytes(const Program& program, const StepStat
   return bytes;
 }
 
+// Units that keep a sum beside their gradient, because each micro-batch is reduced by itself.
+std::set<int> units_summed_apart(const Program& program) {
+  std::set<int> units;
+  for (const Action& action : program.actions) {
+    if (action.kind != Kinds::get().reduce_grad || action.attr("sum").empty()) continue;
+    for (const int unit : action.units()) units.insert(unit);
+  }
+  return units;
+}
+
 }  // namespace
 
 std::vector<MemoryLine> Trainer::memory() const {
   MemoryLine parameters{"parameters", 0, 0}, gradients{"gradients", 0, 0}, optimizer{"optimizer", 0, 0};
+  const MemoryLine activations{"activations", -1, activations_.peak_bytes()};
   const auto element = static_cast<int64_t>(c10::elementSize(dtype_of(spec_->precision())));
   const auto states = static_cast<int64_t>(options_.optimizer->state_names().size());
   for (const Unit& unit : state_.units) {
@@ -51,13 +52,15 @@ std::vector<MemoryLine> Trainer::memory() const {
     if (is_trainable) optimizer.predicted += unit.layout.chunk * element * states;
     if (unit.full.defined()) parameters.measured += static_cast<int64_t>(unit.full.storage().nbytes());
     if (unit.grad.defined()) gradients.measured += static_cast<int64_t>(unit.grad.storage().nbytes());
+    if (unit.grad_sum.defined()) gradients.measured += static_cast<int64_t>(unit.grad_sum.storage().nbytes());
     for (const auto& [name, buffer] : unit.state) optimizer.measured += static_cast<int64_t>(buffer.storage().nbytes());
   }
   for (const ParamInfo& param : state_.model->params) {
     if (param.trainable) gradients.predicted += static_cast<int64_t>(param.positions.size() - 1) * param.numel * element;
   }
+  for (const int unit : units_summed_apart(training_)) gradients.predicted += state_.units[unit].layout.chunk * element;
   if (compute_) gradients.measured += compute_->gradients().extra_bytes();
-  std::vector<MemoryLine> lines{parameters, gradients, optimizer};
+  std::vector<MemoryLine> lines{parameters, gradients, optimizer, activations};
   if (options_.dry) {
     for (auto& line : lines) line.measured = -1;
   }
@@ -79,8 +82,9 @@ std::string Trainer::report() const {
   const auto element = static_cast<int64_t>(c10::elementSize(dtype_of(spec_->precision())));
   const auto wire = wire_bytes(training_, state_, coord, element);
   for (const auto& [name, bytes] : wire) text += fmt::format("wire      {} {} sent a step and rank\n", name, human_bytes(bytes));
-  for (const MemoryLine& line : memory())
-    text += fmt::format("memory    {:<12} {} a rank\n", line.kind, human_bytes(line.predicted));
+  for (const MemoryLine& line : memory()) {
+    if (line.predicted >= 0) text += fmt::format("memory    {:<12} {} a rank\n", line.kind, human_bytes(line.predicted));
+  }
   return text;
 }
 

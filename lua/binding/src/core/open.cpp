@@ -12,9 +12,16 @@ namespace zt::lua {
 
 namespace {
 
+// Argument 1 may be the table of what is no operator: names to suggest.
 void push_function(lua_State* L, const std::string& name) {
   if (push_operator(L, name, CallStyle::function)) return;
-  misuse("zt has no function or operator '{}'{}", name, suggest(name, operator_names()));
+  std::vector<std::string> names = operator_names();
+  if (lua_istable(L, 1)) {
+    for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
+      if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(lua_tostring(L, -2));
+    }
+  }
+  misuse("zt has no function or operator '{}'{}", name, suggest(name, names));
 }
 
 // core.op("add")

@@ -9,6 +9,7 @@
 #include "core/open.h"
 #include "zt/error.h"
 #include "zt/options.h"
+#include "zt/tensor.h"
 
 namespace zt::lua {
 
@@ -50,6 +51,12 @@ int versions(lua_State* L) {
                              {"build_id", ZT_BUILD_ID},
                              {"libtorch", ZT_LIBTORCH_VERSION},
                              {"compiler", ZT_COMPILER}}));
+  return 1;
+}
+
+// human_bytes(3355443) -> "3.2 MiB"
+int bytes_text(lua_State* L) {
+  push(L, human_bytes(check_integer(L, 1)));
   return 1;
 }
 
@@ -114,6 +121,7 @@ void open_system(Module& module) {
       .function<sleep>("sleep")
       .function<memory>("memory")
       .function<versions>("versions")
+      .function<bytes_text>("human_bytes")
       .function<is_terminal>("isatty")
       .function<terminal_width>("terminal_width")
       .function<num_threads>("num_threads")

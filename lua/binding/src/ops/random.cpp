@@ -27,11 +27,17 @@ at::Generator& own_generator(lua_State* L) {
   Context& state = context(L);
   if (state.forbids_default_generator) {
     misuse(
-        "random numbers inside a layer must not depend on the order of calls: use ctx:rng, or pass generator = "
-        "zt.generator(seed)");
+        "random numbers inside a layer must be the same in a recompute, on any mesh and after a resume: use ctx:dropout(x, "
+        "probability), or pass generator = zt.generator(seed) with a seed made of ctx.step and ctx.micro_batch");
   }
   if (!state.generator.defined()) state.generator = at::make_generator<at::CPUGeneratorImpl>();
   return state.generator;
+}
+
+NoDefaultRandom::NoDefaultRandom(lua_State* L) : L_(L), before_(std::exchange(context(L).forbids_default_generator, true)) {}
+
+NoDefaultRandom::~NoDefaultRandom() {
+  context(L_).forbids_default_generator = before_;
 }
 
 }  // namespace zt::lua

@@ -56,7 +56,7 @@ Batch check_batch(lua_State* L, int index) {
 
 Value result_value(const StepResult& result) {
   Value::Table terms;
-  for (const LossTerm& term : result.terms) terms[term.name] = term.sum;
+  for (const LossTerm& term : result.terms) terms[term.name] = term.value;
   return Value::Table{
       {"step", result.step},           {"loss", result.loss},
       {"grad_norm", result.grad_norm}, {"lr", result.lr},

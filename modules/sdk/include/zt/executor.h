@@ -20,10 +20,10 @@ namespace zt {
 // Fields of the rank's part of the global batch, each [samples, ...]. Micro-batch m is the m-th contiguous part.
 using Batch = std::map<std::string, at::Tensor>;
 
+// A term of the objective: what the layers' sums of that name, over tokens or samples, come to once divided by their number.
 struct LossTerm {
   std::string name;
-  Per per = Per::token;
-  double sum = 0;  // over the micro-batches of this rank; after NORM over all ranks
+  double value = 0;  // over all ranks
 };
 
 // What the actions of one step share. The trainer owns it; handlers change buffers in it.

@@ -49,6 +49,8 @@ class Optimizer {
   virtual Scope scope() const { return Scope::element; }
   // The group a parameter belongs to, by its name: -1 when it is not updated.
   virtual int group_of(const ParamInfo& param) const = 0;
+  // Misuse when the optimizer's options do not fit the model, such as a group that no parameter belongs to.
+  virtual void check(const ModelInfo& model) const;
   // Updates master and state in place from grad ([n], contiguous, same device) on the segments, which ascend and do not
   // overlap; elements outside them are left alone. float32 or float64.
   virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments,

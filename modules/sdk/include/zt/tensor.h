@@ -16,6 +16,9 @@ std::string dtype_name(at::ScalarType dtype);
 // "float32[4, 128] on cpu": for messages.
 std::string describe(const at::Tensor& tensor);
 
+// "3.2 MiB": three digits and a unit of 1024.
+std::string human_bytes(int64_t bytes);
+
 // 64-bit FNV-1a of the bytes: a cheap fingerprint for logs and tests. Needs a contiguous CPU tensor.
 uint64_t fingerprint(const at::Tensor& tensor);
 

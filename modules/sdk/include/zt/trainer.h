@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "zt/allocation.h"
 #include "zt/executor.h"
 #include "zt/object.h"
 #include "zt/optimizer.h"
@@ -38,6 +39,7 @@ struct StepResult {
 };
 
 // Bytes of one kind on this rank; measured is -1 where only a prediction exists, predicted -1 the other way round.
+// "activations" are all tensors made within a step (values kept for the backward, temporaries), at the last step's peak.
 struct MemoryLine {
   std::string kind;
   int64_t predicted = -1;
@@ -113,6 +115,7 @@ class Trainer : public Stateful {
   std::vector<std::string> data_axes_;  // the axes over which the global batch is spread: those of COUNT
   StepState state_;
   Trace trace_;
+  AllocationWatch activations_;
   std::shared_ptr<Normalisation> normalisation_;
   std::shared_ptr<ComputeState> compute_;
   Executor::Handlers handlers_;

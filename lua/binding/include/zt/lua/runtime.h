@@ -30,8 +30,10 @@ struct ScriptError {
   bool is_aborted = false;  // a zt::Aborted passed through: another rank has the cause
 };
 
-// Loads and runs the file on the calling thread with `arg` and `...` as plain Lua sets them. nullopt: it ran to its end.
-std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args);
+// Loads and runs the file on the calling thread with `arg` and `...` as plain Lua sets them: arg[0] is the path, arg[1] and on
+// are `args`, arg[-1] and down the words `before` the path on the command line, the last first. nullopt: it ran to its end.
+std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args,
+                                      const std::vector<std::string>& before = {});
 
 }  // namespace zt::lua
 

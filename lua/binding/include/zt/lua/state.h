@@ -102,6 +102,19 @@ class Callable {
   std::unique_ptr<Impl> impl_;
 };
 
+// While one lives, operators of this state that draw random numbers must be given a generator: in a layer, whose numbers must not
+// depend on the order of calls.
+class NoDefaultRandom {
+ public:
+  explicit NoDefaultRandom(lua_State* L);
+  ~NoDefaultRandom();
+  NoDefaultRandom(const NoDefaultRandom&) = delete;
+
+ private:
+  lua_State* L_;
+  bool before_;
+};
+
 // The world of this state. Set by the host before a script starts.
 const World& world(lua_State* L);
 void set_world(lua_State* L, World world);

@@ -1,0 +1,60 @@
+--- zt.loss: a loss written in Lua, the last layer of a model.
+--
+--   local model = nn.gpt{..., loss = false}:append(zt.loss(function(out, ctx)
+--     return zt.cross_entropy_loss(out.logits:flatten(0, 1), ctx:batch("labels"):flatten())
+--   end))
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+
+local SCHEMA = {
+  {"inputs", "list", "names of the values that it reads", default = {"logits"}},
+  {"name", "string", "of the term, in reports and metrics", default = "loss"},
+  {"per", "string", "what the mean is taken over", default = "token", one_of = {"token", "sample"}},
+  {"reduction", "string", "what the function returns: the mean over the micro-batch's tokens or samples, or their sum",
+   default = "mean", one_of = {"mean", "sum"}},
+  {"labels", "string", "the batch field whose elements are the tokens", default = "labels"},
+  {"ignore_index", "integer", "the label that is not valid", default = -100},
+}
+
+--- A layer that adds `run(out, ctx)`, a scalar, to the objective. `out` holds the values named by `inputs`; ctx is the layer's
+-- context: ctx:batch(name), ctx.mode, ... (zt.nn). However the batch is cut, the objective is the mean over the valid tokens (or
+-- the samples, rows of the first input) of the whole global batch: means of micro-batches are weighed by what they are means of.
+-- Generating, the layer passes its inputs on.
+local function loss(run, value)
+  if type(run) ~= "function" then fail("zt.loss takes function(out, ctx), which returns a scalar, got a %s", type(run)) end
+  local options = check.options("zt.loss", SCHEMA, value or {})
+  local names = options.inputs
+  if #names == 0 then fail "zt.loss.inputs must name at least one value" end
+
+  local function valid(labels) return labels:ne(options.ignore_index):sum():item() end
+
+  local outputs = {}
+  for place, name in ipairs(names) do outputs[place] = {name = name, differentiable = false} end
+  local function forward(_, ...)
+    local ctx = select(#names + 1, ...)
+    if ctx.mode == "generate" then return ... end
+    local out = {}
+    for place, name in ipairs(names) do out[name] = (select(place, ...)) end
+    local count = options.per == "token" and valid(ctx:batch(options.labels)) or out[names[1]]:size(0)
+    if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- the mean of nothing is nan
+    local scalar = run(out, ctx)
+    if options.reduction == "mean" then scalar = scalar * count end
+    ctx:loss(options.name, scalar, options.per)
+  end
+  local function count_tokens(batch)
+    local labels = batch(options.labels)
+    if not labels then
+      fail("zt.loss: the batch has no field '%s' to count tokens in: name it by `labels`, or give per = 'sample'", options.labels)
+    end
+    return valid(labels)
+  end
+
+  return require("zt.nn").layer{
+    kind = "loss", io = {inputs = names, outputs = outputs}, forward = forward,
+    count = options.per == "token" and count_tokens or nil,
+  }
+end
+
+return loss

@@ -1,0 +1,84 @@
+-- zt.loss: a cross-entropy written in Lua gives what the built-in one gives, however the batch is cut.
+local lu = require "luaunit"
+local zt = require "zt"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+
+local VOCAB, SEQ, SAMPLES = 11, 6, 4
+
+local function gpt(has_loss)
+  return nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3, loss = has_loss}
+end
+
+local function trainer_of(model, micro_batches)
+  local program = zt.program(model, {micro_batches = micro_batches or 1, precision = "fp64"})
+  return zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+end
+
+-- Ever more labels of later samples are not valid; all of the last one's.
+local function batch()
+  local tokens = zt.arange(SAMPLES * SEQ):remainder(VOCAB):view({SAMPLES, SEQ}):to "int64"
+  local labels = (tokens * 3 + 1):remainder(VOCAB)
+  for sample = 0, SAMPLES - 1 do labels[{sample, {0, 2 * sample}}]:fill_(-100) end
+  return {tokens = tokens, labels = labels}
+end
+
+local function cross_entropy(out, ctx)
+  return zt.cross_entropy_loss(out.logits:flatten(0, 1), ctx:batch("labels"):flatten())
+end
+
+local TestLoss = {}
+
+function TestLoss:test_equals_the_built_in_one()
+  for _, micro_batches in ipairs {1, 2, 4} do
+    local built_in = trainer_of(gpt(true), micro_batches)
+    local own = trainer_of(gpt(false):append(zt.loss(cross_entropy)), micro_batches)
+    for _ = 1, 3 do
+      local expected, got = built_in:step(batch()), own:step(batch())
+      lu.assertAlmostEquals(got.loss, expected.loss, 1e-12)
+      lu.assertAlmostEquals(got.grad_norm, expected.grad_norm, 1e-12)
+      lu.assertEquals(got.tokens, expected.tokens)
+      lu.assertEquals(got.terms.loss, got.loss)
+    end
+  end
+end
+
+function TestLoss:test_sums_and_terms_by_name()
+  local function sum(out, ctx)
+    return zt.cross_entropy_loss(out.logits:flatten(0, 1), ctx:batch("labels"):flatten(), {reduction = 2})
+  end
+  local own = trainer_of(gpt(false):append(zt.loss(sum, {name = "nats", reduction = "sum"})), 2)
+  local expected = trainer_of(gpt(true), 2):step(batch())
+  local got = own:step(batch())
+  lu.assertAlmostEquals(got.loss, expected.loss, 1e-12)
+  lu.assertEquals(got.terms, {nats = got.loss})
+end
+
+function TestLoss:test_per_sample()
+  local function loss_with(micro_batches)
+    local model = nn.sequential{
+      nn.embedding{vocab = VOCAB, hidden = 8},
+      zt.loss(function(out) return out.h:square():mean() end, {inputs = {"h"}, per = "sample"}),
+    }
+    return trainer_of(model, micro_batches):step(batch()).loss
+  end
+  lu.assertAlmostEquals(loss_with(4), loss_with(1), 1e-13)
+end
+
+function TestLoss:test_generating_gives_the_logits()
+  local trainer = trainer_of(gpt(false):append(zt.loss(cross_entropy)))
+  local logits = trainer:infer{tokens = batch().tokens}.logits
+  lu.assertEquals(logits:size(), {SAMPLES, SEQ, VOCAB})
+  lu.assertEquals(#zt.generate(trainer, {1, 2}, {max_tokens = 3, seq = SEQ}), 3)
+end
+
+function TestLoss:test_errors()
+  lu.assertErrorMsgContains("takes function(out, ctx)", zt.loss, {})
+  lu.assertErrorMsgContains("did you mean 'reduction'?", zt.loss, print, {reductions = "sum"})
+  lu.assertErrorMsgContains("must be one of 'token', 'sample'", zt.loss, print, {per = "word"})
+  lu.assertErrorMsgContains("'logits'", function() return gpt(true):append(zt.loss(print, {inputs = {"logit"}})) end)
+  local trainer = trainer_of(gpt(false):append(zt.loss(cross_entropy)))
+  lu.assertErrorMsgContains("no field 'labels'", trainer.step, trainer, {tokens = batch().tokens})
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestLoss", TestLoss}})

@@ -1,0 +1,138 @@
+-- Programs as data and trainers by hand, from Lua.
+local lu = require "luaunit"
+local zt = require "zt"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+
+local VOCAB, SEQ, SAMPLES = 11, 4, 4
+
+local function model() return nn.gpt{layers = 2, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3} end
+
+local function program_of(micro_batches) return zt.program(model(), {micro_batches = micro_batches, precision = "fp64"}) end
+
+local function trainer_of(program) return zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}}) end
+
+local function batch(first, count)
+  local tokens = zt.arange(SAMPLES * SEQ):remainder(VOCAB):view({SAMPLES, SEQ}):to "int64":narrow(0, first or 0, count or SAMPLES)
+  return {tokens = tokens, labels = (tokens * 3 + 1):remainder(VOCAB)}
+end
+
+local function losses_of(trainer)
+  local losses = {}
+  for step = 1, 3 do losses[step] = trainer:step(batch()).loss end
+  return losses
+end
+
+local TestProgram = {}
+
+function TestProgram:test_text_reads_back()
+  local program = program_of(2):apply(zt.recompute{every = 1})
+  local again = program_of(2):with_actions(program:text())
+  lu.assertEquals(again:text(), program:text())
+  lu.assertStrContains(program:text(), "R 1 0")
+  lu.assertEquals(losses_of(trainer_of(again)), losses_of(trainer_of(program_of(2))))
+end
+
+function TestProgram:test_actions_are_tables_to_edit()
+  local program = program_of(1)
+  local actions = program:actions()
+  lu.assertEquals({actions[1].kind, actions[2].kind, actions[2].target, actions[2].micro_batch}, {"COUNT", "F", 0, 0})
+  -- The order of updates has no influence.
+  local last = #actions
+  actions[last], actions[last - 1] = actions[last - 1], actions[last]
+  local edited = program:with_actions(actions)
+  lu.assertEquals(edited:verify(), {})
+  lu.assertEquals(losses_of(trainer_of(edited)), losses_of(trainer_of(program_of(1))))
+end
+
+function TestProgram:test_the_verifier_says_what_is_wrong()
+  local actions = program_of(1):actions()
+  table.remove(actions, 3) -- F 1 0
+  local broken = program_of(1):with_actions(actions)
+  lu.assertTrue(#broken:verify() > 0)
+  lu.assertStrContains(broken:verify()[1], "rank 0")
+  lu.assertErrorMsgContains("the program is refused", trainer_of, broken)
+end
+
+function TestProgram:test_mistakes()
+  lu.assertErrorMsgContains("did you mean 'micro_batches'?", zt.program, model(), {microbatches = 2})
+  lu.assertErrorMsgContains("zt.program.micro_batches must be at least 1", zt.program, model(), {micro_batches = 0})
+  lu.assertErrorMsgContains("argument 2", zt.program(model(), {}).apply, zt.program(model(), {}), "recompute")
+  lu.assertErrorMsgContains("there is no rank 3", program_of(1).text, program_of(1), 3)
+  lu.assertErrorMsgContains("zt.action: unknown resource 'weights'", zt.action, {name = "A", reads = {"weights"}, run = print})
+  lu.assertErrorMsgContains("zt.pass: option 'phase' is missing", zt.pass, {apply = print})
+end
+
+function TestProgram:test_a_pass_must_return_the_program()
+  local forgetful = zt.pass{name = "forgetful", phase = "overlap", apply = function() end}
+  lu.assertErrorMsgContains("the pass forgetful must return the program", trainer_of, program_of(1):apply(forgetful))
+end
+
+local TestTrainer = {}
+
+function TestTrainer:test_by_hand_equals_step()
+  -- All labels are valid, so the mean of the micro-batches' means is the mean over all tokens.
+  local whole, by_hand = trainer_of(program_of(2)), trainer_of(program_of(2))
+  local expected, mean = whole:step(batch()).loss, 0
+  for part = 0, 1 do
+    mean = mean + by_hand:forward(batch(2 * part, 2)) / 2
+    by_hand:backward()
+  end
+  lu.assertAlmostEquals(mean, expected, 1e-13)
+  lu.assertAlmostEquals(by_hand:step().loss, expected, 1e-13)
+  lu.assertEquals({by_hand.global_step, whole.global_step}, {1, 1})
+  lu.assertAlmostEquals(by_hand:evaluate(batch()).loss, whole:evaluate(batch()).loss, 1e-13)
+end
+
+function TestTrainer:test_parameters_by_name()
+  local trainer = trainer_of(program_of(1))
+  local names = trainer:parameters()
+  local shape = trainer:parameter(names[1]):size()
+  trainer:set_parameter(names[1], zt.zeros(shape, {dtype = "float64"}))
+  lu.assertEquals(trainer:parameter(names[1]):abs():sum():item(), 0)
+  trainer:step(batch())
+  lu.assertEquals(trainer:gradient(names[1]):size(), shape)
+  lu.assertErrorMsgContains("did you mean '" .. names[1] .. "'?", trainer.parameter, trainer, names[1] .. "s")
+end
+
+function TestTrainer:test_report_and_memory()
+  local trainer = trainer_of(program_of(1))
+  lu.assertStrContains(trainer:report(), "4 F")
+  lu.assertNil(trainer:memory().activations.measured) -- nothing ran yet
+  trainer:step(batch())
+  local memory = trainer:memory()
+  lu.assertEquals(memory.parameters.measured, memory.parameters.predicted)
+  lu.assertTrue(memory.activations.measured > SAMPLES * SEQ * VOCAB * 8) -- the logits
+end
+
+function TestTrainer:test_mistakes()
+  lu.assertErrorMsgContains("zt.trainer: option 'optimizer' is missing", zt.trainer, program_of(1), {})
+  local sgd = optim.sgd{lr = 1}
+  lu.assertErrorMsgContains("did you mean 'schedule'?", zt.trainer, program_of(1), {optimizer = sgd, scedule = 1})
+  local trainer = trainer_of(program_of(1))
+  lu.assertErrorMsgContains("the batch field 'tokens' must be a tensor", trainer.step, trainer, {tokens = 3})
+  lu.assertErrorMsgContains("needs a trainer:forward", trainer.backward, trainer)
+end
+
+local TestOptim = {}
+
+function TestOptim:test_kinds_and_rates()
+  lu.assertEquals({optim.adamw{lr = 3e-4}.kind, optim.lion{lr = 1e-4}.lr}, {"adamw", 1e-4})
+  local schedule = optim.warmup_cosine{warmup = 10, total = 100}
+  lu.assertEquals(schedule.kind, "warmup_cosine")
+  lu.assertAlmostEquals(schedule:lr(10, 2), 2, 1e-15)
+  lu.assertAlmostEquals(schedule:lr(55), 0.5, 1e-15) -- half of the cosine
+end
+
+function TestOptim:test_mistakes()
+  lu.assertErrorMsgContains("optim.adamw: option 'lr' is missing", optim.adamw, {})
+  lu.assertErrorMsgContains("did you mean 'betas'?", optim.adamw, {lr = 1, beta = {0.9, 0.9}})
+  lu.assertErrorMsgContains("optim.sgd.groups[1].match", optim.sgd, {lr = 1, groups = {{match = "a["}}})
+  local unmatched = optim.sgd{lr = 1, groups = {{match = "^block\\."}}}
+  lu.assertErrorMsgContains("optim.sgd.groups[1].match: no trainable parameter belongs to '^block\\.'",
+    zt.trainer, program_of(1), {optimizer = unmatched})
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{
+  {"TestProgram", TestProgram}, {"TestTrainer", TestTrainer}, {"TestOptim", TestOptim},
+})
