@@ -139,9 +139,10 @@ def train_torch(options):
         losses /= ranks
     tokens = (options.steps - options.warmup) * options.batch * options.seq
     if rank == 0:
-        print(json.dumps({"losses": losses.tolist(), "tokens_per_second": tokens / seconds}))
+        print(json.dumps({"losses": losses.tolist(), "tokens_per_second": tokens / seconds}), flush=True)
     if ranks > 1:
-        torch.distributed.destroy_process_group()
+        torch.distributed.barrier()
+        os._exit(0)  # gloo's threads were seen to wait for each other for ever when the process group is destroyed
 
 
 def environment(**more):
@@ -156,8 +157,13 @@ def free_port():
 
 
 def result_of(processes):
-    """Waits for all; the JSON that the first one printed. A process that fails ends the benchmark."""
-    outputs = [process.communicate()[0] for process in processes]
+    """Waits for all; the JSON that the first one printed. A process that fails or stands still ends the benchmark."""
+    try:
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
+    except subprocess.TimeoutExpired as late:
+        for process in processes:
+            process.kill()
+        sys.exit(f"train_vs_torch: {' '.join(late.cmd)} did not end within {late.timeout:.0f} s")
     for process in processes:
         if process.returncode != 0:
             sys.exit(f"train_vs_torch: {' '.join(process.args)} exited with {process.returncode}")
