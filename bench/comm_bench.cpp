@@ -1,91 +1,35 @@
-// Collectives of zt.comm beside the raw MPI call on the same buffers, in alternation: what one iteration of each takes on the
-// slowest rank, median over the iterations. Sizes and bus bandwidth are those of nccl-tests: size is the longer buffer's,
-// busbw = algbw * (2 (W - 1) / W for all_reduce, (W - 1) / W for reduce_scatter and all_gather, 1 for broadcast).
+// Collectives of zt.comm on a backend, beside the raw MPI call on the same buffers and the least that memory allows, in
+// alternation: what one call takes on the slowest rank, median over the calls. Sizes and bus bandwidth are those of nccl-tests:
+// size is the longer buffer's, busbw = algbw * (2 (W - 1) / W for all_reduce, (W - 1) / W for what is cut or gathered, 1 for
+// broadcast).
+//
+//   mpirun -n 2 --bind-to core comm_bench --backend shm --op all_reduce --min 1M --max 64M
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "comm_subjects.h"
 #include "mesh.h"
-#include "mpi/runtime.h"
+#include "zt/tensor.h"
 
-namespace zt::comm {
+namespace zt::comm::bench {
 
 namespace {
 
 struct Options {
-  std::vector<std::string> ops{"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
-  uint64_t min = 8, max = uint64_t{64} << 20;
+  std::vector<std::string> ops = op_names();
+  std::vector<std::string> types{"float32"};
+  std::string backend = "shm";
+  uint64_t min = 8, max = uint64_t{256} << 20, factor = 4;
   int iterations = 20;
-  bool is_async = false;
+  bool is_async = false, is_ordinary = false, is_checked = true;
   std::string json;
 };
-
-// One collective on float buffers: how to call it either way, and what comes out. `in` holds rank + 1 everywhere.
-struct Subject {
-  std::string name;
-  double bus_factor;
-  int64_t out_count, in_count;
-  float expected;
-  std::function<Work(Communicator&, const at::Tensor& out, const at::Tensor& in, Async)> ours;
-  std::function<void(float* out, float* in)> raw;
-};
-
-Subject make_subject(const std::string& name, int64_t bytes, int rank, int size) {
-  const int64_t count = std::max<int64_t>(1, bytes / 4 / size) * size, part = count / size;
-  const auto n = static_cast<int>(count), p = static_cast<int>(part);
-  const double share = static_cast<double>(size - 1) / size;
-  const float sum = static_cast<float>(size * (size + 1)) / 2;
-  if (name == "all_reduce") {
-    return {name,
-            2 * share,
-            count,
-            count,
-            sum,
-            [](auto& comm, auto& out, auto& in, Async a) { return comm.all_reduce(out, in, ReduceOp::sum, a); },
-            [=](float* out, float* in) { MPI_Allreduce(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }};
-  }
-  if (name == "reduce_scatter") {
-    return {name,
-            share,
-            part,
-            count,
-            sum,
-            [](auto& comm, auto& out, auto& in, Async a) { return comm.reduce_scatter(out, in, ReduceOp::sum, a); },
-            [=](float* out, float* in) { MPI_Reduce_scatter_block(in, out, p, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }};
-  }
-  if (name == "all_gather") {
-    return {name,
-            share,
-            count,
-            part,
-            0,
-            [](auto& comm, auto& out, auto& in, Async a) { return comm.all_gather(out, in, a); },
-            [=](float* out, float* in) { MPI_Allgather(in, p, MPI_FLOAT, out, p, MPI_FLOAT, MPI_COMM_WORLD); }};
-  }
-  return {name,
-          1,
-          count,
-          count,
-          1,
-          [=](auto& comm, auto& out, auto& in, Async a) {
-            if (rank == 0) out.copy_(in);
-            return comm.broadcast(out, 0, a);
-          },
-          [=](float* out, float* in) {
-            if (rank == 0) std::copy_n(in, count, out);
-            MPI_Bcast(out, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
-          }};
-}
-
-int64_t count_wrong(const Subject& subject, const at::Tensor& out, int size) {
-  if (subject.name != "all_gather") return out.ne(subject.expected).sum().item<int64_t>();
-  const auto expected = at::arange(1, size + 1).to(at::kFloat).unsqueeze(1);
-  return out.reshape({size, -1}).ne(expected).sum().item<int64_t>();
-}
 
 // Microseconds on the slowest rank, median.
 double median_of_slowest(std::vector<double> times) {
@@ -94,69 +38,83 @@ double median_of_slowest(std::vector<double> times) {
   return times[times.size() / 2];
 }
 
+// Short calls are timed many at once: the clock and the barrier before cost as much as they do.
 template <class Call>
-double timed(Call call) {
+double timed(int64_t bytes, Call call) {
+  const int calls = bytes <= 4096 ? 50 : 1;
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
-  call();
-  return (MPI_Wtime() - start) * 1e6;
+  for (int i = 0; i < calls; ++i) call();
+  return (MPI_Wtime() - start) * 1e6 / calls;
 }
 
-nlohmann::json measure(Communicator& comm, const Subject& subject, const Options& options) {
-  const auto in = at::full({subject.in_count}, static_cast<float>(comm.rank() + 1));
-  const auto out = at::zeros({subject.out_count});
+nlohmann::json measure(const Subject& subject, const Communicator& comm, const Options& options) {
   const Async async = options.is_async ? Async::yes : Async::no;
-  std::vector<double> ours, raw;
+  const auto bytes = static_cast<int64_t>(subject.count) * static_cast<int64_t>(subject.out.element_size());
+  std::vector<double> ours, raw, limit;
   int64_t wrong = 0;
   for (int i = -2; i < options.iterations; ++i) {
-    const double our_time = timed([&] { subject.ours(comm, out, in, async).wait(); });
-    if (i == -2) wrong = count_wrong(subject, out, comm.size());
-    const double raw_time = timed([&] { subject.raw(out.data_ptr<float>(), in.data_ptr<float>()); });
+    const double our_time = timed(bytes, [&] { subject.ours(async).wait(); });
+    if (i == -2 && options.is_checked) wrong = subject.wrong();
+    const double raw_time = subject.raw ? timed(bytes, subject.raw) : 0;
+    const double limit_time = timed(bytes, subject.limit);
     if (i < 0) continue;  // warm-up
     ours.push_back(our_time);
     raw.push_back(raw_time);
+    limit.push_back(limit_time);
   }
   MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-  const int64_t count = std::max(subject.in_count, subject.out_count);
-  return {{"op", subject.name},
-          {"bytes", count * 4},
-          {"count", count},
+  return {{"op", subject.op},
+          {"backend", comm.backend()},
+          {"type", dtype_name(subject.out.scalar_type())},
+          {"memory", options.is_ordinary ? "ordinary" : "window"},
+          {"bytes", bytes},
+          {"count", subject.count},
           {"ranks", comm.size()},
           {"bus_factor", subject.bus_factor},
           {"us", median_of_slowest(ours)},
           {"mpi_us", median_of_slowest(raw)},
+          {"limit_us", median_of_slowest(limit)},
           {"wrong", wrong}};
 }
 
+constexpr const char* kHead = "{:>12} {:>12} {:>9} {:>15} {:>10} {:>8} {:>8} {:>6} {:>10} {:>8} {:>8} {:>10} {:>8}\n";
+
+void print_head() {
+  fmt::print(kHead, "size", "count", "type", "op", "time", "algbw", "busbw", "#wrong", "MPI time", "busbw", "speedup", "limit",
+             "reached");
+  fmt::print(kHead, "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "", "(us)", "");
+}
+
 void print_row(const nlohmann::json& row) {
-  const double bytes = row["bytes"], factor = row["bus_factor"];
-  const auto columns = [&](double us) {
-    return fmt::format("{:>10.1f} {:>8.2f} {:>8.2f}", us, bytes / us / 1e3, bytes / us / 1e3 * factor);
-  };
-  const double us = row["us"], mpi_us = row["mpi_us"];
-  const int64_t count = row["count"], wrong = row["wrong"];
-  fmt::print("{:>12} {:>12} {:>6} {:>15} {} {:>6}   {} {:>7.2f}\n", static_cast<int64_t>(bytes), count, "float",
-             row["op"].get<std::string>(), columns(us), wrong, columns(mpi_us), mpi_us / us);
+  const double bytes = row["bytes"], factor = row["bus_factor"], us = row["us"], mpi_us = row["mpi_us"],
+               limit_us = row["limit_us"];
+  const auto number = [](double value, int digits) { return fmt::format("{:.{}f}", value, digits); };
+  const bool has_mpi = mpi_us > 0, has_limit = row["op"] != "barrier";
+  fmt::print(kHead, row["bytes"].get<int64_t>(), row["count"].get<int64_t>(), row["type"].get<std::string>(),
+             row["op"].get<std::string>(), number(us, 1), number(bytes / us / 1e3, 2), number(bytes / us / 1e3 * factor, 2),
+             row["wrong"].get<int64_t>(), has_mpi ? number(mpi_us, 1) : "-",
+             has_mpi ? number(bytes / mpi_us / 1e3 * factor, 2) : "-", has_mpi ? number(mpi_us / us, 2) : "-",
+             has_limit ? number(limit_us, 1) : "-", has_limit ? number(limit_us / us, 2) : "-");
   std::fflush(stdout);
 }
 
 int64_t run(const World& world, const Options& options) {
   std::vector<int> ranks(static_cast<size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const auto comm = make_communicator(world, "mpi", {"world", world.rank, ranks});
-  const char* head = "{:>12} {:>12} {:>6} {:>15} {:>10} {:>8} {:>8} {:>6}   {:>10} {:>8} {:>8} {:>7}\n";
-  if (world.rank == 0) {
-    fmt::print(fmt::runtime(head), "size", "count", "type", "op", "time", "algbw", "busbw", "#wrong", "MPI time", "algbw",
-               "busbw", "speedup");
-    fmt::print(fmt::runtime(head), "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
-  }
+  const auto comm = make_communicator(world, options.backend, {"world", world.rank, ranks});
+  const Memory memory = options.is_ordinary ? Memory::ordinary : Memory::window;
+  if (world.rank == 0) print_head();
   auto rows = nlohmann::json::array();
   int64_t wrong = 0;
   for (const auto& op : options.ops) {
-    for (uint64_t bytes = options.min; bytes <= options.max; bytes *= 4) {
-      rows.push_back(measure(*comm, make_subject(op, static_cast<int64_t>(bytes), world.rank, world.size), options));
-      if (world.rank == 0) print_row(rows.back());
-      wrong += rows.back()["wrong"].get<int64_t>();
+    for (const auto& type : options.types) {
+      for (uint64_t bytes = options.min; bytes <= options.max; bytes *= options.factor) {
+        rows.push_back(measure(make_subject(*comm, op, static_cast<int64_t>(bytes), parse_dtype(type), memory), *comm, options));
+        if (world.rank == 0) print_row(rows.back());
+        wrong += rows.back()["wrong"].get<int64_t>();
+        if (op == "barrier") break;
+      }
     }
   }
   if (world.rank == 0 && !options.json.empty()) std::ofstream(options.json) << rows.dump(1) << "\n";
@@ -165,16 +123,23 @@ int64_t run(const World& world, const Options& options) {
 
 }  // namespace
 
-}  // namespace zt::comm
+}  // namespace zt::comm::bench
 
 int main(int argc, char** argv) {
-  zt::comm::Options options;
-  CLI::App app("Times collectives beside raw MPI; run it under mpirun.");
-  app.add_option("--op", options.ops, "Collectives")->check(CLI::IsMember(options.ops));
+  zt::comm::bench::Options options;
+  CLI::App app("Times collectives beside raw MPI and beside what memory allows; run it under mpirun.");
+  app.add_option("--backend", options.backend, "shm or mpi")->capture_default_str();
+  app.add_option("--op", options.ops, "Collectives")->check(CLI::IsMember(zt::comm::bench::op_names()));
+  app.add_option("--type", options.types, "Types of the elements: float32, bfloat16, ...");
   app.add_option("--min", options.min, "Smallest size in bytes")->transform(CLI::AsSizeValue(false));
-  app.add_option("--max", options.max, "Largest size in bytes; sizes grow by 4")->transform(CLI::AsSizeValue(false));
-  app.add_option("--iterations", options.iterations, "Timed calls for each size")->check(CLI::PositiveNumber);
+  app.add_option("--max", options.max, "Largest size in bytes")->transform(CLI::AsSizeValue(false));
+  app.add_option("--factor", options.factor, "From a size to the next")->check(CLI::Range(2, 1024))->capture_default_str();
+  app.add_option("--iterations", options.iterations, "Timed calls for each size")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--async", options.is_async, "Start each call with Async::yes and wait: the communication thread's speed");
+  app.add_flag("--ordinary", options.is_ordinary, "Buffers from the heap instead of Communicator::allocate");
+  app.add_flag("!--no-check", options.is_checked, "Do not look at the results");
   app.add_option("--json", options.json, "Also write the rows to this file");
   CLI11_PARSE(app, argc, argv);
   const zt::World world = zt::World::from_environment();
@@ -182,7 +147,12 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "comm_bench needs mpirun: mpirun -n 2 {}\n", argv[0]);
     return 2;
   }
-  const int64_t wrong = zt::comm::run(world, options);
-  zt::run_shutdown_actions();
-  return wrong == 0 ? 0 : 1;
+  try {
+    const int64_t wrong = zt::comm::bench::run(world, options);
+    zt::run_shutdown_actions();
+    return wrong == 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "comm_bench: {}\n", error.what());
+    std::_Exit(1);  // MPI_Finalize would wait for the others
+  }
 }

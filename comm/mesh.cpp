@@ -7,7 +7,9 @@
 #include "host/host_backend.h"
 #include "local/local_transport.h"
 #include "mpi/mpi_transport.h"
+#include "mpi/runtime.h"
 #include "null/null_backend.h"
+#include "shm/shm_backend.h"
 #include "zt/error.h"
 #include "zt/options.h"
 #ifdef ZT_HAS_NCCL
@@ -18,7 +20,7 @@ namespace zt::comm {
 
 namespace {
 
-const std::vector<std::string> kBackends{"mpi", "local", "null", "nccl"};
+const std::vector<std::string> kBackends{"shm", "mpi", "local", "null", "nccl"};
 
 struct FixedOptions {
   std::vector<std::string> order;
@@ -64,6 +66,17 @@ std::unique_ptr<Transport> make_transport(const World& world, const std::string&
   return make_local_transport(world.threads, std::move(group));
 }
 
+std::unique_ptr<Backend> make_shm_backend(const World& world, Group group) {
+  const bool are_processes = world.launch == Launch::mpi;
+  if (are_processes && !is_one_node(world)) {
+    misuse("backend 'shm' needs all ranks on one machine, and this run's are on several: take backend = \"mpi\"");
+  }
+  Checked first_contact(std::make_unique<HostBackend>(make_transport(world, are_processes ? "mpi" : "local", group)));
+  return make_shm_backend(first_contact, std::move(group), [threads = world.threads] {
+    if (threads && threads->aborted()) throw Aborted("another rank failed");
+  });
+}
+
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group) {
   if (std::find(kBackends.begin(), kBackends.end(), backend) == kBackends.end()) {
     misuse("unknown backend '{}'{}", backend, suggest(backend, kBackends));
@@ -76,6 +89,7 @@ std::unique_ptr<Backend> make_backend(const World& world, const std::string& bac
     misuse("backend 'nccl' is not in this build, which was made without CUDA or NCCL: 'mpi' and 'local' work on host memory");
 #endif
   }
+  if (backend == "shm") return make_shm_backend(world, std::move(group));
   return std::make_unique<HostBackend>(make_transport(world, backend, std::move(group)));
 }
 

@@ -36,6 +36,11 @@ bool Patience::pause() {
   return true;
 }
 
+bool Patience::go_on() const {
+  check_abort_();
+  return Clock::now() < deadline_;
+}
+
 void Patience::progressed() {
   idle_since_ = Clock::now();
   nap_ = kShortestNap;

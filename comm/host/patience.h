@@ -19,6 +19,10 @@ class Patience {
   // A poll found something: pauses start short again. The deadline stays.
   void progressed();
 
+  // For waits that sleep in another way: throws when the wait is to end at once; false once the time is up.
+  [[nodiscard]] bool go_on() const;
+  Style style() const { return style_; }
+
  private:
   using Clock = std::chrono::steady_clock;
   const Style style_;

@@ -85,7 +85,7 @@ void Queue::drain() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-Queue::~Queue() {
+void Queue::close() {
   if (!thread_.joinable()) return;
   std::unique_lock lock(mutex_);
   closing_ = true;

@@ -24,13 +24,14 @@ class Queue {
   using Task = std::function<void(Patience::Style)>;
 
   Queue() = default;
-  // Gives what is under way a short grace, then cancels it.
-  ~Queue();
+  ~Queue() { close(); }
   Queue(const Queue&) = delete;
 
   Work submit(Task task, Async async);
   // Returns when nothing is queued; rethrows the first failure.
   void drain();
+  // Gives what is under way a short grace, then cancels it, and ends the thread. Nothing may be submitted afterwards.
+  void close();
   // Tasks that wait look at it and throw.
   bool cancelled() const { return cancelled_; }
 

@@ -50,6 +50,21 @@ std::string mpi_version() {
   return version.substr(0, version.find(','));
 }
 
+bool is_one_node(const World& world) {
+  start_mpi(world);
+  static const bool answer = [] {
+    MPI_Comm node = MPI_COMM_NULL;
+    int ranks = 0, all = 0;
+    check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+              "finding the ranks of this machine");
+    MPI_Comm_size(node, &ranks);
+    MPI_Comm_size(MPI_COMM_WORLD, &all);
+    MPI_Comm_free(&node);
+    return ranks == all;
+  }();
+  return answer;
+}
+
 void give_up_mpi() {
   given_up = true;
 }

@@ -13,6 +13,8 @@ namespace zt::comm {
 void start_mpi(const World& world);
 // The library's own words up to the first comma: "Open MPI v4.1.4". Starts nothing.
 std::string mpi_version();
+// Whether all ranks of the world run on one machine. Starts MPI. Collective over the world.
+bool is_one_node(const World& world);
 // From now on MPI_Finalize could wait for ever: the shutdown leaves it out, and mpirun ends the job.
 void give_up_mpi();
 // Fault with MPI's text unless `code` is MPI_SUCCESS. `doing`: "sending to rank 3".

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -60,7 +61,9 @@ at::Tensor reduced_block(int size, at::ScalarType dtype, ReduceOp op) {
 std::shared_ptr<Communicator> world_communicator(const World& world) {
   std::vector<int> ranks(static_cast<size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return comm::make_communicator(world, comm::default_backend(world), {"dp", world.rank, ranks}, std::chrono::seconds(60));
+  const char* named = std::getenv("ZT_TEST_BACKEND");
+  const std::string backend = named ? named : world.launch == Launch::mpi ? "mpi" : "local";
+  return comm::make_communicator(world, backend, {"dp", world.rank, ranks}, std::chrono::seconds(60));
 }
 
 void on_worlds(const std::function<void(const World&)>& body) {

@@ -12,12 +12,13 @@
 
 namespace zt::test {
 
-// Under mpirun: this process's rank on `mpi`. Else: threads on `local`, worlds of 1, 2, 3 and 4 ranks one after the other.
+// Under mpirun: this process's rank. Else: threads, worlds of 1, 2, 3 and 4 ranks one after the other.
 void on_ranks(const std::function<void(Communicator&)>& body);
 // The same for a body that makes its communicators itself.
 void on_worlds(const std::function<void(const World&)>& body);
 
-// The communicator over all ranks of the world, on the world's own backend.
+// The communicator over all ranks of the world, on the backend that the environment variable ZT_TEST_BACKEND names, else on "mpi"
+// under mpirun and on "local" without.
 std::shared_ptr<Communicator> world_communicator(const World& world);
 
 const std::vector<at::ScalarType>& all_dtypes();

@@ -1,0 +1,22 @@
+// What a rank gives and takes in each collective, as data. Pure, but for all_to_all, where the ranks' splits are in the notices.
+#pragma once
+
+#include "operation.h"
+#include "shm/pull.h"
+
+namespace zt::comm {
+
+// What the ranks must agree on for `operation`.
+Call call_of(const Operation& operation);
+
+// Whether each rank's source fits into its notice. The same on all ranks, as it depends on the call alone.
+bool is_inline(const Operation& operation, int size);
+
+// all_to_all: the begins of the ranks' parts of `in` and its end, into the notice.
+void write_splits(const Operation& operation, Notice& notice);
+
+// For all kinds but all_reduce, send, recv and barrier. After team.enter(). Fault if the splits of two ranks do not belong
+// together.
+Pull plan(const Operation& operation, const Team& team);
+
+}  // namespace zt::comm

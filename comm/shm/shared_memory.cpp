@@ -1,0 +1,111 @@
+#include "shm/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "zt/error.h"
+#include "zt/tensor.h"
+
+namespace zt::comm {
+
+namespace {
+
+// Bytes that the machine can still give; -1 where that cannot be found out.
+int64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;) {
+    if (word != "MemAvailable:") continue;
+    int64_t kilobytes = -1;
+    file >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return -1;
+}
+
+[[noreturn]] void out_of_memory(size_t bytes, const std::string& doing) {
+  const std::string why = std::strerror(errno);
+  const int64_t available = available_bytes();
+  fault(
+      "cannot get {} of shared memory ({}: {}); the machine has {} left. Use smaller buffers, more ranks, or raise the limit "
+      "(ulimit -a)",
+      human_bytes(static_cast<int64_t>(bytes)), doing, why, available < 0 ? "an unknown amount" : human_bytes(available));
+}
+
+}  // namespace
+
+SharedMemory SharedMemory::create(size_t bytes, Pages pages) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  SharedMemory memory;
+  memory.bytes_ = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
+  // The kernel would promise more than there is and kill a rank later.
+  const int64_t available = available_bytes();
+  if (pages == Pages::now && available >= 0 && memory.bytes_ > static_cast<size_t>(available)) {
+    errno = ENOMEM;
+    out_of_memory(memory.bytes_, "taking the pages");
+  }
+  memory.descriptor_ = memfd_create("ztoolkit", MFD_CLOEXEC);
+  if (memory.descriptor_ < 0) out_of_memory(memory.bytes_, "making the file");
+  if (ftruncate(memory.descriptor_, static_cast<off_t>(memory.bytes_)) != 0) out_of_memory(memory.bytes_, "setting its size");
+  if (pages == Pages::now) {
+    errno = posix_fallocate(memory.descriptor_, 0, static_cast<off_t>(memory.bytes_));
+    if (errno != 0) out_of_memory(memory.bytes_, "taking the pages");
+  }
+  memory.map(pages, "mapping");
+  return memory;
+}
+
+SharedMemory SharedMemory::open(const MemoryAddress& address) {
+  SharedMemory memory;
+  memory.bytes_ = address.bytes;
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.descriptor);
+  memory.descriptor_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (memory.descriptor_ < 0) {
+    fault(
+        "cannot open the shared memory of process {} ({}: {}): ranks that share memory need one user and one process name space; "
+        "backend = \"mpi\" does without",
+        address.process, path, std::strerror(errno));
+  }
+  memory.map(Pages::on_demand, "mapping what another rank made");
+  memory.hide();
+  return memory;
+}
+
+void SharedMemory::map(Pages pages, const std::string& doing) {
+  const int populate = pages == Pages::now ? MAP_POPULATE : 0;
+  void* place = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | populate, descriptor_, 0);
+  if (place == MAP_FAILED) out_of_memory(bytes_, doing);
+  data_ = static_cast<char*>(place);
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_) munmap(data_, bytes_);
+  hide();
+}
+
+MemoryAddress SharedMemory::address() const {
+  return {getpid(), descriptor_, bytes_};
+}
+
+void SharedMemory::hide() {
+  if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = -1;
+}
+
+void SharedMemory::discard() {
+  if (data_) madvise(data_, bytes_, MADV_REMOVE);
+}
+
+void SharedMemory::swap(SharedMemory& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(descriptor_, other.descriptor_);
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,171 @@
+#include "shm/shm_backend.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "host/algorithms.h"
+#include "host/queued_backend.h"
+#include "shm/all_reduce.h"
+#include "shm/channel.h"
+#include "shm/plans.h"
+#include "shm/share.h"
+#include "zt/error.h"
+
+namespace zt::comm {
+
+namespace {
+
+// Splits of all ranks fit into a notice up to here.
+constexpr int kMostRanks = static_cast<int>(kInlineBytes / sizeof(int64_t)) - 1;
+
+// What others read of this rank; undefined where it gives nothing.
+at::Tensor source_of(const Operation& operation, int rank) {
+  const bool from_root = operation.kind == Kind::broadcast || operation.kind == Kind::scatter;
+  if (from_root && rank != operation.peer) return {};
+  return operation.kind == Kind::broadcast ? operation.out[0] : operation.in[0];
+}
+
+class ShmBackend : public QueuedBackend {
+ public:
+  ShmBackend(std::unique_ptr<Team> team, std::function<void()> check_abort)
+      : team_(std::move(team)), windows_(*team_), check_abort_(std::move(check_abort)) {}
+  ~ShmBackend() override { close(); }
+
+  const Group& group() const override { return team_->group(); }
+  const std::string& name() const override {
+    static const std::string name = "shm";
+    return name;
+  }
+
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
+    at::Tensor tensor;
+    run_task([&](Patience& patience) {
+      team_->set_patience(patience);
+      tensor = windows_.allocate(shape, dtype);
+    });
+    return tensor;
+  }
+
+  std::unique_ptr<Backend> duplicate(const std::string& name) override {
+    std::unique_ptr<Backend> copy;
+    run_task([&](Patience& patience) {
+      team_->set_patience(patience);
+      auto pieces = share(*team_, team_->rank() == 0 ? Team::bytes_for(team_->size()) : 0, Pages::on_demand);
+      const auto memory = std::make_shared<SharedMemory>(std::move(pieces[0]));
+      copy = std::make_unique<ShmBackend>(std::make_unique<Team>(group().renamed(name), memory, patience), check_abort_);
+      copy->set_timeout(timeout());
+    });
+    return copy;
+  }
+
+ protected:
+  void check_abort() const override { check_abort_(); }
+
+  void run_single(const Operation& operation, Patience& patience) override {
+    team_->set_patience(patience);
+    if (operation.kind == Kind::send) return send(*team_, windows_, operation);
+    if (operation.kind == Kind::recv) return recv(*team_, windows_, operation);
+    const bool fits = is_inline(operation, team_->size());
+    announce(operation, fits);
+    team_->enter();
+    if (operation.kind == Kind::all_reduce) return run_all_reduce(operation, fits);
+    if (operation.kind == Kind::barrier) return;
+    const Pull pull = plan(operation, *team_);
+    if (fits) pull_inline(*team_, pull);
+    else if (are_sources_shared(operation)) pull_direct(*team_, windows_, pull);
+    else pull_staged(*team_, pull);
+  }
+
+ private:
+  void announce(const Operation& operation, bool fits) {
+    Notice& notice = team_->my_notice();
+    notice.call = call_of(operation);
+    if (operation.kind == Kind::barrier) return;
+    const at::Tensor source = source_of(operation, team_->rank());
+    if (fits) {
+      if (source.defined() && source.nbytes() > 0) std::memcpy(notice.data.data(), bytes_of(source), source.nbytes());
+      return;
+    }
+    notice.in = source.defined() ? windows_.place_of(source.const_data_ptr()) : SharedPlace{};
+    notice.out = operation.kind == Kind::all_reduce ? windows_.place_of(operation.out[0].const_data_ptr()) : SharedPlace{};
+    if (operation.kind == Kind::all_to_all) write_splits(operation, notice);
+  }
+
+  // The same on all ranks: it depends on the notices alone.
+  bool are_sources_shared(const Operation& operation) const {
+    if (team_->size() == 1) return true;
+    if (operation.kind == Kind::broadcast || operation.kind == Kind::scatter) return team_->notice(operation.peer).in.window >= 0;
+    for (int r = 0; r < team_->size(); ++r) {
+      if (team_->notice(r).in.window < 0) return false;
+    }
+    return true;
+  }
+
+  void run_all_reduce(const Operation& operation, bool fits) {
+    if (fits) return all_reduce_inline(*team_, operation);
+    bool is_shared = are_sources_shared(operation);
+    for (int r = 0; r < team_->size() && team_->size() > 1; ++r) is_shared &= team_->notice(r).out.window >= 0;
+    if (is_shared) all_reduce_direct(*team_, windows_, operation);
+    else all_reduce_staged(*team_, operation);
+  }
+
+  std::unique_ptr<Team> team_;
+  Windows windows_;
+  std::function<void()> check_abort_;
+};
+
+constexpr int kAddressFields = 4;  // process, descriptor, bytes, whether it worked
+
+at::Tensor address_of(const SharedMemory& memory) {
+  const MemoryAddress address = memory.address();
+  const auto tensor = at::empty({kAddressFields}, at::kLong);
+  auto* field = tensor.mutable_data_ptr<int64_t>();
+  field[0] = address.process;
+  field[1] = address.descriptor;
+  field[2] = static_cast<int64_t>(address.bytes);
+  field[3] = memory.data() != nullptr;
+  return tensor;
+}
+
+// The memory that rank 0 makes, on all ranks; a failure anywhere is one everywhere.
+std::shared_ptr<SharedMemory> meet(Communicator& first_contact, int size) {
+  SharedMemory memory;
+  std::string complaint;
+  const auto attempt = [&](auto call) {
+    try {
+      call();
+    } catch (const Fault& failure) {
+      complaint = failure.what();
+    }
+  };
+  if (first_contact.rank() == 0) attempt([&] { memory = SharedMemory::create(Team::bytes_for(size), Pages::on_demand); });
+  const at::Tensor address = address_of(memory);
+  first_contact.broadcast(address, 0);
+  const auto* field = address.const_data_ptr<int64_t>();
+  if (first_contact.rank() != 0 && field[3] != 0) {
+    attempt([&] {
+      memory = SharedMemory::open({static_cast<pid_t>(field[0]), static_cast<int>(field[1]), static_cast<size_t>(field[2])});
+    });
+  }
+  const auto complaints = first_contact.all_gather_values(Value(complaint));
+  for (const Value& other : complaints) {
+    if (const auto* text = other.get_if<std::string>(); text && !text->empty()) fault("the ranks cannot share memory: {}", *text);
+  }
+  memory.hide();
+  return std::make_shared<SharedMemory>(std::move(memory));
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_shm_backend(Communicator& first_contact, Group group, std::function<void()> check_abort) {
+  if (group.size() > kMostRanks)
+    misuse("backend 'shm' serves up to {} ranks of a machine, not {}: take 'mpi'", kMostRanks, group.size());
+  const auto memory = meet(first_contact, group.size());
+  Patience patience(Patience::Style::caller, kDefaultTimeout, check_abort);
+  auto team = std::make_unique<Team>(std::move(group), memory, patience);
+  return std::make_unique<ShmBackend>(std::move(team), std::move(check_abort));
+}
+
+}  // namespace zt::comm

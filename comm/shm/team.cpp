@@ -1,0 +1,151 @@
+#include "shm/team.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+
+#include "host/transport.h"
+#include "zt/error.h"
+#include "zt/tensor.h"
+
+namespace zt::comm {
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t whole_pages(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+// Boards, channels, stages of the ranks, stages of the channels: each part on pages of its own.
+struct Places {
+  explicit Places(int size)
+      : boards(0),
+        channels(whole_pages(sizeof(Board) * static_cast<size_t>(size))),
+        stages(channels + whole_pages(sizeof(Channel) * static_cast<size_t>(size) * static_cast<size_t>(size))),
+        channel_stages(stages + 2 * kStageBytes * static_cast<size_t>(size)),
+        end(channel_stages + 2 * kChannelBytes * static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  size_t boards, channels, stages, channel_stages, end;
+};
+
+int open_process(pid_t process) {
+  return process == getpid() ? -1 : static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+}
+
+}  // namespace
+
+std::string Call::text(const Group& group) const {
+  if (kind == Kind::barrier) return "barrier";
+  std::string text = fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
+  if (kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce)
+    text += fmt::format(" ({})", name_of(reduce));
+  if (peer >= 0) text += fmt::format(" with root {}", group.who(peer));
+  return text;
+}
+
+size_t Team::bytes_for(int size) {
+  return Places(size).end;
+}
+
+Team::Team(Group group, std::shared_ptr<SharedMemory> memory, Patience& patience)
+    : group_(std::move(group)), memory_(std::move(memory)) {
+  board(rank()).process = getpid();
+  has_cores_ = sysconf(_SC_NPROCESSORS_ONLN) >= size();
+  processes_.assign(static_cast<size_t>(size()), -1);
+  set_patience(patience);
+  // Everybody has written its process number when all have entered this barrier.
+  my_notice().call = {};
+  enter();
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank()) processes_[static_cast<size_t>(r)] = open_process(board(r).process);
+  }
+}
+
+Team::~Team() {
+  for (const int process : processes_) {
+    if (process >= 0) close(process);
+  }
+}
+
+Board& Team::board(int rank) const {
+  return reinterpret_cast<Board*>(memory_->data())[rank];
+}
+
+Channel& Team::channel(int from, int to) const {
+  return reinterpret_cast<Channel*>(memory_->data() + Places(size()).channels)[from * size() + to];
+}
+
+char* Team::stage(int rank, uint32_t piece) const {
+  return memory_->data() + Places(size()).stages + kStageBytes * (2 * static_cast<size_t>(rank) + piece % 2);
+}
+
+char* Team::channel_stage(int from, int to, uint32_t piece) const {
+  const auto pair = static_cast<size_t>(from * size() + to);
+  return memory_->data() + Places(size()).channel_stages + kChannelBytes * (2 * pair + piece % 2);
+}
+
+void Team::set_patience(Patience& patience) {
+  patience_ = &patience;
+  spin_ = patience.style() == Patience::Style::caller && has_cores_ ? Spin::long_enough : Spin::briefly;
+}
+
+void Team::enter() {
+  ++operation_;
+  board(rank()).entered.raise(operation_);
+  await_all(&Board::entered, operation_);
+  check_calls();
+}
+
+void Team::leave() {
+  board(rank()).left.raise(operation_);
+  await_all(&Board::left, operation_);
+}
+
+void Team::check_calls() const {
+  const Call& mine = notice(rank()).call;
+  for (int r = 0; r < size(); ++r) {
+    const Call& other = notice(r).call;
+    if (other == mine) continue;
+    fault("{} called {} where {} called {}: all ranks have to make the same calls in the same order", group_.who(r),
+          other.text(group_), group_.who(rank()), mine.text(group_));
+  }
+}
+
+void Team::check_alive(int peer) const {
+  const int process = processes_[static_cast<size_t>(peer)];
+  if (process < 0) return;
+  pollfd entry{process, POLLIN, 0};
+  if (poll(&entry, 1, 0) > 0) fault("the process of {} ({}) is gone", group_.who(peer), board(peer).process);
+}
+
+void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {
+  await(signal, wanted, spin_, [&] {
+    const bool in_time = patience_->go_on();
+    check_alive(peer);
+    if (!in_time) throw TimedOut{{peer}};
+  });
+}
+
+void Team::await_all(Signal Board::*signal, uint32_t wanted) {
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (rank() + step) % size();
+    Signal& theirs = board(peer).*signal;
+    if (theirs.has_reached(wanted)) continue;
+    await(theirs, wanted, spin_, [&] {
+      const bool in_time = patience_->go_on();
+      std::vector<int> late;
+      for (int r = 0; r < size(); ++r) {
+        if (r == rank() || (board(r).*signal).has_reached(wanted)) continue;
+        check_alive(r);
+        late.push_back(r);
+      }
+      if (!late.empty() && !in_time) throw TimedOut{late};
+    });
+  }
+}
+
+}  // namespace zt::comm
