@@ -23,21 +23,19 @@ class QueuedWork : public Work::State {
 
 }  // namespace
 
-Work Queue::submit(Task task, Async async) {
+bool Queue::is_idle() {
+  if (!thread_.joinable()) return true;
+  const std::lock_guard lock(mutex_);
+  return entries_.empty() && !busy_;
+}
+
+Work Queue::submit(Task task) {
   std::unique_lock lock(mutex_);
-  const bool is_idle = entries_.empty() && !busy_;
-  if (is_idle && async == Async::no) {
-    lock.unlock();
-    // Nobody else touches failure_ now: one thread submits, and the queue's thread has nothing to do.
-    if (!run(task, Patience::Style::caller)) std::rethrow_exception(failure_);
-    return Work();
-  }
   entries_.push_back({std::move(task), {}});
   auto work = std::make_shared<QueuedWork>(entries_.back().promise.get_future().share());
   if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
   lock.unlock();
   changed_.notify_all();
-  if (async == Async::no) work->wait();
   return Work(std::move(work));
 }
 

@@ -20,8 +20,12 @@ void QueuedBackend::run_list(const Operation& operation, Patience& patience) {
 
 Work QueuedBackend::submit(Operation operation, Async async) {
   const uint64_t number = operations_++;
-  return queue_.submit([this, number, operation = std::move(operation)](Patience::Style style) { run(operation, number, style); },
-                       async);
+  if (async == Async::yes) {
+    return queue_.submit(
+        [this, number, operation = std::move(operation)](Patience::Style style) { run(operation, number, style); });
+  }
+  queue_.run_now([&](Patience::Style style) { run(operation, number, style); });
+  return Work();
 }
 
 Patience QueuedBackend::patience(Patience::Style style) const {
@@ -32,19 +36,15 @@ Patience QueuedBackend::patience(Patience::Style style) const {
 }
 
 void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
-  queue_.submit(
-      [this, &task](Patience::Style style) {
-        Patience waiting = patience(style);
-        try {
-          task(waiting);
-        } catch (const TimedOut& late) {
-          std::string peers;
-          for (const int peer : late.peers) peers += (peers.empty() ? "" : ", ") + group().who(peer);
-          fault("{} of axis '{}' waits for {} to allocate or to make a communicator: all ranks have to",
-                group().who(group().rank), group().name, peers);
-        }
-      },
-      Async::no);
+  queue_.run_now([&](Patience::Style style) {
+    Patience waiting = patience(style);
+    try {
+      task(waiting);
+    } catch (const TimedOut& late) {
+      fault("{} of axis '{}' waits for {} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
+            group().name, names_of(late.peers));
+    }
+  });
 }
 
 void QueuedBackend::run(const Operation& operation, uint64_t number, Patience::Style style) {
@@ -65,14 +65,18 @@ void QueuedBackend::run(const Operation& operation, uint64_t number, Patience::S
   }
 }
 
+std::string QueuedBackend::names_of(const std::vector<int>& peers) const {
+  std::string names;
+  for (const int peer : peers) names += (names.empty() ? "" : ", ") + group().who(peer);
+  return names;
+}
+
 void QueuedBackend::report(const std::vector<int>& peers, const Operation& operation, uint64_t number) const {
-  std::string who;
-  for (const int peer : peers) who += (who.empty() ? "" : ", ") + group().who(peer);
   const auto seconds = std::chrono::duration<double>(timeout_.load()).count();
   fault(
       "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did it fail, or take "
       "another path? If it only needs longer: axis:set_timeout(seconds)",
-      seconds, group().who(group().rank), group().name, number, operation.text(group()), who, name());
+      seconds, group().who(group().rank), group().name, number, operation.text(group()), names_of(peers), name());
 }
 
 // A message that a peer still holds may be written or read later: its memory is never given back.

@@ -36,6 +36,7 @@ class QueuedBackend : public Backend {
   void run_list(const Operation& operation, Patience& patience);
   Patience patience(Patience::Style style) const;
   void keep_forever(const Operation& operation);
+  std::string names_of(const std::vector<int>& peers) const;
   [[noreturn]] void report(const std::vector<int>& peers, const Operation& operation, uint64_t number) const;
 
   uint64_t operations_ = 0;

@@ -1,7 +1,7 @@
 #include "shm/plans.h"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
 #include "host/algorithms.h"
 #include "zt/error.h"
@@ -10,17 +10,18 @@ namespace zt::comm {
 
 namespace {
 
-using Offsets = std::vector<int64_t>;  // begins of the parts for each rank, and the end; bytes
+// What a rank of an all_to_all gives to and expects of each rank, in bytes.
+struct Splits {
+  std::vector<int64_t> gives, expects;
+  Range part_for(int rank) const {
+    const auto begin = std::accumulate(gives.begin(), gives.begin() + rank, int64_t{0});
+    return {static_cast<size_t>(begin), static_cast<size_t>(gives[static_cast<size_t>(rank)])};
+  }
+};
 
-Offsets offsets_of(const Team& team, int rank) {
-  Offsets offsets(static_cast<size_t>(team.size()) + 1);
-  std::memcpy(offsets.data(), team.notice(rank).data.data(), offsets.size() * sizeof(int64_t));
-  return offsets;
-}
-
-Range part(const Offsets& offsets, int rank) {
-  const auto r = static_cast<size_t>(rank);
-  return {static_cast<size_t>(offsets[r]), static_cast<size_t>(offsets[r + 1] - offsets[r])};
+Splits splits_of(const Team& team, int rank) {
+  const auto* numbers = reinterpret_cast<const int64_t*>(team.notice(rank).data.data());
+  return {{numbers, numbers + team.size()}, {numbers + team.size(), numbers + 2 * team.size()}};
 }
 
 // Each rank gives its whole buffer of `bytes` to the readers.
@@ -48,23 +49,32 @@ void add_up(Pull& pull, const Operation& operation, char* sum) {
   pull.reduce = operation.reduce;
 }
 
+// Every rank looks at all pairs: all find the same fault.
+void check_splits(const std::vector<Splits>& splits, const Group& group) {
+  for (size_t from = 0; from < splits.size(); ++from) {
+    for (size_t to = 0; to < splits.size(); ++to) {
+      const int64_t given = splits[from].gives[to], expected = splits[to].expects[from];
+      if (given == expected) continue;
+      fault("{} gives {} bytes where {} expects {}: do the splits of the ranks belong together?",
+            group.who(static_cast<int>(from)), given, group.who(static_cast<int>(to)), expected);
+    }
+  }
+}
+
 Pull plan_all_to_all(const Operation& operation, const Team& team) {
   Pull pull;
-  const auto element = static_cast<int64_t>(operation.in[0].element_size());
   pull.source = bytes_of(operation.in[0]);
   char* target = bytes_of(operation.out[0]);
+  std::vector<Splits> splits;
+  for (int r = 0; r < team.size(); ++r) splits.push_back(splits_of(team, r));
+  check_splits(splits, team.group());
   for (int r = 0; r < team.size(); ++r) {
-    const Offsets theirs = offsets_of(team, r);
-    const int64_t expected = operation.out_splits[static_cast<size_t>(r)] * element;
-    pull.gives.push_back(part(offsets_of(team, team.rank()), r));
-    pull.takes.push_back(part(theirs, team.rank()));
-    if (static_cast<int64_t>(pull.takes.back().bytes) != expected) {
-      fault("{} gives {} bytes where {} expects {}: do the splits of the ranks belong together?", team.group().who(r),
-            pull.takes.back().bytes, team.group().who(team.rank()), expected);
-    }
+    const Splits& theirs = splits[static_cast<size_t>(r)];
+    pull.gives.push_back(splits[static_cast<size_t>(team.rank())].part_for(r));
+    pull.takes.push_back(theirs.part_for(team.rank()));
     pull.targets.push_back(target);
-    target += expected;
-    for (int reader = 0; reader < team.size(); ++reader) pull.longest = std::max(pull.longest, part(theirs, reader).bytes);
+    target += pull.takes.back().bytes;
+    for (const int64_t bytes : theirs.gives) pull.longest = std::max(pull.longest, static_cast<size_t>(bytes));
   }
   return pull;
 }
@@ -94,9 +104,10 @@ bool is_inline(const Operation& operation, int size) {
 
 void write_splits(const Operation& operation, Notice& notice) {
   const auto element = static_cast<int64_t>(operation.in[0].element_size());
-  Offsets offsets{0};
-  for (const int64_t split : operation.in_splits) offsets.push_back(offsets.back() + split * element);
-  std::memcpy(notice.data.data(), offsets.data(), offsets.size() * sizeof(int64_t));
+  auto* numbers = reinterpret_cast<int64_t*>(notice.data.data());
+  for (const auto* splits : {&operation.in_splits, &operation.out_splits}) {
+    for (const int64_t split : *splits) *numbers++ = split * element;
+  }
 }
 
 Pull plan(const Operation& operation, const Team& team) {

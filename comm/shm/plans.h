@@ -12,7 +12,7 @@ Call call_of(const Operation& operation);
 // Whether each rank's source fits into its notice. The same on all ranks, as it depends on the call alone.
 bool is_inline(const Operation& operation, int size);
 
-// all_to_all: the begins of the ranks' parts of `in` and its end, into the notice.
+// all_to_all: what the rank gives to and expects of each rank, in bytes, into the notice.
 void write_splits(const Operation& operation, Notice& notice);
 
 // For all kinds but all_reduce, send, recv and barrier. After team.enter(). Fault if the splits of two ranks do not belong

@@ -18,7 +18,7 @@ namespace zt::comm {
 namespace {
 
 // Splits of all ranks fit into a notice up to here.
-constexpr int kMostRanks = static_cast<int>(kInlineBytes / sizeof(int64_t)) - 1;
+constexpr int kMostRanks = static_cast<int>(kInlineBytes / sizeof(int64_t)) / 2;
 
 // What others read of this rank; undefined where it gives nothing.
 at::Tensor source_of(const Operation& operation, int rank) {

@@ -85,7 +85,8 @@ TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("a Lua table has no order", parse_mesh_options(table({{"dp", 2}, {"tp", 2}})));
   EXPECT_SAYS("has to hold each axis once", parse_mesh_options(table({{"dp", 2}, {"order", Value::List{"tp"}}})));
   EXPECT_SAYS("did you mean 'backend'", parse_mesh_options(table({{"dp", 2}, {"bakend", "mpi"}})));
-  EXPECT_SAYS("must be one of 'mpi', 'local', 'null', 'nccl'", parse_mesh_options(table({{"dp", 2}, {"backend", "smoke"}})));
+  EXPECT_SAYS("must be one of 'shm', 'mpi', 'local', 'null', 'nccl'",
+              parse_mesh_options(table({{"dp", 2}, {"backend", "smoke"}})));
   EXPECT_SAYS("comm.mesh.timeout must be above 0", parse_mesh_options(table({{"dp", 2}, {"timeout", -1}})));
   EXPECT_SAYS("comm.mesh.dp", parse_mesh_options(table({{"dp", 1.5}})));
 }
