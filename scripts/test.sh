@@ -4,7 +4,7 @@
 #   scripts/test.sh               the release build
 #   scripts/test.sh --sanitize    with the address and undefined-behaviour sanitizers
 #   scripts/test.sh --tsan        with the thread sanitizer (tests that need no mpirun)
-#   scripts/test.sh --oracle      first makes the golden files again, with the full PyTorch wheel beside, and compares live
+#   scripts/test.sh --oracle      first makes the golden files again, with the full PyTorch wheel beside: all is compared with it live
 #   scripts/test.sh ... -- ARGS   ARGS go to ctest: -- -R comm
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
@@ -31,7 +31,6 @@ if [ "$oracle" = yes ]; then
     step "golden files: $maker"
     .venv-oracle/bin/python "$maker"
   done
-  export ZT_ORACLE_PYTHON="$PWD/.venv-oracle/bin/python"
 fi
 
 # Leaks of Open MPI and of what LibTorch keeps for good are listed; both sanitizers stop at the first finding.
