@@ -84,7 +84,8 @@ std::unique_ptr<Backend> make_backend(const World& world, const std::string& bac
   if (backend == "null") return make_null_backend(std::move(group));
   if (backend == "nccl") {
 #ifdef ZT_HAS_NCCL
-    return make_nccl_backend(std::make_unique<HostBackend>(make_transport(world, default_backend(world), std::move(group))));
+    const std::string host = world.launch == Launch::mpi ? "mpi" : "local";
+    return make_nccl_backend(std::make_unique<HostBackend>(make_transport(world, host, std::move(group))));
 #else
     misuse("backend 'nccl' is not in this build, which was made without CUDA or NCCL: 'mpi' and 'local' work on host memory");
 #endif
@@ -124,7 +125,8 @@ MeshOptions parse_mesh_options(const Value& value) {
 
 std::string default_backend(const World& world) {
   if (world.dry) return "null";
-  return world.launch == Launch::mpi ? "mpi" : "local";
+  if (world.launch != Launch::mpi) return "local";
+  return is_one_node(world) ? "shm" : "mpi";
 }
 
 std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,

@@ -23,7 +23,8 @@ struct MeshOptions {
 // `order` is needed with two axes or more. Misuse for anything else.
 MeshOptions parse_mesh_options(const Value& value);
 
-// "null" for a dry run, "mpi" under mpirun, else "local".
+// "null" for a dry run; under mpirun "shm" when all ranks run on one machine, else "mpi"; "local" without mpirun. Collective over
+// the world.
 std::string default_backend(const World& world);
 
 // A communicator over group.ranks of `world`. Called by all of them. Misuse if the backend does not suit the way the run was

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <new>
+#include <thread>
 
 #include "host/transport.h"
 #include "zt/error.h"
@@ -16,6 +16,7 @@ namespace zt::comm {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr std::chrono::milliseconds kMourning(1500);
 
 size_t whole_pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -119,7 +120,10 @@ void Team::check_alive(int peer) const {
   const int process = processes_[static_cast<size_t>(peer)];
   if (process < 0) return;
   pollfd entry{process, POLLIN, 0};
-  if (poll(&entry, 1, 0) > 0) fault("the process of {} ({}) is gone", group_.who(peer), board(peer).process);
+  if (poll(&entry, 1, 0) <= 0) return;
+  // mpirun ends this process too when the other failed, and the other has said why: only who is left after a while speaks up.
+  std::this_thread::sleep_for(kMourning);
+  fault("the process of {} ({}) is gone", group_.who(peer), board(peer).process);
 }
 
 void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {
