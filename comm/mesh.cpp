@@ -53,11 +53,12 @@ AxisSize parse_axis(const std::string& name, const Value& value) {
   return axis;
 }
 
-std::unique_ptr<Transport> make_transport(const World& world, const std::string& backend, Group group) {
+std::unique_ptr<Transport> make_transport(const World& world, const std::string& backend, Group group,
+                                          std::chrono::milliseconds timeout) {
   if (backend == "mpi") {
     if (world.launch != Launch::mpi)
       misuse("backend 'mpi' needs ranks started by mpirun: mpirun -n {} ztoolkit run ...", world.size);
-    return make_mpi_transport(world, std::move(group));
+    return make_mpi_transport(world, std::move(group), timeout);
   }
   if (group.size() > 1 && !world.threads) {
     misuse("backend 'local' needs ranks that are threads of one process: ztoolkit run --threads {} ..., or take backend 'mpi'",
@@ -66,18 +67,20 @@ std::unique_ptr<Transport> make_transport(const World& world, const std::string&
   return make_local_transport(world.threads, std::move(group));
 }
 
-std::unique_ptr<Backend> make_shm_backend(const World& world, Group group) {
+std::unique_ptr<Backend> make_shm_backend(const World& world, Group group, std::chrono::milliseconds timeout) {
   const bool are_processes = world.launch == Launch::mpi;
-  if (are_processes && !is_one_node(world)) {
+  if (are_processes && !is_one_node(world, timeout)) {
     misuse("backend 'shm' needs all ranks on one machine, and this run's are on several: take backend = \"mpi\"");
   }
-  Checked first_contact(std::make_unique<HostBackend>(make_transport(world, are_processes ? "mpi" : "local", group)));
+  Checked first_contact(std::make_unique<HostBackend>(make_transport(world, are_processes ? "mpi" : "local", group, timeout)));
+  first_contact.set_timeout(timeout);
   return make_shm_backend(first_contact, std::move(group), [threads = world.threads] {
     if (threads && threads->aborted()) throw Aborted("another rank failed");
   });
 }
 
-std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group) {
+std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group,
+                                      std::chrono::milliseconds timeout) {
   if (std::find(kBackends.begin(), kBackends.end(), backend) == kBackends.end()) {
     misuse("unknown backend '{}'{}", backend, suggest(backend, kBackends));
   }
@@ -85,13 +88,13 @@ std::unique_ptr<Backend> make_backend(const World& world, const std::string& bac
   if (backend == "nccl") {
 #ifdef ZT_HAS_NCCL
     const std::string host = world.launch == Launch::mpi ? "mpi" : "local";
-    return make_nccl_backend(std::make_unique<HostBackend>(make_transport(world, host, std::move(group))));
+    return make_nccl_backend(std::make_unique<HostBackend>(make_transport(world, host, std::move(group), timeout)));
 #else
     misuse("backend 'nccl' is not in this build, which was made without CUDA or NCCL: 'mpi' and 'local' work on host memory");
 #endif
   }
-  if (backend == "shm") return make_shm_backend(world, std::move(group));
-  return std::make_unique<HostBackend>(make_transport(world, backend, std::move(group)));
+  if (backend == "shm") return make_shm_backend(world, std::move(group), timeout);
+  return std::make_unique<HostBackend>(make_transport(world, backend, std::move(group), timeout));
 }
 
 }  // namespace
@@ -123,21 +126,21 @@ MeshOptions parse_mesh_options(const Value& value) {
   return options;
 }
 
-std::string default_backend(const World& world) {
+std::string default_backend(const World& world, std::chrono::milliseconds timeout) {
   if (world.dry) return "null";
   if (world.launch != Launch::mpi) return "local";
-  return is_one_node(world) ? "shm" : "mpi";
+  return is_one_node(world, timeout) ? "shm" : "mpi";
 }
 
 std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
                                                 std::chrono::milliseconds timeout) {
-  auto communicator = std::make_shared<Checked>(make_backend(world, backend, std::move(group)));
+  auto communicator = std::make_shared<Checked>(make_backend(world, backend, std::move(group), timeout));
   communicator->set_timeout(timeout);
   return communicator;
 }
 
 std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options) {
-  const std::string backend = options.backend.empty() ? default_backend(world) : options.backend;
+  const std::string backend = options.backend.empty() ? default_backend(world, options.timeout) : options.backend;
   const auto timeout = options.timeout;
   return Mesh::make(MeshShape(options.axes, world.size), world.rank,
                     [world, backend, timeout](const std::vector<int>& ranks, const std::string& name) {

@@ -25,7 +25,7 @@ MeshOptions parse_mesh_options(const Value& value);
 
 // "null" for a dry run; under mpirun "shm" when all ranks run on one machine, else "mpi"; "local" without mpirun. Collective over
 // the world.
-std::string default_backend(const World& world);
+std::string default_backend(const World& world, std::chrono::milliseconds timeout = kDefaultTimeout);
 
 // A communicator over group.ranks of `world`. Called by all of them. Misuse if the backend does not suit the way the run was
 // started.

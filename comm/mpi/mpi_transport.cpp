@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "mpi/runtime.h"
+#include "mpi/watchdog.h"
 #include "zt/error.h"
 
 namespace zt::comm {
@@ -58,9 +59,14 @@ class MpiMessage : public Transport::Message {
   const std::string doing_;
 };
 
+std::string waiting_text(const Group& group) {
+  return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.who(group.rank), group.name);
+}
+
 class MpiTransport : public Transport {
  public:
-  MpiTransport(MPI_Comm comm, Group group) : comm_(comm), group_(std::move(group)) {
+  MpiTransport(MPI_Comm comm, Group group, std::chrono::milliseconds limit)
+      : comm_(comm), group_(std::move(group)), limit_(limit) {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
 
@@ -86,19 +92,22 @@ class MpiTransport : public Transport {
   void check_abort() const override {}  // mpirun ends the others when a rank fails
   std::unique_ptr<Transport> duplicate(const std::string& name) override {
     MPI_Comm copy = MPI_COMM_NULL;
+    const Watchdog watchdog(limit_, waiting_text(group_));
     check_mpi(MPI_Comm_dup(comm_, &copy), "duplicating a communicator");
-    return std::make_unique<MpiTransport>(copy, group_.renamed(name));
+    return std::make_unique<MpiTransport>(copy, group_.renamed(name), limit_);
   }
 
  private:
   MPI_Comm comm_;
   Group group_;
+  std::chrono::milliseconds limit_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group) {
-  start_mpi(world);
+std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group, std::chrono::milliseconds limit) {
+  start_mpi(world, limit);
+  const Watchdog watchdog(limit, waiting_text(group));
   MPI_Group everyone = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "asking for the world's group");
@@ -106,7 +115,7 @@ std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group) {
   check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, kTag, &comm), "making a communicator");
   MPI_Group_free(&members);
   MPI_Group_free(&everyone);
-  return std::make_unique<MpiTransport>(comm, std::move(group));
+  return std::make_unique<MpiTransport>(comm, std::move(group), limit);
 }
 
 }  // namespace zt::comm

@@ -1,6 +1,7 @@
 // Messages over MPI, a process a rank.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "host/transport.h"
@@ -8,7 +9,8 @@
 
 namespace zt::comm {
 
-// Makes this rank's side of a communicator over `group`; starts MPI if needed. Called by all its ranks. Fault if MPI fails.
-std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group);
+// Makes this rank's side of a communicator over `group`; starts MPI if needed. Called by all its ranks: the process ends, saying
+// so, when they have not within `limit`. Fault if MPI fails.
+std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group, std::chrono::milliseconds limit);
 
 }  // namespace zt::comm

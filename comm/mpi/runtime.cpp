@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "mpi/watchdog.h"
 #include "zt/error.h"
 
 namespace zt::comm {
@@ -30,9 +31,12 @@ void initialize() {
 
 }  // namespace
 
-void start_mpi(const World& world) {
+void start_mpi(const World& world, std::chrono::milliseconds limit) {
   static std::once_flag once;
-  std::call_once(once, initialize);
+  std::call_once(once, [&] {
+    const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to start MPI", world.rank, world.size));
+    initialize();
+  });
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -50,8 +54,9 @@ std::string mpi_version() {
   return version.substr(0, version.find(','));
 }
 
-bool is_one_node(const World& world) {
-  start_mpi(world);
+bool is_one_node(const World& world, std::chrono::milliseconds limit) {
+  start_mpi(world, limit);
+  const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size));
   static const bool answer = [] {
     MPI_Comm node = MPI_COMM_NULL;
     int ranks = 0, all = 0;

@@ -95,7 +95,6 @@ TEST(Mesh, BackendsThatDoNotSuitTheLaunch) {
   const World single;
   EXPECT_EQ(default_backend(single), "local");
   EXPECT_EQ(default_backend({.dry = true, .threads = nullptr}), "null");
-  EXPECT_EQ(default_backend({.launch = Launch::mpi, .threads = nullptr}), "mpi");
   EXPECT_SAYS("needs ranks started by mpirun", make_communicator(single, "mpi", {"dp", 0, {0}}));
   EXPECT_SAYS("ztoolkit run --threads 2", make_communicator({.size = 2, .threads = nullptr}, "local", {"dp", 0, {0, 1}}));
   EXPECT_SAYS("did you mean 'local'", make_communicator(single, "locl", {"dp", 0, {0}}));

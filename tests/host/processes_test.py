@@ -65,6 +65,16 @@ class Processes(HostTest):
         self.assertIn("only here", result.err)
         self.assert_nothing_left(before)
 
+    def test_a_rank_that_makes_no_mesh(self):
+        result = self.run_ranks('''
+            local zt, comm = require "zt", require "zt.comm"
+            if zt.world.rank == 1 then zt.sleep(60) end
+            ''' + MARK + '''
+            comm.mesh{dp = -1, timeout = 1}
+        ''')
+        self.assert_soon_over(result)
+        self.assertIn("timed out after 1 s: rank 0 waits for all 2 ranks to start MPI", result.err)
+
     def test_exit_in_order_after_communication(self):
         text = '''
             local comm = require "zt.comm"

@@ -1,0 +1,32 @@
+#include "mpi/watchdog.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace zt::comm {
+
+Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for)
+    : thread_([this, limit, waits_for = std::move(waits_for)] {
+        std::unique_lock lock(mutex_);
+        if (changed_.wait_for(lock, limit, [&] { return is_over_; })) return;
+        fmt::print(
+            stderr,
+            "ztoolkit: communication timed out after {} s: {}. Did one fail, or take another path? If it only needs longer: "
+            "comm.mesh{{..., timeout = seconds}}\n",
+            std::chrono::duration<double>(limit).count(), waits_for);
+        std::fflush(stderr);
+        _exit(1);
+      }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+}  // namespace zt::comm
