@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/ranks.h"
+#include "support/message.h"
 #include "support/spawn.h"
 #include "zt/error.h"
 
@@ -13,18 +14,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-template <class Call>
-std::string fault_of(Call call) {
-  try {
-    call();
-  } catch (const Fault& error) {
-    return error.what();
-  }
-  return "no Fault";
-}
-
-#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "it said: " << (text)
-
 TEST(Failure, TimeOutSaysWhoWaitsWhereAndForWhom) {
   std::string said;
   spawn(3, [&](const World& world) {
@@ -33,7 +22,7 @@ TEST(Failure, TimeOutSaysWhoWaitsWhereAndForWhom) {
     comm->set_timeout(milliseconds(200));
     if (world.rank == 1) return;
     auto tensor = at::ones({40000});
-    const std::string text = fault_of([&] { comm->all_reduce(tensor, tensor); });
+    const std::string text = message_of<Fault>([&] { comm->all_reduce(tensor, tensor); });
     if (world.rank == 0) said = text;
   });
   EXPECT_CONTAINS(said, "timed out after 0.2 s");
@@ -93,7 +82,7 @@ TEST(Failure, OtherCountsThanThePeersAreNoticed) {
     });
   };
   // The rank that notices first says it, the other one goes down with it.
-  const std::string said = fault_of(run);
+  const std::string said = message_of<Fault>(run);
   EXPECT_CONTAINS(said, "all_reduce (sum of float32[1");
   EXPECT_CONTAINS(said, "operation 0 of rank");
   EXPECT_CONTAINS(said, "all ranks");

@@ -4,28 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "mesh.h"
+#include "support/message.h"
 #include "support/spawn.h"
 #include "zt/error.h"
 
 namespace zt::comm {
 
 namespace {
-
-template <class Call>
-std::string complaint(Call call) {
-  try {
-    call();
-  } catch (const Misuse& error) {
-    return error.what();
-  }
-  return "no Misuse";
-}
-
-#define EXPECT_SAYS(text, ...)                                            \
-  do {                                                                    \
-    const std::string said = complaint([&] { __VA_ARGS__; });             \
-    EXPECT_NE(said.find(text), std::string::npos) << "it said: " << said; \
-  } while (false)
 
 std::vector<int> group(const MeshShape& shape, int rank, std::vector<std::string> axes) {
   return shape.group(rank, axes);

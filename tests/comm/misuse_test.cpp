@@ -2,28 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "comm/ranks.h"
+#include "support/message.h"
 #include "zt/error.h"
 
 namespace zt::test {
 
 namespace {
-
-// What the call complains about; the communicator must work afterwards.
-template <class Call>
-std::string complaint(Call call) {
-  try {
-    call();
-  } catch (const Misuse& error) {
-    return error.what();
-  }
-  return "no Misuse";
-}
-
-#define EXPECT_SAYS(text, ...)                                            \
-  do {                                                                    \
-    const std::string said = complaint([&] { __VA_ARGS__; });             \
-    EXPECT_NE(said.find(text), std::string::npos) << "it said: " << said; \
-  } while (false)
 
 TEST(Misuse, TensorsAreNamed) {
   on_ranks([](Communicator& comm) {

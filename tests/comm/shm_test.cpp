@@ -12,24 +12,13 @@
 #include "shm/share.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"
+#include "support/message.h"
 #include "support/spawn.h"
 #include "zt/error.h"
 
 namespace zt::comm {
 
 namespace {
-
-template <class Call>
-std::string fault_of(Call call) {
-  try {
-    call();
-  } catch (const Fault& error) {
-    return error.what();
-  }
-  return "no Fault";
-}
-
-#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "it said: " << (text)
 
 std::shared_ptr<Communicator> shm_communicator(const World& world) {
   return make_communicator(world, "shm", {"dp", world.rank, world.size == 2 ? std::vector{0, 1} : std::vector{0, 1, 2}});
@@ -39,7 +28,7 @@ TEST(SharedMemory, DifferentCallsAreToldAtOnceOnAllRanks) {
   test::spawn(2, [](const World& world) {
     const auto comm = shm_communicator(world);
     const auto in = at::ones({512}), out = at::ones({1024});
-    const std::string said = fault_of([&] {
+    const std::string said = test::message_of<Fault>([&] {
       if (world.rank == 0) comm->all_reduce(out, out);
       else comm->all_gather(out, in);
     });
@@ -55,7 +44,7 @@ TEST(SharedMemory, AllToAllSplitsThatDoNotBelongTogether) {
     // Rank 1 gives rank 0 three elements, which expects two.
     const std::vector<int64_t> in_splits = world.rank == 0 ? std::vector<int64_t>{2, 2} : std::vector<int64_t>{3, 1};
     const auto in = at::ones({4}), out = at::ones({world.rank == 0 ? 4 : 3});
-    const std::string said = fault_of([&] { comm->all_to_all(out, in, {2, world.rank == 0 ? 2 : 1}, in_splits); });
+    const std::string said = test::message_of<Fault>([&] { comm->all_to_all(out, in, {2, world.rank == 0 ? 2 : 1}, in_splits); });
     EXPECT_CONTAINS(said, "rank 1 (world rank 1) gives 12 bytes where rank 0 (world rank 0) expects 8");
   });
 }
@@ -63,7 +52,7 @@ TEST(SharedMemory, AllToAllSplitsThatDoNotBelongTogether) {
 TEST(SharedMemory, NoMemorySaysHowMuchWasWanted) {
   test::spawn(2, [](const World& world) {
     const auto comm = shm_communicator(world);
-    const std::string said = fault_of([&] { comm->allocate({int64_t{1} << 46}, at::kByte); });
+    const std::string said = test::message_of<Fault>([&] { comm->allocate({int64_t{1} << 46}, at::kByte); });
     EXPECT_CONTAINS(said, "cannot get 64.0 TiB of shared memory");
     EXPECT_CONTAINS(said, "left");
   });
@@ -76,7 +65,7 @@ TEST(SharedMemory, ALimitOfTheProcessIsAnErrorToo) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1 << 20, 1 << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string said = fault_of([] { SharedMemory::create(4 << 20, Pages::now); });
+    const std::string said = test::message_of<Fault>([] { SharedMemory::create(4 << 20, Pages::now); });
     _exit(said.find("cannot get 4.0 MiB of shared memory") == std::string::npos);
   }
   int status = 0;
@@ -92,7 +81,7 @@ TEST(SharedMemory, IsSharedThroughItsAddressUntilHidden) {
   EXPECT_EQ(opened.data()[9999], 7);
   const MemoryAddress address = made.address();
   made.hide();
-  EXPECT_CONTAINS(fault_of([&] { SharedMemory::open(address); }), "cannot open the shared memory of process");
+  EXPECT_CONTAINS(test::message_of<Fault>([&] { SharedMemory::open(address); }), "cannot open the shared memory of process");
   EXPECT_EQ(opened.data()[9999], 7);
   made.discard();
   EXPECT_EQ(opened.data()[9999], 0);
@@ -112,7 +101,7 @@ TEST(SharedMemory, AWaitEndsWhenTheProcessOfTheOtherIsGone) {
   const auto team = team_of(0, patience);
   const auto begin = std::chrono::steady_clock::now();
   team->my_notice().call = {};
-  EXPECT_CONTAINS(fault_of([&] { team->enter(); }), "the process of rank 1 (world rank 1)");
+  EXPECT_CONTAINS(test::message_of<Fault>([&] { team->enter(); }), "the process of rank 1 (world rank 1)");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   waitpid(child, nullptr, 0);
 }

@@ -1,6 +1,4 @@
-// The vector loops compiled for one instruction set, in a namespace of their own.
-#define kernels kernels_plain
-#define ZT_CLONES
+// The vector loops compiled for one instruction set: CMake gives it, and makes `kernels` a namespace of its own.
 #include "kernel_results.h"
 #include "kernels.cpp"
 

@@ -1,0 +1,32 @@
+// What an error says.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "zt/error.h"
+
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "it said: " << (text)
+
+// The statement is a Misuse whose message contains `part`.
+#define EXPECT_SAYS(part, ...)                                                       \
+  do {                                                                               \
+    const std::string said = zt::test::message_of<zt::Misuse>([&] { __VA_ARGS__; }); \
+    EXPECT_CONTAINS(said, part);                                                     \
+  } while (false)
+
+namespace zt::test {
+
+// The message of the Error that `call` throws; "no error" when it throws none.
+template <class Error, class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace zt::test
