@@ -106,6 +106,7 @@ local function open(value)
     make_folder(self.path, options)
     self.metrics = fs.append(self.path .. "/metrics.jsonl")
   end)
+  if not core.world.dry then core.set_run_folder(self.path) end
   if self.is_writer then
     self.progress = progress.new{
       name = options.name, total = options.steps, is_terminal = terminal.is_watched(), every = options.every,

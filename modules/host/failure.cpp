@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -26,10 +25,10 @@ bool first_in_process(const std::string& key) {
   return seen.insert(key).second;
 }
 
-// Ranks of one machine meet in the run's session folder, which mpirun makes and removes. Without one, each is the first.
+// Without a folder to meet in, each rank is the first.
 bool first_on_machine(const std::string& key) {
-  const char* session = std::getenv("PMIX_SERVER_TMPDIR");
-  if (!session) return true;
+  const std::string session = session_folder();
+  if (session.empty()) return true;
   const std::string path = fmt::format("{}/ztoolkit-failure-{:016x}", session, std::hash<std::string>{}(key));
   const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (file < 0) return errno != EEXIST;

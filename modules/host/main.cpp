@@ -52,13 +52,16 @@ int dispatch(const Command& command, const Paths& paths) {
 int main(int argc, char** argv) {
   keep_large_blocks();
   const bool is_under_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+  zt::World place;  // for messages that come before the command line is read: once over all ranks
+  if (is_under_mpirun) {
+    place.launch = zt::Launch::mpi;
+    place.rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+  }
   // mpirun tells the user itself. A peer's closed socket is MPI's to report; a closed pipe ends a plain process, as usual.
-  watch_signals(is_under_mpirun ? Announce::no : Announce::yes);
+  watch_signals(is_under_mpirun ? Announce::no : Announce::yes, place);
   signal(SIGPIPE, is_under_mpirun ? SIG_IGN : SIG_DFL);
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
 
-  zt::World place;  // where messages about the command line are printed: once over all ranks
-  place.launch = is_under_mpirun ? zt::Launch::mpi : zt::Launch::single;
   int status = EXIT_FAILURE;
   std::string message;
   try {

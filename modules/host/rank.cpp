@@ -9,6 +9,7 @@
 #include "failure.h"
 #include "loader.h"
 #include "output.h"
+#include "zt/emergency.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 
@@ -62,6 +63,7 @@ void report(const World& world, const lua::ScriptError& error) {
   if (error.is_aborted) return;
   const std::string who = world.size > 1 ? fmt::format("ztoolkit: rank {} failed: ", world.rank) : "ztoolkit: ";
   report_once(world, error.message, fmt::format("{}{}\n{}", who, error.message, error.traceback));
+  run_emergency_actions({Emergency::Kind::failed, world.rank, error.message});
 }
 
 }  // namespace

@@ -1,23 +1,36 @@
 #include "signals.h"
 
+#include <fmt/format.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <thread>
+
+#include "crash.h"
+#include "failure.h"
+#include "zt/emergency.h"
 
 namespace zt::host {
 
 namespace {
 
+using namespace std::chrono_literals;
+
+// mpirun kills what is left soon after its SIGTERM.
+constexpr auto kLastWords = 500ms;
+
 sem_t arrived;
-volatile sig_atomic_t arrived_signal = 0;
+std::atomic<int> ending_signal{0};
+std::atomic<int> questions{0};
 
 void on_signal(int signal) {
   const int saved_errno = errno;
-  arrived_signal = signal;
+  if (signal == SIGUSR1) ++questions;
+  else ending_signal = signal;
   sem_post(&arrived);
   errno = saved_errno;
 }
@@ -29,20 +42,30 @@ void flush_if_free(FILE* stream) {
   funlockfile(stream);
 }
 
-[[noreturn]] void watch(Announce announce) {
-  while (sem_wait(&arrived) != 0) {
-  }
+[[noreturn]] void end_by(int signal, Announce announce) {
+  end_process_within(kLastWords, 128 + signal);
+  run_emergency_actions({Emergency::Kind::told_to_end, -1, signal == SIGINT ? "SIGINT" : "SIGTERM"});
   flush_if_free(stdout);
-  if (announce == Announce::yes && arrived_signal == SIGINT) {
+  if (announce == Announce::yes && signal == SIGINT) {
     constexpr char kMessage[] = "interrupted\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
   }
-  _exit(128 + arrived_signal);
+  _exit(128 + signal);
+}
+
+[[noreturn]] void watch(Announce announce) {
+  for (;;) {
+    while (sem_wait(&arrived) != 0) {
+    }
+    if (ending_signal != 0) end_by(ending_signal, announce);
+    answer_crash();
+    if (questions.exchange(0) > 0) run_emergency_actions({Emergency::Kind::asked, -1, "SIGUSR1"});
+  }
 }
 
 void handle(int signal) {
   struct sigaction action = {};
-  if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) return;
+  if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigaction(signal, &action, nullptr);
@@ -52,10 +75,10 @@ void handle(int signal) {
 
 // A handler that wakes a thread, and not blocked signals with sigwait: a blocked signal stays blocked in the programs that
 // a script starts, and Ctrl-C would then leave them behind.
-void watch_signals(Announce announce) {
+void watch_signals(Announce announce, const World& place) {
   sem_init(&arrived, 0, 0);
-  handle(SIGINT);
-  handle(SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) handle(signal);
+  watch_crashes(place, [] { sem_post(&arrived); });
   std::thread(watch, announce).detach();
 }
 

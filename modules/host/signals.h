@@ -1,13 +1,18 @@
-// Ctrl-C and termination.
+// Ctrl-C, termination, crashes, and the question what the process is doing.
 #pragma once
+
+#include "zt/world.h"
 
 namespace zt::host {
 
 enum class Announce { no, yes };
 
-// From here on SIGINT ends the process with status 130 ("interrupted" on stderr with Announce::yes) and SIGTERM with 143,
-// whatever its threads are doing. A signal that was ignored at the start (nohup) stays ignored. Call once, before other
-// threads start.
-void watch_signals(Announce announce);
+// From here on, whatever the process's threads are doing:
+//   SIGINT   ends it with status 130 ("interrupted" on stderr with Announce::yes), SIGTERM with 143
+//   SIGUSR1  runs the emergency actions, and it goes on
+//   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT  print what happened where, and end it as they do without us
+// Emergency actions (zt/emergency.h) run before an end, for half a second at most. A signal that was ignored at the start (nohup)
+// stays ignored, one that somebody else handles stays theirs. Call once, before other threads start. `place`: for messages.
+void watch_signals(Announce announce, const World& place);
 
 }  // namespace zt::host

@@ -82,7 +82,7 @@ class Processes(HostTest):
             mesh.dp:barrier()
             os.exit(tonumber(arg[1]))
         '''
-        result = self.run_ranks(text, 0)
+        result = self.run_ranks(text, 0, env={"ZT_LOG": "warn"})
         self.assertEqual((result.status, result.out, result.err), (0, "", ""))
         self.assertEqual(self.run_ranks(text, 3).status, 3)
 

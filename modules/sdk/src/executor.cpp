@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "zt/activity.h"
 #include "zt/error.h"
 
 namespace zt {
@@ -19,7 +20,8 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
     if (handler == handlers_.end()) {
       misuse("nothing runs the action {}: the pass that inserts it must bring a handler", action_text(action));
     }
-    Instruction instruction{handler->second.get(), {}, {}, trace_ ? trace_->intern(action_text(action)) : 0};
+    Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0};
+    if (trace_) instruction.trace_name = trace_->intern(instruction.text);
     const Resources resources = kind(action.kind).resources(action, model);
     for (const auto* list : {&resources.reads, &resources.writes}) {
       for (const Resource& resource : *list) {
@@ -50,6 +52,7 @@ void Executor::wait_for(int slot) {
 }
 
 void Executor::start(const Instruction& instruction, const Action& action, StepState& state) {
+  const Activity activity(instruction.text);
   const int64_t begin = now_ns();
   Work work = instruction.handler->start(action, state);
   if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());

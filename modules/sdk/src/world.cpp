@@ -26,6 +26,16 @@ ShutdownActions& shutdown_actions() {
   return actions;
 }
 
+struct RunFolder {
+  std::mutex mutex;
+  std::string path;
+};
+// Never destroyed: an emergency may ask while the process ends.
+RunFolder& the_run_folder() {
+  static auto& folder = *new RunFolder;
+  return folder;
+}
+
 }  // namespace
 
 World World::from_environment() {
@@ -37,6 +47,21 @@ World World::from_environment() {
   world.rank = environment_number("OMPI_COMM_WORLD_RANK", rank);
   world.size = environment_number("OMPI_COMM_WORLD_SIZE", size);
   return world;
+}
+
+std::string session_folder() {
+  const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
+  return folder ? folder : "";
+}
+
+void set_run_folder(const std::string& path) {
+  const std::lock_guard lock(the_run_folder().mutex);
+  the_run_folder().path = path;
+}
+
+std::string run_folder() {
+  const std::lock_guard lock(the_run_folder().mutex);
+  return the_run_folder().path;
 }
 
 void at_shutdown(std::function<void()> action) {

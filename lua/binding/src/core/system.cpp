@@ -8,6 +8,7 @@
 
 #include "core/open.h"
 #include "zt/error.h"
+#include "zt/log.h"
 #include "zt/options.h"
 #include "zt/tensor.h"
 
@@ -92,6 +93,24 @@ int suggest_name(lua_State* L) {
   return 1;
 }
 
+// log(level, message)
+int log_message(lua_State* L) {
+  log(parse_log_level(check_string(L, 1)), world(L), check_string(L, 2));
+  return 0;
+}
+
+// set_log_level(name) -> the level so far
+int change_log_level(lua_State* L) {
+  push(L, std::string(name_of(set_log_level(parse_log_level(check_string(L, 1))))));
+  return 1;
+}
+
+// set_run_folder(path): where the run that this script has opened keeps its record
+int keep_run_folder(lua_State* L) {
+  set_run_folder(check_string(L, 1));
+  return 0;
+}
+
 const char* launch_name(Launch launch) {
   switch (launch) {
     case Launch::single:
@@ -126,7 +145,10 @@ void open_system(Module& module) {
       .function<terminal_width>("terminal_width")
       .function<num_threads>("num_threads")
       .function<set_num_threads>("set_num_threads")
-      .function<suggest_name>("suggest");
+      .function<suggest_name>("suggest")
+      .function<log_message>("log_message")
+      .function<change_log_level>("set_log_level")
+      .function<keep_run_folder>("set_run_folder");
 }
 
 }  // namespace zt::lua

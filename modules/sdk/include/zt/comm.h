@@ -60,7 +60,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;     // the axis, for messages: "dp"
-  virtual const std::string& backend() const = 0;  // "mpi", "local", "null", "nccl"
+  virtual const std::string& backend() const = 0;  // "shm", "mpi", "local", "null", "nccl" ...
 
   // out: [n], in: [n]. In place iff out is in.
   virtual Work all_reduce(at::Tensor out, at::Tensor in, ReduceOp op = ReduceOp::sum, Async async = Async::no) = 0;

@@ -73,6 +73,7 @@ class Executor {
     ActionHandler* handler;
     std::vector<int> resources;  // dense ids of all it reads and writes
     std::vector<int> gradients;  // units whose gradient must be complete before it starts
+    std::string text;            // of the action: "REDUCE_GRAD 3"
     uint32_t trace_name;
   };
   struct InFlight {

@@ -53,6 +53,14 @@ struct World {
   static World from_environment();
 };
 
+// Where the ranks of one machine meet by files: mpirun makes it for a run and removes it; empty without mpirun.
+std::string session_folder();
+
+// The folder in which this process's run keeps its record ("runs/gpt"), set when a script opens a run; empty without one.
+// Thread-safe.
+void set_run_folder(const std::string& path);
+std::string run_folder();
+
 // Called once by the host when the process ends in order, latest registered first: comm registers MPI_Finalize.
 void at_shutdown(std::function<void()> action);
 void run_shutdown_actions();
