@@ -13,7 +13,7 @@ namespace {
 template <class Signature>
 void find(void* library, const char* name, std::function<Signature>& slot) {
   auto* symbol = reinterpret_cast<Signature*>(dlsym(library, name));
-  if (!symbol) fault("libnccl.so.2 has no function {}: NCCL 2.7 or newer is needed", name);
+  if (!symbol) fault("libnccl.so.2 has no function {}: NCCL 2.19 or newer is needed", name);
   slot = symbol;
 }
 
@@ -22,12 +22,17 @@ NcclApi open_nccl() {
   void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", dlerror());
   NcclApi api;
+  find(library, "ncclGetErrorString", api.get_error_string);
+  find(library, "ncclGetVersion", api.get_version);
+  check_nccl_version(api);
   find(library, "ncclGetUniqueId", api.get_unique_id);
   find(library, "ncclCommInitRank", api.comm_init_rank);
+  find(library, "ncclCommSplit", api.comm_split);
   find(library, "ncclCommDestroy", api.comm_destroy);
   find(library, "ncclCommAbort", api.comm_abort);
   find(library, "ncclCommGetAsyncError", api.comm_get_async_error);
-  find(library, "ncclGetErrorString", api.get_error_string);
+  find(library, "ncclMemAlloc", api.mem_alloc);
+  find(library, "ncclMemFree", api.mem_free);
   find(library, "ncclGroupStart", api.group_start);
   find(library, "ncclGroupEnd", api.group_end);
   find(library, "ncclAllReduce", api.all_reduce);
@@ -40,12 +45,19 @@ NcclApi open_nccl() {
   return api;
 }
 
+// "2.18.3". Until 2.8 the number was major * 1000 + minor * 100 + patch, since then major * 10000 + minor * 100 + patch.
+std::string version_text(int code) {
+  const int major = code < 10000 ? 1000 : 10000;
+  return fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
+}
+
 // LibTorch's device-independent face of streams: nothing of CUDA is linked.
 class CudaStreams : public StreamApi {
  public:
   CudaStreams() : guard_(at::kCUDA), device_(guard_.getDevice()) {}
   at::Device device() const override { return device_; }
   c10::Stream current() const override { return guard_.getStream(device_); }
+  c10::Stream exchange(const c10::Stream& stream) const override { return guard_.exchangeStream(stream); }
   c10::Stream take_from_pool() const override { return guard_.getStreamFromGlobalPool(device_, true); }
   cudaStream_t native(const c10::Stream& stream) const override {
     return static_cast<cudaStream_t>(guard_.getStreamNativeHandle(stream));
@@ -61,6 +73,7 @@ class CudaStreams : public StreamApi {
   void keep_for(const c10::Stream& stream, const at::Tensor& tensor) const override {
     guard_.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
   }
+  void synchronize() const override { guard_.synchronizeDevice(device_.index()); }
 
  private:
   c10::impl::VirtualGuardImpl guard_;
@@ -68,6 +81,21 @@ class CudaStreams : public StreamApi {
 };
 
 }  // namespace
+
+void check_nccl(const NcclApi& api, ncclResult_t result, const char* doing) {
+  if (result != ncclSuccess) fault("NCCL failed in {}: {} (NCCL_DEBUG=INFO tells more)", doing, api.get_error_string(result));
+}
+
+void check_nccl_version(const NcclApi& api) {
+  int version = 0;
+  check_nccl(api, api.get_version(&version), "get_version");
+  if (version >= kOldestNccl) return;
+  fault(
+      "NCCL {} is loaded (libnccl.so.2), 2.19 or newer is needed to split communicators and for memory of its own: install a "
+      "newer "
+      "one, or put its folder first in LD_LIBRARY_PATH",
+      version_text(version));
+}
 
 const NcclApi& load_nccl() {
   static const NcclApi api = open_nccl();

@@ -11,13 +11,21 @@
 
 namespace zt::comm {
 
+// The first version with both ncclCommSplit and ncclMemAlloc, as the header and the library count.
+constexpr int kOldestNccl = 21900;
+static_assert(NCCL_VERSION_CODE >= kOldestNccl, "comm/nccl needs the header of NCCL 2.19 or newer: set ZT_NCCL_INCLUDE");
+
 struct NcclApi {
+  std::function<decltype(ncclGetVersion)> get_version;
   std::function<decltype(ncclGetUniqueId)> get_unique_id;
   std::function<decltype(ncclCommInitRank)> comm_init_rank;
+  std::function<decltype(ncclCommSplit)> comm_split;
   std::function<decltype(ncclCommDestroy)> comm_destroy;
   std::function<decltype(ncclCommAbort)> comm_abort;
   std::function<decltype(ncclCommGetAsyncError)> comm_get_async_error;
   std::function<decltype(ncclGetErrorString)> get_error_string;
+  std::function<decltype(ncclMemAlloc)> mem_alloc;
+  std::function<decltype(ncclMemFree)> mem_free;
   std::function<decltype(ncclGroupStart)> group_start;
   std::function<decltype(ncclGroupEnd)> group_end;
   std::function<decltype(ncclAllReduce)> all_reduce;
@@ -29,8 +37,12 @@ struct NcclApi {
   std::function<decltype(ncclRecv)> recv;
 };
 
-// libnccl.so.2, opened on the first call. Fault, with the loader's words, where it is missing.
+// libnccl.so.2, opened on the first call. Fault, with the loader's words, where it is missing or too old.
 const NcclApi& load_nccl();
+// Fault if the library behind `api` is older than kOldestNccl. Needs get_version and get_error_string only.
+void check_nccl_version(const NcclApi& api);
+// Fault with NCCL's text unless `result` is ncclSuccess. `doing`: the function, for the message.
+void check_nccl(const NcclApi& api, ncclResult_t result, const char* doing);
 
 // Streams and events of one device. Events are made by `record` and end with `destroy`.
 class StreamApi {
@@ -38,6 +50,8 @@ class StreamApi {
   virtual ~StreamApi() = default;
   virtual at::Device device() const = 0;
   virtual c10::Stream current() const = 0;
+  // Makes `stream` this thread's current one, where ATen puts its kernels and takes memory for; returns the one before.
+  virtual c10::Stream exchange(const c10::Stream& stream) const = 0;
   virtual c10::Stream take_from_pool() const = 0;
   virtual cudaStream_t native(const c10::Stream& stream) const = 0;
   virtual void* record(const c10::Stream& stream) const = 0;
@@ -46,6 +60,20 @@ class StreamApi {
   virtual void destroy(void* event) const noexcept = 0;
   // The tensor's memory is not given to others before the work on `stream` is done.
   virtual void keep_for(const c10::Stream& stream, const at::Tensor& tensor) const = 0;
+  // The host waits until the device has done all that it was given, on any stream.
+  virtual void synchronize() const = 0;
+};
+
+// A stream is the current one of this thread as long as this lives.
+class OnStream {
+ public:
+  OnStream(const StreamApi& streams, const c10::Stream& stream) : streams_(streams), before_(streams.exchange(stream)) {}
+  ~OnStream() { streams_.exchange(before_); }
+  OnStream(const OnStream&) = delete;
+
+ private:
+  const StreamApi& streams_;
+  const c10::Stream before_;
 };
 
 // The current CUDA device, through LibTorch. Misuse where LibTorch has no CUDA or there is no GPU.

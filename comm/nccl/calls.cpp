@@ -1,5 +1,7 @@
 #include "nccl/calls.h"
 
+#include <algorithm>
+
 #include "zt/error.h"
 #include "zt/tensor.h"
 
@@ -7,63 +9,110 @@ namespace zt::comm {
 
 namespace {
 
-struct Call {
-  const NcclApi& api;
+// One tensor, or pair of tensors, of an operation.
+struct Pair {
+  const NcclSite& site;
   const Operation& operation;
-  const Group& group;
-  ncclComm_t comm;
-  cudaStream_t stream;
   const at::Tensor &out, &in;
 
-  void check(ncclResult_t result) const { check_nccl(api, result, name_of(operation.kind)); }
-
-  // What only moves data moves bytes: any type, also those NCCL does not know.
-  void send(const at::Tensor& tensor, size_t offset, size_t bytes, int peer) const {
-    check(api.send(static_cast<const char*>(tensor.const_data_ptr()) + offset, bytes, ncclUint8, peer, comm, stream));
+  ncclDataType_t type() const { return nccl_type(in.scalar_type()); }
+  ncclRedOp_t op() const { return nccl_op(operation.reduce, in.scalar_type()); }
+  bool is_root() const { return site.group.rank == operation.peer; }
+  void check(ncclResult_t result) const { check_nccl(site.api, result, name_of(operation.kind)); }
+  // Part `part` of W equal ones, each of `bytes`.
+  static const char* part_of(const at::Tensor& tensor, int part, size_t bytes) {
+    return static_cast<const char*>(tensor.const_data_ptr()) + static_cast<size_t>(part) * bytes;
   }
-  void recv(const at::Tensor& tensor, size_t offset, size_t bytes, int peer) const {
-    check(api.recv(static_cast<char*>(tensor.mutable_data_ptr()) + offset, bytes, ncclUint8, peer, comm, stream));
+  static char* part_to(const at::Tensor& tensor, int part, size_t bytes) {
+    return static_cast<char*>(tensor.mutable_data_ptr()) + static_cast<size_t>(part) * bytes;
+  }
+
+  void all_reduce() const {
+    check(site.api.all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), static_cast<size_t>(in.numel()), type(), op(),
+                              site.comm, site.native()));
+  }
+  void reduce_scatter() const {
+    check(site.api.reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), static_cast<size_t>(out.numel()), type(), op(),
+                                  site.comm, site.native()));
+  }
+  void broadcast() const {
+    check(site.api.broadcast(out.const_data_ptr(), out.mutable_data_ptr(), out.nbytes(), ncclUint8, operation.peer, site.comm,
+                             site.native()));
+  }
+  void reduce() const {
+    check(site.api.reduce(in.const_data_ptr(), is_root() ? out.mutable_data_ptr() : nullptr, static_cast<size_t>(in.numel()),
+                          type(), op(), operation.peer, site.comm, site.native()));
   }
 
   // gather, scatter, all_to_all: one group of sends and receives, the rank itself among its peers.
-  void to_root() const {
-    check(api.group_start());
-    send(in, 0, in.nbytes(), operation.peer);
-    for (int r = 0; group.rank == operation.peer && r < group.size(); ++r)
-      recv(out, static_cast<size_t>(r) * in.nbytes(), in.nbytes(), r);
-    check(api.group_end());
+  void gather() const {
+    site.together([&] {
+      site.send(in.const_data_ptr(), in.nbytes(), operation.peer);
+      for (int r = 0; is_root() && r < site.group.size(); ++r) site.recv(part_to(out, r, in.nbytes()), in.nbytes(), r);
+    });
   }
-  void from_root() const {
-    check(api.group_start());
-    for (int r = 0; group.rank == operation.peer && r < group.size(); ++r)
-      send(in, static_cast<size_t>(r) * out.nbytes(), out.nbytes(), r);
-    recv(out, 0, out.nbytes(), operation.peer);
-    check(api.group_end());
+  void scatter() const {
+    site.together([&] {
+      for (int r = 0; is_root() && r < site.group.size(); ++r) site.send(part_of(in, r, out.nbytes()), out.nbytes(), r);
+      site.recv(out.mutable_data_ptr(), out.nbytes(), operation.peer);
+    });
   }
-  void exchange() const {
-    check(api.group_start());
-    size_t sent = 0, received = 0;
-    for (size_t r = 0; r < operation.in_splits.size(); ++r) {
-      const size_t give = static_cast<size_t>(operation.in_splits[r]) * in.element_size();
-      const size_t take = static_cast<size_t>(operation.out_splits[r]) * out.element_size();
-      send(in, sent, give, static_cast<int>(r));
-      recv(out, received, take, static_cast<int>(r));
-      sent += give;
-      received += take;
-    }
-    check(api.group_end());
-  }
-
-  void reduce_to(void* to) const {
-    check(api.reduce(in.const_data_ptr(), to, static_cast<size_t>(in.numel()), nccl_type(in.scalar_type()),
-                     nccl_op(operation.reduce, in.scalar_type()), operation.peer, comm, stream));
+  void all_to_all() const {
+    site.together([&] {
+      size_t sent = 0, received = 0;
+      for (size_t r = 0; r < operation.in_splits.size(); ++r) {
+        const size_t give = static_cast<size_t>(operation.in_splits[r]) * in.element_size();
+        const size_t take = static_cast<size_t>(operation.out_splits[r]) * out.element_size();
+        site.send(static_cast<const char*>(in.const_data_ptr()) + sent, give, static_cast<int>(r));
+        site.recv(static_cast<char*>(out.mutable_data_ptr()) + received, take, static_cast<int>(r));
+        sent += give;
+        received += take;
+      }
+    });
   }
 };
 
+void call_one(const NcclSite& site, const Operation& operation, size_t index) {
+  static const at::Tensor none;
+  const at::Tensor& out = index < operation.out.size() ? operation.out[index] : none;
+  const at::Tensor& in = index < operation.in.size() ? operation.in[index] : none;
+  const Pair pair{site, operation, out, in};
+  switch (operation.kind) {
+    case Kind::all_reduce:
+      return pair.all_reduce();
+    case Kind::reduce_scatter:
+      return pair.reduce_scatter();
+    case Kind::all_gather:
+      return site.all_gather(out.mutable_data_ptr(), in.const_data_ptr(), in.nbytes());
+    case Kind::broadcast:
+      return pair.broadcast();
+    case Kind::reduce:
+      return pair.reduce();
+    case Kind::gather:
+      return pair.gather();
+    case Kind::scatter:
+      return pair.scatter();
+    case Kind::all_to_all:
+      return pair.all_to_all();
+    case Kind::send:
+      return site.send(in.const_data_ptr(), in.nbytes(), operation.peer);
+    case Kind::recv:
+      return site.recv(out.mutable_data_ptr(), out.nbytes(), operation.peer);
+    case Kind::barrier:
+      return;
+  }
+}
+
 }  // namespace
 
-void check_nccl(const NcclApi& api, ncclResult_t result, const char* doing) {
-  if (result != ncclSuccess) fault("NCCL failed in {}: {} (NCCL_DEBUG=INFO tells more)", doing, api.get_error_string(result));
+void NcclSite::send(const void* data, size_t bytes, int peer) const {
+  check_nccl(api, api.send(data, bytes, ncclUint8, peer, comm, native()), "send");
+}
+void NcclSite::recv(void* data, size_t bytes, int peer) const {
+  check_nccl(api, api.recv(data, bytes, ncclUint8, peer, comm, native()), "recv");
+}
+void NcclSite::all_gather(void* out, const void* in, size_t bytes) const {
+  check_nccl(api, api.all_gather(in, out, bytes, ncclUint8, comm, native()), "all_gather");
 }
 
 ncclDataType_t nccl_type(at::ScalarType dtype) {
@@ -109,40 +158,12 @@ ncclRedOp_t nccl_op(ReduceOp op, at::ScalarType dtype) {
   return ncclSum;
 }
 
-void call_nccl(const NcclApi& api, const Operation& operation, size_t index, const Group& group, ncclComm_t comm,
-               cudaStream_t stream) {
-  static const at::Tensor none;
-  const at::Tensor& out = index < operation.out.size() ? operation.out[index] : none;
-  const at::Tensor& in = index < operation.in.size() ? operation.in[index] : none;
-  const Call call{api, operation, group, comm, stream, out, in};
-  const auto count = [](const at::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); };
-  switch (operation.kind) {
-    case Kind::all_reduce:
-      return call.check(api.all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), count(in), nccl_type(in.scalar_type()),
-                                       nccl_op(operation.reduce, in.scalar_type()), comm, stream));
-    case Kind::reduce_scatter:
-      return call.check(api.reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), count(out), nccl_type(in.scalar_type()),
-                                           nccl_op(operation.reduce, in.scalar_type()), comm, stream));
-    case Kind::all_gather:
-      return call.check(api.all_gather(in.const_data_ptr(), out.mutable_data_ptr(), in.nbytes(), ncclUint8, comm, stream));
-    case Kind::broadcast:
-      return call.check(
-          api.broadcast(out.const_data_ptr(), out.mutable_data_ptr(), out.nbytes(), ncclUint8, operation.peer, comm, stream));
-    case Kind::reduce:
-      return call.reduce_to(group.rank == operation.peer ? out.mutable_data_ptr() : nullptr);
-    case Kind::gather:
-      return call.to_root();
-    case Kind::scatter:
-      return call.from_root();
-    case Kind::all_to_all:
-      return call.exchange();
-    case Kind::send:
-      return call.send(in, 0, in.nbytes(), operation.peer);
-    case Kind::recv:
-      return call.recv(out, 0, out.nbytes(), operation.peer);
-    case Kind::barrier:
-      return;
-  }
+void call_nccl(const NcclSite& site, const Operation& operation) {
+  const size_t count = std::max(operation.in.size(), operation.out.size());
+  if (count == 1) return call_one(site, operation, 0);
+  site.together([&] {
+    for (size_t i = 0; i < count; ++i) call_one(site, operation, i);
+  });
 }
 
 }  // namespace zt::comm

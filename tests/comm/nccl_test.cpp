@@ -1,154 +1,148 @@
-// The nccl backend against a fake NCCL and fake streams that write down what they are asked. Rank 1 of 3; no GPU.
+// The nccl backend against a fake NCCL and fake streams that write down what they are asked: which calls it makes. No GPU.
 #include <gtest/gtest.h>
 
-#include "checked.h"
-#include "nccl/nccl_backend.h"
-#include "null/null_backend.h"
+#include "comm/nccl_fixture.h"
+#include "host/algorithms.h"
+#include "support/message.h"
 #include "zt/error.h"
+#include "zt/tensor.h"
 
 namespace zt::comm {
 
 namespace {
 
-struct Log {
-  std::vector<std::string> lines;
-  void add(std::string line) { lines.push_back(std::move(line)); }
-  std::vector<std::string> take() { return std::exchange(lines, {}); }
-};
-
-struct FakeStreams : StreamApi {
-  explicit FakeStreams(Log& log) : log(log) {}
-  at::Device device() const override { return at::kCPU; }
-  c10::Stream current() const override { return c10::Stream(c10::Stream::UNSAFE, at::kCPU, 0); }
-  c10::Stream take_from_pool() const override { return c10::Stream(c10::Stream::UNSAFE, at::kCPU, 7); }
-  cudaStream_t native(const c10::Stream& stream) const override { return reinterpret_cast<cudaStream_t>(stream.id()); }
-  void* record(const c10::Stream& stream) const override {
-    log.add(fmt::format("record {}", stream.id()));
-    ++events;
-    return &events;
-  }
-  void block(void*, const c10::Stream& stream) const override { log.add(fmt::format("block {}", stream.id())); }
-  bool query(void*) const override { return is_done; }
-  void destroy(void*) const noexcept override { --events; }
-  void keep_for(const c10::Stream& stream, const at::Tensor&) const override { log.add(fmt::format("keep {}", stream.id())); }
-
-  Log& log;
-  mutable int events = 0;
-  bool is_done = true;
-};
-
-class NcclTest : public testing::Test {
- protected:
-  NcclTest() {
-    const auto ok = [](auto...) { return ncclSuccess; };
-    api.get_unique_id = ok;
-    api.comm_init_rank = [this](ncclComm_t* comm, int size, ncclUniqueId, int rank) {
-      log.add(fmt::format("init {} of {}", rank, size));
-      *comm = reinterpret_cast<ncclComm_t>(this);
-      return ncclSuccess;
-    };
-    api.comm_destroy = [this](ncclComm_t) { return said("destroy"); };
-    api.comm_abort = [this](ncclComm_t) { return said("abort"); };
-    api.comm_get_async_error = [this](ncclComm_t, ncclResult_t* state) {
-      *state = async_error;
-      return ncclSuccess;
-    };
-    api.get_error_string = [](ncclResult_t) { return "a peer left"; };
-    api.group_start = [this] { return said("("); };
-    api.group_end = [this] { return said(")"); };
-    api.all_reduce = [this](const void*, void*, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t, cudaStream_t stream) {
-      return said(
-          fmt::format("all_reduce {} type {} op {} stream {}", n, int{type}, int{op}, reinterpret_cast<intptr_t>(stream)));
-    };
-    api.reduce_scatter = [this](const void*, void*, size_t n, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t) {
-      return said(fmt::format("reduce_scatter {}", n));
-    };
-    api.all_gather = [this](const void*, void*, size_t n, ncclDataType_t, ncclComm_t, cudaStream_t) {
-      return said(fmt::format("all_gather {}", n));
-    };
-    api.broadcast = [this](const void*, void*, size_t n, ncclDataType_t, int root, ncclComm_t, cudaStream_t) {
-      return said(fmt::format("broadcast {} from {}", n, root));
-    };
-    api.reduce = [this](const void*, void* to, size_t n, ncclDataType_t, ncclRedOp_t, int root, ncclComm_t, cudaStream_t) {
-      return said(fmt::format("reduce {} to {}{}", n, root, to ? "" : " no out"));
-    };
-    api.send = [this](const void* data, size_t n, ncclDataType_t, int peer, ncclComm_t, cudaStream_t) {
-      return said(fmt::format("send {} at {} to {}", n, static_cast<const char*>(data) - base, peer));
-    };
-    api.recv = [this](void* data, size_t n, ncclDataType_t, int peer, ncclComm_t, cudaStream_t) {
-      return said(fmt::format("recv {} at {} from {}", n, static_cast<char*>(data) - base, peer));
-    };
-  }
-
-  std::unique_ptr<Communicator> make() {
-    auto backend = make_nccl_backend(make_null_backend({"dp", 1, {0, 1, 2}}), api, streams);
-    EXPECT_EQ(log.take(), std::vector<std::string>{"init 1 of 3"});
-    return std::make_unique<Checked>(std::move(backend));
-  }
-  // Only what reached NCCL.
-  std::vector<std::string> calls() {
-    auto lines = log.take();
-    std::erase_if(lines, [](const std::string& line) {
-      return line.starts_with("record") || line.starts_with("block") || line.starts_with("keep");
-    });
-    return lines;
-  }
-  ncclResult_t said(std::string line) {
-    log.add(std::move(line));
-    return next_result;
-  }
-
-  Log log;
-  NcclApi api;
-  std::shared_ptr<FakeStreams> streams = std::make_shared<FakeStreams>(log);
-  const char* base = nullptr;
-  ncclResult_t next_result = ncclSuccess;
-  ncclResult_t async_error = ncclSuccess;
-};
-
-using Lines = std::vector<std::string>;
+using namespace fake;
 
 TEST_F(NcclTest, OrdersItsStreamBehindTheCurrentOneAndBack) {
   const auto comm = make();
   const auto t = at::ones({4});
   const Work work = comm->all_reduce(t, t, ReduceOp::sum, Async::yes);
   const std::string call = fmt::format("all_reduce 4 type {} op {} stream 7", int{ncclFloat32}, int{ncclSum});
-  EXPECT_EQ(log.take(), (Lines{"record 0", "block 7", call, "keep 7", "keep 7", "record 7"}));
+  EXPECT_EQ(log.take(), (Lines{"record 0", "block 7", "keep 7", "keep 7", call, "record 7"}));
   work.wait();
   EXPECT_EQ(log.take(), (Lines{"block 0"}));
   comm->all_reduce(t, t);
   EXPECT_EQ(log.take().back(), "block 0") << "a blocking call makes the current stream wait, not the host";
 }
 
+TEST_F(NcclTest, AddsUpOnItsStreamInTheFixedOrder) {
+  const auto comm = make(SumOrder::fixed);
+  comm->reduce_scatter(at::ones({2}), at::ones({6}));
+  EXPECT_EQ(log.take(), (Lines{"record 0", "block 7", "keep 7", "keep 7", "current 7", "keep 7", "(", "send 8 to 0",
+                               "recv 8 from 0", "send 8 to 2", "recv 8 from 2", ")", "current 0", "record 7", "block 0"}));
+}
+
 TEST_F(NcclTest, CallsOfEveryCollective) {
   const auto comm = make();
-  const auto one = at::ones({2}), three = at::ones({6}), other = at::ones({6});
+  const auto one = at::ones({2}), three = at::ones({6});
   comm->reduce_scatter(one, three);
   comm->all_gather(three, one);
   comm->broadcast(one, 2);
   comm->reduce(at::Tensor(), one, 0);
   comm->reduce(one, one, 1);
   EXPECT_EQ(calls(), (Lines{"reduce_scatter 2", "all_gather 8", "broadcast 8 from 2", "reduce 2 to 0 no out", "reduce 2 to 1"}));
-  base = static_cast<const char*>(one.const_data_ptr());
+  nccl.shown = one;
   comm->send(one, 0);
   comm->recv(one, 2);
   comm->gather(at::Tensor(), one, 0);
-  EXPECT_EQ(calls(), (Lines{"send 8 at 0 to 0", "recv 8 at 0 from 2", "(", "send 8 at 0 to 0", ")"}));
+  comm->scatter(one, at::Tensor(), 2);
+  EXPECT_EQ(calls(),
+            (Lines{"send 8 at 0 to 0", "recv 8 at 0 from 2", "(", "send 8 at 0 to 0", ")", "(", "recv 8 at 0 from 2", ")"}));
 }
 
 TEST_F(NcclTest, UnequalAllToAllIsOneGroup) {
   const auto comm = make();
-  const auto buffer = at::ones({8});
-  base = static_cast<const char*>(buffer.const_data_ptr());
+  const auto buffer = at::arange(8, at::kFloat);
+  nccl.shown = buffer;
   comm->all_to_all(buffer.narrow(0, 4, 4), buffer.narrow(0, 0, 4), {0, 3, 1}, {1, 3, 0});
   EXPECT_EQ(calls(), (Lines{"(", "send 4 at 0 to 0", "recv 0 at 16 from 0", "send 12 at 4 to 1", "recv 12 at 16 from 1",
                             "send 0 at 16 to 2", "recv 4 at 28 from 2", ")"}));
+  EXPECT_TRUE(at::equal(buffer.narrow(0, 4, 3), buffer.narrow(0, 1, 3))) << "its own part";
 }
 
 TEST_F(NcclTest, ListsAreOneGroup) {
-  const auto comm = make();
-  comm->all_gather(std::vector<at::Tensor>{at::ones({3}), at::ones({6})}, std::vector<at::Tensor>{at::ones({1}), at::ones({2})});
+  const auto any = make();
+  any->all_gather(std::vector<at::Tensor>{at::ones({3}), at::ones({6})}, std::vector<at::Tensor>{at::ones({1}), at::ones({2})});
   EXPECT_EQ(calls(), (Lines{"(", "all_gather 4", "all_gather 8", ")"}));
+  const auto fixed = make(SumOrder::fixed);
+  fixed->all_reduce({at::ones({3}), at::ones({2})});
+  EXPECT_EQ(calls(), (Lines{"(", "send 4 to 0", "recv 4 from 0", "send 4 to 2", "recv 4 from 2", "send 4 to 0", "recv 4 from 0",
+                            "recv 4 from 2", ")", "(", "all_gather 4", "send 4 to 0", "recv 4 from 0", "send 4 to 2", ")"}));
+}
+
+TEST_F(NcclTest, TheFixedOrderMovesSegments) {
+  const auto comm = make(SumOrder::fixed);
+  const auto all_reduce = [&](int64_t n) {
+    nccl.shown = at::ones({n});
+    comm->all_reduce(nccl.shown, nccl.shown);
+    return calls();
+  };
+  EXPECT_EQ(all_reduce(6), (Lines{"(", "send 8 at 0 to 0", "recv 8 from 0", "send 8 at 16 to 2", "recv 8 from 2", ")", "(",
+                                  "all_gather 8 at 8", ")"}));
+  EXPECT_EQ(all_reduce(7), (Lines{"(", "send 12 at 0 to 0", "recv 8 from 0", "send 8 at 20 to 2", "recv 8 from 2", ")", "(",
+                                  "send 8 at 12 to 0", "recv 12 at 0 from 0", "send 8 at 12 to 2", "recv 8 at 20 from 2", ")"}));
+  EXPECT_EQ(all_reduce(1), (Lines{"(", "send 4 at 0 to 0", ")", "(", "recv 4 at 0 from 0", ")"}));
+  nccl.shown = at::ones({6});
+  comm->reduce_scatter(at::ones({2}), nccl.shown);
+  EXPECT_EQ(calls(), (Lines{"(", "send 8 at 0 to 0", "recv 8 from 0", "send 8 at 16 to 2", "recv 8 from 2", ")"}));
+  comm->reduce(at::Tensor(), nccl.shown, 0);
+  comm->reduce(nccl.shown, nccl.shown, 1);
+  EXPECT_EQ(calls(), (Lines{"(", "send 24 at 0 to 0", ")", "(", "recv 24 from 0", "recv 24 from 2", ")"}));
+}
+
+TEST_F(NcclTest, TheFixedOrderGivesTheBitsOfTheTree) {
+  const auto comm = make(SumOrder::fixed);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto sources = sources_of(3, 20, dtype);
+    const auto sum = reduced(sources);
+    EXPECT_FALSE(same_bits(sources[2].add(sources[1]).add(sources[0]), sum)) << "another order, or rounding twice, shows";
+    const Segments segments{20, 3};
+    const auto part = [&](const at::Tensor& tensor, int r) { return tensor.narrow(0, segments.begin(r), segments.size(r)); };
+    const auto out = at::zeros({20}, dtype), inout = sources[1].clone(), in = sources[1].clone();
+    for (const auto& to : {out, inout}) {
+      for (const int r : {0, 2}) nccl.arriving[r] = {part(sources[r], 1), part(sum, r)};
+      comm->all_reduce(to, to.is_same(inout) ? inout : in);
+      EXPECT_TRUE(same_bits(to, sum)) << dtype_name(dtype);
+    }
+    EXPECT_TRUE(same_bits(in, sources[1])) << "it was not in place";
+
+    for (const int r : {0, 2}) nccl.arriving[r] = {sources[r]};
+    comm->reduce(out.zero_(), in, 1);
+    EXPECT_TRUE(same_bits(out, sum));
+
+    const auto scattered = sources[1].narrow(0, 0, 18).clone();
+    for (const int r : {0, 2}) nccl.arriving[r] = {sources[r].narrow(0, 6, 6)};
+    comm->reduce_scatter(scattered.narrow(0, 6, 6), scattered);
+    EXPECT_TRUE(same_bits(scattered.narrow(0, 6, 6), sum.narrow(0, 6, 6)));
+    EXPECT_TRUE(same_bits(scattered.narrow(0, 0, 6), sources[1].narrow(0, 0, 6)));
+    EXPECT_TRUE(same_bits(scattered.narrow(0, 12, 6), sources[1].narrow(0, 12, 6)));
+  }
+}
+
+TEST_F(NcclTest, WritesAsNcclDoesUnseenByAutograd) {
+  const auto comm = make(SumOrder::fixed);
+  const auto parameter = at::ones({6}).requires_grad_();
+  const auto version = parameter._version();
+  comm->all_reduce(parameter, parameter);
+  EXPECT_EQ(parameter._version(), version);
+}
+
+TEST_F(NcclTest, OneRankIsEnough) {
+  const auto comm = make(SumOrder::fixed, {"dp", 0, {4}});
+  const auto in = at::arange(5, at::kFloat);
+  const auto get = [&](const auto& call) {
+    const auto out = at::zeros({5});
+    call(out);
+    return out;
+  };
+  EXPECT_TRUE(at::equal(get([&](const auto& out) { comm->all_reduce(out, in); }), in));
+  EXPECT_TRUE(at::equal(get([&](const auto& out) { comm->reduce_scatter(out, in); }), in));
+  EXPECT_TRUE(at::equal(get([&](const auto& out) { comm->reduce(out, in, 0); }), in));
+  EXPECT_TRUE(calls().empty()) << "nothing has to travel";
+  EXPECT_TRUE(at::equal(get([&](const auto& out) { comm->gather(out, in, 0); }), in));
+  EXPECT_TRUE(at::equal(get([&](const auto& out) { comm->scatter(out, in, 0); }), in));
+  EXPECT_TRUE(at::equal(get([&](const auto& out) { comm->all_to_all(out, in); }), in));
+  EXPECT_EQ(comparisons.made, 0);
 }
 
 TEST_F(NcclTest, BooleansTravelAsBytes) {
@@ -158,51 +152,76 @@ TEST_F(NcclTest, BooleansTravelAsBytes) {
   comm->all_reduce(t, t, ReduceOp::product);
   EXPECT_EQ(calls(), (Lines{fmt::format("all_reduce 4 type {} op {} stream 7", int{ncclUint8}, int{ncclMax}),
                             fmt::format("all_reduce 4 type {} op {} stream 7", int{ncclUint8}, int{ncclMin})}));
-  const auto half_word = at::ones({4}, at::kShort);
-  EXPECT_THROW(comm->all_reduce(half_word, half_word), Misuse);
 }
 
-TEST_F(NcclTest, BarrierIsASumThatTheHostWaitsFor) {
-  const auto comm = make();
-  comm->barrier();
-  EXPECT_EQ(calls().size(), 1u);
-  streams->is_done = false;
-  comm->set_timeout(std::chrono::milliseconds(50));
-  try {
-    comm->barrier();
-    FAIL() << "no time-out";
-  } catch (const Fault& error) {
-    const std::string said = error.what();
-    EXPECT_NE(said.find("timed out after 0.05 s: rank 1 (world rank 1) of axis 'dp' waits in operation 1, barrier"),
-              std::string::npos)
-        << said;
-  }
-  EXPECT_EQ(calls().back(), "abort");
-  EXPECT_THROW(comm->barrier(), Fault) << "a failed communicator stays failed";
+TEST_F(NcclTest, TypesThatCannotBeReducedAreRefusedBeforeAnythingStarts) {
+  Recorded any(make_backend());
+  log.take();
+  const auto half_word = at::ones({3}, at::kShort);
+  EXPECT_SAYS("NCCL cannot reduce tensors of type int16", any.all_reduce(half_word));
+  EXPECT_TRUE(log.take().empty());
+  EXPECT_EQ(any.stage(0), Stage::failed);
+  any.all_reduce(at::ones({3}));
+  EXPECT_EQ(any.stage(1), Stage::running) << "it stays usable";
+  log.take();
+  const auto fixed = make(SumOrder::fixed);
+  fixed->all_reduce(half_word, half_word);
+  const auto word = at::ones({3}, at::kInt).view(at::kUInt32);
+  EXPECT_SAYS("has no max of uint32", fixed->all_reduce(word, word, ReduceOp::max));
 }
 
-TEST_F(NcclTest, ErrorsOfNcclAreFaults) {
-  const auto comm = make();
+TEST_F(NcclTest, SplitsAndDuplicates) {
+  const auto parent = make_backend(SumOrder::fixed);
+  parent->set_timeout(std::chrono::milliseconds(20));
+  parent->set_check(CheckMode::full);
+  const auto copy = parent->duplicate("back");
+  const Group pair{"tp", 0, {1, 2}};
+  const auto part = split_nccl_backend(*parent, make_host(pair), pair);
+  EXPECT_EQ(log.take(), (Lines{"init 1 of 3", "split color 0 key 1", "split color 1 key 0"}));
+  EXPECT_EQ(copy->group().name, "back");
+  EXPECT_EQ(part->group().name, "tp");
+
   const auto t = at::ones({4});
-  const Work work = comm->all_reduce(t, t, ReduceOp::sum, Async::yes);
-  streams->is_done = false;
-  async_error = ncclRemoteError;
-  EXPECT_THROW(work.synchronize(), Fault);
-  async_error = ncclSuccess;
-  const auto fresh = make_nccl_backend(make_null_backend({"dp", 0, {0}}), api, streams);
-  next_result = ncclSystemError;
-  EXPECT_THROW(fresh->submit({.kind = Kind::broadcast, .out = {t}, .peer = 0}, Async::no), Fault);
+  streams->stop();
+  const Work work = part->submit({.kind = Kind::all_reduce, .out = {t}, .in = {t}, .turn = kCheckedFirst}, Async::yes);
+  EXPECT_EQ(calls(), (Lines{"(", "send 8 to 1", "recv 8 from 1", ")", "(", "all_gather 8", ")"})) << "the parent's order";
+  EXPECT_EQ(comparisons.made, 1) << "the parent's check";
+  const auto late = test::message_of<Fault>([&] { work.synchronize(); });
+  EXPECT_CONTAINS(late, "timed out after 0.02 s: rank 0 (world rank 1) of axis 'tp'");
+  EXPECT_SAYS("NCCL splits its own communicators only", split_nccl_backend(*make_null_backend(pair), make_host(pair), pair));
 }
 
-TEST_F(NcclTest, GivesBackEventsAndTheCommunicator) {
-  {
-    const auto comm = make();
-    const Work work = comm->broadcast(at::ones({1}), 0, Async::yes);
-    comm->drain();
-    EXPECT_EQ(streams->events, 1) << "the one that the work holds";
-  }
-  EXPECT_EQ(streams->events, 0);
-  EXPECT_EQ(calls().back(), "destroy");
+TEST_F(NcclTest, OldVersionsAreRefused) {
+  const auto said_of = [&](int version) {
+    nccl.api.get_version = [version](int* out) {
+      *out = version;
+      return ncclSuccess;
+    };
+    return test::message_of<Fault>([&] { check_nccl_version(nccl.api); });
+  };
+  const std::string recent = said_of(21803), ancient = said_of(2708);
+  EXPECT_CONTAINS(recent, "NCCL 2.18.3 is loaded (libnccl.so.2), 2.19 or newer is needed");
+  EXPECT_CONTAINS(ancient, "NCCL 2.7.8 is loaded");
+  EXPECT_EQ(said_of(21900), "no error");
+  EXPECT_EQ(said_of(22809), "no error");
+}
+
+TEST_F(NcclTest, MemoryIsNcclsAndGoesBackToIt) {
+  auto backend = make_backend();
+  log.take();
+  auto tensor = backend->allocate({2, 3}, at::kInt);
+  EXPECT_TRUE(at::equal(tensor, at::zeros({2, 3}, at::kInt)));
+  EXPECT_EQ(log.take(), (Lines{"alloc 24"}));
+  const auto empty = backend->allocate({0, 3}, at::kInt);
+  EXPECT_EQ(empty.size(1), 3);
+  nccl.refused = "alloc";
+  const auto said = test::message_of<Fault>([&] { backend->allocate({1024, 1024}, at::kFloat); });
+  EXPECT_CONTAINS(said, "NCCL has no 4.0 MiB of memory on cpu for axis 'dp': a peer left");
+  EXPECT_EQ(log.take(), (Lines{"alloc 4194304"})) << "for no elements none";
+  backend.reset();
+  EXPECT_EQ(log.take(), (Lines{"destroy"}));
+  tensor.reset();
+  EXPECT_EQ(log.take(), (Lines{"synchronize", "free"})) << "the device may still use it, and the tensor outlives the backend";
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "nccl/device_tree.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/logical_or.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/mul.h>
+
+#include <bit>
+#include <tuple>
+#include <vector>
+
+#include "reduce_tree.h"
+
+namespace zt::comm {
+
+namespace {
+
+bool is_short_float(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+// The signed type of the same size, for unsigned ones that ATen cannot add: sums and products wrap to the same bits.
+at::ScalarType addable(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kUInt16:
+      return at::kShort;
+    case at::kUInt32:
+      return at::kInt;
+    case at::kUInt64:
+      return at::kLong;
+    default:
+      return dtype;
+  }
+}
+
+// `to` may be one of the others. A 16-bit float beside one of 32 bits is widened on the way.
+void combine(at::Tensor to, const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
+  const bool is_bool = a.scalar_type() == at::kBool;
+  switch (op) {
+    case ReduceOp::sum:
+      is_bool ? at::logical_or_out(to, a, b) : at::add_out(to, a, b);
+      return;
+    case ReduceOp::product:
+      is_bool ? at::logical_and_out(to, a, b) : at::mul_out(to, a, b);
+      return;
+    case ReduceOp::max:
+      is_bool ? at::logical_or_out(to, a, b) : at::maximum_out(to, a, b);
+      return;
+    case ReduceOp::min:
+      is_bool ? at::logical_and_out(to, a, b) : at::minimum_out(to, a, b);
+      return;
+  }
+}
+
+at::Tensor tree(std::span<const at::Tensor> sources, ReduceOp op);
+
+// What the last step joins; the left one in the type that is added in.
+std::tuple<at::Tensor, at::Tensor> halves(std::span<const at::Tensor> sources, ReduceOp op) {
+  const size_t middle = std::bit_floor(sources.size() - 1);
+  const at::Tensor left = tree(sources.first(middle), op);
+  return {is_short_float(left) ? left.to(at::kFloat) : left, tree(sources.subspan(middle), op)};
+}
+
+// The only source itself, else scratch, which may be written over.
+at::Tensor tree(std::span<const at::Tensor> sources, ReduceOp op) {
+  if (sources.size() == 1) return sources[0];
+  const auto [left, right] = halves(sources, op);
+  const at::Tensor to = left.is_same(sources[0]) ? at::empty_like(left) : left;
+  combine(to, left, right, op);
+  return to;
+}
+
+}  // namespace
+
+bool is_reducible_on_device(at::ScalarType dtype, ReduceOp op) {
+  const bool adds = op == ReduceOp::sum || op == ReduceOp::product;
+  return is_reducible(dtype) && (adds || addable(dtype) == dtype);
+}
+
+void device_tree(const at::Tensor& out, std::span<const at::Tensor> sources, ReduceOp op) {
+  const at::ScalarType dtype = out.scalar_type();
+  if (addable(dtype) != dtype) {
+    std::vector<at::Tensor> views;
+    for (const auto& source : sources) views.push_back(source.view(addable(dtype)));
+    return device_tree(out.view(addable(dtype)), views, op);
+  }
+  if (sources.size() == 1 || is_short_float(out)) {
+    out.copy_(tree(sources, op));  // the one rounding
+    return;
+  }
+  const auto [left, right] = halves(sources, op);
+  combine(out, left, right, op);
+}
+
+}  // namespace zt::comm

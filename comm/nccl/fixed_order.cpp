@@ -1,0 +1,106 @@
+#include "nccl/fixed_order.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+
+#include <vector>
+
+#include "host/algorithms.h"
+#include "nccl/device_tree.h"
+
+namespace zt::comm {
+
+namespace {
+
+at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.view({tensor.numel()});
+}
+
+// One pair of tensors of an operation. Every rank adds up its segment of the input: one of W nearly equal ones, or, of a reduce,
+// the root all of it.
+class Reduction {
+ public:
+  Reduction(const NcclSite& site, const Operation& operation, size_t index)
+      : site_(site), operation_(operation), in_(flat(operation.in[index])), segments_{in_.numel(), site.group.size()} {
+    if (operation.kind != Kind::reduce || rank() == operation.peer) out_ = flat(operation.out[index]);
+    if (!adds()) return;
+    others_ = at::empty({site.group.size() - 1, size(rank())}, in_.options());
+    site.streams.keep_for(site.stream, others_);  // whatever stream its allocator counts it to
+  }
+
+  // In a group: this rank's segment comes from all others, theirs go to them.
+  void exchange() const {
+    for (int r = 0; r < segments_.ranks; ++r) {
+      if (r == rank()) continue;
+      send(segment(in_, r), r);
+      if (adds()) recv(of_other(r), r);
+    }
+  }
+
+  void add() const {
+    if (!adds()) return;
+    std::vector<at::Tensor> sources;
+    for (int r = 0; r < segments_.ranks; ++r) sources.push_back(r == rank() ? segment(in_, r) : of_other(r));
+    device_tree(operation_.kind == Kind::all_reduce ? segment(out_, rank()) : out_, sources, operation_.reduce);
+  }
+
+  // In a group, of an all_reduce: all get all results.
+  void spread() const {
+    const at::Tensor own = segment(out_, rank());
+    if (segments_.count % segments_.ranks == 0)
+      return site_.all_gather(out_.mutable_data_ptr(), own.const_data_ptr(), own.nbytes());
+    for (int r = 0; r < segments_.ranks; ++r) {
+      if (r == rank()) continue;
+      send(own, r);
+      recv(segment(out_, r), r);
+    }
+  }
+
+ private:
+  int rank() const { return site_.group.rank; }
+  bool adds() const { return size(rank()) > 0; }
+  int64_t begin(int owner) const { return operation_.kind == Kind::reduce ? 0 : segments_.begin(owner); }
+  int64_t size(int owner) const {
+    if (operation_.kind != Kind::reduce) return segments_.size(owner);
+    return owner == operation_.peer ? segments_.count : 0;
+  }
+  at::Tensor segment(const at::Tensor& tensor, int owner) const { return tensor.narrow(0, begin(owner), size(owner)); }
+  at::Tensor of_other(int r) const { return others_[r < rank() ? r : r - 1]; }
+
+  // Both sides know when there is nothing to send.
+  void send(const at::Tensor& part, int peer) const {
+    if (part.numel() > 0) site_.send(part.const_data_ptr(), part.nbytes(), peer);
+  }
+  void recv(const at::Tensor& part, int peer) const {
+    if (part.numel() > 0) site_.recv(part.mutable_data_ptr(), part.nbytes(), peer);
+  }
+
+  const NcclSite& site_;
+  const Operation& operation_;
+  const at::Tensor in_;
+  const Segments segments_;
+  at::Tensor out_;     // undefined where a reduce leaves nothing
+  at::Tensor others_;  // [W - 1, size(rank())]: the other ranks' parts of this rank's segment
+};
+
+}  // namespace
+
+void reduce_in_order(const NcclSite& site, const Operation& operation) {
+  const at::AutoDispatchBelowADInplaceOrView as_kernels;  // as NCCL's writes, unseen by autograd
+  const OnStream on_stream(site.streams, site.stream);
+  std::vector<Reduction> reductions;
+  for (size_t i = 0; i < operation.in.size(); ++i) reductions.emplace_back(site, operation, i);
+  const bool alone = site.group.size() == 1;
+  if (!alone) {
+    site.together([&] {
+      for (const auto& reduction : reductions) reduction.exchange();
+    });
+  }
+  for (const auto& reduction : reductions) reduction.add();
+  if (alone || operation.kind != Kind::all_reduce) return;
+  site.together([&] {
+    for (const auto& reduction : reductions) reduction.spread();
+  });
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,164 @@
+#include "nccl/link.h"
+
+#include <algorithm>
+
+#include "flight/report.h"
+#include "host/patience.h"
+#include "zt/error.h"
+#include "zt/trace.h"
+
+namespace zt::comm {
+
+namespace {
+
+// As for the other backends: below the 5 s in which a failed run has to end.
+constexpr std::chrono::milliseconds kGrace(2000);
+
+std::string text_of(const Call& call, const Group& group) {
+  return call.text(call.peer < 0 ? "" : group.who(call.peer));
+}
+
+}  // namespace
+
+Link::Link(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group, ncclComm_t comm)
+    : api_(api), streams_(std::move(streams)), stream_(streams_->take_from_pool()), group_(std::move(group)), comm_(comm) {}
+
+Link::~Link() {
+  if (!comm_) return;
+  try {
+    Patience patience(Patience::Style::caller, std::min(timeout_, kGrace), [] {});
+    while (!poll() && patience.pause()) {
+    }
+  } catch (const std::exception&) {
+    // The device failed: what is outstanding never ends.
+  }
+  // Destroying it would wait for a peer that is gone.
+  if (outstanding_.empty()) api_.comm_destroy(comm_);
+  else fail("it was closed while operations waited");
+}
+
+std::shared_ptr<Link> Link::connect(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group,
+                                    const ncclUniqueId& id) {
+  ncclComm_t comm = nullptr;
+  check_nccl(api, api.comm_init_rank(&comm, group.size(), id, group.rank), "comm_init_rank");
+  return std::make_shared<Link>(api, std::move(streams), std::move(group), comm);
+}
+
+std::shared_ptr<Link> Link::split(int color, Group group) const {
+  check_usable();
+  ncclComm_t comm = nullptr;
+  check_nccl(api_, api_.comm_split(comm_, color, group.rank, &comm, nullptr), "comm_split");
+  return std::make_shared<Link>(api_, streams_, std::move(group), comm);
+}
+
+void Link::check_usable() const {
+  if (!comm_) fault("axis '{}': the communicator failed before and cannot be used any more: {}", group_.name, failure_);
+}
+
+void Link::begin(const Operation& operation) {
+  if (ring_) ring_->start(operation.number, now_ns());
+  void* ready = streams_->record(streams_->current());
+  streams_->block(ready, stream_);
+  streams_->destroy(ready);
+}
+
+std::shared_ptr<Started> Link::add(const Operation& operation) {
+  std::shared_ptr<void> event(streams_->record(stream_), [streams = streams_](void* made) { streams->destroy(made); });
+  outstanding_.push_back(std::make_shared<Started>(operation.number, operation.turn, operation.call, std::move(event)));
+  return outstanding_.back();
+}
+
+void Link::refuse(const Operation& operation) {
+  note_end(operation.number, Stage::failed);
+}
+
+bool Link::poll() {
+  while (!outstanding_.empty() && streams_->query(outstanding_.front()->event.get())) end_oldest(Stage::done);
+  return outstanding_.empty();
+}
+
+bool Link::is_over(const Started& started) {
+  if (started.stage != Stage::running) return true;
+  if (!streams_->query(started.event.get())) return false;
+  while (started.stage == Stage::running) end_oldest(Stage::done);
+  return true;
+}
+
+void Link::wait(const Started& started) const {
+  if (started.stage == Stage::failed || started.stage == Stage::timed_out) check_usable();
+  streams_->block(started.event.get(), streams_->current());
+}
+
+void Link::finish(const Started& started) {
+  try {
+    Patience patience(Patience::Style::caller, timeout_, [&] { check_peers(started); });
+    while (!is_over(started)) {
+      if (!patience.pause()) time_out(started);
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail_with(fmt::format("{}, and the device fails: {}", where(started), describe(error)));
+  }
+  if (started.stage == Stage::failed || started.stage == Stage::timed_out) check_usable();
+}
+
+void Link::time_out(const Started& started) {
+  const std::string why = fmt::format(
+      "communication timed out after {} s: {} (backend nccl). Did a peer fail, or take another path? If it only needs longer: "
+      "axis:set_timeout(seconds)",
+      std::chrono::duration<double>(timeout_).count(), where(started));
+  fail(why, Stage::timed_out);
+  report_stuck();
+  throw Fault(why);
+}
+
+void Link::drain() {
+  check_usable();
+  if (outstanding_.empty()) return;
+  const auto last = outstanding_.back();
+  finish(*last);
+}
+
+void Link::fail(const std::string& why, Stage stage) {
+  if (!comm_) return;
+  try {
+    poll();
+  } catch (const std::exception&) {
+    // The device failed too: nothing more will be complete.
+  }
+  while (!outstanding_.empty()) end_oldest(stage);
+  failure_ = why;
+  api_.comm_abort(std::exchange(comm_, nullptr));
+}
+
+void Link::fail_with(const std::string& why) {
+  fail(why);
+  throw Fault(why);
+}
+
+void Link::end_oldest(Stage stage) {
+  Started& oldest = *outstanding_.front();
+  oldest.stage = stage;
+  note_end(oldest.number, stage);
+  outstanding_.pop_front();
+}
+
+void Link::note_end(uint64_t number, Stage stage) const {
+  if (ring_) ring_->end(number, stage, now_ns());
+}
+
+void Link::check_peers(const Started& started) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t answer = api_.comm_get_async_error(comm_, &state);
+  if (answer != ncclSuccess) state = answer;
+  if (state == ncclSuccess || state == ncclInProgress) return;
+  fail_with(fmt::format("{}: NCCL reports {}: a peer may be gone", where(started), api_.get_error_string(state)));
+}
+
+std::string Link::where(const Started& started) const {
+  return fmt::format("{} of axis '{}' waits in operation {}, {}", group_.who(group_.rank), group_.name, started.turn,
+                     text_of(started.call, group_));
+}
+
+}  // namespace zt::comm

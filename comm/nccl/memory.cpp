@@ -1,0 +1,35 @@
+#include "nccl/memory.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/accumulate.h>
+
+#include "zt/error.h"
+#include "zt/tensor.h"
+
+namespace zt::comm {
+
+at::Tensor allocate_nccl(const NcclApi& api, std::shared_ptr<const StreamApi> streams, const std::string& axis,
+                         at::IntArrayRef shape, at::ScalarType dtype) {
+  const at::Device device = streams->device();
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  const int64_t bytes = c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype));
+  if (bytes == 0) return at::empty(shape, options);
+  void* memory = nullptr;
+  if (const ncclResult_t result = api.mem_alloc(&memory, static_cast<size_t>(bytes)); result != ncclSuccess) {
+    fault("NCCL has no {} of memory on {} for axis '{}': {}: free what is not needed, or take smaller buffers",
+          human_bytes(bytes), device.str(), axis, api.get_error_string(result));
+  }
+  // Unlike LibTorch's memory it goes back to the driver at once, whatever the device still does with it.
+  const auto give_back = [give = api.mem_free, streams = std::move(streams)](void* data) noexcept {
+    try {
+      streams->synchronize();
+    } catch (const std::exception&) {
+      // The device failed, so nothing runs any more; whoever asks it for a result learns of it.
+    }
+    give(data);
+  };
+  return at::from_blob(memory, shape, give_back, options, device).zero_();
+}
+
+}  // namespace zt::comm
