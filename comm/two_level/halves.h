@@ -1,0 +1,17 @@
+// 16-bit floats as fp32 and back, with the bits of reduce_tree.h. (at::Tensor::copy_ gives bfloat16 NaNs other bits, 0xFFFF.)
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace zt::comm {
+
+inline bool is_half_width(at::ScalarType dtype) {
+  return dtype == at::kHalf || dtype == at::kBFloat16;
+}
+
+// The first is written. wide: float32, contiguous; half: as many elements of float16 or bfloat16, contiguous; not overlapping.
+void widen(const at::Tensor& wide, const at::Tensor& half);
+// Rounds to nearest even.
+void narrow(const at::Tensor& half, const at::Tensor& wide);
+
+}  // namespace zt::comm

@@ -1,0 +1,101 @@
+#include "two_level/two_level_backend.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "compare.h"
+#include "host/queued_backend.h"
+#include "two_level/collectives.h"
+
+namespace zt::comm {
+
+namespace {
+
+// Up to here an operation is all start-up: one round over all ranks is sooner done than two or three steps that wait for each
+// other. (`flat` takes one round up to 64 KiB over all ranks, so with 2 KiB for 32 ranks.)
+constexpr size_t kShort = size_t{2} << 10;
+
+bool is_for_two_levels(const Operation& operation) {
+  const bool is_known =
+      operation.kind == Kind::all_reduce || operation.kind == Kind::reduce_scatter || operation.kind == Kind::all_gather;
+  return is_known && std::max(operation.in[0].nbytes(), operation.out[0].nbytes()) > kShort;
+}
+
+// Threads: the levels are used by whoever runs an operation or a task of the queue, so by one thread at a time.
+class TwoLevelBackend : public QueuedBackend {
+ public:
+  TwoLevelBackend(Levels levels, Group group, SumOrder order, std::function<void()> check_abort)
+      : levels_(std::move(levels)), group_(std::move(group)), order_(order), check_abort_(std::move(check_abort)) {}
+  ~TwoLevelBackend() override { close(); }
+
+  const Group& group() const override { return group_; }
+  const std::string& name() const override {
+    static const std::string name = "two_level";
+    return name;
+  }
+
+  // A window that the node's ranks share.
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
+    at::Tensor tensor;
+    run_task([&](Patience&) { tensor = levels_.inside->allocate(shape, dtype); });
+    return tensor;
+  }
+
+  std::unique_ptr<Backend> duplicate(const std::string& name) override {
+    std::unique_ptr<Backend> copy;
+    run_task([&](Patience&) {
+      Levels levels{levels_.inside->duplicate(name + "/inside"), levels_.across->duplicate(name + "/across"),
+                    levels_.flat->duplicate(name + "/flat")};
+      copy = make_two_level_backend(std::move(levels), group_.renamed(name), order_, check_abort_);
+    });
+    copy->set_timeout(timeout());
+    copy->set_check(check());
+    return copy;
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) override {
+    QueuedBackend::set_timeout(timeout);
+    for (const auto& level : {levels_.inside, levels_.across, levels_.flat}) level->set_timeout(timeout);
+  }
+
+ protected:
+  void check_abort() const override { check_abort_(); }
+  at::Tensor take_scratch() override { return scratch_.release(); }
+
+  void run_single(const Operation& operation, Patience& patience) override {
+    const LevelSite site{levels_, patience, scratch_, order_};
+    if (!is_for_two_levels(operation)) return run_flat(site, operation);
+    if (operation.kind == Kind::all_reduce) all_reduce(site, operation);
+    else if (operation.kind == Kind::reduce_scatter) reduce_scatter(site, operation);
+    else all_gather(site, operation);
+  }
+
+  // A level compares its own calls, but ranks with different ones here may wait on different levels. Messages all go to `flat`.
+  void compare(const Operation& operation, Patience& patience) override {
+    if (!is_collective(operation.kind)) return;
+    const LevelSite site{levels_, patience, scratch_, order_};
+    const at::Tensor mine = at::empty({sizeof(Call)}, at::kByte), all = at::empty({group_.size(), sizeof(Call)}, at::kByte);
+    std::memcpy(bytes_of(mine), &operation.call, sizeof(Call));
+    site.step([&](Async async) { return levels_.flat->all_gather(all, mine, async); });
+    std::vector<Call> calls(group_.ranks.size());
+    std::memcpy(calls.data(), bytes_of(all), all.nbytes());
+    compare_calls(calls, group_);
+  }
+
+ private:
+  const Levels levels_;
+  const Group group_;
+  const SumOrder order_;
+  const std::function<void()> check_abort_;
+  Staging scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_two_level_backend(Levels levels, Group group, SumOrder order, std::function<void()> check_abort) {
+  return std::make_unique<TwoLevelBackend>(std::move(levels), std::move(group), order, std::move(check_abort));
+}
+
+}  // namespace zt::comm
