@@ -1,6 +1,5 @@
 // What a way to communicate provides: operations that were checked already. `Checked` makes a zt::Communicator of it.
 //
-// A decorator of this interface sees every operation as data, before and after: the place for a recorder.
 // Threads: as zt::Communicator. Errors: Fault and Aborted; arguments are the decorator's affair.
 #pragma once
 
@@ -11,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "flight/ring.h"
 #include "group.h"
 #include "operation.h"
 #include "zt/comm.h"
@@ -18,6 +18,13 @@
 namespace zt::comm {
 
 constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
+
+// Which operations are compared across the ranks before anything moves.
+enum class CheckMode : uint8_t { first, full };
+constexpr uint64_t kCheckedFirst = 100;  // CheckMode::first: collectives of a communicator, and messages of a pair of ranks
+
+// fixed: sums run along the tree of NUMERICS, the same bits on every backend. any: as the backend likes.
+enum class SumOrder : uint8_t { fixed, any };
 
 class Backend {
  public:
@@ -34,7 +41,11 @@ class Backend {
   // Collective.
   virtual std::unique_ptr<Backend> duplicate(const std::string& name) = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+  virtual void set_check(CheckMode mode) = 0;
   virtual void drain() = 0;
+
+  // Where the operations that are submitted, whose numbers are the ring's, say that they run and end. Before the first of them.
+  virtual void record_in(std::shared_ptr<Ring> ring) = 0;
 };
 
 }  // namespace zt::comm

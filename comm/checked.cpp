@@ -29,13 +29,28 @@ void check_pair(const Checks& checks, const Operation& operation, const at::Tens
 
 }  // namespace
 
+Checked::Checked(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box)
+    : box_(std::move(box)),
+      ring_(box_ ? box_->open_ring(backend->group(), backend->name()) : Ring::make_private(backend->group(), backend->name())),
+      backend_(std::move(backend)) {
+  backend_->record_in(ring_);
+}
+
+Work Checked::submit(Operation operation, Async async) {
+  operation.call = call_of(operation);
+  const Record record = ring_->add(operation.call);
+  operation.number = record.number;
+  operation.turn = record.turn;
+  return backend_->submit(std::move(operation), async);
+}
+
 Work Checked::submit_pairs(Operation operation, Async async) {
   const Checks check = checks(operation.kind);
   check.list(operation.out, operation.in);
   for (size_t i = 0; i < operation.in.size(); ++i)
     check_pair(check, operation, operation.out[i], operation.in[i], backend_->group());
   if (operation.in.empty()) return Work();
-  return backend_->submit(std::move(operation), async);
+  return submit(std::move(operation), async);
 }
 
 Work Checked::all_reduce(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
@@ -66,7 +81,7 @@ Work Checked::broadcast(at::Tensor inout, int root, Async async) {
   const Checks check = checks(Kind::broadcast);
   check.root(root);
   check.tensor("inout", inout);
-  return backend_->submit({.kind = Kind::broadcast, .out = {std::move(inout)}, .peer = root}, async);
+  return submit({.kind = Kind::broadcast, .out = {std::move(inout)}, .peer = root}, async);
 }
 
 Work Checked::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) {
@@ -76,7 +91,7 @@ Work Checked::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async
   check.reducible(in);
   Operation operation{.kind = Kind::reduce, .out = {out}, .in = {in}, .reduce = op, .peer = root};
   if (rank() == root) check_pair(check, operation, out, in, backend_->group());
-  return backend_->submit(std::move(operation), async);
+  return submit(std::move(operation), async);
 }
 
 Work Checked::gather(at::Tensor out, at::Tensor in, int root, Async async) {
@@ -89,7 +104,7 @@ Work Checked::gather(at::Tensor out, at::Tensor in, int root, Async async) {
     check.counts("out", out, "in", in, size());
     check.overlap("out", out, "in", in, -1);
   }
-  return backend_->submit({.kind = Kind::gather, .out = {out}, .in = {in}, .peer = root}, async);
+  return submit({.kind = Kind::gather, .out = {out}, .in = {in}, .peer = root}, async);
 }
 
 Work Checked::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
@@ -102,7 +117,7 @@ Work Checked::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
     check.counts("in", in, "out", out, size());
     check.overlap("in", in, "out", out, -1);
   }
-  return backend_->submit({.kind = Kind::scatter, .out = {out}, .in = {in}, .peer = root}, async);
+  return submit({.kind = Kind::scatter, .out = {out}, .in = {in}, .peer = root}, async);
 }
 
 Work Checked::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits, std::vector<int64_t> in_splits,
@@ -121,29 +136,29 @@ Work Checked::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out
     misuse("{}: this rank's own part has {} elements in 'in' and {} in 'out': the splits do not belong together", check.where(),
            kept, wanted);
   }
-  return backend_->submit(std::move(operation), async);
+  return submit(std::move(operation), async);
 }
 
 Work Checked::send(at::Tensor tensor, int peer, Async async) {
   const Checks check = checks(Kind::send);
   check.peer(peer);
   check.tensor("tensor", tensor);
-  return backend_->submit({.kind = Kind::send, .in = {std::move(tensor)}, .peer = peer}, async);
+  return submit({.kind = Kind::send, .in = {std::move(tensor)}, .peer = peer}, async);
 }
 
 Work Checked::recv(at::Tensor tensor, int peer, Async async) {
   const Checks check = checks(Kind::recv);
   check.peer(peer);
   check.tensor("tensor", tensor);
-  return backend_->submit({.kind = Kind::recv, .out = {std::move(tensor)}, .peer = peer}, async);
+  return submit({.kind = Kind::recv, .out = {std::move(tensor)}, .peer = peer}, async);
 }
 
 void Checked::barrier() {
-  backend_->submit({.kind = Kind::barrier}, Async::no).synchronize();
+  submit({.kind = Kind::barrier}, Async::no).synchronize();
 }
 
 std::shared_ptr<Communicator> Checked::duplicate(const std::string& name) {
-  return std::make_shared<Checked>(backend_->duplicate(name));
+  return std::make_shared<Checked>(backend_->duplicate(name), box_);
 }
 
 void Checked::set_timeout(std::chrono::milliseconds timeout) {

@@ -1,4 +1,5 @@
-// The zt::Communicator of every backend: checks arguments, makes an Operation of each call and hands it to the backend.
+// The zt::Communicator of every backend: checks arguments, makes an Operation of each call, writes it down
+// for the flight recorder, and hands it to the backend.
 #pragma once
 
 #include <memory>
@@ -7,12 +8,14 @@
 
 #include "backend.h"
 #include "checks.h"
+#include "flight/black_box.h"
 
 namespace zt::comm {
 
 class Checked : public Communicator {
  public:
-  explicit Checked(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  // `box` keeps what is called; nullptr: in memory that nobody reads.
+  explicit Checked(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box = nullptr);
 
   int rank() const override { return backend_->group().rank; }
   int size() const override { return backend_->group().size(); }
@@ -45,8 +48,11 @@ class Checked : public Communicator {
   Checks checks(Kind kind) const { return Checks(kind, backend_->group(), backend_->device()); }
   // Checks the pairs of an all_reduce, reduce_scatter or all_gather and submits them as one operation.
   Work submit_pairs(Operation operation, Async async);
+  Work submit(Operation operation, Async async);
 
-  std::unique_ptr<Backend> backend_;
+  const std::shared_ptr<BlackBox> box_;
+  const std::shared_ptr<Ring> ring_;
+  const std::unique_ptr<Backend> backend_;
 };
 
 }  // namespace zt::comm

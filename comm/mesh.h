@@ -1,38 +1,26 @@
-// From a script's comm.mesh{...} to a zt::Mesh whose axes communicate.
+// A zt::Mesh whose axes communicate.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backend.h"
+#include "mesh_options.h"
 #include "zt/mesh.h"
-#include "zt/value.h"
 #include "zt/world.h"
 
 namespace zt::comm {
 
-struct MeshOptions {
-  std::vector<AxisSize> axes = {};  // the last one varies fastest over the ranks
-  std::string backend = {};         // empty: what suits the run
-  std::chrono::milliseconds timeout = kDefaultTimeout;
-};
+// What suits a group of ranks: "null" in a dry run, "local" without mpirun; under it "shm" on one machine, "two_level" where sums
+// keep their bits on the way through two levels, else "mpi". The same on all ranks of the group. Collective over the world.
+std::string default_backend(const World& world, const Group& group, const Settings& settings = {});
 
-// {dp = 2, tp = -1, order = {"dp", "tp"}, backend = "mpi", timeout = 60}: all keys but order, backend and timeout are axes.
-// `order` is needed with two axes or more. Misuse for anything else.
-MeshOptions parse_mesh_options(const Value& value);
-
-// "null" for a dry run; under mpirun "shm" when all ranks run on one machine, else "mpi"; "local" without mpirun. Collective over
-// the world.
-std::string default_backend(const World& world, std::chrono::milliseconds timeout = kDefaultTimeout);
-
-// A communicator over group.ranks of `world`. Called by all of them. Misuse if the backend does not suit the way the run was
-// started.
+// A communicator over group.ranks of `world`, called by all of them (where the machines have to be found out: by the world).
+// Misuse if the backend does not suit the ranks or the way the run was started.
 std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
-                                                std::chrono::milliseconds timeout = kDefaultTimeout);
+                                                const Settings& settings = {});
 
-// Collective over the world.
+// Collective over the world. Logs, once, which backends were chosen.
 std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options);
 
 }  // namespace zt::comm

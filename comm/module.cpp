@@ -1,4 +1,6 @@
 // zt.comm for Lua: comm.mesh{...} and the types Mesh, Axis and Work.
+#include "flight/flight_file.h"
+#include "flight/verdict.h"
 #include "mesh.h"
 #include "module_axis.h"
 #include "mpi/runtime.h"
@@ -61,10 +63,20 @@ int work_done(lua_State* L) {
   return 1;
 }
 
+// verdict(folder) -> who waits for whom, in words, and the ranks of which the flight recorder left a file there
+int read_verdict(lua_State* L) {
+  const auto flights = read_flights(lua::check_string(L, 1));
+  Value::List ranks;
+  for (const Flight& flight : flights) ranks.emplace_back(flight.rank);
+  lua::push(L, judge(flights).text());
+  lua::push(L, Value(std::move(ranks)));
+  return 2;
+}
+
 }  // namespace
 
 void open(lua::Module& module) {
-  module.function<make_mesh>("mesh");
+  module.function<make_mesh>("mesh").function<read_verdict>("verdict");
   module.type<Mesh>()
       .method<mesh_axis>("axis")
       .method<mesh_join>("join")

@@ -7,27 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "call.h"
 #include "group.h"
 #include "zt/comm.h"
 
 namespace zt::comm {
-
-enum class Kind : uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  broadcast,
-  reduce,
-  gather,
-  scatter,
-  all_to_all,
-  send,
-  recv,
-  barrier
-};
-
-const char* name_of(Kind kind);
-const char* name_of(ReduceOp op);
 
 // Shapes and in-place rules are those of zt/comm.h. The lists have one tensor except for the list variants, where the operation
 // means one call for each. Empty: `in` of broadcast and recv (broadcast's tensor is out), `out` of send, both of barrier.
@@ -40,9 +24,14 @@ struct Operation {
   std::vector<int64_t> out_splits = {};  // all_to_all: elements (not rows) for each rank, filled in
   std::vector<int64_t> in_splits = {};
 
-  const at::Tensor& any() const;  // a tensor that is there; undefined for a barrier
-  // "all_reduce (sum of float32[1000])": for messages.
+  Call call = {};       // call_of this operation, filled in when it is submitted
+  uint64_t number = 0;  // among this rank's calls of the communicator, from 0
+  uint64_t turn = 0;    // among the collectives, or among the messages to or from that peer: the same on all ranks concerned
+
+  // "all_reduce of 1000 float32 (sum)": for messages.
   std::string text(const Group& group) const;
 };
+
+Call call_of(const Operation& operation);
 
 }  // namespace zt::comm

@@ -41,6 +41,9 @@ struct Part {
 // Moves all parts at once. A part for the rank itself is a copy: the one in `sends` goes to the one in `receives`.
 void exchange(Site site, const std::vector<Part>& sends, const std::vector<Part>& receives);
 
+// Fault if the ranks concerned called something else.
+void compare(Site site, const Operation& operation);
+
 void all_reduce(Site site, const Operation& operation);
 void reduce_scatter(Site site, const Operation& operation);
 void reduce(Site site, const Operation& operation);

@@ -30,9 +30,14 @@ void HostBackend::run_single(const Operation& operation, Patience& patience) {
   }
 }
 
+void HostBackend::compare(const Operation& operation, Patience& patience) {
+  comm::compare(Site{*transport_, patience, staging_}, operation);
+}
+
 std::unique_ptr<Backend> HostBackend::duplicate(const std::string& name) {
   auto copy = std::make_unique<HostBackend>(transport_->duplicate(name));
   copy->set_timeout(timeout());
+  copy->set_check(check());
   return copy;
 }
 

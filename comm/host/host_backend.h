@@ -21,6 +21,7 @@ class HostBackend : public QueuedBackend {
 
  protected:
   void run_single(const Operation& operation, Patience& patience) override;
+  void compare(const Operation& operation, Patience& patience) override;
   void check_abort() const override { transport_->check_abort(); }
   at::Tensor take_scratch() override { return staging_.release(); }
 

@@ -43,7 +43,10 @@ Packing::Packing(const Operation& operation, int ranks) : operation_(operation),
 }
 
 Operation Packing::single(size_t index) const {
-  return {.kind = operation_.kind, .out = {operation_.out[index]}, .in = {operation_.in[index]}, .reduce = operation_.reduce};
+  Operation single{
+      .kind = operation_.kind, .out = {operation_.out[index]}, .in = {operation_.in[index]}, .reduce = operation_.reduce};
+  single.call = call_of(single);
+  return single;
 }
 
 Operation Packing::pack() const {
@@ -53,7 +56,9 @@ Operation Packing::pack() const {
   const bool in_place = operation_.kind == Kind::all_reduce;
   const auto out = in_place ? in : at::empty({total_elements(operation_.out, packed_)}, options);
   copy_parts(Direction::into_flat, operation_.in, packed_, parts, in);
-  return {.kind = operation_.kind, .out = {out}, .in = {in}, .reduce = operation_.reduce};
+  Operation packed{.kind = operation_.kind, .out = {out}, .in = {in}, .reduce = operation_.reduce};
+  packed.call = call_of(packed);
+  return packed;
 }
 
 void Packing::unpack(const Operation& packed) const {

@@ -18,9 +18,10 @@ constexpr std::chrono::microseconds kYielding(500);
 
 Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort)
     : style_(style),
-      deadline_(Clock::now() + timeout),
+      begin_(Clock::now()),
+      deadline_(begin_ + timeout),
       check_abort_(std::move(check_abort)),
-      idle_since_(Clock::now()),
+      idle_since_(begin_),
       nap_(kShortestNap) {}
 
 bool Patience::pause() {

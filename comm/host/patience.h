@@ -22,11 +22,13 @@ class Patience {
   // For waits that sleep in another way: throws when the wait is to end at once; false once the time is up.
   [[nodiscard]] bool go_on() const;
   Style style() const { return style_; }
+  // When it began, on the steady clock.
+  int64_t begin_ns() const { return begin_.time_since_epoch() / std::chrono::nanoseconds(1); }
 
  private:
   using Clock = std::chrono::steady_clock;
   const Style style_;
-  const Clock::time_point deadline_;
+  const Clock::time_point begin_, deadline_;
   const std::function<void()> check_abort_;
   Clock::time_point idle_since_;
   std::chrono::microseconds nap_;

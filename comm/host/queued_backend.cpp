@@ -2,9 +2,11 @@
 
 #include <mutex>
 
+#include "flight/report.h"
 #include "host/pack.h"
 #include "host/transport.h"
 #include "zt/error.h"
+#include "zt/trace.h"
 
 namespace zt::comm {
 
@@ -19,12 +21,9 @@ void QueuedBackend::run_list(const Operation& operation, Patience& patience) {
 }
 
 Work QueuedBackend::submit(Operation operation, Async async) {
-  const uint64_t number = operations_++;
-  if (async == Async::yes) {
-    return queue_.submit(
-        [this, number, operation = std::move(operation)](Patience::Style style) { run(operation, number, style); });
-  }
-  queue_.run_now([&](Patience::Style style) { run(operation, number, style); });
+  if (async == Async::yes)
+    return queue_.submit([this, operation = std::move(operation)](Patience::Style style) { run(operation, style); });
+  queue_.run_now([&](Patience::Style style) { run(operation, style); });
   return Work();
 }
 
@@ -47,20 +46,33 @@ void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
   });
 }
 
-void QueuedBackend::run(const Operation& operation, uint64_t number, Patience::Style style) {
+void QueuedBackend::run(const Operation& operation, Patience::Style style) {
   Patience waiting = patience(style);
+  if (ring_) ring_->start(operation.number, waiting.begin_ns());
   try {
-    if (operation.in.size() > 1 || operation.out.size() > 1) run_list(operation, waiting);
-    else run_single(operation, waiting);
+    run_checked(operation, waiting);
+    if (ring_) ring_->end(operation.number, Stage::done, now_ns());
   } catch (const TimedOut& late) {
+    if (ring_) ring_->end(operation.number, Stage::timed_out, now_ns());
     keep_forever(operation);
-    report(late.peers, operation, number);
-  } catch (const Aborted&) {
+    report_stuck();
+    report(late.peers, operation);
+  } catch (...) {
+    if (ring_) ring_->end(operation.number, Stage::failed, now_ns());
     keep_forever(operation);
     throw;
+  }
+}
+
+void QueuedBackend::run_checked(const Operation& operation, Patience& patience) {
+  try {
+    if (operation.turn < kCheckedFirst || check_ == CheckMode::full) compare(operation, patience);
+    if (operation.in.size() > 1 || operation.out.size() > 1) run_list(operation, patience);
+    else run_single(operation, patience);
+  } catch (const Aborted&) {
+    throw;
   } catch (const Fault& failure) {
-    keep_forever(operation);
-    fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.text(group()), group().name, number,
+    fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.text(group()), group().name, operation.turn,
           group().who(group().rank), name(), failure.what());
   }
 }
@@ -71,12 +83,12 @@ std::string QueuedBackend::names_of(const std::vector<int>& peers) const {
   return names;
 }
 
-void QueuedBackend::report(const std::vector<int>& peers, const Operation& operation, uint64_t number) const {
+void QueuedBackend::report(const std::vector<int>& peers, const Operation& operation) const {
   const auto seconds = std::chrono::duration<double>(timeout_.load()).count();
   fault(
       "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did it fail, or take "
       "another path? If it only needs longer: axis:set_timeout(seconds)",
-      seconds, group().who(group().rank), group().name, number, operation.text(group()), names_of(peers), name());
+      seconds, group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(peers), name());
 }
 
 // A message that a peer still holds may be written or read later: its memory is never given back.

@@ -54,20 +54,22 @@ std::string mpi_version() {
   return version.substr(0, version.find(','));
 }
 
-bool is_one_node(const World& world, std::chrono::milliseconds limit) {
+const std::vector<int>& nodes_of_world(const World& world, std::chrono::milliseconds limit) {
   start_mpi(world, limit);
   const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size));
-  static const bool answer = [] {
+  static const std::vector<int> nodes = [&] {
     MPI_Comm node = MPI_COMM_NULL;
-    int ranks = 0, all = 0;
+    int lowest = 0;
     check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
               "finding the ranks of this machine");
-    MPI_Comm_size(node, &ranks);
-    MPI_Comm_size(MPI_COMM_WORLD, &all);
+    check_mpi(MPI_Allreduce(&world.rank, &lowest, 1, MPI_INT, MPI_MIN, node), "finding the ranks of this machine");
     MPI_Comm_free(&node);
-    return ranks == all;
+    std::vector<int> lowest_of_each(static_cast<size_t>(world.size));
+    check_mpi(MPI_Allgather(&lowest, 1, MPI_INT, lowest_of_each.data(), 1, MPI_INT, MPI_COMM_WORLD),
+              "telling the machines apart");
+    return lowest_of_each;
   }();
-  return answer;
+  return nodes;
 }
 
 void give_up_mpi() {

@@ -5,18 +5,20 @@
 
 #include <cstdio>
 
+#include "zt/emergency.h"
+
 namespace zt::comm {
 
 Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for)
     : thread_([this, limit, waits_for = std::move(waits_for)] {
         std::unique_lock lock(mutex_);
         if (changed_.wait_for(lock, limit, [&] { return is_over_; })) return;
-        fmt::print(
-            stderr,
-            "ztoolkit: communication timed out after {} s: {}. Did one fail, or take another path? If it only needs longer: "
-            "comm.mesh{{..., timeout = seconds}}\n",
+        const std::string said = fmt::format(
+            "communication timed out after {} s: {}. Did one fail, or take another path? If it only needs longer: "
+            "comm.mesh{{..., timeout = seconds}}",
             std::chrono::duration<double>(limit).count(), waits_for);
-        std::fflush(stderr);
+        fmt::print(stderr, "ztoolkit: {}\n", said);
+        run_emergency_actions({Emergency::Kind::failed, -1, said});
         _exit(1);
       }) {}
 

@@ -62,7 +62,9 @@ class NullBackend : public Backend {
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
   std::unique_ptr<Backend> duplicate(const std::string& name) override { return make_null_backend(group_.renamed(name)); }
   void set_timeout(std::chrono::milliseconds) override {}
+  void set_check(CheckMode) override {}
   void drain() override {}
+  void record_in(std::shared_ptr<Ring>) override {}
 
  private:
   Group group_;

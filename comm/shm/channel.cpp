@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compare.h"
 #include "host/algorithms.h"
-#include "zt/error.h"
 
 namespace zt::comm {
 
@@ -16,7 +16,7 @@ void send(Team& team, const Windows& windows, const Operation& operation) {
   const auto await_taken = [&](uint32_t count) { team.await_peer(channel.taken, count, operation.peer); };
   // The receiver reads what the message is with its first piece: that of the message before must have been taken.
   await_taken(piece);
-  channel.bytes = bytes;
+  channel.call = operation.call;
   channel.place = tensor.nbytes() > 2 * kChannelBytes ? windows.place_of(tensor.const_data_ptr()) : SharedPlace{};
   if (channel.place.window >= 0) {
     channel.sent.raise(++piece);
@@ -40,9 +40,7 @@ void recv(Team& team, const Windows& windows, const Operation& operation) {
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   uint32_t piece = channel.taken.value();
   team.await_peer(channel.sent, piece + 1, operation.peer);
-  if (channel.bytes != bytes) {
-    fault("{} bytes came where {} were expected: do both ranks pass the same counts and types?", channel.bytes, bytes);
-  }
+  compare_message(channel.call, operation.call, team.group());
   if (channel.place.window >= 0) {
     if (bytes > 0) std::memcpy(bytes_of(tensor), windows.address(operation.peer, channel.place), static_cast<size_t>(bytes));
     return channel.taken.raise(piece + 1);

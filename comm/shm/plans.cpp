@@ -81,22 +81,8 @@ Pull plan_all_to_all(const Operation& operation, const Team& team) {
 
 }  // namespace
 
-Call call_of(const Operation& operation) {
-  const at::Tensor& tensor = operation.any();
-  Call call{.kind = operation.kind, .peer = operation.peer};
-  if (operation.kind == Kind::barrier) return call;
-  call.dtype = tensor.scalar_type();
-  const bool is_sum =
-      operation.kind == Kind::all_reduce || operation.kind == Kind::reduce_scatter || operation.kind == Kind::reduce;
-  if (is_sum) call.reduce = operation.reduce;
-  // Of scatter every rank has `out`, of all others that have an `in` every rank has that.
-  if (operation.kind == Kind::scatter || operation.kind == Kind::broadcast) call.count = operation.out[0].numel();
-  else if (operation.kind != Kind::all_to_all) call.count = operation.in[0].numel();
-  return call;
-}
-
 bool is_inline(const Operation& operation, int size) {
-  const Call call = call_of(operation);
+  const Call& call = operation.call;
   const size_t bytes = static_cast<size_t>(call.count) * c10::elementSize(call.dtype);
   if (operation.kind == Kind::all_to_all) return false;
   return bytes * (operation.kind == Kind::scatter ? static_cast<size_t>(size) : 1) <= kInlineBytes;

@@ -6,9 +6,6 @@
 
 namespace zt::comm {
 
-// What the ranks must agree on for `operation`.
-Call call_of(const Operation& operation);
-
 // Whether each rank's source fits into its notice. The same on all ranks, as it depends on the call alone.
 bool is_inline(const Operation& operation, int size);
 

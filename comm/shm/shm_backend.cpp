@@ -17,8 +17,7 @@ namespace zt::comm {
 
 namespace {
 
-// Splits of all ranks fit into a notice up to here.
-constexpr int kMostRanks = static_cast<int>(kInlineBytes / sizeof(int64_t)) / 2;
+static_assert(kMostShmRanks * 2 * sizeof(int64_t) <= kInlineBytes);
 
 // What others read of this rank; undefined where it gives nothing.
 at::Tensor source_of(const Operation& operation, int rank) {
@@ -56,6 +55,7 @@ class ShmBackend : public QueuedBackend {
       const auto memory = std::make_shared<SharedMemory>(std::move(pieces[0]));
       copy = std::make_unique<ShmBackend>(std::make_unique<Team>(group().renamed(name), memory, patience), check_abort_);
       copy->set_timeout(timeout());
+      copy->set_check(check());
     });
     return copy;
   }
@@ -81,7 +81,7 @@ class ShmBackend : public QueuedBackend {
  private:
   void announce(const Operation& operation, bool fits) {
     Notice& notice = team_->my_notice();
-    notice.call = call_of(operation);
+    notice.call = operation.call;
     if (operation.kind == Kind::barrier) return;
     const at::Tensor source = source_of(operation, team_->rank());
     if (fits) {
@@ -160,8 +160,8 @@ std::shared_ptr<SharedMemory> meet(Communicator& first_contact, int size) {
 }  // namespace
 
 std::unique_ptr<Backend> make_shm_backend(Communicator& first_contact, Group group, std::function<void()> check_abort) {
-  if (group.size() > kMostRanks)
-    misuse("backend 'shm' serves up to {} ranks of a machine, not {}: take 'mpi'", kMostRanks, group.size());
+  if (group.size() > kMostShmRanks)
+    misuse("backend 'shm' serves up to {} ranks of a machine, not {}: take 'mpi'", kMostShmRanks, group.size());
   const auto memory = meet(first_contact, group.size());
   Patience patience(Patience::Style::caller, kDefaultTimeout, check_abort);
   auto team = std::make_unique<Team>(std::move(group), memory, patience);

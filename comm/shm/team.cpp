@@ -5,18 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
+#include "compare.h"
+#include "flight/black_box.h"
 #include "host/transport.h"
 #include "zt/error.h"
-#include "zt/tensor.h"
 
 namespace zt::comm {
 
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr std::chrono::milliseconds kMourning(1500);
 
 size_t whole_pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -38,15 +37,6 @@ int open_process(pid_t process) {
 }
 
 }  // namespace
-
-std::string Call::text(const Group& group) const {
-  if (kind == Kind::barrier) return "barrier";
-  std::string text = fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
-  if (kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce)
-    text += fmt::format(" ({})", name_of(reduce));
-  if (peer >= 0) text += fmt::format(" with root {}", group.who(peer));
-  return text;
-}
 
 size_t Team::bytes_for(int size) {
   return Places(size).end;
@@ -108,12 +98,12 @@ void Team::leave() {
 
 void Team::check_calls() const {
   const Call& mine = notice(rank()).call;
-  for (int r = 0; r < size(); ++r) {
-    const Call& other = notice(r).call;
-    if (other == mine) continue;
-    fault("{} called {} where {} called {}: all ranks have to make the same calls in the same order", group_.who(r),
-          other.text(group_), group_.who(rank()), mine.text(group_));
-  }
+  bool are_alike = true;
+  for (int r = 0; r < size(); ++r) are_alike &= notice(r).call == mine;
+  if (are_alike) return;
+  std::vector<Call> calls;
+  for (int r = 0; r < size(); ++r) calls.push_back(notice(r).call);
+  compare_calls(calls, group_);
 }
 
 void Team::check_alive(int peer) const {
@@ -121,9 +111,10 @@ void Team::check_alive(int peer) const {
   if (process < 0) return;
   pollfd entry{process, POLLIN, 0};
   if (poll(&entry, 1, 0) <= 0) return;
-  // mpirun ends this process too when the other failed, and the other has said why: only who is left after a while speaks up.
-  std::this_thread::sleep_for(kMourning);
-  fault("the process of {} ({}) is gone", group_.who(peer), board(peer).process);
+  const std::string why = BlackBox::end_of(group_.ranks[static_cast<size_t>(peer)]);
+  if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.who(peer), why));
+  fault("the process of {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or for want of memory",
+        group_.who(peer), board(peer).process);
 }
 
 void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {

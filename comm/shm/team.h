@@ -15,9 +15,9 @@
 #include <span>
 #include <vector>
 
+#include "call.h"
 #include "group.h"
 #include "host/patience.h"
-#include "operation.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"
 
@@ -26,17 +26,6 @@ namespace zt::comm {
 constexpr size_t kInlineBytes = 2048;                // data that travels in the notice itself
 constexpr size_t kStageBytes = size_t{512} << 10;    // of one of a rank's two stages
 constexpr size_t kChannelBytes = size_t{128} << 10;  // of one of the two stages between a pair of ranks
-
-// What the ranks have to agree on, so that a mismatch is told instead of waited for.
-struct Call {
-  Kind kind = Kind::barrier;
-  at::ScalarType dtype = at::kByte;
-  ReduceOp reduce = ReduceOp::sum;
-  int32_t peer = -1;
-  int64_t count = 0;  // elements of the tensor that is alike on all ranks; 0 where none is
-  bool operator==(const Call&) const = default;
-  std::string text(const Group& group) const;  // "reduce_scatter of 1024 float32 (sum)"
-};
 
 // A place in a rank's windows; window -1: private memory, which others cannot reach.
 struct SharedPlace {
@@ -65,7 +54,7 @@ struct alignas(64) Channel {
   alignas(64) Signal sent;   // pieces put into the stages
   alignas(64) Signal taken;  // pieces taken out
   // Of the whole message, from its first piece on; a message in a window is one piece.
-  int64_t bytes = 0;
+  Call call;
   SharedPlace place;
 };
 

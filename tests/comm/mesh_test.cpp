@@ -52,7 +52,7 @@ TEST(MeshOptions, OneAxisNeedsNoOrder) {
   ASSERT_EQ(options.axes.size(), 1u);
   EXPECT_EQ(options.axes[0].name, "dp");
   EXPECT_EQ(options.axes[0].size, -1);
-  EXPECT_EQ(options.timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(options.settings.timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(options.backend, "null");
 }
 
@@ -70,7 +70,7 @@ TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("a Lua table has no order", parse_mesh_options(table({{"dp", 2}, {"tp", 2}})));
   EXPECT_SAYS("has to hold each axis once", parse_mesh_options(table({{"dp", 2}, {"order", Value::List{"tp"}}})));
   EXPECT_SAYS("did you mean 'backend'", parse_mesh_options(table({{"dp", 2}, {"bakend", "mpi"}})));
-  EXPECT_SAYS("must be one of 'shm', 'mpi', 'local', 'null', 'nccl'",
+  EXPECT_SAYS("must be one of 'shm', 'mpi', 'two_level', 'local', 'null', 'nccl'",
               parse_mesh_options(table({{"dp", 2}, {"backend", "smoke"}})));
   EXPECT_SAYS("comm.mesh.timeout must be above 0", parse_mesh_options(table({{"dp", 2}, {"timeout", -1}})));
   EXPECT_SAYS("comm.mesh.dp", parse_mesh_options(table({{"dp", 1.5}})));
@@ -78,8 +78,8 @@ TEST(MeshOptions, Refusals) {
 
 TEST(Mesh, BackendsThatDoNotSuitTheLaunch) {
   const World single;
-  EXPECT_EQ(default_backend(single), "local");
-  EXPECT_EQ(default_backend({.dry = true, .threads = nullptr}), "null");
+  EXPECT_EQ(default_backend(single, {"dp", 0, {0}}), "local");
+  EXPECT_EQ(default_backend({.dry = true, .threads = nullptr}, {"dp", 0, {0}}), "null");
   EXPECT_SAYS("needs ranks started by mpirun", make_communicator(single, "mpi", {"dp", 0, {0}}));
   EXPECT_SAYS("ztoolkit run --threads 2", make_communicator({.size = 2, .threads = nullptr}, "local", {"dp", 0, {0, 1}}));
   EXPECT_SAYS("did you mean 'local'", make_communicator(single, "locl", {"dp", 0, {0}}));

@@ -63,7 +63,7 @@ std::shared_ptr<Communicator> world_communicator(const World& world) {
   std::iota(ranks.begin(), ranks.end(), 0);
   const char* named = std::getenv("ZT_TEST_BACKEND");
   const std::string backend = named ? named : world.launch == Launch::mpi ? "mpi" : "local";
-  return comm::make_communicator(world, backend, {"dp", world.rank, ranks}, std::chrono::seconds(60));
+  return comm::make_communicator(world, backend, {"dp", world.rank, ranks}, {.timeout = std::chrono::seconds(60)});
 }
 
 void on_worlds(const std::function<void(const World&)>& body) {

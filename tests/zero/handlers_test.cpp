@@ -19,7 +19,7 @@ namespace {
 std::shared_ptr<Communicator> world_axis(const World& world) {
   std::vector<int> ranks(static_cast<size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return comm::make_communicator(world, "local", {"dp", world.rank, ranks}, std::chrono::seconds(30));
+  return comm::make_communicator(world, "local", {"dp", world.rank, ranks}, {.timeout = std::chrono::seconds(30)});
 }
 
 // Numbers of very different size, so that the order of a sum shows in its bits.
