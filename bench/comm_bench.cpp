@@ -27,7 +27,7 @@ struct Options {
   std::string backend = "shm";
   uint64_t min = 8, max = uint64_t{256} << 20, factor = 4;
   int iterations = 20;
-  bool is_async = false, is_ordinary = false, is_checked = true;
+  bool is_async = false, is_ordinary = false, is_in_place = false, is_full = false, is_checked = true;
   std::string json;
 };
 
@@ -68,6 +68,7 @@ nlohmann::json measure(const Subject& subject, const Communicator& comm, const O
           {"backend", comm.backend()},
           {"type", dtype_name(subject.out.scalar_type())},
           {"memory", options.is_ordinary ? "ordinary" : "window"},
+          {"in_place", options.is_in_place},
           {"bytes", bytes},
           {"count", subject.count},
           {"ranks", comm.size()},
@@ -102,15 +103,19 @@ void print_row(const nlohmann::json& row) {
 int64_t run(const World& world, const Options& options) {
   std::vector<int> ranks(static_cast<size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const auto comm = make_communicator(world, options.backend, {"world", world.rank, ranks});
+  const CheckMode check = options.is_full ? CheckMode::full : CheckMode::first;
+  const auto comm = make_communicator(world, options.backend, {"world", world.rank, ranks}, {.check = check});
   const Memory memory = options.is_ordinary ? Memory::ordinary : Memory::window;
   if (world.rank == 0) print_head();
   auto rows = nlohmann::json::array();
   int64_t wrong = 0;
+  const Place place = options.is_in_place ? Place::in_place : Place::apart;
   for (const auto& op : options.ops) {
+    if (options.is_in_place && !has_in_place(op)) continue;
     for (const auto& type : options.types) {
       for (uint64_t bytes = options.min; bytes <= options.max; bytes *= options.factor) {
-        rows.push_back(measure(make_subject(*comm, op, static_cast<int64_t>(bytes), parse_dtype(type), memory), *comm, options));
+        const auto subject = make_subject(*comm, op, static_cast<int64_t>(bytes), parse_dtype(type), memory, place);
+        rows.push_back(measure(subject, *comm, options));
         if (world.rank == 0) print_row(rows.back());
         wrong += rows.back()["wrong"].get<int64_t>();
         if (op == "barrier") break;
@@ -139,6 +144,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--async", options.is_async, "Start each call with Async::yes and wait: the communication thread's speed");
   app.add_flag("--ordinary", options.is_ordinary, "Buffers from the heap instead of Communicator::allocate");
+  app.add_flag("--in-place", options.is_in_place, "In place, where the collective can be");
+  app.add_flag("--check-calls", options.is_full, "check = \"full\": compare every call over the ranks");
   app.add_flag("!--no-check", options.is_checked, "Do not look at the results");
   app.add_option("--json", options.json, "Also write the rows to this file");
   CLI11_PARSE(app, argc, argv);

@@ -46,11 +46,16 @@ std::function<Work(Async)> our_call(Communicator& comm, const std::string& op, c
   };
 }
 
-std::function<void()> raw_call(const std::string& op, const at::Tensor& out, const at::Tensor& in, int size) {
+std::function<void()> raw_call(const std::string& op, const at::Tensor& out, const at::Tensor& in, int size, Place place) {
   const bool adds = op == "all_reduce" || op == "reduce_scatter";
   if (adds && in.scalar_type() != at::kFloat) return nullptr;
   const auto n = static_cast<int>(in.numel()), p = static_cast<int>(out.numel()), b = static_cast<int>(in.nbytes());
   void *to = out.mutable_data_ptr(), *from = in.mutable_data_ptr();
+  if (place == Place::in_place) {
+    // MPI leaves the part of an in-place reduce_scatter at the begin of the buffer.
+    if (op == "reduce_scatter") to = from;
+    from = MPI_IN_PLACE;
+  }
   if (op == "all_reduce") return [=] { MPI_Allreduce(from, to, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
   if (op == "reduce_scatter") return [=] { MPI_Reduce_scatter_block(from, to, p, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
   if (op == "all_gather") return [=] { MPI_Allgather(from, b, MPI_BYTE, to, b, MPI_BYTE, MPI_COMM_WORLD); };
@@ -60,11 +65,12 @@ std::function<void()> raw_call(const std::string& op, const at::Tensor& out, con
 }
 
 // all_reduce: this rank adds up 1 / W of W inputs and writes it W times. reduce_scatter: adds up and writes once. Others: copies
-// what it receives. On ordinary memory of the same sizes.
-std::function<void()> limit_call(const std::string& op, const at::Tensor& like_out, const at::Tensor& like_in, int rank,
-                                 int size) {
+// what it receives. On ordinary memory of the same sizes, in place where the collective is.
+std::function<void()> limit_call(const std::string& op, const at::Tensor& like_out, const at::Tensor& like_in, int rank, int size,
+                                 Place place) {
   if (op == "barrier") return [] {};
-  const auto out = at::zeros_like(like_out), in = at::ones_like(like_in);
+  const bool is_in_place = place == Place::in_place;
+  const auto in = at::ones_like(like_in), out = is_in_place && op != "all_gather" ? in : at::zeros_like(like_out);
   if (op == "all_reduce" || op == "reduce_scatter") {
     const int copies = op == "all_reduce" ? size : 1;
     const size_t segment = in.nbytes() / static_cast<size_t>(size), block = size_t{16} << 10;
@@ -82,7 +88,8 @@ std::function<void()> limit_call(const std::string& op, const at::Tensor& like_o
   const bool gives_only = op == "broadcast" && rank == 0;
   return [=] {
     const size_t bytes = gives_only ? 0 : std::min(out.nbytes(), in.nbytes());
-    for (size_t at = 0; at < out.nbytes() && bytes > 0; at += bytes) std::memcpy(data_of(out) + at, data_of(in), bytes);
+    for (size_t at = is_in_place ? bytes : 0; at < out.nbytes() && bytes > 0; at += bytes)
+      std::memcpy(data_of(out) + at, data_of(in), bytes);
   };
 }
 
@@ -99,12 +106,16 @@ std::function<int64_t()> check(const std::string& op, const at::Tensor& out, int
 
 }  // namespace
 
+bool has_in_place(const std::string& op) {
+  return op == "all_reduce" || op == "reduce_scatter" || op == "all_gather";
+}
+
 const std::vector<std::string>& op_names() {
   static const std::vector<std::string> names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier"};
   return names;
 }
 
-Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, at::ScalarType dtype, Memory memory) {
+Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, at::ScalarType dtype, Memory memory, Place place) {
   const int size = comm.size(), rank = comm.rank();
   const int64_t part = std::max<int64_t>(1, bytes / static_cast<int64_t>(c10::elementSize(dtype)) / size);
   const Counts counts = counts_of(op, part, size);
@@ -113,15 +124,22 @@ Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, a
   };
   Subject subject;
   subject.op = op;
-  subject.out = make(counts.out);
-  subject.in = make(counts.in).fill_(rank + 1);
+  if (place == Place::in_place) {
+    const at::Tensor whole = make(std::max(counts.out, counts.in));
+    const auto piece = [&](int64_t count) { return count == whole.numel() ? whole : whole.narrow(0, rank * part, part); };
+    subject.out = piece(counts.out);
+    subject.in = piece(counts.in).fill_(rank + 1);
+  } else {
+    subject.out = make(counts.out);
+    subject.in = make(counts.in).fill_(rank + 1);
+  }
   if (op == "broadcast" && rank == 0) subject.out.fill_(1);
   if (op == "all_to_all") subject.in.view({size, part}).add_(at::arange(size).to(dtype).unsqueeze(1));
   subject.bus_factor = bus_factor(op, size);
   subject.count = std::max(counts.out, counts.in);
   subject.ours = our_call(comm, op, subject.out, subject.in);
-  subject.raw = raw_call(op, subject.out, subject.in, size);
-  subject.limit = limit_call(op, subject.out, subject.in, rank, size);
+  subject.raw = raw_call(op, subject.out, subject.in, size, place);
+  subject.limit = limit_call(op, subject.out, subject.in, rank, size, place);
   subject.wrong = check(op, subject.out, rank, size);
   return subject;
 }

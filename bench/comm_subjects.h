@@ -24,8 +24,12 @@ struct Subject {
 };
 
 enum class Memory : uint8_t { window, ordinary };
+enum class Place : uint8_t { apart, in_place };  // of `out` and `in`, as zt/comm.h says
+
+// Whether the collective can be in place.
+bool has_in_place(const std::string& op);
 
 // bytes: of the longer buffer, rounded down to whole elements for each rank, at least one. Collective.
-Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, at::ScalarType dtype, Memory memory);
+Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, at::ScalarType dtype, Memory memory, Place place);
 
 }  // namespace zt::comm::bench

@@ -36,15 +36,16 @@ Checked::Checked(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box
   backend_->record_in(ring_);
 }
 
-Work Checked::submit(Operation operation, Async async) {
+Work Checked::submit(Operation&& operation, Async async) {
   operation.call = call_of(operation);
   const Record record = ring_->add(operation.call);
   operation.number = record.number;
   operation.turn = record.turn;
+  operation.queued_ns = record.queued_ns;
   return backend_->submit(std::move(operation), async);
 }
 
-Work Checked::submit_pairs(Operation operation, Async async) {
+Work Checked::submit_pairs(Operation&& operation, Async async) {
   const Checks check = checks(operation.kind);
   check.list(operation.out, operation.in);
   for (size_t i = 0; i < operation.in.size(); ++i)
@@ -54,34 +55,34 @@ Work Checked::submit_pairs(Operation operation, Async async) {
 }
 
 Work Checked::all_reduce(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::all_reduce, .out = {std::move(out)}, .in = {std::move(in)}, .reduce = op}, async);
+  return submit_pairs({.kind = Kind::all_reduce, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
 }
 
 Work Checked::reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::reduce_scatter, .out = {std::move(out)}, .in = {std::move(in)}, .reduce = op}, async);
-}
-
-Work Checked::all_gather(at::Tensor out, at::Tensor in, Async async) {
-  return submit_pairs({.kind = Kind::all_gather, .out = {std::move(out)}, .in = {std::move(in)}}, async);
-}
-
-Work Checked::all_reduce(std::vector<at::Tensor> inout, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::all_reduce, .out = inout, .in = std::move(inout), .reduce = op}, async);
-}
-
-Work Checked::reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) {
   return submit_pairs({.kind = Kind::reduce_scatter, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
 }
 
-Work Checked::all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) {
+Work Checked::all_gather(at::Tensor out, at::Tensor in, Async async) {
   return submit_pairs({.kind = Kind::all_gather, .out = std::move(out), .in = std::move(in)}, async);
+}
+
+Work Checked::all_reduce(std::vector<at::Tensor> inout, ReduceOp op, Async async) {
+  return submit_pairs({.kind = Kind::all_reduce, .out = inout, .in = inout, .reduce = op}, async);
+}
+
+Work Checked::reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) {
+  return submit_pairs({.kind = Kind::reduce_scatter, .out = out, .in = in, .reduce = op}, async);
+}
+
+Work Checked::all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) {
+  return submit_pairs({.kind = Kind::all_gather, .out = out, .in = in}, async);
 }
 
 Work Checked::broadcast(at::Tensor inout, int root, Async async) {
   const Checks check = checks(Kind::broadcast);
   check.root(root);
   check.tensor("inout", inout);
-  return submit({.kind = Kind::broadcast, .out = {std::move(inout)}, .peer = root}, async);
+  return submit({.kind = Kind::broadcast, .out = std::move(inout), .peer = root}, async);
 }
 
 Work Checked::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) {
@@ -89,7 +90,7 @@ Work Checked::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async
   check.root(root);
   check.tensor("in", in);
   check.reducible(in);
-  Operation operation{.kind = Kind::reduce, .out = {out}, .in = {in}, .reduce = op, .peer = root};
+  Operation operation{.kind = Kind::reduce, .out = out, .in = in, .reduce = op, .peer = root};
   if (rank() == root) check_pair(check, operation, out, in, backend_->group());
   return submit(std::move(operation), async);
 }
@@ -104,7 +105,7 @@ Work Checked::gather(at::Tensor out, at::Tensor in, int root, Async async) {
     check.counts("out", out, "in", in, size());
     check.overlap("out", out, "in", in, -1);
   }
-  return submit({.kind = Kind::gather, .out = {out}, .in = {in}, .peer = root}, async);
+  return submit({.kind = Kind::gather, .out = out, .in = in, .peer = root}, async);
 }
 
 Work Checked::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
@@ -117,7 +118,7 @@ Work Checked::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
     check.counts("in", in, "out", out, size());
     check.overlap("in", in, "out", out, -1);
   }
-  return submit({.kind = Kind::scatter, .out = {out}, .in = {in}, .peer = root}, async);
+  return submit({.kind = Kind::scatter, .out = out, .in = in, .peer = root}, async);
 }
 
 Work Checked::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits, std::vector<int64_t> in_splits,
@@ -127,7 +128,7 @@ Work Checked::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out
   check.tensor("out", out);
   check.same_dtype(out, in);
   check.overlap("out", out, "in", in, -1);
-  Operation operation{.kind = Kind::all_to_all, .out = {out}, .in = {in}};
+  Operation operation{.kind = Kind::all_to_all, .out = out, .in = in};
   operation.out_splits = check.splits("out", out, out_splits);
   operation.in_splits = check.splits("in", in, in_splits);
   const int64_t kept = operation.in_splits[static_cast<size_t>(rank())],
@@ -143,14 +144,14 @@ Work Checked::send(at::Tensor tensor, int peer, Async async) {
   const Checks check = checks(Kind::send);
   check.peer(peer);
   check.tensor("tensor", tensor);
-  return submit({.kind = Kind::send, .in = {std::move(tensor)}, .peer = peer}, async);
+  return submit({.kind = Kind::send, .in = std::move(tensor), .peer = peer}, async);
 }
 
 Work Checked::recv(at::Tensor tensor, int peer, Async async) {
   const Checks check = checks(Kind::recv);
   check.peer(peer);
   check.tensor("tensor", tensor);
-  return submit({.kind = Kind::recv, .out = {std::move(tensor)}, .peer = peer}, async);
+  return submit({.kind = Kind::recv, .out = std::move(tensor), .peer = peer}, async);
 }
 
 void Checked::barrier() {

@@ -47,8 +47,8 @@ class Checked : public Communicator {
  private:
   Checks checks(Kind kind) const { return Checks(kind, backend_->group(), backend_->device()); }
   // Checks the pairs of an all_reduce, reduce_scatter or all_gather and submits them as one operation.
-  Work submit_pairs(Operation operation, Async async);
-  Work submit(Operation operation, Async async);
+  Work submit_pairs(Operation&& operation, Async async);
+  Work submit(Operation&& operation, Async async);
 
   const std::shared_ptr<BlackBox> box_;
   const std::shared_ptr<Ring> ring_;

@@ -93,7 +93,7 @@ std::vector<int64_t> Checks::splits(const char* name, const at::Tensor& tensor, 
   return parts;
 }
 
-void Checks::list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) const {
+void Checks::list(at::TensorList out, at::TensorList in) const {
   if (out.size() != in.size())
     misuse("{}: 'out' has {} tensors and 'in' has {}: they go in pairs", where(), out.size(), in.size());
   for (const auto& tensor : in) {

@@ -30,7 +30,7 @@ class Checks {
   void peer(int peer) const;
   // Splits of dim 0, one a rank, that add up. Returns elements instead of rows; empty splits mean equal parts.
   std::vector<int64_t> splits(const char* name, const at::Tensor& tensor, const std::vector<int64_t>& rows) const;
-  void list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) const;
+  void list(at::TensorList out, at::TensorList in) const;
   // The start of every message: "all_reduce on axis 'dp' (rank 1 of 4)".
   std::string where() const;
 

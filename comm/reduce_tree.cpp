@@ -5,6 +5,7 @@
 #include <c10/util/Half.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -88,10 +89,12 @@ void tree(Out* out, const T* const* sources, int width, int64_t count) {
 template <ReduceOp op, class T>
 void reduce_all(T* out, std::span<const void* const> sources, int64_t count) {
   const int width = static_cast<int>(sources.size());
-  std::vector<const T*> block(sources.size());
+  std::array<const T*, 8> few{};
+  std::vector<const T*> many(sources.size() > few.size() ? sources.size() : 0);
+  const T** block = many.empty() ? few.data() : many.data();
   for (int64_t first = 0; first < count; first += kBlock) {
     for (int s = 0; s < width; ++s) block[s] = static_cast<const T*>(sources[s]) + first;
-    tree<op, T, T>(out + first, block.data(), width, std::min(kBlock, count - first));
+    tree<op, T, T>(out + first, block, width, std::min(kBlock, count - first));
   }
 }
 

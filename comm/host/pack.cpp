@@ -13,7 +13,7 @@ namespace {
 // A message of this length costs more to move than to start: copying it twice to save a start does not pay.
 constexpr size_t kAlone = size_t{256} << 10;
 
-int64_t total_elements(const std::vector<at::Tensor>& tensors, const std::vector<size_t>& which) {
+int64_t total_elements(at::TensorList tensors, const std::vector<size_t>& which) {
   int64_t total = 0;
   for (const size_t i : which) total += tensors[i].numel();
   return total;
@@ -22,7 +22,7 @@ int64_t total_elements(const std::vector<at::Tensor>& tensors, const std::vector
 enum class Direction { into_flat, from_flat };
 
 // Copies between the tensors and `flat`, where part p of every tensor precedes part p + 1 of any.
-void copy_parts(Direction direction, const std::vector<at::Tensor>& tensors, const std::vector<size_t>& which, int parts,
+void copy_parts(Direction direction, at::TensorList tensors, const std::vector<size_t>& which, int parts,
                 const at::Tensor& flat) {
   char* place = bytes_of(flat);
   for (int p = 0; p < parts; ++p) {

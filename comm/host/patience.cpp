@@ -16,9 +16,9 @@ constexpr std::chrono::microseconds kYielding(500);
 
 }  // namespace
 
-Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort)
+Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns)
     : style_(style),
-      begin_(Clock::now()),
+      begin_(begin_ns > 0 ? Clock::time_point(std::chrono::nanoseconds(begin_ns)) : Clock::now()),
       deadline_(begin_ + timeout),
       check_abort_(std::move(check_abort)),
       idle_since_(begin_),

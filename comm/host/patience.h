@@ -12,7 +12,8 @@ class Patience {
   enum class Style { caller, background };
 
   // `aborted` throws when the wait is to end at once.
-  Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort);
+  // begin_ns: when the wait began, on the steady clock; 0: now.
+  Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns = 0);
 
   // Between two polls that found nothing. False once the time is up.
   [[nodiscard]] bool pause();

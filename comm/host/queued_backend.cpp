@@ -27,11 +27,12 @@ Work QueuedBackend::submit(Operation operation, Async async) {
   return Work();
 }
 
-Patience QueuedBackend::patience(Patience::Style style) const {
-  return {style, timeout_, [this] {
-            check_abort();
-            if (queue_.cancelled()) throw Aborted("the communicator was closed while it waited");
-          }};
+Patience QueuedBackend::patience(Patience::Style style, int64_t begin_ns) const {
+  const auto check = [this] {
+    check_abort();
+    if (queue_.cancelled()) throw Aborted("the communicator was closed while it waited");
+  };
+  return {style, timeout_, check, begin_ns};
 }
 
 void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
@@ -47,7 +48,8 @@ void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
 }
 
 void QueuedBackend::run(const Operation& operation, Patience::Style style) {
-  Patience waiting = patience(style);
+  // What runs at once began when it was called: one look at the clock less.
+  Patience waiting = patience(style, style == Patience::Style::caller ? operation.queued_ns : 0);
   if (ring_) ring_->start(operation.number, waiting.begin_ns());
   try {
     run_checked(operation, waiting);

@@ -41,7 +41,7 @@ class QueuedBackend : public Backend {
   void run(const Operation& operation, Patience::Style style);
   void run_checked(const Operation& operation, Patience& patience);
   void run_list(const Operation& operation, Patience& patience);
-  Patience patience(Patience::Style style) const;
+  Patience patience(Patience::Style style, int64_t begin_ns = 0) const;
   void keep_forever(const Operation& operation);
   std::string names_of(const std::vector<int>& peers) const;
   [[noreturn]] void report(const std::vector<int>& peers, const Operation& operation) const;

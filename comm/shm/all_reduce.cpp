@@ -1,5 +1,7 @@
 #include "shm/all_reduce.h"
 
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +19,7 @@ constexpr int64_t kBlockBytes = int64_t{16} << 10;
 
 void all_reduce_inline(const Team& team, const Operation& operation) {
   const at::Tensor& out = operation.out[0];
-  std::vector<const void*> sources;
+  c10::SmallVector<const void*, 8> sources;
   for (int r = 0; r < team.size(); ++r) sources.push_back(team.notice(r).data.data());
   reduce_tree(out.scalar_type(), operation.reduce, bytes_of(out), sources, out.numel());
 }

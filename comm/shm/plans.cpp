@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "host/algorithms.h"
 #include "zt/error.h"
@@ -12,16 +13,22 @@ namespace {
 
 // What a rank of an all_to_all gives to and expects of each rank, in bytes.
 struct Splits {
-  std::vector<int64_t> gives, expects;
+  std::span<const int64_t> gives, expects;
   Range part_for(int rank) const {
     const auto begin = std::accumulate(gives.begin(), gives.begin() + rank, int64_t{0});
     return {static_cast<size_t>(begin), static_cast<size_t>(gives[static_cast<size_t>(rank)])};
   }
 };
 
+// At the end of a notice; what the rank gives, if it is little, at its begin.
+size_t splits_begin(int size) {
+  return kInlineBytes - 2 * static_cast<size_t>(size) * sizeof(int64_t);
+}
+
 Splits splits_of(const Team& team, int rank) {
-  const auto* numbers = reinterpret_cast<const int64_t*>(team.notice(rank).data.data());
-  return {{numbers, numbers + team.size()}, {numbers + team.size(), numbers + 2 * team.size()}};
+  const auto size = static_cast<size_t>(team.size());
+  const auto* numbers = reinterpret_cast<const int64_t*>(team.notice(rank).data.data() + splits_begin(team.size()));
+  return {{numbers, size}, {numbers + size, size}};
 }
 
 // Each rank gives its whole buffer of `bytes` to the readers.
@@ -50,7 +57,7 @@ void add_up(Pull& pull, const Operation& operation, char* sum) {
 }
 
 // Every rank looks at all pairs: all find the same fault.
-void check_splits(const std::vector<Splits>& splits, const Group& group) {
+void check_splits(std::span<const Splits> splits, const Group& group) {
   for (size_t from = 0; from < splits.size(); ++from) {
     for (size_t to = 0; to < splits.size(); ++to) {
       const int64_t given = splits[from].gives[to], expected = splits[to].expects[from];
@@ -65,7 +72,7 @@ Pull plan_all_to_all(const Operation& operation, const Team& team) {
   Pull pull;
   pull.source = bytes_of(operation.in[0]);
   char* target = bytes_of(operation.out[0]);
-  std::vector<Splits> splits;
+  c10::SmallVector<Splits, kFew> splits;
   for (int r = 0; r < team.size(); ++r) splits.push_back(splits_of(team, r));
   check_splits(splits, team.group());
   for (int r = 0; r < team.size(); ++r) {
@@ -84,13 +91,13 @@ Pull plan_all_to_all(const Operation& operation, const Team& team) {
 bool is_inline(const Operation& operation, int size) {
   const Call& call = operation.call;
   const size_t bytes = static_cast<size_t>(call.count) * c10::elementSize(call.dtype);
-  if (operation.kind == Kind::all_to_all) return false;
+  if (operation.kind == Kind::all_to_all) return operation.in[0].nbytes() <= splits_begin(size);
   return bytes * (operation.kind == Kind::scatter ? static_cast<size_t>(size) : 1) <= kInlineBytes;
 }
 
 void write_splits(const Operation& operation, Notice& notice) {
   const auto element = static_cast<int64_t>(operation.in[0].element_size());
-  auto* numbers = reinterpret_cast<int64_t*>(notice.data.data());
+  auto* numbers = reinterpret_cast<int64_t*>(notice.data.data() + splits_begin(static_cast<int>(operation.in_splits.size())));
   for (const auto* splits : {&operation.in_splits, &operation.out_splits}) {
     for (const int64_t split : *splits) *numbers++ = split * element;
   }

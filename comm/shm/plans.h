@@ -6,7 +6,8 @@
 
 namespace zt::comm {
 
-// Whether each rank's source fits into its notice. The same on all ranks, as it depends on the call alone.
+// Whether what this rank gives fits into its notice. The same on all ranks, as it depends on the call alone; but for all_to_all,
+// where each rank may give another amount.
 bool is_inline(const Operation& operation, int size);
 
 // all_to_all: what the rank gives to and expects of each rank, in bytes, into the notice.

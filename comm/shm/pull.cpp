@@ -28,8 +28,8 @@ void take(const Team& team, const Pull& pull, size_t offset, size_t limit, At at
       if (length(r) > 0) copy(pull.targets[static_cast<size_t>(r)] + offset, at(r), length(r));
     }
   } else if (pull.sum && length(0) > 0) {
-    std::vector<const void*> sources(static_cast<size_t>(size));
-    for (int r = 0; r < size; ++r) sources[static_cast<size_t>(r)] = at(r);
+    c10::SmallVector<const void*, kFew> sources;
+    for (int r = 0; r < size; ++r) sources.push_back(at(r));
     reduce_tree(pull.dtype, pull.reduce, pull.sum + offset, sources,
                 static_cast<int64_t>(length(0) / c10::elementSize(pull.dtype)));
   }

@@ -73,7 +73,7 @@ class ShmBackend : public QueuedBackend {
     if (operation.kind == Kind::all_reduce) return run_all_reduce(operation, fits);
     if (operation.kind == Kind::barrier) return;
     const Pull pull = plan(operation, *team_);
-    if (fits) pull_inline(*team_, pull);
+    if (are_sources_inline(operation, fits)) pull_inline(*team_, pull);
     else if (are_sources_shared(operation)) pull_direct(*team_, windows_, pull);
     else pull_staged(*team_, pull);
   }
@@ -84,13 +84,21 @@ class ShmBackend : public QueuedBackend {
     notice.call = operation.call;
     if (operation.kind == Kind::barrier) return;
     const at::Tensor source = source_of(operation, team_->rank());
-    if (fits) {
-      if (source.defined() && source.nbytes() > 0) std::memcpy(notice.data.data(), bytes_of(source), source.nbytes());
-      return;
-    }
+    const bool is_all_to_all = operation.kind == Kind::all_to_all;
+    if (fits && source.defined() && source.nbytes() > 0) std::memcpy(notice.data.data(), bytes_of(source), source.nbytes());
+    if (fits && !is_all_to_all) return;
+    notice.is_inline = fits;
     notice.in = source.defined() ? windows_.place_of(source.const_data_ptr()) : SharedPlace{};
     notice.out = operation.kind == Kind::all_reduce ? windows_.place_of(operation.out[0].const_data_ptr()) : SharedPlace{};
-    if (operation.kind == Kind::all_to_all) write_splits(operation, notice);
+    if (is_all_to_all) write_splits(operation, notice);
+  }
+
+  // Of an all_to_all one rank may give little and another much.
+  bool are_sources_inline(const Operation& operation, bool fits) const {
+    if (operation.kind != Kind::all_to_all) return fits;
+    bool are_inline = true;
+    for (int r = 0; r < team_->size(); ++r) are_inline &= team_->notice(r).is_inline;
+    return are_inline;
   }
 
   // The same on all ranks: it depends on the notices alone.

@@ -33,7 +33,7 @@ TEST_F(NcclTest, ComparesTheFirstCallsOrAll) {
   const auto submit = [&](Kind kind, uint64_t turn) {
     const auto t = at::ones({3});
     const bool sends = kind == Kind::send;
-    backend->submit({.kind = kind, .out = sends ? std::vector<at::Tensor>{} : std::vector{t}, .in = {t}, .peer = 0, .turn = turn},
+    backend->submit({.kind = kind, .out = sends ? Tensors() : Tensors(t), .in = {t}, .peer = 0, .turn = turn},
                     Async::no);
     return comparisons.made;
   };
