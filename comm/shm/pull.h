@@ -18,14 +18,14 @@ struct Range {
 
 // What one rank contributes and takes. Bytes, counted from the begin of the ranks' source buffers.
 struct Pull {
-  const char* source = nullptr;  // this rank's buffer; nullptr: it gives nothing
-  c10::SmallVector<Range, kFew> gives;      // by reader: the part of `source` that it reads
-  bool is_alike = false;         // all readers read the same part: it is staged once
-  c10::SmallVector<Range, kFew> takes;      // by source: the part of that rank's buffer that this rank reads
-  size_t longest = 0;            // over all pairs of ranks
+  const char* source = nullptr;         // this rank's buffer; nullptr: it gives nothing
+  c10::SmallVector<Range, kFew> gives;  // by reader: the part of `source` that it reads
+  bool is_alike = false;                // all readers read the same part: it is staged once
+  c10::SmallVector<Range, kFew> takes;  // by source: the part of that rank's buffer that this rank reads
+  size_t longest = 0;                   // over all pairs of ranks
   // Either copies: where what comes from each rank goes. Or a sum of equally long parts.
   c10::SmallVector<char*, kFew> targets;  // by source; empty: add up
-  char* sum = nullptr;         // nullptr: this rank gets none
+  char* sum = nullptr;                    // nullptr: this rank gets none
   at::ScalarType dtype = at::kByte;
   ReduceOp reduce = ReduceOp::sum;
 };

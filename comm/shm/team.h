@@ -36,7 +36,7 @@ struct SharedPlace {
 struct Notice {
   Call call;
   SharedPlace in, out;
-  bool is_inline = false;  // of an all_to_all: what this rank gives is in `data`
+  bool is_inline = false;                           // of an all_to_all: what this rank gives is in `data`
   alignas(16) std::array<char, kInlineBytes> data;  // the first bytes are valid, as many as the operation needs
 };
 

@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   // mpirun tells the user itself. A peer's closed socket is MPI's to report; a closed pipe ends a plain process, as usual.
   watch_signals(is_under_mpirun ? Announce::no : Announce::yes, place);
   signal(SIGPIPE, is_under_mpirun ? SIG_IGN : SIG_DFL);
+  signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is an error with words, not a death without
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
 
   int status = EXIT_FAILURE;

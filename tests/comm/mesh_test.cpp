@@ -64,6 +64,22 @@ TEST(MeshOptions, OrderIsSlowestToFastest) {
   EXPECT_EQ(options.axes[2].size, 2);
 }
 
+TEST(MeshOptions, BackendsByAxisAndHowTheyBehave) {
+  const auto options = parse_mesh_options(table({{"dp", 2},
+                                                 {"tp", 2},
+                                                 {"order", Value::List{"dp", "tp"}},
+                                                 {"backend", Value::Table{{"dp", "mpi"}}},
+                                                 {"check", "full"},
+                                                 {"sum_order", "any"},
+                                                 {"ranks_per_node", 2}}));
+  EXPECT_EQ(options.backend, "");
+  EXPECT_EQ(options.backends, (std::map<std::string, std::string>{{"dp", "mpi"}}));
+  EXPECT_EQ(options.settings.check, CheckMode::full);
+  EXPECT_EQ(options.settings.sum_order, SumOrder::any);
+  EXPECT_EQ(options.settings.ranks_per_node, 2);
+  EXPECT_EQ(parse_mesh_options(table({{"dp", 2}})).settings.sum_order, std::nullopt);
+}
+
 TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("comm.mesh{dp = -1} takes all ranks", parse_mesh_options(table({})));
   EXPECT_SAYS("a table of axes expected", parse_mesh_options(Value(3)));
@@ -72,6 +88,14 @@ TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("did you mean 'backend'", parse_mesh_options(table({{"dp", 2}, {"bakend", "mpi"}})));
   EXPECT_SAYS("must be one of 'shm', 'mpi', 'two_level', 'local', 'null', 'nccl'",
               parse_mesh_options(table({{"dp", 2}, {"backend", "smoke"}})));
+  EXPECT_SAYS("comm.mesh.backend: the mesh has no axis 'tp'",
+              parse_mesh_options(table({{"dp", 2}, {"backend", Value::Table{{"tp", "mpi"}}}})));
+  EXPECT_SAYS("comm.mesh.backend.dp must be one of",
+              parse_mesh_options(table({{"dp", 2}, {"backend", Value::Table{{"dp", "smoke"}}}})));
+  EXPECT_SAYS("comm.mesh.backend", parse_mesh_options(table({{"dp", 2}, {"backend", 7}})));
+  EXPECT_SAYS("comm.mesh.check must be one of 'first', 'full'", parse_mesh_options(table({{"dp", 2}, {"check", "all"}})));
+  EXPECT_SAYS("comm.mesh.sum_order must be one of 'fixed', 'any'", parse_mesh_options(table({{"dp", 2}, {"sum_order", "x"}})));
+  EXPECT_SAYS("comm.mesh.ranks_per_node must be at least 1", parse_mesh_options(table({{"dp", 2}, {"ranks_per_node", 0}})));
   EXPECT_SAYS("comm.mesh.timeout must be above 0", parse_mesh_options(table({{"dp", 2}, {"timeout", -1}})));
   EXPECT_SAYS("comm.mesh.dp", parse_mesh_options(table({{"dp", 1.5}})));
 }
@@ -108,6 +132,23 @@ TEST(Mesh, AxesCommunicateAlongThemselves) {
     EXPECT_EQ(mesh->coord().size("none"), 1);
     EXPECT_SAYS("given twice", mesh->join({"dp", "dp"}));
     EXPECT_SAYS("has no axis 'td'", mesh->axis("td"));
+  });
+}
+
+TEST(Mesh, AxesMayHaveBackendsOfTheirOwn) {
+  test::spawn(4, [](const World& world) {
+    MeshOptions options{.axes = {{"dp", 2}, {"tp", 2}}, .backend = "local", .backends = {{"tp", "shm"}}};
+    const auto mesh = make_mesh(world, options);
+    EXPECT_EQ(mesh->axis("dp")->communicator->backend(), "local");
+    EXPECT_EQ(mesh->axis("tp")->communicator->backend(), "shm");
+    EXPECT_EQ(mesh->world()->communicator->backend(), "local");
+    const auto tensor = at::ones({1000});
+    for (const char* axis : {"dp", "tp"}) mesh->axis(axis)->communicator->all_reduce(tensor, tensor);
+    EXPECT_TRUE(tensor.eq(4).all().item<bool>());
+    options.backends = {{"dp", "two_level"}};
+    options.settings.ranks_per_node = 1;
+    EXPECT_SAYS("backend 'two_level' does not suit axis 'dp': each of the 2 ranks is on a node of its own",
+                make_mesh(world, options));
   });
 }
 

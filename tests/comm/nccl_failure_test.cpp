@@ -33,8 +33,7 @@ TEST_F(NcclTest, ComparesTheFirstCallsOrAll) {
   const auto submit = [&](Kind kind, uint64_t turn) {
     const auto t = at::ones({3});
     const bool sends = kind == Kind::send;
-    backend->submit({.kind = kind, .out = sends ? Tensors() : Tensors(t), .in = {t}, .peer = 0, .turn = turn},
-                    Async::no);
+    backend->submit({.kind = kind, .out = sends ? Tensors() : Tensors(t), .in = {t}, .peer = 0, .turn = turn}, Async::no);
     return comparisons.made;
   };
   EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst), 0);

@@ -133,6 +133,14 @@ class Flights(HostTest):
         self.assertIn("rank 0 waits in all_reduce of 300000 float32", result.err)
         self.assertIn("rank 1 has not called it", result.err)
 
+    def test_a_rank_that_gets_no_memory(self):
+        result = self.run_ranks('''
+            if rank == 1 then os.execute("prlimit --fsize=1048576 --pid $PPID") end
+            mesh.dp:allocate{1000000}''', "shm")
+        self.assert_over(result)
+        self.assertEqual(result.err.count("rank 1 (world rank 1): cannot get 3.8 MiB of shared memory (setting its size: File too "
+                                          "large)"), 1, result.err)
+
     def test_actions_of_a_program_are_named(self):
         self.run_ranks('''
             local nn, optim, zero = require "zt.nn", require "zt.optim", require "zt.zero"
