@@ -35,6 +35,7 @@ local o = zt.cli{
     {"eval_batches", 8, "batches of held-out text", at_least = 1},
     {"generate", 120, "tokens to generate at the end", at_least = 0},
     {"prompt", "Science", "what the generated text begins with"},
+    {"backend", nil, "how ranks communicate (shm, mpi, ...); without it what suits them", type = "string"},
     {"timeout", 600, "seconds until a rank that waits gives up", type = "number", above = 0},
     {"name", "gpt", "the run's folder"},
     {"folder", "runs", "where the folders of runs are"},
@@ -46,7 +47,7 @@ local is_first = zt.world.rank == 0
 local function say(...) if is_first then print(string.format(...)) end end
 
 -- Ranks, data, model.
-local mesh = comm.mesh{dp = -1, timeout = o.timeout}
+local mesh = comm.mesh{dp = -1, backend = o.backend, timeout = o.timeout}
 local function tokens(split)
   return data.tokens{
     path = o.data, split = split, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp, seed = o.seed,
