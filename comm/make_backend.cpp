@@ -67,10 +67,13 @@ std::unique_ptr<Backend> make_two_level(const World& world, Group group, const S
   return make_two_level_backend(std::move(levels), std::move(group), order, abort_check(world));
 }
 
+#ifdef ZT_HAS_NCCL
 // What carries NCCL's first contact and the comparison of calls.
 std::shared_ptr<Communicator> make_nccl_host(const World& world, const Group& group, const Settings& settings) {
   return make_communicator(world, flat_backend(world), group.renamed(group.name + "/host"), settings);
 }
+
+#endif
 
 std::unique_ptr<Backend> make_nccl([[maybe_unused]] const World& world, [[maybe_unused]] Group group,
                                    [[maybe_unused]] const Settings& settings) {
