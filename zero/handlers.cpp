@@ -52,7 +52,18 @@ bool is_cut(const Action& action, const std::vector<Unit*>& units, const Communi
   return ranks > 1;
 }
 
+// The rank's part of `grad`.
+at::Tensor part_of_grad(const Unit& unit) {
+  return unit.grad.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+}
+
+// Where the shard is a buffer of its own it holds the sum so far; else `grad_sum` does. The same additions in the same order.
 void accumulate(Unit& unit, const std::string& part) {
+  if (unit.owns_grad_shard()) {
+    if (part == "first") unit.grad_shard.copy_(part_of_grad(unit));
+    else unit.grad_shard.add_(part_of_grad(unit));
+    return;
+  }
   if (!unit.grad_sum.defined()) unit.grad_sum = at::empty_like(unit.grad_shard);
   if (part == "first") unit.grad_sum.copy_(unit.grad_shard);
   else if (part == "middle") unit.grad_sum.add_(unit.grad_shard);
@@ -64,20 +75,29 @@ class ReduceGrad : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     Communicator& comm = state.comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
+    const std::string part = action.attr("sum");
     std::vector<at::Tensor> grads, shards;
     for (const Unit* unit : units) {
       grads.push_back(unit->grad);
-      shards.push_back(unit->grad_shard);
+      shards.push_back(part.empty() ? unit->grad_shard : part_of_grad(*unit));
     }
-    const Work work = is_cut(action, units, comm) ? comm.reduce_scatter(shards, grads, ReduceOp::sum, Async::yes)
-                                                  : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
-    const std::string part = action.attr("sum");
+    const bool scatters = is_cut(action, units, comm) || units.front()->owns_grad_shard();
+    const Work work = scatters ? comm.reduce_scatter(shards, grads, ReduceOp::sum, Async::yes)
+                               : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
     if (part.empty()) return work;
     return Work(std::make_shared<Then>(work, [units, part] {
       for (Unit* unit : units) accumulate(*unit, part);
     }));
   }
 };
+
+// What this rank gives to the others: its master, rounded where that is more precise than the parameters.
+at::Tensor owned_part(const Unit& unit) {
+  if (unit.master.scalar_type() == unit.full.scalar_type()) return unit.master;
+  const at::Tensor part = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+  part.copy_(unit.master);
+  return part;
+}
 
 class Unshard : public ActionHandler {
  public:
@@ -87,19 +107,26 @@ class Unshard : public ActionHandler {
     is_cut(action, units, comm);
     std::vector<at::Tensor> fulls, parts;
     for (const Unit* unit : units) {
-      const at::Tensor part = unit->full.narrow(0, unit->rank * unit->layout.chunk, unit->layout.chunk);
-      if (part.data_ptr() != unit->master.data_ptr()) part.copy_(unit->master);  // rounds, where the master is more precise
       fulls.push_back(unit->full);
-      parts.push_back(part);
+      parts.push_back(owned_part(*unit));
     }
     return comm.all_gather(fulls, parts, Async::yes);
   }
 };
 
+// The buffer is another unit's from now on: nothing to do.
+class Reshard : public ActionHandler {
+ public:
+  Work start(const Action&, StepState&) override { return {}; }
+};
+
 }  // namespace
 
 std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> make_handlers() {
-  return {{Kinds::get().reduce_grad, std::make_shared<ReduceGrad>()}, {Kinds::get().unshard, std::make_shared<Unshard>()}};
+  const Kinds& kinds = Kinds::get();
+  return {{kinds.reduce_grad, std::make_shared<ReduceGrad>()},
+          {kinds.unshard, std::make_shared<Unshard>()},
+          {kinds.reshard, std::make_shared<Reshard>()}};
 }
 
 }  // namespace zt::zero

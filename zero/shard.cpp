@@ -5,6 +5,7 @@
 #include "buckets.h"
 #include "handlers.h"
 #include "readiness.h"
+#include "residency.h"
 #include "zt/options.h"
 
 namespace zt::zero {
@@ -51,25 +52,48 @@ class Shard : public Pass {
     for (Action& action : program.actions) {
       if (action.kind == kinds.count || action.kind == kinds.norm) add_axis(action, axis());
     }
-    if (options_.stage >= 1) {
-      for (size_t unit = 0; unit < units.size(); ++unit) {
-        if (units[unit]) program.units[unit] = {axis(), true};
-      }
+    const std::vector<bool> cut = cut_units(model);
+    if (options_.stage >= 1) plan(program, units, cut);
+    if (program.mode == Mode::train) {
+      const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, ResourceKind::grad, units)
+                                                        : micro_batch_gradients(program.actions, model, units);
+      program.actions = insert(std::move(program.actions), model, ready, kinds.reduce_grad, {ResourceKind::grad});
     }
-    if (program.mode != Mode::train) return program;
-    auto ready = options_.reduce_every == "step" ? last_writes(program.actions, model, ResourceKind::grad, units)
-                                                 : micro_batch_gradients(program.actions, model, units);
-    program.actions = insert(std::move(program.actions), model, ready, kinds.reduce_grad, {ResourceKind::grad});
-    if (options_.stage >= 1) {
-      ready = last_writes(program.actions, model, ResourceKind::master, units);
+    if (program.mode == Mode::train && options_.stage >= 1) {
+      std::vector<bool> whole = units;
+      for (size_t unit = 0; unit < whole.size(); ++unit) whole[unit] = whole[unit] && !cut[unit];
+      const auto ready = last_writes(program.actions, model, ResourceKind::master, whole);
       program.actions =
           insert(std::move(program.actions), model, ready, kinds.unshard, {ResourceKind::param, ResourceKind::master});
     }
+    program.actions =
+        insert_residency(std::move(program.actions), model, cut, {axis(), options_.prefetch, options_.max_reuse_distance});
     return program;
   }
 
  private:
   const std::string& axis() const { return options_.axis->name; }
+
+  // Whose parameters are cut: also frozen ones, of which every rank would hold the same.
+  std::vector<bool> cut_units(const ModelInfo& model) const {
+    std::vector<bool> cut(model.units.size(), false);
+    for (size_t unit = 0; unit < cut.size() && options_.stage >= 3; ++unit) {
+      const UnitInfo& info = model.units[unit];
+      const bool is_alike = std::all_of(info.params.begin(), info.params.end(), [&](int index) {
+        return placement_on(model.params[index].placements, axis()) == Placement::replicated_other_data;
+      });
+      cut[unit] = is_alike && info.numel > 0 && info.numel >= options_.persist_below;
+    }
+    return cut;
+  }
+
+  void plan(Program& program, const std::vector<bool>& summed, const std::vector<bool>& cut) const {
+    for (size_t unit = 0; unit < summed.size(); ++unit) {
+      if (summed[unit] || cut[unit])
+        program.units[unit] = {
+            .axis = axis(), .state_sharded = true, .grad_sharded = options_.stage >= 2 || cut[unit], .param_sharded = cut[unit]};
+    }
+  }
 
   std::vector<Action> insert(std::vector<Action> actions, const ModelInfo& model, const std::vector<Ready>& ready, KindId kind,
                              std::vector<ResourceKind> touched) const {
@@ -117,13 +141,31 @@ ShardOptions parse_shard_options(const Value& options) {
   static const auto schema =
       Schema<ShardOptions>("zero.shard")
           .required("axis", &ShardOptions::axis, "the mesh axis whose ranks see other data, as mesh.dp")
-          .optional("stage", &ShardOptions::stage, "0: all state on every rank; 1: optimizer state is cut over the ranks",
-                    Check<int>(between(0, 1)))
+          .optional("stage", &ShardOptions::stage,
+                    "what is cut over the ranks. 0: nothing, 1: optimizer state, 2: gradients too, 3: parameters too",
+                    Check<int>(between(0, 3)))
           .optional("bucket_bytes", &ShardOptions::bucket_bytes, "small units are merged up to this size; 0: no merging",
                     Check<int64_t>(at_least(0)))
           .optional("reduce_every", &ShardOptions::reduce_every, "when gradients are summed over the ranks",
-                    Check<std::string>(one_of({"step", "micro_batch"})));
-  return schema.parse(options);
+                    one_of({"step", "micro_batch"}))
+          .optional("prefetch", &ShardOptions::prefetch, "stage 3: units that are gathered ahead of their use",
+                    Check<int>(at_least(0)))
+          .optional("persist_below", &ShardOptions::persist_below, "stage 3: units of fewer elements stay whole",
+                    Check<int64_t>(at_least(0)))
+          .optional("max_reuse_distance", &ShardOptions::max_reuse_distance,
+                    "stage 3: a unit stays whole if at most so many elements of others are used before its next use",
+                    Check<int64_t>(at_least(0)));
+  ShardOptions parsed = schema.parse(options);
+  const ShardOptions defaults;
+  const bool is_given = parsed.prefetch != defaults.prefetch || parsed.persist_below != defaults.persist_below ||
+                        parsed.max_reuse_distance != defaults.max_reuse_distance;
+  if (parsed.stage < 3 && is_given) {
+    misuse(
+        "zero.shard: prefetch, persist_below and max_reuse_distance are about parameters that come and go, at stage 3; this is "
+        "stage {}",
+        parsed.stage);
+  }
+  return parsed;
 }
 
 std::shared_ptr<Pass> make_shard(ShardOptions options) {

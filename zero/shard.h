@@ -1,9 +1,11 @@
-// zero.shard: data parallelism with the optimizer's state on every rank (stage 0) or cut over the ranks (stage 1).
+// zero.shard: data parallelism with everything on every rank (stage 0), or optimizer state (1), gradients too (2) and parameters
+// too (3) cut over the ranks.
 // S. Rajbhandari et al.: ZeRO: Memory optimizations toward training trillion parameter models. SC 2020.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "zt/mesh.h"
@@ -13,10 +15,16 @@
 namespace zt::zero {
 
 struct ShardOptions {
-  int stage = 0;                      // 0: everything on every rank; 1: master parameters and optimizer state are cut
-  std::shared_ptr<Axis> axis;         // whose ranks see other data
-  int64_t bucket_bytes = 8 << 20;     // small units are merged up to this size, at 4 bytes an element; 0: no merging
-  std::string reduce_every = "step";  // "step": accumulate, then reduce; "micro_batch": reduce each, then accumulate
+  int stage = 0;                                 // 1: master parameters and optimizer state are cut, 2: gradients, 3: parameters
+  std::shared_ptr<Axis> axis;                    // whose ranks see other data
+  int64_t bucket_bytes = 8 << 20;                // small units are merged up to this size, at 4 bytes an element; 0: no merging
+  std::optional<std::string> reduce_every = {};  // "step": accumulate, then reduce; "micro_batch": reduce each, then accumulate
+  int prefetch = 1;                              // stage 3: units gathered ahead of their use
+  int64_t persist_below = 0;                     // stage 3: units of fewer elements stay whole
+  int64_t max_reuse_distance = 0;                // stage 3: a unit stays whole over so many elements of others
+
+  // "step" at stages 0 and 1, "micro_batch" at 2 and 3, unless given.
+  std::string reduction() const { return reduce_every.value_or(stage >= 2 ? "micro_batch" : "step"); }
 };
 
 // Misuse for an unknown key, a wrong type or a value out of range.

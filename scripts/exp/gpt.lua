@@ -26,7 +26,7 @@ local o = zt.cli{
     {"lr", 1e-3, "peak learning rate", above = 0},
     {"warmup", nil, "steps to the peak, then the rate falls along a cosine; a tenth of all", type = "integer", at_least = 0},
     {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
-    {"stage", 1, "ZeRO: 0 keeps all state on every rank, 1 shards the optimizer's", between = {0, 1}},
+    {"stage", 1, "ZeRO: what is cut over the ranks. 1: optimizer state, 2: gradients too, 3: parameters too", between = {0, 3}},
     {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
     {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "fp64"}},
     {"seed", 1, "of weights and data order", at_least = 0},

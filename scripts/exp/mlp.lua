@@ -17,7 +17,7 @@ local o = zt.cli{
     {"steps", 400, "optimizer steps", at_least = 1},
     {"batch", 128, "points a step, over all ranks", at_least = 1},
     {"lr", 1e-2, "learning rate", above = 0},
-    {"stage", 1, "ZeRO stage", between = {0, 1}},
+    {"stage", 1, "ZeRO stage", between = {0, 3}},
     {"seed", 1, "of weights and points", at_least = 0},
   },
 }

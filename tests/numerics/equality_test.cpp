@@ -18,17 +18,33 @@ TEST(Equality, RunningTwice) {
   expect_equal(train(config), train(config));
 }
 
-TEST(Equality, StageZeroAndOne) {
+TEST(Equality, Stages) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const char* reduce_every : {"step", "micro_batch"}) {
       Config config{
           .ranks = ranks, .micro_batches = ranks == 4 ? 3 : 2, .stage = 0, .reduce_every = reduce_every, .dropout = 0.1};
       const Outcome stage_0 = train(config);
-      config.stage = 1;
-      SCOPED_TRACE(fmt::format("{} ranks, reduce_every = {}", ranks, reduce_every));
-      expect_equal(stage_0, train(config));
+      for (const int stage : {1, 2, 3}) {
+        config.stage = stage;
+        SCOPED_TRACE(fmt::format("{} ranks, stage {}, reduce_every = {}", ranks, stage, reduce_every));
+        const Outcome other = train(config);
+        expect_equal(stage_0, other);
+        EXPECT_EQ(stage_0.evaluated, other.evaluated);
+      }
     }
   }
+}
+
+TEST(Equality, PrefetchAndWhatStaysWhole) {
+  Config config{.ranks = 2, .micro_batches = 2, .stage = 3, .recompute_every = 1};
+  const Outcome one = train(config);
+  for (const int prefetch : {0, 2, 7}) {
+    config.prefetch = prefetch;
+    expect_equal(one, train(config));
+  }
+  config.persist_below = 2000;
+  config.max_reuse_distance = 4000;
+  expect_equal(one, train(config));
 }
 
 TEST(Equality, NoZeroPassAndStageZeroOnOneRank) {
@@ -40,7 +56,11 @@ TEST(Equality, RecomputeOnAndOff) {
   const Outcome kept = train(config);
   for (const int every : {1, 2}) {
     config.recompute_every = every;
-    expect_equal(kept, train(config));
+    for (const int stage : {1, 2, 3}) {
+      config.stage = stage;
+      config.reduce_every = "step";
+      expect_equal(kept, train(config));
+    }
   }
 }
 

@@ -45,6 +45,9 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config) 
     Value::Table shard{{"stage", config.stage}, {"axis", Object::of<Axis>(mesh->axis("dp"))}};
     if (!config.reduce_every.empty()) shard["reduce_every"] = config.reduce_every;
     if (config.bucket_bytes >= 0) shard["bucket_bytes"] = config.bucket_bytes;
+    if (config.prefetch >= 0) shard["prefetch"] = config.prefetch;
+    if (config.persist_below >= 0) shard["persist_below"] = config.persist_below;
+    if (config.max_reuse_distance >= 0) shard["max_reuse_distance"] = config.max_reuse_distance;
     spec = spec->apply(zero::make_shard(zero::parse_shard_options(shard)));
   }
   if (config.recompute_every > 0) spec = spec->apply(make_recompute(config.recompute_every));
@@ -68,17 +71,21 @@ at::Tensor flatten(Trainer& trainer, bool gradients) {
 Outcome train_rank(const World& world, const Config& config) {
   const auto trainer = make_trainer(world, config);
   const int64_t part = kSamples / world.size;
-  Outcome run;
-  for (int step = 0; step < config.steps; ++step) {
+  const auto part_of_batch = [&](int step) {
     Batch mine = global_batch(step, config.seed);
     for (auto& [name, field] : mine) field = field.narrow(0, world.rank * part, part);
-    const StepResult result = trainer->step(mine);
+    return mine;
+  };
+  Outcome run;
+  for (int step = 0; step < config.steps; ++step) {
+    const StepResult result = trainer->step(part_of_batch(step));
     run.losses.push_back(result.loss);
     run.norms.push_back(result.grad_norm);
     if (step == 0 && config.stage <= 0 && config.reduce_every != "micro_batch") {
       run.first_gradient = flatten(*trainer, true) / trainer->state().grad_divisor;
     }
   }
+  run.evaluated = trainer->evaluate(part_of_batch(config.steps)).loss;
   run.weights = flatten(*trainer, false);
   return run;
 }
@@ -91,6 +98,7 @@ Outcome train(const Config& config) {
   for (const Outcome& other : runs) {
     EXPECT_EQ(other.losses, runs[0].losses);
     EXPECT_EQ(other.norms, runs[0].norms);
+    EXPECT_EQ(other.evaluated, runs[0].evaluated);
     EXPECT_TRUE(at::equal(other.weights, runs[0].weights));
   }
   return runs[0];

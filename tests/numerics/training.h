@@ -24,12 +24,15 @@ struct Config {
   double clip = 0.5;
   int steps = 4;
   int seed = 0;  // of the batches
+  int prefetch = -1;
+  int64_t persist_below = -1, max_reuse_distance = -1;
 };
 
 struct Outcome {
   std::vector<double> losses, norms;
   at::Tensor weights;         // all parameters, flat, float64, after the last step
-  at::Tensor first_gradient;  // of the first step's objective, all parameters, flat, float64; undefined at stage 1
+  at::Tensor first_gradient;  // of the first step's objective, all parameters, flat, float64; undefined where it was not asked
+  double evaluated = 0;       // the loss of one more batch, after the last step
 };
 
 constexpr int64_t kSamples = 12, kSeq = 10, kVocab = 37;

@@ -20,7 +20,8 @@ inline std::shared_ptr<Axis> axis_of(const std::string& name, int size) {
 
 // The pass over axis dp; it needs no communicator to build programs.
 inline std::shared_ptr<Pass> shard(int stage, int64_t bucket_bytes = 0, const std::string& reduce_every = "step", int ranks = 2) {
-  return zero::make_shard({stage, axis_of("dp", ranks), bucket_bytes, reduce_every});
+  return zero::make_shard(
+      {.stage = stage, .axis = axis_of("dp", ranks), .bucket_bytes = bucket_bytes, .reduce_every = reduce_every});
 }
 
 inline Coord coord_of(int rank, int ranks) {

@@ -82,12 +82,12 @@ TEST(Shard, IsAPassOfThePhaseResidency) {
   EXPECT_EQ(pass->name(), "zero.shard");
   EXPECT_EQ(pass->phase(), Phase::residency);
   EXPECT_EQ(pass->mesh(), nullptr);
-  EXPECT_EQ(pass->handlers().size(), 2u);
+  EXPECT_EQ(pass->handlers().size(), 3u);
 }
 
 TEST(Shard, MakesProgramsThatTheVerifierAccepts) {
   for (const auto& model : {chain(0), chain(3), tied_chain(2), mixed_model()}) {
-    for (const int stage : {0, 1}) {
+    for (const int stage : {0, 1, 2, 3}) {
       for (const int64_t bytes : {0, 500, 8 << 20}) {
         for (const std::string every : {"step", "micro_batch"}) {
           for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -158,13 +158,13 @@ TEST(Shard, ChecksItsOptions) {
   const zero::ShardOptions options = zero::parse_shard_options(Value::Table{{"axis", axis}, {"stage", 1}});
   EXPECT_EQ(options.stage, 1);
   EXPECT_EQ(options.bucket_bytes, 8 << 20);
-  EXPECT_EQ(options.reduce_every, "step");
+  EXPECT_EQ(options.reduction(), "step");
   const auto refuse = [&](Value::Table table, const std::string& reason) {
     expect_misuse([&] { zero::parse_shard_options(table); }, reason);
   };
   refuse({{"stage", 1}}, "option 'axis' is missing");
   refuse({{"axis", axis}, {"stages", 1}}, "'stage'");
-  refuse({{"axis", axis}, {"stage", 3}}, "zero.shard.stage must lie between 0 and 1");
+  refuse({{"axis", axis}, {"stage", 4}}, "zero.shard.stage must lie between 0 and 3");
   refuse({{"axis", axis}, {"bucket_bytes", -1}}, "zero.shard.bucket_bytes must be at least 0");
   refuse({{"axis", axis}, {"reduce_every", "batch"}}, "zero.shard.reduce_every must be one of 'step', 'micro_batch'");
   refuse({{"axis", "dp"}}, "zero.shard.axis");

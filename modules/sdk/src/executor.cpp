@@ -12,7 +12,7 @@ ZT_DEFINE_OBJECT(ActionHandler, "ActionHandler")
 ActionHandler::~ActionHandler() = default;
 
 Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
-                   Trace* trace)
+                   Trace* trace, const BufferOf& buffer_of)
     : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
   std::map<Resource, int> ids;
   for (const Action& action : program_.actions) {
@@ -25,7 +25,7 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
     const Resources resources = kind(action.kind).resources(action, model);
     for (const auto* list : {&resources.reads, &resources.writes}) {
       for (const Resource& resource : *list) {
-        const int id = ids.emplace(resource, static_cast<int>(ids.size())).first->second;
+        const int id = ids.emplace(buffer_of ? buffer_of(resource) : resource, static_cast<int>(ids.size())).first->second;
         auto& mine = instruction.resources;
         if (std::find(mine.begin(), mine.end(), id) == mine.end()) mine.push_back(id);
       }

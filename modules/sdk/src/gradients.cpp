@@ -5,7 +5,7 @@
 namespace zt {
 
 Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units)
-    : model_(model), uses_(model.params.size()), is_complete_(model.units.size(), false) {
+    : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
   for (size_t i = 0; i < model.params.size(); ++i) {
     const ParamInfo& param = model.params[i];
     const at::Tensor& flat = units[param.unit].grad;
@@ -17,6 +17,23 @@ Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units)
       uses_[i].push_back({position, std::move(view)});
     }
   }
+  for (const Unit& unit : units) {
+    if (unit.owns_grad_shard()) find_gaps(unit);
+  }
+}
+
+void Gradients::find_gaps(const Unit& unit) {
+  int64_t end = 0;
+  const auto add_gap = [&](int64_t next) {
+    if (next > end) gaps_[unit.index].push_back(unit.grad.narrow(0, end, next - end));
+  };
+  for (const int index : model_.units[unit.index].params) {
+    if (uses_[index].empty()) continue;
+    const ParamInfo& param = model_.params[index];
+    add_gap(param.offset);
+    end = param.offset + param.numel;
+  }
+  add_gap(unit.layout.padded());
 }
 
 void Gradients::begin_step() {
@@ -54,6 +71,7 @@ void Gradients::add(int param, int position, const at::Tensor& gradient) {
 void Gradients::complete(int unit) {
   if (is_complete_[unit]) return;
   is_complete_[unit] = true;
+  for (const at::Tensor& gap : gaps_[unit]) gap.zero_();
   for (const int param : model_.units[unit].params) {
     if (uses_[param].empty()) continue;
     const Use& total = uses_[param].front();

@@ -15,7 +15,7 @@ namespace zt {
 // others in buffers of their own, added when the gradient is completed. So the sum does not depend on the schedule.
 //
 // Invariants: (1) a unit is open or complete; (2) in an open unit a use without a sum holds garbage, to be overwritten;
-// (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added.
+// (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and behind parameters.
 class Gradients {
  public:
   Gradients(const ModelInfo& model, std::vector<Unit>& units);
@@ -38,9 +38,12 @@ class Gradients {
     at::Tensor view;  // the parameter's shape
     bool has_sum = false;
   };
+  void find_gaps(const Unit& unit);
+
   const ModelInfo& model_;
-  std::vector<std::vector<Use>> uses_;  // by parameter
-  std::vector<bool> is_complete_;       // by unit
+  std::vector<std::vector<Use>> uses_;         // by parameter
+  std::vector<std::vector<at::Tensor>> gaps_;  // by unit: what no gradient covers, where other units share the buffer
+  std::vector<bool> is_complete_;              // by unit
 };
 
 }  // namespace zt

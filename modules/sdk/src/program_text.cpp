@@ -119,7 +119,9 @@ void parse_unit(const std::vector<std::string>& tokens, Program& program) {
   Value::Table attrs = parse_attrs(tokens, 2);
   program.units[unit].axis = take_as<std::string>(attrs, "axis", "");
   program.units[unit].state_sharded = take_as<bool>(attrs, "state_sharded", false);
-  refuse_rest(attrs, {"axis", "state_sharded"});
+  program.units[unit].grad_sharded = take_as<bool>(attrs, "grad_sharded", false);
+  program.units[unit].param_sharded = take_as<bool>(attrs, "param_sharded", false);
+  refuse_rest(attrs, {"axis", "state_sharded", "grad_sharded", "param_sharded"});
 }
 
 void parse_line(const std::string& line, bool is_first, Program& program) {
@@ -166,7 +168,11 @@ std::string Program::text() const {
                                  micro_batches, units.size());
   for (size_t unit = 0; unit < units.size(); ++unit) {
     if (units[unit] == UnitPlan{}) continue;
-    text += fmt::format("unit {} axis={} state_sharded={}\n", unit, value_text(units[unit].axis), units[unit].state_sharded);
+    const UnitPlan& plan = units[unit];
+    text += fmt::format("unit {} axis={} state_sharded={}", unit, value_text(plan.axis), plan.state_sharded);
+    if (plan.grad_sharded) text += " grad_sharded=true";
+    if (plan.param_sharded) text += " param_sharded=true";
+    text += "\n";
   }
   for (const Action& action : actions) text += action_text(action) + "\n";
   return text;

@@ -116,6 +116,10 @@ class Norm : public ActionHandler {
     ExactSum sum;
     for (const Unit& unit : state.units) {
       if (!unit.grad.defined()) continue;
+      if (unit.owns_grad_shard()) {
+        add_squares(unit.grad_shard, 0, unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), sum);
+        continue;
+      }
       const FlatLayout parts(unit.layout.numel, ranks);
       add_squares(unit.grad, parts.begin(rank), parts.end(rank), sum);
     }

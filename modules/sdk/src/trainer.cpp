@@ -101,9 +101,11 @@ void Trainer::report_nonfinite() const {
   std::string where;
   for (size_t i = 0; i < state_.model->params.size() && where.empty(); ++i) {
     const ParamInfo& param = state_.model->params[i];
-    const at::Tensor& flat = state_.units[param.unit].grad;
-    if (!flat.defined() || !param.trainable) continue;
-    if (!flat.narrow(0, param.offset, param.numel).isfinite().all().item<bool>()) where = param.name;
+    const Unit& unit = state_.units[param.unit];
+    if (!unit.grad.defined() || !param.trainable) continue;
+    const at::Tensor held = unit.owns_grad_shard() ? piece_of(static_cast<int>(i), unit.grad_shard).data
+                                                   : unit.grad.narrow(0, param.offset, param.numel);
+    if (!held.isfinite().all().item<bool>()) where = param.name;
   }
   fault(
       "step {}: the loss is {} and the gradient norm {}{}: lower the learning rate, clip the gradient, or give on_nonfinite = "

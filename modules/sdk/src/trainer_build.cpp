@@ -2,11 +2,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 
 #include "compute.h"
 #include "step_handlers.h"
 #include "unit_build.h"
 #include "zt/error.h"
+#include "zt/slots.h"
 #include "zt/trainer.h"
 
 namespace zt {
@@ -75,17 +77,13 @@ void Trainer::make_units() {
     if (data_axes_.empty()) return at::zeros({numel}, dtype);
     return state_.comm(data_axes_).allocate({numel}, dtype);
   };
+  for (size_t u = 0; u < info.units.size(); ++u)
+    state_.units.push_back(describe_unit(info, static_cast<int>(u), training_.units[u], coord));
+  find_slots();
   std::vector<std::vector<Segment>> updates;
-  for (size_t u = 0; u < info.units.size(); ++u) {
-    Unit unit = describe_unit(info, static_cast<int>(u), training_.units[u], coord);
-    if (!options_.dry) {
-      allocate_unit(unit, info.units[u], options_.optimizer->state_names(), allocate);
-      initialise_unit(*spec_->model(), unit);
-    }
-    updates.push_back(segments_of(info, unit, *options_.optimizer));
-    state_.units.push_back(std::move(unit));
-  }
+  for (const Unit& unit : state_.units) updates.push_back(segments_of(info, unit, *options_.optimizer));
   if (options_.dry) return;
+  allocate_units(allocate);
   normalisation_ = std::make_shared<Normalisation>();
   compute_ = std::make_shared<ComputeState>(spec_->model(), state_);
   handlers_ = step_handlers(compute_, normalisation_, options_.optimizer, std::move(updates));
@@ -98,12 +96,46 @@ void Trainer::make_units() {
   }
 }
 
+// Programs of all modes use the same buffers: a Param's values never move.
+void Trainer::find_slots() {
+  const Coord coord = spec_->coord();
+  const Program eval = spec_->build(Mode::eval, coord), generate = spec_->build(Mode::generate, coord);
+  const std::array<const Program*, 3> programs{&training_, &eval, &generate};
+  slots_ = std::make_shared<SharedSlots>(
+      SharedSlots{parameter_slots(programs, state_.units), gradient_slots(training_, *state_.model, state_.units)});
+}
+
+void Trainer::allocate_units(const std::function<at::Tensor(int64_t)>& allocate) {
+  const auto make = [&](const Slots& slots) {
+    std::vector<at::Tensor> buffers;
+    for (const int64_t size : slots.sizes) buffers.push_back(allocate(size));
+    return buffers;
+  };
+  const auto parameters = make(slots_->parameters), gradients = make(slots_->gradients);
+  const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
+  for (Unit& unit : state_.units) {
+    const SharedBuffers shared{buffer(parameters, slots_->parameters.of_unit[unit.index]),
+                               buffer(gradients, slots_->gradients.of_unit[unit.index])};
+    allocate_unit(unit, state_.model->units[unit.index], options_.optimizer->state_names(), allocate, shared);
+    initialise_unit(*spec_->model(), unit);
+  }
+}
+
+// Units that share a buffer count as one resource, numbered behind the units.
+Resource Trainer::buffer_of(const Resource& resource) const {
+  if (resource.kind != ResourceKind::param && resource.kind != ResourceKind::grad) return resource;
+  const Slots& slots = resource.kind == ResourceKind::param ? slots_->parameters : slots_->gradients;
+  const int slot = slots.of_unit[resource.index];
+  return slot < 0 ? resource : Resource{resource.kind, static_cast<int32_t>(slots.of_unit.size()) + slot};
+}
+
 Executor& Trainer::executor(Mode mode) {
   auto& held = executors_[mode];
   if (!held) {
     const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
     Program program = mode == Mode::train ? training_ : spec_->build(mode, spec_->coord());
-    held = std::make_unique<Executor>(std::move(program), *state_.model, handlers_, complete, &trace_);
+    held = std::make_unique<Executor>(std::move(program), *state_.model, handlers_, complete, &trace_,
+                                      [this](const Resource& resource) { return buffer_of(resource); });
   }
   return *held;
 }

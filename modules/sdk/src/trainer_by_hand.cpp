@@ -14,12 +14,17 @@ bool is_kind(const Program& program, int index, KindId id) {
 
 }  // namespace
 
-// The first action at or after `from` that is not a forward of micro-batch `micro_batch`.
+// Behind the last forward of micro-batch `micro_batch` that follows `from`, parameters coming and going between; `from` if none
+// does.
 int Trainer::end_of_forwards(const Program& program, int from, int micro_batch) const {
+  const Kinds& kinds = Kinds::get();
   const int n = static_cast<int>(program.actions.size());
-  int i = from;
-  while (i < n && is_kind(program, i, Kinds::get().forward) && program.actions[i].micro_batch == micro_batch) ++i;
-  return i;
+  int end = from;
+  for (int i = from; i < n; ++i) {
+    if (is_kind(program, i, kinds.forward) && program.actions[i].micro_batch == micro_batch) end = i + 1;
+    else if (!is_kind(program, i, kinds.unshard) && !is_kind(program, i, kinds.reshard)) break;
+  }
+  return end;
 }
 
 // The first action at or after `from` that belongs to the next micro-batch or to the end of the step.

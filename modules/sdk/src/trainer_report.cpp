@@ -4,6 +4,7 @@
 
 #include "compute.h"
 #include "zt/error.h"
+#include "zt/slots.h"
 #include "zt/tensor.h"
 #include "zt/trainer.h"
 
@@ -28,43 +29,77 @@ std::map<std::string, int64_t> wire_bytes(const Program& program, const StepStat
   return bytes;
 }
 
-// Units that keep a sum beside their gradient, because each micro-batch is reduced by itself.
+// Units that keep a sum beside their gradient, because each micro-batch is reduced by itself. Sharded gradients are that sum.
 std::set<int> units_summed_apart(const Program& program) {
   std::set<int> units;
   for (const Action& action : program.actions) {
     if (action.kind != Kinds::get().reduce_grad || action.attr("sum").empty()) continue;
-    for (const int unit : action.units()) units.insert(unit);
+    for (const int unit : action.units()) {
+      if (!program.units[unit].grad_sharded) units.insert(unit);
+    }
   }
   return units;
 }
 
+// Memory that several tensors may share counts once.
+class Storages {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (tensor.defined() && seen_.insert(tensor.storage().unsafeGetStorageImpl()).second)
+      bytes_ += static_cast<int64_t>(tensor.storage().nbytes());
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::set<const c10::StorageImpl*> seen_;
+  int64_t bytes_ = 0;
+};
+
 }  // namespace
 
 std::vector<MemoryLine> Trainer::memory() const {
-  MemoryLine parameters{"parameters", 0, 0}, gradients{"gradients", 0, 0}, optimizer{"optimizer", 0, 0};
-  const MemoryLine activations{"activations", -1, activations_.peak_bytes()};
   const auto element = static_cast<int64_t>(c10::elementSize(dtype_of(spec_->precision())));
-  const auto states = static_cast<int64_t>(options_.optimizer->state_names().size());
+  std::vector<MemoryLine> lines{{"parameters", predicted_parameters() * element, 0},
+                                {"gradients", predicted_gradients() * element, 0},
+                                {"optimizer", 0, 0},
+                                {"activations", -1, activations_.peak_bytes()}};
+  MemoryLine &parameters = lines[0], &gradients = lines[1], &optimizer = lines[2];
+  Storages of_parameters, of_gradients, of_optimizer;
   for (const Unit& unit : state_.units) {
-    const bool is_trainable = state_.model->units[unit.index].trainable;
-    parameters.predicted += unit.layout.padded() * element;
-    if (is_trainable) gradients.predicted += unit.layout.padded() * element;
-    if (is_trainable) optimizer.predicted += unit.layout.chunk * element * states;
-    if (unit.full.defined()) parameters.measured += static_cast<int64_t>(unit.full.storage().nbytes());
-    if (unit.grad.defined()) gradients.measured += static_cast<int64_t>(unit.grad.storage().nbytes());
-    if (unit.grad_sum.defined()) gradients.measured += static_cast<int64_t>(unit.grad_sum.storage().nbytes());
-    for (const auto& [name, buffer] : unit.state) optimizer.measured += static_cast<int64_t>(buffer.storage().nbytes());
+    if (state_.model->units[unit.index].trainable)
+      optimizer.predicted += unit.layout.chunk * element * static_cast<int64_t>(options_.optimizer->state_names().size());
+    for (const auto& tensor : {unit.full, unit.master}) of_parameters.add(tensor);
+    for (const auto& tensor : {unit.grad, unit.grad_shard, unit.grad_sum}) of_gradients.add(tensor);
+    for (const auto& [name, buffer] : unit.state) of_optimizer.add(buffer);
   }
-  for (const ParamInfo& param : state_.model->params) {
-    if (param.trainable) gradients.predicted += static_cast<int64_t>(param.positions.size() - 1) * param.numel * element;
-  }
-  for (const int unit : units_summed_apart(training_)) gradients.predicted += state_.units[unit].layout.chunk * element;
-  if (compute_) gradients.measured += compute_->gradients().extra_bytes();
-  std::vector<MemoryLine> lines{parameters, gradients, optimizer, activations};
+  parameters.measured = of_parameters.bytes();
+  gradients.measured = of_gradients.bytes() + (compute_ ? compute_->gradients().extra_bytes() : 0);
+  optimizer.measured = of_optimizer.bytes();
   if (options_.dry) {
     for (auto& line : lines) line.measured = -1;
   }
   return lines;
+}
+
+// Elements of whole parameters or owned parts, and of the buffers in which whole ones come and go.
+int64_t Trainer::predicted_parameters() const {
+  int64_t elements = slots_->parameters.total();
+  for (const Unit& unit : state_.units)
+    elements += slots_->parameters.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
+  return elements;
+}
+
+int64_t Trainer::predicted_gradients() const {
+  int64_t elements = slots_->gradients.total();
+  for (const Unit& unit : state_.units) {
+    if (!state_.model->units[unit.index].trainable) continue;
+    elements += slots_->gradients.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
+  }
+  for (const ParamInfo& param : state_.model->params) {
+    if (param.trainable) elements += static_cast<int64_t>(param.positions.size() - 1) * param.numel;
+  }
+  for (const int unit : units_summed_apart(training_)) elements += state_.units[unit].layout.chunk;
+  return elements;
 }
 
 std::string Trainer::report() const {

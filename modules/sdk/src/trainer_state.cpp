@@ -1,4 +1,6 @@
 // Looking at and changing a trainer's tensors by name: scripts, checkpoints.
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 #include "compute.h"
@@ -19,33 +21,46 @@ int Trainer::find_param(const std::string& name) const {
          found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
 }
 
+// [padded] what all ranks hold of the unit, in rank order. Collective over the axis that cuts it.
+at::Tensor Trainer::gather(const Unit& unit, const at::Tensor& chunk) const {
+  const at::Tensor whole = at::empty({unit.layout.padded()}, chunk.options());
+  state_.comm({training_.units[unit.index].axis}).all_gather(whole, chunk).synchronize();
+  return whole;
+}
+
 at::Tensor Trainer::parameter(const std::string& name) {
   const int index = find_param(name);
   drain();
-  return spec_->model()->params()[index]->get().detach().clone();
+  const ParamInfo& param = state_.model->params[index];
+  if (!training_.units[param.unit].param_sharded) return spec_->model()->params()[index]->get().detach().clone();
+  const Unit& unit = state_.units[param.unit];
+  return gather(unit, unit.master).narrow(0, param.offset, param.numel).view(param.shape).clone();
 }
 
 at::Tensor Trainer::gradient(const std::string& name) {
   const ParamInfo& param = state_.model->params[find_param(name)];
   if (!param.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
-  const UnitPlan& plan = training_.units[param.unit];
-  if (plan.state_sharded) {
-    misuse("the gradient of '{}' is sharded over axis '{}': no rank holds all of it after a step", name, plan.axis);
-  }
   drain();
-  compute_->gradients().complete(param.unit);
-  const at::Tensor& flat = state_.units[param.unit].grad;
+  const Unit& unit = state_.units[param.unit];
+  if (!training_.units[param.unit].state_sharded) compute_->gradients().complete(param.unit);
+  const at::Tensor flat = training_.units[param.unit].state_sharded ? gather(unit, unit.grad_shard) : unit.grad;
   return flat.narrow(0, param.offset, param.numel).view(param.shape).clone();
 }
 
 void Trainer::set_parameter(const std::string& name, const at::Tensor& values) {
   const int index = find_param(name);
-  const at::Tensor& held = spec_->model()->params()[index]->get();
-  if (values.sizes() != held.sizes()) {
-    misuse("parameter '{}' is {}, the values are {}", name, describe(held), describe(values));
+  const ParamInfo& param = state_.model->params[index];
+  if (values.sizes() != at::IntArrayRef(param.shape)) {
+    misuse("parameter '{}' is {}{}, the values are {}", name, dtype_name(state_.units[param.unit].full.scalar_type()),
+           fmt::format("[{}]", fmt::join(param.shape, ", ")), describe(values));
   }
   drain();
-  held.detach().copy_(values.detach());
+  if (!training_.units[param.unit].param_sharded) {
+    spec_->model()->params()[index]->get().detach().copy_(values.detach());
+    return;
+  }
+  const Piece owned = piece_of(index, state_.units[param.unit].master);
+  at::Tensor(owned.data).copy_(values.detach().reshape({param.numel}).narrow(0, owned.first, owned.count));
 }
 
 // The part of parameter `param` that lies in this rank's shard, as a piece of the logical tensor; `chunk` is the shard's buffer.

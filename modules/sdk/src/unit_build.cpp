@@ -17,19 +17,22 @@ Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, cons
   return unit;
 }
 
-void allocate_unit(Unit& unit, const UnitInfo& info, const std::vector<std::string>& state_names, const AllocateFn& allocate) {
+void allocate_unit(Unit& unit, const UnitInfo& info, const std::vector<std::string>& state_names, const AllocateFn& allocate,
+                   const SharedBuffers& shared) {
   const FlatLayout& layout = unit.layout;
-  unit.full = allocate(layout.padded());
-  unit.master = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
+  const auto owned_part = [&](const at::Tensor& whole) { return whole.narrow(0, unit.rank * layout.chunk, layout.chunk); };
+  unit.full = shared.full.defined() ? shared.full.narrow(0, 0, layout.padded()) : allocate(layout.padded());
+  unit.master = shared.full.defined() ? allocate(layout.chunk) : owned_part(unit.full);
   if (!info.trainable) return;
-  unit.grad = allocate(layout.padded());
-  unit.grad_shard = unit.grad.narrow(0, unit.rank * layout.chunk, layout.chunk);
+  unit.grad = shared.grad.defined() ? shared.grad.narrow(0, 0, layout.padded()) : allocate(layout.padded());
+  unit.grad_shard = shared.grad.defined() ? allocate(layout.chunk) : owned_part(unit.grad);
   for (const auto& name : state_names) unit.state[name] = at::zeros({layout.chunk}, unit.full.options());
 }
 
 void initialise_unit(const Model& model, Unit& unit) {
   constexpr int64_t kStride = 1 << 16;
   std::vector<double> values(kStride);
+  unit.full.zero_();  // another unit may have been here
   for (const int index : model.info().units[unit.index].params) {
     const ParamInfo& info = model.info().params[index];
     Param& param = *model.params()[index];
@@ -42,6 +45,8 @@ void initialise_unit(const Model& model, Unit& unit) {
     }
     param.values = flat.view(info.shape).detach().requires_grad_(info.trainable);
   }
+  const at::Tensor owned = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+  if (owned.data_ptr() != unit.master.data_ptr()) unit.master.copy_(owned);
 }
 
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer) {

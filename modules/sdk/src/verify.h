@@ -33,6 +33,7 @@ struct Subject {
   const Action& action(int step) const { return program.actions[step]; }
   bool is_training() const { return program.mode == Mode::train; }
   bool is_sharded(int unit) const { return program.units[unit].state_sharded; }
+  bool has_sharded_params(int unit) const { return program.units[unit].param_sharded; }
   std::string unit(int index) const { return fmt::format("unit {} ('{}')", index, model.units[index].name); }
   std::string position(int index) const { return fmt::format("position {} ('{}')", index, model.positions[index].name); }
   // "action 17 (REDUCE_GRAD 3)"

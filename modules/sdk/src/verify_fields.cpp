@@ -143,6 +143,9 @@ void check_plans(const Subject& subject, Findings& findings) {
     const std::string name = subject.unit(static_cast<int>(unit));
     if (plan.state_sharded && plan.axis.empty())
       refuse(findings, -1, "the plan of {} shards its state but names no axis: give one", name);
+    if ((plan.grad_sharded && !plan.state_sharded) || (plan.param_sharded && !plan.grad_sharded))
+      refuse(findings, -1, "the plan of {} shards parameters without gradients, or gradients without state: shard those too",
+             name);
     if (plan.axis.empty() || subject.mesh.has(plan.axis)) continue;
     refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", name, subject.mesh.text(), plan.axis,
            suggest(plan.axis, axis_names(subject.mesh)));

@@ -6,11 +6,16 @@ namespace {
 
 enum class Presence : uint8_t { current, stale, freed };
 
-// Parameters are present and current when a program starts and have to be when it ends: the next one starts so.
+// Parameters are present and current when a program starts and have to be when it ends: the next one starts so. Those of units
+// whose parameters are sharded are freed when it starts and when it ends.
 class ResidencyCheck {
  public:
   ResidencyCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {}
+      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      if (subject.has_sharded_params(static_cast<int>(unit))) units_[unit].presence = Presence::freed;
+    }
+  }
 
   void run() {
     const Kinds& kinds = Kinds::get();
@@ -20,12 +25,7 @@ class ResidencyCheck {
       else if (id == kinds.reshard) reshard(step);
       else use(step);
     }
-    for (size_t unit = 0; unit < units_.size(); ++unit) {
-      if (units_[unit].presence == Presence::current) continue;
-      refuse(findings_, units_[unit].cause,
-             "it leaves the parameters of {} {} at the end, and the next program needs them: add UNSHARD {}",
-             subject_.unit(static_cast<int>(unit)), state_of(units_[unit]), unit);
-    }
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) check_end(unit);
   }
 
  private:
@@ -33,6 +33,20 @@ class ResidencyCheck {
     Presence presence = Presence::current;
     int cause = -1;  // the action that made it so
   };
+
+  void check_end(int unit) {
+    const UnitState& state = units_[unit];
+    if (subject_.has_sharded_params(unit)) {
+      if (state.presence == Presence::freed) return;
+      refuse(findings_, state.cause,
+             "it leaves the parameters of {} gathered at the end, in a buffer that other units use: add RESHARD {}",
+             subject_.unit(unit), unit);
+    } else if (state.presence != Presence::current) {
+      refuse(findings_, state.cause,
+             "it leaves the parameters of {} {} at the end, and the next program needs them: add UNSHARD {}", subject_.unit(unit),
+             state_of(state), unit);
+    }
+  }
 
   static const char* state_of(const UnitState& state) { return state.presence == Presence::freed ? "freed" : "out of date"; }
 
@@ -56,7 +70,9 @@ class ResidencyCheck {
       if (!subject_.is_sharded(unit)) {
         refuse(findings_, step, "{} is not sharded: nothing could bring its parameters back, remove it", subject_.unit(unit));
       } else if (units_[unit].presence == Presence::freed) {
-        refuse(findings_, step, "{} has freed {} already: remove it", subject_.at(units_[unit].cause), subject_.unit(unit));
+        const int cause = units_[unit].cause;
+        if (cause < 0) refuse(findings_, step, "{} is not gathered: remove it", subject_.unit(unit));
+        else refuse(findings_, step, "{} has freed {} already: remove it", subject_.at(cause), subject_.unit(unit));
       }
       units_[unit] = {Presence::freed, step};
     }
@@ -66,6 +82,11 @@ class ResidencyCheck {
     for (const Resource& read : subject_.resources[step].reads) {
       if (read.kind != ResourceKind::param || units_[read.index].presence == Presence::current) continue;
       const UnitState& state = units_[read.index];
+      if (state.cause < 0) {
+        refuse(findings_, step, "it uses the parameters of {}, which are sharded: put UNSHARD {} before",
+               subject_.unit(read.index), read.index);
+        continue;
+      }
       refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between",
              subject_.unit(read.index), subject_.at(state.cause), state_of(state), read.index);
     }

@@ -58,9 +58,12 @@ class Executor {
  public:
   using Handlers = std::map<KindId, std::shared_ptr<ActionHandler>>;
 
-  // Misuse if a kind has no handler. `trace` may be nullptr.
+  // Resources that lie in one buffer, as one of them: what touches the one waits for what touches the other.
+  using BufferOf = std::function<Resource(const Resource&)>;
+
+  // Misuse if a kind has no handler. `trace` may be nullptr, `buffer_of` empty: each resource has a buffer of its own.
   Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
-           Trace* trace);
+           Trace* trace, const BufferOf& buffer_of = nullptr);
 
   // Runs actions [begin, end); end = -1: to the last. Throws what a handler throws; the program cannot go on then.
   void run(StepState& state, int begin = 0, int end = -1);

@@ -76,10 +76,12 @@ struct Kinds {
   static const Kinds& get();
 };
 
-// How a unit's buffers are held: what zero decides, what the trainer allocates by.
+// How a unit's buffers are held: what zero decides, what the trainer allocates by. Each kind of sharding includes those above it.
 struct UnitPlan {
   std::string axis;            // shards are cut along this axis; empty: not sharded
   bool state_sharded = false;  // stage >= 1: master and optimizer state
+  bool grad_sharded = false;   // stage >= 2: gradients, from their reduction on; before, in a buffer that units share
+  bool param_sharded = false;  // stage 3: parameters, outside UNSHARD ... RESHARD; between, in a buffer that units share
   bool operator==(const UnitPlan&) const = default;
 };
 

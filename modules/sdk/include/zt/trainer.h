@@ -48,6 +48,7 @@ struct MemoryLine {
 
 class ComputeState;
 struct Normalisation;
+struct SharedSlots;
 
 // Invariants: (1) the units' buffers never move while the trainer lives; (2) a Param's `values` is a view into them;
 // (3) between calls all parameters are current on every rank once `drain` was called.
@@ -74,8 +75,8 @@ class Trainer : public Stateful {
   int64_t global_step() const { return state_.step; }
   void set_global_step(int64_t step) { state_.step = step; }
 
-  // A copy of the full parameter or its last gradient (as accumulated; meaningful before the next step). Misuse with the nearest
-  // name.
+  // A copy of the full parameter or its last gradient (as accumulated; meaningful before the next step). Collective where it is
+  // sharded: all ranks of its axis ask. Misuse with the nearest name.
   at::Tensor parameter(const std::string& name);
   at::Tensor gradient(const std::string& name);
   void set_parameter(const std::string& name, const at::Tensor& values);
@@ -95,6 +96,8 @@ class Trainer : public Stateful {
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
   void verify_programs(Mode mode) const;
   void make_units();
+  void find_slots();
+  void allocate_units(const std::function<at::Tensor(int64_t)>& allocate);
   Executor& executor(Mode mode);
   Executor& activate(Mode mode);  // the mode's executor, after draining another's works
   void check_batch(const Batch& batch, int parts) const;
@@ -107,6 +110,10 @@ class Trainer : public Stateful {
   int end_of_forwards(const Program& program, int from, int micro_batch) const;
   int end_of_backwards(const Program& program, int from, int micro_batch) const;
   int find_param(const std::string& name) const;
+  at::Tensor gather(const Unit& unit, const at::Tensor& chunk) const;
+  Resource buffer_of(const Resource& resource) const;
+  int64_t predicted_parameters() const;
+  int64_t predicted_gradients() const;
   Piece piece_of(int param, const at::Tensor& chunk) const;
 
   std::shared_ptr<ProgramSpec> spec_;
@@ -118,6 +125,7 @@ class Trainer : public Stateful {
   AllocationWatch activations_;
   std::shared_ptr<Normalisation> normalisation_;
   std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<const SharedSlots> slots_;
   Executor::Handlers handlers_;
   std::map<Mode, std::unique_ptr<Executor>> executors_;
   Executor* running_ = nullptr;  // whose works may be in flight

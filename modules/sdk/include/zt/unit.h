@@ -32,12 +32,16 @@ struct Unit {
   int index = 0;
   FlatLayout layout;      // over the axis that shards the optimizer state (one rank: not sharded)
   int rank = 0;           // this rank's place on that axis
-  at::Tensor full;        // [padded] the parameters
-  at::Tensor master;      // [chunk] the owned part the optimizer updates; in fp32 and fp64 a view into `full`
-  at::Tensor grad;        // [padded] the gradient, summed over uses and micro-batches; undefined when nothing is trainable
-  at::Tensor grad_shard;  // [chunk] the owned part of `grad`
+  at::Tensor full;        // [padded] the parameters. Sharded ones: shared with other units, theirs from UNSHARD to RESHARD
+  at::Tensor master;      // [chunk] the owned part the optimizer updates; a view into `full` unless parameters are sharded
+  at::Tensor grad;        // [padded] the gradient, summed over uses and micro-batches; undefined when nothing is trainable.
+                          // Sharded ones: shared with other units, from the first backward to the reduction
+  at::Tensor grad_shard;  // [chunk] the owned part of the sum: of `grad`, or where gradients are sharded a buffer of its own
   at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
+
+  // Whether `grad_shard` is a buffer of its own, and not a part of `grad`.
+  bool owns_grad_shard() const { return grad.defined() && grad_shard.storage().data() != grad.storage().data(); }
 };
 
 }  // namespace zt
