@@ -1,0 +1,43 @@
+--- Keys of checkpoints and of activation checkpointing.
+
+local WRITER = "writing a checkpoint beside training; leave the block out"
+
+return {
+  {path = "checkpoint", fate = "mapped", text = "`checkpoint`", rows = {
+    {"tag_validation", "mapped", "string",
+     "`checkpoint.tag_validation`: \"warn\" (when absent), \"ignore\" or \"fail\" if ranks name different tags",
+     one_of = {"warn", "ignore", "fail"}, lower = true, to = "checkpoint.tag_validation"},
+    {"load_universal", "always", "boolean", "every checkpoint is universal: HDF5, by parameter, for any mesh and stage",
+     agrees = "any"},
+    {"use_node_local_storage", "not_yet", "boolean",
+     "checkpoints on disks that the nodes do not share; give a folder that all see", default = false},
+    {"checkpoint_serialization", "always", "boolean", "a checkpoint is HDF5: no pickle, of neither form", default = true},
+  }},
+  {path = "checkpoint.parallel_write", fate = "always", text = "every rank writes what it owns", rows = {
+    {"pipeline_stage", "always", "boolean", "every rank writes what it owns", agrees = "any"},
+  }},
+  {path = "checkpoint.writer", fate = "not_yet", text = WRITER, whole = true,
+   inherit = {
+     {"type", "string"}, {"io_buffer_size", "integer"}, {"io_buffer_double", "boolean", default = true},
+     {"show_statistics", "boolean", default = false}, {"data_parallel", "string"}, {"decoupled", "boolean", default = false},
+     {"io_multiplier", "integer", default = 1},
+   }},
+  {path = "", extends = true, rows = {
+    {"datastates_ckpt", "refused", "any", "checkpoints are written by zt.ckpt; leave the key out", default = false},
+  }},
+
+  {path = "activation_checkpointing", fate = "mapped", text = "`recompute`, the pass zt.recompute", rows = {
+    {"number_checkpoints", "mapped", "integer",
+     "`recompute.checkpoints`: layers whose inputs are kept, so `every` = layers / checkpoints", at_least = 1,
+     to = "recompute.checkpoints"},
+    {"partition_activations", "not_yet", "boolean",
+     "cutting kept inputs over the ranks of tensor parallelism; leave the key out", default = false},
+    {"cpu_checkpointing", "not_yet", "boolean",
+     "kept inputs in host memory; keep fewer of them (number_checkpoints)", default = false},
+    {"contiguous_memory_optimization", "refused", "boolean",
+     "a checkpoint is the layer's input as it is; copying it to a buffer would cost memory; remove the key", default = false},
+    {"synchronize_checkpoint_boundary", "refused", "boolean",
+     "an action waits for what it reads and for nothing else; remove the key", default = false},
+    {"profile", "always", "boolean", "the run's trace has every recomputed layer, with its time", agrees = "any"},
+  }},
+}

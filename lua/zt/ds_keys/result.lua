@@ -1,0 +1,99 @@
+--- Makes the result of ds.read from what was given for mapped keys, by their paths. (optimizer and schedule: result_optim.lua.)
+
+local fail = require "zt.fail"
+
+local result = {}
+
+local BYTES = {fp32 = 4, fp16 = 2, bf16 = 2}
+
+--- train_batch_size = micro x accumulation x ranks. DeepSpeed's rule: any two give the third; one of the first two alone means
+-- accumulation 1; without both of them there is no batch.
+function result.batch(given, context)
+  local world = context.world
+  local global, micro = given.train_batch_size, given.train_micro_batch_size_per_gpu
+  local accumulation = given.gradient_accumulation_steps
+  if not global and not micro then
+    fail("train_batch_size and train_micro_batch_size_per_gpu are both missing: give one of them, or batch = {micro = ...}")
+  end
+  if not accumulation and not (global and micro) then accumulation = 1 end
+  local divisor = world * (micro or accumulation)
+  local product = micro and accumulation and micro * accumulation * world
+  if product and global and product ~= global then
+    fail("train_batch_size = %.14g, but train_micro_batch_size_per_gpu x gradient_accumulation_steps x ranks = "
+      .. "%.14g x %.14g x %d = %.14g: change one of them, or leave one out", global, micro, accumulation, world, product)
+  elseif not product and global % divisor ~= 0 then
+    local missing = micro and "gradient_accumulation_steps" or "train_micro_batch_size_per_gpu"
+    fail("train_batch_size = %.14g gives no whole %s: %.14g / (%.14g x %d ranks) = %.5g; give a multiple of %.14g", global,
+         missing, global, micro or accumulation, world, global / divisor, divisor)
+  end
+  return {global = global or product, micro = micro or global / divisor, accumulation = accumulation or global / divisor}
+end
+
+-- DeepSpeed's names and defaults. That window and least scale are above 0 matters only while the scale moves.
+local function loss_scale(given)
+  local out = {}
+  for name, default in pairs {loss_scale = 0, initial_scale_power = 16, loss_scale_window = 1000, hysteresis = 2,
+                              consecutive_hysteresis = false, min_loss_scale = 1} do
+    local value = given["fp16." .. name]
+    if value == nil then value = default end
+    out[name] = value
+  end
+  for _, name in ipairs {"loss_scale_window", "min_loss_scale"} do
+    if out.loss_scale == 0 and out[name] < 1 then
+      fail("fp16.%s must be at least 1, got %g: the loss scale is dynamic (fp16.loss_scale = 0)", name, out[name])
+    end
+  end
+  return out
+end
+
+function result.precision(given)
+  local is_fp16, is_bf16 = given["fp16.enabled"], given["bf16.enabled"]
+  if is_fp16 and is_bf16 then
+    fail("fp16.enabled and bf16.enabled are both true: compute parameters have one type, choose one")
+  end
+  local out = {name = is_fp16 and "fp16" or is_bf16 and "bf16" or "fp32", on_nonfinite = "skip", cast_inputs = false}
+  if is_fp16 then
+    out.loss_scale, out.cast_inputs = loss_scale(given), given["fp16.auto_cast"] == true
+  elseif is_bf16 and given["bf16.check_grad_overflow"] == false then
+    out.on_nonfinite = "error"
+  end
+  local params = given["data_types.param_dtype"]
+  if params and params ~= out.name then
+    fail("data_types.param_dtype = '%s' contradicts the precision %s, which fp16.enabled and bf16.enabled choose: leave it out",
+         params, out.name)
+  end
+  return out
+end
+
+-- Elements of DeepSpeed's buckets are bytes here: at the type that gradients travel in, and at that of compute parameters.
+function result.zero(given, context, out)
+  local zero = out.zero or {}
+  zero.stage = given["zero_optimization.stage"] or 0
+  zero.reduce_every = zero.stage < 2 and "step" or "micro_batch"
+  zero.reduce_dtype = out.communication_data_type
+  local bucket = given["zero_optimization.reduce_bucket_size"]
+  zero.bucket_bytes = bucket and bucket * BYTES[zero.reduce_dtype or zero.grad_dtype or "fp32"]
+  local gather = given["zero_optimization.allgather_bucket_size"] or given.allgather_size
+  zero.gather_bucket_bytes = gather and gather * BYTES[out.precision.name]
+  local shard = given["zero_optimization.mics_shard_size"]
+  if shard and shard ~= -1 then
+    if shard < 1 or context.world % shard ~= 0 then
+      fail("zero_optimization.mics_shard_size must divide the %d ranks into equal groups, got %d", context.world, shard)
+    end
+    zero.replicate = context.world / shard
+  end
+  return zero
+end
+
+--- `recompute` of the result: one of the two ways to say it.
+function result.recompute(given, out)
+  local every = given["pipeline.activation_checkpoint_interval"]
+  if not every or every == 0 then return out.recompute end
+  if out.recompute then
+    fail("activation_checkpointing.number_checkpoints and pipeline.activation_checkpoint_interval both say what to recompute: "
+      .. "leave one of them out")
+  end
+  return {every = every}
+end
+
+return result
