@@ -9,6 +9,7 @@
 #include "failure.h"
 #include "loader.h"
 #include "output.h"
+#include "torch_messages.h"
 #include "zt/emergency.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
@@ -77,6 +78,7 @@ lua_State* open_state(const World& world, const Paths& paths) {
 
 int run_rank(const World& world, const Paths& paths, const Script& script, const std::function<void(int status)>& finish) {
   if (!std::getenv("OMP_NUM_THREADS")) at::set_num_threads(threads_per_rank(world));
+  route_torch_messages(world);
   RankOutput output(world);
   Exit exit{output, finish};
   lua_State* L = open_state(world, paths);

@@ -14,6 +14,13 @@ class CommandLine(HostTest):
         for text in texts:
             self.assertIn(text, result.err)
 
+    def test_warnings_of_libtorch_are_ours(self):
+        text = 'local zt = require "zt"; zt.ones{2, 2, 2}:numpy_T()'
+        result = self.run_script(text)
+        self.assertEqual(result.status, 0)
+        self.assertRegex(result.err, r"^\[warn\] LibTorch: The use of `x.T` on tensors of dimension other than 2")
+        self.assertEqual(self.run_script(text, env={"ZT_LOG": "error"}).err, "")
+
     def test_help_and_version(self):
         for arguments in (["--help"], [], ["run", "--help"]):
             result = ztoolkit(*arguments)

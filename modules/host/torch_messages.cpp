@@ -1,0 +1,41 @@
+#include "torch_messages.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/Flags.h>
+#include <c10/util/Logging.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "zt/log.h"
+
+C10_DECLARE_int(caffe2_log_level);
+
+namespace zt::host {
+
+namespace {
+
+class Warnings : public c10::WarningHandler {
+ public:
+  explicit Warnings(World world) : world_(std::move(world)) {}
+  void process(const c10::Warning& warning) override { log(LogLevel::warn, world_, "LibTorch: " + warning.msg()); }
+
+ private:
+  const World world_;
+};
+
+void leave_out_hints() {
+  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+}
+
+}  // namespace
+
+void route_torch_messages(const World& world) {
+  static std::once_flag once;
+  std::call_once(once, leave_out_hints);
+  // A warning may come until the thread ends.
+  static thread_local Warnings warnings(world);
+  c10::WarningUtils::set_warning_handler(&warnings);
+}
+
+}  // namespace zt::host
