@@ -21,7 +21,7 @@ std::string Call::text(const std::string& peer_name) const {
   if (kind == Kind::barrier) return "barrier";
   std::string text = kind == Kind::all_to_all ? fmt::format("all_to_all of {}", dtype_name(dtype))
                                               : fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
-  if (tensors > 1) text += fmt::format(" in {} tensors", tensors);
+  if (tensors > 1) text += fmt::format(" in {} tensors (lengths #{:08x})", tensors, lengths);
   if (is_reduction(kind)) text += fmt::format(" ({})", name_of(reduce));
   if (kind == Kind::reduce || kind == Kind::gather || kind == Kind::send) return text + " to " + peer_name;
   if (kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::recv) return text + " from " + peer_name;

@@ -40,9 +40,10 @@ struct Call {
   Kind kind = Kind::barrier;
   at::ScalarType dtype = at::kByte;
   ReduceOp reduce = ReduceOp::sum;
-  int32_t peer = -1;    // group rank: the root, or the other side of send and recv
-  int32_t tensors = 1;  // in a list
-  int64_t count = 0;    // elements, over the list, of what is alike on all ranks; 0 where nothing is (all_to_all)
+  int32_t peer = -1;     // group rank: the root, or the other side of send and recv
+  int32_t tensors = 1;   // in a list
+  uint32_t lengths = 0;  // of a list: tells lists of other lengths apart
+  int64_t count = 0;     // elements, over the list, of what is alike on all ranks; 0 where nothing is (all_to_all)
 
   bool operator==(const Call&) const = default;
   // "all_reduce of 1024 float32 (sum)", "broadcast of 8 int64 from rank 1": `peer_name` is for the peer.

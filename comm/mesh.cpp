@@ -35,13 +35,28 @@ class Factory {
     const auto own = options_.backends.find(group.name);
     if (own != options_.backends.end()) return own->second;
     if (!options_.backend.empty()) return options_.backend;
+    if (const std::string common = common_backend(group.name); !common.empty()) return common;
     std::string backend = default_backend(world_, group, options_.settings);
     if (world_.size > 1 && !world_.dry) tell(group, backend);
     return backend;
   }
 
+  // Of an axis that is joined of axes with one backend: theirs.
+  std::string common_backend(const std::string& name) const {
+    std::string common;
+    for (size_t begin = 0; begin <= name.size();) {
+      const size_t end = std::min(name.find('+', begin), name.size());
+      const auto part = options_.backends.find(name.substr(begin, end - begin));
+      if (part == options_.backends.end() || (!common.empty() && part->second != common)) return "";
+      common = part->second;
+      begin = end + 1;
+    }
+    return common;
+  }
+
   // One line for each axis name and backend, over all meshes of the process.
   void tell(const Group& group, const std::string& backend) const {
+    if (world_.rank != 0) return;
     static std::mutex mutex;
     static std::set<std::string> told;
     const std::string text = fmt::format("axis {}: {} ranks communicate over {}", group.name, group.size(), backend);

@@ -36,7 +36,8 @@ int mesh_join(lua_State* L) {
   return 1;
 }
 
-// mesh:refactor{dp = 2, ep = 2, order = {...}}: axes as for comm.mesh, backend and timeout stay
+// mesh:refactor{dp = 2, ep = 2, order = {...}}: axes as for comm.mesh; the mesh's options stay, backends by axis for axes of
+// those names
 int mesh_refactor(lua_State* L) {
   lua::push(L, lua::check<Mesh>(L, 1)->refactor(parse_mesh_options(lua::check_value(L, 2)).axes));
   return 1;

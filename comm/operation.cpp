@@ -22,7 +22,10 @@ Call call_of(const Operation& operation) {
   call.dtype = tensors[0].scalar_type();
   call.tensors = static_cast<int32_t>(tensors.size());
   if (call.kind == Kind::all_to_all) return call;
-  for (const auto& tensor : tensors) call.count += tensor.numel();
+  for (const auto& tensor : tensors) {
+    call.count += tensor.numel();
+    if (tensors.size() > 1) call.lengths = (call.lengths ^ static_cast<uint32_t>(tensor.numel())) * 16777619U + 1;
+  }
   return call;
 }
 

@@ -22,7 +22,7 @@ end
 
 local folder = options.run .. "/flight"
 
--- "  317 all_reduce of 1024 float32 (sum), done, 0.4 ms, 12.301 s before the end  REDUCE_GRAD 3"
+-- "     317  all_reduce of 1024 float32, done, 0.400 ms, queued 12.301 s before the record  REDUCE_GRAD 3"
 local function call_text(call, read_ns)
   local took = call.ended_ns > 0 and ("%.3f ms"):format((call.ended_ns - call.started_ns) / 1e6) or "no end"
   local peer = call.peer >= 0 and (" peer %d"):format(call.peer) or ""

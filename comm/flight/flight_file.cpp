@@ -20,10 +20,10 @@ json to_json(const Record& record) {
   return {{"number", record.number},           {"turn", record.turn},
           {"call", name_of(record.call.kind)}, {"type", dtype_name(record.call.dtype)},
           {"op", name_of(record.call.reduce)}, {"peer", record.call.peer},
-          {"tensors", record.call.tensors},    {"count", record.call.count},
-          {"stage", name_of(record.stage)},    {"queued_ns", record.queued_ns},
-          {"started_ns", record.started_ns},   {"ended_ns", record.ended_ns},
-          {"action", record.activity.data()}};
+          {"tensors", record.call.tensors},    {"lengths", record.call.lengths},
+          {"count", record.call.count},        {"stage", name_of(record.stage)},
+          {"queued_ns", record.queued_ns},     {"started_ns", record.started_ns},
+          {"ended_ns", record.ended_ns},       {"action", record.activity.data()}};
 }
 
 json to_json(const Track& track) {
@@ -64,6 +64,7 @@ Record record_from(const json& value) {
                  .reduce = parse_reduce_op(value.at("op")),
                  .peer = value.at("peer"),
                  .tensors = value.at("tensors"),
+                 .lengths = value.at("lengths"),
                  .count = value.at("count")};
   record.stage = parse_name<Stage>(value.at("stage"), kStages);
   record.queued_ns = value.at("queued_ns");
@@ -100,10 +101,17 @@ Flight read_flight(const std::string& path) {
   }
 }
 
+// An earlier run of that name may have had more ranks.
+void remove_ranks_beyond(const std::string& folder, int world_size) {
+  for (int rank = world_size; std::filesystem::remove(fmt::format("{}/rank{}.json", folder, rank)); ++rank) {
+  }
+}
+
 }  // namespace
 
 void write_flights(const std::string& folder, const std::vector<Flight>& flights) {
   std::filesystem::create_directories(folder);
+  remove_ranks_beyond(folder, flights.empty() ? 0 : flights[0].world_size);
   for (const Flight& flight : flights) {
     const std::string path = fmt::format("{}/rank{}.json", folder, flight.rank), partial = path + ".partial";
     std::ofstream file(partial);

@@ -13,13 +13,19 @@ bool is_under_way(const Record& record) {
   return record.stage == Stage::running || record.stage == Stage::timed_out;
 }
 
-// Messages to or from `peer` that a rank has begun, as far as its records reach.
-uint64_t messages(const Track& track, Kind kind, int peer) {
-  uint64_t count = 0;
+// Whether a rank has come to the collective, or to its side of the message: what it has queued behind other calls does not count.
+// Calls older than its records are over.
+bool has_come(const Track& track, const Call& call, uint64_t turn, int peer) {
+  const bool is_message = !is_collective(call.kind);
+  const Kind answer = call.kind == Kind::send ? Kind::recv : Kind::send;
+  uint64_t begun = is_message ? 0 : track.collectives;
   for (const Record& record : track.records) {
-    if (record.call.kind == kind && record.call.peer == peer) count = std::max(count, record.turn + 1);
+    const bool is_queued = record.stage == Stage::queued;
+    if (!is_message && is_queued && is_collective(record.call.kind)) --begun;
+    if (is_message && !is_queued && record.call.kind == answer && record.call.peer == peer)
+      begun = std::max(begun, record.turn + 1);
   }
-  return count;
+  return begun > turn;
 }
 
 }  // namespace
@@ -57,25 +63,28 @@ void Inquiry::find_waits() {
       // What a rank was doing when it was killed is not what the others wait for.
       if (const Flight* known = flight(rank); !known->is_alive && known->end.empty()) continue;
       for (const Record& record : members.tracks[r]->records) {
-        if (is_under_way(record)) waits_.push_back({&members, &record, rank, missing_in(members, record, static_cast<int>(r))});
+        if (!is_under_way(record)) continue;
+        Wait wait{.members = &members, .record = &record, .rank = rank, .missing = {}, .unknown = {}};
+        find_missing(wait, static_cast<int>(r));
+        waits_.push_back(std::move(wait));
       }
     }
   }
 }
 
-std::vector<int> Inquiry::missing_in(const Members& members, const Record& record, int rank) const {
-  std::vector<int> missing;
-  if (is_collective(record.call.kind)) {
-    for (size_t r = 0; r < members.ranks.size(); ++r) {
-      if (members.tracks[r] && members.tracks[r]->collectives <= record.turn) missing.push_back(members.ranks[r]);
+void Inquiry::find_missing(Wait& wait, int rank) const {
+  const Members& members = *wait.members;
+  const Call& call = wait.record->call;
+  for (size_t r = 0; r < members.ranks.size(); ++r) {
+    const bool is_concerned = is_collective(call.kind) ? static_cast<int>(r) != rank : static_cast<int>(r) == call.peer;
+    if (!is_concerned) continue;
+    if (members.tracks[r]) {
+      if (!has_come(*members.tracks[r], call, wait.record->turn, rank)) wait.missing.push_back(members.ranks[r]);
+    } else {
+      // A rank that is known, and has not even made the communicator, has not come.
+      (flight(members.ranks[r]) ? wait.missing : wait.unknown).push_back(members.ranks[r]);
     }
-    return missing;
   }
-  const auto peer = static_cast<size_t>(record.call.peer);
-  if (peer >= members.tracks.size() || !members.tracks[peer]) return missing;
-  const Kind answer = record.call.kind == Kind::send ? Kind::recv : Kind::send;
-  if (messages(*members.tracks[peer], answer, rank) <= record.turn) missing.push_back(members.ranks[peer]);
-  return missing;
 }
 
 std::string Inquiry::what(const Members& members, const Record& record) const {
@@ -95,10 +104,15 @@ std::string Inquiry::call_text(const Members& members, const Record& record) con
 std::string Inquiry::status(int rank) const {
   const Flight* known = flight(rank);
   if (!known) return "nothing is known of it";
-  for (const Wait& wait : waits_) {
-    if (wait.rank == rank) return "it is in " + call_text(*wait.members, *wait.record);
-  }
+  const auto in_call = [&](Stage stage) {
+    const auto found = std::find_if(waits_.begin(), waits_.end(),
+                                    [&](const Wait& wait) { return wait.rank == rank && wait.record->stage == stage; });
+    return found == waits_.end() ? "" : "it is in " + call_text(*found->members, *found->record);
+  };
+  // A rank that gave up waiting has failed because of that.
+  if (const std::string call = in_call(Stage::timed_out); !call.empty()) return call;
   if (!known->end.empty()) return known->end;
+  if (const std::string call = in_call(Stage::running); !call.empty()) return call;
   if (!known->is_alive) return "its process is gone";
   const Members* last_members = nullptr;
   const Record* last = nullptr;

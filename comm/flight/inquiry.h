@@ -22,6 +22,7 @@ struct Wait {
   const Record* record = nullptr;
   int rank = 0;
   std::vector<int> missing;
+  std::vector<int> unknown;  // of whom nothing was recorded there
 };
 
 class Inquiry {
@@ -45,7 +46,7 @@ class Inquiry {
 
  private:
   void find_waits();
-  std::vector<int> missing_in(const Members& members, const Record& record, int rank) const;
+  void find_missing(Wait& wait, int rank) const;
 
   std::map<int, const Flight*> flights_;
   std::vector<Members> communicators_;

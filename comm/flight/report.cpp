@@ -97,6 +97,7 @@ void note_end(const Emergency& emergency, BlackBox& box) {
   if (emergency.rank >= 0 && emergency.rank != box.rank()) return;
   if (emergency.kind == Emergency::Kind::failed) box.set_end(fmt::format("its script failed ({})", first_line(emergency.reason)));
   if (emergency.kind == Emergency::Kind::crashed) box.set_end(fmt::format("it crashed ({})", emergency.reason));
+  if (emergency.kind == Emergency::Kind::told_to_end) box.set_end(fmt::format("it was told to end ({})", emergency.reason));
 }
 
 std::vector<Flight> read_machine() {

@@ -66,7 +66,8 @@ std::string find_difference(const Inquiry& inquiry, const Members& members) {
 // The two sides of one message that do not fit.
 std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   const Call& call = wait.record->call;
-  const Track* other = wait.members->tracks[static_cast<size_t>(call.peer)];
+  const auto peer = static_cast<size_t>(call.peer);
+  const Track* other = peer < wait.members->tracks.size() ? wait.members->tracks[peer] : nullptr;
   if (is_collective(call.kind) || !other) return "";
   const auto& ranks = wait.members->ranks;
   const auto own = static_cast<int32_t>(std::find(ranks.begin(), ranks.end(), wait.rank) - ranks.begin());
@@ -80,8 +81,10 @@ std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   return "";
 }
 
-std::string missing_text(const Inquiry& inquiry, const std::vector<int>& missing) {
-  if (missing.empty()) return "all ranks have called it";
+std::string missing_text(const Inquiry& inquiry, const Wait& wait) {
+  const auto& missing = wait.missing;
+  const std::string unknown = wait.unknown.empty() ? "" : fmt::format("nothing is known of {}", ranks_text(wait.unknown));
+  if (missing.empty()) return unknown.empty() ? "all ranks have called it" : unknown;
   std::string text;
   for (size_t i = 0; i < std::min(missing.size(), kMostStatuses); ++i)
     text += fmt::format("{}rank {} has not called it: {}", i > 0 ? "; " : "", missing[i], inquiry.status(missing[i]));
@@ -89,7 +92,7 @@ std::string missing_text(const Inquiry& inquiry, const std::vector<int>& missing
     const std::vector<int> rest(missing.begin() + kMostStatuses, missing.end());
     text += fmt::format("; nor have {}", ranks_text(rest));
   }
-  return text;
+  return unknown.empty() ? text : text + "; " + unknown;
 }
 
 // Waits for the same thing as one finding.
@@ -103,7 +106,7 @@ std::string wait_text(const Inquiry& inquiry, const std::vector<const Wait*>& al
   }
   const std::string activity = first.record->activity[0] == 0 ? "" : fmt::format(" ({})", first.record->activity.data());
   return fmt::format("{} {} in {}{}, for {:.1f} s; {}", ranks_text(ranks), ranks.size() > 1 ? "wait" : "waits",
-                     inquiry.call_text(*first.members, *first.record), activity, seconds, missing_text(inquiry, first.missing));
+                     inquiry.call_text(*first.members, *first.record), activity, seconds, missing_text(inquiry, first));
 }
 
 // Ranks that wait for each other: from one that waits to one that it waits for, until a rank comes again.
@@ -173,15 +176,18 @@ class Judgement {
     }
     for (const auto& [key, waits] : alike) {
       verdict_.findings.push_back(wait_text(inquiry_, waits));
-      for (const Wait* wait : waits)
-        verdict_.is_grave |= inquiry_.seconds_since(wait->rank, wait->record->started_ns) > kLongWait;
+      for (const Wait* wait : waits) {
+        const bool is_long = inquiry_.seconds_since(wait->rank, wait->record->started_ns) > kLongWait;
+        verdict_.is_grave |= is_long && !wait->missing.empty();
+      }
     }
   }
 
   void find_circles() {
     const auto circle = find_circle(inquiry_);
     if (circle.size() > 1)
-      grave(fmt::format("{} wait for each other: they make these calls in different orders", ranks_text(circle)));
+      verdict_.findings.push_back(
+          fmt::format("{} wait for each other: they make these calls in different orders", ranks_text(circle)));
   }
 
   const std::vector<Flight>& flights_;

@@ -46,6 +46,7 @@ Operation Packing::single(size_t index) const {
   Operation single{
       .kind = operation_.kind, .out = {operation_.out[index]}, .in = {operation_.in[index]}, .reduce = operation_.reduce};
   single.call = call_of(single);
+  single.call.lengths = operation_.call.lengths;
   return single;
 }
 
@@ -58,6 +59,7 @@ Operation Packing::pack() const {
   copy_parts(Direction::into_flat, operation_.in, packed_, parts, in);
   Operation packed{.kind = operation_.kind, .out = {out}, .in = {in}, .reduce = operation_.reduce};
   packed.call = call_of(packed);
+  packed.call.lengths = operation_.call.lengths;
   return packed;
 }
 

@@ -56,8 +56,8 @@ std::string mpi_version() {
 
 const std::vector<int>& nodes_of_world(const World& world, std::chrono::milliseconds limit) {
   start_mpi(world, limit);
-  const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size));
   static const std::vector<int> nodes = [&] {
+    const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size));
     MPI_Comm node = MPI_COMM_NULL;
     int lowest = 0;
     check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),

@@ -9,6 +9,12 @@
 
 namespace zt::comm {
 
+namespace {
+
+constexpr std::chrono::milliseconds kLastWords(1500);
+
+}  // namespace
+
 Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for)
     : thread_([this, limit, waits_for = std::move(waits_for)] {
         std::unique_lock lock(mutex_);
@@ -18,6 +24,10 @@ Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for)
             "comm.mesh{{..., timeout = seconds}}",
             std::chrono::duration<double>(limit).count(), waits_for);
         fmt::print(stderr, "ztoolkit: {}\n", said);
+        std::thread([] {
+          std::this_thread::sleep_for(kLastWords);
+          _exit(1);
+        }).detach();
         run_emergency_actions({Emergency::Kind::failed, -1, said});
         _exit(1);
       }) {}

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kMostFrames = 64;
 constexpr int kMoments = 100;  // of 10 ms, for the emergency actions
+constexpr unsigned kMostSeconds = 3;
 constexpr size_t kStackBytes = size_t{64} << 10;
 
 struct Crash {
@@ -45,8 +46,10 @@ void sleep_moment() {
   nanosleep(&moment, nullptr);
 }
 
-// Only what a signal handler may do: no memory is allocated, no lock taken.
+// Only what a signal handler may do, but for the names of the stack's functions, for which the loader's lock is taken.
 void on_crash(int signal) {
+  // Whatever goes wrong in here, SIGALRM ends the process.
+  alarm(kMostSeconds);
   // A second thread that crashes waits for the end that the first one brings.
   while (is_crashing.exchange(true)) sleep_moment();
   const char* name = "";
@@ -84,6 +87,7 @@ void watch_crashes(const World& place, void (*wake)()) {
     if (sigaction(crash.signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
     action.sa_handler = on_crash;
     action.sa_flags = SA_ONSTACK;
+    for (const Crash& other : kCrashes) sigaddset(&action.sa_mask, other.signal);
     sigaction(crash.signal, &action, nullptr);
   }
 }

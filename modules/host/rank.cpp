@@ -31,6 +31,8 @@ int threads_per_rank(const World& world) {
   return std::max(1, std::min(bound, cores / local_ranks));
 }
 
+constexpr std::chrono::milliseconds kLastWords(1500);
+
 // What os.exit needs to know.
 struct Exit {
   RankOutput& output;
@@ -60,8 +62,11 @@ void replace_exit(lua_State* L, Exit& exit) {
   lua_pop(L, 1);
 }
 
+// What goes down with another rank has nothing to tell the user, but says why it ends.
 void report(const World& world, const lua::ScriptError& error) {
-  if (error.is_aborted) return;
+  // Nobody may be there to read what is written: the end does not wait for it.
+  end_process_within(kLastWords, EXIT_FAILURE);
+  if (error.is_aborted) return run_emergency_actions({Emergency::Kind::failed, world.rank, error.message});
   const std::string who = world.size > 1 ? fmt::format("ztoolkit: rank {} failed: ", world.rank) : "ztoolkit: ";
   report_once(world, error.message, fmt::format("{}{}\n{}", who, error.message, error.traceback));
   run_emergency_actions({Emergency::Kind::failed, world.rank, error.message});

@@ -59,7 +59,8 @@ void flush_if_free(FILE* stream) {
     }
     if (ending_signal != 0) end_by(ending_signal, announce);
     answer_crash();
-    if (questions.exchange(0) > 0) run_emergency_actions({Emergency::Kind::asked, -1, "SIGUSR1"});
+    // Should the answer hang (a file system that is gone), an end still has to be possible.
+    if (questions.exchange(0) > 0) std::thread([] { run_emergency_actions({Emergency::Kind::asked, -1, "SIGUSR1"}); }).detach();
   }
 }
 

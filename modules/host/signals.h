@@ -11,8 +11,9 @@ enum class Announce { no, yes };
 //   SIGINT   ends it with status 130 ("interrupted" on stderr with Announce::yes), SIGTERM with 143
 //   SIGUSR1  runs the emergency actions, and it goes on
 //   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT  print what happened where, and end it as they do without us
-// Emergency actions (zt/emergency.h) run before an end, for half a second at most. A signal that was ignored at the start (nohup)
-// stays ignored, one that somebody else handles stays theirs. Call once, before other threads start. `place`: for messages.
+// Emergency actions (zt/emergency.h) run before an end, for half a second at most, for a second in a crash. A signal that was
+// ignored at the start (nohup) stays ignored, one that somebody else handles stays theirs. Call once, before other threads start.
+// `place`: for messages.
 void watch_signals(Announce announce, const World& place);
 
 }  // namespace zt::host

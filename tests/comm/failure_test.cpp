@@ -89,6 +89,30 @@ TEST(Failure, OtherCountsThanThePeersAreNoticed) {
   EXPECT_CONTAINS(said, "all ranks");
 }
 
+TEST(Failure, ListsOfOtherLengthsAreNoticed) {
+  const auto run = [] {
+    spawn(2, [](const World& world) {
+      const auto comm = world_communicator(world);
+      const int64_t first = world.rank == 0 ? 8 : 4;
+      comm->all_reduce(std::vector<at::Tensor>{at::ones({first}), at::ones({16 - first})});
+    });
+  };
+  EXPECT_CONTAINS(message_of<Fault>(run), "of 16 float32 in 2 tensors (lengths #");
+}
+
+TEST(Failure, AMessageIsNoCollective) {
+  const auto run = [] {
+    spawn(2, [](const World& world) {
+      const auto comm = world_communicator(world);
+      comm->set_timeout(milliseconds(500));
+      const auto tensor = at::ones({8});
+      if (world.rank == 0) comm->recv(tensor, 1);
+      else comm->all_reduce(tensor, tensor);
+    });
+  };
+  EXPECT_CONTAINS(message_of<Fault>(run), "8 float32");
+}
+
 TEST(Failure, AnUnfinishedCommunicatorGoesAwayInTime) {
   const auto start = steady_clock::now();
   spawn(2, [](const World& world) {

@@ -116,12 +116,38 @@ TEST(Verdict, AKilledRank) {
 
 TEST(Verdict, ARankWhoseScriptHasEnded) {
   const auto verdict = judge({Rank(0, 2).waits("dp", {}), Rank(1, 2).done("tp", {}).ended("its script has ended")});
-  EXPECT_EQ(verdict.findings, Lines{"rank 0 waits in barrier, operation 0 on axis dp, for 5.0 s; all ranks have called it"});
-  const auto other = judge({Rank(0, 2).waits("dp", {}), Rank(1, 2).call("dp", {}, Stage::done).ended("its script has ended")});
-  EXPECT_TRUE(other.is_grave);
+  EXPECT_EQ(verdict.findings,
+            Lines{"rank 0 waits in barrier, operation 0 on axis dp, for 5.0 s; rank 1 has not called it: its script has ended"});
   const auto missing =
       judge({Rank(0, 2).done("dp", {}).waits("dp", {}), Rank(1, 2).done("dp", {}).ended("its script failed (the disk is full)")});
   EXPECT_CONTAINS(missing.text(), "rank 1 has not called it: its script failed (the disk is full)");
+}
+
+TEST(Verdict, WhatIsQueuedHasNotCome) {
+  const Call send{.kind = Kind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
+  const Call recv{.kind = Kind::recv, .dtype = at::kFloat, .peer = 0, .count = 10};
+  const auto ring = judge({Rank(0, 2).waits("pp", send), Rank(1, 2).waits("pp", {}).call("pp", recv, Stage::queued)});
+  EXPECT_CONTAINS(ring.text(), "rank 1 has not called it: it is in barrier");
+  const auto two = all_reduce_of(2);
+  const auto collective =
+      judge({Rank(0, 2).done("dp", {}).waits("dp", two), Rank(1, 2).waits("dp", {}).call("dp", two, Stage::queued)});
+  EXPECT_CONTAINS(collective.text(), "rank 1 has not called it: it is in barrier, operation 0 on axis dp");
+}
+
+TEST(Verdict, WhatAllHaveCalledIsNotGrave) {
+  const auto two = all_reduce_of(2);
+  const auto verdict = judge({Rank(0, 2).waits("dp", two), Rank(1, 2).call("dp", two, Stage::done)});
+  EXPECT_CONTAINS(verdict.text(), "all ranks have called it");
+  EXPECT_FALSE(verdict.is_grave);
+}
+
+TEST(Verdict, ARankThatGaveUpWaitsAndOneThatCrashedHasCrashed) {
+  const auto two = all_reduce_of(2);
+  const auto verdict =
+      judge({Rank(0, 3).waits("dp", two), Rank(1, 3).call("tp", two, Stage::timed_out).ended("its script failed (x)"),
+             Rank(2, 3).waits("tp", {}).ended("it crashed (SIGSEGV)")});
+  EXPECT_CONTAINS(verdict.text(), "rank 1 has not called it: it is in all_reduce of 2 float32 (sum), operation 0 on axis tp");
+  EXPECT_CONTAINS(verdict.text(), "rank 2 has not called it: it crashed (SIGSEGV)");
 }
 
 TEST(Verdict, AMessageThatNobodyTakes) {
@@ -164,6 +190,7 @@ TEST(Verdict, RanksOfWhichNothingIsKnownAreNotBlamed) {
   const auto verdict = judge({Rank(0, 3).waits("dp", {}), Rank(1, 3)});
   EXPECT_CONTAINS(verdict.text(), "rank 0 waits in barrier");
   EXPECT_EQ(verdict.text().find("rank 2 has not"), std::string::npos);
+  EXPECT_CONTAINS(verdict.text(), "nothing is known of rank 2");
 }
 
 TEST(Verdict, ListsOfRanks) {
