@@ -1,6 +1,7 @@
 #include "residency.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace zt::zero {
@@ -25,14 +26,16 @@ std::vector<std::vector<int>> uses_of(const std::vector<Action>& actions, const 
   return uses;
 }
 
-// Elements of other units that are used between the actions `from` and `to`.
-int64_t used_between(const std::vector<std::vector<int>>& uses, const ModelInfo& model, int unit, int from, int to) {
+// Whether at most `most` elements of other units are used between the actions `from` and `to`.
+bool is_near(const std::vector<std::vector<int>>& uses, const ModelInfo& model, int unit, int from, int to, int64_t most) {
   std::set<int> others;
-  for (int index = from + 1; index < to; ++index) others.insert(uses[index].begin(), uses[index].end());
-  others.erase(unit);
   int64_t elements = 0;
-  for (const int other : others) elements += model.units[other].numel;
-  return elements;
+  for (int index = from + 1; index < to && elements <= most; ++index) {
+    for (const int other : uses[index]) {
+      if (other != unit && others.insert(other).second) elements += model.units[other].numel;
+    }
+  }
+  return elements <= most;
 }
 
 // In the order in which they begin.
@@ -41,8 +44,7 @@ std::vector<Stay> stays_of(const std::vector<std::vector<int>>& uses, const Mode
   std::vector<int> latest(model.units.size(), -1);
   for (int index = 0; index < static_cast<int>(uses.size()); ++index) {
     for (const int unit : uses[index]) {
-      const bool stayed =
-          latest[unit] >= 0 && used_between(uses, model, unit, stays[latest[unit]].last, index) <= max_reuse_distance;
+      const bool stayed = latest[unit] >= 0 && is_near(uses, model, unit, stays[latest[unit]].last, index, max_reuse_distance);
       if (!stayed) {
         latest[unit] = static_cast<int>(stays.size());
         stays.push_back({unit, index, index});
@@ -57,12 +59,11 @@ std::vector<Stay> stays_of(const std::vector<std::vector<int>>& uses, const Mode
 // unit's own earlier stay has ended.
 std::vector<int> places_of(const std::vector<Stay>& stays, int prefetch) {
   std::vector<int> places;
+  std::map<int, int> ends;  // of the units' latest stays
   for (int k = 0; k < static_cast<int>(stays.size()); ++k) {
-    int place = stays[std::max(0, k - prefetch)].first;
-    for (int earlier = 0; earlier < k; ++earlier) {
-      if (stays[earlier].unit == stays[k].unit) place = std::max(place, stays[earlier].last + 1);
-    }
-    places.push_back(place);
+    const auto [end, is_first] = ends.try_emplace(stays[k].unit, -1);
+    places.push_back(std::max(stays[std::max(0, k - prefetch)].first, end->second + 1));
+    end->second = stays[k].last;
   }
   return places;
 }

@@ -105,6 +105,31 @@ function TestTrainer:test_report_and_memory()
   lu.assertTrue(memory.activations.measured > SAMPLES * SEQ * VOCAB * 8) -- the logits
 end
 
+-- Where parameters come and go, a layer's value must not go with them.
+function TestTrainer:test_a_layer_that_returns_its_parameter()
+  local function losses(stage, prefetch)
+    local mesh = require("zt.comm").mesh{dp = -1}
+    local prompt = nn.layer{
+      params = {p = zt.arange(12):view{4, 3}:to "float32" / 10}, io = {inputs = {}},
+      forward = function(layer) return layer.p:view{4, 3} end,
+    }
+    local layers = {prompt}
+    for _ = 1, 4 do layers[#layers + 1] = nn.linear{["in"] = 3, out = 3} end
+    layers[#layers + 1] = zt.loss(function(out, ctx)
+      return ((out.h - ctx:batch "x") ^ 2):sum() / 4
+    end, {inputs = {"h"}, per = "sample"})
+    layers.seed = 7
+    local program = zt.program(nn.sequential(layers), {micro_batches = 1})
+      :apply(require("zt.zero").shard{stage = stage, axis = mesh.dp, prefetch = prefetch})
+    local trainer = trainer_of(program)
+    local out = {}
+    for step = 1, 4 do out[step] = trainer:step({x = zt.ones{4, 3}}).loss end
+    return out
+  end
+  local expected = losses(0)
+  for prefetch = 0, 2 do lu.assertEquals(losses(3, prefetch), expected) end
+end
+
 function TestTrainer:test_mistakes()
   lu.assertErrorMsgContains("zt.trainer: option 'optimizer' is missing", zt.trainer, program_of(1), {})
   local sgd = optim.sgd{lr = 1}

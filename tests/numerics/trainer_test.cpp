@@ -64,6 +64,69 @@ TEST(Trainer, ByHandInTheWrongOrderIsRefused) {
   EXPECT_NE(refusal([&] { trainer->step(global_batch(0)); }).find("by hand are under way"), std::string::npos);
 }
 
+TEST(Trainer, NothingElseRunsInTheMiddleOfAStepByHand) {
+  for (const int stage : {0, 3}) {
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.ranks = 2, .micro_batches = 2, .stage = stage});
+      const auto refuses = [&](const std::function<void()>& call) {
+        EXPECT_NE(refusal(call).find("by hand are under way"), std::string::npos) << "stage " << stage;
+      };
+      const auto refuse_all = [&] {
+        refuses([&] { trainer->step(part_of(global_batch(0), 0, 6)); });
+        refuses([&] { trainer->evaluate(part_of(global_batch(0), 0, 6)); });
+        refuses([&] { trainer->infer({{"tokens", global_batch(0).at("tokens")}}); });
+        refuses([&] { trainer->gradient("embedding.weight"); });
+        refuses([&] { trainer->set_parameter("embedding.weight", at::zeros({kVocab, 24})); });
+      };
+      for (int m = 0; m < 2; ++m) {
+        trainer->forward(part_of(global_batch(0), 6 * world.rank + 3 * m, 3));
+        refuse_all();
+        trainer->backward();
+        if (m == 0) refuse_all();
+      }
+      trainer->finish_step();
+      trainer->evaluate(part_of(global_batch(0), 0, 6));
+    });
+  }
+}
+
+TEST(Trainer, ByHandIsTheSameAtAllStages) {
+  const auto losses = [](int stage) {
+    std::vector<double> all;
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.ranks = 2, .micro_batches = 2, .stage = stage, .reduce_every = "micro_batch"});
+      for (int step = 0; step < 3; ++step) {
+        for (int m = 0; m < 2; ++m) {
+          trainer->forward(part_of(global_batch(step), 6 * world.rank + 3 * m, 3));
+          trainer->backward();
+        }
+        const StepResult result = trainer->finish_step();
+        if (world.rank == 0) all.insert(all.end(), {result.loss, result.grad_norm});
+      }
+    });
+    return all;
+  };
+  const auto expected = losses(0);
+  for (const int stage : {1, 2, 3}) EXPECT_EQ(losses(stage), expected) << stage;
+}
+
+TEST(Trainer, ParametersAndGradientsAreGatheredAtAllStages) {
+  at::Tensor weight, gradient;
+  for (const int stage : {0, 1, 2, 3}) {
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.ranks = 2, .stage = stage});
+      const auto values = trainer->parameter("embedding.weight") * 0.5;
+      trainer->set_parameter("embedding.weight", values);
+      EXPECT_TRUE(at::equal(trainer->parameter("embedding.weight"), values));
+      trainer->step(part_of(global_batch(0), 6 * world.rank, 6));
+      const auto after = trainer->parameter("embedding.weight"), slope = trainer->gradient("embedding.weight");
+      if (world.rank != 0) return;
+      if (stage == 0) weight = after, gradient = slope;
+      EXPECT_TRUE(at::equal(after, weight) && at::equal(slope, gradient)) << stage;
+    });
+  }
+}
+
 TEST(Trainer, EvaluationChangesNothingAndAgreesWithTheStepsLoss) {
   const auto trainer = make_trainer(one_rank(), {.precision = Precision::fp64});
   const Batch batch = global_batch(0);

@@ -21,6 +21,9 @@ Keep parse_keep(const std::string& name) {
 ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state)
     : model_(std::move(model)), state_(state), gradients_(model_->info(), state.units) {
   const ModelInfo& info = model_->info();
+  for (const Unit& unit : state_.units) {
+    if (unit.owns_master()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
+  }
   for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
   readers_.resize(info.positions.size(), 0);
   for (size_t p = 0; p < info.positions.size(); ++p) {
@@ -79,6 +82,11 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, b
   const bool drops_all = outputs.empty() && mode_ != Mode::generate;  // a loss layer yields nothing but its loss
   if (!drops_all && outputs.size() != info.outputs.size()) {
     misuse("layer '{}' returned {} values, its io() names {}", info.name, outputs.size(), info.outputs.size());
+  }
+  // A value outlives its layer's use of its parameters: in a buffer that units share it would be overwritten.
+  for (at::Tensor& output : outputs) {
+    if (output.defined() && output.has_storage() && shared_storages_.contains(output.storage().unsafeGetStorageImpl()))
+      output = output.clone();
   }
   return outputs;
 }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +32,9 @@ struct LossSum {
   Per per = Per::token;
   double sum = 0;
 };
+
+// Misuse if a step by hand is under way.
+void refuse_by_hand(bool is_under_way, const char* call);
 
 class ComputeState {
  public:
@@ -86,8 +90,9 @@ class ComputeState {
   StepState& state_;
   Gradients gradients_;
   std::unordered_map<const Param*, int> param_index_;
-  std::vector<std::vector<int>> position_params_;  // by position: indices of trainable parameters
-  std::vector<int> readers_;                       // by position: edges that read its outputs
+  std::vector<std::vector<int>> position_params_;      // by position: indices of trainable parameters
+  std::vector<int> readers_;                           // by position: edges that read its outputs
+  std::set<const c10::StorageImpl*> shared_storages_;  // of parameters of several units
   std::vector<Slot> slots_;
   std::map<std::string, Sum> sums_;
   Batch batch_;

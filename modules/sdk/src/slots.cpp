@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace zt {
@@ -13,12 +14,24 @@ struct Interval {
   int program, begin, end;
 };
 
-bool overlap(const std::vector<Interval>& a, const std::vector<Interval>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Interval& x) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const Interval& y) { return x.program == y.program && x.begin <= y.end && y.begin <= x.end; });
-  });
-}
+// When one buffer is held; intervals that do not overlap.
+class Held {
+ public:
+  bool is_free(const std::vector<Interval>& wanted) const {
+    return std::none_of(wanted.begin(), wanted.end(), [&](const Interval& x) {
+      const auto next = ends_.upper_bound({x.program, x.end});
+      if (next == ends_.begin()) return false;
+      const auto& [begin, end] = *std::prev(next);
+      return begin.first == x.program && end >= x.begin;
+    });
+  }
+  void add(const std::vector<Interval>& taken) {
+    for (const Interval& interval : taken) ends_[{interval.program, interval.begin}] = interval.end;
+  }
+
+ private:
+  std::map<std::pair<int, int>, int> ends_;  // by program and begin
+};
 
 // Units in the order in which they first hold a buffer; each takes the free slot that fits best.
 class Assignment {
@@ -44,7 +57,7 @@ class Assignment {
     int best = -1;
     int64_t least_growth = std::numeric_limits<int64_t>::max(), least_room = least_growth;
     for (int slot = 0; slot < static_cast<int>(slots_.sizes.size()); ++slot) {
-      if (!is_free(slot, unit)) continue;
+      if (!holders_[slot].is_free(held_[unit])) continue;
       const int64_t growth = std::max<int64_t>(0, size - slots_.sizes[slot]), room = slots_.sizes[slot] - size;
       if (std::pair(growth, room) >= std::pair(least_growth, least_room)) continue;
       best = slot;
@@ -54,20 +67,16 @@ class Assignment {
     if (best < 0) {
       best = static_cast<int>(slots_.sizes.size());
       slots_.sizes.push_back(0);
+      holders_.emplace_back();
     }
+    holders_[best].add(held_[unit]);
     slots_.sizes[best] = std::max(slots_.sizes[best], size);
     slots_.of_unit[unit] = best;
   }
 
-  bool is_free(int slot, size_t unit) const {
-    for (size_t other = 0; other < held_.size(); ++other) {
-      if (slots_.of_unit[other] == slot && overlap(held_[other], held_[unit])) return false;
-    }
-    return true;
-  }
-
   const std::vector<std::vector<Interval>>& held_;
   const std::vector<Unit>& units_;
+  std::vector<Held> holders_;  // by slot
   Slots slots_;
 };
 

@@ -20,6 +20,11 @@ int64_t Box::numel() const {
   return n;
 }
 
+// Values, gradients and losses of the step so far would be lost.
+void refuse_by_hand(bool is_under_way, const char* call) {
+  if (is_under_way) misuse("trainer:{}: forward / backward by hand are under way: finish with trainer:finish_step() first", call);
+}
+
 Trainer::~Trainer() {
   if (!compute_) return;
   for (const auto& param : spec_->model()->params()) param->values = at::Tensor();
@@ -105,17 +110,25 @@ void Trainer::report_nonfinite() const {
     if (!unit.grad.defined() || !param.trainable) continue;
     const at::Tensor held = unit.owns_grad_shard() ? piece_of(static_cast<int>(i), unit.grad_shard).data
                                                    : unit.grad.narrow(0, param.offset, param.numel);
-    if (!held.isfinite().all().item<bool>()) where = param.name;
+    if (!held.isfinite().all().item<bool>()) where = fmt::format("'{}' on rank {}", param.name, spec_->coord().rank);
+  }
+  // Where gradients are cut another rank may hold it. All ranks are here: they know alike that something is not finite.
+  if (spec_->mesh() && spec_->coord().shape.world_size() > 1) {
+    const auto found = spec_->mesh()->world()->communicator->all_gather_values(Value(where));
+    where.clear();
+    for (const Value& value : found) {
+      if (where.empty()) where = *value.get_if<std::string>();
+    }
   }
   fault(
       "step {}: the loss is {} and the gradient norm {}{}: lower the learning rate, clip the gradient, or give on_nonfinite = "
       "\"skip\"",
       state_.step, state_.loss, state_.grad_norm,
-      where.empty() ? std::string() : fmt::format("; the first non-finite gradient on this rank is that of '{}'", where));
+      where.empty() ? std::string() : fmt::format("; the first non-finite gradient is that of {}", where));
 }
 
 StepResult Trainer::step(const Batch& batch) {
-  if (hand_micro_batch_ != 0) misuse("forward / backward by hand are under way: finish with trainer:finish_step()");
+  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "step");
   check_batch(batch, spec_->micro_batches());
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::train);
@@ -130,6 +143,7 @@ StepResult Trainer::step(const Batch& batch) {
 }
 
 StepResult Trainer::evaluate(const Batch& batch) {
+  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "evaluate");
   check_batch(batch, 1);
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::eval);
@@ -140,6 +154,7 @@ StepResult Trainer::evaluate(const Batch& batch) {
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const Batch& batch) {
+  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "infer");
   check_batch(batch, 1);
   Executor& running = activate(Mode::generate);
   compute_->begin(batch, Mode::generate, 1, first_sample(batch));

@@ -40,6 +40,9 @@ at::Tensor Trainer::parameter(const std::string& name) {
 at::Tensor Trainer::gradient(const std::string& name) {
   const ParamInfo& param = state_.model->params[find_param(name)];
   if (!param.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
+  // To look at a sum ends it: what comes later would start a new one.
+  const bool is_part = hand_phase_ != HandPhase::idle || (hand_micro_batch_ > 0 && hand_micro_batch_ < spec_->micro_batches());
+  refuse_by_hand(is_part, "gradient");
   drain();
   const Unit& unit = state_.units[param.unit];
   if (!training_.units[param.unit].state_sharded) compute_->gradients().complete(param.unit);
@@ -54,6 +57,7 @@ void Trainer::set_parameter(const std::string& name, const at::Tensor& values) {
     misuse("parameter '{}' is {}{}, the values are {}", name, dtype_name(state_.units[param.unit].full.scalar_type()),
            fmt::format("[{}]", fmt::join(param.shape, ", ")), describe(values));
   }
+  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "set_parameter");
   drain();
   if (!training_.units[param.unit].param_sharded) {
     spec_->model()->params()[index]->get().detach().copy_(values.detach());

@@ -40,7 +40,8 @@ struct Unit {
   at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
 
-  // Whether `grad_shard` is a buffer of its own, and not a part of `grad`.
+  // Whether `grad_shard` is a buffer of its own, and not a part of `grad`; `master`, and not of `full`.
+  bool owns_master() const { return master.storage().data() != full.storage().data(); }
   bool owns_grad_shard() const { return grad.defined() && grad_shard.storage().data() != grad.storage().data(); }
 };
 
