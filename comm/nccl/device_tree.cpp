@@ -18,10 +18,6 @@ namespace zt::comm {
 
 namespace {
 
-bool is_short_float(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
-}
-
 // The signed type of the same size, for unsigned ones that ATen cannot add: sums and products wrap to the same bits.
 at::ScalarType addable(at::ScalarType dtype) {
   switch (dtype) {
@@ -61,7 +57,7 @@ at::Tensor tree(std::span<const at::Tensor> sources, ReduceOp op);
 std::tuple<at::Tensor, at::Tensor> halves(std::span<const at::Tensor> sources, ReduceOp op) {
   const size_t middle = std::bit_floor(sources.size() - 1);
   const at::Tensor left = tree(sources.first(middle), op);
-  return {is_short_float(left) ? left.to(at::kFloat) : left, tree(sources.subspan(middle), op)};
+  return {is_half_width(left.scalar_type()) ? left.to(at::kFloat) : left, tree(sources.subspan(middle), op)};
 }
 
 // The only source itself, else scratch, which may be written over.
@@ -87,7 +83,7 @@ void device_tree(const at::Tensor& out, std::span<const at::Tensor> sources, Red
     for (const auto& source : sources) views.push_back(source.view(addable(dtype)));
     return device_tree(out.view(addable(dtype)), views, op);
   }
-  if (sources.size() == 1 || is_short_float(out)) {
+  if (sources.size() == 1 || is_half_width(out.scalar_type())) {
     out.copy_(tree(sources, op));  // the one rounding
     return;
   }

@@ -5,10 +5,6 @@
 
 namespace zt::comm {
 
-inline bool is_half_width(at::ScalarType dtype) {
-  return dtype == at::kHalf || dtype == at::kBFloat16;
-}
-
 // The first is written. wide: float32, contiguous; half: as many elements of float16 or bfloat16, contiguous; not overlapping.
 void widen(const at::Tensor& wide, const at::Tensor& half);
 // Rounds to nearest even.

@@ -58,12 +58,16 @@ at::Tensor reduced_block(int size, at::ScalarType dtype, ReduceOp op) {
 
 }  // namespace
 
-std::shared_ptr<Communicator> world_communicator(const World& world) {
+comm::Group whole_group(const World& world, const std::string& name) {
   std::vector<int> ranks(static_cast<size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
+  return {name, world.rank, ranks};
+}
+
+std::shared_ptr<Communicator> world_communicator(const World& world) {
   const char* named = std::getenv("ZT_TEST_BACKEND");
   const std::string backend = named ? named : world.launch == Launch::mpi ? "mpi" : "local";
-  return comm::make_communicator(world, backend, {"dp", world.rank, ranks}, {.timeout = std::chrono::seconds(60)});
+  return comm::make_communicator(world, backend, whole_group(world, "dp"), {.timeout = std::chrono::seconds(60)});
 }
 
 void on_worlds(const std::function<void(const World&)>& body) {

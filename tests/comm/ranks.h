@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "group.h"
 #include "zt/comm.h"
 #include "zt/world.h"
 
@@ -17,6 +18,8 @@ void on_ranks(const std::function<void(Communicator&)>& body);
 // The same for a body that makes its communicators itself.
 void on_worlds(const std::function<void(const World&)>& body);
 
+// All ranks of the world, in order.
+comm::Group whole_group(const World& world, const std::string& name);
 // The communicator over all ranks of the world, on the backend that the environment variable ZT_TEST_BACKEND names, else on "mpi"
 // under mpirun and on "local" without.
 std::shared_ptr<Communicator> world_communicator(const World& world);

@@ -1,8 +1,7 @@
 // Ranks on several nodes: one does not come, calls something else, or goes away; and what is refused.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
+#include "comm/ranks.h"
 #include "mesh.h"
 #include "support/message.h"
 #include "support/spawn.h"
@@ -16,15 +15,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-Group whole_group(const World& world, const std::string& name) {
-  std::vector<int> ranks(static_cast<size_t>(world.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return {name, world.rank, ranks};
-}
-
 // As if every `places` ranks in a row were on one node.
 std::shared_ptr<Communicator> two_levels(const World& world, int places, SumOrder order = SumOrder::fixed) {
-  return make_communicator(world, "two_level", whole_group(world, "dp"),
+  return make_communicator(world, "two_level", test::whole_group(world, "dp"),
                            {.timeout = seconds(60), .sum_order = order, .ranks_per_node = places});
 }
 
@@ -83,7 +76,7 @@ TEST(TwoLevel, RefusesWhatWouldGiveOtherBits) {
                 two_levels(world, 3));
     EXPECT_SAYS("all on one node", two_levels(world, 6));
     EXPECT_SAYS("backend 'shm' needs all ranks of axis 'dp' on one machine",
-                make_communicator(world, "shm", whole_group(world, "dp"), {.ranks_per_node = 3}));
+                make_communicator(world, "shm", test::whole_group(world, "dp"), {.ranks_per_node = 3}));
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "comm/ranks.h"
 #include "mesh.h"
@@ -19,20 +18,14 @@ using test::part_of;
 
 constexpr int64_t kLongest = 8 * 70001;
 
-Group whole_group(const World& world, const std::string& name) {
-  std::vector<int> ranks(static_cast<size_t>(world.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return {name, world.rank, ranks};
-}
-
 // As if every `places` ranks in a row were on one node.
 std::shared_ptr<Communicator> two_levels(const World& world, int places, SumOrder order = SumOrder::fixed) {
-  return make_communicator(world, "two_level", whole_group(world, "dp"),
+  return make_communicator(world, "two_level", test::whole_group(world, "dp"),
                            {.timeout = seconds(60), .sum_order = order, .ranks_per_node = places});
 }
 
 std::shared_ptr<Communicator> one_level(const World& world) {
-  return make_communicator(world, "local", whole_group(world, "flat"), {.timeout = seconds(60)});
+  return make_communicator(world, "local", test::whole_group(world, "flat"), {.timeout = seconds(60)});
 }
 
 // Numbers of very different size and both signs: another order of adding gives other bits somewhere. [kLongest]
