@@ -39,7 +39,7 @@ template <class Whole, class Half, int... kIndex>
 // Lane j sums the squares of elements j, j + 16, ...; then the lanes are added as a tree. `kWidth` doubles fill one register:
 // it decides how many registers hold the lanes, not what is added to what.
 template <int kWidth, class T>
-[[gnu::always_inline]] inline double block_sum(const T* x) {
+[[gnu::always_inline]] inline double lanes_sum(const T* x) {
   constexpr int kRegisters = kLanes / kWidth;
   Vector<double, kWidth> lanes[kRegisters] = {};
   for (int i = 0; i < kBlock; i += kLanes) {
@@ -60,6 +60,18 @@ template <int kWidth, class T>
     for (int r = 0; r < half; ++r) lanes[r] += lanes[r + half];
   }
   return fold(lanes[0]);
+}
+
+// 16-bit elements are widened to fp32 first, in the first-level cache.
+template <int kWidth, class T>
+[[gnu::always_inline]] inline double block_sum(const T* x) {
+  if constexpr (sizeof(T) == 2) {
+    float wide[kBlock];
+    for (int i = 0; i < kBlock; ++i) wide[i] = x[i];
+    return lanes_sum<kWidth>(wide);
+  } else {
+    return lanes_sum<kWidth>(x);
+  }
 }
 
 // The hardware's prefetcher alone leaves a single stream at two thirds of what memory gives.
@@ -121,9 +133,19 @@ void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& s
   if (begin < 0 || begin > end || end > flat.numel()) {
     misuse("elements [{}, {}) lie outside a buffer of {}", begin, end, flat.numel());
   }
-  if (flat.scalar_type() == at::kFloat) sum_with(isa, flat.const_data_ptr<float>(), begin, end, sum);
-  else if (flat.scalar_type() == at::kDouble) sum_with(isa, flat.const_data_ptr<double>(), begin, end, sum);
-  else misuse("a gradient norm is taken in float32 or float64, got {}", describe(flat));
+  const auto add = [&]<class T>() { sum_with(isa, flat.const_data_ptr<T>(), begin, end, sum); };
+  switch (flat.scalar_type()) {
+    case at::kFloat:
+      return add.operator()<float>();
+    case at::kDouble:
+      return add.operator()<double>();
+    case at::kBFloat16:
+      return add.operator()<c10::BFloat16>();
+    case at::kHalf:
+      return add.operator()<c10::Half>();
+    default:
+      misuse("a gradient norm is taken in float32, float64, bfloat16 or float16, got {}", describe(flat));
+  }
 }
 
 }  // namespace zt

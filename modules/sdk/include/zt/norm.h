@@ -68,10 +68,10 @@ class ExactSum {
   int64_t pending_ = 0;
 };
 
-// Adds the squares of elements [begin, end) of `flat` ([n], contiguous, CPU, float32 or float64) to `sum`. Blocks are
-// aligned to multiples of 256 of the index into `flat`, and elements outside the range count as zeros: cut at multiples of
-// 256, the parts add up to the same bits as the whole. Squares are taken in double: exact for float32; for float64 a square
-// above the range of double counts as infinite. An infinite or NaN element makes sum.is_finite() false.
+// Adds the squares of elements [begin, end) of `flat` ([n], contiguous, CPU; float32, float64, bfloat16 or float16) to `sum`.
+// Blocks are aligned to multiples of 256 of the index into `flat`, and elements outside the range count as zeros: cut at
+// multiples of 256, the parts add up to the same bits as the whole. Squares are taken in double: exact but for float64, where a
+// square above the range of double counts as infinite. An infinite or NaN element makes sum.is_finite() false.
 // Misuse for another tensor or a range outside it.
 void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa = best_isa());
 
