@@ -12,11 +12,23 @@ namespace zt::optim {
 
 namespace {
 
+Format format_of(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.scalar_type() == at::kBFloat16) return Format::bfloat16;
+  return tensor.defined() && tensor.scalar_type() == at::kHalf ? Format::float16 : Format::as_param;
+}
+
 template <class T>
 Arrays<T> arrays_of(const Shard& shard, const Segment& segment) {
   const auto at = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() + segment.begin : nullptr; };
-  return {at(shard.param), shard.grad.const_data_ptr<T>() + segment.begin, at(shard.states[0]), at(shard.states[1]),
-          segment.end - segment.begin};
+  const auto bytes_before = segment.begin * static_cast<int64_t>(shard.grad.element_size());
+  return {.param = at(shard.param),
+          .grad = static_cast<const std::byte*>(shard.grad.const_data_ptr()) + bytes_before,
+          .first = at(shard.states[0]),
+          .second = at(shard.states[1]),
+          .copy = shard.copy.defined() ? static_cast<uint16_t*>(shard.copy.data_ptr()) + segment.begin : nullptr,
+          .count = segment.end - segment.begin,
+          .grad_format = format_of(shard.grad),
+          .copy_format = format_of(shard.copy)};
 }
 
 template <class Rule, class T>
@@ -66,19 +78,28 @@ Shard FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
   const bool ok = master.defined() && master.dim() == 1 && master.is_contiguous() && (master.is_cpu() || master.is_cuda()) &&
                   (master.scalar_type() == at::kFloat || master.scalar_type() == at::kDouble);
   if (!ok) misuse("{} updates a flat contiguous float32 or float64 shard on cpu or cuda, got {}", kind_, describe(master));
-  const auto check_like_master = [&](const at::Tensor& tensor, const std::string& what) {
-    if (!tensor.defined() || tensor.sizes() != master.sizes() || tensor.scalar_type() != master.scalar_type() ||
+  const auto check = [&](const at::Tensor& tensor, const std::string& what, const std::vector<at::ScalarType>& dtypes) {
+    if (!tensor.defined() || tensor.sizes() != master.sizes() || std::ranges::count(dtypes, tensor.scalar_type()) == 0 ||
         tensor.device() != master.device() || !tensor.is_contiguous()) {
-      misuse("{}: {} must be contiguous and like the parameters, {}, got {}", kind_, what, describe(master), describe(tensor));
+      std::vector<std::string> names;
+      for (const at::ScalarType dtype : dtypes) names.push_back(dtype_name(dtype));
+      misuse("{}: {} must be contiguous and like the parameters, {}, of type {}, got {}", kind_, what, describe(master),
+             fmt::join(names, " or "), describe(tensor));
     }
   };
-  check_like_master(grad, "the gradient");
-  Shard shard{master, grad, {}};
+  const bool is_float = master.scalar_type() == at::kFloat;
+  if (is_float) check(grad, "the gradient", {at::kFloat, at::kBFloat16, at::kHalf});
+  else check(grad, "the gradient", {at::kDouble});
+  if (state.copy.defined()) {
+    if (!is_float) misuse("{}: a 16-bit copy is made of float32 parameters, got {}: leave it out", kind_, describe(master));
+    check(state.copy, "the copy", {at::kBFloat16, at::kHalf});
+  }
+  Shard shard{master, grad, state.copy, {}};
   for (size_t i = 0; i < state_names_.size(); ++i) {
     const auto found = state.state.find(state_names_[i]);
     if (found == state.state.end())
       misuse("{}: the shard has no state '{}': make one of zeros for each state name", kind_, state_names_[i]);
-    check_like_master(found->second, fmt::format("state '{}'", state_names_[i]));
+    check(found->second, fmt::format("state '{}'", state_names_[i]), {master.scalar_type()});
     shard.states[i] = found->second;
   }
   return shard;

@@ -16,7 +16,8 @@ namespace zt::optim {
 // A checked shard, ready to be updated.
 struct Shard {
   at::Tensor param;
-  at::Tensor grad;
+  at::Tensor grad;                   // of the parameters' type, or 16-bit
+  at::Tensor copy;                   // 16-bit; undefined: none
   std::array<at::Tensor, 2> states;  // undefined past the optimizer's own
 };
 

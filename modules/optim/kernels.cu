@@ -1,5 +1,6 @@
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "kernels.h"
 
@@ -10,6 +11,22 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1 << 16;
 
+template <class T>
+__device__ T gradient(const Arrays<T>& arrays, int64_t i) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (arrays.grad_format == Format::bfloat16) return Bfloat16::widen(static_cast<const uint16_t*>(arrays.grad)[i]);
+    if (arrays.grad_format == Format::float16) return Float16::widen(static_cast<const uint16_t*>(arrays.grad)[i]);
+  }
+  return static_cast<const T*>(arrays.grad)[i];
+}
+
+template <class T>
+__device__ void write_copy(const Arrays<T>& arrays, int64_t i, T param) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (arrays.copy) arrays.copy[i] = arrays.copy_format == Format::bfloat16 ? Bfloat16::narrow(param) : Float16::narrow(param);
+  }
+}
+
 template <class Rule, class T>
 __global__ void apply(Rule rule, Arrays<T> arrays) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -17,10 +34,11 @@ __global__ void apply(Rule rule, Arrays<T> arrays) {
     T p = arrays.param[i], a = 0, b = 0;
     if constexpr (Rule::kStates > 0) a = arrays.first[i];
     if constexpr (Rule::kStates > 1) b = arrays.second[i];
-    rule(p, arrays.grad[i], a, b);
+    rule(p, gradient(arrays, i), a, b);
     arrays.param[i] = p;
     if constexpr (Rule::kStates > 0) arrays.first[i] = a;
     if constexpr (Rule::kStates > 1) arrays.second[i] = b;
+    write_copy(arrays, i, p);
   }
 }
 

@@ -8,11 +8,7 @@
 
 #include <cmath>
 
-#if defined(__CUDACC__)
-#define ZT_PER_ELEMENT __host__ __device__ __forceinline__
-#else
-#define ZT_PER_ELEMENT [[gnu::always_inline]] inline
-#endif
+#include "float16.h"
 
 namespace zt::optim {
 

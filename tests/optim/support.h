@@ -34,6 +34,12 @@ inline ParamInfo param_named(const std::string& name) {
   return param;
 }
 
+// Normally distributed, of mean 0 and variance 1.
+inline at::Tensor numbers(int64_t count, uint64_t seed, at::ScalarType dtype) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  return at::randn({count}, generator, at::kDouble).to(dtype);
+}
+
 // A shard with these parameters and zero states, all of its own.
 inline FlatState shard_of(const Optimizer& optimizer, const at::Tensor& params) {
   FlatState shard{params.clone(), {}};

@@ -26,12 +26,14 @@ struct Segment {
 struct FlatState {
   at::Tensor master;                        // [n] parameters, updated in place
   std::map<std::string, at::Tensor> state;  // each [n], same dtype
+  // [n] bfloat16 or float16, for a float32 master: written with the updated master, rounded to nearest even. Undefined: none.
+  at::Tensor copy = {};
 };
 
 // What changes from step to step.
 struct Scalars {
   double lr = 0;          // of the schedule; a group's lr_scale multiplies it
-  double grad_scale = 1;  // multiplies the gradient first, in the gradient's dtype: 1 / N, clipping, loss scale
+  double grad_scale = 1;  // multiplies the gradient first, in the master's dtype: 1 / N, clipping, loss scale
   int64_t step = 1;       // 1-based count of updates, for bias corrections
 };
 
@@ -52,7 +54,8 @@ class Optimizer {
   // Misuse when the optimizer's options do not fit the model, such as a group that no parameter belongs to.
   virtual void check(const ModelInfo& model) const;
   // Updates master and state in place from grad ([n], contiguous, same device) on the segments, which ascend and do not
-  // overlap; elements outside them are left alone. float32 or float64.
+  // overlap, and writes copy there; elements outside them are left alone. The master is float32 or float64; grad has its
+  // dtype, or is bfloat16 or float16 for a float32 master, and is widened first. Any NaN is one quiet NaN in copy.
   virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments,
                     const Scalars& scalars) const = 0;
 };
