@@ -2,8 +2,10 @@
 //
 //   optim_bench [--parameters N] [--rounds N] [Google Benchmark's flags]
 //
-// The summary alternates three loops over N parameters on one thread: AdamW of this module, at::_fused_adamw_, and a loop that
-// only moves as many bytes (reads 4 floats a parameter, writes 3). Medians over the rounds; results are compared at the end.
+// The summary alternates three loops over N fp32 parameters on one thread: AdamW of this module, something to compare with, and
+// a loop that only moves as many bytes. The first table compares with at::_fused_adamw_; the others, where the gradient comes in
+// bf16 or a bf16 copy of the parameters goes out, with the same in passes: widen, step, round. Medians over the rounds; results
+// are compared at the end.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <benchmark/benchmark.h>
@@ -21,17 +23,27 @@
 namespace zt::optim {
 namespace {
 
-constexpr int kAdamWBytes = 28;  // reads p, g, m, v; writes p, m, v
+constexpr int kAdamWBytes = 24;  // p, m and v, read and written; the gradient and the copy come on top
 constexpr double kLr = 1e-3, kDecay = 0.1;
 
-// Parameters, gradient and two averages.
+// What is read and written beside fp32 parameters and averages.
+struct Formats {
+  at::ScalarType grad = at::kFloat;
+  bool has_copy = false;  // in bf16
+
+  int bytes() const { return kAdamWBytes + (grad == at::kFloat ? 4 : 2) + (has_copy ? 2 : 0); }
+};
+
+// Parameters, gradient, two averages and the copy.
 struct Buffers {
-  explicit Buffers(int64_t count) : p(at::ones({count})), g(at::ones({count})), m(at::zeros({count})), v(at::zeros({count})) {
+  explicit Buffers(int64_t count, Formats formats = {})
+      : p(at::ones({count})), g(at::ones({count}, formats.grad)), m(at::zeros({count})), v(at::zeros({count})) {
     auto generator = at::detail::createCPUGenerator(1);
     g.normal_(0, 1, generator);
     p.normal_(0, 1, generator);
+    if (formats.has_copy) copy = at::zeros({count}, at::kBFloat16);
   }
-  at::Tensor p, g, m, v;
+  at::Tensor p, g, m, v, copy;
 };
 
 double seconds_of(const std::function<void()>& call) {
@@ -46,59 +58,82 @@ double median(std::vector<double> values) {
 }
 
 // As many bytes as AdamW, fetched as far ahead, and next to no arithmetic.
+template <class Grad, bool kCopy>
 [[gnu::always_inline]] inline void move_bytes(const Buffers& b) {
+  constexpr int kWidth = 16;
+  constexpr int64_t kAhead = 512;
+  typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
   float* __restrict p = b.p.data_ptr<float>();
   float* __restrict m = b.m.data_ptr<float>();
   float* __restrict v = b.v.data_ptr<float>();
-  const float* __restrict g = b.g.const_data_ptr<float>();
-  constexpr int kWidth = 16;
-  typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
+  const Grad* __restrict g = b.g.const_data_ptr<Grad>();
+  c10::BFloat16* __restrict copy = kCopy ? b.copy.data_ptr<c10::BFloat16>() : nullptr;
   const int64_t count = b.p.numel() / kWidth * kWidth;
   for (int64_t i = 0; i < count; i += kWidth) {
-    constexpr int64_t kAhead = 512;
     if (i + kAhead < count) {
-      for (const float* array : {static_cast<const float*>(p), static_cast<const float*>(m), static_cast<const float*>(v), g}) {
+      for (const float* array : {static_cast<const float*>(p), static_cast<const float*>(m), static_cast<const float*>(v)})
         __builtin_prefetch(array + i + kAhead);
-      }
+      __builtin_prefetch(g + i + kAhead);
+      if constexpr (kCopy) __builtin_prefetch(copy + i + kAhead);
     }
-    Floats x, y, z, w;
+    Floats x, y, z, w = {};
     std::memcpy(&x, p + i, sizeof(x));
     std::memcpy(&y, m + i, sizeof(y));
     std::memcpy(&z, v + i, sizeof(z));
-    std::memcpy(&w, g + i, sizeof(w));
+    std::memcpy(&w, g + i, kWidth * sizeof(Grad));
     x += w;
     y += w;
     z += w;
     std::memcpy(p + i, &x, sizeof(x));
     std::memcpy(m + i, &y, sizeof(y));
     std::memcpy(v + i, &z, sizeof(z));
+    if constexpr (kCopy) std::memcpy(copy + i, &x, kWidth * sizeof(c10::BFloat16));
   }
 }
+template <class Grad, bool kCopy>
 void move_bytes_plain(const Buffers& b) {
-  move_bytes(b);
+  move_bytes<Grad, kCopy>(b);
 }
+template <class Grad, bool kCopy>
 ZT_TARGET_AVX2 void move_bytes_avx2(const Buffers& b) {
-  move_bytes(b);
+  move_bytes<Grad, kCopy>(b);
 }
+template <class Grad, bool kCopy>
 ZT_TARGET_AVX512 void move_bytes_avx512(const Buffers& b) {
-  move_bytes(b);
+  move_bytes<Grad, kCopy>(b);
 }
 
+template <class Grad, bool kCopy>
 void move_bytes_best(const Buffers& b) {
   switch (best_isa()) {
     case Isa::plain:
-      return move_bytes_plain(b);
+      return move_bytes_plain<Grad, kCopy>(b);
     case Isa::avx2:
-      return move_bytes_avx2(b);
+      return move_bytes_avx2<Grad, kCopy>(b);
     case Isa::avx512:
-      return move_bytes_avx512(b);
+      return move_bytes_avx512<Grad, kCopy>(b);
   }
 }
 
+void move_as(Formats formats, const Buffers& b) {
+  if (formats.grad != at::kFloat) move_bytes_best<c10::BFloat16, true>(b);
+  else if (formats.has_copy) move_bytes_best<float, true>(b);
+  else move_bytes_best<float, false>(b);
+}
+
 void step_ours(const Optimizer& optimizer, const Buffers& b, int64_t step) {
-  FlatState state{b.p, {{"exp_avg", b.m}, {"exp_avg_sq", b.v}}};
+  FlatState state{b.p, {{"exp_avg", b.m}, {"exp_avg_sq", b.v}}, b.copy};
   const Segment all{0, 0, 0, b.p.numel()};
   optimizer.step(state, b.g, {&all, 1}, {.lr = kLr, .step = step});
+}
+
+// The same as step_ours, with a pass over memory for each conversion.
+void step_in_passes(const Optimizer& optimizer, const Buffers& b, const at::Tensor& wide, int64_t step) {
+  if (wide.defined()) wide.copy_(b.g);
+  FlatState state{b.p, {{"exp_avg", b.m}, {"exp_avg_sq", b.v}}};
+  const Segment all{0, 0, 0, b.p.numel()};
+  optimizer.step(state, wide.defined() ? wide : b.g, {&all, 1}, {.lr = kLr, .step = step});
+  b.copy.copy_(b.p);
 }
 
 void step_fused(const Buffers& b, at::Tensor& step) {
@@ -114,69 +149,97 @@ bool agree(const Buffers& ours, const Buffers& fused, int rounds) {
   return ((ours.p - fused.p).abs() <= limit).all().item<bool>();
 }
 
-bool print_summary(int64_t count, int rounds) {
-  const auto optimizer = make_adamw(Value::Table{{"lr", kLr}, {"weight_decay", kDecay}});
-  const Buffers ours(count), fused(count), moved(count);
-  at::Tensor fused_step = at::zeros({}, at::kFloat);
-  std::vector<double> ours_seconds, fused_seconds, moved_seconds;
+// What a table compares with: its name, one step, and whether the results agree after some rounds.
+struct Rival {
+  std::string name;
+  std::function<void(const Buffers&, int64_t)> step;
+  std::function<bool(const Buffers& ours, const Buffers& theirs)> agrees;
+};
+
+bool print_table(const Optimizer& optimizer, const std::string& title, Formats formats, int64_t count, int rounds,
+                 const Rival& rival) {
+  const Buffers ours(count, formats), theirs(count, formats), moved(count, formats);
+  std::vector<double> ours_seconds, their_seconds, moved_seconds;
   for (int round = 1; round <= rounds; ++round) {
-    ours_seconds.push_back(seconds_of([&] { step_ours(*optimizer, ours, round); }));
-    fused_seconds.push_back(seconds_of([&] { step_fused(fused, fused_step); }));
-    moved_seconds.push_back(seconds_of([&] { move_bytes_best(moved); }));
+    ours_seconds.push_back(seconds_of([&] { step_ours(optimizer, ours, round); }));
+    their_seconds.push_back(seconds_of([&] { rival.step(theirs, round); }));
+    moved_seconds.push_back(seconds_of([&] { move_as(formats, moved); }));
   }
-  const bool equal = agree(ours, fused, rounds);
-  const auto line = [&](const char* name, const std::vector<double>& seconds) {
+  const auto line = [&](const std::string& name, const std::vector<double>& seconds) {
     const double each = median(seconds) / static_cast<double>(count);
-    std::cout << fmt::format("{:<22} {:6.3f} Gparameters/s  {:6.2f} GB/s\n", name, 1e-9 / each, 1e-9 * kAdamWBytes / each);
+    std::cout << fmt::format("{:<22} {:6.3f} Gparameters/s  {:6.2f} GB/s\n", name, 1e-9 / each, 1e-9 * formats.bytes() / each);
   };
-  std::cout << fmt::format("AdamW, {} fp32 parameters, one thread, {}, {} B a parameter, medians of {}\n", count,
-                           isa_name(best_isa()), kAdamWBytes, rounds);
+  std::cout << fmt::format("AdamW, {}, {} fp32 parameters, one thread, {}, {} B a parameter, medians of {}\n", title, count,
+                           isa_name(best_isa()), formats.bytes(), rounds);
   line("zt adamw", ours_seconds);
-  line("at::_fused_adamw_", fused_seconds);
-  line("read 4, write 3", moved_seconds);
-  std::cout << fmt::format("zt adamw: {:.3f} of the bandwidth, {:.3f} times at::_fused_adamw_; results {}\n",
-                           median(moved_seconds) / median(ours_seconds), median(fused_seconds) / median(ours_seconds),
-                           equal ? "agree" : "DIFFER");
-  return equal;
+  line(rival.name, their_seconds);
+  line("moving as many bytes", moved_seconds);
+  const bool agree = rival.agrees(ours, theirs);
+  std::cout << fmt::format("zt adamw: {:.3f} of the bandwidth, {:.3f} times {}; results {}\n",
+                           median(moved_seconds) / median(ours_seconds), median(their_seconds) / median(ours_seconds), rival.name,
+                           agree ? "agree" : "DIFFER");
+  return agree;
 }
 
-template <std::shared_ptr<Optimizer> (*make)(const Value&, Isa)>
+bool print_summary(int64_t count, int rounds) {
+  const auto optimizer = make_adamw(Value::Table{{"lr", kLr}, {"weight_decay", kDecay}});
+  at::Tensor fused_step = at::zeros({}, at::kFloat);
+  const Rival fused{"at::_fused_adamw_", [&](const Buffers& b, int64_t) { step_fused(b, fused_step); },
+                    [&](const Buffers& ours, const Buffers& theirs) { return agree(ours, theirs, rounds); }};
+  const auto in_passes = [&](const at::Tensor& wide) {
+    return Rival{"in passes", [&, wide](const Buffers& b, int64_t step) { step_in_passes(*optimizer, b, wide, step); },
+                 [](const Buffers& a, const Buffers& b) { return at::equal(a.p, b.p) && at::equal(a.copy, b.copy); }};
+  };
+  bool all = print_table(*optimizer, "fp32 gradient", {}, count, rounds, fused);
+  all &= print_table(*optimizer, "fp32 gradient, bf16 copy", {.has_copy = true}, count, rounds, in_passes({}));
+  all &= print_table(*optimizer, "bf16 gradient, bf16 copy", {.grad = at::kBFloat16, .has_copy = true}, count, rounds,
+                     in_passes(at::empty({count})));
+  return all;
+}
+
+template <std::shared_ptr<Optimizer> (*make)(const Value&, Isa), at::ScalarType kGrad = at::kFloat, bool kCopy = false>
 void one_step(benchmark::State& state) {
-  const Buffers buffers(state.range(0));
+  const Buffers buffers(state.range(0), {kGrad, kCopy});
   const auto isa = static_cast<Isa>(state.range(1));
   if (const auto isas = supported_isas(); std::find(isas.begin(), isas.end(), isa) == isas.end()) {
     state.SkipWithError("not supported by this processor");
     return;
   }
   const auto optimizer = make(Value::Table{{"lr", kLr}}, isa);
-  FlatState shard{buffers.p, {}};
+  FlatState shard{buffers.p, {}, buffers.copy};
   for (const std::string& name : optimizer->state_names()) shard.state[name] = at::zeros_like(buffers.p);
   const Segment all{0, 0, 0, buffers.p.numel()};
   int64_t step = 0;
   for (auto unused : state) optimizer->step(shard, buffers.g, {&all, 1}, {.lr = kLr, .step = ++step});
-  const auto arrays = static_cast<int64_t>(3 + 2 * shard.state.size());  // the parameter and states both ways, the gradient in
-  state.SetBytesProcessed(state.iterations() * state.range(0) * arrays * 4);
+  // The parameter and states both ways, the gradient in, the copy out.
+  const auto bytes = static_cast<int64_t>(8 + 8 * shard.state.size() + buffers.g.element_size() + (kCopy ? 2 : 0));
+  state.SetBytesProcessed(state.iterations() * state.range(0) * bytes);
   state.SetItemsProcessed(state.iterations() * state.range(0));
   state.SetLabel(isa_name(isa));
 }
 
+template <at::ScalarType kGrad>
 void norm(benchmark::State& state) {
-  const Buffers buffers(state.range(0));
+  const Buffers buffers(state.range(0), {.grad = kGrad});
   for (auto unused : state) {
     ExactSum sum;
     add_squares(buffers.g, 0, buffers.g.numel(), sum);
     benchmark::DoNotOptimize(sum.value());
   }
-  state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(buffers.g.nbytes()));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 
 const std::vector<std::vector<int64_t>> kCases{{1 << 12, 1 << 24}, {0, 1, 2}};
 BENCHMARK(one_step<make_adamw>)->Name("adamw")->ArgsProduct(kCases);
+BENCHMARK(one_step<make_adamw, at::kFloat, true>)->Name("adamw, bf16 copy")->ArgsProduct(kCases);
+BENCHMARK(one_step<make_adamw, at::kBFloat16, true>)->Name("adamw, bf16 gradient and copy")->ArgsProduct(kCases);
 BENCHMARK(one_step<make_adam>)->Name("adam")->ArgsProduct(kCases);
 BENCHMARK(one_step<make_sgd>)->Name("sgd")->ArgsProduct(kCases);
 BENCHMARK(one_step<make_lion>)->Name("lion")->ArgsProduct(kCases);
-BENCHMARK(norm)->Arg(1 << 12)->Arg(1 << 24);
+BENCHMARK(norm<at::kFloat>)->Name("norm")->Arg(1 << 12)->Arg(1 << 24);
+BENCHMARK(norm<at::kBFloat16>)->Name("norm, bf16")->Arg(1 << 12)->Arg(1 << 24);
+BENCHMARK(norm<at::kHalf>)->Name("norm, fp16")->Arg(1 << 12)->Arg(1 << 24);
 
 // Takes "--name value" out of the command line.
 int64_t take_flag(int& argc, char** argv, const std::string& name, int64_t value) {
