@@ -23,6 +23,7 @@ local CONTEXT = {
   {"clip", "number", "largest gradient norm, for \"auto\"", at_least = 0},
   {"precision", "string", "for \"auto\"", one_of = {"fp32", "bf16", "fp16"}},
   {"model", "table", "{hidden_size =, vocab =} for \"auto\" and checks"},
+  {"own_optimizer", "table", "{name =, options = {lr =}} of the script's optimizer, from whose rate schedules begin"},
 }
 
 local LOG_LEVELS = {debug = "debug", info = "info", warning = "warn", error = "error", critical = "error"}
@@ -80,8 +81,9 @@ end
 --- Reads `source`: a file's name, JSON text (comments, keys without quotes and a last comma are allowed), or a table. `context`:
 -- {world = number of data-parallel ranks}, and what "auto" may stand for: {batch = {global =, micro =, accumulation =},
 -- optimizer = {lr =, betas =, eps =, weight_decay =}, schedule = {warmup =, total =}, clip =, precision =,
--- model = {hidden_size =, vocab =}}. Returns a table; what is marked with ? is absent unless given, and then the engine's own
--- default holds:
+-- model = {hidden_size =, vocab =}}; own_optimizer = {name =, options = {lr =}} is the script's, where it has one: schedules
+-- begin from its rate, not from that of the file's optimizer. Returns a table; what is marked with ? is absent unless given, and
+-- then the engine's own default holds:
 --
 --   batch = {global, micro, accumulation}          samples of a step, of a rank's micro-batch; micro-batches of a step
 --   precision = {name = "fp32" | "bf16" | "fp16", on_nonfinite = "skip" | "error", cast_inputs = boolean,
@@ -94,7 +96,7 @@ end
 --   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after so many updates
 --   clip?                                          largest gradient norm; absent: no clipping
 --   communication_data_type? = "fp32" | "bf16" | "fp16"
---   recompute? = {every} or {checkpoints}          layers from one kept input to the next; number of kept inputs
+--   recompute? = {every} or {checkpoints}          as given; either means that layers are recomputed
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
 --   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
@@ -112,7 +114,7 @@ function ds.read(source, context)
   put_given(out, given, notes, given["zero_optimization.stage"] or 0)
   out.zero = result.zero(given, context, out)
   out.optimizer = result_optim.optimizer(given, config)
-  out.schedule = result_optim.schedule(given, config, context, out.optimizer)
+  out.schedule = result_optim.schedule(given, config, context, context.own_optimizer or out.optimizer)
   out.recompute = result.recompute(given, out)
   out.clip = given.gradient_clipping or 1
   if out.clip == 0 then out.clip = nil end

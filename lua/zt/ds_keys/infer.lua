@@ -47,7 +47,8 @@ end
 
 --- The peak of a warm-up: the optimizer's learning rate.
 function infer.peak(context, path, given)
-  local lr = given["optimizer.params.lr"] or context.optimizer and context.optimizer.lr
+  local own = context.own_optimizer
+  local lr = own and own.options.lr or given["optimizer.params.lr"] or context.optimizer and context.optimizer.lr
   return lr or unknown(path, "the optimizer's learning rate", "optimizer = {lr = ...}")
 end
 
