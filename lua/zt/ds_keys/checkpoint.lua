@@ -28,8 +28,8 @@ return {
 
   {path = "activation_checkpointing", fate = "mapped", text = "`recompute`, the pass zt.recompute", rows = {
     {"number_checkpoints", "mapped", "integer",
-     "`recompute.checkpoints`: layers whose inputs are kept, so `every` = layers / checkpoints", at_least = 1,
-     to = "recompute.checkpoints"},
+     "`recompute.checkpoints`: layers are recomputed, each from its own input, whatever the number (`zt.recompute{every = 1}`)",
+     at_least = 1, to = "recompute.checkpoints"},
     {"partition_activations", "not_yet", "boolean",
      "cutting kept inputs over the ranks of tensor parallelism; leave the key out", default = false},
     {"cpu_checkpointing", "not_yet", "boolean",

@@ -37,8 +37,8 @@ return {
     {"stages", "not_yet", "integer|string", PIPELINES, default = "auto", off = {1}},
     {"partition", "not_yet", "string", PIPELINES, default = "best"},
     {"seed_layers", "always", "boolean", "a layer's random numbers are keyed by its place, on any mesh", agrees = "any"},
-    {"activation_checkpoint_interval", "mapped", "integer", "`recompute.every`: layers from one kept input to the next; 0: none",
-     at_least = 0},
+    {"activation_checkpoint_interval", "mapped", "integer", "`recompute.every`: layers are recomputed, each from its "
+      .. "own input, whatever the number (`zt.recompute{every = 1}`); 0: none", at_least = 0},
     {"pipe_partitioned", "not_yet", "boolean", PIPELINES, default = true},
     {"grad_partitioned", "not_yet", "boolean", PIPELINES, default = true},
     {"use_reentrant", "always", "boolean", "a layer is recomputed by an action of its own, not within autograd", agrees = "any"},
