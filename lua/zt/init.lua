@@ -10,6 +10,7 @@ local parts = {
   cli = require "zt.cli",
   fs = require "zt.fs",
   generate = require "zt.generate",
+  initialize = require "zt.engine",
   log = require "zt.log",
   loss = require "zt.loss",
   memory_text = require "zt.memory",

@@ -1,0 +1,98 @@
+--- What an engine prints: progress, where time goes, memory, its settings. Through zt.log, on rank 0.
+
+local core = require "zt.core"
+local log = require "zt.log"
+local memory_text = require "zt.memory"
+local text = require "zt.text"
+
+local reports = {}
+
+-- What each kind of action counts as. Others (a script's own) are "other". Recomputing is part of the backward, as it is
+-- in DeepSpeed's times.
+local PARTS = {"forward", "backward", "communication", "step", "other"}
+local PART_OF = {
+  F = "forward", B = "backward", I = "backward", W = "backward", R = "backward",
+  COUNT = "communication", REDUCE_GRAD = "communication", UNSHARD = "communication", RESHARD = "communication",
+  wait = "communication", NORM = "step", STEP = "step",
+}
+
+--- Milliseconds of this rank's thread by part, out of the events of a trace: {forward =, backward =, ..., all =}; `all` is
+-- from the first begin to the last end.
+function reports.times(events)
+  local out, first, last = {}, math.huge, 0
+  for _, part in ipairs(PARTS) do out[part] = 0 end
+  for _, event in ipairs(core.json.decode("[" .. events .. "]")) do
+    if event.cat == "compute" then
+      local part = PART_OF[event.name:match "^%S+"] or "other"
+      out[part] = out[part] + event.dur / 1000
+      first, last = math.min(first, event.ts), math.max(last, event.ts + event.dur)
+    end
+  end
+  out.all = (last - first) / 1000
+  return out
+end
+
+local function print_times(engine)
+  local times, words = reports.times(engine.trainer:trace_events()), {}
+  for _, part in ipairs(PARTS) do
+    if part ~= "other" or times[part] > 0 then words[#words + 1] = ("%s %.2f"):format(part, times[part]) end
+  end
+  log.info("step %d: %s; %.2f ms in all", engine.global_steps, table.concat(words, ", "), times.all)
+end
+
+local function print_progress(engine)
+  local now, pace = core.now(), engine.pace
+  log.info("step %d, skipped %d, loss %.5g, lr %.6g, loss scale %g, %s samples/s", engine.global_steps, engine.skipped_steps,
+           engine.result.loss, engine.result.lr, engine:loss_scale(),
+           text.count((engine.global_samples - pace.samples) / (now - pace.since)))
+  engine.pace = {samples = engine.global_samples, since = now}
+end
+
+local function print_memory(engine)
+  log.info("memory at step %d\n%s", engine.global_steps, memory_text(engine.trainer, engine.mesh:world()))
+end
+
+--- Before the first micro-batch of a step.
+function reports.begin_step(engine)
+  engine.pace = engine.pace or {samples = engine.global_samples, since = core.now()}
+  if engine.config.reports.wall_clock_breakdown then engine.trainer:trace_start() end
+end
+
+--- Behind a step. Collective with memory_breakdown, which reports after the first step and with every line of progress.
+function reports.end_step(engine)
+  local wanted = engine.config.reports
+  if wanted.wall_clock_breakdown then print_times(engine) end
+  local is_due = wanted.steps_per_print and engine.global_steps % wanted.steps_per_print == 0
+  if is_due then print_progress(engine) end
+  if wanted.memory_breakdown and (is_due or engine.global_steps == 1) then print_memory(engine) end
+end
+
+local function settings(value)
+  if type(value) == "function" then return "a function" end
+  if type(value) ~= "table" then return tostring(value) end
+  local words = {}
+  for _, item in ipairs(value) do words[#words + 1] = settings(item) end
+  local keys = {}
+  for key in pairs(value) do
+    if type(key) == "string" then keys[#keys + 1] = key end
+  end
+  table.sort(keys)
+  for _, key in ipairs(keys) do words[#words + 1] = key .. " = " .. settings(value[key]) end
+  return "{" .. table.concat(words, ", ") .. "}"
+end
+
+--- The configuration as it was understood: its parts, then every key that was given with what becomes of it.
+function reports.dump(engine)
+  local lines, keys = {}, {}
+  for key in pairs(engine.config) do
+    if key ~= "notes" then keys[#keys + 1] = key end
+  end
+  table.sort(keys)
+  for _, key in ipairs(keys) do lines[#lines + 1] = ("  %s = %s"):format(key, settings(engine.config[key])) end
+  for _, note in ipairs(engine.config.notes) do
+    lines[#lines + 1] = ("  %s (%s): %s"):format(note.key, note.fate:gsub("_", " "), note.reason)
+  end
+  return "the engine's settings, on " .. tostring(engine.mesh) .. "\n" .. table.concat(lines, "\n")
+end
+
+return reports
