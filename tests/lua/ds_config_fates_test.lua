@@ -1,76 +1,14 @@
 -- zt.ds_config: every key, one by one, meets its fate: what is mapped changes the result, what is always so does not, what is
 -- refused or not built yet is an error.
+package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local ds = require "zt.ds_config"
 local keys = require "zt.ds_keys"
-
--- What switches blocks on.
-local SWITCHES = {enabled = true, device = "cpu", autotp_size = 2}
-
--- {a = {b = value}} for "a.b". A "*" is some name. Blocks on the way that have a switch are switched on.
-local function nested(path, value)
-  local config = {}
-  local at, block = config, keys.blocks[""]
-  for name in path:gmatch "([^.]+)%." do
-    block = block.by_name[name].block
-    local inner = {}
-    for key, switch in pairs(SWITCHES) do
-      if block.is_on and block.by_name[key] then inner[key] = switch end
-    end
-    at[name == "*" and "seqlen" or name] = inner
-    at = inner
-  end
-  at[path:match "[^.]+$"] = value
-  return config
-end
-
--- What else a key needs beside it.
-local OF_OPTIMIZER = {momentum = "SGD", dampening = "SGD", nesterov = "SGD", foreach = "SGD", fused = "SGD"}
-local function complete(entry, config)
-  config.train_micro_batch_size_per_gpu = config.train_micro_batch_size_per_gpu or 2
-  local name = entry.key
-  if type(config.optimizer) == "table" then config.optimizer.type = config.optimizer.type or OF_OPTIMIZER[name] or "Adam" end
-  if name == "nesterov" then config.optimizer.params.momentum = 0.5 end
-  if entry.path:find "^scheduler%.params%." then
-    local kind = name:find "^lr_range" and "LRRangeTest" or name:find "ratio" and "WarmupCosineLR" or "WarmupDecayLR"
-    if name:find "cycle" or name:find "decay" then kind = "OneCycle" end
-    local others = {
-      WarmupDecayLR = {total_num_steps = 40, warmup_num_steps = 8},
-      WarmupCosineLR = {total_num_steps = 40, warmup_num_steps = 8},
-      OneCycle = {cycle_min_lr = 0.25, cycle_max_lr = 0.75, cycle_momentum = false, cycle_first_step_size = 5,
-                  decay_step_size = 2, decay_lr_rate = 1},
-      LRRangeTest = {lr_range_test_step_size = 3},
-    }
-    config.scheduler.type = kind
-    for key, value in pairs(others[kind]) do
-      if config.scheduler.params[key] == nil then config.scheduler.params[key] = value end
-    end
-  end
-  local zero = config.zero_optimization
-  if type(zero) == "table" and entry.row.needs_stage then zero.stage = entry.row.needs_stage end
-  return config
-end
-
--- Values to try: of the key's types, and those that its row names.
-local function candidates(entry)
-  local row, out = entry.row, {}
-  local by_type = {
-    boolean = {true, false}, integer = {1, 2, 4, 8, 16}, number = {0.25, 0.5, 2}, list = {{0.75, 0.875}, {"x"}},
-    table = {{x = 1}},
-    any = {true, {x = 1}}, string = {"x", "fp32", "bf16", "SGD", "Lion", "WarmupLR", "LRRangeTest"},
-  }
-  for name in entry.type:gmatch "%a+" do
-    for _, value in ipairs(by_type[name]) do out[#out + 1] = value end
-  end
-  for _, list in ipairs {row.one_of or {}, type(row.agrees) == "table" and row.agrees or {}, {row.default}} do
-    for _, value in ipairs(list) do out[#out + 1] = value end
-  end
-  return out
-end
+local values = require "support.ds_values"
 
 local function read(entry, value)
-  local is_done, config = pcall(ds.read, complete(entry, nested(entry.path, value)), {world = 4, optimizer = {lr = 1}})
+  local is_done, config = pcall(ds.read, values.configuration(entry, value), {world = 4, optimizer = {lr = 1}})
   if not is_done then return nil, config end
   local notes, schedule = config.notes, config.schedule
   config.notes = nil
@@ -88,7 +26,7 @@ function TestFates:test_every_mapped_key_changes_the_result()
     if entry.fate == "mapped" and not entry.block and entry.key ~= "param_dtype" then -- param_dtype is checked only
       local without = read(entry, nil)
       local seen, count = {[without or ""] = true}, without and 1 or 0
-      for _, value in ipairs(candidates(entry)) do
+      for _, value in ipairs(values.candidates(entry)) do
         local result = read(entry, value)
         if result and not seen[result] then seen[result], count = true, count + 1 end
       end
@@ -101,7 +39,7 @@ function TestFates:test_every_key_that_is_always_so_changes_nothing()
   for _, entry in ipairs(keys.list) do
     if entry.fate == "always" and not entry.block then
       local without, accepted = read(entry, nil), 0
-      for _, value in ipairs(candidates(entry)) do
+      for _, value in ipairs(values.candidates(entry)) do
         local result, _, notes = read(entry, value)
         if result then
           accepted = accepted + 1
@@ -132,7 +70,7 @@ function TestFates:test_every_refused_key_is_refused_and_off_by_null()
   for _, entry in ipairs(keys.list) do
     if says[entry.fate] and not entry.block then
       local is_alone, refused = not is_shadowed(entry), 0
-      for _, value in ipairs(candidates(entry)) do
+      for _, value in ipairs(values.candidates(entry)) do
         local _, message = read(entry, value)
         local is_refused = message and message:find(says[entry.fate], 1, true)
         if is_refused and (not is_alone or message:find(path_of(entry) .. " = ", 1, true)) then refused = refused + 1 end

@@ -1,67 +1,13 @@
 -- zt.initialize: what it asks the mesh, the program, the passes and the trainer for, and what it makes of a trainer's results:
 -- with stand-ins that record what they are given.
+package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local comm = require "zt.comm"
 local optim = require "zt.optim"
-local zero = require "zt.zero"
+local stand_ins = require "support.stand_ins"
 local units = require "zt.engine.units"
 
--- Units of 100, 4 + padding to 32 + 10 = 42, and 1000 elements.
-local model = {parameters = function()
-  return {{unit = "a", numel = 100}, {unit = "b", numel = 4}, {unit = "b", numel = 10}, {unit = "c", numel = 1000}}
-end}
-
-local Trainer = {}
-Trainer.__index = Trainer
-function Trainer:set_lr(lr) self.lr = lr end
-function Trainer:forward(batch) self.batch = batch return 2 end
-function Trainer.backward() end
-function Trainer:step(batch)
-  self.batch = batch or self.batch
-  return {loss = 2, grad_norm = 3, lr = self.lr or 0, seconds = 0.5, skipped = self.is_overflow or false,
-          loss_scale = self.loss_scale or 1}
-end
-
--- Puts stand-ins into the tables `at`; returns a function that undoes it.
-local function replace(list)
-  local kept = {}
-  for index, entry in ipairs(list) do
-    local at, name, stand_in = unpack(entry)
-    kept[index], at[name] = at[name], stand_in
-  end
-  return function()
-    for index, entry in ipairs(list) do entry[1][entry[2]] = kept[index] end
-  end
-end
-
--- An engine of `config` on stand-ins, and what they were given.
-local function build(config, options)
-  local given, lines = {passes = {}}, {}
-  local program = {apply = function(self, pass)
-    table.insert(given.passes, pass)
-    return self
-  end}
-  local function mesh(value)
-    given.mesh = value
-    return {dp = "dp", replica = "replica"}
-  end
-  local undo = replace{
-    {comm, "mesh", mesh}, {zero, "shard", function(value) given.shard = value return "shard" end},
-    {zt, "program", function(_, value) given.program = value return program end},
-    {zt, "recompute", function(value) given.recompute = value return "recompute" end},
-    {zt, "trainer", function(_, value) given.trainer = value return setmetatable({global_step = 0}, Trainer) end},
-    {zt.log, "info", function(message, ...) lines[#lines + 1] = message:format(...) end},
-  }
-  local all = {model = model, config = config}
-  for key, value in pairs(options or {}) do all[key] = value end
-  config.optimizer = config.optimizer or {type = "SGD", params = {lr = 0.25}}
-  config.train_micro_batch_size_per_gpu = config.train_micro_batch_size_per_gpu or 1
-  local is_done, engine = pcall(zt.initialize, all)
-  undo()
-  if not is_done then error(engine, 0) end
-  return engine, given, table.concat(lines, "\n")
-end
+local build, model = stand_ins.build, stand_ins.model
 
 local TestBuild = {}
 
@@ -88,6 +34,9 @@ function TestBuild:test_zero()
                                 prefetch = 1, persist_below = 100})
   _, given = build{zero_optimization = {stage = 3, stage3_model_persistence_threshold = 1e5}}
   lu.assertEquals(given.shard.persist_below, 1e5 + 1) -- DeepSpeed's default of the other threshold
+  _, given = build{zero_optimization = {stage = 3, stage3_model_persistence_threshold = 150,
+                                        stage3_param_persistence_threshold = 1e9}}
+  lu.assertEquals(given.shard.persist_below, 1000) -- 42 + 100 elements stay
 end
 
 function TestBuild:test_copies_of_the_shards()
@@ -101,7 +50,7 @@ function TestBuild:test_copies_of_the_shards()
 end
 
 function TestBuild:test_the_engine_makes_the_mesh_of_copies()
-  local undo = replace{{zt.world, "size", 6}}
+  local undo = stand_ins.replace{{zt.world, "size", 6}}
   local _, given = build{zero_optimization = {mics_shard_size = 2}}
   undo()
   lu.assertEquals(given.mesh, {replica = 3, dp = -1, order = {"replica", "dp"}})

@@ -1,0 +1,64 @@
+-- Engines on stand-ins for mesh, program, passes and trainer, which record what they are given.
+local zt = require "zt"
+local comm = require "zt.comm"
+local zero = require "zt.zero"
+
+local stand_ins = {}
+
+--- A model with units of 100, 4 + padding to 32 + 10 = 42, and 1000 elements.
+stand_ins.model = {parameters = function()
+  return {{unit = "a", numel = 100}, {unit = "b", numel = 4}, {unit = "b", numel = 10}, {unit = "c", numel = 1000}}
+end}
+
+local Trainer = {}
+Trainer.__index = Trainer
+function Trainer:set_lr(lr) self.lr = lr end
+function Trainer:forward(batch) self.batch = batch return 2 end
+function Trainer.backward() end
+function Trainer:step(batch)
+  self.batch = batch or self.batch
+  return {loss = 2, grad_norm = 3, lr = self.lr or 0, seconds = 0.5, skipped = self.is_overflow or false,
+          loss_scale = self.loss_scale or 1}
+end
+
+--- Puts stand-ins into tables, {{table, name, stand-in}, ...}; returns a function that undoes it.
+function stand_ins.replace(list)
+  local kept = {}
+  for index, entry in ipairs(list) do
+    local at, name, stand_in = unpack(entry)
+    kept[index], at[name] = at[name], stand_in
+  end
+  return function()
+    for index, entry in ipairs(list) do entry[1][entry[2]] = kept[index] end
+  end
+end
+
+--- An engine of `config`, what the stand-ins were given, and the lines that were logged.
+function stand_ins.build(config, options)
+  local given, lines = {passes = {}}, {}
+  local program = {apply = function(self, pass)
+    table.insert(given.passes, pass)
+    return self
+  end}
+  local function mesh(value)
+    given.mesh = value
+    return {dp = "dp", replica = "replica"}
+  end
+  local undo = stand_ins.replace{
+    {comm, "mesh", mesh}, {zero, "shard", function(value) given.shard = value return "shard" end},
+    {zt, "program", function(_, value) given.program = value return program end},
+    {zt, "recompute", function(value) given.recompute = value return "recompute" end},
+    {zt, "trainer", function(_, value) given.trainer = value return setmetatable({global_step = 0}, Trainer) end},
+    {zt.log, "info", function(message, ...) lines[#lines + 1] = message:format(...) end},
+  }
+  local all = {model = stand_ins.model, config = config}
+  for key, value in pairs(options or {}) do all[key] = value end
+  config.optimizer = config.optimizer or {type = "SGD", params = {lr = 0.25}}
+  config.train_micro_batch_size_per_gpu = config.train_micro_batch_size_per_gpu or 1
+  local is_done, engine = pcall(zt.initialize, all)
+  undo()
+  if not is_done then error(engine, 0) end
+  return engine, given, table.concat(lines, "\n")
+end
+
+return stand_ins
