@@ -38,6 +38,9 @@ class Backend {
   // Runs or starts an operation, in the order of the calls. With Async::no it has run for the caller's stream on return.
   virtual Work submit(Operation operation, Async async) = 0;
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
+  // Where `shares_memory`: one tensor for all ranks. Collective.
+  virtual bool shares_memory() const { return false; }
+  virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }
   // Collective.
   virtual std::unique_ptr<Backend> duplicate(const std::string& name) = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;

@@ -158,6 +158,14 @@ void Checked::barrier() {
   submit({.kind = Kind::barrier}, Async::no).synchronize();
 }
 
+at::Tensor Checked::allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) {
+  if (!shares_memory()) {
+    misuse("the ranks of axis '{}' communicate by {}, which gives them no common memory: use backend = \"shm\" on one machine",
+           name(), backend());
+  }
+  return backend_->allocate_shared(shape, dtype);
+}
+
 std::shared_ptr<Communicator> Checked::duplicate(const std::string& name) {
   return std::make_shared<Checked>(backend_->duplicate(name), box_);
 }

@@ -40,6 +40,8 @@ class Checked : public Communicator {
   Work all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) override;
 
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return backend_->allocate(shape, dtype); }
+  bool shares_memory() const override { return backend_->shares_memory(); }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override;
   std::shared_ptr<Communicator> duplicate(const std::string& name) override;
   void set_timeout(std::chrono::milliseconds timeout) override;
   void drain() override { backend_->drain(); }

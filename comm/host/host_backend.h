@@ -17,6 +17,10 @@ class HostBackend : public QueuedBackend {
   const Group& group() const override { return transport_->group(); }
   const std::string& name() const override { return transport_->name(); }
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return transport_->allocate(shape, dtype); }
+  bool shares_memory() const override { return transport_->shares_memory(); }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
+    return transport_->allocate_shared(shape, dtype);
+  }
   std::unique_ptr<Backend> duplicate(const std::string& name) override;
 
  protected:

@@ -34,6 +34,9 @@ class Transport {
   // The longest message that send and recv take.
   virtual size_t longest_message() const = 0;
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
+  // Where `shares_memory`: one tensor for all ranks. Collective.
+  virtual bool shares_memory() const { return false; }
+  virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }
   // Throws Aborted when another rank of the run failed and waiting has no sense.
   virtual void check_abort() const = 0;
   // Collective.

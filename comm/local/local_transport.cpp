@@ -31,8 +31,17 @@ struct Hub {
   Channel& channel(int from, int to) {
     return channels[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)];
   }
+  // The number-th tensor that the ranks share, made by the first that asks.
+  at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
+    const std::lock_guard lock(mutex);
+    if (number == tensors.size()) tensors.push_back(at::zeros(shape, dtype));
+    return tensors[number];
+  }
+
   const int size;
   std::vector<Channel> channels;
+  std::mutex mutex;
+  std::vector<at::Tensor> tensors;
 };
 
 class LocalSend : public Transport::Message {
@@ -134,6 +143,12 @@ class LocalTransport : public Transport {
   }
   size_t longest_message() const override { return SIZE_MAX; }
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  bool shares_memory() const override { return true; }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
+    const at::Tensor all = hub_->shared_tensor(shared_made_++, shape, dtype);
+    return at::from_blob(
+        all.data_ptr(), shape, [all](void*) {}, all.options());  // autograd's notes on a tensor are one thread's
+  }
   void check_abort() const override {
     if (threads_ && threads_->aborted()) throw Aborted("another rank failed");
   }
@@ -146,6 +161,7 @@ class LocalTransport : public Transport {
   Group group_;
   std::shared_ptr<Hub> hub_;
   std::vector<Tickets> tickets_;  // of the messages from each rank
+  size_t shared_made_ = 0;        // tensors that this rank shares with the others
 };
 
 }  // namespace

@@ -47,6 +47,19 @@ class ShmBackend : public QueuedBackend {
     return tensor;
   }
 
+  bool shares_memory() const override { return true; }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
+    const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
+    std::shared_ptr<std::vector<SharedMemory>> pieces;
+    run_task([&](Patience& patience) {
+      team_->set_patience(patience);
+      const size_t mine = team_->rank() == 0 ? std::max<size_t>(bytes, 1) : 0;
+      pieces = std::make_shared<std::vector<SharedMemory>>(share(*team_, mine, Pages::on_demand));
+    });
+    return at::from_blob(
+        pieces->front().data(), shape, [pieces](void*) {}, at::TensorOptions().dtype(dtype));
+  }
+
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::unique_ptr<Backend> copy;
     run_task([&](Patience& patience) {

@@ -92,6 +92,11 @@ class Communicator {
 
   // Memory that this backend communicates without a copy; zeroed. The same call on every rank.
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
+  // Whether the ranks are on one machine and `allocate_shared` gives them one memory.
+  virtual bool shares_memory() const = 0;
+  // One tensor that all ranks read and write, zeroed; who writes what and when the others may look, they agree on by barriers.
+  // The same call on every rank. Misuse where shares_memory() is false.
+  virtual at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) = 0;
   // A further communicator over the same ranks with an order of its own. Collective.
   virtual std::shared_ptr<Communicator> duplicate(const std::string& name) = 0;
 
