@@ -1,5 +1,7 @@
 #include "groups.h"
 
+#include "zt/regex.h"
+
 namespace zt::optim {
 
 namespace {
@@ -19,15 +21,6 @@ Entry parse_entry(const std::string& path, const Value& value) {
       .parse(value);
 }
 
-std::regex compile(const std::string& path, const std::string& pattern) {
-  try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    misuse("{}.match: '{}' is not a regular expression ({}): ECMAScript syntax is expected, with \\\\ before . ( [ and the like",
-           path, pattern, error.what());
-  }
-}
-
 }  // namespace
 
 GroupTable::GroupTable(const std::string& path, const CommonOptions& options) : path_(path) {
@@ -37,7 +30,7 @@ GroupTable::GroupTable(const std::string& path, const CommonOptions& options) : 
     const std::string entry_path = fmt::format("{}.groups[{}]", path, i + 1);
     const Entry entry = parse_entry(entry_path, options.groups[i]);
     texts_.push_back(entry.match);
-    patterns_.push_back(compile(entry_path, entry.match));
+    patterns_.push_back(compile_regex(entry.match, entry_path + ".match"));
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(options.weight_decay)});
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(other_decay)});
   }
