@@ -70,34 +70,76 @@ void accumulate(Unit& unit, const std::string& part) {
   else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);
 }
 
+// Sends gradients in another type than they are summed in, from a buffer that all reductions share.
+class Wire {
+ public:
+  // Copies of `grads`, one behind the other in `buffer`.
+  std::vector<at::Tensor> load(const at::Tensor& buffer, const std::vector<at::Tensor>& grads) {
+    last_.wait();
+    std::vector<at::Tensor> copies;
+    int64_t place = 0;
+    for (const at::Tensor& grad : grads) {
+      copies.push_back(buffer.narrow(0, place, grad.numel()));
+      copies.back().copy_(grad);
+      place += grad.numel();
+    }
+    return copies;
+  }
+  void holds_until(const Work& work) { last_ = work; }
+
+ private:
+  Work last_;  // still uses the buffer
+};
+
 class ReduceGrad : public ActionHandler {
  public:
   Work start(const Action& action, StepState& state) override {
     Communicator& comm = state.comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
     const std::string part = action.attr("sum");
-    std::vector<at::Tensor> grads, shards;
+    std::vector<at::Tensor> grads, sums;
+    const bool scatters = is_cut(action, units, comm) || units.front()->owns_grad_shard();
     for (const Unit* unit : units) {
       grads.push_back(unit->grad);
-      shards.push_back(part.empty() ? unit->grad_shard : part_of_grad(*unit));
+      sums.push_back(!scatters ? unit->grad : part.empty() ? unit->grad_shard : part_of_grad(*unit));
     }
-    const bool scatters = is_cut(action, units, comm) || units.front()->owns_grad_shard();
-    const Work work = scatters ? comm.reduce_scatter(shards, grads, ReduceOp::sum, Async::yes)
-                               : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
+    const bool is_converted = action.attrs.contains("dtype");
+    const Work work = is_converted ? reduce_converted(comm, state.wire, units, grads, sums, scatters)
+                      : scatters   ? comm.reduce_scatter(sums, grads, ReduceOp::sum, Async::yes)
+                                   : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
     if (part.empty()) return work;
     return Work(std::make_shared<Then>(work, [units, part] {
       for (Unit* unit : units) accumulate(*unit, part);
     }));
   }
+
+ private:
+  Work reduce_converted(Communicator& comm, const at::Tensor& buffer, const std::vector<Unit*>& units,
+                        const std::vector<at::Tensor>& grads, const std::vector<at::Tensor>& sums, bool scatters) {
+    const std::vector<at::Tensor> sent = wire_.load(buffer, grads);
+    std::vector<at::Tensor> received = sent;
+    for (size_t i = 0; scatters && i < units.size(); ++i)
+      received[i] = sent[i].narrow(0, units[i]->rank * units[i]->layout.chunk, units[i]->layout.chunk);
+    const Work moved = scatters ? comm.reduce_scatter(received, sent, ReduceOp::sum, Async::yes)
+                                : comm.all_reduce(sent, ReduceOp::sum, Async::yes);
+    const Work work(std::make_shared<Then>(moved, [received, sums] {
+      for (size_t i = 0; i < sums.size(); ++i) at::Tensor(sums[i]).copy_(received[i]);
+    }));
+    wire_.holds_until(work);
+    return work;
+  }
+
+  Wire wire_;
 };
 
-// What this rank gives to the others: its master, rounded where that is more precise than the parameters.
-at::Tensor owned_part(const Unit& unit) {
-  if (unit.master.scalar_type() == unit.full.scalar_type()) return unit.master;
-  const at::Tensor part = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
-  part.copy_(unit.master);
-  return part;
-}
+class ReplicateGrad : public ActionHandler {
+ public:
+  Work start(const Action& action, StepState& state) override {
+    std::vector<at::Tensor> shards;
+    for (const Unit* unit : units_of(action, state)) shards.push_back(unit->grad_shard);
+    return state.comm(action.axes()).all_reduce(shards, ReduceOp::sum, Async::yes);
+  }
+};
 
 class Unshard : public ActionHandler {
  public:
@@ -105,10 +147,14 @@ class Unshard : public ActionHandler {
     Communicator& comm = state.comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
     is_cut(action, units, comm);
+    if (units.front()->node_shared) {  // written in place; nobody may read before all have written
+      comm.barrier();
+      return {};
+    }
     std::vector<at::Tensor> fulls, parts;
     for (const Unit* unit : units) {
       fulls.push_back(unit->full);
-      parts.push_back(owned_part(*unit));
+      parts.push_back(unit->shard);
     }
     return comm.all_gather(fulls, parts, Async::yes);
   }
@@ -125,6 +171,7 @@ class Reshard : public ActionHandler {
 std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> make_handlers() {
   const Kinds& kinds = Kinds::get();
   return {{kinds.reduce_grad, std::make_shared<ReduceGrad>()},
+          {kinds.replicate_grad, std::make_shared<ReplicateGrad>()},
           {kinds.unshard, std::make_shared<Unshard>()},
           {kinds.reshard, std::make_shared<Reshard>()}};
 }

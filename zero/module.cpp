@@ -1,3 +1,4 @@
+#include "memory.h"
 #include "shard.h"
 #include "zt/lua/state.h"
 
@@ -5,7 +6,31 @@ namespace zt::zero {
 
 namespace {
 
-// zero.shard{stage = 0 | 1, axis = mesh.dp, bucket_bytes = n, reduce_every = "step" | "micro_batch"} -> Pass
+// zero.memory{params = 7e9, ranks = 64, stage = 2, precision = "bf16", ...} -> bytes a rank by kind, and their total
+int memory(lua_State* L) {
+  const Memory memory = memory_of(parse_memory_options(lua::check_value(L, 1)));
+  lua::push(L, Value(Value::Table{{"parameters", memory.parameters},
+                                  {"gradients", memory.gradients},
+                                  {"master", memory.master},
+                                  {"optimizer", memory.optimizer},
+                                  {"buckets", memory.buckets},
+                                  {"activations", memory.activations},
+                                  {"total", memory.total()}}));
+  return 1;
+}
+
+// zero.gathered(trainer, names, fn, {write_rank = 0}): zt/gathered.lua.
+int gathered(lua_State* L) {
+  const int arguments = lua_gettop(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "zt.gathered");
+  lua_call(L, 1, 1);
+  lua_insert(L, 1);
+  lua_call(L, arguments, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+// zero.shard{stage = 0 to 3, axis = mesh.dp, ...} -> Pass
 int shard(lua_State* L) {
   lua::push(L, make_shard(parse_shard_options(lua::check_value(L, 1))));
   return 1;
@@ -16,5 +41,5 @@ int shard(lua_State* L) {
 }  // namespace zt::zero
 
 ZT_LUA_MODULE(zero) {
-  module.function<zt::zero::shard>("shard");
+  module.function<zt::zero::gathered>("gathered").function<zt::zero::memory>("memory").function<zt::zero::shard>("shard");
 }

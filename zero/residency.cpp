@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "zt/error.h"
+
 namespace zt::zero {
 
 namespace {
@@ -13,39 +15,66 @@ struct Stay {
   int unit = 0, first = 0, last = 0;
 };
 
-// Sharded units that each action uses.
-std::vector<std::vector<int>> uses_of(const std::vector<Action>& actions, const ModelInfo& model,
-                                      const std::vector<bool>& units) {
-  std::vector<std::vector<int>> uses;
+// What an action does with sharded units.
+struct Use {
+  std::vector<int> read, graded;  // whose parameters it reads, whose gradient it writes
+};
+
+std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<bool>& units) {
+  std::vector<Use> uses;
   for (const Action& action : actions) {
-    auto& used = uses.emplace_back();
-    for (const Resource& read : kind(action.kind).resources(action, model).reads) {
-      if (read.kind == ResourceKind::param && units.at(read.index)) used.push_back(read.index);
+    Use& use = uses.emplace_back();
+    const Resources resources = kind(action.kind).resources(action, model);
+    for (const Resource& read : resources.reads) {
+      if (read.kind == ResourceKind::param && units.at(read.index)) use.read.push_back(read.index);
+    }
+    for (const Resource& write : resources.writes) {
+      if (write.kind == ResourceKind::grad && units.at(write.index)) use.graded.push_back(write.index);
     }
   }
   return uses;
 }
 
-// Whether at most `most` elements of other units are used between the actions `from` and `to`.
-bool is_near(const std::vector<std::vector<int>>& uses, const ModelInfo& model, int unit, int from, int to, int64_t most) {
-  std::set<int> others;
-  int64_t elements = 0;
-  for (int index = from + 1; index < to && elements <= most; ++index) {
-    for (const int other : uses[index]) {
-      if (other != unit && others.insert(other).second) elements += model.units[other].numel;
-    }
+// Whether a unit stays whole from one use to the next.
+class Reuse {
+ public:
+  Reuse(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model, const Residency& residency)
+      : actions_(actions), uses_(uses), model_(model), residency_(residency) {}
+
+  bool stays(int unit, int from, int to) const { return waits_for_backward(unit, from, to) || is_near(unit, from, to); }
+
+ private:
+  bool waits_for_backward(int unit, int from, int to) const {
+    const auto& graded = uses_[from].graded;
+    return residency_.keeps_forward && actions_[from].micro_batch == actions_[to].micro_batch &&
+           std::find(graded.begin(), graded.end(), unit) == graded.end();
   }
-  return elements <= most;
-}
+
+  // At most so many elements of other units are used between.
+  bool is_near(int unit, int from, int to) const {
+    std::set<int> others;
+    int64_t elements = 0;
+    for (int index = from + 1; index < to && elements <= residency_.max_reuse_distance; ++index) {
+      for (const int other : uses_[index].read) {
+        if (other != unit && others.insert(other).second) elements += model_.units[other].numel;
+      }
+    }
+    return elements <= residency_.max_reuse_distance;
+  }
+
+  const std::vector<Action>& actions_;
+  const std::vector<Use>& uses_;
+  const ModelInfo& model_;
+  const Residency& residency_;
+};
 
 // In the order in which they begin.
-std::vector<Stay> stays_of(const std::vector<std::vector<int>>& uses, const ModelInfo& model, int64_t max_reuse_distance) {
+std::vector<Stay> stays_of(const std::vector<Use>& uses, const Reuse& reuse, size_t units) {
   std::vector<Stay> stays;
-  std::vector<int> latest(model.units.size(), -1);
+  std::vector<int> latest(units, -1);
   for (int index = 0; index < static_cast<int>(uses.size()); ++index) {
-    for (const int unit : uses[index]) {
-      const bool stayed = latest[unit] >= 0 && is_near(uses, model, unit, stays[latest[unit]].last, index, max_reuse_distance);
-      if (!stayed) {
+    for (const int unit : uses[index].read) {
+      if (latest[unit] < 0 || !reuse.stays(unit, stays[latest[unit]].last, index)) {
         latest[unit] = static_cast<int>(stays.size());
         stays.push_back({unit, index, index});
       }
@@ -55,18 +84,48 @@ std::vector<Stay> stays_of(const std::vector<std::vector<int>>& uses, const Mode
   return stays;
 }
 
-// The action that each stay's UNSHARD goes before: where the stay begins that is `prefetch` ones earlier, but not before the
-// unit's own earlier stay has ended.
-std::vector<int> places_of(const std::vector<Stay>& stays, int prefetch) {
-  std::vector<int> places;
-  std::map<int, int> ends;  // of the units' latest stays
-  for (int k = 0; k < static_cast<int>(stays.size()); ++k) {
-    const auto [end, is_first] = ends.try_emplace(stays[k].unit, -1);
-    places.push_back(std::max(stays[std::max(0, k - prefetch)].first, end->second + 1));
-    end->second = stays[k].last;
+// The actions that UNSHARDs go before. A unit is gathered where the stay begins that is `prefetch` ones earlier, but not before
+// its own earlier stay has ended, and not before there is room for it.
+class Places {
+ public:
+  Places(const std::vector<Action>& actions, const ModelInfo& model, const Residency& residency)
+      : actions_(actions), model_(model), residency_(residency), live_(actions.size(), 0) {}
+
+  std::vector<int> find(const std::vector<Stay>& stays) {
+    std::vector<int> places;
+    std::map<int, int> ends;  // of the units' latest stays
+    for (int k = 0; k < static_cast<int>(stays.size()); ++k) {
+      const auto [end, is_first] = ends.try_emplace(stays[k].unit, -1);
+      const int wanted = std::max(stays[std::max(0, k - residency_.prefetch)].first, end->second + 1);
+      places.push_back(residency_.max_live > 0 ? with_room(stays[k], wanted) : wanted);
+      end->second = stays[k].last;
+    }
+    return places;
   }
-  return places;
-}
+
+ private:
+  int with_room(const Stay& stay, int wanted) {
+    const int64_t size = model_.units[stay.unit].numel;
+    const auto has_room = [&](int index) { return live_[index] + size <= residency_.max_live; };
+    for (int index = stay.first; index <= stay.last; ++index) {
+      if (has_room(index)) continue;
+      misuse(
+          "zero.shard: at action {} ({}) {} elements of sharded parameters have to be whole, and max_live is {}: raise it, or "
+          "keep "
+          "fewer units whole (keep, max_reuse_distance)",
+          index, action_text(actions_[index]), live_[index] + size, residency_.max_live);
+    }
+    int place = stay.first;
+    while (place > wanted && has_room(place - 1)) --place;
+    for (int index = place; index <= stay.last; ++index) live_[index] += size;
+    return place;
+  }
+
+  const std::vector<Action>& actions_;
+  const ModelInfo& model_;
+  const Residency& residency_;
+  std::vector<int64_t> live_;  // by action: elements that stays hold whole, so far
+};
 
 Action action_of(KindId kind, int unit) {
   return {.kind = kind, .target = unit};
@@ -77,8 +136,8 @@ Action action_of(KindId kind, int unit) {
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const std::vector<bool>& units,
                                      const Residency& residency) {
   const auto uses = uses_of(actions, model, units);
-  const auto stays = stays_of(uses, model, residency.max_reuse_distance);
-  const auto places = places_of(stays, residency.prefetch);
+  const auto stays = stays_of(uses, Reuse(actions, uses, model, residency), model.units.size());
+  const auto places = Places(actions, model, residency).find(stays);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < stays.size(); ++k) {
     Action unshard = action_of(Kinds::get().unshard, stays[k].unit);

@@ -77,11 +77,20 @@ std::vector<std::shared_ptr<Param>> LuaLayer::params() const {
   return all;
 }
 
-void LuaLayer::push_self(lua_State* L) const {
-  lua_createtable(L, 0, static_cast<int>(params_.size()));
+void LuaLayer::fill_self(lua_State* L, int self) const {
   for (const auto& [name, param] : params_) {
     lua::push(L, param->get());
-    lua_setfield(L, -2, name.c_str());
+    lua_setfield(L, self, name.c_str());
+  }
+}
+
+// A tensor that the script keeps would show what is gathered into its memory later.
+void LuaLayer::end_self(lua_State* L, int self) const {
+  for (const auto& [name, param] : params_) {
+    lua_pushstring(L, name.c_str());
+    lua_rawget(L, self);
+    lua::expire_parameter(L, -1);
+    lua_pop(L, 1);
   }
 }
 
@@ -96,14 +105,21 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   const auto handle = std::make_shared<LuaContext>(LuaContext{&context});
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;
-  const CallScope scope(L, top, [&] { handle->context = nullptr; });
-  push_self(L);
+  lua_newtable(L);
+  const int self = top + 1;
+  lua_insert(L, self);  // below the function: it outlives the call
+  const CallScope scope(L, top, [&] {
+    handle->context = nullptr;
+    end_self(L, self);
+  });
+  fill_self(L, self);
+  lua_pushvalue(L, self);
   for (const auto& input : in) lua::push(L, input);
   lua::push(L, handle);
   const lua::NoDefaultRandom no_default_random(L);
   forward_->call(static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
   std::vector<at::Tensor> results;
-  for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, top + 1 + static_cast<int>(i), io_.outputs[i]));
+  for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, self + 1 + static_cast<int>(i), io_.outputs[i]));
   return results;
 }
 

@@ -33,7 +33,8 @@ class LuaLayer final : public Layer {
   std::string kind() const override { return kind_; }
 
  private:
-  void push_self(lua_State* L) const;
+  void fill_self(lua_State* L, int self) const;
+  void end_self(lua_State* L, int self) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;
 
   std::shared_ptr<lua::Callable> forward_, count_;

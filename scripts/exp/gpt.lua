@@ -28,7 +28,7 @@ local o = zt.cli{
     {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
     {"stage", 1, "ZeRO: what is cut over the ranks. 1: optimizer state, 2: gradients too, 3: parameters too", between = {0, 3}},
     {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
-    {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "fp64"}},
+    {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
     {"seed", 1, "of weights and data order", at_least = 0},
     {"data", "corpus/gcide.npy", "the token file (scripts/tokenize.lua makes one)"},
     {"eval_every", 100, "steps between two looks at held-out text; 0: at the end only", at_least = 0},

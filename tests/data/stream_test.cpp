@@ -45,11 +45,12 @@ std::vector<int64_t> samples_of(const Stream& stream, int64_t step) {
 
 class Recorder : public Visitor {
  public:
+  bool is_load() const override { return loads; }
   std::map<std::string, Value> values;
-  bool is_load = false;
+  bool loads = false;
   void tensor(const std::string&, const std::vector<int64_t>&, Piece, bool) override { FAIL() << "a stream has no tensors"; }
   void value(const std::string& name, Value& value) override {
-    if (is_load) value = values.at(name);
+    if (loads) value = values.at(name);
     else values[name] = value;
   }
 };
@@ -121,7 +122,7 @@ TEST(Stream, ResumeEqualsUninterrupted) {
   EXPECT_EQ(saved.values.size(), 1U);
 
   Stream second = make(50, {.batch = 8, .seed = 1});  // another seed: the saved one wins
-  saved.is_load = true;
+  saved.loads = true;
   second.visit(saved);
   EXPECT_EQ(second.step(), 7);
   EXPECT_EQ(second.seed(), 9);

@@ -47,6 +47,50 @@ TEST(Equality, PrefetchAndWhatStaysWhole) {
   expect_equal(one, train(config));
 }
 
+TEST(Equality, HowLongUnitsStayWholeAndHowMany) {
+  Config config{.ranks = 2, .micro_batches = 2, .stage = 3, .recompute_every = 1};
+  const Outcome one = train(config);
+  for (const Value::Table& options : std::vector<Value::Table>{
+           {{"keep", "forward"}}, {{"max_live", 16000}, {"prefetch", 5}}, {{"keep", "forward"}, {"max_live", 40000}, {"prefetch", 3}}}) {
+    config.shard = options;
+    expect_equal(one, train(config));
+  }
+}
+
+TEST(Equality, OneCopyANodeAndOneARank) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const int stage : {1, 2, 3}) {
+      Config config{.ranks = ranks, .micro_batches = 2, .stage = stage, .precision = stage == 2 ? Precision::bf16 : Precision::fp32};
+      const Outcome apart = train(config);
+      config.shard = {{"node_shared", true}};
+      const Outcome shared = train(config);
+      expect_equal(apart, shared);
+      EXPECT_EQ(apart.evaluated, shared.evaluated);
+    }
+  }
+}
+
+// Contiguous groups whose size is a power of two: the tree over all ranks has the groups' trees as branches.
+TEST(Equality, GroupsThatHoldTheSameShards) {
+  for (const int stage : {1, 2, 3}) {
+    Config config{.ranks = 4, .micro_batches = 3, .stage = stage, .reduce_every = "step"};
+    const Outcome one_group = train(config);
+    config.replicas = 2;
+    expect_equal(one_group, train(config));
+    config.shard = {{"node_shared", true}};
+    expect_equal(one_group, train(config));
+  }
+}
+
+TEST(Equality, StepsInSlices) {
+  Config config{.ranks = 2, .micro_batches = 2, .stage = 2};
+  const Outcome whole = train(config);
+  for (const int elements : {300, 1000}) {
+    config.shard = {{"sub_group_size", elements}};
+    expect_equal(whole, train(config));
+  }
+}
+
 TEST(Equality, NoZeroPassAndStageZeroOnOneRank) {
   expect_equal(train({.stage = -1}), train({.stage = 0}));
 }

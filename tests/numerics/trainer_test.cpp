@@ -243,6 +243,7 @@ TEST(Trainer, AModelHasOneTrainer) {
 
 class Names : public Visitor {
  public:
+  bool is_load() const override { return false; }
   void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) override {
     EXPECT_EQ(piece.data.numel(), piece.count);
     EXPECT_EQ(piece.boxes.size(), 1U);

@@ -28,7 +28,7 @@ Batch global_batch(int step, int seed) {
   return {{"tokens", tokens}, {"labels", labels}};
 }
 
-std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config) {
+std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options) {
   const auto model = nn::make_gpt(Value::Table{{"layers", 3},
                                                {"hidden", 24},
                                                {"heads", 3},
@@ -37,12 +37,18 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config) 
                                                {"seed", 5},
                                                {"tied", config.tied},
                                                {"dropout", config.dropout}});
+  if (!config.frozen.empty()) model->set_trainable(config.frozen, false);
   auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision);
   if (config.stage >= 0) {
-    comm::MeshOptions options;
-    options.axes = {{"dp", -1}};
-    const auto mesh = comm::make_mesh(world, options);
-    Value::Table shard{{"stage", config.stage}, {"axis", Object::of<Axis>(mesh->axis("dp"))}};
+    comm::MeshOptions axes;
+    axes.axes = {{"dp", -1}};
+    if (config.replicas > 1) axes.axes = {{"replica", config.replicas}, {"dp", -1}};
+    const auto mesh = comm::make_mesh(world, axes);
+    Value::Table shard = config.shard;
+    shard["stage"] = config.stage;
+    shard["axis"] = Object::of<Axis>(mesh->axis("dp"));
+    shard.emplace("node_shared", false);
+    if (config.replicas > 1) shard["replicate"] = Object::of<Axis>(mesh->axis("replica"));
     if (!config.reduce_every.empty()) shard["reduce_every"] = config.reduce_every;
     if (config.bucket_bytes >= 0) shard["bucket_bytes"] = config.bucket_bytes;
     if (config.prefetch >= 0) shard["prefetch"] = config.prefetch;
@@ -51,7 +57,6 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config) 
     spec = spec->apply(zero::make_shard(zero::parse_shard_options(shard)));
   }
   if (config.recompute_every > 0) spec = spec->apply(make_recompute(config.recompute_every));
-  TrainerOptions options;
   options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}, {"weight_decay", 0.1}});
   options.clip = config.clip;
   return Trainer::make(spec, options);
@@ -62,7 +67,8 @@ namespace {
 at::Tensor flatten(Trainer& trainer, bool gradients) {
   std::vector<at::Tensor> parts;
   for (const ParamInfo& param : trainer.state().model->params) {
-    const at::Tensor values = gradients ? trainer.gradient(param.name) : trainer.parameter(param.name);
+    if (gradients && !param.trainable) continue;
+    const at::Tensor values = gradients ? trainer.gradient(param.name) : trainer.master(param.name);
     parts.push_back(values.reshape({-1}).to(at::kDouble));
   }
   return at::cat(parts);

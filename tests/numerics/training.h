@@ -26,6 +26,9 @@ struct Config {
   int seed = 0;  // of the batches
   int prefetch = -1;
   int64_t persist_below = -1, max_reuse_distance = -1;
+  Value::Table shard = {};  // further options of zero.shard
+  int replicas = 1;         // groups of ranks that hold the same shards
+  std::string frozen = {};  // names of parameters that are not trained
 };
 
 struct Outcome {
@@ -41,7 +44,8 @@ constexpr int64_t kSamples = 12, kSeq = 10, kVocab = 37;
 // over the samples.
 Batch global_batch(int step, int seed = 0);
 
-std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config);
+// `options`: of the trainer, but for optimizer and clip.
+std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options = {});
 
 // Trains and gives what rank 0 saw; fails the test when another rank saw other losses or holds other weights.
 Outcome train(const Config& config);

@@ -45,7 +45,7 @@ Unit make_unit(int index, int64_t numel, const UnitPlan& plan, const Communicato
   unit.layout = FlatLayout(numel, plan.state_sharded ? comm.size() : 1);
   unit.rank = plan.state_sharded ? comm.rank() : 0;
   unit.full = at::zeros({unit.layout.padded()});
-  unit.master = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+  unit.shard = unit.master = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
   unit.grad = at::zeros({unit.layout.padded()});
   unit.grad_shard = unit.grad.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
   return unit;
@@ -182,12 +182,14 @@ TEST(Reduction, DependsOnItsOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ReductionOn, testing::Values(1, 2, 3, 4));
 
-TEST(Handlers, RoundAMasterThatIsMorePrecise) {
+TEST(Handlers, GatherWhatAMorePreciseMasterWasRoundedTo) {
   spawn(2, [](const World& world) {
-    Rank rank = make_rank(world, chain(0), std::vector<UnitPlan>(2, {"dp", true}));
+    Rank rank = make_rank(world, chain(0), std::vector<UnitPlan>(2, {.axis = "dp", .state_sharded = true}));
     Unit& unit = rank.state.units[1];
     unit.full = at::zeros({unit.layout.padded()}, at::kBFloat16);
+    unit.shard = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
     unit.master = at::full({unit.layout.chunk}, 1.0F + 0.001F * static_cast<float>(rank.comm->rank() + 1));
+    unit.round_master();
     rank.handlers.at(Kinds::get().unshard)->start(parse_action("UNSHARD 1 axes=[\"dp\"]"), rank.state).wait();
     for (int owner = 0; owner < 2; ++owner) {
       const at::Tensor part = unit.full.narrow(0, owner * unit.layout.chunk, unit.layout.chunk);
@@ -216,7 +218,7 @@ TEST(Handlers, AddAPartOnceHoweverOftenItIsWaitedFor) {
 
 TEST(Handlers, RefuseUnitsThatAreCutOtherwise) {
   spawn(2, [](const World& world) {
-    Rank rank = make_rank(world, chain(0), {UnitPlan{}, UnitPlan{"dp", true}});
+    Rank rank = make_rank(world, chain(0), {UnitPlan{}, UnitPlan{.axis = "dp", .state_sharded = true}});
     ActionHandler& reduce = *rank.handlers.at(Kinds::get().reduce_grad);
     EXPECT_THROW(reduce.start(parse_action("REDUCE_GRAD 0 axes=[\"dp\"] units=[1]"), rank.state), Misuse);
     rank.state.units[1].layout = FlatLayout(100, 3);

@@ -82,7 +82,7 @@ TEST(Shard, IsAPassOfThePhaseResidency) {
   EXPECT_EQ(pass->name(), "zero.shard");
   EXPECT_EQ(pass->phase(), Phase::residency);
   EXPECT_EQ(pass->mesh(), nullptr);
-  EXPECT_EQ(pass->handlers().size(), 3u);
+  EXPECT_EQ(pass->handlers().size(), 4u);
 }
 
 TEST(Shard, MakesProgramsThatTheVerifierAccepts) {
@@ -139,10 +139,10 @@ TEST(Shard, RefusesUnitsThatAreNotOfOnePlacement) {
 }
 
 TEST(Shard, RefusesAnAxisThatSeesNoOtherData) {
-  const auto pass = zero::make_shard({0, axis_of("tp", 2), 0, "step"});
+  const auto pass = zero::make_shard({.axis = axis_of("tp", 2), .bucket_bytes = 0, .reduce_every = "step"});
   expect_misuse([&] { pass->apply(base_program(chain(1), Mode::train, 1), chain(1), {}); },
                 "along axis 'tp' no parameter sees other data");
-  expect_misuse([] { zero::make_shard({0, axis_of("dp+ep", 4), 0, "step"}); }, "'dp+ep' joins several axes");
+  expect_misuse([] { zero::make_shard({.axis = axis_of("dp+ep", 4), .bucket_bytes = 0, .reduce_every = "step"}); }, "'dp+ep' joins several axes");
 }
 
 TEST(Shard, RefusesToSumTwice) {

@@ -22,7 +22,7 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state)
     : model_(std::move(model)), state_(state), gradients_(model_->info(), state.units) {
   const ModelInfo& info = model_->info();
   for (const Unit& unit : state_.units) {
-    if (unit.owns_master()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
+    if (unit.owns_shard()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
   }
   for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
   readers_.resize(info.positions.size(), 0);
@@ -138,7 +138,7 @@ void ComputeState::backward(int position, int micro_batch) {
   for (const Root& root : mine.roots) {
     if (!root.sum.requires_grad()) continue;
     roots.push_back(root.sum);
-    seeds.push_back(at::full_like(root.sum, seeds_.of(root.per)));
+    seeds.push_back(at::full_like(root.sum, seeds_.of(root.per) * state_.loss_scale));
   }
   std::vector<size_t> wanted_inputs;
   for (size_t i = 0; i < mine.inputs.size(); ++i) {

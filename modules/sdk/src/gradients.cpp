@@ -82,6 +82,15 @@ void Gradients::complete(int unit) {
   }
 }
 
+int Gradients::find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const {
+  for (size_t param = 0; param < uses_.size(); ++param) {
+    for (const Use& use : uses_[param]) {
+      if (use.position == position && use.has_sum && is_wanted(use.view)) return static_cast<int>(param);
+    }
+  }
+  return -1;
+}
+
 int64_t Gradients::extra_bytes() const {
   int64_t bytes = 0;
   for (const auto& uses : uses_) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "zt/layer.h"
@@ -29,6 +30,8 @@ class Gradients {
   void add(int param, int position, const at::Tensor& gradient);
   // Sums the uses; zero where there was none.
   void complete(int unit);
+  // The first parameter used at `position` whose sum of that use is one that `is_wanted`; -1 if there is none.
+  int find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const;
   // Bytes of the buffers for further uses.
   int64_t extra_bytes() const;
 

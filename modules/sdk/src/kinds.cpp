@@ -163,6 +163,8 @@ Kinds register_known_kinds() {
   kinds.backward = at_position("B", backward_resources, "full backward");
   kinds.recompute = at_position("R", forward_resources, "recomputes the forward of a checkpointed layer");
   kinds.reduce_grad = at_unit("REDUCE_GRAD", reduce_grad_resources, "sums a unit's gradient over its axis");
+  kinds.replicate_grad = at_unit("REPLICATE_GRAD", reduce_grad_resources,
+                                 "sums the owned part of a unit's gradient over the groups that hold the same");
   kinds.unshard = at_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current");
   kinds.reshard = at_unit("RESHARD", reshard_resources, "frees a unit's full parameters");
   kinds.norm = scalar("NORM", norm_resources, "gradient norm, non-finite flag and loss");

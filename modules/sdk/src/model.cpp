@@ -1,8 +1,10 @@
 #include "zt/model.h"
 
+#include <algorithm>
 #include <set>
 
 #include "zt/error.h"
+#include "zt/regex.h"
 #include "zt/unit.h"
 
 namespace zt {
@@ -133,6 +135,24 @@ Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::mo
   for (size_t i = 0; i < positions_.size(); ++i) builder.add(static_cast<int>(i));
   info_ = std::move(builder.model);
   params_ = std::move(builder.params);
+}
+
+int Model::set_trainable(const std::string& pattern, bool is_trainable) {
+  const std::regex wanted = compile_regex(pattern, "the pattern of parameters' names");
+  int count = 0;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    names.push_back(info_.params[i].name);
+    if (params_[i]->values.defined()) misuse("a trainer holds the model: say which parameters are frozen before it is made");
+    if (!std::regex_search(names.back(), wanted)) continue;
+    params_[i]->trainable = info_.params[i].trainable = is_trainable;
+    ++count;
+  }
+  if (count == 0) misuse("no parameter's name contains '{}'{}", pattern, suggest(pattern, names));
+  for (UnitInfo& unit : info_.units)
+    unit.trainable =
+        std::any_of(unit.params.begin(), unit.params.end(), [&](int param) { return info_.params[param].trainable; });
+  return count;
 }
 
 std::shared_ptr<Model> Model::append(NamedLayer layer) const {

@@ -66,8 +66,8 @@ Placement placement_on(const std::vector<AxisPlacement>& given, const std::strin
   for (const auto& placement : given) {
     if (placement.axis == axis) return placement.placement;
   }
-  const bool sees_other_data = axis == "dp" || axis == "ep" || axis == "sp";
-  return sees_other_data ? Placement::replicated_other_data : Placement::replicated_same_data;
+  const bool sees_same_data = axis == "tp" || axis == "pp";
+  return sees_same_data ? Placement::replicated_same_data : Placement::replicated_other_data;
 }
 
 Placement Param::placement(const std::string& axis) const {

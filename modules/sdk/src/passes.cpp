@@ -24,6 +24,7 @@ class Recompute : public Pass {
   explicit Recompute(int every) : every_(every) {}
   std::string name() const override { return "recompute"; }
   Phase phase() const override { return Phase::compute; }
+  std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
 
   Program apply(Program program, const ModelInfo& model, const Coord&) const override {
     if (program.mode != Mode::train) return program;

@@ -33,6 +33,13 @@ std::string Action::attr(const std::string& name, const std::string& otherwise) 
   misuse("attribute '{}' is {}: give a string", name, found->second.type_name());
 }
 
+int64_t Action::number(const std::string& name, int64_t otherwise) const {
+  const auto found = attrs.find(name);
+  if (found == attrs.end()) return otherwise;
+  if (const auto* number = found->second.get_if<int64_t>()) return *number;
+  misuse("attribute '{}' is {}: give a whole number", name, found->second.type_name());
+}
+
 std::vector<std::string> Action::axes() const {
   std::vector<std::string> axes;
   for (const Value& item : list_attr(*this, "axes")) {

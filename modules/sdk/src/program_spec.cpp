@@ -9,18 +9,6 @@ namespace zt {
 
 ZT_DEFINE_OBJECT(ProgramSpec, "Program")
 
-Precision parse_precision(const std::string& name) {
-  const std::vector<std::string> names{"fp32", "fp64"};
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return static_cast<Precision>(i);
-  }
-  misuse("unknown precision '{}'{}", name, suggest(name, names));
-}
-
-at::ScalarType dtype_of(Precision precision) {
-  return precision == Precision::fp64 ? at::kDouble : at::kFloat;
-}
-
 ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision)
     : model_(std::move(model)), micro_batches_(micro_batches), precision_(precision) {
   if (micro_batches < 1) misuse("a program needs at least one micro-batch, got {}", micro_batches);
@@ -53,20 +41,41 @@ Coord ProgramSpec::coord() const {
 
 Program ProgramSpec::build(Mode mode, const Coord& coord) const {
   Program program = base_program(model_->info(), mode, mode == Mode::train ? micro_batches_ : 1);
+  program.precision = precision_;
   if (mode == Mode::train && actions_) program.actions = *actions_;
   for (const auto& pass : passes_) program = pass->apply(std::move(program), model_->info(), coord);
   return program;
 }
 
+std::set<std::string> ProgramSpec::differing_axes() const {
+  const MeshShape shape = coord().shape;
+  std::set<std::string> axes;
+  for (const auto& pass : passes_) {
+    if (const auto named = pass->differs_along()) {
+      axes.insert(named->begin(), named->end());
+    } else {
+      for (const AxisSize& axis : shape.axes()) axes.insert(axis.name);
+    }
+  }
+  return axes;
+}
+
 std::vector<std::shared_ptr<const Program>> ProgramSpec::build_all(Mode mode) const {
   const MeshShape shape = coord().shape;
+  const std::set<std::string> axes = differing_axes();
+  std::map<std::vector<int>, std::shared_ptr<const Program>> by_place;
   std::map<uint64_t, std::shared_ptr<const Program>> distinct;
   std::vector<std::shared_ptr<const Program>> programs;
   for (int rank = 0; rank < shape.world_size(); ++rank) {
-    Program program = build(mode, {shape, rank});
-    auto& held = distinct[program.hash()];
-    if (!held) held = std::make_shared<const Program>(std::move(program));
-    programs.push_back(held);
+    const Coord coord{shape, rank};
+    std::vector<int> place;
+    for (const auto& axis : axes) place.push_back(coord[axis]);
+    auto& program = by_place[place];
+    if (!program) {
+      program = std::make_shared<const Program>(build(mode, coord));
+      program = distinct.emplace(program->hash(), program).first->second;
+    }
+    programs.push_back(program);
   }
   return programs;
 }

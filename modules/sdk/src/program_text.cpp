@@ -1,11 +1,12 @@
 // Programs as text. A header, then an action a line; '#' starts a comment line, empty lines are skipped.
 //
-//   program mode=train micro_batches=2 units=3
+//   program mode=train micro_batches=2 units=3 params=bf16     (types that are not fp32: params, grads, reduce)
 //   unit 1 axis=dp state_sharded=true                 (units that are not held in the default way)
 //   COUNT axes=["dp"]
 //   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
 //
 // A string that is a word stands without quotes; the peer is written as if it were an attribute.
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -98,6 +99,10 @@ void refuse_rest(const Value::Table& attrs, std::vector<std::string> known) {
   if (!attrs.empty()) misuse("unknown key '{}'{}", attrs.begin()->first, suggest(attrs.begin()->first, known));
 }
 
+std::array<std::pair<const char*, c10::ScalarType*>, 3> types_of(Precision& precision) {
+  return {{{"params", &precision.params}, {"grads", &precision.grads}, {"reduce", &precision.reduce}}};
+}
+
 void parse_header(const std::vector<std::string>& tokens, Program& program) {
   Value::Table attrs = parse_attrs(tokens, 1);
   const std::string mode = take_as<std::string>(attrs, "mode", "train");
@@ -108,7 +113,10 @@ void parse_header(const std::vector<std::string>& tokens, Program& program) {
   const int64_t units = take_as<int64_t>(attrs, "units", 0);
   if (units < 0 || units > 1'000'000) misuse("units={} is out of range: give the model's number of units", units);
   program.units.resize(units);
-  refuse_rest(attrs, {"mode", "micro_batches", "units"});
+  for (const auto& [name, type] : types_of(program.precision))
+    *type = parse_float_type(take_as<std::string>(attrs, name, "fp32"), std::string(name));
+  program.max_live = take_as<int64_t>(attrs, "max_live", 0);
+  refuse_rest(attrs, {"mode", "micro_batches", "units", "params", "grads", "reduce", "max_live"});
 }
 
 void parse_unit(const std::vector<std::string>& tokens, Program& program) {
@@ -118,10 +126,12 @@ void parse_unit(const std::vector<std::string>& tokens, Program& program) {
   }
   Value::Table attrs = parse_attrs(tokens, 2);
   program.units[unit].axis = take_as<std::string>(attrs, "axis", "");
+  program.units[unit].replicate = take_as<std::string>(attrs, "replicate", "");
   program.units[unit].state_sharded = take_as<bool>(attrs, "state_sharded", false);
   program.units[unit].grad_sharded = take_as<bool>(attrs, "grad_sharded", false);
+  program.units[unit].node_shared = take_as<bool>(attrs, "node_shared", false);
   program.units[unit].param_sharded = take_as<bool>(attrs, "param_sharded", false);
-  refuse_rest(attrs, {"axis", "state_sharded", "grad_sharded", "param_sharded"});
+  refuse_rest(attrs, {"axis", "replicate", "state_sharded", "grad_sharded", "node_shared", "param_sharded"});
 }
 
 void parse_line(const std::string& line, bool is_first, Program& program) {
@@ -164,13 +174,21 @@ Action parse_action(const std::string& line) {
 }
 
 std::string Program::text() const {
-  std::string text = fmt::format("program mode={} micro_batches={} units={}\n", mode_names()[static_cast<size_t>(mode)],
+  std::string text = fmt::format("program mode={} micro_batches={} units={}", mode_names()[static_cast<size_t>(mode)],
                                  micro_batches, units.size());
+  Precision types = precision;
+  for (const auto& [name, type] : types_of(types)) {
+    if (*type != c10::ScalarType::Float) text += fmt::format(" {}={}", name, float_type_name(*type));
+  }
+  if (max_live > 0) text += fmt::format(" max_live={}", max_live);
+  text += "\n";
   for (size_t unit = 0; unit < units.size(); ++unit) {
     if (units[unit] == UnitPlan{}) continue;
     const UnitPlan& plan = units[unit];
     text += fmt::format("unit {} axis={} state_sharded={}", unit, value_text(plan.axis), plan.state_sharded);
+    if (!plan.replicate.empty()) text += fmt::format(" replicate={}", value_text(plan.replicate));
     if (plan.grad_sharded) text += " grad_sharded=true";
+    if (plan.node_shared) text += " node_shared=true";
     if (plan.param_sharded) text += " param_sharded=true";
     text += "\n";
   }

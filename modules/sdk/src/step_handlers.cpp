@@ -50,7 +50,7 @@ class Count : public ActionHandler {
     if (const auto axes = action.axes(); !axes.empty()) {
       Communicator& comm = state.comm(axes);
       ranks = comm.size();
-      state.counts = sum_counts(comm, state.counts);
+      state.counts = sum_counts(comm, state.counts, compute_->mode(), state.step);
     }
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
@@ -61,7 +61,7 @@ class Count : public ActionHandler {
     }
     const double seed = std::ldexp(1.0, -normalisation_->seed_exponent);
     compute_->set_seeds({seed, seed * base / static_cast<double>(samples)});
-    state.grad_divisor = seed * base;
+    state.grad_divisor = seed * base * state.loss_scale;
     return {};
   }
 
@@ -116,8 +116,8 @@ class Norm : public ActionHandler {
     ExactSum sum;
     for (const Unit& unit : state.units) {
       if (!unit.grad.defined()) continue;
-      if (unit.owns_grad_shard()) {
-        add_squares(unit.grad_shard, 0, unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), sum);
+      if (unit.layout.ranks > 1 || unit.owns_grad_shard()) {
+        if (unit.is_first) add_squares(unit.grad_shard, 0, unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), sum);
         continue;
       }
       const FlatLayout parts(unit.layout.numel, ranks);
@@ -146,12 +146,27 @@ class Step : public ActionHandler {
     Unit& unit = state.units[action.target];
     Scalars scalars = state.scalars;
     scalars.grad_scale = clip_factor(state) / state.grad_divisor;
-    FlatState shard{unit.master, unit.state};
-    optimizer_->step(shard, unit.grad_shard, updates_[action.target], scalars);
+    FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor()};
+    const auto& updates = updates_[action.target];
+    const int64_t parts = action.number("parts", 1);
+    if (parts == 1) optimizer_->step(shard, unit.grad_shard, updates, scalars);
+    else optimizer_->step(shard, unit.grad_shard, slice(updates, unit.layout.chunk, action.number("part", 0), parts), scalars);
     return {};
   }
 
  private:
+  // What of the segments lies in the part-th of `parts` slices of the shard.
+  static std::vector<Segment> slice(const std::vector<Segment>& segments, int64_t chunk, int64_t part, int64_t parts) {
+    const int64_t size = (chunk + parts - 1) / parts;
+    std::vector<Segment> inside;
+    for (Segment segment : segments) {
+      segment.begin = std::max(segment.begin, part * size);
+      segment.end = std::min(segment.end, (part + 1) * size);
+      if (segment.begin < segment.end) inside.push_back(segment);
+    }
+    return inside;
+  }
+
   // As torch.nn.utils.clip_grad_norm_.
   static double clip_factor(const StepState& state) {
     if (state.clip <= 0) return 1;
@@ -164,10 +179,23 @@ class Step : public ActionHandler {
 
 }  // namespace
 
-Counts sum_counts(Communicator& comm, Counts mine) {
-  const at::Tensor both = at::tensor({mine.tokens, mine.samples}, at::kLong);
-  comm.all_reduce(both, both).synchronize();
-  return {both.data_ptr<int64_t>()[0], both.data_ptr<int64_t>()[1]};
+Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step) {
+  constexpr int64_t kWords = 4;
+  static const char* const kDoing[] = {"trains", "evaluates", "infers"};
+  const at::Tensor own = at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step}, at::kLong);
+  const at::Tensor all = at::empty({kWords * comm.size()}, at::kLong);
+  comm.all_gather(all, own).synchronize();
+  const auto* words = all.const_data_ptr<int64_t>();
+  Counts total;
+  for (int rank = 0; rank < comm.size(); ++rank, words += kWords) {
+    total.tokens += words[0];
+    total.samples += words[1];
+    const int64_t* first = all.const_data_ptr<int64_t>();
+    if (words[2] == first[2] && words[3] == first[3]) continue;
+    misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike", 0,
+           kDoing[first[2]], first[3], rank, kDoing[words[2]], words[3], comm.name());
+  }
+  return total;
 }
 
 Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,

@@ -18,8 +18,9 @@ struct Normalisation {
   bool has_seed_exponent = false;
 };
 
-// Adds the counts of all ranks of `comm`.
-Counts sum_counts(Communicator& comm, Counts mine);
+// Adds the counts of all ranks of `comm`, which are at step `step` in the same mode: Misuse on all of them when they are not, as
+// when one evaluates alone. The first operation of a program, whatever its mode.
+Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step);
 
 // `updates`: by unit, the segments of this rank's shard.
 Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,

@@ -1,5 +1,6 @@
 #include "zt/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "compute.h"
@@ -43,6 +44,14 @@ Executor& Trainer::activate(Mode mode) {
   return wanted;
 }
 
+// Before a program without a COUNT in front: where it communicates, the ranks have to be at the same one.
+void Trainer::meet(const Program& program) const {
+  const bool communicates = std::any_of(program.actions.begin(), program.actions.end(), [](const Action& action) {
+    return action.kind != Kinds::get().count && !action.axes().empty();
+  });
+  if (communicates && !data_axes_.empty()) sum_counts(state_.comm(data_axes_), {}, program.mode, state_.step);
+}
+
 void Trainer::check_batch(const Batch& batch, int parts) const {
   if (batch.empty()) misuse("the batch is empty: give a table of tensors such as {{tokens = ..., labels = ...}}");
   const auto& [first_name, first] = *batch.begin();
@@ -72,11 +81,17 @@ int64_t Trainer::first_sample(const Batch& batch) const {
   return place * batch.begin()->second.size(0);
 }
 
+void Trainer::set_lr(std::optional<double> lr) {
+  if (lr && !(std::isfinite(*lr) && *lr >= 0)) misuse("trainer:set_lr: a learning rate is finite and not negative, got {}", *lr);
+  lr_ = lr;
+}
+
 void Trainer::prepare_step() {
   state_.clip = options_.clip;
+  state_.loss_scale = loss_scale();
   state_.scalars.step = updates_done_ + 1;
   const double base = options_.optimizer->lr();
-  state_.scalars.lr = options_.schedule ? options_.schedule->lr(state_.step, base) : base;
+  state_.scalars.lr = lr_ ? *lr_ : options_.schedule ? options_.schedule->lr(state_.step, base) : base;
 }
 
 StepResult Trainer::result(int64_t begin_ns) const {
@@ -85,6 +100,7 @@ StepResult Trainer::result(int64_t begin_ns) const {
   result.loss = state_.loss;
   result.grad_norm = state_.grad_norm;
   result.lr = state_.scalars.lr;
+  result.loss_scale = state_.loss_scale;
   result.tokens = state_.counts.tokens;
   result.samples = state_.counts.samples;
   result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
@@ -97,34 +113,15 @@ StepResult Trainer::result(int64_t begin_ns) const {
 StepResult Trainer::end_step(int64_t begin_ns) {
   const StepResult done = result(begin_ns);
   if (state_.is_finite) ++updates_done_;
-  else if (options_.on_nonfinite == OnNonfinite::error) report_nonfinite();
+  const bool is_possible = !loss_scale_ || loss_scale_->update(!state_.is_finite);
+  if (!state_.is_finite) skip_step();
+  if (!is_possible) {
+    fault("step {}: the gradients overflow at the least loss scale ({}): lower min_loss_scale or the learning rate, or give bf16",
+          state_.step, loss_scale());
+  }
+  given_.clear();
   ++state_.step;
   return done;
-}
-
-void Trainer::report_nonfinite() const {
-  std::string where;
-  for (size_t i = 0; i < state_.model->params.size() && where.empty(); ++i) {
-    const ParamInfo& param = state_.model->params[i];
-    const Unit& unit = state_.units[param.unit];
-    if (!unit.grad.defined() || !param.trainable) continue;
-    const at::Tensor held = unit.owns_grad_shard() ? piece_of(static_cast<int>(i), unit.grad_shard).data
-                                                   : unit.grad.narrow(0, param.offset, param.numel);
-    if (!held.isfinite().all().item<bool>()) where = fmt::format("'{}' on rank {}", param.name, spec_->coord().rank);
-  }
-  // Where gradients are cut another rank may hold it. All ranks are here: they know alike that something is not finite.
-  if (spec_->mesh() && spec_->coord().shape.world_size() > 1) {
-    const auto found = spec_->mesh()->world()->communicator->all_gather_values(Value(where));
-    where.clear();
-    for (const Value& value : found) {
-      if (where.empty()) where = *value.get_if<std::string>();
-    }
-  }
-  fault(
-      "step {}: the loss is {} and the gradient norm {}{}: lower the learning rate, clip the gradient, or give on_nonfinite = "
-      "\"skip\"",
-      state_.step, state_.loss, state_.grad_norm,
-      where.empty() ? std::string() : fmt::format("; the first non-finite gradient is that of {}", where));
 }
 
 StepResult Trainer::step(const Batch& batch) {
@@ -134,6 +131,8 @@ StepResult Trainer::step(const Batch& batch) {
   Executor& running = activate(Mode::train);
   normalisation_->is_by_hand = false;
   prepare_step();
+  given_ = {batch};
+  note_shapes(batch);
   compute_->begin(batch, Mode::train, spec_->micro_batches(), first_sample(batch));
   {
     const AllocationWatch::Scope counted(activations_);
@@ -158,6 +157,7 @@ std::map<std::string, at::Tensor> Trainer::infer(const Batch& batch) {
   check_batch(batch, 1);
   Executor& running = activate(Mode::generate);
   compute_->begin(batch, Mode::generate, 1, first_sample(batch));
+  meet(running.program());
   running.run(state_);
   return compute_->outputs(0);
 }

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "compute.h"
+#include "rank_plan.h"
 #include "step_handlers.h"
 #include "unit_build.h"
 #include "zt/error.h"
@@ -16,6 +17,7 @@ namespace zt {
 Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
     : spec_(std::move(spec)), options_(std::move(options)), training_(spec_->build(Mode::train, spec_->coord())) {
   state_.model = &spec_->model()->info();
+  if (options_.loss_scale) loss_scale_.emplace(*options_.loss_scale);
   for (const Action& action : training_.actions) {
     if (action.kind == Kinds::get().count) data_axes_ = action.axes();
   }
@@ -35,10 +37,20 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
     if (param->values.defined())
       misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
   }
+  const bool is_fp16 = spec->precision().params == at::kHalf;
+  if (options.loss_scale && !is_fp16) {
+    misuse("a loss scale is for fp16, whose small gradients become zero; this program computes in {}: leave fp16 = {{...}} out",
+           float_type_name(spec->precision().params));
+  }
+  if (is_fp16 && !options.loss_scale) options.loss_scale = LossScaleOptions{};
+  if (is_fp16 && options.loss_scale->is_dynamic() && options.on_nonfinite == OnNonfinite::error) {
+    misuse("a dynamic loss scale is found by steps that overflow: give on_nonfinite = \"skip\", or a constant fp16.loss_scale");
+  }
   options.optimizer->check(spec->model()->info());
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) trainer->verify_programs(mode);
   trainer->make_units();
+  trainer->spec_->model()->set_trainer(trainer);
   return trainer;
 }
 
@@ -72,14 +84,14 @@ void Trainer::verify_programs(Mode mode) const {
 void Trainer::make_units() {
   const ModelInfo& info = *state_.model;
   const Coord coord = spec_->coord();
-  const at::ScalarType dtype = dtype_of(spec_->precision());
-  const AllocateFn allocate = [this, dtype](int64_t numel) {
+  const AllocateFn allocate = [this](int64_t numel, at::ScalarType dtype) {
     if (data_axes_.empty()) return at::zeros({numel}, dtype);
     return state_.comm(data_axes_).allocate({numel}, dtype);
   };
-  for (size_t u = 0; u < info.units.size(); ++u)
-    state_.units.push_back(describe_unit(info, static_cast<int>(u), training_.units[u], coord));
-  find_slots();
+  const RankUnits described = describe_rank(coord);
+  state_.units = described.units;
+  slots_ = std::make_shared<SharedSlots>(described.slots);
+  plan_ = std::make_shared<RankPlan>(plan_rank(info, training_, described, *options_.optimizer, coord));
   std::vector<std::vector<Segment>> updates;
   for (const Unit& unit : state_.units) updates.push_back(segments_of(info, unit, *options_.optimizer));
   if (options_.dry) return;
@@ -97,28 +109,45 @@ void Trainer::make_units() {
 }
 
 // Programs of all modes use the same buffers: a Param's values never move.
-void Trainer::find_slots() {
-  const Coord coord = spec_->coord();
-  const Program eval = spec_->build(Mode::eval, coord), generate = spec_->build(Mode::generate, coord);
-  const std::array<const Program*, 3> programs{&training_, &eval, &generate};
-  slots_ = std::make_shared<SharedSlots>(
-      SharedSlots{parameter_slots(programs, state_.units), gradient_slots(training_, *state_.model, state_.units)});
+RankUnits Trainer::describe_rank(const Coord& coord) const {
+  const Program training = spec_->build(Mode::train, coord), eval = spec_->build(Mode::eval, coord);
+  const Program generate = spec_->build(Mode::generate, coord);
+  const std::array<const Program*, 3> programs{&training, &eval, &generate};
+  return describe_units(*state_.model, programs, coord);
 }
 
-void Trainer::allocate_units(const std::function<at::Tensor(int64_t)>& allocate) {
-  const auto make = [&](const Slots& slots) {
+void Trainer::allocate_units(const std::function<at::Tensor(int64_t, at::ScalarType)>& allocate) {
+  const Precision& precision = training_.precision;
+  const auto make = [&](const Slots& slots, at::ScalarType dtype) {
     std::vector<at::Tensor> buffers;
-    for (const int64_t size : slots.sizes) buffers.push_back(allocate(size));
+    for (const int64_t size : slots.sizes) buffers.push_back(allocate(size, dtype));
     return buffers;
   };
-  const auto parameters = make(slots_->parameters), gradients = make(slots_->gradients);
+  const auto parameters = make(slots_->parameters, precision.params), gradients = make(slots_->gradients, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
   for (Unit& unit : state_.units) {
-    const SharedBuffers shared{buffer(parameters, slots_->parameters.of_unit[unit.index]),
-                               buffer(gradients, slots_->gradients.of_unit[unit.index])};
-    allocate_unit(unit, state_.model->units[unit.index], options_.optimizer->state_names(), allocate, shared);
+    SharedBuffers shared{buffer(parameters, slots_->parameters.of_unit[unit.index]),
+                         buffer(gradients, slots_->gradients.of_unit[unit.index])};
+    if (unit.node_shared) unit.full = axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
+    allocate_unit(unit, state_.model->units[unit.index], precision, options_.optimizer->state_names(), allocate, shared);
     initialise_unit(*spec_->model(), unit);
   }
+  if (const int64_t elements = wire_elements(training_, state_.units); elements > 0)
+    state_.wire = allocate(elements, precision.reduce);
+  gather_parameters();
+}
+
+// Gives the parameters of all units the values of what the ranks own, but for those that are gathered when they are used.
+void Trainer::gather_parameters() {
+  for (const Unit& unit : state_.units) {
+    unit.round_master();
+    if (unit.node_shared) axis_of(unit).barrier();
+    else if (unit.layout.ranks > 1 && !unit.owns_shard()) axis_of(unit).all_gather(unit.full, unit.shard).synchronize();
+  }
+}
+
+Communicator& Trainer::axis_of(const Unit& unit) const {
+  return state_.comm({training_.units[unit.index].axis});
 }
 
 // Units that share a buffer count as one resource, numbered behind the units.

@@ -45,6 +45,16 @@ int Trainer::end_of_backwards(const Program& program, int from, int micro_batch)
   return i;
 }
 
+// What was given for it becomes the batch; gradients start at those of its mean loss.
+Counts Trainer::begin_hand_micro_batch(int micro_batch) {
+  const Batch& batch = given_.at(static_cast<size_t>(micro_batch));
+  const int64_t samples = batch.begin()->second.size(0);
+  compute_->begin_micro_batch(batch, micro_batch, first_sample(batch) * spec_->micro_batches() + micro_batch * samples);
+  const Counts counts = compute_->count();
+  compute_->set_seeds({counts.tokens > 0 ? 1.0 / static_cast<double>(counts.tokens) : 0, 1.0 / static_cast<double>(samples)});
+  return counts;
+}
+
 double Trainer::forward(const Batch& micro_batch) {
   check_batch(micro_batch, 1);
   if (hand_phase_ == HandPhase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
@@ -60,15 +70,14 @@ double Trainer::forward(const Batch& micro_batch) {
     hand_counts_ = {};
     hand_loss_ = 0;
     hand_begin_ns_ = now_ns();
+    given_.clear();
+    meet(running.program());
   }
   normalisation_->is_by_hand = true;
-  const int64_t samples = micro_batch.begin()->second.size(0);
-  compute_->begin_micro_batch(micro_batch, hand_micro_batch_,
-                              first_sample(micro_batch) * spec_->micro_batches() + hand_micro_batch_ * samples);
-  const Counts counts = compute_->count();
+  given_.push_back(micro_batch);
+  const Counts counts = begin_hand_micro_batch(hand_micro_batch_);
   hand_counts_.tokens += counts.tokens;
   hand_counts_.samples += counts.samples;
-  compute_->set_seeds({counts.tokens > 0 ? 1.0 / static_cast<double>(counts.tokens) : 0, 1.0 / static_cast<double>(samples)});
   const int end = end_of_forwards(program, hand_action_, hand_micro_batch_);
   if (end == hand_action_) {
     misuse(
@@ -105,9 +114,9 @@ StepResult Trainer::finish_step(double divisor) {
   Executor& running = activate(Mode::train);
   const double parts = static_cast<double>(spec_->micro_batches()) * data_ranks();
   normalisation_->loss_divisor = parts;
-  state_.grad_divisor = divisor > 0 ? divisor : parts;
+  state_.grad_divisor = (divisor > 0 ? divisor : parts) * state_.loss_scale;
   state_.counts = hand_counts_;
-  if (!data_axes_.empty()) state_.counts = sum_counts(state_.comm(data_axes_), hand_counts_);
+  if (!data_axes_.empty()) state_.counts = sum_counts(state_.comm(data_axes_), hand_counts_, Mode::train, state_.step);
   hand_micro_batch_ = 0;
   running.run(state_, hand_action_);
   return end_step(hand_begin_ns_);

@@ -1,9 +1,8 @@
 // Looking at and changing a trainer's tensors by name: scripts, checkpoints.
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-
 #include "compute.h"
+#include "unit_build.h"
 #include "zt/error.h"
 #include "zt/tensor.h"
 #include "zt/trainer.h"
@@ -21,24 +20,34 @@ int Trainer::find_param(const std::string& name) const {
          found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
 }
 
-// [padded] what all ranks hold of the unit, in rank order. Collective over the axis that cuts it.
-at::Tensor Trainer::gather(const Unit& unit, const at::Tensor& chunk) const {
-  const at::Tensor whole = at::empty({unit.layout.padded()}, chunk.options());
-  state_.comm({training_.units[unit.index].axis}).all_gather(whole, chunk).synchronize();
-  return whole;
+// The whole parameter of what all ranks hold in `chunk`. Collective over the axis that cuts it.
+at::Tensor Trainer::whole(int index, const at::Tensor& chunk) const {
+  const ParamInfo& param = state_.model->params[index];
+  const Unit& unit = state_.units[param.unit];
+  at::Tensor all = chunk;
+  if (unit.layout.ranks > 1) {
+    all = at::empty({unit.layout.padded()}, chunk.options());
+    axis_of(unit).all_gather(all, chunk).synchronize();
+  }
+  return all.narrow(0, param.offset, param.numel).view(param.shape).clone();
 }
 
 at::Tensor Trainer::parameter(const std::string& name) {
   const int index = find_param(name);
   drain();
-  const ParamInfo& param = state_.model->params[index];
-  if (!training_.units[param.unit].param_sharded) return spec_->model()->params()[index]->get().detach().clone();
-  const Unit& unit = state_.units[param.unit];
-  return gather(unit, unit.master).narrow(0, param.offset, param.numel).view(param.shape).clone();
+  const Unit& unit = state_.units[state_.model->params[index].unit];
+  return unit.owns_shard() ? whole(index, unit.shard) : spec_->model()->params()[index]->get().detach().clone();
+}
+
+at::Tensor Trainer::master(const std::string& name) {
+  const int index = find_param(name);
+  drain();
+  return whole(index, state_.units[state_.model->params[index].unit].master);
 }
 
 at::Tensor Trainer::gradient(const std::string& name) {
-  const ParamInfo& param = state_.model->params[find_param(name)];
+  const int index = find_param(name);
+  const ParamInfo& param = state_.model->params[index];
   if (!param.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   // To look at a sum ends it: what comes later would start a new one.
   const bool is_part = hand_phase_ != HandPhase::idle || (hand_micro_batch_ > 0 && hand_micro_batch_ < spec_->micro_batches());
@@ -46,37 +55,71 @@ at::Tensor Trainer::gradient(const std::string& name) {
   drain();
   const Unit& unit = state_.units[param.unit];
   if (!training_.units[param.unit].state_sharded) compute_->gradients().complete(param.unit);
-  const at::Tensor flat = training_.units[param.unit].state_sharded ? gather(unit, unit.grad_shard) : unit.grad;
-  return flat.narrow(0, param.offset, param.numel).view(param.shape).clone();
+  return whole(index, unit.grad_shard);
 }
 
-void Trainer::set_parameter(const std::string& name, const at::Tensor& values) {
+std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& name) {
   const int index = find_param(name);
+  drain();
+  std::map<std::string, at::Tensor> state;
+  for (const auto& [key, buffer] : state_.units[state_.model->params[index].unit].state) state[key] = whole(index, buffer);
+  return state;
+}
+
+// The values that all ranks set.
+at::Tensor Trainer::agree(int index, const at::Tensor& values, std::optional<int> from) const {
   const ParamInfo& param = state_.model->params[index];
   if (values.sizes() != at::IntArrayRef(param.shape)) {
-    misuse("parameter '{}' is {}{}, the values are {}", name, dtype_name(state_.units[param.unit].full.scalar_type()),
-           fmt::format("[{}]", fmt::join(param.shape, ", ")), describe(values));
+    misuse("parameter '{}' is [{}], the values are {}", param.name, fmt::join(param.shape, ", "), describe(values));
   }
+  const int ranks = spec_->coord().shape.world_size();
+  if (from && (*from < 0 || *from >= ranks)) misuse("there is no rank {} to take values from: the mesh has {}", *from, ranks);
+  if (!from || !spec_->mesh()) return values.detach();
+  const at::Tensor agreed = values.detach().to(training_.precision.master(), false, true).contiguous();
+  spec_->mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
+  return agreed;
+}
+
+void Trainer::set_owned(int index, const at::Tensor& chunk, const at::Tensor& values) const {
+  const ParamInfo& param = state_.model->params[index];
+  const Piece owned = piece_of(index, chunk);
+  at::Tensor(owned.data).copy_(values.reshape({param.numel}).narrow(0, owned.first, owned.count));
+}
+
+void Trainer::set_parameter(const std::string& name, const at::Tensor& given, std::optional<int> from) {
+  const int index = find_param(name);
   refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "set_parameter");
   drain();
-  if (!training_.units[param.unit].param_sharded) {
-    spec_->model()->params()[index]->get().detach().copy_(values.detach());
-    return;
+  const at::Tensor values = agree(index, given, from);
+  const Unit& unit = state_.units[state_.model->params[index].unit];
+  if (unit.node_shared) axis_of(unit).barrier();  // others may still read them
+  set_owned(index, unit.master, values);
+  set_owned(index, unit.shard, values);
+  if (unit.node_shared) axis_of(unit).barrier();
+  else if (!unit.owns_shard()) spec_->model()->params()[index]->get().detach().copy_(values);
+}
+
+void Trainer::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
+                                  std::optional<int> from) {
+  const int index = find_param(name);
+  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "set_optimizer_state");
+  drain();
+  const auto& buffers = state_.units[state_.model->params[index].unit].state;
+  const auto found = buffers.find(state);
+  if (found == buffers.end()) {
+    std::vector<std::string> names;
+    for (const auto& [key, buffer] : buffers) names.push_back(key);
+    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, name, suggest(state, names));
   }
-  const Piece owned = piece_of(index, state_.units[param.unit].master);
-  at::Tensor(owned.data).copy_(values.detach().reshape({param.numel}).narrow(0, owned.first, owned.count));
+  set_owned(index, found->second, agree(index, values, from));
 }
 
 // The part of parameter `param` that lies in this rank's shard, as a piece of the logical tensor; `chunk` is the shard's buffer.
 Piece Trainer::piece_of(int index, const at::Tensor& chunk) const {
   const ParamInfo& param = state_.model->params[index];
-  const Unit& unit = state_.units[param.unit];
-  const int64_t shard_begin = unit.layout.begin(unit.rank), shard_end = unit.layout.end(unit.rank);
-  const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, param.numel);
-  const int64_t end = std::clamp(shard_end - param.offset, begin, param.numel);
-  const int64_t place = begin < end ? param.offset + begin - shard_begin : 0;
+  const OwnedRun owned = owned_run(param, state_.units[param.unit]);
   Box whole{std::vector<int64_t>(param.shape.size(), 0), param.shape};
-  return {{std::move(whole)}, begin, end - begin, chunk.narrow(0, place, end - begin)};
+  return {{std::move(whole)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
 }
 
 void Trainer::visit(Visitor& visitor) {
@@ -94,11 +137,15 @@ void Trainer::visit(Visitor& visitor) {
       visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer), is_owner);
     }
   }
-  Value step(state_.step), updates(updates_done_);
+  Value step(state_.step), updates(updates_done_), scale(loss_scale_ ? loss_scale_->state() : Value());
   visitor.value("trainer/step", step);
   visitor.value("trainer/updates", updates);
+  if (loss_scale_) visitor.value("trainer/loss_scale", scale);
+  if (!visitor.is_load()) return;
   state_.step = *step.get_if<int64_t>();
   updates_done_ = *updates.get_if<int64_t>();
+  if (loss_scale_) loss_scale_->set_state(scale);
+  gather_parameters();
 }
 
 }  // namespace zt

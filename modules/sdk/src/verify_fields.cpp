@@ -20,11 +20,12 @@ const std::map<KindId, Rule>& rules() {
       {kinds.forward, {{"keep"}, false, false}},
       {kinds.backward, {{}, true, false}},
       {kinds.recompute, {{}, true, false}},
-      {kinds.reduce_grad, {{"axes", "sum", "units"}, true, true}},
+      {kinds.reduce_grad, {{"axes", "dtype", "sum", "units"}, true, true}},
+      {kinds.replicate_grad, {{"axes", "units"}, true, true}},
       {kinds.unshard, {{"axes", "units"}, false, true}},
       {kinds.reshard, {{}, false, false}},
       {kinds.norm, {{"axes"}, false, false}},
-      {kinds.step, {{}, true, false}},
+      {kinds.step, {{"part", "parts"}, true, false}},
   };
   return rules;
 }
@@ -51,6 +52,8 @@ class FieldCheck {
       if (kind_.target == Target::unit) check_units();
       check_word("keep", Kinds::get().forward, {"graph", "inputs", "none"});
       check_word("sum", Kinds::get().reduce_grad, {"first", "middle", "last"});
+      check_word("dtype", Kinds::get().reduce_grad, {"fp32", "bf16", "fp16", "fp64"});
+      check_parts();
     } catch (const Misuse& error) {
       say("{}", error.what());
     }
@@ -123,6 +126,12 @@ class FieldCheck {
     }
   }
 
+  void check_parts() {
+    const int64_t part = action_.number("part", 0), parts = action_.number("parts", 1);
+    if (action_.kind == Kinds::get().step && (part < 0 || part >= parts))
+      say("part={} of parts={}: slices are counted from 0", part, parts);
+  }
+
   void check_word(const char* name, KindId owner, const std::vector<std::string>& words) {
     if (action_.kind != owner || !action_.attrs.contains(name)) return;
     const std::string word = action_.attr(name);
@@ -146,9 +155,18 @@ void check_plans(const Subject& subject, Findings& findings) {
     if ((plan.grad_sharded && !plan.state_sharded) || (plan.param_sharded && !plan.grad_sharded))
       refuse(findings, -1, "the plan of {} shards parameters without gradients, or gradients without state: shard those too",
              name);
-    if (plan.axis.empty() || subject.mesh.has(plan.axis)) continue;
-    refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", name, subject.mesh.text(), plan.axis,
-           suggest(plan.axis, axis_names(subject.mesh)));
+    if (plan.node_shared && (!plan.state_sharded || plan.param_sharded))
+      refuse(findings, -1,
+             "the plan of {} shares parameters that are not sharded, or not whole: share those whose state is sharded", name);
+    if (!plan.replicate.empty() && (!plan.state_sharded || plan.replicate == plan.axis))
+      refuse(findings, -1,
+             "the plan of {} replicates shards along '{}', which has to be another axis than the one they are cut along", name,
+             plan.replicate);
+    for (const std::string& axis : {plan.axis, plan.replicate}) {
+      if (axis.empty() || subject.mesh.has(axis)) continue;
+      refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", name, subject.mesh.text(), axis,
+             suggest(axis, axis_names(subject.mesh)));
+    }
   }
 }
 

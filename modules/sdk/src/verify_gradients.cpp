@@ -12,9 +12,12 @@ class GradientCheck {
       : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
     for (int step = 0; step < subject.size(); ++step) {
       const Action& action = subject.action(step);
-      if (action.kind != Kinds::get().reduce_grad) continue;
-      for (const int unit : action.units()) units_[unit].last_reduction = step;
+      const bool is_reduction = action.kind == Kinds::get().reduce_grad;
+      if (!is_reduction && action.kind != Kinds::get().replicate_grad) continue;
       for (const auto& axis : action.axes()) reduced_axes_.insert(axis);
+      for (const int unit : action.units()) {
+        if (is_reduction) units_[unit].last_reduction = step;
+      }
     }
   }
 
@@ -27,7 +30,8 @@ class GradientCheck {
       else if (id == kinds.forward) forward(step);
       else if (id == kinds.step) update(step);
       else if (id == kinds.reduce_grad) reduce(step);
-      else check_writes(step);
+      else if (id == kinds.replicate_grad) replicate(step);
+      else check_others(step);
     }
     check_complete();
   }
@@ -39,7 +43,10 @@ class GradientCheck {
     int write = -1;           // the latest gradient written that no reduction has taken up
     int reduction = -1;       // the latest reduction walked over
     std::string part;         // what that one said of itself: "", "first", "middle", "last"
+    int replication = -1;     // the latest REPLICATE_GRAD
+    int look = -1;            // the latest other action that read a gradient that no reduction has taken up
     int update = -1;
+    int64_t parts_done = 0;  // of the update
   };
 
   template <class... Args>
@@ -91,6 +98,10 @@ class GradientCheck {
           unit);
     } else if (state.last_reduction > step) {
       say(step, "{} comes after it: the norm is that of the summed gradient, reduce first", subject_.at(state.last_reduction));
+    } else if (const auto& other = subject_.program.units[unit].replicate; !other.empty() && state.replication < 0) {
+      say(step,
+          "the gradient of {} was not summed over '{}', along which its shards are replicated: put REPLICATE_GRAD {} before",
+          subject_.unit(unit), other, unit);
     }
   }
 
@@ -108,10 +119,22 @@ class GradientCheck {
     return "";
   }
 
+  void check_others(int step) {
+    check_writes(step);
+    for (const Resource& read : subject_.resources[step].reads) {
+      if (read.kind != ResourceKind::grad) continue;
+      if (units_[read.index].write >= 0) units_[read.index].look = step;
+    }
+  }
+
   void check_writes(int step) {
     for (const Resource& write : subject_.resources[step].writes) {
       if (write.kind != ResourceKind::grad) continue;
       UnitState& state = units_[write.index];
+      if (subject_.action(step).kind == Kinds::get().backward && state.look > state.write) {
+        say(step, "{} has looked at the gradient of {}, which ends its sum: look after the last backward, or after a reduction",
+            subject_.at(state.look), subject_.unit(write.index));
+      }
       if (norm_ >= 0) {
         say(step, "it changes the gradient of {} after {}: put NORM last", subject_.unit(write.index), subject_.at(norm_));
       } else if (state.last_reduction >= 0 && state.last_reduction < step) {
@@ -134,9 +157,27 @@ class GradientCheck {
         say(step, "the state of {} is sharded along '{}': give axes=[\"{}\"]", subject_.unit(unit), axis, axis);
       }
       check_order(step, unit, action.attr("sum"));
+      if (units_[unit].replication >= 0)
+        say(step, "it comes after {}: sum over '{}' first", subject_.at(units_[unit].replication), axis);
       units_[unit].write = -1;
       units_[unit].reduction = step;
       units_[unit].part = action.attr("sum");
+    }
+  }
+
+  void replicate(int step) {
+    const Action& action = subject_.action(step);
+    for (const int unit : action.units()) {
+      UnitState& state = units_[unit];
+      const UnitPlan& plan = subject_.program.units[unit];
+      if (plan.replicate.empty()) say(step, "the shards of {} are not replicated: remove it", subject_.unit(unit));
+      else if (action.axes() != std::vector{plan.replicate})
+        say(step, "the shards of {} are replicated along '{}': give axes=[\"{}\"]", subject_.unit(unit), plan.replicate,
+            plan.replicate);
+      else if (state.reduction < 0 || norm_ >= 0)
+        say(step, "it sums what REDUCE_GRAD {} has left: put it after that and before NORM", unit);
+      else if (state.replication >= 0) say(step, "it repeats {}: remove one", subject_.at(state.replication));
+      state.replication = step;
     }
   }
 
@@ -156,11 +197,15 @@ class GradientCheck {
   }
 
   void update(int step) {
-    const int unit = subject_.action(step).target;
+    const Action& action = subject_.action(step);
+    const int unit = action.target;
     UnitState& state = units_[unit];
     if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
     if (state.update >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.update));
-    state.update = step;
+    if (action.number("part", 0) != state.parts_done)
+      return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
+                 action.number("part", 0), unit, state.parts_done);
+    if (++state.parts_done == action.number("parts", 1)) state.update = step;
     if (norm_ < 0) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
   }
 

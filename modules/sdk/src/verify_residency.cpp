@@ -62,6 +62,12 @@ class ResidencyCheck {
         refuse(findings_, step, "the parameters of {} are present and current already: remove it", subject_.unit(unit));
       }
       units_[unit] = {Presence::current, step};
+      if (subject_.has_sharded_params(unit)) live_ += subject_.model.units[unit].numel;
+    }
+    const int64_t bound = subject_.program.max_live;
+    if (bound > 0 && live_ > bound) {
+      refuse(findings_, step, "{} elements of sharded parameters are whole after it, and max_live is {}: put a RESHARD before",
+             live_, bound);
     }
   }
 
@@ -74,6 +80,8 @@ class ResidencyCheck {
         if (cause < 0) refuse(findings_, step, "{} is not gathered: remove it", subject_.unit(unit));
         else refuse(findings_, step, "{} has freed {} already: remove it", subject_.at(cause), subject_.unit(unit));
       }
+      if (subject_.has_sharded_params(unit) && units_[unit].presence != Presence::freed)
+        live_ -= subject_.model.units[unit].numel;
       units_[unit] = {Presence::freed, step};
     }
   }
@@ -90,6 +98,13 @@ class ResidencyCheck {
       refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between",
              subject_.unit(read.index), subject_.at(state.cause), state_of(state), read.index);
     }
+    for (const Resource& write : subject_.resources[step].writes) {
+      if (write.kind != ResourceKind::param || !subject_.has_sharded_params(write.index)) continue;
+      const auto& writes = subject_.resources[step].writes;
+      if (std::find(writes.begin(), writes.end(), Resource{ResourceKind::master, write.index}) != writes.end()) continue;
+      refuse(findings_, step, "it writes the parameters of {}, which are gathered anew from what the ranks own: write master",
+             subject_.unit(write.index));
+    }
     // Where the owner's part is a buffer of its own, changing it makes the full parameters out of date.
     for (const Resource& write : subject_.resources[step].writes) {
       if (write.kind != ResourceKind::master || !subject_.is_sharded(write.index)) continue;
@@ -100,6 +115,7 @@ class ResidencyCheck {
   const Subject& subject_;
   Findings& findings_;
   std::vector<UnitState> units_;
+  int64_t live_ = 0;  // elements of sharded parameters that are whole
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "program/values.h"
 #include "zt/model.h"
 #include "zt/tensor.h"
+#include "zt/trainer.h"
 
 namespace zt::lua {
 
@@ -28,6 +29,19 @@ int parameters(lua_State* L) {
   }
   push(L, Value(list));
   return 1;
+}
+
+// model:freeze("^embedding") and model:unfreeze(...): by a regular expression on names, before a trainer is made. Return the
+// number of parameters.
+int set_trainable(lua_State* L, bool is_trainable) {
+  push(L, static_cast<int64_t>(check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable)));
+  return 1;
+}
+int freeze(lua_State* L) {
+  return set_trainable(L, false);
+}
+int unfreeze(lua_State* L) {
+  return set_trainable(L, true);
 }
 
 int numel(lua_State* L) {
@@ -59,6 +73,18 @@ int initialise(lua_State* L) {
   return 0;
 }
 
+// model:state(): whole parameters by name, gathered when they are asked for (zt/state.lua).
+int state(lua_State* L) {
+  const auto trainer = check<Model>(L, 1)->trainer();
+  if (!trainer) misuse("model:state(): no trainer holds the model yet, so its parameters have no values: make one first");
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "zt.state");
+  lua_call(L, 1, 1);
+  push(L, trainer);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
 int to_text(lua_State* L) {
   push(L, check<Model>(L, 1)->summary());
   return 1;
@@ -71,6 +97,9 @@ void open_models(Module& module) {
       .method<append>("append")
       .method<parameters>("parameters")
       .method<numel>("numel")
+      .method<state>("state")
+      .method<freeze>("freeze")
+      .method<unfreeze>("unfreeze")
       .method<initialise>("initialise")
       .metamethod<to_text>("__tostring");
   module.type<Layer>();

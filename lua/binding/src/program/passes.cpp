@@ -26,28 +26,33 @@ namespace {
 
 class LuaHandler : public ActionHandler {
  public:
-  explicit LuaHandler(std::shared_ptr<Callable> run) : run_(std::move(run)) {}
+  LuaHandler(std::shared_ptr<Callable> run, bool writes_master) : run_(std::move(run)), writes_master_(writes_master) {}
 
-  // run(action, unit, state): unit = {index, name, master, full, grad}, nil for a kind without a unit; state = {step, loss,
-  // grad_norm}.
+  // run(action, unit, state): unit = {index, name, master, grad_shard, full, grad}, nil for a kind without a unit; the owned
+  // parts, and the whole where units do not share its memory; state = {step, loss, grad_norm}.
   Work start(const Action& action, StepState& state) override {
     lua_State* L = run_->begin();
     push(L, to_value(action));
     push(L, action.target >= 0 ? unit_value(state, action.target) : Value());
     push(L, Value(Value::Table{{"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}}));
     run_->call(3, 0);
+    if (writes_master_ && action.target >= 0) state.units.at(action.target).round_master();
     return {};
   }
 
  private:
   static Value unit_value(const StepState& state, int index) {
     const Unit& unit = state.units.at(index);
-    Value::Table table{{"index", index}, {"name", state.model->units[index].name}, {"full", unit.full}, {"master", unit.master}};
-    if (unit.grad.defined()) table["grad"] = unit.grad;
+    Value::Table table{{"index", index}, {"name", state.model->units[index].name}, {"master", unit.master}};
+    // What units share holds another one's numbers at times.
+    if (!unit.owns_shard()) table["full"] = unit.full;
+    if (unit.grad.defined()) table["grad_shard"] = unit.grad_shard;
+    if (unit.grad.defined() && !unit.owns_grad_shard()) table["grad"] = unit.grad;
     return table;
   }
 
   std::shared_ptr<Callable> run_;
+  bool writes_master_;
 };
 
 class LuaPass : public Pass {
@@ -146,7 +151,8 @@ int make_action(lua_State* L) {
     return resources;
   };
   const KindId id = register_kind(std::move(kind));
-  push(L, std::make_shared<LuaAction>(LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.run)}));
+  const bool writes_master = std::find(writes.begin(), writes.end(), ResourceKind::master) != writes.end();
+  push(L, std::make_shared<LuaAction>(LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.run, writes_master)}));
   return 1;
 }
 

@@ -11,14 +11,15 @@ namespace {
 
 struct ProgramOptions {
   int micro_batches = 1;
-  std::string precision = "fp32";
+  Value precision = "fp32";
 };
 
 const Schema<ProgramOptions>& program_schema() {
   static const auto schema =
       Schema<ProgramOptions>("zt.program")
           .optional<int>("micro_batches", &ProgramOptions::micro_batches, "parts that a rank's batch is cut into", at_least(1))
-          .optional("precision", &ProgramOptions::precision, "fp32 or fp64");
+          .optional("precision", &ProgramOptions::precision,
+                    "of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}");
   return schema;
 }
 
@@ -36,7 +37,8 @@ const Schema<RecomputeOptions>& recompute_schema() {
 int make_program(lua_State* L) {
   const auto model = check<Model>(L, 1);
   const ProgramOptions options = program_schema().parse(check_value(L, 2));
-  push(L, std::make_shared<ProgramSpec>(model, options.micro_batches, parse_precision(options.precision)));
+  push(L, std::make_shared<ProgramSpec>(model, options.micro_batches,
+                                        parse_precision(options.precision, program_schema().name() + ".precision")));
   return 1;
 }
 

@@ -12,7 +12,8 @@ struct Options {
   std::shared_ptr<Optimizer> optimizer;
   std::shared_ptr<Schedule> schedule;
   double clip = 0;
-  std::string on_nonfinite = "error";
+  std::optional<std::string> on_nonfinite;
+  std::optional<Value> fp16;
 };
 
 const Schema<Options>& schema() {
@@ -21,8 +22,9 @@ const Schema<Options>& schema() {
           .required("optimizer", &Options::optimizer, "as from optim.adamw{...}")
           .optional("schedule", &Options::schedule, "as from optim.warmup_cosine{...}")
           .optional("clip", &Options::clip, "maximum L2 norm of the gradient; 0: off", Check<double>(at_least(0)))
-          .optional("on_nonfinite", &Options::on_nonfinite, "what a step that is not finite does",
-                    Check<std::string>(one_of({"error", "skip"})));
+          .optional("on_nonfinite", &Options::on_nonfinite, "what a step that is not finite does: error, or in fp16 skip",
+                    Check<std::string>(one_of({"error", "skip"})))
+          .optional("fp16", &Options::fp16, "the loss scale of fp16, with DeepSpeed's names");
   return schema;
 }
 
@@ -33,7 +35,8 @@ int make_trainer(lua_State* L) {
   options.optimizer = given.optimizer;
   options.schedule = given.schedule;
   options.clip = given.clip;
-  options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
+  if (given.on_nonfinite) options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
+  if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, schema().name() + ".fp16");
   options.dry = world(L).dry;
   push(L, Trainer::make(spec, options));
   return 1;
@@ -57,19 +60,35 @@ Batch check_batch(lua_State* L, int index) {
 Value result_value(const StepResult& result) {
   Value::Table terms;
   for (const LossTerm& term : result.terms) terms[term.name] = term.value;
-  return Value::Table{
-      {"step", result.step},           {"loss", result.loss},
-      {"grad_norm", result.grad_norm}, {"lr", result.lr},
-      {"tokens", result.tokens},       {"samples", result.samples},
-      {"seconds", result.seconds},     {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
-      {"skipped", result.skipped},     {"terms", terms}};
+  return Value::Table{{"step", result.step},
+                      {"loss", result.loss},
+                      {"grad_norm", result.grad_norm},
+                      {"lr", result.lr},
+                      {"tokens", result.tokens},
+                      {"samples", result.samples},
+                      {"seconds", result.seconds},
+                      {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
+                      {"skipped", result.skipped},
+                      {"terms", terms},
+                      {"loss_scale", result.loss_scale}};
 }
 
-// `ztoolkit run --dry` ends where the first step would begin: prints the report on rank 0 and leaves by os.exit(0).
-void end_dry_run(lua_State* L, const Trainer& trainer) {
-  lua_getglobal(L, "print");
-  push(L, trainer.report());
-  lua_call(L, 1, 0);
+// `ztoolkit run --dry` and `ztoolkit plan` end where the first step would begin: the one prints the report on rank 0, the other
+// writes the plan for such batches (zt/plan.lua). Both leave by os.exit(0).
+void end_dry_run(lua_State* L, Trainer& trainer) {
+  if (world(L).plan >= 0) {
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "zt.plan");
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, "write");
+    push(L, trainer.plan(check_batch(L, 2)));
+    push(L, Value(Value::Table{{"descriptor", world(L).plan}, {"is_json", world(L).is_json}}));
+    lua_call(L, 2, 0);
+  } else {
+    lua_getglobal(L, "print");
+    push(L, trainer.report());
+    lua_call(L, 1, 0);
+  }
   lua_getglobal(L, "os");
   lua_getfield(L, -1, "exit");
   lua_pushinteger(L, 0);
@@ -137,6 +156,18 @@ int memory(lua_State* L) {
   return 1;
 }
 
+// trainer:plan(batch): a list of the kinds of rank: {ranks = "0-7", count, memory, actions, sent}, bytes by kind.
+int plan(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->plan(check_batch(L, 2)));
+  return 1;
+}
+
+// trainer:predict_activations(batch): bytes, for the report and trainer:memory().
+int predict_activations(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->predict_activations(check_batch(L, 2)));
+  return 1;
+}
+
 int trace_start(lua_State* L) {
   check<Trainer>(L, 1)->trace().start();
   return 0;
@@ -159,9 +190,47 @@ int gradient(lua_State* L) {
   return 1;
 }
 
+int master(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->master(check_string(L, 2)));
+  return 1;
+}
+
+// A table of tensors by name: {exp_avg = ..., exp_avg_sq = ...}.
+int optimizer_state(lua_State* L) {
+  Value::Table state;
+  for (const auto& [name, values] : check<Trainer>(L, 1)->optimizer_state(check_string(L, 2))) state[name] = values;
+  push(L, Value(state));
+  return 1;
+}
+
+// The rank whose values all take; none: they are the same on all ranks.
+std::optional<int> check_source(lua_State* L, int index) {
+  if (is_absent(L, index)) return {};
+  return static_cast<int>(check_integer(L, index));
+}
+
+// trainer:set_parameter(name, values[, rank]); with a rank its values count.
 int set_parameter(lua_State* L) {
-  check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3));
+  check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3), check_source(L, 4));
   return 0;
+}
+
+int set_optimizer_state(lua_State* L) {
+  check<Trainer>(L, 1)->set_optimizer_state(check_string(L, 2), check_string(L, 3), check_tensor(L, 4), check_source(L, 5));
+  return 0;
+}
+
+// trainer:set_lr(rate); without a rate the schedule's again.
+int set_lr(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  if (is_absent(L, 2)) trainer->set_lr({});
+  else trainer->set_lr(check_number(L, 2));
+  return 0;
+}
+
+int loss_scale(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->loss_scale());
+  return 1;
 }
 
 int parameters(lua_State* L) {
@@ -194,12 +263,19 @@ void open_trainers(Module& module) {
       .method<backward>("backward")
       .method<report>("report")
       .method<memory>("memory")
+      .method<plan>("plan")
+      .method<predict_activations>("predict_activations")
       .method<trace_start>("trace_start")
       .method<trace_events>("trace_events")
       .method<parameter>("parameter")
       .method<parameters>("parameters")
       .method<gradient>("gradient")
+      .method<master>("master")
+      .method<optimizer_state>("optimizer_state")
       .method<set_parameter>("set_parameter")
+      .method<set_optimizer_state>("set_optimizer_state")
+      .method<set_lr>("set_lr")
+      .getter<loss_scale>("loss_scale")
       .method<program_text>("text")
       .getter<global_step>("global_step");
   module.type<Optimizer>();

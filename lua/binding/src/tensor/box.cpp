@@ -49,6 +49,9 @@ const at::Tensor& tensor_of(const TensorBox& box) {
   if (box.state == TensorState::left_scope) {
     misuse("the tensor was made inside a zt.scope that has ended: return it from the scope's function to keep it");
   }
+  if (box.state == TensorState::left_forward) {
+    misuse("the tensor is a parameter of a layer whose forward has ended: its memory may hold another one by now; use self's anew");
+  }
   return box.tensor;
 }
 
@@ -70,6 +73,14 @@ void push_tensor(lua_State* L, at::Tensor tensor, int64_t bytes) {
 
 bool is_tensor(lua_State* L, int index) {
   return tensor_box(L, index) != nullptr;
+}
+
+void expire_parameter(lua_State* L, int index) {
+  TensorBox* box = tensor_box(L, index);
+  if (!box || box->state != TensorState::alive) return;
+  context(L).memory.forget(*box);
+  box->tensor = at::Tensor();
+  box->state = TensorState::left_forward;
 }
 
 at::Tensor check_tensor(lua_State* L, int index) {

@@ -9,7 +9,7 @@
 
 namespace zt::lua {
 
-enum class TensorState : uint8_t { alive, released, left_scope };
+enum class TensorState : uint8_t { alive, released, left_scope, left_forward };
 
 // The full userdata of a tensor.
 struct TensorBox {

@@ -31,12 +31,14 @@ struct StepState {
   int64_t step = 0;  // 0-based global step
   const ModelInfo* model = nullptr;
   std::vector<Unit> units;       // one a unit of the model
+  at::Tensor wire;               // [longest bucket] what gradients are sent from, where that is not what they are summed in
   Counts counts;                 // valid tokens and samples: this rank's; after COUNT the global batch's
   std::vector<LossTerm> losses;  // sorted by name after NORM
   double loss = 0;               // the objective, after NORM
   double grad_norm = 0;          // after NORM: L2, of the gradient of the objective, before clipping
   bool is_finite = true;         // after NORM: loss and gradients, on all ranks
-  double grad_divisor = 1;       // gradients in the buffers are this multiple of the objective's
+  double loss_scale = 1;         // what backwards multiply the loss by
+  double grad_divisor = 1;       // gradients in the buffers are this multiple of the objective's; contains loss_scale
   double clip = 0;               // maximum norm; 0: off
   Scalars scalars;               // for STEP
   // The communicator over these mesh axes, joined in this order.

@@ -60,11 +60,17 @@ struct NamedLayer {
   std::shared_ptr<Layer> layer;
 };
 
+class Trainer;
+
 class Model {
  public:
   // The same layer may occur twice; a Param held by several layers is tied and belongs to the first one's unit.
   // Misuse when an input has no earlier output of its name, when two layers have one name, or a name is empty.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
+
+  // Trains the parameters in whose names the regular expression (ECMAScript) is found, or freezes them; returns how many.
+  // Programs made before do not see it. Misuse when it matches none, and while a trainer holds the model.
+  int set_trainable(const std::string& pattern, bool is_trainable);
 
   // A further model that ends with `layer`.
   std::shared_ptr<Model> append(NamedLayer layer) const;
@@ -74,6 +80,9 @@ class Model {
   const std::vector<std::shared_ptr<Param>>& params() const { return params_; }
   const ModelInfo& info() const { return info_; }
   uint64_t seed() const { return seed_; }
+  // Who holds the parameters' buffers; nullptr: nobody.
+  std::shared_ptr<Trainer> trainer() const { return trainer_.lock(); }
+  void set_trainer(std::weak_ptr<Trainer> trainer) { trainer_ = std::move(trainer); }
   // The distinct layer of each unit, for reports.
   std::string summary() const;
 
@@ -82,6 +91,7 @@ class Model {
   std::vector<std::shared_ptr<Param>> params_;
   ModelInfo info_;
   uint64_t seed_;
+  std::weak_ptr<Trainer> trainer_;
 };
 
 ZT_OBJECT(Model)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "zt/mesh.h"
 #include "zt/model.h"
 #include "zt/object.h"
+#include "zt/precision.h"
 #include "zt/value.h"
 
 namespace zt {
@@ -39,7 +41,9 @@ struct Resources {
 
 // One instruction. Attributes in use: keep = "graph" | "inputs" | "none" (F), axes = list of mesh axes it communicates on,
 // joined in this order, units = further units of a bucket (REDUCE_GRAD, UNSHARD), sum = "first" | "middle" | "last"
-// (REDUCE_GRAD: which part of the step's gradient this is, where each micro-batch is reduced by itself).
+// (REDUCE_GRAD: which part of the step's gradient this is, where each micro-batch is reduced by itself), dtype = "bf16" and so on
+// (REDUCE_GRAD: what it is sent in, where that is not what it is summed in), part = i, parts = n (STEP: the i-th of n slices of
+// the owned part, from 0).
 struct Action {
   KindId kind = 0;
   int32_t target = -1;       // a position or a unit, by the kind; -1: none
@@ -48,6 +52,7 @@ struct Action {
   Value::Table attrs = {};
 
   std::string attr(const std::string& name, const std::string& otherwise = "") const;
+  int64_t number(const std::string& name, int64_t otherwise) const;
   std::vector<std::string> axes() const;
   std::vector<int> units() const;  // target and attrs.units: the units of a kind whose target is a unit
 };
@@ -72,16 +77,18 @@ std::vector<std::string> kind_names();
 
 // The kinds every program knows.
 struct Kinds {
-  KindId count, forward, backward, recompute, reduce_grad, unshard, reshard, norm, step;
+  KindId count, forward, backward, recompute, reduce_grad, replicate_grad, unshard, reshard, norm, step;
   static const Kinds& get();
 };
 
 // How a unit's buffers are held: what zero decides, what the trainer allocates by. Each kind of sharding includes those above it.
 struct UnitPlan {
-  std::string axis;            // shards are cut along this axis; empty: not sharded
+  std::string axis = {};       // shards are cut along this axis; empty: not sharded
   bool state_sharded = false;  // stage >= 1: master and optimizer state
   bool grad_sharded = false;   // stage >= 2: gradients, from their reduction on; before, in a buffer that units share
   bool param_sharded = false;  // stage 3: parameters, outside UNSHARD ... RESHARD; between, in a buffer that units share
+  bool node_shared = false;    // the ranks of the axis hold the parameters once, in memory that all of them read
+  std::string replicate = {};  // the groups of `axis` along this axis hold the same shards; empty: there is one group
   bool operator==(const UnitPlan&) const = default;
 };
 
@@ -90,6 +97,8 @@ struct Program {
   int micro_batches = 1;
   std::vector<UnitPlan> units;  // one a unit of the model
   std::vector<Action> actions;
+  Precision precision = {};
+  int64_t max_live = 0;  // elements of sharded parameters that may be whole at once; 0: no bound
 
   // One action a line: "F 1 0 keep=inputs"; `parse` reads it back. Attribute values are JSON.
   std::string text() const;
@@ -116,6 +125,8 @@ class Pass {
   virtual std::string name() const = 0;  // "zero.shard": for messages and reports
   virtual Phase phase() const = 0;
   virtual Program apply(Program program, const ModelInfo& model, const Coord& coord) const = 0;
+  // The mesh axes along which ranks' programs differ; nothing: along any.
+  virtual std::optional<std::vector<std::string>> differs_along() const { return std::nullopt; }
   // The mesh its axes belong to; nullptr when it uses none.
   virtual std::shared_ptr<Mesh> mesh() const { return nullptr; }
   // Who runs the kinds of action it inserts, for this rank.

@@ -3,19 +3,17 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "zt/mesh.h"
 #include "zt/model.h"
 #include "zt/object.h"
+#include "zt/precision.h"
 #include "zt/program.h"
 
 namespace zt {
-
-enum class Precision : uint8_t { fp32, fp64 };
-Precision parse_precision(const std::string& name);
-at::ScalarType dtype_of(Precision precision);
 
 // Immutable: `apply` returns a further one.
 class ProgramSpec {
@@ -29,7 +27,7 @@ class ProgramSpec {
 
   const std::shared_ptr<Model>& model() const { return model_; }
   int micro_batches() const { return micro_batches_; }
-  Precision precision() const { return precision_; }
+  const Precision& precision() const { return precision_; }
   const std::vector<std::shared_ptr<Pass>>& passes() const { return passes_; }  // in the order of phases
   const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // nullptr: no pass uses one
   Coord coord() const;                                                          // this rank's; rank 0 of 1 without a mesh
@@ -39,6 +37,8 @@ class ProgramSpec {
   std::vector<std::shared_ptr<const Program>> build_all(Mode mode) const;
 
  private:
+  std::set<std::string> differing_axes() const;
+
   std::shared_ptr<Model> model_;
   int micro_batches_;
   Precision precision_;

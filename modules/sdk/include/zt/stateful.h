@@ -29,6 +29,7 @@ struct Piece {
 class Visitor {
  public:
   virtual ~Visitor();
+  virtual bool is_load() const = 0;
   // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
   // Of several ranks that hold one element, `is_owner` is true on exactly one.
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) = 0;

@@ -3,11 +3,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "zt/allocation.h"
 #include "zt/executor.h"
+#include "zt/loss_scale.h"
 #include "zt/object.h"
 #include "zt/optimizer.h"
 #include "zt/program_spec.h"
@@ -19,11 +21,12 @@ namespace zt {
 enum class OnNonfinite : uint8_t { error, skip };
 
 struct TrainerOptions {
-  std::shared_ptr<Optimizer> optimizer;
-  std::shared_ptr<Schedule> schedule;  // nullptr: the optimizer's rate throughout
-  double clip = 0;                     // maximum gradient norm; 0: off
-  OnNonfinite on_nonfinite = OnNonfinite::error;
-  bool dry = false;  // allocate nothing: reports only
+  std::shared_ptr<Optimizer> optimizer = {};
+  std::shared_ptr<Schedule> schedule = {};          // nullptr: the optimizer's rate throughout
+  double clip = 0;                                  // maximum gradient norm; 0: off
+  std::optional<OnNonfinite> on_nonfinite = {};     // error, but skip with a loss scale
+  std::optional<LossScaleOptions> loss_scale = {};  // for fp16 parameters only, which have one anyway: dynamic
+  bool dry = false;                                 // allocate nothing: reports only
 };
 
 struct StepResult {
@@ -31,7 +34,8 @@ struct StepResult {
   double loss = 0;   // the objective over the global batch, equal on every rank
   double grad_norm = 0;
   double lr = 0;
-  int64_t tokens = 0;  // valid tokens of the global batch
+  double loss_scale = 1;  // the one it was run with
+  int64_t tokens = 0;     // valid tokens of the global batch
   int64_t samples = 0;
   double seconds = 0;
   bool skipped = false;  // not finite, and on_nonfinite = skip
@@ -39,7 +43,8 @@ struct StepResult {
 };
 
 // Bytes of one kind on this rank; measured is -1 where only a prediction exists, predicted -1 the other way round.
-// "activations" are all tensors made within a step (values kept for the backward, temporaries), at the last step's peak.
+// "activations" are all tensors made within a step (values kept for the backward, temporaries), at the last step's peak; "total"
+// is the sum of the others.
 struct MemoryLine {
   std::string kind;
   int64_t predicted = -1;
@@ -48,6 +53,8 @@ struct MemoryLine {
 
 class ComputeState;
 struct Normalisation;
+struct RankPlan;
+struct RankUnits;
 struct SharedSlots;
 
 // Invariants: (1) the units' buffers never move while the trainer lives; (2) a Param's `values` is a view into them;
@@ -71,19 +78,36 @@ class Trainer : public Stateful {
   void backward();
   StepResult finish_step(double divisor = 0);
 
+  // The base learning rate of the following steps, instead of the schedule's; nullopt: by the schedule again. Misuse unless
+  // finite and not negative.
+  void set_lr(std::optional<double> lr);
+  double loss_scale() const { return loss_scale_ ? loss_scale_->value() : 1; }
+
   void drain();
   int64_t global_step() const { return state_.step; }
   void set_global_step(int64_t step) { state_.step = step; }
 
-  // A copy of the full parameter or its last gradient (as accumulated; meaningful before the next step). Collective where it is
-  // sharded: all ranks of its axis ask. Misuse with the nearest name.
+  // Copies of full tensors: a parameter as layers see it and as the optimizer does (the same unless that is more exact), its last
+  // gradient (as accumulated; meaningful before the next step), its optimizer state by name. Collective where they are sharded:
+  // all ranks of the axis ask. Misuse with the nearest name.
   at::Tensor parameter(const std::string& name);
+  at::Tensor master(const std::string& name);
   at::Tensor gradient(const std::string& name);
-  void set_parameter(const std::string& name, const at::Tensor& values);
+  std::map<std::string, at::Tensor> optimizer_state(const std::string& name);
+  // The same values on all ranks, or those of rank `from` of the mesh; any float type. Collective with `from`.
+  void set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from = {});
+  void set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
+                           std::optional<int> from = {});
 
   // For a person: model, actions by kind, bytes on the wire a step, bytes held by kind.
-  std::string report() const;
-  std::vector<MemoryLine> memory() const;
+  std::string report();
+  std::vector<MemoryLine> memory();
+  // What the ranks of the mesh do, hold and send, as a list of the kinds of rank that there are: {ranks = "0-511", count, memory,
+  // actions, sent}, bytes by kind. `batch`: what each would be given; activations are predicted for it.
+  Value plan(const Batch& batch);
+  // The peak of the bytes that a step over such a batch allocates: its forwards and backwards on tensors without memory. Misuse,
+  // naming the layer, where an operator does not know such tensors.
+  int64_t predict_activations(const Batch& batch);
   Trace& trace() { return trace_; }
   const ProgramSpec& spec() const { return *spec_; }
   const StepState& state() const { return state_; }
@@ -96,24 +120,32 @@ class Trainer : public Stateful {
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
   void verify_programs(Mode mode) const;
   void make_units();
-  void find_slots();
-  void allocate_units(const std::function<at::Tensor(int64_t)>& allocate);
+  std::map<std::string, int64_t> measure() const;
+  RankUnits describe_rank(const Coord& coord) const;
+  void allocate_units(const std::function<at::Tensor(int64_t, at::ScalarType)>& allocate);
   Executor& executor(Mode mode);
   Executor& activate(Mode mode);  // the mode's executor, after draining another's works
+  void meet(const Program& program) const;
   void check_batch(const Batch& batch, int parts) const;
   int data_ranks() const;
   int64_t first_sample(const Batch& batch) const;
+  void gather_parameters();
+  Communicator& axis_of(const Unit& unit) const;
   void prepare_step();
+  void note_shapes(const Batch& batch);
   StepResult result(int64_t begin_ns) const;
   StepResult end_step(int64_t begin_ns);
-  [[noreturn]] void report_nonfinite() const;
+  void skip_step();
+  std::string place_of_nonfinite();
+  int64_t run_on_meta(const Batch& fields);
+  Counts begin_hand_micro_batch(int micro_batch);
   int end_of_forwards(const Program& program, int from, int micro_batch) const;
   int end_of_backwards(const Program& program, int from, int micro_batch) const;
   int find_param(const std::string& name) const;
-  at::Tensor gather(const Unit& unit, const at::Tensor& chunk) const;
+  at::Tensor whole(int param, const at::Tensor& chunk) const;
+  at::Tensor agree(int param, const at::Tensor& values, std::optional<int> from) const;
+  void set_owned(int param, const at::Tensor& chunk, const at::Tensor& values) const;
   Resource buffer_of(const Resource& resource) const;
-  int64_t predicted_parameters() const;
-  int64_t predicted_gradients() const;
   Piece piece_of(int param, const at::Tensor& chunk) const;
 
   std::shared_ptr<ProgramSpec> spec_;
@@ -126,12 +158,18 @@ class Trainer : public Stateful {
   std::shared_ptr<Normalisation> normalisation_;
   std::shared_ptr<ComputeState> compute_;
   std::shared_ptr<const SharedSlots> slots_;
+  std::shared_ptr<const RankPlan> plan_;
+  int64_t predicted_activations_ = -1;  // for the batch they were asked for last; -1: for none
+  Batch shapes_;                        // the last step's batch on meta, until activations are predicted for it
   Executor::Handlers handlers_;
   std::map<Mode, std::unique_ptr<Executor>> executors_;
   Executor* running_ = nullptr;  // whose works may be in flight
   int64_t updates_done_ = 0;     // steps that were not skipped
-  int hand_micro_batch_ = 0;     // micro-batches done by forward / backward
-  int hand_action_ = 0;          // the next action of the training program, by hand
+  std::optional<LossScale> loss_scale_;
+  std::optional<double> lr_;  // instead of the schedule's
+  std::vector<Batch> given_;  // what the current step was given: one batch, or by hand its micro-batches
+  int hand_micro_batch_ = 0;  // micro-batches done by forward / backward
+  int hand_action_ = 0;       // the next action of the training program, by hand
   HandPhase hand_phase_ = HandPhase::idle;
   Counts hand_counts_;
   double hand_loss_ = 0;  // sum of the micro-batches' losses so far

@@ -30,19 +30,27 @@ struct FlatLayout {
 // Buffers of one unit on this rank. The trainer owns them; action handlers read and write them.
 struct Unit {
   int index = 0;
-  FlatLayout layout;      // over the axis that shards the optimizer state (one rank: not sharded)
-  int rank = 0;           // this rank's place on that axis
-  at::Tensor full;        // [padded] the parameters. Sharded ones: shared with other units, theirs from UNSHARD to RESHARD
-  at::Tensor master;      // [chunk] the owned part the optimizer updates; a view into `full` unless parameters are sharded
-  at::Tensor grad;        // [padded] the gradient, summed over uses and micro-batches; undefined when nothing is trainable.
-                          // Sharded ones: shared with other units, from the first backward to the reduction
-  at::Tensor grad_shard;  // [chunk] the owned part of the sum: of `grad`, or where gradients are sharded a buffer of its own
-  at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
+  FlatLayout layout;         // over the axis that shards the optimizer state (one rank: not sharded)
+  int rank = 0;              // this rank's place on that axis
+  bool is_first = true;      // of the groups that hold the same shards this rank's is the one that counts in norms
+  bool node_shared = false;  // `full` is one memory for all ranks of that axis; each writes its own part
+  at::Tensor full;           // [padded] the parameters. Sharded ones: shared with other units, theirs from UNSHARD to RESHARD
+  at::Tensor shard;          // [chunk] the owned part of the parameters; a view into `full` unless parameters are sharded
+  at::Tensor master;         // [chunk] the owned part the optimizer updates; `shard` itself unless that has fewer bits
+  at::Tensor grad;           // [padded] the gradient, summed over uses and micro-batches; undefined when nothing is trainable.
+                             // Sharded ones: shared with other units, from the first backward to the reduction
+  at::Tensor grad_shard;     // [chunk] the owned part of the sum: of `grad`, or where gradients are sharded a buffer of its own
+  at::Tensor grad_sum;       // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
 
-  // Whether `grad_shard` is a buffer of its own, and not a part of `grad`; `master`, and not of `full`.
-  bool owns_master() const { return master.storage().data() != full.storage().data(); }
-  bool owns_grad_shard() const { return grad.defined() && grad_shard.storage().data() != grad.storage().data(); }
+  // Whether `grad_shard` is a buffer of its own, and not a part of `grad`; `shard`, and not of `full`; `master`, and not `shard`.
+  bool owns_grad_shard() const { return grad.defined() && !grad_shard.is_alias_of(grad); }
+  bool owns_shard() const { return !shard.is_alias_of(full); }
+  bool owns_master() const { return !master.is_alias_of(shard); }
+  // After `master` was changed by anything but an optimizer's step: gives `shard` its values, rounded to nearest even.
+  void round_master() const {
+    if (owns_master()) at::Tensor(shard).copy_(master);
+  }
 };
 
 }  // namespace zt

@@ -46,7 +46,9 @@ struct World {
   int rank = 0;
   int size = 1;
   Launch launch = Launch::single;
-  bool dry = false;                      // `ztoolkit run --dry`: communicators are null, the first step ends the run
+  bool dry = false;                      // `run --dry` and `plan`: communicators are null, the first step ends the run
+  int plan = -1;                         // `plan`: the descriptor that the plan is written to, at the first step
+  bool is_json = false;                  // as JSON
   std::shared_ptr<ThreadGroup> threads;  // set when launch == threads
 
   // What the environment says (mpirun's variables), without touching MPI.

@@ -49,6 +49,8 @@ int guarded(lua_State* L) {
 // --- arguments: index as in Lua's C API; messages say "argument 2: a tensor expected, got a string" ---
 at::Tensor check_tensor(lua_State* L, int index);
 bool is_tensor(lua_State* L, int index);
+// From now on the script's use of this tensor, a parameter that a layer's forward was given, is an error.
+void expire_parameter(lua_State* L, int index);
 double check_number(lua_State* L, int index);
 int64_t check_integer(lua_State* L, int index);  // integral numbers and 64-bit cdata
 bool check_boolean(lua_State* L, int index);

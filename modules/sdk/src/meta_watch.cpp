@@ -1,0 +1,70 @@
+#include "meta_watch.h"
+
+#include <c10/core/Allocator.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+namespace zt {
+
+namespace {
+
+struct Counter {
+  int64_t held = 0, peak = 0;
+  bool is_on = true;
+  void add(int64_t bytes) {
+    if (!is_on) return;
+    held += bytes;
+    peak = std::max(peak, held);
+  }
+};
+thread_local std::shared_ptr<Counter> counter;
+
+struct Holder {
+  std::shared_ptr<Counter> counter;
+  int64_t bytes;
+};
+
+// Gives no memory, as LibTorch's own; where a watch is on, each tensor's end is counted too.
+class CountingAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device meta(c10::DeviceType::Meta);
+    if (!counter || bytes == 0) return {nullptr, nullptr, &release, meta};
+    counter->add(static_cast<int64_t>(bytes));
+    return {nullptr, new Holder{counter, static_cast<int64_t>(bytes)}, &release, meta};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void*, const void*, size_t) const override {}
+
+ private:
+  static void release(void* context) {
+    const std::unique_ptr<Holder> holder(static_cast<Holder*>(context));
+    if (holder) holder->counter->add(-holder->bytes);
+  }
+};
+
+void install() {
+  static CountingAllocator allocator;
+  static std::once_flag once;
+  constexpr uint8_t kPriority = 1;  // above LibTorch's own
+  std::call_once(once, [] { c10::SetAllocator(c10::DeviceType::Meta, &allocator, kPriority); });
+}
+
+}  // namespace
+
+MetaWatch::MetaWatch() {
+  install();
+  counter = std::make_shared<Counter>();
+}
+MetaWatch::~MetaWatch() {
+  counter->is_on = false;
+  counter.reset();
+}
+
+int64_t MetaWatch::peak_bytes() const {
+  return counter->peak;
+}
+
+}  // namespace zt

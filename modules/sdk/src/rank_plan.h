@@ -1,0 +1,44 @@
+// What one rank of a program does, holds and sends, before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "zt/optimizer.h"
+#include "zt/program_spec.h"
+#include "zt/slots.h"
+#include "zt/unit.h"
+
+namespace zt {
+
+struct RankPlan {
+  std::map<std::string, int64_t> actions;  // how many a step, by kind
+  std::map<std::string, int64_t> sent;     // bytes a step, by kind: what a ring sends, 2 (W - 1) / W of what is reduced for all
+  // Bytes held.
+  int64_t parameters = 0;  // whole ones and owned parts, and the buffers in which whole ones come and go
+  int64_t master = 0;
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t buckets = 0;  // what gradients are sent from
+  bool operator==(const RankPlan&) const = default;
+};
+
+// The units of a rank without their buffers, and which of them share some.
+struct RankUnits {
+  std::vector<Unit> units;
+  SharedSlots slots;
+};
+
+// `programs`: the rank's, of all modes, training first. Pure.
+RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord);
+
+// `training`: the rank's program. Pure.
+RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUnits& units, const Optimizer& optimizer,
+                   const Coord& coord);
+
+// Elements of the longest bucket of gradients that are sent in another type than they are summed in.
+int64_t wire_elements(const Program& training, const std::vector<Unit>& units);
+
+}  // namespace zt

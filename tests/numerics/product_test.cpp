@@ -1,0 +1,70 @@
+// Every combination of stage, precision, accumulation, clipping, recompute, tied and frozen parameters and number of ranks:
+// stages give equal bits, and all of it stays near one rank in fp64.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "training.h"
+
+namespace zt::test {
+namespace {
+
+struct Numbers {
+  const char* name;
+  Precision precision;
+};
+
+// The first two losses and the parameters after two steps.
+void expect_equal(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.evaluated, b.evaluated);
+  EXPECT_TRUE(at::equal(a.weights, b.weights));
+}
+
+double distance(const Outcome& a, const Outcome& b) {
+  return (a.first_gradient - b.first_gradient).norm().item<double>() / b.first_gradient.norm().item<double>();
+}
+
+class Product : public testing::TestWithParam<Numbers> {};
+
+// reduce_every = step at all stages, so that they promise equal bits; what varies with it is in Stages.
+TEST_P(Product, StagesAreEqualAndNearOneRankInFp64) {
+  const int all = 1 << 5;
+  for (int choice = 0; choice < all; ++choice) {
+    const auto is = [choice](int bit) { return (choice >> bit & 1) != 0; };
+    Config config{.micro_batches = is(0) ? 3 : 1,
+                  .stage = 0,
+                  .reduce_every = "step",
+                  .recompute_every = is(1) ? 1 : 0,
+                  .tied = is(2),
+                  .clip = is(3) ? 0.5 : 0,
+                  .steps = 2};
+    if (is(4)) config.frozen = R"(^blocks\.1\.|positions|^blocks\.2\.mlp\.up\.weight)";
+    config.precision = Precision::fp64;
+    const Outcome exact = train(config);
+    config.precision = GetParam().precision;
+    const Outcome one_rank = train(config);
+    for (const int ranks : {1, 2, 3, 4}) {
+      if (kSamples / ranks % config.micro_batches != 0) continue;
+      config.ranks = ranks;
+      Outcome first;
+      for (const int stage : {0, 1, 2, 3}) {
+        SCOPED_TRACE(fmt::format("choice {:05b}, {} ranks, stage {}", choice, ranks, stage));
+        config.stage = stage;
+        const Outcome run = train(config);
+        if (stage == 0) first = run;
+        expect_equal(first, run);
+      }
+      config.stage = 0;
+      // NUMERICS: at most twice as far from fp64 as one rank is. One rank on its own is that far.
+      EXPECT_LE(distance(first, exact), 2 * distance(one_rank, exact)) << choice << ", " << ranks << " ranks";
+    }
+    config.ranks = 1;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, Product, testing::Values(Numbers{"fp32", Precision::fp32}, Numbers{"bf16", Precision::bf16}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace zt::test
