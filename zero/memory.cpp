@@ -1,0 +1,66 @@
+#include "memory.h"
+
+#include "zt/optimizer.h"
+#include "zt/options.h"
+
+namespace zt::zero {
+
+namespace {
+
+struct Given {
+  int64_t params = 0, ranks = 1, live = 0, bucket = 0, activations = 0;
+  int stage = 0;
+  Value precision = "fp32";
+  std::optional<int64_t> states;
+  std::shared_ptr<Optimizer> optimizer;
+  bool node_shared = false;
+};
+
+}  // namespace
+
+MemoryOptions parse_memory_options(const Value& options) {
+  static const auto schema =
+      Schema<Given>("zero.memory")
+          .required("params", &Given::params, "parameters of the model", at_least(0))
+          .optional("ranks", &Given::ranks, "that a shard is one of", at_least(1))
+          .optional("stage", &Given::stage, "what is cut over the ranks, as of zero.shard", Check<int>(between(0, 3)))
+          .optional("precision", &Given::precision, "as of zt.program")
+          .optional("states", &Given::states, "numbers that the optimizer keeps for a parameter; unset: 2, as Adam", at_least(0))
+          .optional("optimizer", &Given::optimizer, "instead of states: the optimizer itself")
+          .optional("node_shared", &Given::node_shared, "the ranks are on one machine and hold the parameters once")
+          .optional("live", &Given::live, "stage 3: elements of parameters that are whole at once", at_least(0))
+          .optional("bucket", &Given::bucket, "stages 2 and 3: elements of gradients that are whole at once", at_least(0))
+          .optional("activations", &Given::activations, "bytes of activations", at_least(0));
+  const Given given = schema.parse(options);
+  if (given.states && given.optimizer)
+    misuse("zero.memory: states and optimizer both say what the optimizer keeps: leave one out");
+  MemoryOptions parsed{.params = given.params,
+                       .ranks = given.ranks,
+                       .stage = given.stage,
+                       .precision = parse_precision(given.precision, schema.name() + ".precision"),
+                       .node_shared = given.node_shared,
+                       .live = given.live,
+                       .bucket = given.bucket,
+                       .activations = given.activations};
+  if (given.states) parsed.states = *given.states;
+  if (given.optimizer) parsed.states = static_cast<int64_t>(given.optimizer->state_names().size());
+  return parsed;
+}
+
+Memory memory_of(const MemoryOptions& o) {
+  const auto bytes = [](at::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); };
+  const int64_t part = (o.params + o.ranks - 1) / o.ranks;
+  const auto held = [&](bool is_cut) { return is_cut ? part : o.params; };
+  const int64_t params = bytes(o.precision.params), grads = bytes(o.precision.grads), exact = bytes(o.precision.master());
+  Memory memory;
+  memory.parameters = params * held(o.stage >= 3 || (o.node_shared && o.stage >= 1));
+  memory.gradients = grads * held(o.stage >= 2);
+  memory.master = o.precision.is_mixed() ? exact * held(o.stage >= 1) : 0;
+  memory.optimizer = o.states * exact * held(o.stage >= 1);
+  if (o.stage >= 3 && !o.node_shared) memory.buckets += params * o.live;
+  if (o.stage >= 2) memory.buckets += grads * o.bucket;
+  memory.activations = o.activations;
+  return memory;
+}
+
+}  // namespace zt::zero
