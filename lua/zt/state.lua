@@ -1,0 +1,31 @@
+--- model:state(): the whole parameters of a model by name, each gathered when it is asked for.
+--
+--   local state = model:state()
+--   print(state["head.weight"]:norm())       collective where parameters are cut: all ranks ask alike
+--   for name, values in state:each() do ... end
+
+local class = require "zt.class"
+
+local State = class.new "State"
+
+function State:init(trainer) rawset(self, "trainer", trainer) end
+
+--- Names in the model's order.
+function State:names() return self.trainer:parameters() end
+
+--- Iterates over name, values; one tensor is held at a time.
+function State:each()
+  local names, place = self:names(), 0
+  return function()
+    place = place + 1
+    if names[place] then return names[place], self.trainer:parameter(names[place]) end
+  end
+end
+
+State.__index = function(self, key)
+  local method = rawget(State, key)
+  if method ~= nil then return method end
+  return rawget(self, "trainer"):parameter(key)
+end
+
+return State
