@@ -53,13 +53,8 @@ end
 --- L2 norm of the last step's gradient before clipping; nil before the first step.
 function Engine:get_global_grad_norm() return self.result and self.result.grad_norm end
 
---- The factor on the loss in fp16, else 1.
-function Engine:loss_scale()
-  local options = self.config.precision.loss_scale
-  if not options then return 1 end
-  if self.result then return self.result.loss_scale end
-  return options.loss_scale > 0 and options.loss_scale or 2 ^ options.initial_scale_power
-end
+--- The factor on the next step's loss in fp16, else 1.
+function Engine:loss_scale() return self.trainer.loss_scale end
 
 --- Whether the last call of step or train_batch changed the parameters: not between boundaries, and not if it was skipped.
 function Engine:was_step_applied() return self.is_applied end

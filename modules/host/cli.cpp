@@ -25,12 +25,15 @@ and no more than the cores that mpirun bound it to.
 Exit status: 0 done, 1 the script failed, 2 wrong command line, 130 interrupted; os.exit(n) gives n.
 )";
 
-const std::vector<std::string> kBuiltIn{"run", "info", "modules"};
+const std::vector<std::string> kBuiltIn{"run", "plan", "info", "modules"};
 
 // The word before the script's own arguments, and what may be asked of it.
 struct Parser {
   CLI::App app{"ztoolkit trains models that do not fit one device: experiments are Lua scripts", "ztoolkit"};
   CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
+  CLI::App* plan = app.add_subcommand(
+      "plan",
+      "what each kind of rank would hold, do and send: ztoolkit plan script.lua [arguments...] [--ranks N] [--rank R] [--json]");
   CLI::App* info = app.add_subcommand("info", "what a bug report needs: versions, CPU, GPU, memory, environment, modules");
   CLI::App* modules = app.add_subcommand("modules", "the modules on the path, and why one cannot be loaded");
   LaunchOptions options;
@@ -48,6 +51,12 @@ struct Parser {
     run->add_option("--threads", options.threads, "run N ranks as threads of this process")
         ->check(CLI::Range(1, 4096))
         ->type_name("N");
+    // What is not known here belongs to the script.
+    plan->allow_extras();
+    plan->set_help_flag();
+    plan->add_option("--ranks", options.ranks, "of the whole run")->check(CLI::Range(1, 1 << 20))->type_name("N");
+    plan->add_option("--rank", options.rank, "the one that the script runs as")->check(CLI::Range(0, 1 << 20))->type_name("R");
+    plan->add_flag("--json", options.is_json, "as JSON; what the script prints goes to the standard error output");
     info->add_flag("--json", is_json, "as JSON");
   }
 
@@ -64,10 +73,10 @@ struct Parser {
   }
 };
 
-Script script_of(const Parser& parser, int argc, const char* const* argv) {
-  const std::vector<std::string> rest = parser.run->remaining();
-  if (rest.empty()) misuse("no script given: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
-  if (rest[0].starts_with('-')) parser.unknown_option(rest[0], parser.run);
+Script script_of(const Parser& parser, const CLI::App* part, int argc, const char* const* argv) {
+  const std::vector<std::string> rest = part->remaining();
+  if (rest.empty()) misuse("no script given: ztoolkit {} [options] script.lua [arguments...]", part->get_name());
+  if (rest[0].starts_with('-')) parser.unknown_option(rest[0], part);
   if (!fs::exists(rest[0])) misuse("there is no script '{}' (the current folder is {})", rest[0], fs::current_path().string());
   if (fs::is_directory(rest[0])) misuse("'{}' is a folder: give a script in it", rest[0]);
   return {rest[0], {rest.begin() + 1, rest.end()}, {argv, argv + argc - rest.size()}};
@@ -131,7 +140,10 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
   } catch (const CLI::ParseError& error) {
     throw Misuse(error.what());
   }
-  if (parser.run->parsed()) return runs(script_of(parser, argc, argv), parser.options);
+  parser.options.is_plan = parser.plan->parsed();
+  for (const CLI::App* part : {parser.run, parser.plan}) {
+    if (part->parsed()) return runs(script_of(parser, part, argc, argv), parser.options);
+  }
   return without_script(parser);
 }
 

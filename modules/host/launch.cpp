@@ -1,5 +1,7 @@
 #include "launch.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -102,10 +104,24 @@ int run_threads(const Paths& paths, const Script& script, const World& world) {
   return status;
 }
 
+// What the script prints goes to the standard error output where the standard output is for JSON.
+World planned_world(World world, const LaunchOptions& options) {
+  if (world.launch == Launch::mpi) misuse("ztoolkit plan needs no ranks: start it without mpirun, with --ranks N");
+  if (options.rank >= options.ranks) misuse("there is no rank {} of {}: ranks are counted from 0", options.rank, options.ranks);
+  world.rank = options.rank;
+  world.size = options.ranks;
+  world.dry = true;
+  world.plan = dup(STDOUT_FILENO);
+  world.is_json = options.is_json;
+  if (options.is_json) dup2(STDERR_FILENO, STDOUT_FILENO);
+  return world;
+}
+
 }  // namespace
 
 int launch(const Paths& paths, const Script& script, const LaunchOptions& options) {
   World world = World::from_environment();
+  if (options.is_plan) return run_process(paths, script, planned_world(world, options));
   world.dry = options.is_dry;
   if (options.threads == 0) return run_process(paths, script, world);
   if (world.launch == Launch::mpi)

@@ -7,8 +7,12 @@
 namespace zt::host {
 
 struct LaunchOptions {
-  int threads = 0;      // ranks as threads of this process; 0: this process is one rank
-  bool is_dry = false;  // World::dry
+  int threads = 0;       // ranks as threads of this process; 0: this process is one rank
+  bool is_dry = false;   // World::dry
+  bool is_plan = false;  // dry, as rank `rank` of `ranks`; prints what each kind of rank would do, as text or JSON
+  bool is_json = false;
+  int ranks = 1;
+  int rank = 0;
 };
 
 // Runs `script` on all ranks of this process; returns the exit status when all succeeded, and ends the process by itself

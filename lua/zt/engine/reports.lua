@@ -12,7 +12,8 @@ local reports = {}
 local PARTS = {"forward", "backward", "communication", "step", "other"}
 local PART_OF = {
   F = "forward", B = "backward", I = "backward", W = "backward", R = "backward",
-  COUNT = "communication", REDUCE_GRAD = "communication", UNSHARD = "communication", RESHARD = "communication",
+  COUNT = "communication", REDUCE_GRAD = "communication", REPLICATE_GRAD = "communication",
+  UNSHARD = "communication", RESHARD = "communication",
   wait = "communication", NORM = "step", STEP = "step",
 }
 

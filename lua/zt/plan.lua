@@ -1,0 +1,42 @@
+--- What `ztoolkit plan` prints: what each kind of rank would hold, do and send.
+
+local core = require "zt.core"
+local text = require "zt.text"
+
+local MEMORY = {"parameters", "master", "gradients", "optimizer", "buckets", "activations", "total"}
+
+local function sorted(counts, show)
+  local names, cells = {}, {}
+  for name in pairs(counts) do names[#names + 1] = name end
+  table.sort(names)
+  for index, name in ipairs(names) do cells[index] = show(name, counts[name]) end
+  return #cells > 0 and table.concat(cells, ", ") or "nothing"
+end
+
+local function lines_of(kind)
+  local rows = {}
+  for index, name in ipairs(MEMORY) do rows[index] = {"  " .. name, text.bytes(kind.memory[name])} end
+  return ("%s %s%s\n%s\n  actions  %s\n  sends    %s"):format(
+    kind.count == 1 and "rank" or "ranks", kind.ranks, kind.count > 1 and (" (%d alike)"):format(kind.count) or "",
+    text.columns(rows),
+    sorted(kind.actions, function(name, count) return ("%d %s"):format(count, name) end),
+    sorted(kind.sent, function(name, bytes) return ("%s %s a step"):format(name, text.bytes(bytes)) end))
+end
+
+--- The plan as text: `kinds` of trainer:plan(batch), for `ranks` ranks.
+local function plan_text(kinds, ranks)
+  local parts = {("%d rank%s, bytes a rank"):format(ranks, ranks == 1 and "" or "s")}
+  for _, kind in ipairs(kinds) do parts[#parts + 1] = lines_of(kind) end
+  return table.concat(parts, "\n\n")
+end
+
+--- Prints the plan as text, or writes it as JSON to the descriptor that the host has kept free of what the script prints.
+local function write(kinds, place)
+  local ranks = core.world.size
+  if not place.is_json then return print(plan_text(kinds, ranks)) end
+  local out = assert(io.open(("/dev/fd/%d"):format(place.descriptor), "a"))
+  assert(out:write(core.json.encode{ranks = ranks, kinds = kinds}, "\n"))
+  assert(out:close())
+end
+
+return {text = plan_text, write = write}
