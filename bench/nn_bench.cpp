@@ -3,33 +3,12 @@
 #include <benchmark/benchmark.h>
 
 #include "layers.h"
-#include "zt/error.h"
+#include "nn_context.h"
 
 namespace zt::nn {
 namespace {
 
 constexpr int64_t kSamples = 8, kSeq = 128, kHidden = 256, kHeads = 8;
-
-// Gradients go into flat views kept over the steps, the first of a step overwriting.
-class BenchContext final : public Context {
- public:
-  at::Tensor batch(const std::string& name) override { misuse("the benchmark's batch has no '{}'", name); }
-  bool has_batch(const std::string&) const override { return false; }
-  int64_t first_sample() const override { return 0; }
-  Philox rng(Purpose purpose) const override { return Philox::keyed(1, purpose); }
-  Communicator& comm(const std::string& axis) override { misuse("the benchmark has no axis '{}'", axis); }
-  void loss(const std::string&, at::Tensor, Per) override {}
-  std::function<Sink()> grad_sink(const Param& param) override {
-    return [this, &param] {
-      at::Tensor& view = views[&param];
-      if (!view.defined()) view = at::empty(param.shape);
-      return Sink{view, true};
-    };
-  }
-  void defer(std::function<void()> weight_gradient) override { weight_gradient(); }
-
-  std::map<const Param*, at::Tensor> views;
-};
 
 struct Setup {
   std::shared_ptr<Layer> layer = make_block(Value::Table{{"hidden", kHidden}, {"heads", kHeads}});

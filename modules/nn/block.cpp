@@ -1,5 +1,6 @@
 #include "block.h"
 
+#include "function.h"
 #include "layers.h"
 #include "part.h"
 #include "zt/options.h"
@@ -35,7 +36,8 @@ at::Tensor Block::add_branch(const at::Tensor& x, const Norm& norm, const Branch
 }
 
 at::Tensor Block::run(const at::Tensor& x, Context& context) const {
-  const at::Tensor middle = add_branch(x, norm1_, attention_, attention_dropout_, context);
+  const at::Tensor h = in_dtype_of(*mlp_.params().front(), x);
+  const at::Tensor middle = add_branch(h, norm1_, attention_, attention_dropout_, context);
   return add_branch(middle, norm2_, mlp_, mlp_dropout_, context);
 }
 

@@ -19,7 +19,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   }
   static variable_list backward(AutogradContext* node, variable_list grads) {
     const at::Tensor logits = node->get_saved_variables()[0], out = at::empty_like(logits);
-    kept<SoftmaxLoss>(node).gradient(out, logits, grads[0].item<double>());
+    kept<SoftmaxLoss>(node).gradient(out, logits, grads[0]);
     return {out, {}};
   }
 };

@@ -41,8 +41,9 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& context, int slot) {
-  at::Tensor mask = at::empty(shape, at::kByte);
+at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& context, int slot, at::Device device) {
+  at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
+  if (mask.is_meta()) return mask;
   const int64_t samples = shape.empty() ? 1 : shape[0];
   const int64_t width = samples == 0 ? 0 : mask.numel() / samples;
   const Philox stream = context.rng(Purpose::dropout);
@@ -64,7 +65,7 @@ at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& c
 
 at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
-  const at::Tensor keep = keep_mask(x.sizes(), probability_, context, slot_);
+  const at::Tensor keep = keep_mask(x.sizes(), probability_, context, slot_, x.device());
   return DropoutFunction::apply(x, maybe(residual), keep, 1 / (1 - probability_));
 }
 

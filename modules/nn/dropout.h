@@ -8,7 +8,8 @@ namespace zt::nn {
 
 // Whether the elements of x [samples, ...] are kept, as bytes: a function of (the context's dropout stream, the sample's place
 // in the global batch, the element's place in the sample, slot). Layers with several dropouts give each a slot of its own.
-at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& context, int slot);
+// On the device meta it is allocated only.
+at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& context, int slot, at::Device device = at::kCPU);
 
 class Dropout {
  public:

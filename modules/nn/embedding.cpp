@@ -1,5 +1,7 @@
 #include "embedding.h"
 
+#include <numeric>
+
 #include "function.h"
 #include "kernels.h"
 #include "layers.h"
@@ -11,12 +13,13 @@ namespace zt::nn {
 
 namespace {
 
-// [samples, seq] int64 as it is used: on the CPU, contiguous, all in [0, limit).
+// [samples, seq] int64 as it is used: contiguous, all in [0, limit).
 at::Tensor checked_indices(const at::Tensor& indices, int64_t limit, const char* what) {
   if (indices.scalar_type() != at::kLong || indices.dim() != 2) {
     misuse("an embedding takes {}s as int64 [samples, seq], got {}", what, describe(indices));
   }
   const at::Tensor flat = indices.contiguous();
+  if (flat.is_meta()) return flat;
   const auto* data = flat.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {
     if (data[i] < 0 || data[i] >= limit) {
@@ -35,33 +38,57 @@ void gather_rows(const at::Tensor& out, const at::Tensor& table, const at::Tenso
     const auto* index = indices.const_data_ptr<int64_t>();
     for_rows(indices.numel(), width, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        kernels::add(out.data_ptr<T>() + r * width, table.const_data_ptr<T>() + index[r] * width, width);
+        kernels::add_rows(out.data_ptr<T>() + r * width, table.const_data_ptr<T>(), index + r, 1, width, width);
       }
     });
   });
 }
 
-// table[indices[r]] += rows[r], r ascending: the order does not depend on the threads, which cut the columns.
-void scatter_rows(const at::Tensor& table, const at::Tensor& rows, const at::Tensor& indices) {
-  const int64_t width = table.size(1), count = indices.numel();
-  for_dtype(rows, [&](auto zero) {
-    using T = decltype(zero);
+// The places of `indices` by the row that they look up: those of row rows[i] are places[begin[i]] .. places[begin[i + 1] - 1],
+// ascending.
+struct Uses {
+  std::vector<int64_t> places, rows, begins;
+
+  explicit Uses(const at::Tensor& indices) : places(indices.numel()) {
     const auto* index = indices.const_data_ptr<int64_t>();
-    for_rows(width, count, [&](int64_t begin, int64_t end) {
-      for (int64_t r = 0; r < count; ++r) {
-        kernels::add(table.data_ptr<T>() + index[r] * width + begin, rows.const_data_ptr<T>() + r * width + begin, end - begin);
-      }
-    });
+    std::iota(places.begin(), places.end(), 0);
+    std::stable_sort(places.begin(), places.end(), [=](int64_t a, int64_t b) { return index[a] < index[b]; });
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (i > 0 && index[places[i]] == rows.back()) continue;
+      rows.push_back(index[places[i]]);
+      begins.push_back(static_cast<int64_t>(i));
+    }
+    begins.push_back(static_cast<int64_t>(places.size()));
+  }
+};
+
+// table[indices[r]] += dy[r], r ascending, each row of the table rounded once: threads cut the columns.
+template <class To, class From>
+void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
+  const int64_t width = table.size(1);
+  const Uses uses(indices);
+  for_rows(width, indices.numel(), [&](int64_t begin, int64_t end) {
+    for (size_t i = 0; i < uses.rows.size(); ++i) {
+      kernels::add_rows(table.data_ptr<To>() + uses.rows[i] * width + begin, dy.const_data_ptr<From>() + begin,
+                        uses.places.data() + uses.begins[i], uses.begins[i + 1] - uses.begins[i], width, end - begin);
+    }
   });
 }
 
 using SinkFn = std::function<Context::Sink()>;
 
+// dy is added as it is where the sink has its dtype or the one that it is computed with.
 void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor& indices) {
-  Context::Sink sink = sink_of();
-  if (!sink.view.defined()) return;
-  if (sink.first) sink.view.zero_();
-  scatter_rows(sink.view, dy.to(sink.view.scalar_type()), indices);
+  const auto [view, first] = sink_of();
+  if (!view.defined()) return;
+  if (first) view.zero_();
+  const bool is_wide = view.scalar_type() == wide_dtype(dy.scalar_type());
+  const at::Tensor rows = is_wide ? dy : dy.to(view.scalar_type());
+  for_dtype(rows, [&](auto zero) {
+    using From = decltype(zero);
+    if (is_wide) scatter_rows<kernels::Wide<From>, From>(view, rows, indices);
+    else scatter_rows<From, From>(view, rows, indices);
+  });
 }
 
 // One table and what is looked up in it.
@@ -102,7 +129,7 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
   std::vector<Lookup> lookups{{weight_, tokens, context.grad_sink(*weight_)}};
   variable_list tables{weight_->get()};
   if (positions_) {
-    const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1));
+    const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.device());
     const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position");
     lookups.push_back({positions_, places, context.grad_sink(*positions_)});
     tables.push_back(positions_->get());

@@ -7,6 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "zt/error.h"
+#include "zt/param.h"
+#include "zt/tensor.h"
+
 namespace zt::nn {
 
 using torch::autograd::AutogradContext;
@@ -33,6 +37,15 @@ inline std::optional<at::Tensor> maybe(const at::Tensor& x) {
 }
 inline at::Tensor value_or_none(const std::optional<at::Tensor>& x) {
   return x ? *x : at::Tensor();
+}
+
+// A layer's input in the dtype of its parameters: a batch field or another layer may give float32 to a layer in bfloat16. Its
+// gradient comes back in the dtype of x. Misuse for integers.
+inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x) {
+  const at::ScalarType dtype = param.get().scalar_type();
+  if (x.scalar_type() == dtype) return x;
+  if (!x.is_floating_point()) misuse("'{}' takes floating-point numbers, got {}", param.name, describe(x));
+  return x.to(dtype);
 }
 
 // [..., n] as a contiguous [rows, n].

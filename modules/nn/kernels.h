@@ -1,12 +1,20 @@
 // Vectorised loops over rows, compiled for AVX-512, AVX2 and plain x86-64 and chosen at run time; the three give equal bits.
-// T is float or double. Rows are contiguous. No threads here: callers cut the rows.
+// T is double, float, c10::BFloat16 or c10::Half: how numbers are stored. One computes in Wide<T> and rounds once, to nearest
+// even, where a number is stored. Rows are contiguous. No threads here: callers cut the rows.
 //
 // exp in float: relative error below 4e-7 (truncation 5e-9, the rest rounding), 0 under -87.3, e^88.3 above 88.3, nan for nan.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <cstdint>
+#include <type_traits>
 
 namespace zt::nn::kernels {
+
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // out = gelu_tanh(pre + bias); bias may be nullptr. All [rows, width].
 template <class T>
@@ -32,25 +40,30 @@ RowStats row_stats(const T* x, int64_t n);
 template <class T>
 void scaled_softmax(T* out, const T* x, int64_t n, const RowStats& stats, double scale);
 
-// out = x * weight / rms, rms = sqrt(mean(x^2) + eps). reciprocal: [rows] 1 / rms, written.
+// What a norm finds out about its rows: [rows] each. mean is nullptr in RMSNorm, where it counts as 0.
+template <class W>
+struct NormStats {
+  W *mean, *reciprocal;  // reciprocal: 1 / sqrt(mean((x - mean)^2) + eps)
+};
+// out = (x - mean) * reciprocal * weight + bias; writes the stats. bias may be nullptr.
 template <class T>
-void rms_norm(T* out, T* reciprocal, const T* x, const T* weight, double eps, int64_t rows, int64_t width);
+void norm(T* out, NormStats<Wide<T>> stats, const T* x, const T* weight, const T* bias, double eps, int64_t rows, int64_t width);
+// dx: the gradient of x. Adds to dweight and dbias [width] the rows' parts of those of weight and bias; each may be nullptr.
 template <class T>
-void rms_norm_backward(T* dx, const T* dy, const T* x, const T* weight, const T* reciprocal, int64_t rows, int64_t width);
-// dweight[j] += sum over rows of dy x / rms.
-template <class T>
-void rms_norm_weight(T* dweight, const T* dy, const T* x, const T* reciprocal, int64_t rows, int64_t width);
+void norm_backward(T* dx, Wide<T>* dweight, Wide<T>* dbias, const T* dy, const T* x, const T* weight,
+                   NormStats<const Wide<T>> stats, int64_t rows, int64_t width);
 
 // out = keep ? x * scale : 0, plus residual unless nullptr. n elements.
 template <class T>
 void scale_kept(T* out, const T* x, const uint8_t* keep, const T* residual, double scale, int64_t n);
 
-// Turns the pairs (x[i], x[i + half]) of one head by the angles whose cosine and sine are given; sign = -1 turns back.
+// Turns the pairs (x[i], x[i + half]) of `heads` heads of 2 * half elements by the angles whose cosines and sines [half] are
+// given; sign = -1 turns back.
 template <class T>
-void rotate(T* x, const T* cosine, const T* sine, int64_t half, double sign);
+void rotate(T* x, const Wide<T>* cosine, const Wide<T>* sine, int64_t heads, int64_t half, double sign);
 
-// to += from, n elements.
-template <class T>
-void add(T* to, const T* from, int64_t n);
+// to[j] += the sum over i < count of from[rows[i] * stride + j], for j < n: i ascending, rounded once. To is From or Wide<From>.
+template <class To, class From>
+void add_rows(To* to, const From* from, const int64_t* rows, int64_t count, int64_t stride, int64_t n);
 
 }  // namespace zt::nn::kernels

@@ -33,7 +33,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     auto& state = kept<HeadState>(node);
     if (!state.logits.defined()) fault("the backward of an lm_loss ran twice: its logits were overwritten by the first");
     const at::Tensor dlogits = std::exchange(state.logits, at::Tensor());
-    state.loss.gradient(dlogits, dlogits, grads[0].item<double>());
+    state.loss.gradient(dlogits, dlogits, grads[0]);
     const at::Tensor rows = node->get_saved_variables()[0];
     at::Tensor dh;
     if (node->needs_input_grad(0)) dh = dlogits.mm(state.head.weight->get());
@@ -70,7 +70,7 @@ LmLoss::LmLoss(const LmLossOptions& options)
 
 std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
-  const at::Tensor h = norm_.run(in[0], context);
+  const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0]), context);
   if (!has_loss_ || context.mode == Mode::generate) return {linear(h, head_, context)};
   HeadState state{head_, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_), {}};
   const at::Tensor rows = h.reshape({-1, h.size(2)});

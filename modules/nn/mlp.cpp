@@ -62,7 +62,7 @@ at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& res
   variable_list parameters;
   for (const auto& param : params()) parameters.push_back(param->get());
   MlpState state{activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), residual.defined()};
-  return MlpFunction::apply(x, maybe(residual), at::TensorList(parameters), std::move(state));
+  return MlpFunction::apply(in_dtype_of(*up_.weight, x), maybe(residual), at::TensorList(parameters), std::move(state));
 }
 
 Params Mlp::params() const {

@@ -22,37 +22,98 @@ NormKind parse_norm(const std::string& name) {
 
 namespace {
 
-struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight, double eps) {
-    const at::Tensor rows = as_rows(x), out = at::empty_like(rows), reciprocal = at::empty({rows.size(0)}, rows.options());
-    const int64_t width = rows.size(1);
-    for_dtype(rows, [&](auto zero) {
-      using T = decltype(zero);
-      for_rows(rows.size(0), width, [&](int64_t begin, int64_t end) {
-        kernels::rms_norm(out.data_ptr<T>() + begin * width, reciprocal.data_ptr<T>() + begin,
-                          rows.const_data_ptr<T>() + begin * width, weight.const_data_ptr<T>(), eps, end - begin, width);
-      });
+using SinkFn = std::function<Context::Sink()>;
+
+struct NormState {
+  NormKind kind;
+  double eps;
+  std::shared_ptr<Param> weight;
+  SinkFn weight_sink, bias_sink;  // bias_sink: empty without a bias
+};
+
+// Rows whose parts of the weight's gradient are summed in one place, so that the sum does not depend on the threads.
+constexpr int64_t kBlock = 256;
+
+// A row of `stats` [2, rows] or, for RMSNorm, [1, rows]: 1 / deviation, then the mean.
+template <class W>
+kernels::NormStats<W> stats_at(const at::Tensor& stats, int64_t row) {
+  W* reciprocal = static_cast<W*>(stats.data_ptr()) + row;
+  return {stats.size(0) == 2 ? reciprocal + stats.size(1) : nullptr, reciprocal};
+}
+
+at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& stats, double eps) {
+  const at::Tensor out = at::empty_like(x);
+  const int64_t width = x.size(1);
+  for_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    for_rows(x.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::norm(out.data_ptr<T>() + begin * width, stats_at<kernels::Wide<T>>(stats, begin),
+                    x.const_data_ptr<T>() + begin * width, weight.const_data_ptr<T>(), data_or_null<T>(bias), eps, end - begin,
+                    width);
     });
-    node->save_for_backward({rows, weight, reciprocal});
+  });
+  return out;
+}
+
+// Gradients of a norm; those of weight and bias in the wide dtype [blocks, hidden], to be summed over the blocks.
+struct NormGradients {
+  at::Tensor x, weight, bias;
+};
+
+void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                        const at::Tensor& stats) {
+  const int64_t rows = x.size(0), width = x.size(1);
+  for_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    using W = kernels::Wide<T>;
+    const auto part = [&](const at::Tensor& sums, int64_t block) {
+      return sums.defined() ? sums.data_ptr<W>() + block * width : nullptr;
+    };
+    for_rows((rows + kBlock - 1) / kBlock, kBlock * width, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t first = block * kBlock, at = first * width;
+        kernels::norm_backward(out.x.data_ptr<T>() + at, part(out.weight, block), part(out.bias, block),
+                               dy.const_data_ptr<T>() + at, x.const_data_ptr<T>() + at, weight.const_data_ptr<T>(),
+                               stats_at<const W>(stats, first), std::min(kBlock, rows - first), width);
+      }
+    });
+  });
+}
+
+void add_to(const Context::Sink& sink, const at::Tensor& parts) {
+  if (!sink.view.defined()) return;
+  const at::Tensor view = sink.view, sum = parts.sum(0);
+  if (sink.first) view.copy_(sum);
+  else view.add_(sum);
+}
+
+struct NormFunction : torch::autograd::Function<NormFunction> {
+  // weight and bias as in the state: passed so that autograd knows that the result depends on them.
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, NormState state) {
+    const at::Tensor rows = as_rows(x);
+    const int64_t kinds = state.kind == NormKind::layernorm ? 2 : 1;
+    const at::Tensor stats = at::empty({kinds, rows.size(0)}, rows.options().dtype(wide_dtype(rows.scalar_type())));
+    const at::Tensor out = norm_rows(rows, weight, value_or_none(bias), stats, state.eps);
+    node->save_for_backward({rows, stats});
+    keep(node, std::move(state));
     return in_shape_of(x, out);
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& state = kept<NormState>(node);
     const auto saved = node->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &reciprocal = saved[2], dy = as_rows(grads[0]);
-    const at::Tensor dx = at::empty_like(x), dweight = at::zeros_like(weight);
-    const int64_t rows = x.size(0), width = x.size(1);
-    for_dtype(x, [&](auto zero) {
-      using T = decltype(zero);
-      for_rows(rows, width, [&](int64_t begin, int64_t end) {
-        const int64_t at = begin * width;
-        kernels::rms_norm_backward(dx.data_ptr<T>() + at, dy.const_data_ptr<T>() + at, x.const_data_ptr<T>() + at,
-                                   weight.const_data_ptr<T>(), reciprocal.const_data_ptr<T>() + begin, end - begin, width);
-      });
-      kernels::rms_norm_weight(dweight.data_ptr<T>(), dy.const_data_ptr<T>(), x.const_data_ptr<T>(),
-                               reciprocal.const_data_ptr<T>(), rows, width);
-    });
-    return {in_shape_of(grads[0], dx), dweight, {}};
+    const at::Tensor &x = saved[0], &stats = saved[1];
+    const Context::Sink weight = state.weight_sink(), bias = state.bias_sink ? state.bias_sink() : Context::Sink{};
+    const int64_t blocks = (x.size(0) + kBlock - 1) / kBlock;
+    const auto parts = [&](const Context::Sink& sink) {
+      return sink.view.defined() ? at::zeros({blocks, x.size(1)}, stats.options()) : at::Tensor();
+    };
+    const NormGradients out{at::empty_like(x), parts(weight), parts(bias)};
+    norm_rows_backward(out, as_rows(grads[0]), x, state.weight->get(), stats);
+    add_to(weight, out.weight);
+    add_to(bias, out.bias);
+    return {in_shape_of(grads[0], out.x), {}, {}, {}};
   }
 };
 
@@ -63,13 +124,14 @@ Norm::Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::stri
   if (kind == NormKind::layernorm && bias) bias_ = make_vector(prefix + "bias", hidden, init_zeros());
 }
 
-at::Tensor Norm::run(const at::Tensor& x, Context& /*context*/) const {
+at::Tensor Norm::run(const at::Tensor& x, Context& context) const {
   if (kind_ == NormKind::none) return x;
   if (x.dim() < 1 || x.size(-1) != weight_->shape[0]) {
     misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(x));
   }
-  if (kind_ == NormKind::rmsnorm) return RmsNormFunction::apply(x, weight_->get(), eps_);
-  return at::layer_norm(x, weight_->shape, weight_->get(), bias_ ? bias_->get() : at::Tensor(), eps_);
+  NormState state{kind_, eps_, weight_, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : SinkFn()};
+  return NormFunction::apply(in_dtype_of(*weight_, x), weight_->get(), bias_ ? std::optional(bias_->get()) : std::nullopt,
+                             std::move(state));
 }
 
 Params Norm::params() const {

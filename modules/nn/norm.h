@@ -20,7 +20,8 @@ class Norm {
   // Parameters `prefix`weight of ones and, for layernorm with a bias, `prefix`bias of zeros, each [hidden]. none: no parameters.
   Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::string& prefix);
 
-  // x: [..., hidden], the same out.
+  // x: [..., hidden], the same out, in the parameters' dtype. Statistics in float32, of float64 in float64. Keeps x and the
+  // statistics for the backward, which puts the gradients of weight and bias into the context's sinks.
   at::Tensor run(const at::Tensor& x, Context& context) const;
   Params params() const;
 

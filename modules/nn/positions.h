@@ -9,9 +9,9 @@
 
 namespace zt::nn {
 
-// The batch's "positions" [samples, seq], or 0 .. seq - 1 as [1, seq] if it has none. int64.
-inline at::Tensor positions_of(Context& context, int64_t samples, int64_t seq) {
-  if (!context.has_batch("positions")) return at::arange(seq, at::kLong).unsqueeze(0);
+// The batch's "positions" [samples, seq], or 0 .. seq - 1 as [1, seq] on `device` if it has none. int64.
+inline at::Tensor positions_of(Context& context, int64_t samples, int64_t seq, at::Device device = at::kCPU) {
+  if (!context.has_batch("positions")) return at::arange(seq, at::TensorOptions(at::kLong).device(device)).unsqueeze(0);
   at::Tensor positions = context.batch("positions");
   if (positions.scalar_type() != at::kLong || positions.sizes() != at::IntArrayRef{samples, seq}) {
     misuse("the batch's positions must be int64 [{}, {}], got {}", samples, seq, describe(positions));

@@ -14,7 +14,8 @@ struct Angles {
 class Rotary {
  public:
   Rotary(int64_t head_dim, double base) : head_dim_(head_dim), base_(base) {}
-  // positions: int64, any shape, not negative; gives one row a position, in dtype `dtype`.
+  // positions: int64, any shape, not negative; gives one row a position for turning elements of dtype `dtype`: in float64 for
+  // that, otherwise in float32. Positions on meta give tables on meta.
   Angles angles(const at::Tensor& positions, at::ScalarType dtype);
 
  private:
@@ -25,8 +26,8 @@ class Rotary {
 
 enum class Turn : int8_t { forward = 1, back = -1 };
 
-// Turns the first `heads` heads of every row of x in place. x: [samples, seq, columns], contiguous, columns >= heads * head_dim;
-// angles: one row a token of the sequence, or one a token of the batch.
+// Turns the first `heads` heads of every row of x in place; each element is rounded once. x: [samples, seq, columns], contiguous,
+// columns >= heads * head_dim; angles: one row a token of the sequence, or one a token of the batch.
 void rotate_heads(const at::Tensor& x, const Angles& angles, int64_t heads, Turn turn);
 
 }  // namespace zt::nn

@@ -11,12 +11,28 @@
 
 namespace zt::nn {
 
-// Calls body(T{}) with T = float or double, the dtype of `x`.
+// Calls body(T{}) with T = double, float, c10::BFloat16 or c10::Half, the dtype of `x`; not for a meta tensor, which has no
+// elements to compute.
 template <class Body>
 void for_dtype(const at::Tensor& x, const Body& body) {
-  if (x.scalar_type() == at::kFloat) body(float{});
-  else if (x.scalar_type() == at::kDouble) body(double{});
-  else misuse("layers compute in float32 or float64, got {}", describe(x));
+  if (x.is_meta()) return;
+  switch (x.scalar_type()) {
+    case at::kDouble:
+      return body(double{});
+    case at::kFloat:
+      return body(float{});
+    case at::kBFloat16:
+      return body(c10::BFloat16{});
+    case at::kHalf:
+      return body(c10::Half{});
+    default:
+      misuse("layers compute in float64, float32, bfloat16 or float16, got {}", describe(x));
+  }
+}
+
+// The dtype in which kernels compute with elements of `dtype`: kernels::Wide.
+inline at::ScalarType wide_dtype(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
 }
 
 // Calls body(begin, end) for parts of [0, rows) with at least about 32,768 elements each, in parallel. What a row gives does

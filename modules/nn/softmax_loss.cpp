@@ -6,20 +6,35 @@
 
 namespace zt::nn {
 
+namespace {
+
+template <class T>
+double as_double(T x) {
+  return static_cast<double>(static_cast<kernels::Wide<T>>(x));
+}
+
+}  // namespace
+
 SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index) : ignore_index_(ignore_index) {
   if (labels.scalar_type() != at::kLong) misuse("the batch's labels must be int64, got {}", describe(labels));
   labels_ = labels.contiguous().view({-1});
 }
 
-at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
-  const int64_t rows = logits.size(0), classes = logits.size(1);
-  if (labels_.numel() != rows) misuse("{} labels do not fit logits of {} rows: one label a row", labels_.numel(), rows);
+void SoftmaxLoss::check(int64_t classes) const {
   const auto* label = labels_.const_data_ptr<int64_t>();
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < labels_.numel(); ++r) {
     if (label[r] != ignore_index_ && (label[r] < 0 || label[r] >= classes)) {
       misuse("label {} in row {} is neither one of the {} classes nor the ignore_index {}", label[r], r, classes, ignore_index_);
     }
   }
+}
+
+at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
+  const int64_t rows = logits.size(0), classes = logits.size(1);
+  if (labels_.numel() != rows) misuse("{} labels do not fit logits of {} rows: one label a row", labels_.numel(), rows);
+  if (logits.is_meta()) return at::empty({}, logits.options().dtype(at::kDouble).requires_grad(false));
+  check(classes);
+  const auto* label = labels_.const_data_ptr<int64_t>();
   stats_.assign(rows, {});
   double total = 0;
   for_dtype(logits, [&](auto zero) {
@@ -32,27 +47,29 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
     });
     for (int64_t r = 0; r < rows; ++r) {
       if (label[r] == ignore_index_) continue;
-      total += stats_[r].largest + std::log(stats_[r].sum) - static_cast<double>(x[r * classes + label[r]]);
+      total += stats_[r].largest + std::log(stats_[r].sum) - as_double(x[r * classes + label[r]]);
     }
   });
   return at::scalar_tensor(total, at::kDouble);
 }
 
-void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, double scale) const {
+void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
   const int64_t rows = logits.size(0), classes = logits.size(1);
   const auto* label = labels_.const_data_ptr<int64_t>();
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.const_data_ptr<T>();
     T* to = out.data_ptr<T>();
+    const auto factor = scale.item<double>();
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         T* row = to + r * classes;
         if (label[r] == ignore_index_) {
           std::fill_n(row, classes, T(0));
         } else {
-          kernels::scaled_softmax(row, x + r * classes, classes, stats_[r], scale);
-          row[label[r]] -= static_cast<T>(scale);
+          const double own = as_double(x[r * classes + label[r]]);  // read before the row is overwritten
+          kernels::scaled_softmax(row, x + r * classes, classes, stats_[r], factor);
+          row[label[r]] = static_cast<T>(factor * (std::exp(own - stats_[r].largest) / stats_[r].sum - 1));
         }
       }
     });
@@ -62,7 +79,8 @@ void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, doub
 Counts count_labels(const std::function<at::Tensor(const std::string&)>& batch, int64_t ignore_index) {
   const at::Tensor labels = batch("labels");
   if (!labels.defined()) misuse("the loss needs the batch's labels to count valid tokens, but the batch has none");
-  return {labels.ne(ignore_index).sum().item<int64_t>(), labels.dim() > 0 ? labels.size(0) : 1};
+  const int64_t valid = labels.is_meta() ? labels.numel() : labels.ne(ignore_index).sum().item<int64_t>();
+  return {valid, labels.dim() > 0 ? labels.size(0) : 1};
 }
 
 }  // namespace zt::nn

@@ -20,18 +20,22 @@ class SoftmaxLoss {
   SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index);
 
   // logits: [rows, classes], contiguous. Returns the sum over valid rows of -log softmax(row)[label] as a double scalar; the
-  // sum is made in row order in double. Misuse for a label that is neither a class nor ignore_index.
+  // sum is made in row order in double, from logits of 16 bits too. Misuse for a label that is neither a class nor ignore_index.
+  // Of meta logits, a meta scalar.
   at::Tensor sum(const at::Tensor& logits);
-  // out = scale * d sum / d logits. After sum() of the same logits. In place iff out is logits.
-  void gradient(const at::Tensor& out, const at::Tensor& logits, double scale) const;
+  // out = scale * d sum / d logits, each element rounded once; scale: a scalar. After sum() of the same logits. In place iff out
+  // is logits.
+  void gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
  private:
+  void check(int64_t classes) const;
+
   at::Tensor labels_;
   int64_t ignore_index_;
   std::vector<kernels::RowStats> stats_;
 };
 
-// Layer::count of the layers that add this loss: valid labels and samples of the whole local batch.
+// Layer::count of the layers that add this loss: valid labels and samples of the whole local batch. All labels on meta are valid.
 Counts count_labels(const std::function<at::Tensor(const std::string&)>& batch, int64_t ignore_index);
 
 }  // namespace zt::nn

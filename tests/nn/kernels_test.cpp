@@ -10,10 +10,10 @@
 #include "zt/isa.h"
 
 // The same code as zt::nn::kernels, compiled for one instruction set each.
-#define ZT_DECLARE_FORM(FORM)              \
-  namespace zt::nn::kernels_##FORM {       \
-    template <class T>                     \
-    std::vector<T> results(int64_t width); \
+#define ZT_DECLARE_FORM(FORM)                             \
+  namespace zt::nn::kernels_##FORM {                      \
+    template <class T>                                    \
+    std::vector<kernels::Wide<T>> results(int64_t width); \
   }
 ZT_DECLARE_FORM(plain)
 ZT_DECLARE_FORM(avx2)
@@ -46,6 +46,8 @@ void expect_equal_forms() {
 TEST(Kernels, AllInstructionSetsGiveEqualBits) {
   expect_equal_forms<float>();
   expect_equal_forms<double>();
+  expect_equal_forms<c10::BFloat16>();
+  expect_equal_forms<c10::Half>();
 }
 
 TEST(Kernels, ExponentialIsAccurate) {

@@ -1,0 +1,107 @@
+#include "vector.h"
+
+namespace zt::nn::kernels {
+
+namespace {
+
+// gelu in its tanh form is x * sigmoid(2u), as (1 + tanh(u)) / 2 = sigmoid(2u).
+template <class W>
+struct Gelu {
+  static constexpr W kCubic = W(0.044715);
+  static constexpr W kTwice = W(2 * 0.7978845608028653558798921198687);  // 2 sqrt(2 / pi)
+
+  static ZT_INLINE W gate(W x) { return sigmoid(kTwice * (x + kCubic * x * x * x)); }
+  static ZT_INLINE W slope(W x, W gate) { return gate + x * gate * (W(1) - gate) * kTwice * (W(1) + W(3) * kCubic * x * x); }
+};
+
+// Whether there is a bias is settled outside of the loops: with 16-bit numbers the compiler would not move it out itself.
+enum class Bias : uint8_t { no, yes };
+
+// pre[j] + bias[j]
+template <Bias has, class T>
+ZT_INLINE Wide<T> biased(const T* pre, const T* bias, int64_t j) {
+  if constexpr (has == Bias::yes) return widen(pre[j]) + widen(bias[j]);
+  else return widen(pre[j]);
+}
+
+template <Bias has, class T>
+ZT_INLINE void gelu_tanh_loop(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r, out += width, pre += width) {
+    ZT_APART
+    for (int64_t j = 0; j < width; ++j) {
+      const Wide<T> x = biased<has>(pre, bias, j);
+      out[j] = narrow<T>(x * Gelu<Wide<T>>::gate(x));
+    }
+  }
+}
+
+template <Bias has, class T>
+ZT_INLINE void gelu_tanh_backward_loop(T* grad, T* act, const T* pre, const T* bias, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r, grad += width, act += width, pre += width) {
+    ZT_APART
+    for (int64_t j = 0; j < width; ++j) {
+      const Wide<T> x = biased<has>(pre, bias, j), gate = Gelu<Wide<T>>::gate(x);
+      act[j] = narrow<T>(x * gate);
+      grad[j] = narrow<T>(widen(grad[j]) * Gelu<Wide<T>>::slope(x, gate));
+    }
+  }
+}
+
+template <Bias has, class T>
+ZT_INLINE void swiglu_loop(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r, out += width, pre += 2 * width) {
+    ZT_APART
+    for (int64_t j = 0; j < width; ++j) {
+      const Wide<T> gate = biased<has>(pre, bias, j), up = biased<has>(pre, bias, width + j);
+      out[j] = narrow<T>(gate * sigmoid(gate) * up);
+    }
+  }
+}
+
+template <Bias has, class T>
+ZT_INLINE void swiglu_backward_loop(T* dpre, T* act, const T* grad, const T* pre, const T* bias, int64_t rows, int64_t width) {
+  using W = Wide<T>;
+  for (int64_t r = 0; r < rows; ++r, dpre += 2 * width, act += width, grad += width, pre += 2 * width) {
+    ZT_APART
+    for (int64_t j = 0; j < width; ++j) {
+      const W gate = biased<has>(pre, bias, j), up = biased<has>(pre, bias, width + j), g = widen(grad[j]);
+      const W s = sigmoid(gate);
+      act[j] = narrow<T>(gate * s * up);
+      dpre[j] = narrow<T>(g * up * s * (W(1) + gate * (W(1) - s)));
+      dpre[width + j] = narrow<T>(g * gate * s);
+    }
+  }
+}
+
+}  // namespace
+
+// Templates cannot have clones, so each type is a full specialisation.
+#define ZT_DEFINE_KERNELS(T)                                                                                                 \
+  template <>                                                                                                                \
+  ZT_CLONES void gelu_tanh(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {                               \
+    if (bias) gelu_tanh_loop<Bias::yes>(out, pre, bias, rows, width);                                                        \
+    else gelu_tanh_loop<Bias::no>(out, pre, bias, rows, width);                                                              \
+  }                                                                                                                          \
+  template <>                                                                                                                \
+  ZT_CLONES void gelu_tanh_backward(T* grad, T* act, const T* pre, const T* bias, int64_t rows, int64_t width) {             \
+    if (bias) gelu_tanh_backward_loop<Bias::yes>(grad, act, pre, bias, rows, width);                                         \
+    else gelu_tanh_backward_loop<Bias::no>(grad, act, pre, bias, rows, width);                                               \
+  }                                                                                                                          \
+  template <>                                                                                                                \
+  ZT_CLONES void swiglu(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {                                  \
+    if (bias) swiglu_loop<Bias::yes>(out, pre, bias, rows, width);                                                           \
+    else swiglu_loop<Bias::no>(out, pre, bias, rows, width);                                                                 \
+  }                                                                                                                          \
+  template <>                                                                                                                \
+  ZT_CLONES void swiglu_backward(T* dpre, T* act, const T* grad, const T* pre, const T* bias, int64_t rows, int64_t width) { \
+    if (bias) swiglu_backward_loop<Bias::yes>(dpre, act, grad, pre, bias, rows, width);                                      \
+    else swiglu_backward_loop<Bias::no>(dpre, act, grad, pre, bias, rows, width);                                            \
+  }
+
+ZT_DEFINE_KERNELS(double)
+ZT_DEFINE_KERNELS(float)
+ZT_DEFINE_KERNELS(c10::BFloat16)
+ZT_DEFINE_KERNELS(c10::Half)
+#undef ZT_DEFINE_KERNELS
+
+}  // namespace zt::nn::kernels
