@@ -9,6 +9,7 @@
 #include "step_handlers.h"
 #include "unit_build.h"
 #include "zt/error.h"
+#include "zt/rng.h"
 #include "zt/slots.h"
 #include "zt/trainer.h"
 
@@ -57,8 +58,9 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
 // Rank 0 verifies; the others compare what they would run with what rank 0 verified. All ranks hear the outcome.
 void Trainer::verify_programs(Mode mode) const {
   const auto programs = spec_->build_all(mode);
-  std::string fingerprint;
-  for (const auto& program : programs) fingerprint += fmt::format("{:016x}", program->hash());
+  std::string hashes;
+  for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
+  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
   std::string complaint;
   const Coord coord = spec_->coord();
   if (coord.rank == 0) {
