@@ -23,11 +23,13 @@ struct AttentionInputs {
   bool causal = true;
   std::optional<Angles> angles;  // rotary positions, if any
   at::Tensor segments;           // [B, T] int64: places see their own segment only; undefined: all one
-  at::Tensor keep;               // [B, H, T, T] bytes of dropout on the attention weights; undefined: none
+  at::Tensor keep;               // [B, H, T, T] bytes, contiguous, of dropout on the attention weights; undefined: none
   double keep_scale = 1;
 };
 
-// qkv: [B, T, (H + 2K) D], the query heads, then keys, then values; it is used up (turned in place). Returns [B, T, H D].
+// qkv: [B, T, (H + 2K) D] contiguous, float16, bfloat16, float32 or float64: the query heads, then keys, then values; it is used
+// up (turned in place). Returns [B, T, H D], and keeps it, qkv and [B, H, T] for the backward. On meta only shapes are computed:
+// of `inputs` nothing but the shape is read.
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs);
 
 }  // namespace zt::nn

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "exponential.h"
 #include "kernels.h"
 
 // A sanitizer's run time is not up yet when the loader asks which clone to take. Tests define ZT_CLONES to get one form alone.
@@ -16,8 +17,6 @@
 #else
 #define ZT_CLONES
 #endif
-// The loops are inlined into the clones, which gives each the instructions of its machine.
-#define ZT_INLINE inline __attribute__((always_inline))
 // Before a loop over elements whose arrays are the same or do not meet: no look at run time, of which compilers make only few.
 #if defined(__clang__)
 #define ZT_APART _Pragma("clang loop vectorize(assume_safety)")
@@ -80,32 +79,6 @@ ZT_INLINE c10::Half narrow<c10::Half>(float x) {
 }
 
 // --- functions ---
-
-// 2^n times the Taylor polynomial of degree 7 on |r| <= ln(2) / 2, where its truncation error is r^8 / 8! < 6e-9.
-ZT_INLINE float exponential(float x) {
-  constexpr float kLow = -87.3F, kHigh = 88.3F;                      // where 2^n stays a normal number
-  constexpr float kRound = 0x1.8p23F;                                // adding it leaves the nearest integer in the low bits
-  constexpr float kLn2High = 0x1.62e4p-1F, kLn2Low = 1.4286068e-6F;  // 15 bits, so that n * high is exact
-  const float above = x < kLow ? kLow : x;
-  const float clamped = above > kHigh ? kHigh : above;
-  const float shifted = clamped * std::numbers::log2e_v<float> + kRound;
-  const float n = shifted - kRound;
-  const float r = (clamped - n * kLn2High) - n * kLn2Low;
-  float p = 1.0F / 5040;
-  p = p * r + 1.0F / 720;
-  p = p * r + 1.0F / 120;
-  p = p * r + 1.0F / 24;
-  p = p * r + 1.0F / 6;
-  p = p * r + 0.5F;
-  p = p * r + 1.0F;
-  p = p * r + 1.0F;
-  const auto exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound) + 127;
-  const float result = p * std::bit_cast<float>(exponent << 23);
-  return x < kLow ? 0.0F : result;
-}
-ZT_INLINE double exponential(double x) {
-  return std::exp(x);
-}
 
 template <class W>
 ZT_INLINE W sigmoid(W x) {

@@ -22,7 +22,7 @@ const char* isa_name(Isa isa) {
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas{Isa::plain};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) isas.push_back(Isa::avx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(Isa::avx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl")) {
     isas.push_back(Isa::avx512);

@@ -7,7 +7,7 @@
 
 // Compiles one function for the named instruction set inside a file compiled for the baseline.
 #if defined(__x86_64__)
-#define ZT_TARGET_AVX2 __attribute__((target("avx2")))
+#define ZT_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define ZT_TARGET_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512")))
 #else
 #define ZT_TARGET_AVX2

@@ -1,0 +1,112 @@
+// What both directions of attention_tiled.cpp know of a call: where heads begin, who sees whom, how it is cut into tiles.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "attention_core.h"
+#include "tile.h"
+
+namespace zt::nn {
+
+using tile::kPanel;
+using tile::padded;
+
+constexpr int64_t kQueries = kPanel;  // rows of a tile of scores: more would compute more that a causal mask throws away
+constexpr int64_t kKeys = 512;        // its columns: with the rows 64 KiB of float32
+
+struct Range {
+  int64_t begin, end;
+};
+
+// A call's tensors by their elements.
+template <class T, class A>
+struct Call {
+  AttentionInputs inputs;
+  Isa isa;
+  const T* qkv;
+  int64_t samples, places;
+  int64_t head_dim, padded_dim;
+  A scale;
+
+  Call(const at::Tensor& joined, const AttentionInputs& given, Isa chosen)
+      : inputs(given),
+        isa(chosen),
+        qkv(joined.const_data_ptr<T>()),
+        samples(joined.size(0)),
+        places(joined.size(1)),
+        head_dim(given.shape.head_dim),
+        padded_dim(padded(head_dim)),
+        scale(static_cast<A>(1 / std::sqrt(static_cast<double>(head_dim)))) {}
+
+  int64_t columns() const { return inputs.shape.columns(); }
+  int64_t out_columns() const { return inputs.shape.heads * head_dim; }
+  int64_t group() const { return inputs.shape.heads / inputs.shape.kv_heads; }
+  // Where a head of the joined tensor begins (query heads, then keys, then values), and a head of the result.
+  int64_t joined_at(int64_t sample, int64_t place, int64_t head) const {
+    return (sample * places + place) * columns() + head * head_dim;
+  }
+  int64_t out_at(int64_t sample, int64_t place, int64_t head) const {
+    return (sample * places + place) * out_columns() + head * head_dim;
+  }
+  int64_t row_at(int64_t sample, int64_t place, int64_t head) const {
+    return (sample * inputs.shape.heads + head) * places + place;
+  }
+  int64_t key_head(int64_t kv) const { return inputs.shape.heads + kv; }
+  int64_t value_head(int64_t kv) const { return inputs.shape.heads + inputs.shape.kv_heads + kv; }
+
+  const int64_t* segments(int64_t sample) const {
+    return inputs.segments.defined() ? inputs.segments.const_data_ptr<int64_t>() + sample * places : nullptr;
+  }
+  // What the queries of a tile may see: all keys outside are of other segments, or later. Begins with a panel.
+  Range visible(int64_t sample, Range queries) const {
+    Range keys{0, inputs.causal ? queries.end : places};
+    const int64_t* segment = segments(sample);
+    if (!segment) return keys;
+    const auto [least, most] = std::minmax_element(segment + queries.begin, segment + queries.end);
+    const auto apart = [&](int64_t j) { return segment[j] < *least || segment[j] > *most; };
+    while (apart(keys.begin)) ++keys.begin;
+    while (apart(keys.end - 1)) --keys.end;
+    keys.begin -= keys.begin % kPanel;
+    return keys;
+  }
+  tile::Sight sight(int64_t sample, int64_t head, Range queries, Range keys) const {
+    const int64_t count = keys.end - keys.begin, *segment = segments(sample);
+    return {.keys = count,
+            .diagonal = inputs.causal ? queries.begin - keys.begin : count,
+            .query_segments = segment ? segment + queries.begin : nullptr,
+            .key_segments = segment ? segment + keys.begin : nullptr,
+            .keep = inputs.keep.defined()
+                        ? inputs.keep.const_data_ptr<uint8_t>() + row_at(sample, queries.begin, head) * places + keys.begin
+                        : nullptr,
+            .keep_row = places,
+            .keep_scale = inputs.keep_scale};
+  }
+  // Calls body(range) for each tile.
+  template <class Body>
+  void for_queries(const Body& body) const {
+    for (int64_t i = 0; i < places; i += kQueries) body(Range{i, std::min(i + kQueries, places)});
+  }
+  template <class Body>
+  void for_keys(Range visible_keys, const Body& body) const {
+    for (int64_t j = visible_keys.begin; j < visible_keys.end; j += kKeys) body(Range{j, std::min(j + kKeys, visible_keys.end)});
+  }
+};
+
+// Memory of one task.
+template <class A>
+class Scratch {
+ public:
+  A* take(int64_t elements) {
+    held_.push_back(at::empty({elements}, c10::CppTypeToScalarType<A>::value));
+    return held_.back().template data_ptr<A>();
+  }
+
+ private:
+  std::vector<at::Tensor> held_;
+};
+
+}  // namespace zt::nn
