@@ -55,11 +55,11 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
 
 void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
   const int64_t rows = logits.size(0), classes = logits.size(1);
-  const auto* label = labels_.const_data_ptr<int64_t>();
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.const_data_ptr<T>();
     T* to = out.data_ptr<T>();
+    const auto* label = labels_.const_data_ptr<int64_t>();
     const auto factor = scale.item<double>();
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
