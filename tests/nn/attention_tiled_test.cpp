@@ -19,7 +19,7 @@ struct Case {
   bool causal = true, segments = false, dropout = false;
 };
 
-struct Run {
+struct Outcome {
   at::Tensor qkv, dout, out, dqkv;  // what went in (float64 copies of it) and what came out
 };
 
@@ -41,7 +41,7 @@ AttentionInputs inputs_of(const Case& c) {
   return inputs;
 }
 
-Run run(const Case& c, const AttentionInputs& inputs, at::ScalarType dtype) {
+Outcome run_core(const Case& c, const AttentionInputs& inputs, at::ScalarType dtype) {
   const at::Tensor dout = random({c.samples, c.places, c.shape.heads * c.shape.head_dim}, dtype);
   const at::Tensor qkv = random({c.samples, c.places, c.shape.columns()}, dtype).set_requires_grad(true);
   const at::Tensor out = attention_core(qkv, inputs);
@@ -60,7 +60,7 @@ double longest(const at::Tensor& x_BTHD) {
   return x_BTHD.norm(2, {-1}).max().item<double>();
 }
 
-Reference reference(const Case& c, const AttentionInputs& inputs, const Run& run) {
+Reference reference(const Case& c, const AttentionInputs& inputs, const Outcome& run) {
   const auto [H, K, D] = std::tuple(c.shape.heads, c.shape.kv_heads, c.shape.head_dim);
   const at::Tensor qkv = run.qkv.clone().set_requires_grad(true);
   const auto heads = qkv.view({c.samples, c.places, H + 2 * K, D}).split_with_sizes({H, K, K}, 2);
@@ -99,7 +99,7 @@ void expect_close(const Case& c, at::ScalarType dtype) {
                                   << " K " << c.shape.kv_heads << " D " << c.shape.head_dim << " causal " << c.causal
                                   << " segments " << c.segments << " dropout " << c.dropout);
   const AttentionInputs inputs = inputs_of(c);
-  const Run got = run(c, inputs, dtype);
+  const Outcome got = run_core(c, inputs, dtype);
   const Reference ref = reference(c, inputs, got);
   const auto [unit, wide] = units_of(dtype);
   const auto [H, K, D, T] =
@@ -169,7 +169,7 @@ TEST(AttentionTiled, ASegmentInTwoParts) {
   inputs.segments.narrow(1, 20, 1150).fill_(1);
   Case with = c;
   with.segments = true;
-  const Run got = run(c, inputs, at::kDouble);
+  const Outcome got = run_core(c, inputs, at::kDouble);
   const Reference ref = reference(with, inputs, got);
   // As expect_close, with T = 1200 and lengths of rows below 8: 2 (14 * 64 / sqrt(8) + 1216) + 1200 units of 8.
   EXPECT_LE(gap(got.out, ref.out), 4600 * 8 * 0x1p-53);
