@@ -1,0 +1,156 @@
+"""What a rank of the PyTorch side and of the DeepSpeed side does: ztoolkit's GPT in PyTorch with the weights that ztoolkit wrote,
+the loop over the batches, the files that train_vs.py reads."""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import time
+
+import numpy
+import torch
+import torch.distributed
+import torch.nn as nn
+import torch.nn.functional as F
+
+from train_vs import held_bytes
+
+
+def rank_parser():
+    """For the words of train_vs.model_arguments; `ranks` comes from the environment."""
+    parser = argparse.ArgumentParser()
+    for name in ("layers", "hidden", "heads", "vocab", "seq", "batch", "steps", "warmup"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--tied", action="store_true")
+    parser.set_defaults(ranks=int(os.environ.get("WORLD_SIZE", 1)))
+    return parser
+
+
+class Block(nn.Module):
+    """Pre-norm attention and MLP, as in GPT-2."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1 = nn.LayerNorm(hidden)
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.proj = nn.Linear(hidden, hidden)
+        self.norm_2 = nn.LayerNorm(hidden)
+        self.up = nn.Linear(hidden, 4 * hidden)
+        self.down = nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        batch, seq, hidden = x.shape
+        q, k, v = self.qkv(self.norm_1(x)).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(attended.transpose(1, 2).reshape(batch, seq, hidden))
+        return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """GPT-2 with learned positions; returns the mean loss, computed in fp32."""
+
+    def __init__(self, layers, hidden, heads, vocab, seq, tied):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, hidden)
+        self.positions = nn.Embedding(seq, hidden)
+        self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(hidden)
+        self.head = nn.Linear(hidden, vocab, bias=False)
+        if tied:
+            self.head.weight = self.tokens.weight
+        self.register_buffer("places", torch.arange(seq), persistent=False)
+
+    def forward(self, tokens, labels):
+        x = self.tokens(tokens) + self.positions(self.places)
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x)).float()
+        return F.cross_entropy(logits.view(-1, logits.size(-1)), labels.reshape(-1))
+
+
+# ztoolkit's parameter names, with {i} for a block, and those above.
+NAMES = {
+    "embedding.weight": "tokens.weight",
+    "embedding.positions": "positions.weight",
+    "head.norm.weight": "norm.weight",
+    "head.norm.bias": "norm.bias",
+    "head.weight": "head.weight",
+    "blocks.{i}.norm1.weight": "blocks.{i}.norm_1.weight",
+    "blocks.{i}.norm1.bias": "blocks.{i}.norm_1.bias",
+    "blocks.{i}.attention.qkv.weight": "blocks.{i}.qkv.weight",
+    "blocks.{i}.attention.qkv.bias": "blocks.{i}.qkv.bias",
+    "blocks.{i}.attention.out.weight": "blocks.{i}.proj.weight",
+    "blocks.{i}.attention.out.bias": "blocks.{i}.proj.bias",
+    "blocks.{i}.norm2.weight": "blocks.{i}.norm_2.weight",
+    "blocks.{i}.norm2.bias": "blocks.{i}.norm_2.bias",
+    "blocks.{i}.mlp.up.weight": "blocks.{i}.up.weight",
+    "blocks.{i}.mlp.up.bias": "blocks.{i}.up.bias",
+    "blocks.{i}.mlp.down.weight": "blocks.{i}.down.weight",
+    "blocks.{i}.mlp.down.bias": "blocks.{i}.down.bias",
+}
+
+
+def gpt(options):
+    """The model with the parameters that ztoolkit wrote; each must be used once, each of ours filled."""
+    model = Gpt(options.layers, options.hidden, options.heads, options.vocab, options.seq, options.tied)
+    names = {theirs.format(i=i): ours.format(i=i) for theirs, ours in NAMES.items() for i in range(options.layers)}
+    values = torch.from_numpy(numpy.fromfile(options.folder / "parameters.f32", dtype=numpy.float32))
+    missing, first = dict(model.named_parameters()), 0
+    for entry in json.loads((options.folder / "parameters.json").read_text()):
+        parameter = missing.pop(names[entry["name"]])
+        parameter.data.copy_(values[first : first + parameter.numel()].view(entry["shape"]))
+        first += parameter.numel()
+    if missing or first != values.numel():
+        sys.exit(f"ztoolkit's parameters are not the model's: {sorted(missing)} were not given")
+    return model
+
+
+def parameter_groups(model):
+    """As optim.adamw has it: matrices decay, vectors do not."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    return [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def rank_batches(options, rank):
+    """[steps, samples of this rank, seq + 1] tokens."""
+    data = torch.from_numpy(numpy.fromfile(options.folder / "batches.i64", dtype=numpy.int64))
+    return data.view(options.steps, options.ranks, options.batch // options.ranks, options.seq + 1)[:, rank]
+
+
+def mark(options, name, content=""):
+    (options.folder / f"run/{name}.{os.environ['RANK']}").write_text(content)
+
+
+def mark_idle(options):
+    mark(options, "idle", json.dumps({"pid": os.getpid(), "bytes": held_bytes()}))
+
+
+def train(options, step):
+    """The loop of a rank of torch.distributed. `step(tokens, labels)` trains and returns its loss; rank 0 writes the result."""
+    rank = torch.distributed.get_rank()
+    data = rank_batches(options, rank)
+    losses = torch.zeros(options.steps)
+    mark(options, "ready")
+    for index in range(options.steps):
+        if index == options.warmup:
+            mark(options, "timed")
+            torch.distributed.barrier()
+            began = time.perf_counter()
+        losses[index] = step(data[index, :, :-1], data[index, :, 1:]).detach()
+        if index == 0:
+            first_step_at = time.monotonic()
+    torch.distributed.barrier()
+    seconds = time.perf_counter() - began
+    torch.distributed.all_reduce(losses)
+    tokens = (options.steps - options.warmup) * options.batch * options.seq
+    if rank == 0:
+        losses /= options.ranks
+        result = {"losses": losses.tolist(), "tokens_per_second": tokens / seconds, "first_step_at": first_step_at}
+        (options.folder / "run/result.json").write_text(json.dumps(result))
+    torch.distributed.barrier()
+    os._exit(0)  # gloo's threads were seen to wait for each other for ever when the process group is destroyed

@@ -1,0 +1,49 @@
+"""A rank of the DeepSpeed side; train_vs_deepspeed.py starts it with the Python of .venv-deepspeed."""
+
+import json
+
+import deepspeed
+import torch
+
+import torch_rank
+
+
+def config(options):
+    """DeepSpeed's configuration: what was fastest here of what computes the same (bench/README.md), under what --config says."""
+    fixed = {
+        "train_micro_batch_size_per_gpu": options.batch // options.ranks,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": 1.0,
+        "optimizer": {"type": "AdamW", "params": {"lr": options.lr, "betas": [0.9, 0.95], "eps": 1e-8, "torch_adam": False}},
+        "zero_optimization": {"stage": options.stage},
+        "bf16": {"enabled": options.precision == "bf16"},
+    }
+    for key, value in options.config.items():
+        fixed[key] = {**fixed[key], **value} if isinstance(value, dict) and key in fixed else value
+    return fixed
+
+
+def main():
+    parser = torch_rank.rank_parser()
+    parser.add_argument("--stage", type=int)
+    parser.add_argument("--precision")
+    parser.add_argument("--config", type=json.loads)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    deepspeed.init_distributed()
+    torch.distributed.barrier()
+    torch_rank.mark_idle(options)
+    model = torch_rank.gpt(options)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=torch_rank.parameter_groups(model), config=config(options))
+
+    def step(tokens, labels):
+        loss = engine(tokens, labels)
+        engine.backward(loss)
+        engine.step()
+        return loss
+
+    torch_rank.train(options, step)
+
+
+if __name__ == "__main__":
+    main()
