@@ -1,0 +1,79 @@
+// Which provider multiplies which matrices, as plain data; how a trial finds it; how all ranks agree on it.
+//
+// A choice decides the order of sums, so promises of equal bits hold at a fixed choice. It belongs to the process: change it
+// where no product runs, before the first step.
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "zt/comm.h"
+#include "zt/gemm.h"
+#include "zt/value.h"
+#include "zt/world.h"
+
+namespace zt {
+
+// Products that one provider is chosen for: those of a kind and dtype whose m, n, k are alike within a factor of 4.
+struct GemmClass {
+  GemmKind kind = GemmKind::forward;
+  at::ScalarType dtype = at::kFloat;
+  uint8_t m = 0, n = 0, k = 0;  // 0: below 64, 1: from 64, 2: from 256 and so on to 6: from 65536
+  auto operator<=>(const GemmClass&) const = default;
+};
+GemmClass gemm_class(const GemmShape& shape);
+// "weight_gradient/bfloat16/1024x256x64": the least m, n, k of the class.
+std::string name_of(const GemmClass& gemm_class);
+
+// Complete: a class that is not listed has the provider of its dtype.
+struct GemmChoice {
+  std::map<at::ScalarType, std::string> by_dtype;  // fp32, fp64, bf16, fp16
+  std::map<GemmClass, std::string> by_class;
+  bool operator==(const GemmChoice&) const = default;
+
+  const std::string& provider(const GemmClass& gemm_class) const;
+  // A flat table {float32 = "aten", ["forward/float32/1024x256x64"] = "onednn", ...}, for records, checkpoints and other ranks.
+  Value to_value() const;
+  static GemmChoice from_value(const Value& value);  // Misuse, naming the key, for anything else
+};
+
+// The rule without a trial: "aten", but "mkl" for fp16 and, on a processor without bf16 instructions, for bf16: there LibTorch's
+// oneDNN emulates them, at a fraction of the speed of fp32. Depends on the processor only.
+GemmChoice default_gemm_choice();
+// The provider of that name for every dtype that it takes on the CPU, the rule for others. Misuse if it takes none.
+GemmChoice fixed_gemm_choice(const std::string& provider);
+
+// What zt::gemm uses on the CPU from now on, in the whole process. Misuse, and nothing changes, for a provider that is not
+// registered or does not take the dtype. At first the default is in use.
+void use_gemm_choice(const GemmChoice& choice);
+GemmChoice gemm_choice();
+
+// How a trial is made. Replaced in tests.
+struct GemmTrial {
+  std::vector<std::string> providers = gemm_providers();
+  // Runs the product and returns the seconds that it took.
+  std::function<double(const std::function<void()>& product)> seconds;
+  std::function<void(const std::string& line)> report;
+};
+// A trial with the steady clock.
+GemmTrial timed_gemm_trial(std::function<void(const std::string& line)> report);
+
+// Tries every provider on the largest shape of each class, in turns, on operands that lie as in a layer. A provider whose result
+// differs from the fp64 product by more than rounding explains, which throws, or which is 5 times as slow as another on a small
+// product, is reported and not chosen. The fastest by the medians is chosen where it gains at least 3 % over the default rule's
+// provider, which else stays. Fault if no result is right.
+GemmChoice choose_gemm(const std::vector<GemmShape>& shapes, const GemmTrial& trial);
+
+// What the script asked for: "default", "auto" (a trial, made by settle_gemm) or a provider's name; anything else is a Misuse.
+// All but "auto" are in use at once.
+void request_gemm(const std::string& provider);
+std::string gemm_request();
+
+// Makes all ranks use one choice: for "auto" that of a trial on rank 0 with the shapes that any rank planned, else rank 0's
+// present one. Returns it. Collective.
+GemmChoice settle_gemm(const std::vector<GemmShape>& planned, Communicator& ranks, const World& world);
+
+}  // namespace zt

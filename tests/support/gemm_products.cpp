@@ -1,0 +1,118 @@
+#include "support/gemm_products.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "zt/gemm_choice.h"
+#include "zt/tensor.h"
+
+namespace zt::test {
+
+namespace {
+
+enum class Lie : uint8_t { rows, columns, part, part_of_columns, every_second, broadcast };
+constexpr std::array kReadable{Lie::rows, Lie::columns, Lie::part, Lie::part_of_columns, Lie::every_second, Lie::broadcast};
+constexpr std::array kWritable{Lie::rows, Lie::columns, Lie::part, Lie::every_second};
+
+// [rows, columns] random numbers that lie in memory as asked.
+at::Tensor matrix(int64_t rows, int64_t columns, Lie lie, at::ScalarType dtype) {
+  const auto random = [&](int64_t m, int64_t n) { return at::randn({m, n}, at::kDouble).to(dtype); };
+  switch (lie) {
+    case Lie::rows:
+      return random(rows, columns);
+    case Lie::columns:
+      return random(columns, rows).t();
+    case Lie::part:
+      return random(rows + 2, columns + 5).narrow(0, 1, rows).narrow(1, 3, columns);
+    case Lie::part_of_columns:
+      return random(columns + 1, rows + 3).narrow(0, 1, columns).narrow(1, 2, rows).t();
+    case Lie::every_second:
+      return random(2 * rows + 1, 2 * columns + 1).slice(0, 0, 2 * rows, 2).slice(1, 1, 2 * columns + 1, 2);
+    case Lie::broadcast:
+      return random(1, columns).expand({rows, columns});
+  }
+  return {};
+}
+
+struct Case {
+  int64_t m, n, k;
+  Lie a, b, c;
+  double alpha, beta;
+  at::ScalarType in, out;
+
+  std::string text() const {
+    return fmt::format("{} x {} x {} lying {} {} {}, alpha {}, beta {}, {} to {}", m, n, k, static_cast<int>(a),
+                       static_cast<int>(b), static_cast<int>(c), alpha, beta, dtype_name(in), dtype_name(out));
+  }
+};
+
+double unit_roundoff(at::ScalarType dtype) {
+  if (dtype == at::kDouble) return 0x1p-53;
+  if (dtype == at::kFloat) return 0x1p-24;
+  return dtype == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
+}
+
+// The usual bound of a sum of k products and one more term in any order, and one rounding to c's dtype. "aten" may also round a
+// product of 16-bit types, and the old c times beta, to that dtype; the factor 2 is for terms of second order.
+at::Tensor bound_of(const Case& each, const std::string& provider, const at::Tensor& product, const at::Tensor& sizes,
+                    const at::Tensor& old, const at::Tensor& exact) {
+  const double sum = unit_roundoff(each.in == at::kDouble ? at::kDouble : at::kFloat);
+  const double steps = static_cast<double>(each.k) + 3;
+  at::Tensor bound = (sizes * std::abs(each.alpha) + old.abs()) * (2 * steps * sum) + exact.abs() * (2 * unit_roundoff(each.out));
+  if (provider == "aten") bound += (product.abs() + old.abs()) * (2 * unit_roundoff(each.in));
+  // Below its normal numbers fp16 has a fixed distance.
+  return bound + (each.out == at::kHalf || each.in == at::kHalf ? 0x1p-24 : 0);
+}
+
+void check_case(const Case& each, const std::string& provider) {
+  SCOPED_TRACE(each.text());
+  const at::Tensor a = matrix(each.m, each.k, each.a, each.in), b = matrix(each.k, each.n, each.b, each.in);
+  const at::Tensor c = matrix(each.m, each.n, each.c, each.out);
+  if (each.beta == 0) c.fill_(std::numeric_limits<double>::quiet_NaN());
+  const at::Tensor old = each.beta == 0 ? at::zeros(c.sizes(), at::kDouble) : c.to(at::kDouble) * each.beta;
+  const at::Tensor wide_a = a.to(at::kDouble), wide_b = b.to(at::kDouble);
+  const at::Tensor product = wide_a.mm(wide_b) * each.alpha, exact = product + old;
+  gemm(GemmKind::forward, a, b, c, each.beta, each.alpha);
+  if (c.numel() == 0) return;
+  const at::Tensor bound = bound_of(each, provider, product, wide_a.abs().mm(wide_b.abs()), old, exact);
+  const at::Tensor excess = (c.to(at::kDouble) - exact).abs() - bound;
+  EXPECT_TRUE(excess.le(0).all().item<bool>()) << "by " << excess.max().item<double>();
+}
+
+void check_dtypes(const std::string& provider, at::ScalarType in, at::ScalarType out) {
+  using Size = std::array<int64_t, 3>;
+  for (const auto& [m, n, k] : std::vector<Size>{{1, 1, 1}, {3, 5, 7}, {33, 17, 129}, {64, 96, 300}}) {
+    for (const Lie a : kReadable) {
+      for (const Lie b : kReadable) check_case({m, n, k, a, b, Lie::rows, 1, 0, in, out}, provider);
+    }
+    for (const Lie c : kWritable) {
+      for (const double beta : {0.0, 1.0, -0.5}) {
+        for (const double alpha : {1.0, 1.5}) check_case({m, n, k, Lie::columns, Lie::rows, c, alpha, beta, in, out}, provider);
+      }
+    }
+  }
+  for (const auto& [m, n, k] : std::vector<Size>{{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {0, 0, 0}, {1, 6, 5}, {6, 1, 5}, {6, 5, 1}}) {
+    for (const double beta : {0.0, 1.0, 0.5}) {
+      check_case({m, n, k, Lie::rows, Lie::columns, Lie::rows, 1, beta, in, out}, provider);
+      check_case({m, n, k, Lie::columns, Lie::rows, Lie::part, 1, beta, in, out}, provider);
+    }
+  }
+}
+
+}  // namespace
+
+void check_products(const std::string& provider) {
+  use_gemm_choice(fixed_gemm_choice(provider));
+  for (const at::ScalarType in : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    if (!find_gemm(provider).takes(at::kCPU, in)) continue;
+    check_dtypes(provider, in, in);
+    if (in == at::kBFloat16 || in == at::kHalf) check_dtypes(provider, in, at::kFloat);
+  }
+  use_gemm_choice(default_gemm_choice());
+}
+
+}  // namespace zt::test
