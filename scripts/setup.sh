@@ -34,6 +34,7 @@ PACKAGES=(
   libluajit-5.1-dev luajit lua-check lua-unit
   libgtest-dev libgmock-dev libbenchmark-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
+  libdnnl-dev
   libsentencepiece-dev sentencepiece
   clang-format universal-ctags
   dict-gcide
