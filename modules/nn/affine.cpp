@@ -2,6 +2,7 @@
 
 #include "function.h"
 #include "zt/error.h"
+#include "zt/gemm.h"
 #include "zt/tensor.h"
 
 namespace zt::nn {
@@ -15,17 +16,8 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 
 namespace {
 
-// A sink of another dtype (fp32 for a bf16 product) is added to; of the same dtype the GEMM writes into it.
 void add_product(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
-  if (!sink.view.defined()) return;
-  at::Tensor view = sink.view;
-  if (view.scalar_type() == dy.scalar_type()) {
-    view.addmm_(dy.t(), x, sink.first ? 0 : 1, 1);
-  } else if (sink.first) {
-    view.copy_(dy.t().mm(x));
-  } else {
-    view.add_(dy.t().mm(x));
-  }
+  if (sink.view.defined()) gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
 }
 
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {
@@ -54,7 +46,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto& state = kept<LinearState>(node);
     const at::Tensor dy = as_rows(grads[0]);
     at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], dy.mm(state.affine.weight->get()));
+    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(dy, state.affine.weight->get()));
     state.gradient.add(dy, node->get_saved_variables()[0]);
     return {dx, {}, {}, state.has_residual ? grads[0] : at::Tensor(), {}};
   }
@@ -76,16 +68,33 @@ void AffineGradient::add(at::Tensor dy, at::Tensor x) const {
 }
 
 at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual) {
-  if (!residual.defined()) return bias.defined() ? at::addmm(bias, x, weight.t()) : x.mm(weight.t());
-  // The sum of residual and bias is where the GEMM accumulates: no pass of its own for either.
-  at::Tensor sum = bias.defined() ? residual + bias : residual.clone();
-  return sum.addmm_(x, weight.t());
+  // cuBLAS adds a bias as it writes.
+  if (x.is_cuda() && bias.defined() && !residual.defined()) return at::addmm(bias, x, weight.t());
+  // What is added to the product is where the GEMM accumulates: no pass of its own.
+  at::Tensor out;
+  if (residual.defined()) out = bias.defined() ? residual + bias : residual.clone();
+  else if (bias.defined()) out = bias.repeat({x.size(0), 1});
+  const double beta = out.defined() ? 1 : 0;
+  if (!out.defined()) out = at::empty({x.size(0), weight.size(0)}, x.options());
+  gemm(GemmKind::forward, x, weight.t(), out, beta);
+  return out;
+}
+
+at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  const at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
+  gemm(GemmKind::input_gradient, dy, weight, dx);
+  return dx;
 }
 
 at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual) {
-  const int64_t in = affine.weight->shape[1];
-  if (x.dim() < 1 || x.size(-1) != in) misuse("'{}' takes [..., {}], got {}", affine.weight->name, in, describe(x));
-  return LinearFunction::apply(x, affine.weight->get(), maybe(affine.bias_value()), maybe(residual),
+  const at::Tensor& weight = affine.weight->get();
+  if (x.dim() < 1 || x.size(-1) != weight.size(1)) {
+    misuse("'{}' takes [..., {}], got {}", affine.weight->name, weight.size(1), describe(x));
+  }
+  if (!x.is_floating_point())
+    misuse("'{}' multiplies floating-point values, got {}: convert them", affine.weight->name, describe(x));
+  const auto converted = [&](const at::Tensor& t) { return t.defined() ? t.to(weight.scalar_type()) : t; };
+  return LinearFunction::apply(converted(x), weight, maybe(affine.bias_value()), maybe(converted(residual)),
                                LinearState{affine, AffineGradient(affine, context), residual.defined()});
 }
 

@@ -40,10 +40,14 @@ class AffineGradient {
   SinkFn weight_, bias_;
 };
 
-// The product on rows, without autograd: [rows, in] -> [rows, out]. `residual` ([rows, out]) and `bias` are added if defined.
+// The product on rows, without autograd: [rows, in] -> [rows, out], all of one dtype. `residual` ([rows, out]) and `bias` are
+// added if defined. On meta tensors it only allocates and notes the product (zt/gemm.h).
 at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual = {});
+// The gradient of its x, likewise: dy [rows, out] -> [rows, in].
+at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 
-// The product with its backward. x: [..., in] -> [..., out]; with `residual` ([..., out]) returns residual + product.
+// The product with its backward. x: [..., in] -> [..., out]; with `residual` ([..., out]) returns residual + product. x and
+// residual of another floating dtype are converted to the weight's.
 at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual = {});
 
 }  // namespace zt::nn

@@ -127,25 +127,27 @@ TEST(Sink, NothingIsKeptWhereTheContextKeepsNothing) {
   EXPECT_TRUE(result.input_grads[0].defined());
 }
 
-TEST(Sink, AWiderSinkIsAddedTo) {
+// A product of 16-bit types may be rounded once to their dtype on its way into the sink.
+TEST(Sink, AnFp32SinkOfA16BitProductIsAddedTo) {
   const test::Subject subject = test::subject(make_linear(Table{{"in", 3}, {"out", 2}}));
-  test::initialise(subject, 1, at::kFloat);
   struct WideContext : test::FakeContext {
     std::function<Sink()> grad_sink(const Param& param) override {
       return [this, &param]() -> Sink {
         const bool first = !sunk.contains(&param);
-        if (first) sunk[&param] = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
+        if (first) sunk[&param] = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
         return {sunk.at(&param), first};
       };
     }
-  } wide;
-  test::FakeContext same;
-  const at::Tensor x = input({4, 3}).to(at::kFloat), cot = input({4, 2}).to(at::kFloat);
-  const test::Result wanted = test::run(subject, {x}, same, cot);
-  test::run(subject, {x}, wide, cot);
-  const test::Result got = test::run(subject, {x}, wide, cot);
-  for (const auto& [name, gradient] : wanted.grads) {
-    EXPECT_LE(test::distance(got.grads.at(name), 2 * gradient.to(at::kDouble)), 4 * 0x1p-24) << name;
+  };
+  for (const auto& [dtype, unit] : {std::pair(at::kBFloat16, 0x1p-8), std::pair(at::kHalf, 0x1p-11)}) {
+    test::initialise(subject, 1, dtype);
+    WideContext wide;
+    const at::Tensor x = input({4, 3}).to(dtype), cot = input({4, 2}).to(dtype);
+    test::run(subject, {x}, wide, cot);
+    const test::Result got = test::run(subject, {x}, wide, cot);
+    const at::Tensor exact = cot.to(at::kDouble);
+    EXPECT_LE(test::distance(got.grads.at("weight"), 2 * exact.t().mm(x.to(at::kDouble))), unit);
+    EXPECT_LE(test::distance(got.grads.at("bias"), 2 * exact.sum(0)), 8 * 0x1p-24);
   }
 }
 
