@@ -1,4 +1,4 @@
-// Binds models, programs, passes and trainers into zt.core.
+// Binds models, programs, passes, trainers and the choice of matrix products into zt.core.
 #pragma once
 
 #include "zt/lua/state.h"
@@ -9,12 +9,14 @@ void open_models(Module& module);
 void open_programs(Module& module);
 void open_passes(Module& module);
 void open_trainers(Module& module);
+void open_gemm(Module& module);
 
 inline void open_program(Module& module) {
   open_models(module);
   open_programs(module);
   open_passes(module);
   open_trainers(module);
+  open_gemm(module);
 }
 
 }  // namespace zt::lua
