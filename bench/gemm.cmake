@@ -1,0 +1,1 @@
+zt_add_bench(gemm_bench gemm_bench.cpp LIBRARIES zt_onednn_objects)
