@@ -1,7 +1,6 @@
 #include "handlers.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty_like.h>
 
 #include "zt/error.h"
 
@@ -64,7 +63,6 @@ void accumulate(Unit& unit, const std::string& part) {
     else unit.grad_shard.add_(part_of_grad(unit));
     return;
   }
-  if (!unit.grad_sum.defined()) unit.grad_sum = at::empty_like(unit.grad_shard);
   if (part == "first") unit.grad_sum.copy_(unit.grad_shard);
   else if (part == "middle") unit.grad_sum.add_(unit.grad_shard);
   else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);

@@ -12,7 +12,7 @@ namespace zt::zero {
 
 // REDUCE_GRAD: sums `grad` over the axis in place. A sharded unit gets the sum in `grad_shard` (its part of `grad`; the rest
 // of `grad` is undefined then), others in all of `grad`. With sum = first, middle, last the parts accumulate in `grad_sum`,
-// which is allocated when it is not there, and the last one puts the total where the sum would be.
+// and the last one puts the total where the sum would be.
 // With dtype it is sent in that type, by way of
 // StepState::wire, and the sum is rounded to it.
 // REPLICATE_GRAD: sums `grad_shard` over the axis.

@@ -11,7 +11,7 @@ local function memory_text(trainer, ranks)
   local all = ranks and ranks:gather_values(own) or {own}
   local kinds, rows = {}, {{"kind", "predicted"}}
   for kind in pairs(own) do kinds[#kinds + 1] = kind end
-  table.sort(kinds)
+  table.sort(kinds, function(a, b) return b == "total" and a ~= b or a ~= "total" and a < b end)
   for rank = 0, #all - 1 do table.insert(rows[1], #all > 1 and ("rank %d"):format(rank) or "measured") end
   for _, kind in ipairs(kinds) do
     local row = {kind, shown(own[kind].predicted)}

@@ -17,7 +17,16 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 namespace {
 
 void add_product(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
-  if (sink.view.defined()) gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
+  if (!sink.view.defined()) return;
+  at::Tensor view = sink.view;
+  if (view.scalar_type() == dy.scalar_type() || view.scalar_type() == at::kFloat) {
+    return gemm(GemmKind::weight_gradient, dy.t(), x, view, sink.first ? 0 : 1);
+  }
+  // Gradients are summed in fewer bits than the layer computes in.
+  const at::Tensor product = at::empty_like(view, dy.scalar_type());
+  gemm(GemmKind::weight_gradient, dy.t(), x, product);
+  if (sink.first) view.copy_(product);
+  else view.add_(product);
 }
 
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {

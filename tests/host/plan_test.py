@@ -75,7 +75,7 @@ class Plan(HostTest):
 local zt = require "zt"
 local nn, optim = require "zt.nn", require "zt.optim"
 local odd = nn.layer{params = {w = zt.ones{4}}, forward = function(self, x) return x * self.w + x:bincount():sum() end}
-local model = nn.sequential{nn.embedding{vocab = 3, hidden = 4}, odd, zt.loss(function(out) return out.h:mean() end)}
+local model = nn.sequential{nn.embedding{vocab = 3, hidden = 4}, odd, zt.loss(function(out) return out.h:mean() end, {inputs = {"h"}})}
 zt.trainer(zt.program(model), {optimizer = optim.sgd{lr = 1}}):step{tokens = zt.zeros({1, 2}, {dtype = "int64"})}
 """)
         result = ztoolkit("plan", script)

@@ -83,9 +83,15 @@ TEST_P(NarrowLayer, IsAsGoodAsItsRoundings) {
   const test::Result exact = test::run(subject, in, wide, seed.defined() ? seed.to(at::kDouble) : seed);
 
   const double bound = subject_case.roundings * test::unit_of(dtype);
-  if (exact.out.defined()) EXPECT_LE(test::distance(got.out, exact.out), bound);
-  if (exact.loss.defined()) EXPECT_LE(test::distance(got.loss, exact.loss), bound);
-  if (!in.empty()) EXPECT_LE(test::distance(got.input_grads[0], exact.input_grads[0]), bound);
+  if (exact.out.defined()) {
+    EXPECT_LE(test::distance(got.out, exact.out), bound);
+  }
+  if (exact.loss.defined()) {
+    EXPECT_LE(test::distance(got.loss, exact.loss), bound);
+  }
+  if (!in.empty()) {
+    EXPECT_LE(test::distance(got.input_grads[0], exact.input_grads[0]), bound);
+  }
   for (const auto& [name, gradient] : exact.grads) {
     EXPECT_EQ(got.grads.at(name).scalar_type(), at::kFloat) << name;
     EXPECT_LE(test::distance(got.grads.at(name), gradient), bound) << name;

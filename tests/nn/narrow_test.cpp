@@ -1,6 +1,7 @@
 // The fused loops on 16-bit numbers, and LayerNorm on all, against ATen in float64 on the same numbers.
 #include "nn/narrow.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +24,9 @@ template <class T>
 void expect_same_number(T got, T expected, uint32_t bits) {
   const bool is_nan = std::isnan(static_cast<float>(expected));
   EXPECT_EQ(std::isnan(static_cast<float>(got)), is_nan) << bits;
-  if (!is_nan) EXPECT_EQ(got.x, expected.x) << bits;
+  if (!is_nan) {
+    EXPECT_EQ(got.x, expected.x) << bits;
+  }
 }
 
 template <class T>
@@ -32,8 +35,11 @@ void expect_exact_conversions() {
     const T x(static_cast<uint16_t>(bits), T::from_bits());
     const float wide = kernels::widen(x);
     const auto expected = static_cast<float>(x);
-    if (std::isnan(expected)) EXPECT_TRUE(std::isnan(wide)) << bits;
-    else EXPECT_EQ(std::bit_cast<uint32_t>(wide), std::bit_cast<uint32_t>(expected)) << bits;
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(wide)) << bits;
+    } else {
+      EXPECT_EQ(std::bit_cast<uint32_t>(wide), std::bit_cast<uint32_t>(expected)) << bits;
+    }
     // The number itself, the two next to it in float32, and what lies half way to the next of 16 bits.
     const auto at = std::bit_cast<uint32_t>(wide);
     for (const uint32_t offset : {0U, 1U, ~0U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFU, 0x1000U, 0x1001U}) {
@@ -114,7 +120,9 @@ TEST_P(Narrow, Norms) {
     // In float32: sums of 300 terms of at most 0.3 * 2.
     EXPECT_EQ(got.grads.at("weight").scalar_type(), at::kFloat);
     EXPECT_LE(excess(got.grads.at("weight"), exact[1], 1, 300 * 0.6), 1) << name;
-    if (bias.defined()) EXPECT_LE(excess(got.grads.at("bias"), exact[2], 1, 300 * 0.3), 1);
+    if (bias.defined()) {
+      EXPECT_LE(excess(got.grads.at("bias"), exact[2], 1, 300 * 0.3), 1);
+    }
   }
 }
 

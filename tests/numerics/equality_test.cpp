@@ -50,8 +50,9 @@ TEST(Equality, PrefetchAndWhatStaysWhole) {
 TEST(Equality, HowLongUnitsStayWholeAndHowMany) {
   Config config{.ranks = 2, .micro_batches = 2, .stage = 3, .recompute_every = 1};
   const Outcome one = train(config);
-  for (const Value::Table& options : std::vector<Value::Table>{
-           {{"keep", "forward"}}, {{"max_live", 16000}, {"prefetch", 5}}, {{"keep", "forward"}, {"max_live", 40000}, {"prefetch", 3}}}) {
+  for (const Value::Table& options : std::vector<Value::Table>{{{"keep", "forward"}},
+                                                               {{"max_live", 16000}, {"prefetch", 5}},
+                                                               {{"keep", "forward"}, {"max_live", 40000}, {"prefetch", 3}}}) {
     config.shard = options;
     expect_equal(one, train(config));
   }
@@ -60,7 +61,8 @@ TEST(Equality, HowLongUnitsStayWholeAndHowMany) {
 TEST(Equality, OneCopyANodeAndOneARank) {
   for (const int ranks : {1, 2, 3}) {
     for (const int stage : {1, 2, 3}) {
-      Config config{.ranks = ranks, .micro_batches = 2, .stage = stage, .precision = stage == 2 ? Precision::bf16 : Precision::fp32};
+      Config config{
+          .ranks = ranks, .micro_batches = 2, .stage = stage, .precision = stage == 2 ? Precision::bf16 : Precision::fp32};
       const Outcome apart = train(config);
       config.shard = {{"node_shared", true}};
       const Outcome shared = train(config);

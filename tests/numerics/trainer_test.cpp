@@ -217,7 +217,11 @@ TEST(Trainer, MemoryIsPredictedAndMeasured) {
       int64_t activations = 0;
       for (const MemoryLine& line : trainer->memory()) {
         if (line.kind == "activations") activations = line.measured;
-        else EXPECT_EQ(line.predicted, line.measured) << line.kind << " with reduce_every = " << reduce_every;
+        // On meta there are none of the numbers that a step holds in single elements.
+        const bool is_near = line.kind == "activations" || line.kind == "total";
+        const double slack = is_near ? 0.05 * static_cast<double>(line.measured) : 0;
+        EXPECT_NEAR(static_cast<double>(line.predicted), static_cast<double>(line.measured), slack)
+            << line.kind << " with reduce_every = " << reduce_every;
       }
       // At least the logits of one micro-batch, 3 samples, exist at one time.
       EXPECT_GT(activations, 3 * kSeq * kVocab * 4);

@@ -48,6 +48,7 @@ Unit make_unit(int index, int64_t numel, const UnitPlan& plan, const Communicato
   unit.shard = unit.master = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
   unit.grad = at::zeros({unit.layout.padded()});
   unit.grad_shard = unit.grad.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
+  unit.grad_sum = at::empty_like(unit.grad_shard);
   return unit;
 }
 

@@ -1,7 +1,6 @@
 #include "rank_plan.h"
 
 #include <algorithm>
-#include <set>
 
 #include "unit_build.h"
 
@@ -47,18 +46,6 @@ int64_t parameter_elements(const RankUnits& held) {
   return elements;
 }
 
-// Units that keep a sum beside their gradient, because each micro-batch is reduced by itself. Sharded gradients are that sum.
-std::set<int> units_summed_apart(const Program& program) {
-  std::set<int> units;
-  for (const Action& action : program.actions) {
-    if (action.kind != Kinds::get().reduce_grad || action.attr("sum").empty()) continue;
-    for (const int unit : action.units()) {
-      if (!program.units[unit].grad_sharded) units.insert(unit);
-    }
-  }
-  return units;
-}
-
 int64_t gradient_elements(const ModelInfo& model, const Program& training, const RankUnits& held) {
   int64_t elements = held.slots.gradients.total();
   for (const Unit& unit : held.units) {
@@ -73,6 +60,17 @@ int64_t gradient_elements(const ModelInfo& model, const Program& training, const
 }
 
 }  // namespace
+
+std::set<int> units_summed_apart(const Program& training) {
+  std::set<int> units;
+  for (const Action& action : training.actions) {
+    if (action.kind != Kinds::get().reduce_grad || action.attr("sum").empty()) continue;
+    for (const int unit : action.units()) {
+      if (!training.units[unit].grad_sharded) units.insert(unit);
+    }
+  }
+  return units;
+}
 
 RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord) {
   const Program& training = *programs.front();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ RankUnits describe_units(const ModelInfo& model, std::span<const Program* const>
 // `training`: the rank's program. Pure.
 RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUnits& units, const Optimizer& optimizer,
                    const Coord& coord);
+
+// Units that keep a sum beside their gradient, because each micro-batch is reduced by itself. Sharded gradients are that sum.
+std::set<int> units_summed_apart(const Program& training);
 
 // Elements of the longest bucket of gradients that are sent in another type than they are summed in.
 int64_t wire_elements(const Program& training, const std::vector<Unit>& units);

@@ -134,6 +134,8 @@ void Trainer::allocate_units(const std::function<at::Tensor(int64_t, at::ScalarT
     allocate_unit(unit, state_.model->units[unit.index], precision, options_.optimizer->state_names(), allocate, shared);
     initialise_unit(*spec_->model(), unit);
   }
+  for (const int unit : units_summed_apart(training_))
+    state_.units[unit].grad_sum = allocate(state_.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(training_, state_.units); elements > 0)
     state_.wire = allocate(elements, precision.reduce);
   gather_parameters();

@@ -48,7 +48,10 @@ function stand_ins.build(config, options)
     {comm, "mesh", mesh}, {zero, "shard", function(value) given.shard = value return "shard" end},
     {zt, "program", function(_, value) given.program = value return program end},
     {zt, "recompute", function(value) given.recompute = value return "recompute" end},
-    {zt, "trainer", function(_, value) given.trainer = value return setmetatable({global_step = 0}, Trainer) end},
+    {zt, "trainer", function(_, value)
+      given.trainer = value
+      return setmetatable({global_step = 0, loss_scale = value.fp16 and 2 ^ value.fp16.initial_scale_power or 1}, Trainer)
+    end},
     {zt.log, "info", function(message, ...) lines[#lines + 1] = message:format(...) end},
   }
   local all = {model = stand_ins.model, config = config}
