@@ -27,7 +27,7 @@ function TestGemm:test_onednn_joins_when_it_is_registered()
   local ok, path = pcall(onednn.register)
   if not ok then
     lu.assertStrContains(tostring(path), "zt.onednn")
-    lu.assertErrorMsgContains("'onednn'", zt.gemm, {provider = "onednn"})
+    lu.assertErrorMsgContains("must be one of", zt.gemm, {provider = "onednn"})
     return
   end
   lu.assertStrContains(path, "libdnnl")
@@ -37,7 +37,7 @@ function TestGemm:test_onednn_joins_when_it_is_registered()
 end
 
 function TestGemm:test_mistakes_are_named()
-  lu.assertErrorMsgContains("'atem'", zt.gemm, {provider = "atem"})
+  lu.assertErrorMsgContains("zt.gemm.provider must be one of 'aten'", zt.gemm, {provider = "atem"})
   lu.assertErrorMsgContains("did you mean 'provider'", zt.gemm, {providers = "aten"})
   lu.assertErrorMsgContains("'cublas'", zt.gemm, {provider = "cublas"})
   lu.assertErrorMsgContains("provider", zt.gemm, {})

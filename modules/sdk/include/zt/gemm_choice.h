@@ -64,7 +64,8 @@ GemmTrial timed_gemm_trial(std::function<void(const std::string& line)> report);
 // Tries every provider on the largest shape of each class, in turns, on operands that lie as in a layer. A provider whose result
 // differs from the fp64 product by more than rounding explains, which throws, or which is 5 times as slow as another on a small
 // product, is reported and not chosen. The fastest by the medians is chosen where it gains at least 3 % over the default rule's
-// provider, which else stays. Fault if no result is right.
+// provider, which else stays. On a machine that does other work the times, and so the choice, are noise. Fault if no result is
+// right.
 GemmChoice choose_gemm(const std::vector<GemmShape>& shapes, const GemmTrial& trial);
 
 // What the script asked for: "default", "auto" (a trial, made by settle_gemm) or a provider's name; anything else is a Misuse.
