@@ -54,6 +54,7 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
 }
 
 void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
+  if (logits.is_meta()) return;
   const int64_t rows = logits.size(0), classes = logits.size(1);
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
