@@ -25,7 +25,10 @@ end
 
 local function write_back(trainer, name, tensors, options)
   trainer:set_parameter(name, tensors.value, options.write_rank)
-  for key, values in pairs(tensors.state or {}) do trainer:set_optimizer_state(name, key, values, options.write_rank) end
+  local keys = {}
+  for key in pairs(tensors.state or {}) do keys[#keys + 1] = key end
+  table.sort(keys) -- the same order on every rank
+  for _, key in ipairs(keys) do trainer:set_optimizer_state(name, key, tensors.state[key], options.write_rank) end
 end
 
 --- Calls fn(tensors), tensors[name] = {value, gradient, state}, with whole tensors in the optimizer's precision, and returns what

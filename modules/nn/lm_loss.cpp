@@ -36,7 +36,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     state.loss.gradient(dlogits, dlogits, grads[0]);
     const at::Tensor rows = node->get_saved_variables()[0];
     at::Tensor dh;
-    if (node->needs_input_grad(0)) dh = dlogits.mm(state.head.weight->get());
+    if (node->needs_input_grad(0)) dh = affine_input_gradient(dlogits, state.head.weight->get());
     state.gradient.add(dlogits, rows);
     return {dh, {}, {}, {}};
   }

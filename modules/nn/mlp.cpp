@@ -37,10 +37,10 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor dy = as_rows(grads[0]);
     const ActivationGradient inner =
-        activate_backward(state.activation, dy.mm(state.down.weight->get()), saved[1], state.up.bias_value());
+        activate_backward(state.activation, affine_input_gradient(dy, state.down.weight->get()), saved[1], state.up.bias_value());
     state.down_gradient.add(dy, inner.value);
     at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], inner.pre.mm(state.up.weight->get()));
+    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight->get()));
     state.up_gradient.add(inner.pre, saved[0]);
     variable_list results{dx, state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.up.params().size() + state.down.params().size() + 1);

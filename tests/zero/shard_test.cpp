@@ -142,7 +142,8 @@ TEST(Shard, RefusesAnAxisThatSeesNoOtherData) {
   const auto pass = zero::make_shard({.axis = axis_of("tp", 2), .bucket_bytes = 0, .reduce_every = "step"});
   expect_misuse([&] { pass->apply(base_program(chain(1), Mode::train, 1), chain(1), {}); },
                 "along axis 'tp' no parameter sees other data");
-  expect_misuse([] { zero::make_shard({.axis = axis_of("dp+ep", 4), .bucket_bytes = 0, .reduce_every = "step"}); }, "'dp+ep' joins several axes");
+  expect_misuse([] { zero::make_shard({.axis = axis_of("dp+ep", 4), .bucket_bytes = 0, .reduce_every = "step"}); },
+                "'dp+ep' joins several axes");
 }
 
 TEST(Shard, RefusesToSumTwice) {

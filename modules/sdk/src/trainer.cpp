@@ -133,6 +133,7 @@ StepResult Trainer::step(const Batch& batch) {
   prepare_step();
   given_ = {batch};
   note_shapes(batch);
+  if (!are_products_settled_) settle_products();
   compute_->begin(batch, Mode::train, spec_->micro_batches(), first_sample(batch));
   {
     const AllocationWatch::Scope counted(activations_);

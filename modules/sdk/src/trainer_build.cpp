@@ -150,6 +150,13 @@ void Trainer::gather_parameters() {
   }
 }
 
+World Trainer::place() const {
+  World world;
+  world.rank = spec_->coord().rank;
+  world.size = spec_->coord().shape.world_size();
+  return world;
+}
+
 Communicator& Trainer::axis_of(const Unit& unit) const {
   return state_.comm({training_.units[unit.index].axis});
 }

@@ -82,9 +82,7 @@ std::string Trainer::place_of_nonfinite() {
 // The optimizer left everything as it was.
 void Trainer::skip_step() {
   const bool ends = options_.on_nonfinite.value_or(loss_scale_ ? OnNonfinite::skip : OnNonfinite::error) == OnNonfinite::error;
-  World world;
-  world.rank = spec_->coord().rank;
-  world.size = spec_->coord().shape.world_size();
+  const World world = place();
   if (!ends && loss_scale_) {
     log(LogLevel::info, world,
         fmt::format("step {} is skipped: an overflow at loss scale {}; the next is run at {}", state_.step, state_.loss_scale,

@@ -1,6 +1,5 @@
 // What the ranks would do, hold and send; a step on tensors without memory.
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <map>
@@ -12,6 +11,9 @@
 #include "unit_build.h"
 #include "zt/activity.h"
 #include "zt/error.h"
+#include "zt/gemm.h"
+#include "zt/gemm_choice.h"
+#include "zt/log.h"
 #include "zt/slots.h"
 #include "zt/trainer.h"
 
@@ -80,6 +82,23 @@ void Trainer::note_shapes(const Batch& batch) {
   for (const auto& [name, field] : batch) shapes_[name] = at::empty(field.sizes(), field.options().device(at::kMeta));
 }
 
+// Before the first step: a trial where the script asked for one, on the shapes of this step.
+void Trainer::settle_products() {
+  are_products_settled_ = true;
+  std::vector<GemmShape> shapes;
+  if (gemm_request() == "auto") {
+    const GemmRecorder recorder;
+    predicted_activations_ = run_on_meta(shapes_);
+    shapes = recorder.shapes();
+  }
+  const World world = place();
+  if (world.size > 1) {
+    settle_gemm(shapes, *spec_->mesh()->world()->communicator, world);
+  } else if (!shapes.empty()) {
+    use_gemm_choice(choose_gemm(shapes, timed_gemm_trial([&](const std::string& line) { log(LogLevel::info, world, line); })));
+  }
+}
+
 int64_t Trainer::predict_activations(const Batch& batch) {
   check_batch(batch, spec_->micro_batches());
   note_shapes(batch);
@@ -115,10 +134,9 @@ int64_t Trainer::run_on_meta(const Batch& fields) {
   int at = 0;
   try {
     for (const int n = static_cast<int>(training_.actions.size()); at < n; ++at) executor.run(state, at, at + 1);
-  } catch (const c10::NotImplementedError& error) {
-    const int position = training_.actions[at].target;
-    misuse("layer '{}' cannot be planned: an operator in it does not know tensors without memory (device meta): {}",
-           info.positions[position].name, error.what_without_backtrace());
+  } catch (const std::exception& error) {  // of an operator that has no meta kernel, on its way through the layer's own code
+    misuse("layer '{}' cannot be planned: it does not run on tensors without memory (device meta): {}",
+           info.positions[training_.actions[at].target].name, describe(error));
   }
   return watch.peak_bytes();
 }

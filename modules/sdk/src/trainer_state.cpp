@@ -4,6 +4,7 @@
 #include "compute.h"
 #include "unit_build.h"
 #include "zt/error.h"
+#include "zt/gemm_choice.h"
 #include "zt/tensor.h"
 #include "zt/trainer.h"
 
@@ -141,7 +142,14 @@ void Trainer::visit(Visitor& visitor) {
   visitor.value("trainer/step", step);
   visitor.value("trainer/updates", updates);
   if (loss_scale_) visitor.value("trainer/loss_scale", scale);
+  Value products = gemm_choice().to_value();
+  visitor.value("trainer/gemm", products);
   if (!visitor.is_load()) return;
+  // A resumed run multiplies as it did before, unless the script says by what.
+  if (gemm_request() == "auto") {
+    use_gemm_choice(GemmChoice::from_value(products));
+    are_products_settled_ = true;
+  }
   state_.step = *step.get_if<int64_t>();
   updates_done_ = *updates.get_if<int64_t>();
   if (loss_scale_) loss_scale_->set_state(scale);

@@ -50,7 +50,8 @@ const at::Tensor& tensor_of(const TensorBox& box) {
     misuse("the tensor was made inside a zt.scope that has ended: return it from the scope's function to keep it");
   }
   if (box.state == TensorState::left_forward) {
-    misuse("the tensor is a parameter of a layer whose forward has ended: its memory may hold another one by now; use self's anew");
+    misuse(
+        "the tensor is a parameter of a layer whose forward has ended: its memory may hold another one by now; use self's anew");
   }
   return box.tensor;
 }

@@ -15,6 +15,7 @@
 #include "zt/program_spec.h"
 #include "zt/stateful.h"
 #include "zt/trace.h"
+#include "zt/world.h"
 
 namespace zt {
 
@@ -131,8 +132,10 @@ class Trainer : public Stateful {
   int64_t first_sample(const Batch& batch) const;
   void gather_parameters();
   Communicator& axis_of(const Unit& unit) const;
+  World place() const;  // for messages
   void prepare_step();
   void note_shapes(const Batch& batch);
+  void settle_products();
   StepResult result(int64_t begin_ns) const;
   StepResult end_step(int64_t begin_ns);
   void skip_step();
@@ -166,10 +169,11 @@ class Trainer : public Stateful {
   Executor* running_ = nullptr;  // whose works may be in flight
   int64_t updates_done_ = 0;     // steps that were not skipped
   std::optional<LossScale> loss_scale_;
-  std::optional<double> lr_;  // instead of the schedule's
-  std::vector<Batch> given_;  // what the current step was given: one batch, or by hand its micro-batches
-  int hand_micro_batch_ = 0;  // micro-batches done by forward / backward
-  int hand_action_ = 0;       // the next action of the training program, by hand
+  std::optional<double> lr_;           // instead of the schedule's
+  bool are_products_settled_ = false;  // all ranks multiply matrices by the same providers
+  std::vector<Batch> given_;           // what the current step was given: one batch, or by hand its micro-batches
+  int hand_micro_batch_ = 0;           // micro-batches done by forward / backward
+  int hand_action_ = 0;                // the next action of the training program, by hand
   HandPhase hand_phase_ = HandPhase::idle;
   Counts hand_counts_;
   double hand_loss_ = 0;  // sum of the micro-batches' losses so far
