@@ -98,7 +98,7 @@ def run(commands, options):
     folder = options.folder / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that ranks are ended too
+    signal.signal(signal.SIGTERM, terminated)
     memory, started = Memory(folder, options.ranks), time.monotonic()
     with open(folder / "log", "w") as log:
         processes = [subprocess.Popen(command, stdout=log, stderr=log, env=env) for command, env in commands]
@@ -107,11 +107,26 @@ def run(commands, options):
         except RuntimeError as failure:
             give_up(f"{failure}. The end of its output:\n{''.join((folder / 'log').read_text().splitlines(True)[-30:])}")
         finally:
-            for process in processes:
-                process.terminate()
-                process.wait()
+            end(processes)
     result = json.loads((folder / "result.json").read_text())
     return {**result, "start_seconds": result["first_step_at"] - started, "memory": memory.bytes_a_rank()}
+
+
+def terminated(*_):
+    """A benchmark that is terminated leaves through run(), which ends the ranks."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
+def end(processes):
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def watch(processes, memory, deadline):
