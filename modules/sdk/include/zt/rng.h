@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "zt/isa.h"
+
 namespace zt {
 
 // Streams with different purposes never share numbers.
@@ -24,11 +26,12 @@ class Philox {
   Block block(uint64_t high, uint64_t low) const;
 
   // Element i of row `row`: block(row, i / 4)[i % 4]. uniform is in [0, 1), a multiple of 2^-24.
-  // Fills out[j] for elements first + j.
-  void uniform(uint64_t row, int64_t first, std::span<float> out) const;
-  // Standard normal by Box-Muller from elements (2 * (i / 2), 2 * (i / 2) + 1), computed in double, the same on every machine
-  // whose libm is the same. Element i is the cosine (even) or sine (odd) branch.
-  void normal(uint64_t row, int64_t first, std::span<double> out) const;
+  // Fills out[j] for elements first + j; first is at least 0.
+  void uniform(uint64_t row, int64_t first, std::span<float> out, Isa isa = best_isa()) const;
+  // Standard normal by Box-Muller from the block (row, i / 2), whose words make two uniforms of 53 bits: element i is the cosine
+  // (even) or sine (odd) branch. Computed in double by polynomials, whose relative error is below 10 * 2^-53: every processor and
+  // instruction set makes the same bits.
+  void normal(uint64_t row, int64_t first, std::span<double> out, Isa isa = best_isa()) const;
 
   uint64_t key() const { return key_; }
 

@@ -1,0 +1,97 @@
+// Random numbers by instruction set, beside the definition read literally: one element after the other, libm's functions. Both in
+// turns and by medians, so that the ratio holds on a busy machine.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "zt/error.h"
+#include "zt/rng.h"
+
+namespace zt {
+namespace {
+
+constexpr int64_t kCount = 1 << 14;  // stays in the second-level cache, as the parts do in which parameters are made
+
+void fill(const Philox& stream, std::span<float> out, Isa isa) {
+  stream.uniform(0, 0, out, isa);
+}
+void fill(const Philox& stream, std::span<double> out, Isa isa) {
+  stream.normal(0, 0, out, isa);
+}
+
+void fill_literally(const Philox& stream, std::span<float> out) {
+  for (size_t i = 0; i < out.size(); i += 4) {
+    const Philox::Block words = stream.block(0, i / 4);
+    for (size_t j = 0; j < 4; ++j) out[i + j] = static_cast<float>(words[j] >> 8) * 0x1p-24F;
+  }
+}
+void fill_literally(const Philox& stream, std::span<double> out) {
+  const auto part = [](uint32_t high, uint32_t low) { return (static_cast<uint64_t>(high) << 32 | low) >> 11; };
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Philox::Block words = stream.block(0, i / 2);
+    const double radius = std::sqrt(-2 * std::log(static_cast<double>(part(words[1], words[0]) + 1) * 0x1p-53));
+    const double angle = 2 * std::numbers::pi * static_cast<double>(part(words[3], words[2])) * 0x1p-53;
+    out[i] = radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+  }
+}
+
+// Uniform numbers are equal. Normal ones have a radius below 8.6 and differ by the rounding of both, which that of an angle of
+// up to 2 pi dominates: 2 pi + 10 units of 2^-53 each.
+void check(float got, float expected) {
+  if (got != expected) fault("a uniform number is {} and should be {}", got, expected);
+}
+void check(double got, double expected) {
+  if (!(std::fabs(got - expected) <= 8.6 * 2 * (2 * std::numbers::pi + 10) * 0x1p-53)) {
+    fault("a normal number is {} and should be {}", got, expected);
+  }
+}
+
+double median(std::vector<double>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+template <class T>
+void fill_beside_definition(benchmark::State& state, Isa isa) {
+  using Clock = std::chrono::steady_clock;
+  const Philox stream(1);
+  std::vector<T> ours(kCount), literal(kCount);
+  std::vector<double> ours_seconds, literal_seconds;
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    fill(stream, ours, isa);
+    const auto middle = Clock::now();
+    fill_literally(stream, literal);
+    literal_seconds.push_back(std::chrono::duration<double>(Clock::now() - middle).count());
+    ours_seconds.push_back(std::chrono::duration<double>(middle - begin).count());
+    state.SetIterationTime(ours_seconds.back());
+  }
+  for (int64_t i = 0; i < kCount; ++i) check(ours[i], literal[i]);
+  const double time = median(ours_seconds), literal_time = median(literal_seconds);
+  state.counters["ns/element"] = time * 1e9 / kCount;
+  state.counters["definition"] = literal_time * 1e9 / kCount;
+  state.counters["ratio"] = literal_time / time;
+}
+
+void register_all() {
+  for (const Isa isa : supported_isas()) {
+    benchmark::RegisterBenchmark((std::string("normal/") + isa_name(isa)).c_str(), fill_beside_definition<double>, isa)
+        ->UseManualTime();
+    benchmark::RegisterBenchmark((std::string("uniform/") + isa_name(isa)).c_str(), fill_beside_definition<float>, isa)
+        ->UseManualTime();
+  }
+}
+
+}  // namespace
+}  // namespace zt
+
+int main(int argc, char** argv) {
+  zt::register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}
