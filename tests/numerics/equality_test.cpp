@@ -82,6 +82,11 @@ TEST(Equality, GroupsThatHoldTheSameShards) {
     config.shard = {{"node_shared", true}};
     expect_equal(one_group, train(config));
   }
+  Config frozen{
+      .ranks = 4, .stage = 3, .reduce_every = "step", .frozen = R"(^blocks\.1\.)"};  // a unit without a gradient is cut too
+  const Outcome one_group = train(frozen);
+  frozen.replicas = 2;
+  expect_equal(one_group, train(frozen));
 }
 
 TEST(Equality, StepsInSlices) {

@@ -144,7 +144,6 @@ TEST_P(ReductionOn, HasEqualBitsAtBothStagesAndByTheDefinition) {
               EXPECT_TRUE(at::equal(mine, expected[unit.index].narrow(0, begin, end - begin)))
                   << "stage " << stage << ", " << micro_batches << " micro-batches reduced every " << every << ", unit "
                   << unit.index;
-              EXPECT_EQ(unit.grad_sum.defined(), every == "micro_batch" && micro_batches > 1);
             }
           });
         }

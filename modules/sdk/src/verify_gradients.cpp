@@ -88,6 +88,7 @@ class GradientCheck {
   }
 
   void check_reduced(int step, int unit) {
+    if (!subject_.model.units[unit].trainable) return;
     const UnitState& state = units_[unit];
     const std::string axis = axis_to_reduce(unit);
     if (state.part == "first" || state.part == "middle") {
