@@ -9,7 +9,7 @@ import torch_rank
 
 
 def config(options):
-    """DeepSpeed's configuration: what was fastest here of what computes the same (bench/README.md), under what --config says."""
+    """DeepSpeed's configuration (bench/README.md says why), with what --config says laid over it."""
     fixed = {
         "train_micro_batch_size_per_gpu": options.batch // options.ranks,
         "gradient_accumulation_steps": 1,
