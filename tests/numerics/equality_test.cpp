@@ -7,12 +7,6 @@
 namespace zt::test {
 namespace {
 
-void expect_equal(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.norms, b.norms);
-  EXPECT_TRUE(at::equal(a.weights, b.weights));
-}
-
 TEST(Equality, RunningTwice) {
   const Config config{.ranks = 2, .micro_batches = 2, .stage = 1, .dropout = 0.1};
   expect_equal(train(config), train(config));

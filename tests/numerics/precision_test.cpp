@@ -11,13 +11,6 @@
 namespace zt::test {
 namespace {
 
-void expect_equal(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.norms, b.norms);
-  EXPECT_EQ(a.evaluated, b.evaluated);
-  EXPECT_TRUE(at::equal(a.weights, b.weights));
-}
-
 Precision mixed(at::ScalarType params, at::ScalarType grads, at::ScalarType reduce) {
   return {params, grads, reduce};
 }

@@ -13,14 +13,6 @@ struct Numbers {
   Precision precision;
 };
 
-// The first two losses and the parameters after two steps.
-void expect_equal(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.norms, b.norms);
-  EXPECT_EQ(a.evaluated, b.evaluated);
-  EXPECT_TRUE(at::equal(a.weights, b.weights));
-}
-
 double distance(const Outcome& a, const Outcome& b) {
   return (a.first_gradient - b.first_gradient).norm().item<double>() / b.first_gradient.norm().item<double>();
 }

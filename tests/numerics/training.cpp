@@ -110,4 +110,11 @@ Outcome train(const Config& config) {
   return runs[0];
 }
 
+void expect_equal(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.evaluated, b.evaluated);
+  EXPECT_TRUE(at::equal(a.weights, b.weights));
+}
+
 }  // namespace zt::test

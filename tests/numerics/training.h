@@ -50,4 +50,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
 // Trains and gives what rank 0 saw; fails the test when another rank saw other losses or holds other weights.
 Outcome train(const Config& config);
 
+// Fails the test unless losses, norms, weights and the evaluation have the same bits.
+void expect_equal(const Outcome& a, const Outcome& b);
+
 }  // namespace zt::test

@@ -9,7 +9,6 @@
 #include "rank_plan.h"
 #include "step_handlers.h"
 #include "unit_build.h"
-#include "zt/activity.h"
 #include "zt/error.h"
 #include "zt/gemm.h"
 #include "zt/gemm_choice.h"
@@ -38,8 +37,7 @@ class MetaParameters {
       Param& param = *model.params()[i];
       const ParamInfo& info = model.info().params[i];
       held_.push_back(param.values);
-      const at::Tensor& full = units[info.unit].full;
-      param.values = full.narrow(0, info.offset, info.numel).view(info.shape).detach().requires_grad_(info.trainable);
+      param.values = leaf_of(info, units[info.unit].full);
     }
   }
   ~MetaParameters() {

@@ -37,6 +37,10 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   for (const auto& name : state_names) unit.state[name] = at::zeros({layout.chunk}, exact);
 }
 
+at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full) {
+  return full.narrow(0, param.offset, param.numel).view(param.shape).detach().requires_grad_(param.trainable);
+}
+
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
   const int64_t shard_begin = unit.layout.begin(unit.rank), shard_end = unit.layout.end(unit.rank);
   const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, param.numel);
@@ -65,7 +69,7 @@ void initialise_unit(const Model& model, Unit& unit) {
     Param& param = *model.params()[index];
     const OwnedRun owned = owned_run(info, unit);
     initialise(param.init, model.seed(), info.name, owned.first, unit.master.narrow(0, owned.place, owned.count));
-    param.values = unit.full.narrow(0, info.offset, info.numel).view(info.shape).detach().requires_grad_(info.trainable);
+    param.values = leaf_of(info, unit.full);
   }
   unit.round_master();
 }

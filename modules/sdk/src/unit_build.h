@@ -35,6 +35,9 @@ struct OwnedRun {
 };
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit);
 
+// The parameter in its unit's buffer `full`, as layers read it: an autograd leaf.
+at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full);
+
 // Fills the owned part of a unit's parameters with their initial values, and makes each Param's `values` a view of where they are
 // when they are whole.
 void initialise_unit(const Model& model, Unit& unit);
