@@ -40,6 +40,13 @@ int64_t Action::number(const std::string& name, int64_t otherwise) const {
   misuse("attribute '{}' is {}: give a whole number", name, found->second.type_name());
 }
 
+bool Action::flag(const std::string& name) const {
+  const auto found = attrs.find(name);
+  if (found == attrs.end()) return false;
+  if (const auto* flag = found->second.get_if<bool>()) return *flag;
+  misuse("attribute '{}' is {}: give true or false", name, found->second.type_name());
+}
+
 std::vector<std::string> Action::axes() const {
   std::vector<std::string> axes;
   for (const Value& item : list_attr(*this, "axes")) {

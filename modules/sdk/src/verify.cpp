@@ -34,7 +34,8 @@ bool is_equal(const Action& a, const Action& b) {
 }
 
 bool is_equal(const Program& a, const Program& b) {
-  return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units &&
+  return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units && a.precision == b.precision &&
+         a.max_live == b.max_live &&
          std::equal(a.actions.begin(), a.actions.end(), b.actions.begin(), b.actions.end(),
                     [](const Action& x, const Action& y) { return is_equal(x, y); });
 }
@@ -102,6 +103,8 @@ std::vector<RankFinding> check_agreement(const std::vector<const Program*>& prog
     const char* what = other.mode != first.mode                     ? "mode"
                        : other.micro_batches != first.micro_batches ? "number of micro-batches"
                        : other.units != first.units                 ? "unit plan"
+                       : other.precision != first.precision         ? "precision"
+                       : other.max_live != first.max_live           ? "max_live"
                                                                     : nullptr;
     if (!what) continue;
     findings.push_back(

@@ -20,9 +20,9 @@ const std::map<KindId, Rule>& rules() {
       {kinds.forward, {{"keep"}, false, false}},
       {kinds.backward, {{}, true, false}},
       {kinds.recompute, {{}, true, false}},
-      {kinds.reduce_grad, {{"axes", "dtype", "sum", "units"}, true, true}},
-      {kinds.replicate_grad, {{"axes", "units"}, true, true}},
-      {kinds.unshard, {{"axes", "units"}, false, true}},
+      {kinds.reduce_grad, {{"axes", "dtype", "sum", "units", "wait"}, true, true}},
+      {kinds.replicate_grad, {{"axes", "units", "wait"}, true, true}},
+      {kinds.unshard, {{"axes", "units", "wait"}, false, true}},
       {kinds.reshard, {{}, false, false}},
       {kinds.norm, {{"axes"}, false, false}},
       {kinds.step, {{"part", "parts"}, true, false}},
@@ -52,8 +52,9 @@ class FieldCheck {
       if (kind_.target == Target::unit) check_units();
       check_word("keep", Kinds::get().forward, {"graph", "inputs", "none"});
       check_word("sum", Kinds::get().reduce_grad, {"first", "middle", "last"});
-      check_word("dtype", Kinds::get().reduce_grad, {"fp32", "bf16", "fp16", "fp64"});
+      check_dtype();
       check_parts();
+      action_.flag("wait");
     } catch (const Misuse& error) {
       say("{}", error.what());
     }
@@ -130,6 +131,17 @@ class FieldCheck {
     const int64_t part = action_.number("part", 0), parts = action_.number("parts", 1);
     if (action_.kind == Kinds::get().step && (part < 0 || part >= parts))
       say("part={} of parts={}: slices are counted from 0", part, parts);
+  }
+
+  // Gradients travel in one type only, which the trainer's buffers are made for.
+  void check_dtype() {
+    if (action_.kind != Kinds::get().reduce_grad) return;
+    const Precision& types = subject_.program.precision;
+    const std::string wanted = types.reduce == types.grads ? "" : float_type_name(types.reduce), given = action_.attr("dtype");
+    if (given == wanted) return;
+    if (wanted.empty())
+      say("dtype={}, but this program sends gradients as it sums them, in {}: leave it out", given, float_type_name(types.grads));
+    else say("this program sends gradients in {}: give dtype=\"{}\"", wanted, wanted);
   }
 
   void check_word(const char* name, KindId owner, const std::vector<std::string>& words) {

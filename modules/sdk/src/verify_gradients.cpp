@@ -46,7 +46,9 @@ class GradientCheck {
     int replication = -1;     // the latest REPLICATE_GRAD
     int look = -1;            // the latest other action that read a gradient that no reduction has taken up
     int update = -1;
-    int64_t parts_done = 0;  // of the update
+    std::set<std::string> summed = {};  // the axes summed over
+    int64_t parts = 0;                  // of the update, once its first is walked over
+    int64_t parts_done = 0;
   };
 
   template <class... Args>
@@ -90,31 +92,33 @@ class GradientCheck {
   void check_reduced(int step, int unit) {
     if (!subject_.model.units[unit].trainable) return;
     const UnitState& state = units_[unit];
-    const std::string axis = axis_to_reduce(unit);
+    const std::string& replicate = subject_.program.units[unit].replicate;
     if (state.part == "first" || state.part == "middle") {
       say(step, "the sum over micro-batches of {} was not ended after {}: its last REDUCE_GRAD needs sum=last",
           subject_.unit(unit), subject_.at(state.reduction));
-    } else if (!axis.empty() && state.last_reduction < 0) {
-      say(step, "the gradient of {} was not summed over '{}', others were: put REDUCE_GRAD {} before", subject_.unit(unit), axis,
-          unit);
     } else if (state.last_reduction > step) {
       say(step, "{} comes after it: the norm is that of the summed gradient, reduce first", subject_.at(state.last_reduction));
-    } else if (const auto& other = subject_.program.units[unit].replicate; !other.empty() && state.replication < 0) {
+    } else if (!replicate.empty() && state.replication < 0) {
       say(step,
           "the gradient of {} was not summed over '{}', along which its shards are replicated: put REPLICATE_GRAD {} before",
-          subject_.unit(unit), other, unit);
+          subject_.unit(unit), replicate, unit);
+    } else if (const std::string axis = axis_left_out(unit); !axis.empty()) {
+      say(step, "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before",
+          subject_.unit(unit), axis, unit);
     }
   }
 
-  // The axis that the unit's gradient has to be summed over, empty if none: the one its state is sharded along, else one
-  // that other units are summed over and along which its parameters see other data.
-  std::string axis_to_reduce(int unit) const {
-    if (!subject_.model.units[unit].trainable) return "";
-    if (subject_.is_sharded(unit)) return subject_.program.units[unit].axis;
-    for (const auto& axis : reduced_axes_) {
+  // An axis that the unit's gradient has to be summed over and is not, empty if none: the one its state is sharded along, and
+  // those along which its parameters see other data.
+  std::string axis_left_out(int unit) const {
+    const UnitState& state = units_[unit];
+    const UnitPlan& plan = subject_.program.units[unit];
+    if (plan.state_sharded && !state.summed.contains(plan.axis)) return plan.axis;
+    for (const AxisSize& axis : subject_.mesh.axes()) {
+      if (axis.size == 1 || state.summed.contains(axis.name)) continue;
       for (const int index : subject_.model.units[unit].params) {
         const ParamInfo& param = subject_.model.params[index];
-        if (param.trainable && placement_on(param.placements, axis) == Placement::replicated_other_data) return axis;
+        if (param.trainable && placement_on(param.placements, axis.name) == Placement::replicated_other_data) return axis.name;
       }
     }
     return "";
@@ -160,6 +164,7 @@ class GradientCheck {
       check_order(step, unit, action.attr("sum"));
       if (units_[unit].replication >= 0)
         say(step, "it comes after {}: sum over '{}' first", subject_.at(units_[unit].replication), axis);
+      for (const std::string& each : action.axes()) units_[unit].summed.insert(each);
       units_[unit].write = -1;
       units_[unit].reduction = step;
       units_[unit].part = action.attr("sum");
@@ -178,6 +183,7 @@ class GradientCheck {
       else if (state.reduction < 0 || norm_ >= 0)
         say(step, "it sums what REDUCE_GRAD {} has left: put it after that and before NORM", unit);
       else if (state.replication >= 0) say(step, "it repeats {}: remove one", subject_.at(state.replication));
+      state.summed.insert(plan.replicate);
       state.replication = step;
     }
   }
@@ -203,10 +209,14 @@ class GradientCheck {
     UnitState& state = units_[unit];
     if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
     if (state.update >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.update));
+    const int64_t parts = action.number("parts", 1);
+    if (state.parts == 0) state.parts = parts;
+    if (state.parts != parts)
+      return say(step, "parts={}, but STEP {} was begun in {} slices: cut a unit into slices once", parts, unit, state.parts);
     if (action.number("part", 0) != state.parts_done)
       return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
                  action.number("part", 0), unit, state.parts_done);
-    if (++state.parts_done == action.number("parts", 1)) state.update = step;
+    if (++state.parts_done == parts) state.update = step;
     if (norm_ < 0) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
   }
 

@@ -87,35 +87,60 @@ class ResidencyCheck {
   }
 
   void use(int step) {
-    for (const Resource& read : subject_.resources[step].reads) {
-      if (read.kind != ResourceKind::param || units_[read.index].presence == Presence::current) continue;
-      const UnitState& state = units_[read.index];
-      if (state.cause < 0) {
-        refuse(findings_, step, "it uses the parameters of {}, which are sharded: put UNSHARD {} before",
-               subject_.unit(read.index), read.index);
-        continue;
-      }
-      refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between",
-             subject_.unit(read.index), subject_.at(state.cause), state_of(state), read.index);
+    const Resources& declared = subject_.resources[step];
+    for (const Resource& read : declared.reads) {
+      if (read.kind == ResourceKind::param) check_read(step, read.index);
     }
-    for (const Resource& write : subject_.resources[step].writes) {
-      if (write.kind != ResourceKind::param || !subject_.has_sharded_params(write.index)) continue;
-      const auto& writes = subject_.resources[step].writes;
-      if (std::find(writes.begin(), writes.end(), Resource{ResourceKind::master, write.index}) != writes.end()) continue;
-      refuse(findings_, step, "it writes the parameters of {}, which are gathered anew from what the ranks own: write master",
-             subject_.unit(write.index));
+    for (const Resource& write : declared.writes) {
+      if (write.kind == ResourceKind::param || write.kind == ResourceKind::master) check_write(step, write);
     }
     // Where the owner's part is a buffer of its own, changing it makes the full parameters out of date.
-    for (const Resource& write : subject_.resources[step].writes) {
+    for (const Resource& write : declared.writes) {
       if (write.kind != ResourceKind::master || !subject_.is_sharded(write.index)) continue;
       if (units_[write.index].presence == Presence::current) units_[write.index] = {Presence::stale, step};
     }
+    if (subject_.action(step).kind == Kinds::get().norm) norm_ = step;
+  }
+
+  void check_read(int step, int unit) {
+    const UnitState& state = units_[unit];
+    if (state.presence != Presence::current && state.cause < 0) {
+      refuse(findings_, step, "it uses the parameters of {}, which are sharded: put UNSHARD {} before", subject_.unit(unit),
+             unit);
+    } else if (state.presence != Presence::current) {
+      refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between", subject_.unit(unit),
+             subject_.at(state.cause), state_of(state), unit);
+    } else if (subject_.program.units[unit].node_shared && state.cause < norm_ && subject_.model.units[unit].trainable) {
+      refuse(findings_, step,
+             "it uses the parameters of {}, which ranks share and others may be updating since {}: put it before that, or behind "
+             "UNSHARD {}",
+             subject_.unit(unit), subject_.at(norm_), unit);
+    }
+  }
+
+  // STEP alone knows how all that holds a parameter is written.
+  void check_write(int step, const Resource& write) {
+    if (subject_.action(step).kind == Kinds::get().step) return;
+    const int unit = write.index;
+    if (subject_.program.units[unit].node_shared) {
+      refuse(findings_, step,
+             "it writes the parameters of {}, which other ranks read in the same memory: give node_shared = false",
+             subject_.unit(unit));
+      return;
+    }
+    const bool is_copy = subject_.has_sharded_params(unit) || subject_.program.precision.is_mixed();
+    const auto& writes = subject_.resources[step].writes;
+    if (write.kind != ResourceKind::param || !is_copy) return;
+    if (std::find(writes.begin(), writes.end(), Resource{ResourceKind::master, unit}) != writes.end()) return;
+    refuse(findings_, step, "it writes the parameters of {}, which are made anew from what the ranks own: write master",
+           subject_.unit(unit));
   }
 
   const Subject& subject_;
   Findings& findings_;
   std::vector<UnitState> units_;
   int64_t live_ = 0;  // elements of sharded parameters that are whole
+  int norm_ = -1;     // after it ranks update what they own
 };
 
 }  // namespace

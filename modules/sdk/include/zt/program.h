@@ -22,7 +22,7 @@ using KindId = int32_t;
 // Something an action reads or writes. Works in flight are waited for by resource.
 enum class ResourceKind : uint8_t {
   param,       // index: unit. The full parameters
-  master,      // index: unit. The owned part the optimizer updates
+  master,      // index: unit. The owned part the optimizer updates; who writes it rounds it: Unit::round_master
   grad,        // index: unit. Gradient of the parameters
   state,       // index: unit. Optimizer state
   value,       // index: position. Its outputs and its graph for one micro-batch
@@ -43,7 +43,7 @@ struct Resources {
 // joined in this order, units = further units of a bucket (REDUCE_GRAD, UNSHARD), sum = "first" | "middle" | "last"
 // (REDUCE_GRAD: which part of the step's gradient this is, where each micro-batch is reduced by itself), dtype = "bf16" and so on
 // (REDUCE_GRAD: what it is sent in, where that is not what it is summed in), part = i, parts = n (STEP: the i-th of n slices of
-// the owned part, from 0).
+// the owned part, from 0), wait = true (what communicates: it is waited for where it stands, so nothing runs beside it).
 struct Action {
   KindId kind = 0;
   int32_t target = -1;       // a position or a unit, by the kind; -1: none
@@ -53,6 +53,7 @@ struct Action {
 
   std::string attr(const std::string& name, const std::string& otherwise = "") const;
   int64_t number(const std::string& name, int64_t otherwise) const;
+  bool flag(const std::string& name) const;  // false where it is absent
   std::vector<std::string> axes() const;
   std::vector<int> units() const;  // target and attrs.units: the units of a kind whose target is a unit
 };
