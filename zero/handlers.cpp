@@ -44,8 +44,7 @@ bool is_cut(const Action& action, const std::vector<Unit*>& units, const Communi
     if (unit->layout.ranks == ranks && (ranks == 1 || ranks == comm.size())) continue;
     misuse(
         "{}: unit {} is cut over {} ranks, but axis '{}' has {} and the bucket's first unit is cut over {}: shard along the axis "
-        "that "
-        "reduces, and bucket alike units",
+        "that reduces, and bucket alike units",
         action_text(action), unit->index, unit->layout.ranks, comm.name(), comm.size(), ranks);
   }
   return ranks > 1;

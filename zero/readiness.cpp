@@ -56,8 +56,7 @@ std::vector<Ready> micro_batch_gradients(const std::vector<Action>& actions, con
     if (std::any_of(mine.begin(), mine.end(), [&](const Run& run) { return run.micro_batch == micro_batch; })) {
       misuse(
           "zero.shard: reduce_every = \"micro_batch\" needs one micro-batch's gradient of unit '{}' to be complete before the "
-          "next "
-          "begins, and action {} ({}) comes later: give reduce_every = \"step\"",
+          "next begins, and action {} ({}) comes later: give reduce_every = \"step\"",
           model.units[unit].name, index, action_text(actions[index]));
     }
     mine.push_back({micro_batch, index});

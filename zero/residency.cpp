@@ -111,8 +111,7 @@ class Places {
       if (has_room(index)) continue;
       misuse(
           "zero.shard: at action {} ({}) {} elements of sharded parameters have to be whole, and max_live is {}: raise it, or "
-          "keep "
-          "fewer units whole (keep, max_reuse_distance)",
+          "keep fewer units whole (keep, max_reuse_distance)",
           index, action_text(actions_[index]), live_[index] + size, residency_.max_live);
     }
     int place = stay.first;

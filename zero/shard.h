@@ -23,7 +23,8 @@ struct ShardOptions {
   std::optional<std::string> reduce_every = {};  // "step": accumulate, then reduce; "micro_batch": reduce each, then accumulate
   std::optional<std::string> grad_dtype = {};    // that gradients are summed in; unset: the program's
   std::optional<std::string> reduce_dtype = {};  // that they are sent in; unset: as they are summed, or the program's
-  int prefetch = 1;                              // stage 3: units gathered ahead of their use
+  std::optional<bool> overlap = {};              // communication beside compute; unset: where tensors lie on a device
+  std::optional<int> prefetch = {};              // stage 3: units gathered ahead of their use; unset: 1 with overlap, 0 without
   int64_t persist_below = 0;                     // stage 3: units of fewer elements stay whole
   int64_t max_reuse_distance = 0;                // stage 3: a unit stays whole over so many elements of others
   int64_t max_live = 0;                          // stage 3: elements that are whole at once; 0: no bound
@@ -33,6 +34,8 @@ struct ShardOptions {
 
   // Options were given that are about parameters which come and go.
   bool moves_parameters() const;
+  // As given or by default.
+  bool overlaps() const;
   // "step" at stages 0 and 1, "micro_batch" at 2 and 3, unless given.
   std::string reduction() const { return reduce_every.value_or(stage >= 2 ? "micro_batch" : "step"); }
 };

@@ -3,9 +3,14 @@
 
 namespace zt::zero {
 
+bool ShardOptions::overlaps() const {
+  const auto& comm = axis->communicator;
+  return overlap.value_or(!comm || comm->device().has_value());
+}
+
 bool ShardOptions::moves_parameters() const {
   const ShardOptions defaults;
-  return prefetch != defaults.prefetch || persist_below != defaults.persist_below ||
+  return prefetch || persist_below != defaults.persist_below ||
          max_reuse_distance != defaults.max_reuse_distance || max_live != defaults.max_live || keep != defaults.keep;
 }
 
@@ -27,8 +32,10 @@ ShardOptions parse_shard_options(const Value& options) {
                     one_of({"fp32", "bf16", "fp16", "fp64"}))
           .optional("reduce_dtype", &ShardOptions::reduce_dtype, "that gradients are sent in; unset: as they are summed",
                     one_of({"fp32", "bf16", "fp16", "fp64"}))
-          .optional("prefetch", &ShardOptions::prefetch, "stage 3: units that are gathered ahead of their use",
-                    Check<int>(at_least(0)))
+          .optional("overlap", &ShardOptions::overlap,
+                    "communication goes on beside compute, for more memory; unset: on GPUs, not on CPUs")
+          .optional("prefetch", &ShardOptions::prefetch,
+                    "stage 3: units that are gathered ahead of their use; unset: 1 with overlap, 0 without", at_least(0))
           .optional("persist_below", &ShardOptions::persist_below, "stage 3: units of fewer elements stay whole",
                     Check<int64_t>(at_least(0)))
           .optional("max_reuse_distance", &ShardOptions::max_reuse_distance,
@@ -47,8 +54,7 @@ ShardOptions parse_shard_options(const Value& options) {
   if (parsed.stage < 3 && parsed.moves_parameters()) {
     misuse(
         "zero.shard: prefetch, persist_below, max_reuse_distance, max_live and keep are about parameters that come and go, at "
-        "stage "
-        "3; this is stage {}",
+        "stage 3; this is stage {}",
         parsed.stage);
   }
   if (parsed.stage == 0 && parsed.replicate)
@@ -58,8 +64,7 @@ ShardOptions parse_shard_options(const Value& options) {
   if (parsed.node_shared == true && (parsed.stage == 0 || parsed.moves_parameters()))
     misuse(
         "zero.shard: node_shared keeps one copy of the parameters, of shards (not at stage 0) that do not come and go (no "
-        "prefetch, "
-        "persist_below, max_reuse_distance, max_live or keep): leave one of them out");
+        "prefetch, persist_below, max_reuse_distance, max_live or keep): leave one of them out");
   return parsed;
 }
 

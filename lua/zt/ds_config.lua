@@ -90,7 +90,7 @@ end
 --                loss_scale? = {loss_scale, initial_scale_power, loss_scale_window, hysteresis, consecutive_hysteresis,
 --                               min_loss_scale}}  fp16 only; loss_scale 0 is dynamic
 --   zero = {stage, reduce_every = "step" | "micro_batch", bucket_bytes?, gather_bucket_bytes?, grad_dtype?, reduce_dtype?,
---           sub_group_size?, replicate?,           elements; copies of the shards (ranks / replicate share one)
+--           overlap?, sub_group_size?, replicate?, elements; copies of the shards (ranks / replicate share one)
 --           prefetch_elements?, persist_below?, persist_total?, max_live?, max_reuse_distance?}    stage 3 only; elements
 --   optimizer? = {name, options}                   for zt.optim[name](options); names adamw, adam, lion, sgd
 --   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after so many updates

@@ -180,8 +180,8 @@ function TestFates:test_always_so()
                   {"gradients live in one flat buffer a unit", "always"})
   lu.assertEquals(reason_of(config, "zero_optimization.overlap_comm"), "null: as if absent")
   lu.assertStrContains(reason_of(config, "prescale_gradients"), "seeded with a power of two")
-  lu.assertErrorMsgContains("zero_optimization.overlap_comm must be true, got false: a reduction starts when", with,
-                            "zero_optimization: {overlap_comm: false}")
+  lu.assertErrorMsgContains("zero_optimization.reduce_scatter must be true, got false: each rank receives", with,
+                            "zero_optimization: {reduce_scatter: false}")
 end
 
 function TestFates:test_predivide_factors()

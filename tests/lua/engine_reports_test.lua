@@ -83,13 +83,13 @@ function TestReports:test_memory()
 end
 
 function TestReports:test_settings()
-  local text, engine = lines_of({dump_state = true, zero_optimization = {stage = 1, overlap_comm = true},
+  local text, engine = lines_of({dump_state = true, zero_optimization = {stage = 1, reduce_scatter = true},
                                  scheduler = {type = "WarmupLR"}}, 0)
   lu.assertStrContains(text, "the engine's settings, on mesh dp=")
   lu.assertStrContains(text, "  batch = {accumulation = 2, global = ")
   lu.assertStrContains(text, "  optimizer = {name = sgd, options = {dampening = 0, ")
   lu.assertStrContains(text, "rate = a function")
-  lu.assertStrContains(text, "  zero_optimization.overlap_comm (always): a reduction starts")
+  lu.assertStrContains(text, "  zero_optimization.reduce_scatter (always): each rank receives")
   lines = {}
   engine:dump_state()
   lu.assertEquals(lines[1], text)

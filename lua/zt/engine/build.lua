@@ -84,7 +84,9 @@ local IN_OTHER_WORDS = {
 
 local function shard_options(model, zero, axis, copies)
   local out = {}
-  for name, value in pairs(zero) do out[name] = not IN_OTHER_WORDS[name] and value or nil end
+  for name, value in pairs(zero) do
+    if not IN_OTHER_WORDS[name] then out[name] = value end
+  end
   out.axis, out.replicate = axis, copies
   local sizes = units.sizes(model)
   if zero.persist_below or zero.persist_total then

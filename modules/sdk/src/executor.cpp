@@ -20,7 +20,7 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
     if (handler == handlers_.end()) {
       misuse("nothing runs the action {}: the pass that inserts it must bring a handler", action_text(action));
     }
-    Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0};
+    Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0, action.flag("wait")};
     if (trace_) instruction.trace_name = trace_->intern(instruction.text);
     const Resources resources = kind(action.kind).resources(action, model);
     for (const auto* list : {&resources.reads, &resources.writes}) {
@@ -63,6 +63,7 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
   *free_slot = {std::move(work), instruction.resources, instruction.trace_name, begin};
   const int slot = static_cast<int>(free_slot - in_flight_.begin());
   for (const int id : instruction.resources) holder_[id] = slot;
+  if (instruction.waits) wait_for(slot);
 }
 
 void Executor::run(StepState& state, int begin, int end) {

@@ -12,6 +12,7 @@ namespace {
 // Indices of actions of one program, both included.
 struct Interval {
   int program, begin, end;
+  bool outlasts = true;  // work on the buffer goes on beside what comes next
 };
 
 // When one buffer is held; intervals that do not overlap.
@@ -130,11 +131,14 @@ Slots gradient_slots(const Program& training, const ModelInfo& model, const std:
         held[unit].push_back({0, index, index});
         is_open[unit] = 1;
       }
-      if (!held[unit].empty()) held[unit].back().end = index;
+      if (held[unit].empty()) continue;
+      held[unit].back().end = index;
+      held[unit].back().outlasts = !action.flag("wait");
     }
   }
   for (auto& intervals : held) {
     for (Interval& interval : intervals) {
+      if (!interval.outlasts) continue;
       const auto next = std::upper_bound(backwards.begin(), backwards.end(), interval.end);
       if (next != backwards.end()) interval.end = *next;
     }

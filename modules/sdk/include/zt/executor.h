@@ -80,6 +80,7 @@ class Executor {
     std::vector<int> gradients;  // units whose gradient must be complete before it starts
     std::string text;            // of the action: "REDUCE_GRAD 3"
     uint32_t trace_name;
+    bool waits;  // for its work, before the next action
   };
   struct InFlight {
     Work work;

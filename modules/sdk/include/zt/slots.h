@@ -21,7 +21,7 @@ struct Slots {
 Slots parameter_slots(std::span<const Program* const> programs, const std::vector<Unit>& units);
 
 // For units whose gradients are sharded: from the first write of a gradient to its reduction, and on to the second next unit's
-// first write, so that a reduction goes on beside one unit's backward.
+// first write, so that a reduction goes on beside one unit's backward, unless it is waited for.
 Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units);
 
 // The shared buffers of one rank.
