@@ -8,6 +8,7 @@
 #include "checked.h"
 #include "flight/report.h"
 #include "make_backend.h"
+#include "null/null_backend.h"
 #include "shm/shm_backend.h"
 #include "two_level/levels.h"
 #include "zt/error.h"
@@ -25,20 +26,36 @@ class Factory {
   std::shared_ptr<Communicator> make(const std::vector<int>& ranks, const std::string& name) {
     const auto place = std::find(ranks.begin(), ranks.end(), world_.rank) - ranks.begin();
     Group group{name, static_cast<int>(place), ranks};
+    if (world_.dry) return stand_in(std::move(group));
     const std::string backend = backend_of(group);
     if (backend == "nccl" && world_.size > 1) return wrap(split_from_world(std::move(group)));
     return make_communicator(world_, backend, std::move(group), options_.settings);
   }
 
  private:
-  std::string backend_of(const Group& group) {
-    const auto own = options_.backends.find(group.name);
-    if (own != options_.backends.end()) return own->second;
-    if (!options_.backend.empty()) return options_.backend;
-    if (const std::string common = common_backend(group.name); !common.empty()) return common;
+  std::string backend_of(const Group& group) const {
+    const std::string named = named_backend(group.name);
+    if (!named.empty()) return named;
     std::string backend = default_backend(world_, group, options_.settings);
-    if (world_.size > 1 && !world_.dry) tell(group, backend);
+    if (world_.size > 1) tell(group, backend);
     return backend;
+  }
+
+  // In a dry run, for the backend that a run would have: whether its ranks share memory decides what they hold.
+  std::shared_ptr<Communicator> stand_in(Group group) const {
+    const std::string named = named_backend(group.name);
+    const int ranks_per_node = options_.settings.ranks_per_node > 0 ? options_.settings.ranks_per_node : world_.ranks_per_node;
+    const int node = group.ranks.front() / ranks_per_node;
+    const bool is_near = std::ranges::all_of(group.ranks, [&](int rank) { return rank / ranks_per_node == node; });
+    const bool shares = named == "shm" || named == "local" || (named.empty() && is_near && group.size() <= kMostShmRanks);
+    return std::make_shared<Checked>(make_null_backend(std::move(group), shares));
+  }
+
+  // What the script says; empty if nothing.
+  std::string named_backend(const std::string& axis) const {
+    const auto own = options_.backends.find(axis);
+    if (own != options_.backends.end()) return own->second;
+    return options_.backend.empty() ? common_backend(axis) : options_.backend;
   }
 
   // Of an axis that is joined of axes with one backend: theirs.
@@ -86,7 +103,6 @@ class Factory {
 }  // namespace
 
 std::string default_backend(const World& world, const Group& group, const Settings& settings) {
-  if (world.dry) return "null";
   if (world.launch != Launch::mpi) return "local";
   const auto nodes = nodes_of(world, group, settings);
   if (is_one_node(nodes)) return group.size() <= kMostShmRanks ? "shm" : "mpi";

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <thread>
 
 #include "zt/error.h"
@@ -25,23 +26,31 @@ struct Channel {
   std::deque<std::shared_ptr<Post>> posts;
 };
 
+struct Shared {
+  at::Tensor tensor;
+  int asked = 0;  // ranks
+};
+
 // What the ranks of one communicator share.
 struct Hub {
   explicit Hub(int size) : size(size), channels(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
   Channel& channel(int from, int to) {
     return channels[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)];
   }
-  // The number-th tensor that the ranks share, made by the first that asks.
+  // The number-th tensor that the ranks share, made by the first that asks and left to them by the last.
   at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
     const std::lock_guard lock(mutex);
-    if (number == tensors.size()) tensors.push_back(at::zeros(shape, dtype));
-    return tensors[number];
+    Shared& shared = tensors[number];
+    if (shared.asked++ == 0) shared.tensor = at::zeros(shape, dtype);
+    at::Tensor tensor = shared.tensor;
+    if (shared.asked == size) tensors.erase(number);
+    return tensor;
   }
 
   const int size;
   std::vector<Channel> channels;
   std::mutex mutex;
-  std::vector<at::Tensor> tensors;
+  std::map<size_t, Shared> tensors;  // that not all ranks have asked for yet
 };
 
 class LocalSend : public Transport::Message {

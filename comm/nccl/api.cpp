@@ -92,8 +92,7 @@ void check_nccl_version(const NcclApi& api) {
   if (version >= kOldestNccl) return;
   fault(
       "NCCL {} is loaded (libnccl.so.2), 2.19 or newer is needed to split communicators and for memory of its own: install a "
-      "newer "
-      "one, or put its folder first in LD_LIBRARY_PATH",
+      "newer one, or put its folder first in LD_LIBRARY_PATH",
       version_text(version));
 }
 

@@ -46,7 +46,7 @@ void run(Kind kind, const at::Tensor& out, const at::Tensor& in, const Group& gr
 
 class NullBackend : public Backend {
  public:
-  explicit NullBackend(Group group) : group_(std::move(group)) {}
+  NullBackend(Group group, bool shares_memory) : group_(std::move(group)), shares_memory_(shares_memory) {}
   const Group& group() const override { return group_; }
   const std::string& name() const override {
     static const std::string name = "null";
@@ -60,7 +60,11 @@ class NullBackend : public Backend {
     return Work();
   }
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
-  std::unique_ptr<Backend> duplicate(const std::string& name) override { return make_null_backend(group_.renamed(name)); }
+  bool shares_memory() const override { return shares_memory_; }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  std::unique_ptr<Backend> duplicate(const std::string& name) override {
+    return make_null_backend(group_.renamed(name), shares_memory_);
+  }
   void set_timeout(std::chrono::milliseconds) override {}
   void set_check(CheckMode) override {}
   void drain() override {}
@@ -68,12 +72,13 @@ class NullBackend : public Backend {
 
  private:
   Group group_;
+  bool shares_memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_null_backend(Group group) {
-  return std::make_unique<NullBackend>(std::move(group));
+std::unique_ptr<Backend> make_null_backend(Group group, bool shares_memory) {
+  return std::make_unique<NullBackend>(std::move(group), shares_memory);
 }
 
 }  // namespace zt::comm

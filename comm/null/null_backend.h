@@ -9,6 +9,7 @@ namespace zt::comm {
 
 // Every operation succeeds at once, as if all other ranks had passed what this rank passes, each part of a sum but its own
 // being zero: all_reduce copies, all_gather repeats, recv leaves zeros. Results are defined, and cost no communication.
-std::unique_ptr<Backend> make_null_backend(Group group);
+// `shares_memory`: it stands in for a backend whose ranks do.
+std::unique_ptr<Backend> make_null_backend(Group group, bool shares_memory = false);
 
 }  // namespace zt::comm

@@ -53,8 +53,7 @@ std::string why_not_two_level(const std::vector<int>& nodes, SumOrder order) {
     if (other.ranks == ranks) continue;
     return fmt::format(
         "rank {} is on a node with {} of the axis's ranks, rank 0 on one with {}: every node needs as many as the others. Start "
-        "as "
-        "many ranks on each node, or take backend = \"mpi\"",
+        "as many ranks on each node, or take backend = \"mpi\"",
         other.first, other.ranks, ranks);
   }
   if (ranks == 1) {

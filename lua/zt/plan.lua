@@ -25,7 +25,8 @@ end
 
 --- The plan as text: `kinds` of trainer:plan(batch), for `ranks` ranks.
 local function plan_text(kinds, ranks)
-  local parts = {("%d rank%s, bytes a rank"):format(ranks, ranks == 1 and "" or "s")}
+  local each = core.world.ranks_per_node
+  local parts = {("%d rank%s, %d on a machine, bytes a rank"):format(ranks, ranks == 1 and "" or "s", math.min(each, ranks))}
   for _, kind in ipairs(kinds) do parts[#parts + 1] = lines_of(kind) end
   return table.concat(parts, "\n\n")
 end

@@ -31,9 +31,9 @@ const std::vector<std::string> kBuiltIn{"run", "plan", "info", "modules"};
 struct Parser {
   CLI::App app{"ztoolkit trains models that do not fit one device: experiments are Lua scripts", "ztoolkit"};
   CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
-  CLI::App* plan = app.add_subcommand(
-      "plan",
-      "what each kind of rank would hold, do and send: ztoolkit plan script.lua [arguments...] [--ranks N] [--rank R] [--json]");
+  CLI::App* plan = app.add_subcommand("plan",
+                                      "what each kind of rank would hold, do and send: ztoolkit plan script.lua [arguments...] "
+                                      "[--ranks N] [--rank R] [--ranks-per-node K] [--json]");
   CLI::App* info = app.add_subcommand("info", "what a bug report needs: versions, CPU, GPU, memory, environment, modules");
   CLI::App* modules = app.add_subcommand("modules", "the modules on the path, and why one cannot be loaded");
   LaunchOptions options;
@@ -56,6 +56,9 @@ struct Parser {
     plan->set_help_flag();
     plan->add_option("--ranks", options.ranks, "of the whole run")->check(CLI::Range(1, 1 << 20))->type_name("N");
     plan->add_option("--rank", options.rank, "the one that the script runs as")->check(CLI::Range(0, 1 << 20))->type_name("R");
+    plan->add_option("--ranks-per-node", options.ranks_per_node, "how many share a machine's memory (1)")
+        ->check(CLI::Range(1, 1 << 20))
+        ->type_name("K");
     plan->add_flag("--json", options.is_json, "as JSON; what the script prints goes to the standard error output");
     info->add_flag("--json", is_json, "as JSON");
   }

@@ -110,6 +110,7 @@ World planned_world(World world, const LaunchOptions& options) {
   if (options.rank >= options.ranks) misuse("there is no rank {} of {}: ranks are counted from 0", options.rank, options.ranks);
   world.rank = options.rank;
   world.size = options.ranks;
+  world.ranks_per_node = options.ranks_per_node;
   world.dry = true;
   world.plan = dup(STDOUT_FILENO);
   world.is_json = options.is_json;
@@ -127,7 +128,7 @@ int launch(const Paths& paths, const Script& script, const LaunchOptions& option
   if (world.launch == Launch::mpi)
     misuse("--threads and mpirun exclude each other: ranks are threads of one process, or processes");
   world.launch = Launch::threads;
-  world.size = options.threads;
+  world.size = world.ranks_per_node = options.threads;
   return run_threads(paths, script, world);
 }
 

@@ -13,6 +13,7 @@ struct LaunchOptions {
   bool is_json = false;
   int ranks = 1;
   int rank = 0;
+  int ranks_per_node = 1;
 };
 
 // Runs `script` on all ranks of this process; returns the exit status when all succeeded, and ends the process by itself

@@ -20,15 +20,10 @@ namespace {
 
 // The ranks of this machine share its cores; a rank that mpirun bound to some of them uses no more than those.
 int threads_per_rank(const World& world) {
-  int local_ranks = world.size;
-  if (world.launch == Launch::mpi) {
-    const char* local_size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    if (local_size) local_ranks = std::max(1, std::atoi(local_size));
-  }
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t allowed;
   const int bound = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : cores;
-  return std::max(1, std::min(bound, cores / local_ranks));
+  return std::max(1, std::min(bound, cores / world.ranks_per_node));
 }
 
 constexpr std::chrono::milliseconds kLastWords(1500);

@@ -100,10 +100,27 @@ TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("comm.mesh.dp", parse_mesh_options(table({{"dp", 1.5}})));
 }
 
+// A dry run tells passes what ranks would share, without any rank.
+TEST(Mesh, InADryRunTheNullBackendStandsInForTheRuns) {
+  const auto shares = [](int size, int ranks_per_node, Value::Table options) {
+    World world{.size = size, .dry = true, .threads = nullptr};
+    world.ranks_per_node = ranks_per_node;
+    options.emplace("dp", -1);
+    const auto axis = make_mesh(world, parse_mesh_options(options))->axis("dp");
+    EXPECT_EQ(axis->communicator->backend(), "null");
+    return axis->communicator->shares_memory();
+  };
+  EXPECT_FALSE(shares(4, 1, {}));
+  EXPECT_FALSE(shares(4, 2, {}));
+  EXPECT_TRUE(shares(4, 4, {}));
+  EXPECT_TRUE(shares(4, 1, {{"ranks_per_node", 4}}));
+  EXPECT_TRUE(shares(4, 1, {{"backend", "shm"}}));
+  EXPECT_FALSE(shares(4, 4, {{"backend", "mpi"}}));
+}
+
 TEST(Mesh, BackendsThatDoNotSuitTheLaunch) {
   const World single;
   EXPECT_EQ(default_backend(single, {"dp", 0, {0}}), "local");
-  EXPECT_EQ(default_backend({.dry = true, .threads = nullptr}, {"dp", 0, {0}}), "null");
   EXPECT_SAYS("needs ranks started by mpirun", make_communicator(single, "mpi", {"dp", 0, {0}}));
   EXPECT_SAYS("ztoolkit run --threads 2", make_communicator({.size = 2, .threads = nullptr}, "local", {"dp", 0, {0, 1}}));
   EXPECT_SAYS("did you mean 'local'", make_communicator(single, "locl", {"dp", 0, {0}}));

@@ -33,6 +33,13 @@ class Plan(HostTest):
         self.assertIn("the script prints this", result.err)
         return json.loads(result.out), int(result.err.split("\n")[1])
 
+    def test_ranks_of_one_machine_hold_parameters_once(self):
+        apart, parameters = self.json(1, 3, 256, 1000, ranks=4)
+        near = json.loads(self.plan(1, 3, 256, 1000, options=("--ranks", 4, "--ranks-per-node", 4, "--json")).out)
+        held = [plan["kinds"][0]["memory"]["parameters"] for plan in (apart, near)]
+        self.assertGreaterEqual(held[0], 2 * parameters)
+        self.assertEqual(held[0], 4 * held[1])
+
     def test_memory_follows_the_formulas(self):
         for stage, formula in enumerate((lambda p, n: 16 * p, lambda p, n: 4 * p + 12 * p / n, lambda p, n: 2 * p + 14 * p / n,
                                          lambda p, n: 16 * p / n)):

@@ -1,5 +1,6 @@
 #include "zt/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -46,6 +47,8 @@ World World::from_environment() {
   world.launch = Launch::mpi;
   world.rank = environment_number("OMPI_COMM_WORLD_RANK", rank);
   world.size = environment_number("OMPI_COMM_WORLD_SIZE", size);
+  const char* local_size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (local_size) world.ranks_per_node = std::max(1, environment_number("OMPI_COMM_WORLD_LOCAL_SIZE", local_size));
   return world;
 }
 

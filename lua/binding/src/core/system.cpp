@@ -127,6 +127,7 @@ void push_world(lua_State* L) {
   const World& here = world(L);
   push(L, Value(Value::Table{{"rank", static_cast<int64_t>(here.rank)},
                              {"size", static_cast<int64_t>(here.size)},
+                             {"ranks_per_node", static_cast<int64_t>(here.ranks_per_node)},
                              {"launch", launch_name(here.launch)},
                              {"dry", here.dry}}));
 }

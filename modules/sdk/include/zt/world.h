@@ -49,6 +49,7 @@ struct World {
   bool dry = false;                      // `run --dry` and `plan`: communicators are null, the first step ends the run
   int plan = -1;                         // `plan`: the descriptor that the plan is written to, at the first step
   bool is_json = false;                  // as JSON
+  int ranks_per_node = 1;                // of this machine; `plan`: of the run that is planned
   std::shared_ptr<ThreadGroup> threads;  // set when launch == threads
 
   // What the environment says (mpirun's variables), without touching MPI.
