@@ -149,7 +149,6 @@ function Engine:forward(batch)
   if not self.training then return self:evaluated("forward", self:cast(batch)) end
   self:expect "forward"
   check_samples("forward", batch, self.config.batch.micro, "train_micro_batch_size_per_gpu")
-  if core.world.dry then self.trainer:step(batch) end -- prints the report and ends the run
   if self.micro_steps % self.config.batch.accumulation == 0 then reports.begin_step(self) end
   self.loss = self.trainer:forward(self:cast(batch))
   self.phase = "forward"

@@ -41,8 +41,7 @@ std::shared_ptr<Tokenizer> load_model(const std::string& path, const std::string
   if (!recorded_hash.empty() && content_hash(file.bytes()) != recorded_hash) {
     fault(
         "'{}' is not the tokenizer model that the tokens beside it were made with (its hash is {}, recorded is {}): put the "
-        "right "
-        "file there, or make the tokens again with scripts/tokenize.lua",
+        "right file there, or make the tokens again with scripts/tokenize.lua",
         path, content_hash(file.bytes()), recorded_hash);
   }
   return sentencepiece_tokenizer(file.bytes(), path);

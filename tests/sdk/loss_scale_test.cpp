@@ -88,6 +88,17 @@ TEST(LossScale, AConstantOneStays) {
   }
 }
 
+TEST(LossScale, AConstantOneStaysThroughALoad) {
+  LossScale scale({.loss_scale = 128});
+  scale.set_state(LossScale({.initial_scale_power = 4}).state());
+  EXPECT_EQ(scale.value(), 128);
+}
+
+TEST(LossScale, TheFirstIsNotBelowTheLeast) {
+  const auto refusal = message_of<Misuse>([] { LossScale({.initial_scale_power = 2, .min_loss_scale = 8}); });
+  EXPECT_EQ(refusal, "min_loss_scale is 8, above the first scale 2^2 = 4: lower it, or raise initial_scale_power");
+}
+
 TEST(LossScale, OptionsAreChecked) {
   EXPECT_EQ(parse_loss_scale(Value::Table{{"loss_scale_window", 5}}, "fp16").loss_scale_window, 5);
   const auto refusal = [](const char* key, const Value& value) {

@@ -29,7 +29,8 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state)
   for (size_t p = 0; p < info.positions.size(); ++p) {
     auto& params = position_params_.emplace_back();
     for (const auto& param : model_->positions()[p].layer->params()) {
-      if (param->trainable) params.push_back(param_index_.at(param.get()));
+      const int index = param_index_.at(param.get());
+      if (info.params[index].trainable) params.push_back(index);
     }
     for (const Edge& edge : info.positions[p].inputs) ++readers_[edge.position];
   }

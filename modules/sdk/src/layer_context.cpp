@@ -45,7 +45,7 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
 std::function<Context::Sink()> ComputeState::LayerContext::grad_sink(const Param& param) {
   const auto found = compute_.param_index_.find(&param);
   if (found == compute_.param_index_.end()) misuse("grad_sink: '{}' is not a parameter of this model", param.name);
-  if (!param.trainable || mode != Mode::train) {
+  if (!compute_.model_->info().params[found->second].trainable || mode != Mode::train) {
     return [] { return Sink{}; };
   }
   return [&gradients = compute_.gradients_, index = found->second, position = position_index_] {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "zt/error.h"
 #include "zt/options.h"
 
 namespace zt {
@@ -33,7 +34,11 @@ LossScaleOptions parse_loss_scale(const Value& options, const std::string& path)
 LossScale::LossScale(const LossScaleOptions& options)
     : options_(options),
       scale_(options.is_dynamic() ? std::ldexp(1.0, static_cast<int>(options.initial_scale_power)) : options.loss_scale),
-      hysteresis_left_(options.hysteresis) {}
+      hysteresis_left_(options.hysteresis) {
+  if (options.is_dynamic() && scale_ < options.min_loss_scale)
+    misuse("min_loss_scale is {}, above the first scale 2^{} = {}: lower it, or raise initial_scale_power",
+           options.min_loss_scale, options.initial_scale_power, scale_);
+}
 
 bool LossScale::update(bool has_overflowed) {
   if (!options_.is_dynamic()) return true;
@@ -64,6 +69,7 @@ Value LossScale::state() const {
 }
 
 void LossScale::set_state(const Value& state) {
+  if (!is_dynamic()) return;
   const State given = Schema<State>("the state of a loss scale")
                           .required("scale", &State::scale, "the factor", above(0))
                           .required("steps", &State::steps, "seen", at_least(0))

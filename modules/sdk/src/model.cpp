@@ -145,7 +145,7 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
     names.push_back(info_.params[i].name);
     if (params_[i]->values.defined()) misuse("a trainer holds the model: say which parameters are frozen before it is made");
     if (!std::regex_search(names.back(), wanted)) continue;
-    params_[i]->trainable = info_.params[i].trainable = is_trainable;
+    info_.params[i].trainable = is_trainable;
     ++count;
   }
   if (count == 0) misuse("no parameter's name contains '{}'{}", pattern, suggest(pattern, names));

@@ -47,6 +47,14 @@ std::string Precision::text() const {
   return text + fmt::format(" (gradients {}, sent as {})", float_type_name(grads), float_type_name(reduce));
 }
 
+void check_precision(const Precision& precision, const std::string& path) {
+  const auto is_double = [](c10::ScalarType type) { return type == c10::ScalarType::Double; };
+  const bool wanted = is_double(precision.params);
+  if (is_double(precision.grads) == wanted && is_double(precision.reduce) == wanted) return;
+  misuse("{}: parameters in {}, gradients summed in {} and sent in {}: fp64 is for all of them or for none", path,
+         float_type_name(precision.params), float_type_name(precision.grads), float_type_name(precision.reduce));
+}
+
 Precision parse_precision(const Value& value, const std::string& path) {
   PrecisionOptions given;
   if (const auto* name = value.get_if<std::string>()) {
@@ -62,10 +70,7 @@ Precision parse_precision(const Value& value, const std::string& path) {
   precision.params = parse_float_type(given.params, path);
   precision.grads = given.grads ? parse_float_type(*given.grads, path + ".grads") : precision.master();
   precision.reduce = given.reduce ? parse_float_type(*given.reduce, path + ".reduce") : precision.grads;
-  const auto is_double = [](c10::ScalarType type) { return type == c10::ScalarType::Double; };
-  if (is_double(precision.params) != is_double(precision.grads) || is_double(precision.params) != is_double(precision.reduce)) {
-    misuse("{}: fp64 is for parameters, gradients and reductions alike, or for none of them", path);
-  }
+  check_precision(precision, path);
   return precision;
 }
 

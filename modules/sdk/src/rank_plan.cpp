@@ -94,11 +94,12 @@ RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUn
   for (const Unit& unit : held.units) {
     if (model.units[unit.index].trainable) updated += unit.layout.chunk;
   }
-  plan.parameters = parameter_elements(held) * size_of(precision.params);
-  plan.master = precision.is_mixed() ? updated * size_of(precision.master()) : 0;
-  plan.gradients = gradient_elements(model, training, held) * size_of(precision.grads);
-  plan.optimizer = updated * size_of(precision.master()) * static_cast<int64_t>(optimizer.state_names().size());
-  plan.buckets = wire_elements(training, held.units) * size_of(precision.reduce);
+  const int64_t exact = updated * size_of(precision.master());
+  plan.held = {{"parameters", parameter_elements(held) * size_of(precision.params)},
+               {"master", precision.is_mixed() ? exact : 0},
+               {"gradients", gradient_elements(model, training, held) * size_of(precision.grads)},
+               {"optimizer", exact * static_cast<int64_t>(optimizer.state_names().size())},
+               {"buckets", wire_elements(training, held.units) * size_of(precision.reduce)}};
   return plan;
 }
 

@@ -17,12 +17,9 @@ namespace zt {
 struct RankPlan {
   std::map<std::string, int64_t> actions;  // how many a step, by kind
   std::map<std::string, int64_t> sent;     // bytes a step, by kind: what a ring sends, 2 (W - 1) / W of what is reduced for all
-  // Bytes held.
-  int64_t parameters = 0;  // whole ones and owned parts, and the buffers in which whole ones come and go
-  int64_t master = 0;
-  int64_t gradients = 0;
-  int64_t optimizer = 0;
-  int64_t buckets = 0;  // what gradients are sent from
+  // Bytes held, by kind in the order of reports: parameters (whole ones and owned parts, and the buffers in which whole ones come
+  // and go), master, gradients, optimizer, buckets (what gradients are sent from).
+  std::vector<std::pair<std::string, int64_t>> held;
   bool operator==(const RankPlan&) const = default;
 };
 

@@ -55,11 +55,10 @@ class Count : public ActionHandler {
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
     const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
-    if (!normalisation_->has_seed_exponent) {
-      normalisation_->seed_exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
-      normalisation_->has_seed_exponent = true;
-    }
-    const double seed = std::ldexp(1.0, -normalisation_->seed_exponent);
+    auto& exponent = normalisation_->seed_exponent;
+    if (!exponent && compute_->mode() == Mode::train)
+      exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
+    const double seed = std::ldexp(1.0, -exponent.value_or(0));
     compute_->set_seeds({seed, seed * base / static_cast<double>(samples)});
     state.grad_divisor = seed * base * state.loss_scale;
     return {};
@@ -191,7 +190,10 @@ Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step) {
     total.tokens += words[0];
     total.samples += words[1];
     const int64_t* first = all.const_data_ptr<int64_t>();
-    if (words[2] == first[2] && words[3] == first[3]) continue;
+    if (words[2] == first[2] && words[3] == first[3] && words[1] == first[1]) continue;
+    if (words[1] != first[1])
+      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[1], rank,
+             words[1], comm.name());
     misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike", 0,
            kDoing[first[2]], first[3], rank, kDoing[words[2]], words[3], comm.name());
   }

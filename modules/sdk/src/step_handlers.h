@@ -12,10 +12,9 @@ namespace zt {
 // The step's normalisation, which COUNT finds and STEP undoes. Gradients are seeded with a constant power of two near
 // 1 / (tokens of a micro-batch), so that they keep their magnitude; dividing by what is left is one fp32 product in STEP.
 struct Normalisation {
-  bool is_by_hand = false;  // the seeds are set by Trainer::forward; COUNT does not run
-  double loss_divisor = 1;  // by hand: what the sum of the micro-batches' mean losses is divided by
-  int seed_exponent = 0;    // k: seeds are 2^-k; fixed at the first step
-  bool has_seed_exponent = false;
+  bool is_by_hand = false;                // the seeds are set by Trainer::forward; COUNT does not run
+  double loss_divisor = 1;                // by hand: what the sum of the micro-batches' mean losses is divided by
+  std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
 };
 
 // Adds the counts of all ranks of `comm`, which are at step `step` in the same mode: Misuse on all of them when they are not, as

@@ -125,7 +125,7 @@ StepResult Trainer::end_step(int64_t begin_ns) {
 }
 
 StepResult Trainer::step(const Batch& batch) {
-  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "step");
+  refuse_by_hand(is_by_hand_under_way(), "step");
   check_batch(batch, spec_->micro_batches());
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::train);
@@ -133,7 +133,7 @@ StepResult Trainer::step(const Batch& batch) {
   prepare_step();
   given_ = {batch};
   note_shapes(batch);
-  if (!are_products_settled_) settle_products();
+  choose_products(Mode::train, batch);
   compute_->begin(batch, Mode::train, spec_->micro_batches(), first_sample(batch));
   {
     const AllocationWatch::Scope counted(activations_);
@@ -143,20 +143,22 @@ StepResult Trainer::step(const Batch& batch) {
 }
 
 StepResult Trainer::evaluate(const Batch& batch) {
-  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "evaluate");
+  refuse_by_hand(is_by_hand_under_way(), "evaluate");
   check_batch(batch, 1);
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::eval);
   normalisation_->is_by_hand = false;
+  choose_products(Mode::eval, batch);
   compute_->begin(batch, Mode::eval, 1, first_sample(batch));
   running.run(state_);
   return result(begin_ns);
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const Batch& batch) {
-  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "infer");
+  refuse_by_hand(is_by_hand_under_way(), "infer");
   check_batch(batch, 1);
   Executor& running = activate(Mode::generate);
+  choose_products(Mode::generate, batch);
   compute_->begin(batch, Mode::generate, 1, first_sample(batch));
   meet(running.program());
   running.run(state_);

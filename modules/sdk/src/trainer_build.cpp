@@ -9,6 +9,7 @@
 #include "step_handlers.h"
 #include "unit_build.h"
 #include "zt/error.h"
+#include "zt/gemm_choice.h"
 #include "zt/rng.h"
 #include "zt/slots.h"
 #include "zt/trainer.h"
@@ -16,12 +17,9 @@
 namespace zt {
 
 Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
-    : spec_(std::move(spec)), options_(std::move(options)), training_(spec_->build(Mode::train, spec_->coord())) {
+    : spec_(std::move(spec)), options_(std::move(options)) {
   state_.model = &spec_->model()->info();
   if (options_.loss_scale) loss_scale_.emplace(*options_.loss_scale);
-  for (const Action& action : training_.actions) {
-    if (action.kind == Kinds::get().count) data_axes_ = action.axes();
-  }
   state_.comm = [mesh = spec_->mesh()](const std::vector<std::string>& axes) -> Communicator& {
     if (!mesh) misuse("the program communicates over '{}', but no pass gave it a mesh", fmt::join(axes, "', '"));
     return *mesh->join(axes)->communicator;
@@ -49,14 +47,19 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
   }
   options.optimizer->check(spec->model()->info());
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
-  for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) trainer->verify_programs(mode);
+  for (const Mode mode : kModes) trainer->programs_[static_cast<size_t>(mode)] = trainer->verified_program(mode);
+  for (const Action& action : trainer->program(Mode::train).actions) {
+    if (action.kind == Kinds::get().count) trainer->data_axes_ = action.axes();
+  }
+  if (gemm_request() != "auto") trainer->settle_products({});
   trainer->make_units();
   trainer->spec_->model()->set_trainer(trainer);
   return trainer;
 }
 
-// Rank 0 verifies; the others compare what they would run with what rank 0 verified. All ranks hear the outcome.
-void Trainer::verify_programs(Mode mode) const {
+// This rank's program. Rank 0 verifies all; the others compare what they would run with what rank 0 verified. All ranks hear the
+// outcome.
+std::shared_ptr<const Program> Trainer::verified_program(Mode mode) const {
   const auto programs = spec_->build_all(mode);
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
@@ -81,6 +84,7 @@ void Trainer::verify_programs(Mode mode) const {
     complaint = text(0, "complaint");
   }
   if (!complaint.empty()) misuse("the program is refused:{}", complaint);
+  return programs[coord.rank];
 }
 
 void Trainer::make_units() {
@@ -93,7 +97,7 @@ void Trainer::make_units() {
   const RankUnits described = describe_rank(coord);
   state_.units = described.units;
   slots_ = std::make_shared<SharedSlots>(described.slots);
-  plan_ = std::make_shared<RankPlan>(plan_rank(info, training_, described, *options_.optimizer, coord));
+  plan_ = std::make_shared<RankPlan>(plan_rank(info, program(Mode::train), described, *options_.optimizer, coord));
   std::vector<std::vector<Segment>> updates;
   for (const Unit& unit : state_.units) updates.push_back(segments_of(info, unit, *options_.optimizer));
   if (options_.dry) return;
@@ -112,14 +116,18 @@ void Trainer::make_units() {
 
 // Programs of all modes use the same buffers: a Param's values never move.
 RankUnits Trainer::describe_rank(const Coord& coord) const {
-  const Program training = spec_->build(Mode::train, coord), eval = spec_->build(Mode::eval, coord);
-  const Program generate = spec_->build(Mode::generate, coord);
-  const std::array<const Program*, 3> programs{&training, &eval, &generate};
+  const bool is_mine = coord.rank == spec_->coord().rank;
+  std::array<std::shared_ptr<const Program>, kModes.size()> held = programs_;
+  for (const Mode mode : kModes) {
+    if (!is_mine) held[static_cast<size_t>(mode)] = std::make_shared<const Program>(spec_->build(mode, coord));
+  }
+  std::vector<const Program*> programs;
+  for (const auto& each : held) programs.push_back(each.get());
   return describe_units(*state_.model, programs, coord);
 }
 
 void Trainer::allocate_units(const std::function<at::Tensor(int64_t, at::ScalarType)>& allocate) {
-  const Precision& precision = training_.precision;
+  const Precision& precision = program(Mode::train).precision;
   const auto make = [&](const Slots& slots, at::ScalarType dtype) {
     std::vector<at::Tensor> buffers;
     for (const int64_t size : slots.sizes) buffers.push_back(allocate(size, dtype));
@@ -134,9 +142,9 @@ void Trainer::allocate_units(const std::function<at::Tensor(int64_t, at::ScalarT
     allocate_unit(unit, state_.model->units[unit.index], precision, options_.optimizer->state_names(), allocate, shared);
     initialise_unit(*spec_->model(), unit);
   }
-  for (const int unit : units_summed_apart(training_))
+  for (const int unit : units_summed_apart(program(Mode::train)))
     state_.units[unit].grad_sum = allocate(state_.units[unit].layout.chunk, precision.grads);
-  if (const int64_t elements = wire_elements(training_, state_.units); elements > 0)
+  if (const int64_t elements = wire_elements(program(Mode::train), state_.units); elements > 0)
     state_.wire = allocate(elements, precision.reduce);
   gather_parameters();
 }
@@ -158,7 +166,7 @@ World Trainer::place() const {
 }
 
 Communicator& Trainer::axis_of(const Unit& unit) const {
-  return state_.comm({training_.units[unit.index].axis});
+  return state_.comm({program(Mode::train).units[unit.index].axis});
 }
 
 // Units that share a buffer count as one resource, numbered behind the units.
@@ -173,8 +181,7 @@ Executor& Trainer::executor(Mode mode) {
   auto& held = executors_[mode];
   if (!held) {
     const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
-    Program program = mode == Mode::train ? training_ : spec_->build(mode, spec_->coord());
-    held = std::make_unique<Executor>(std::move(program), *state_.model, handlers_, complete, &trace_,
+    held = std::make_unique<Executor>(program(mode), *state_.model, handlers_, complete, &trace_,
                                       [this](const Resource& resource) { return buffer_of(resource); });
   }
   return *held;

@@ -65,19 +65,19 @@ double Trainer::forward(const Batch& micro_batch) {
   }
   if (hand_micro_batch_ == 0) {
     prepare_step();
+    note_shapes(micro_batch, spec_->micro_batches());
+    choose_products(Mode::train, micro_batch, spec_->micro_batches());
     compute_->begin(micro_batch, Mode::train, spec_->micro_batches(), 0);
     hand_action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
     hand_counts_ = {};
     hand_loss_ = 0;
     hand_begin_ns_ = now_ns();
-    given_.clear();
     meet(running.program());
   }
   normalisation_->is_by_hand = true;
+  given_.resize(static_cast<size_t>(hand_micro_batch_));  // a forward that failed has left its own
   given_.push_back(micro_batch);
   const Counts counts = begin_hand_micro_batch(hand_micro_batch_);
-  hand_counts_.tokens += counts.tokens;
-  hand_counts_.samples += counts.samples;
   const int end = end_of_forwards(program, hand_action_, hand_micro_batch_);
   if (end == hand_action_) {
     misuse(
@@ -88,6 +88,8 @@ double Trainer::forward(const Batch& micro_batch) {
   running.run(state_, hand_action_, end);
   hand_action_ = end;
   hand_phase_ = HandPhase::forward_done;
+  hand_counts_.tokens += counts.tokens;
+  hand_counts_.samples += counts.samples;
   double total = 0;
   for (const LossSum& term : compute_->losses()) total += term.sum;
   const double mine = total - hand_loss_;

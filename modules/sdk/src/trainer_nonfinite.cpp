@@ -25,17 +25,17 @@ Value to_value(const Place& place) {
   return Value::List{place.micro_batch, place.action, place.what};
 }
 
-// Of the ranks' places, each as a Value, the earliest in words.
-std::string earliest(const std::vector<Value>& places) {
+// Of the places on `ranks`, each as a Value, the earliest in words.
+std::string earliest(const std::vector<Value>& places, const std::vector<int>& ranks) {
   using Key = std::tuple<int64_t, int64_t>;
   std::string text;
   Key least;
-  for (size_t rank = 0; rank < places.size(); ++rank) {
-    const auto& fields = *places[rank].get_if<Value::List>();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto& fields = *places[i].get_if<Value::List>();
     const Key key{*fields[0].get_if<int64_t>(), *fields[1].get_if<int64_t>()};
     if (std::get<0>(key) < 0 || (!text.empty() && key >= least)) continue;
     least = key;
-    text = fmt::format("{} on rank {} in micro-batch {}", *fields[2].get_if<std::string>(), rank, std::get<0>(key));
+    text = fmt::format("{} on rank {} in micro-batch {}", *fields[2].get_if<std::string>(), ranks[i], std::get<0>(key));
   }
   return text;
 }
@@ -46,18 +46,22 @@ bool is_finite(const at::Tensor& tensor) {
 
 }  // namespace
 
-// Collective: every rank knows that something is not finite.
+// Collective over the axes of NORM: their ranks know that something is not finite.
 std::string Trainer::place_of_nonfinite() {
   Executor& running = activate(Mode::train);
   const Kinds& kinds = Kinds::get();
   const auto& actions = running.program().actions;
+  const auto is_wanted = [&](KindId id) {  // a script's own actions are not done twice
+    return id == kinds.count || id == kinds.forward || id == kinds.recompute || id == kinds.backward || id == kinds.unshard ||
+           id == kinds.reshard || id == kinds.reduce_grad;
+  };
   const bool is_by_hand = normalisation_->is_by_hand;
   Place place;
   compute_->begin(given_[0], Mode::train, spec_->micro_batches(), is_by_hand ? 0 : first_sample(given_[0]));
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {
     const Action& action = actions[i];
-    if (is_by_hand && action.kind == kinds.count) continue;
+    if (!is_wanted(action.kind) || (is_by_hand && action.kind == kinds.count)) continue;
     if (is_by_hand && action.kind == kinds.forward && action.micro_batch != micro_batch)
       begin_hand_micro_batch(micro_batch = action.micro_batch);
     running.run(state_, i, i + 1);
@@ -74,16 +78,18 @@ std::string Trainer::place_of_nonfinite() {
     if (!what.empty()) place = {action.micro_batch, i, what};
   }
   running.drain();
-  const bool is_alone = !spec_->mesh() || spec_->coord().shape.world_size() == 1;
-  return earliest(is_alone ? std::vector<Value>{to_value(place)}
-                           : spec_->mesh()->world()->communicator->all_gather_values(to_value(place)));
+  const auto norm = std::ranges::find(actions, kinds.norm, &Action::kind);
+  const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
+  if (axes.empty()) return earliest({to_value(place)}, {spec_->coord().rank});
+  const Coord coord = spec_->coord();
+  return earliest(state_.comm(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
 }
 
 // The optimizer left everything as it was.
 void Trainer::skip_step() {
   const bool ends = options_.on_nonfinite.value_or(loss_scale_ ? OnNonfinite::skip : OnNonfinite::error) == OnNonfinite::error;
   const World world = place();
-  if (!ends && loss_scale_) {
+  if (!ends && loss_scale_ && loss_scale_->is_dynamic()) {
     log(LogLevel::info, world,
         fmt::format("step {} is skipped: an overflow at loss scale {}; the next is run at {}", state_.step, state_.loss_scale,
                     loss_scale()));

@@ -25,8 +25,19 @@ class Nothing : public ActionHandler {
   Work start(const Action&, StepState&) override { return {}; }
 };
 
-at::Tensor on_meta(int64_t numel, at::ScalarType dtype) {
+at::Tensor on_meta_buffer(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, at::TensorOptions().dtype(dtype).device(at::kMeta));
+}
+
+// The fields of `times` such batches, behind each other.
+Batch on_meta(const Batch& batch, int times) {
+  Batch fields;
+  for (const auto& [name, field] : batch) {
+    std::vector<int64_t> sizes = field.sizes().vec();
+    sizes[0] *= times;
+    fields[name] = at::empty(sizes, field.options().device(at::kMeta));
+  }
+  return fields;
 }
 
 // The trainer's parameters are meta tensors while it lives.
@@ -68,90 +79,102 @@ Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
 
 }  // namespace
 
-// Keeps the shapes for which memory() predicts activations. Called each step: the same ones cost comparisons only.
-void Trainer::note_shapes(const Batch& batch) {
+// Keeps the shapes for which memory() predicts activations: those of `times` such batches. Called each step: the same ones cost
+// comparisons only.
+void Trainer::note_shapes(const Batch& batch, int times) {
   const bool are_noted = batch.size() == shapes_.size() && std::all_of(batch.begin(), batch.end(), [&](const auto& field) {
                            const auto noted = shapes_.find(field.first);
-                           return noted != shapes_.end() && noted->second.sizes() == field.second.sizes();
+                           return noted != shapes_.end() && noted->second.sizes().slice(1) == field.second.sizes().slice(1) &&
+                                  noted->second.size(0) == times * field.second.size(0);
                          });
   if (are_noted) return;
   predicted_activations_ = -1;
-  shapes_.clear();
-  for (const auto& [name, field] : batch) shapes_[name] = at::empty(field.sizes(), field.options().device(at::kMeta));
+  shapes_ = on_meta(batch, times);
 }
 
-// Before the first step: a trial where the script asked for one, on the shapes of this step.
-void Trainer::settle_products() {
-  are_products_settled_ = true;
-  std::vector<GemmShape> shapes;
-  if (gemm_request() == "auto") {
-    const GemmRecorder recorder;
-    predicted_activations_ = run_on_meta(shapes_);
-    shapes = recorder.shapes();
-  }
+// Before a mode's first run over such a batch, or `times` of them: a trial where the script asked for one.
+void Trainer::choose_products(Mode mode, const Batch& batch, int times) {
+  auto& are_chosen = are_products_chosen_[static_cast<size_t>(mode)];
+  if (are_chosen || gemm_request() != "auto") return;
+  const GemmRecorder recorder;
+  run_on_meta(mode, on_meta(batch, times));
+  settle_products(recorder.shapes());
+  are_chosen = true;
+}
+
+// Makes all ranks multiply by the same providers.
+void Trainer::settle_products(const std::vector<GemmShape>& shapes) const {
   const World world = place();
-  if (world.size > 1) {
-    settle_gemm(shapes, *spec_->mesh()->world()->communicator, world);
-  } else if (!shapes.empty()) {
+  if (world.size > 1) settle_gemm(shapes, *spec_->mesh()->world()->communicator, world);
+  else if (!shapes.empty())
     use_gemm_choice(choose_gemm(shapes, timed_gemm_trial([&](const std::string& line) { log(LogLevel::info, world, line); })));
-  }
 }
 
 int64_t Trainer::predict_activations(const Batch& batch) {
   check_batch(batch, spec_->micro_batches());
   note_shapes(batch);
-  return predicted_activations_ = run_on_meta(shapes_);
+  return predicted_activations_ = run_on_meta(Mode::train, shapes_);
 }
 
-int64_t Trainer::run_on_meta(const Batch& fields) {
+int64_t Trainer::run_on_meta(Mode mode, const Batch& fields) {
+  return run_on_meta(program(mode), RankUnits{state_.units, *slots_}, fields);
+}
+
+// The peak of the bytes that `program`, of the rank that holds `held`, allocates for its forwards and backwards.
+int64_t Trainer::run_on_meta(const Program& program, const RankUnits& held, const Batch& fields) {
   const ModelInfo& info = *state_.model;
   StepState state;
   state.model = &info;
   state.comm = state_.comm;
-  for (const Unit& real : state_.units) {
+  for (const Unit& real : held.units) {
     Unit& unit = state.units.emplace_back(real);
     const auto slot = [&](const Slots& slots, at::ScalarType dtype) {
-      return slots.of_unit[unit.index] < 0 ? at::Tensor() : on_meta(unit.layout.padded(), dtype);
+      return slots.of_unit[unit.index] < 0 ? at::Tensor() : on_meta_buffer(unit.layout.padded(), dtype);
     };
     unit.node_shared = false;
-    allocate_unit(unit, info.units[unit.index], training_.precision, {}, on_meta,
-                  {slot(slots_->parameters, training_.precision.params), slot(slots_->gradients, training_.precision.grads)});
+    allocate_unit(unit, info.units[unit.index], program.precision, {}, on_meta_buffer,
+                  {slot(held.slots.parameters, program.precision.params), slot(held.slots.gradients, program.precision.grads)});
   }
   const MetaParameters parameters(*spec_->model(), state.units);
   const auto compute = std::make_shared<ComputeState>(spec_->model(), state);
   Executor::Handlers handlers = step_handlers(compute, std::make_shared<Normalisation>(), options_.optimizer, {});
   const Kinds& kinds = Kinds::get();
-  for (const Action& action : training_.actions) {
+  for (const Action& action : program.actions) {
     const bool computes = action.kind == kinds.forward || action.kind == kinds.backward || action.kind == kinds.recompute;
     if (!computes) handlers[action.kind] = std::make_shared<Nothing>();
   }
   Executor executor(
-      training_, info, handlers, [&](int unit) { compute->gradients().complete(unit); }, nullptr);
+      program, info, handlers, [&](int unit) { compute->gradients().complete(unit); }, nullptr);
   const MetaWatch watch;
-  compute->begin(fields, Mode::train, spec_->micro_batches(), 0);
+  compute->begin(fields, program.mode, program.micro_batches, 0);
   int at = 0;
   try {
-    for (const int n = static_cast<int>(training_.actions.size()); at < n; ++at) executor.run(state, at, at + 1);
+    for (const int n = static_cast<int>(program.actions.size()); at < n; ++at) executor.run(state, at, at + 1);
   } catch (const std::exception& error) {  // of an operator that has no meta kernel, on its way through the layer's own code
     misuse("layer '{}' cannot be planned: it does not run on tensors without memory (device meta): {}",
-           info.positions[training_.actions[at].target].name, describe(error));
+           info.positions[program.actions[at].target].name, describe(error));
   }
   return watch.peak_bytes();
 }
 
 Value Trainer::plan(const Batch& batch) {
+  check_batch(batch, spec_->micro_batches());
   const MeshShape shape = spec_->coord().shape;
-  const int64_t activations = predict_activations(batch);
   const auto programs = spec_->build_all(Mode::train);
-  std::map<const Program*, std::vector<int>> ranks_of;
-  for (int rank = 0; rank < shape.world_size(); ++rank) ranks_of[programs[rank].get()].push_back(rank);
+  std::vector<std::vector<int>> ranks_of;  // of one program each, in the order of their first
+  for (int rank = 0; rank < shape.world_size(); ++rank) {
+    const auto alike = std::ranges::find_if(ranks_of, [&](const auto& ranks) { return programs[ranks[0]] == programs[rank]; });
+    if (alike == ranks_of.end()) ranks_of.push_back({rank});
+    else alike->push_back(rank);
+  }
   Value::List kinds;
-  for (const auto& [program, ranks] : ranks_of) {
+  for (const std::vector<int>& ranks : ranks_of) {
     const Coord coord{shape, ranks.front()};
-    const RankPlan plan = plan_rank(*state_.model, *program, describe_rank(coord), *options_.optimizer, coord);
-    std::map<std::string, int64_t> memory{{"parameters", plan.parameters}, {"master", plan.master},
-                                          {"gradients", plan.gradients},   {"optimizer", plan.optimizer},
-                                          {"buckets", plan.buckets},       {"activations", activations}};
+    const Program& training = *programs[ranks.front()];
+    const RankUnits held = describe_rank(coord);
+    const RankPlan plan = plan_rank(*state_.model, training, held, *options_.optimizer, coord);
+    std::map<std::string, int64_t> memory(plan.held.begin(), plan.held.end());
+    memory["activations"] = run_on_meta(training, held, on_meta(batch, 1));
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;

@@ -52,14 +52,14 @@ std::map<std::string, int64_t> Trainer::measure() const {
 std::vector<MemoryLine> Trainer::memory() {
   if (predicted_activations_ < 0 && !shapes_.empty()) {
     try {
-      predicted_activations_ = run_on_meta(shapes_);
+      predicted_activations_ = run_on_meta(Mode::train, shapes_);
     } catch (const Misuse&) {
       shapes_.clear();  // a layer's operator does not know meta: `ztoolkit plan` says which
     }
   }
-  std::vector<MemoryLine> lines{{"parameters", plan_->parameters}, {"master", plan_->master},
-                                {"gradients", plan_->gradients},   {"optimizer", plan_->optimizer},
-                                {"buckets", plan_->buckets},       {"activations", predicted_activations_}};
+  std::vector<MemoryLine> lines;
+  for (const auto& [kind, bytes] : plan_->held) lines.push_back({kind, bytes});
+  lines.push_back({"activations", predicted_activations_});
   const auto held = options_.dry ? std::map<std::string, int64_t>() : measure();
   MemoryLine total{"total", 0, 0};
   for (MemoryLine& line : lines) {
@@ -81,8 +81,9 @@ std::string Trainer::report() {
   if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
   for (const auto& pass : spec_->passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
-  text += fmt::format("step      {} micro-batches, {} actions: {}\n", spec_->micro_batches(), training_.actions.size(), actions);
-  text += fmt::format("precision {}\n", training_.precision.text());
+  text += fmt::format("step      {} micro-batches, {} actions: {}\n", spec_->micro_batches(), program(Mode::train).actions.size(),
+                      actions);
+  text += fmt::format("precision {}\n", program(Mode::train).precision.text());
   for (const auto& [name, bytes] : plan_->sent)
     text += fmt::format("wire      {} {} sent a step and rank\n", name, human_bytes(bytes));
   const bool is_shared = std::any_of(state_.units.begin(), state_.units.end(), [](const Unit& unit) { return unit.node_shared; });

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 
 #include "compute.h"
+#include "step_handlers.h"
 #include "unit_build.h"
 #include "zt/error.h"
 #include "zt/gemm_choice.h"
@@ -55,7 +56,7 @@ at::Tensor Trainer::gradient(const std::string& name) {
   refuse_by_hand(is_part, "gradient");
   drain();
   const Unit& unit = state_.units[param.unit];
-  if (!training_.units[param.unit].state_sharded) compute_->gradients().complete(param.unit);
+  if (!program(Mode::train).units[param.unit].state_sharded) compute_->gradients().complete(param.unit);
   return whole(index, unit.grad_shard);
 }
 
@@ -67,16 +68,29 @@ std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& na
   return state;
 }
 
-// The values that all ranks set.
+// Before parameters are written from outside: ranks that share them may still read them. Collective.
+void Trainer::await_readers() const {
+  for (const Unit& unit : state_.units) {
+    if (unit.node_shared) return axis_of(unit).barrier();
+  }
+}
+
+// The values that all ranks set. What is wrong with the ones of rank `from` is heard by all.
 at::Tensor Trainer::agree(int index, const at::Tensor& values, std::optional<int> from) const {
   const ParamInfo& param = state_.model->params[index];
-  if (values.sizes() != at::IntArrayRef(param.shape)) {
-    misuse("parameter '{}' is [{}], the values are {}", param.name, fmt::join(param.shape, ", "), describe(values));
-  }
+  std::string complaint;
+  if (values.sizes() != at::IntArrayRef(param.shape))
+    complaint =
+        fmt::format("parameter '{}' is [{}], the values are {}", param.name, fmt::join(param.shape, ", "), describe(values));
   const int ranks = spec_->coord().shape.world_size();
   if (from && (*from < 0 || *from >= ranks)) misuse("there is no rank {} to take values from: the mesh has {}", *from, ranks);
-  if (!from || !spec_->mesh()) return values.detach();
-  const at::Tensor agreed = values.detach().to(training_.precision.master(), false, true).contiguous();
+  const bool is_taken = from && spec_->mesh();
+  if (is_taken) complaint = *spec_->mesh()->world()->communicator->all_gather_values(complaint)[*from].get_if<std::string>();
+  if (!complaint.empty()) misuse("{}", complaint);
+  if (!is_taken) return values.detach();
+  const bool is_mine = spec_->coord().rank == *from;
+  const at::Tensor agreed = is_mine ? values.detach().to(program(Mode::train).precision.master(), false, true).contiguous()
+                                    : at::empty(param.shape, at::TensorOptions().dtype(program(Mode::train).precision.master()));
   spec_->mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
   return agreed;
 }
@@ -89,7 +103,7 @@ void Trainer::set_owned(int index, const at::Tensor& chunk, const at::Tensor& va
 
 void Trainer::set_parameter(const std::string& name, const at::Tensor& given, std::optional<int> from) {
   const int index = find_param(name);
-  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "set_parameter");
+  refuse_by_hand(is_by_hand_under_way(), "set_parameter");
   drain();
   const at::Tensor values = agree(index, given, from);
   const Unit& unit = state_.units[state_.model->params[index].unit];
@@ -103,7 +117,7 @@ void Trainer::set_parameter(const std::string& name, const at::Tensor& given, st
 void Trainer::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                   std::optional<int> from) {
   const int index = find_param(name);
-  refuse_by_hand(hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle, "set_optimizer_state");
+  refuse_by_hand(is_by_hand_under_way(), "set_optimizer_state");
   drain();
   const auto& buffers = state_.units[state_.model->params[index].unit].state;
   const auto found = buffers.find(state);
@@ -124,13 +138,15 @@ Piece Trainer::piece_of(int index, const at::Tensor& chunk) const {
 }
 
 void Trainer::visit(Visitor& visitor) {
+  if (visitor.is_load()) refuse_by_hand(is_by_hand_under_way(), "visit");
   drain();
+  if (visitor.is_load()) await_readers();
   const Coord coord = spec_->coord();
   for (size_t i = 0; i < state_.model->params.size(); ++i) {
     const ParamInfo& param = state_.model->params[i];
     const Unit& unit = state_.units[param.unit];
     const std::string& sharded_over =
-        training_.units[param.unit].state_sharded ? training_.units[param.unit].axis : std::string();
+        program(Mode::train).units[param.unit].state_sharded ? program(Mode::train).units[param.unit].axis : std::string();
     bool is_owner = true;
     for (const auto& axis : coord.shape.axes()) is_owner = is_owner && (axis.name == sharded_over || coord[axis.name] == 0);
     visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master), is_owner);
@@ -139,8 +155,10 @@ void Trainer::visit(Visitor& visitor) {
     }
   }
   Value step(state_.step), updates(updates_done_), scale(loss_scale_ ? loss_scale_->state() : Value());
+  Value seed_exponent = normalisation_->seed_exponent ? Value(*normalisation_->seed_exponent) : Value();
   visitor.value("trainer/step", step);
   visitor.value("trainer/updates", updates);
+  visitor.value("trainer/seed_exponent", seed_exponent);
   if (loss_scale_) visitor.value("trainer/loss_scale", scale);
   Value products = gemm_choice().to_value();
   visitor.value("trainer/gemm", products);
@@ -148,10 +166,12 @@ void Trainer::visit(Visitor& visitor) {
   // A resumed run multiplies as it did before, unless the script says by what.
   if (gemm_request() == "auto") {
     use_gemm_choice(GemmChoice::from_value(products));
-    are_products_settled_ = true;
+    are_products_chosen_.fill(true);
   }
   state_.step = *step.get_if<int64_t>();
   updates_done_ = *updates.get_if<int64_t>();
+  const auto* exponent = seed_exponent.get_if<int64_t>();
+  normalisation_->seed_exponent = exponent ? std::optional(static_cast<int>(*exponent)) : std::nullopt;
   if (loss_scale_) loss_scale_->set_state(scale);
   gather_parameters();
 }

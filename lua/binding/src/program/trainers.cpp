@@ -1,4 +1,6 @@
 // zt.trainer and its methods.
+#include <ATen/ops/cat.h>
+
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/options.h"
@@ -74,14 +76,18 @@ Value result_value(const StepResult& result) {
 }
 
 // `ztoolkit run --dry` and `ztoolkit plan` end where the first step would begin: the one prints the report on rank 0, the other
-// writes the plan for such batches (zt/plan.lua). Both leave by os.exit(0).
-void end_dry_run(lua_State* L, Trainer& trainer) {
+// writes the plan for such batches, of `parts` parts like this one (zt/plan.lua). Both leave by os.exit(0).
+void end_dry_run(lua_State* L, Trainer& trainer, int parts = 1) {
   if (world(L).plan >= 0) {
     lua_getglobal(L, "require");
     lua_pushliteral(L, "zt.plan");
     lua_call(L, 1, 1);
     lua_getfield(L, -1, "write");
-    push(L, trainer.plan(check_batch(L, 2)));
+    Batch batch = check_batch(L, 2);
+    for (auto& [name, field] : batch) {
+      if (field.dim() > 0) field = at::cat(std::vector<at::Tensor>(static_cast<size_t>(parts), field));
+    }
+    push(L, trainer.plan(batch));
     push(L, Value(Value::Table{{"descriptor", world(L).plan}, {"is_json", world(L).is_json}}));
     lua_call(L, 2, 0);
   } else {
@@ -130,7 +136,12 @@ int infer(lua_State* L) {
 }
 
 int forward(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->forward(check_batch(L, 2)));
+  const auto trainer = check<Trainer>(L, 1);
+  if (world(L).dry) {
+    end_dry_run(L, *trainer, trainer->spec().micro_batches());
+    return 0;
+  }
+  push(L, trainer->forward(check_batch(L, 2)));
   return 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -17,6 +18,7 @@
 namespace zt {
 
 enum class Mode : uint8_t { train, eval, generate };
+inline constexpr std::array kModes{Mode::train, Mode::eval, Mode::generate};
 enum class Per : uint8_t { token, sample };  // what a loss term is a sum over, so what it is divided by
 
 struct Output {

@@ -26,13 +26,15 @@ LossScaleOptions parse_loss_scale(const Value& options, const std::string& path)
 // Threads: as an int.
 class LossScale {
  public:
+  // Misuse when the first scale is below the least.
   explicit LossScale(const LossScaleOptions& options);
 
   double value() const { return scale_; }
+  bool is_dynamic() const { return options_.is_dynamic(); }
   // A step is over. False if it overflowed while a dynamic scale was at its minimum: no scale will do.
   bool update(bool has_overflowed);
 
-  // For checkpoints: {scale, steps, last_overflow, hysteresis_left}. Misuse for another table.
+  // For checkpoints: {scale, steps, last_overflow, hysteresis_left}. Misuse for another table. A constant scale stays as it is.
   Value state() const;
   void set_state(const Value& state);
 

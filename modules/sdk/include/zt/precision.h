@@ -35,6 +35,9 @@ inline constexpr Precision Precision::fp16{c10::ScalarType::Half, c10::ScalarTyp
 c10::ScalarType parse_float_type(const std::string& name, const std::string& path);
 std::string float_type_name(c10::ScalarType type);
 
+// Misuse, with `path`, where fp64 is mixed with others.
+void check_precision(const Precision& precision, const std::string& path);
+
 // One of these names, or {params = name, grads = name, reduce = name}: gradients are summed in fp32 unless said otherwise, and
 // sent as they are summed. Misuse, with `path`, where fp64 is mixed with others.
 Precision parse_precision(const Value& value, const std::string& path);

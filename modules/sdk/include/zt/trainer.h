@@ -1,6 +1,7 @@
 // Holds a model's buffers and runs its programs: training steps, evaluation, inference.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +54,7 @@ struct MemoryLine {
 };
 
 class ComputeState;
+struct GemmShape;
 struct Normalisation;
 struct RankPlan;
 struct RankUnits;
@@ -119,7 +121,8 @@ class Trainer : public Stateful {
   enum class HandPhase : uint8_t { idle, forward_done };
 
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
-  void verify_programs(Mode mode) const;
+  std::shared_ptr<const Program> verified_program(Mode mode) const;
+  const Program& program(Mode mode) const { return *programs_[static_cast<size_t>(mode)]; }
   void make_units();
   std::map<std::string, int64_t> measure() const;
   RankUnits describe_rank(const Coord& coord) const;
@@ -134,13 +137,17 @@ class Trainer : public Stateful {
   Communicator& axis_of(const Unit& unit) const;
   World place() const;  // for messages
   void prepare_step();
-  void note_shapes(const Batch& batch);
-  void settle_products();
+  void note_shapes(const Batch& batch, int times = 1);
+  void settle_products(const std::vector<GemmShape>& shapes) const;
+  void choose_products(Mode mode, const Batch& batch, int times = 1);
   StepResult result(int64_t begin_ns) const;
   StepResult end_step(int64_t begin_ns);
   void skip_step();
   std::string place_of_nonfinite();
-  int64_t run_on_meta(const Batch& fields);
+  int64_t run_on_meta(const Program& program, const RankUnits& held, const Batch& fields);
+  int64_t run_on_meta(Mode mode, const Batch& fields);
+  bool is_by_hand_under_way() const { return hand_micro_batch_ != 0 || hand_phase_ != HandPhase::idle; }
+  void await_readers() const;
   Counts begin_hand_micro_batch(int micro_batch);
   int end_of_forwards(const Program& program, int from, int micro_batch) const;
   int end_of_backwards(const Program& program, int from, int micro_batch) const;
@@ -153,7 +160,7 @@ class Trainer : public Stateful {
 
   std::shared_ptr<ProgramSpec> spec_;
   TrainerOptions options_;
-  Program training_;                    // this rank's training program
+  std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // this rank's, by mode
   std::vector<std::string> data_axes_;  // the axes over which the global batch is spread: those of COUNT
   StepState state_;
   Trace trace_;
@@ -169,11 +176,11 @@ class Trainer : public Stateful {
   Executor* running_ = nullptr;  // whose works may be in flight
   int64_t updates_done_ = 0;     // steps that were not skipped
   std::optional<LossScale> loss_scale_;
-  std::optional<double> lr_;           // instead of the schedule's
-  bool are_products_settled_ = false;  // all ranks multiply matrices by the same providers
-  std::vector<Batch> given_;           // what the current step was given: one batch, or by hand its micro-batches
-  int hand_micro_batch_ = 0;           // micro-batches done by forward / backward
-  int hand_action_ = 0;                // the next action of the training program, by hand
+  std::optional<double> lr_;                               // instead of the schedule's
+  std::array<bool, kModes.size()> are_products_chosen_{};  // by mode: by a trial, where the script asked for one
+  std::vector<Batch> given_;  // what the current step was given: one batch, or by hand its micro-batches
+  int hand_micro_batch_ = 0;  // micro-batches done by forward / backward
+  int hand_action_ = 0;       // the next action of the training program, by hand
   HandPhase hand_phase_ = HandPhase::idle;
   Counts hand_counts_;
   double hand_loss_ = 0;  // sum of the micro-batches' losses so far

@@ -1,0 +1,174 @@
+// What a trainer does when ranks, calls or models do not fit together.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "adam.h"
+#include "layers.h"
+#include "support/message.h"
+#include "support/spawn.h"
+#include "training.h"
+#include "zt/error.h"
+#include "zt/program_spec.h"
+
+namespace zt::test {
+namespace {
+
+Batch first_samples(const Batch& batch, int64_t count) {
+  Batch part;
+  for (const auto& [name, field] : batch) part[name] = field.narrow(0, 0, count);
+  return part;
+}
+
+TEST(Disagreement, RanksTakeEqualPartsOfABatch) {
+  for (const int stage : {0, 3}) {
+    spawn(3, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.stage = stage});
+      const auto refusal = message_of<Misuse>([&] { trainer->step(first_samples(global_batch(0), world.rank == 1 ? 3 : 4)); });
+      EXPECT_NE(refusal.find("rank 0 has 4 samples and rank 1 has 3"), std::string::npos) << refusal;
+    });
+  }
+}
+
+TEST(Disagreement, AllHearThatOneRanksValuesDoNotFit) {
+  spawn(3, [&](const World& world) {
+    const auto trainer = make_trainer(world, {.stage = 2});
+    const std::string& name = trainer->state().model->params[0].name;
+    const at::Tensor old = trainer->parameter(name);
+    const at::Tensor given = world.rank == 2 ? at::zeros({3}) : old;
+    const auto refusal = message_of<Misuse>([&] { trainer->set_parameter(name, given, 2); });
+    EXPECT_NE(refusal.find("'" + name + "' is [37, 24], the values are"), std::string::npos) << refusal;
+    EXPECT_TRUE(at::equal(trainer->parameter(name), old));
+    // The others' values are not looked at.
+    trainer->set_parameter(name, world.rank == 2 ? old + 1 : at::zeros({1}), 2);
+    EXPECT_TRUE(at::equal(trainer->parameter(name), old + 1));
+  });
+}
+
+TEST(Disagreement, AnEvaluationBeforeTheFirstStepChangesNoBitOfIt) {
+  const auto plain = make_trainer(World(), {.precision = Precision::bf16}),
+             looked = make_trainer(World(), {.precision = Precision::bf16});
+  looked->evaluate(first_samples(global_batch(7), 1));  // another power of two is nearest its count
+  EXPECT_EQ(looked->step(global_batch(0)).grad_norm, plain->step(global_batch(0)).grad_norm);
+  EXPECT_EQ(looked->state().grad_divisor, plain->state().grad_divisor);
+}
+
+TEST(Disagreement, AForwardByHandThatFailedIsAsIfItHadNotBeen) {
+  const Config config{.micro_batches = 2};
+  const auto plain = make_trainer(World(), config), failing = make_trainer(World(), config);
+  Batch wrong = first_samples(global_batch(0), 6);
+  wrong["tokens"] = at::full_like(wrong["tokens"], kVocab + 1);
+  for (int part = 0; part < 2; ++part) {
+    const Batch right = first_samples(global_batch(part), 6);
+    EXPECT_ANY_THROW(failing->forward(wrong));
+    EXPECT_EQ(failing->forward(right), plain->forward(right));
+    failing->backward();
+    plain->backward();
+  }
+  const StepResult got = failing->finish_step(), wanted = plain->finish_step();
+  EXPECT_EQ(got.tokens, wanted.tokens);
+  EXPECT_EQ(got.samples, 12);
+  EXPECT_EQ(got.grad_norm, wanted.grad_norm);
+}
+
+TEST(Disagreement, ModelsOfOneLayerFreezeEachTheirOwn) {
+  const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto make = [&] { return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"l", loss}}); };
+  const auto frozen = make(), trained = make();
+  frozen->set_trainable("^e", false);
+  TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}})};
+  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(trained, 1, Precision::fp32), options);
+  const at::Tensor before = trainer->parameter("e.weight");
+  trainer->step(global_batch(0));
+  EXPECT_FALSE(at::equal(trainer->parameter("e.weight"), before));
+}
+
+// Counts how often a script's action runs.
+class Counting : public Pass {
+ public:
+  class Handler : public ActionHandler {
+   public:
+    Work start(const Action&, StepState&) override {
+      ++runs;
+      return {};
+    }
+    int runs = 0;
+  };
+  Counting()
+      : kind_(register_kind(
+            {"COUNTED", Target::none, false, "is counted", [](const Action&, const ModelInfo&) { return Resources(); }})) {}
+  std::string name() const override { return "counting"; }
+  Phase phase() const override { return Phase::overlap; }
+  Program apply(Program program, const ModelInfo&, const Coord&) const override {
+    program.actions.insert(program.actions.begin() + 1, Action{.kind = kind_});
+    return program;
+  }
+  std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override { return {{kind_, handler}}; }
+  std::shared_ptr<Handler> handler = std::make_shared<Handler>();
+
+ private:
+  KindId kind_;
+};
+
+TEST(Disagreement, TheSearchForWhatIsNotFiniteRunsNoActionOfTheScriptAgain) {
+  const auto counting = std::make_shared<Counting>();
+  const auto model = nn::make_gpt(Value::Table{{"layers", 1}, {"hidden", 8}, {"heads", 1}, {"vocab", kVocab}, {"seq", kSeq}});
+  TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}}), .on_nonfinite = OnNonfinite::skip};
+  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32)->apply(counting), options);
+  const std::string& name = trainer->state().model->params.back().name;
+  trainer->set_parameter(name, at::full_like(trainer->parameter(name), std::nan("")));
+  EXPECT_TRUE(trainer->step(global_batch(0)).skipped);
+  EXPECT_EQ(counting->handler->runs, 1);
+}
+
+// Keeps what is saved in memory, and gives it back.
+class Memory : public Visitor {
+ public:
+  bool is_load() const override { return loads; }
+  void tensor(const std::string& name, const std::vector<int64_t>&, Piece piece, bool) override {
+    if (loads) piece.data.copy_(tensors.at(name));
+    else tensors[name] = piece.data.clone();
+  }
+  void value(const std::string& name, Value& value) override {
+    if (loads) value = values.at(name);
+    else values[name] = value;
+  }
+  bool loads = false;
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, Value> values;
+};
+
+TEST(Disagreement, ALoadedTrainerGoesOnBitForBit) {
+  for (const bool shares : {false, true}) {
+    for (const auto& [stage, precision] :
+         {std::pair(0, Precision::bf16), {1, Precision::fp32}, {2, Precision::fp16}, {3, Precision::bf16}}) {
+      spawn(2, [&, stage = stage, precision = precision](const World& world) {
+        Config config{.ranks = 2, .stage = stage, .precision = precision};
+        if (stage > 0) config.shard["node_shared"] = shares;
+        const auto mine = [&](int step) {
+          Batch part;
+          for (const auto& [name, field] : global_batch(step)) part[name] = field.narrow(0, world.rank * 6, 6);
+          return part;
+        };
+        Memory memory;
+        const auto first = make_trainer(world, config), second = make_trainer(world, config);
+        for (int step = 0; step < 2; ++step) first->step(mine(step));
+        first->visit(memory);
+        memory.loads = true;
+        second->visit(memory);
+        const StepResult wanted = first->step(mine(2)), got = second->step(mine(2));
+        EXPECT_EQ(got.loss, wanted.loss);
+        EXPECT_EQ(got.grad_norm, wanted.grad_norm);
+        EXPECT_EQ(got.step, 2);
+        for (const ParamInfo& param : first->state().model->params)
+          EXPECT_TRUE(at::equal(first->parameter(param.name), second->parameter(param.name))) << param.name;
+        second->forward(first_samples(mine(3), 6));
+        const auto refusal = message_of<Misuse>([&] { second->visit(memory); });
+        EXPECT_NE(refusal.find("by hand are under way"), std::string::npos) << refusal;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zt::test
