@@ -20,10 +20,11 @@ struct Linear {
   int64_t in, out;
 };
 
+// Weight gradients are summed in fp32.
 std::array<GemmShape, 3> products_of(const Linear& linear, at::ScalarType dtype, int64_t rows) {
   return {GemmShape{GemmKind::forward, dtype, rows, linear.out, linear.in},
           GemmShape{GemmKind::input_gradient, dtype, rows, linear.in, linear.out},
-          GemmShape{GemmKind::weight_gradient, dtype, linear.out, linear.in, rows}};
+          GemmShape{GemmKind::weight_gradient, dtype, linear.out, linear.in, rows, dtype != at::kFloat}};
 }
 
 void run(int64_t rows, int64_t hidden, int64_t ffn, int64_t vocab) {

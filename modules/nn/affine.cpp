@@ -16,24 +16,30 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 
 namespace {
 
+// What products and columns are summed in.
+at::ScalarType sum_dtype(const at::Tensor& dy) {
+  return dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// Rounds a micro-batch's sum once, to the sink's dtype.
+void add_sum(const Context::Sink& sink, const at::Tensor& sum) {
+  if (sink.first) sink.view.copy_(sum);
+  else sink.view.add_(sum);
+}
+
 void add_product(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
   if (!sink.view.defined()) return;
-  at::Tensor view = sink.view;
-  if (view.scalar_type() == dy.scalar_type() || view.scalar_type() == at::kFloat) {
-    return gemm(GemmKind::weight_gradient, dy.t(), x, view, sink.first ? 0 : 1);
+  const at::ScalarType dtype = sink.view.scalar_type();
+  if (dtype == dy.scalar_type() || dtype == sum_dtype(dy)) {
+    return gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
   }
-  // Gradients are summed in fewer bits than the layer computes in.
-  const at::Tensor product = at::empty_like(view, dy.scalar_type());
+  const at::Tensor product = at::empty(sink.view.sizes(), dy.options().dtype(sum_dtype(dy)));
   gemm(GemmKind::weight_gradient, dy.t(), x, product);
-  if (sink.first) view.copy_(product);
-  else view.add_(product);
+  add_sum(sink, product);
 }
 
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {
-  if (!sink.view.defined()) return;
-  at::Tensor view = sink.view;
-  if (sink.first) at::sum_out(view, dy, {0}, false, view.scalar_type());
-  else view.add_(dy.sum({0}, false, view.scalar_type()));
+  if (sink.view.defined()) add_sum(sink, dy.sum({0}, false, sum_dtype(dy)));
 }
 
 struct LinearState {

@@ -30,8 +30,8 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 class AffineGradient {
  public:
   AffineGradient(const Affine& affine, Context& context);
-  // Adds dy^T x to the weight's sink and the column sums of dy to the bias's: now, or in the action W.
-  // dy: [rows, out], x: [rows, in].
+  // Adds dy^T x to the weight's sink and the column sums of dy to the bias's: now, or in the action W. Both are summed in fp32
+  // (fp64 for fp64) over the rows; a sink of another floating dtype gets them rounded once. dy: [rows, out], x: [rows, in].
   void add(at::Tensor dy, at::Tensor x) const;
 
  private:

@@ -2,11 +2,15 @@
 #include "affine.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "layers.h"
 #include "nn/run.h"
 #include "zt/gemm.h"
+#include "zt/tensor.h"
 
 namespace zt::nn {
 namespace {
@@ -56,6 +60,59 @@ TEST(Affine, PlansOnMetaTensors) {
   const std::vector<GemmShape> wanted{{GemmKind::forward, at::kBFloat16, 5, 3, 7},
                                       {GemmKind::input_gradient, at::kBFloat16, 5, 7, 3}};
   EXPECT_EQ(recorder.shapes(), wanted);
+}
+
+// Sinks of a dtype of their own.
+class SinksOf : public test::FakeContext {
+ public:
+  explicit SinksOf(at::ScalarType dtype) : dtype_(dtype) {}
+  std::function<Sink()> grad_sink(const Param& param) override {
+    return [this, &param]() -> Sink {
+      const auto [entry, first] = sunk.try_emplace(&param);
+      if (first) entry->second = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), dtype_);
+      return {entry->second, first};
+    };
+  }
+
+ private:
+  at::ScalarType dtype_;
+};
+
+double unit_of(at::ScalarType dtype) {
+  if (dtype == at::kDouble) return 0x1p-53;
+  return dtype == at::kFloat ? 0x1p-24 : dtype == at::kHalf ? 0x1p-11 : 0x1p-8;
+}
+
+// Two micro-batches, each a sum over the rows in fp32 (fp64 for fp64) and a rounding to the sink's dtype, as is their sum. A
+// product into 16 bits of the layer's own dtype may be rounded before it is added. The factor 2 is for terms of second order.
+void check_sinks(at::ScalarType layer, at::ScalarType sink) {
+  SCOPED_TRACE(fmt::format("{} into {}", dtype_name(layer), dtype_name(sink)));
+  constexpr int64_t kRows = 301;
+  const Affine affine = make_affine("", 7, 3, Bias::yes, init_zeros());
+  for (const auto& param : affine.params()) param->values = at::zeros(param->shape, layer);
+  SinksOf context(sink);
+  const AffineGradient gradient(affine, context);
+  // The bias is a weight of an input that is always 1.
+  at::Tensor exact = at::zeros({3, 8}, at::kDouble), bound = exact.clone();
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const at::Tensor dy = random({kRows, 3}, layer), x = random({kRows, 7}, layer);
+    gradient.add(dy, x);
+    const at::Tensor rows = at::cat({x.to(at::kDouble), at::ones({kRows, 1}, at::kDouble)}, 1), columns = dy.to(at::kDouble).t();
+    const at::Tensor product = columns.mm(rows);
+    exact += product;
+    bound += columns.abs().mm(rows.abs()) * (2 * (kRows + 3) * unit_of(layer == at::kDouble ? at::kDouble : at::kFloat)) +
+             (product.abs() + exact.abs()) * (2 * unit_of(sink));
+  }
+  const at::Tensor &weight = context.sunk.at(affine.weight.get()), &bias = context.sunk.at(affine.bias.get());
+  EXPECT_EQ(weight.scalar_type(), sink);
+  const at::Tensor got = at::cat({weight, bias.unsqueeze(1)}, 1).to(at::kDouble);
+  EXPECT_TRUE(((got - exact).abs() - bound).le(0).all().item<bool>());
+}
+
+TEST(AffineGradient, GoesIntoSinksOfEveryDtype) {
+  for (const at::ScalarType layer : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const at::ScalarType sink : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) check_sinks(layer, sink);
+  }
 }
 
 TEST(Linear, ConvertsAnInputOfAnotherFloatingDtype) {

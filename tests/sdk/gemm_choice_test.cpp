@@ -1,69 +1,17 @@
-// Who multiplies: classes of shapes, choices as data, the trial with fake providers and a fake clock, agreement of ranks.
+// Who multiplies: classes of shapes, choices as data, the trial with fake providers and a fake clock.
 #include "zt/gemm_choice.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
-#include "mesh.h"
+#include "sdk/gemm_fakes.h"
 #include "support/message.h"
-#include "support/spawn.h"
 
 namespace zt::test {
 namespace {
-
-using Lines = std::vector<std::string>;
-
-thread_local double last_seconds = 0;  // what the fake clock reads: set by the provider that ran
-
-// Multiplies by `aten` and does something to the result.
-class Fake : public Gemm {
- public:
-  Fake(double seconds, std::function<void(const at::Tensor& c)> spoil = {}) : seconds_(seconds), spoil_(std::move(spoil)) {}
-  bool takes(at::DeviceType device, at::ScalarType dtype) const override { return device == at::kCPU && dtype == at::kFloat; }
-  void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
-    find_gemm("aten").run(a, b, c, beta, alpha);
-    if (spoil_) spoil_(c);
-    last_seconds = seconds_;
-  }
-
- private:
-  double seconds_;
-  std::function<void(const at::Tensor& c)> spoil_;
-};
-
-void register_fakes() {
-  static const bool once [[maybe_unused]] = [] {
-    register_gemm("fast", std::make_shared<Fake>(0.5));
-    register_gemm("hardly_faster", std::make_shared<Fake>(0.98));
-    register_gemm("slow", std::make_shared<Fake>(2));
-    register_gemm("hopeless", std::make_shared<Fake>(6));
-    register_gemm("wrong", std::make_shared<Fake>(0.1, [](const at::Tensor& c) { c.select(0, c.size(0) - 1).mul_(1.001); }));
-    register_gemm("not_finite", std::make_shared<Fake>(0.1, [](const at::Tensor& c) { c.select(1, 0).fill_(NAN); }));
-    register_gemm("overwrites", std::make_shared<Fake>(0.1, [](const at::Tensor& c) { c.zero_(); }));
-    register_gemm("throws", std::make_shared<Fake>(0.1, [](const at::Tensor&) { fault("the fake library returned 3"); }));
-    return true;
-  }();
-}
-
-struct Trial {
-  Lines lines;
-  GemmTrial trial;
-
-  explicit Trial(Lines providers) {
-    register_fakes();
-    trial.providers = std::move(providers);
-    trial.report = [this](const std::string& line) { lines.push_back(line); };
-    trial.seconds = [](const std::function<void()>& product) {
-      last_seconds = 1;  // aten does not set it
-      product();
-      return last_seconds;
-    };
-  }
-  std::string choose(const GemmShape& shape) { return choose_gemm({shape}, trial).provider(gemm_class(shape)); }
-};
 
 const GemmShape kForward{GemmKind::forward, at::kFloat, 65, 66, 67};
 
@@ -126,10 +74,42 @@ TEST(GemmTrial, FindsTheProvidersOfLibTorchRight) {
       GemmTrial trial = timed_gemm_trial([&](const std::string& line) { lines.push_back(line); });
       trial.providers = {"aten"};
       if (has_gemm("mkl")) trial.providers.emplace_back("mkl");
-      choose_gemm({{kind, dtype, 100, 65, 257}}, trial);
+      const bool is_half = dtype == at::kBFloat16 || dtype == at::kHalf;
+      choose_gemm({{kind, dtype, 100, 65, 257}, {kind, dtype, 100, 65, 257, is_half}}, trial);
       for (const std::string& line : lines) EXPECT_EQ(line.find("wrong"), std::string::npos) << line;
     }
   }
+}
+
+// Multiplies bf16, notes what it is given, and rounds its product to bf16 on the way to c.
+class Rounding : public Gemm {
+ public:
+  bool takes(at::DeviceType device, at::ScalarType dtype) const override { return device == at::kCPU && dtype == at::kBFloat16; }
+  void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
+    results.insert(c.scalar_type());
+    const at::Tensor product = a.mm(b) * alpha;
+    if (beta == 0) at::Tensor(c).copy_(product);
+    else at::Tensor(c).mul_(beta).add_(product);
+    last_seconds = 0.1;
+  }
+  mutable std::set<at::ScalarType> results;
+};
+
+TEST(GemmTrial, MultipliesIntoTheDtypeOfTheSinkAndSumsInFp32) {
+  const auto rounding = std::make_shared<Rounding>();
+  register_gemm("rounding", rounding);
+  const GemmShape into_bf16{GemmKind::weight_gradient, at::kBFloat16, 65, 66, 67};
+  GemmShape into_fp32 = into_bf16;
+  into_fp32.widens = true;
+  Trial trial({"aten", "rounding"});
+  EXPECT_EQ(trial.choose(into_bf16), "rounding");
+  EXPECT_EQ(rounding->results, std::set<at::ScalarType>{at::kBFloat16});
+  rounding->results.clear();
+  EXPECT_EQ(trial.choose(into_fp32), "aten");
+  EXPECT_EQ(rounding->results, std::set<at::ScalarType>{at::kFloat});
+  EXPECT_CONTAINS(trial.lines.back(),
+                  "weight_gradient/bfloat16_to_float32/64x64x64 of 65 x 66 x 67: 'rounding' is not chosen: "
+                  "its result is wrong");
 }
 
 TEST(GemmChoice, ClassesAreAFactorOfFour) {
@@ -146,9 +126,19 @@ TEST(GemmChoice, GoesThroughAValueAndJson) {
   GemmChoice choice = default_gemm_choice();
   choice.by_class[gemm_class(kForward)] = "onednn";
   choice.by_class[gemm_class({GemmKind::weight_gradient, at::kHalf, 1, 70000, 512})] = "mkl";
+  choice.by_class[gemm_class({GemmKind::weight_gradient, at::kHalf, 1, 70000, 512, true})] = "aten";
+  choice.widening[at::kHalf] = "rounding";
   EXPECT_EQ(GemmChoice::from_value(choice.to_value()), choice);
   EXPECT_EQ(GemmChoice::from_value(Value::from_json(choice.to_value().to_json())), choice);
   EXPECT_EQ(*choice.to_value().get_if<Value::Table>()->at("forward/float32/64x64x64").get_if<std::string>(), "onednn");
+}
+
+TEST(GemmChoice, TheRuleAddsToFp32WithoutCopies) {
+  const std::string wanted = has_gemm("mkl") ? "mkl" : "aten";
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    EXPECT_EQ(default_gemm_choice().provider(gemm_class({GemmKind::weight_gradient, dtype, 64, 64, 64, true})), wanted);
+    EXPECT_EQ(fixed_gemm_choice("aten").provider(gemm_class({GemmKind::weight_gradient, dtype, 64, 64, 64, true})), "aten");
+  }
 }
 
 TEST(GemmChoice, RefusesWhatIsNoChoice) {
@@ -181,6 +171,9 @@ TEST(GemmChoice, IsWhatProductsUse) {
   EXPECT_SAYS("no gemm provider 'unknown'", use_gemm_choice(broken));
   broken.by_dtype.clear();
   EXPECT_SAYS("names none for", use_gemm_choice(broken));
+  broken = choice;
+  broken.widening.erase(at::kHalf);
+  EXPECT_SAYS("names none for float16_to_float32", use_gemm_choice(broken));
   EXPECT_EQ(gemm_choice(), choice);
   EXPECT_EQ(seconds_of(kForward), 0.5);
 
@@ -191,32 +184,6 @@ TEST(GemmChoice, IsWhatProductsUse) {
   EXPECT_EQ(gemm_choice(), default_gemm_choice());
   EXPECT_SAYS("no gemm provider 'fsat': did you mean 'fast'?", request_gemm("fsat"));
   EXPECT_EQ(gemm_request(), "default");
-}
-
-// Every rank plans a shape of its own; the trial covers all of them, and all ranks hold one choice.
-TEST(GemmChoice, RanksAgree) {
-  constexpr int kRanks = 3;
-  const auto shape_of = [](int rank) { return GemmShape{GemmKind::forward, at::kFloat, int64_t{16} << (2 * rank), 8, 8}; };
-  for (const std::string request : {"auto", "default"}) {
-    request_gemm(request);
-    std::mutex mutex;
-    std::vector<GemmChoice> choices;
-    spawn(kRanks, [&](const World& world) {
-      const auto ranks =
-          comm::make_communicator(world, "local", {"world", world.rank, {0, 1, 2}}, {.timeout = std::chrono::seconds(60)});
-      const GemmChoice choice = settle_gemm({shape_of(world.rank)}, *ranks, world);
-      const std::lock_guard lock(mutex);
-      choices.push_back(choice);
-    });
-    ASSERT_EQ(choices.size(), 3U);
-    for (const GemmChoice& choice : choices) EXPECT_EQ(choice, choices[0]);
-    EXPECT_EQ(gemm_choice(), choices[0]);
-    EXPECT_EQ(choices[0].by_class.size(), request == "auto" ? 3U : 0U);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      EXPECT_EQ(choices[0].by_class.contains(gemm_class(shape_of(rank))), request == "auto");
-    }
-  }
-  request_gemm("default");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/gemm_products.h"
 #include "support/message.h"
 #include "zt/gemm_choice.h"
@@ -45,17 +47,23 @@ TEST(Gemm, KeepsGradientsOut) {
 }
 
 TEST(Gemm, RecordsWhatIsPlanned) {
-  const auto plan = [](GemmKind kind, int64_t m, int64_t n, int64_t k) {
-    const auto on_meta = [](int64_t rows, int64_t columns) { return at::empty({rows, columns}, at::TensorOptions(at::kMeta)); };
-    gemm(kind, on_meta(m, k), on_meta(k, n), on_meta(m, n));
+  const auto plan = [](GemmKind kind, int64_t m, int64_t n, int64_t k, at::ScalarType in = at::kFloat) {
+    const auto on_meta = [](int64_t rows, int64_t columns, at::ScalarType dtype) {
+      return at::empty({rows, columns}, at::TensorOptions(at::kMeta).dtype(dtype));
+    };
+    gemm(kind, on_meta(m, k, in), on_meta(k, n, in), on_meta(m, n, at::kFloat));
   };
   plan(GemmKind::forward, 1, 1, 1);
   const GemmRecorder recorder;
   plan(GemmKind::weight_gradient, 5, 6, 7);
   plan(GemmKind::forward, 2, 3, 4);
   plan(GemmKind::weight_gradient, 5, 6, 7);
+  plan(GemmKind::weight_gradient, 5, 6, 7, at::kHalf);
   multiply(at::ones({2, 3}), at::ones({3, 4}), at::empty({2, 4}));
-  const std::vector<GemmShape> wanted{{GemmKind::forward, at::kFloat, 2, 3, 4}, {GemmKind::weight_gradient, at::kFloat, 5, 6, 7}};
+  std::vector<GemmShape> wanted{{GemmKind::forward, at::kFloat, 2, 3, 4},
+                                {GemmKind::weight_gradient, at::kHalf, 5, 6, 7, true},
+                                {GemmKind::weight_gradient, at::kFloat, 5, 6, 7}};
+  std::ranges::sort(wanted);
   EXPECT_EQ(recorder.shapes(), wanted);
   EXPECT_SAYS("records the shapes of products already", GemmRecorder());
 }

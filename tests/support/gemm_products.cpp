@@ -57,13 +57,13 @@ double unit_roundoff(at::ScalarType dtype) {
 }
 
 // The usual bound of a sum of k products and one more term in any order, and one rounding to c's dtype. "aten" may also round a
-// product of 16-bit types, and the old c times beta, to that dtype; the factor 2 is for terms of second order.
+// product of 16-bit types, and the old c times beta, on the way to a c of that dtype; the factor 2 is for terms of second order.
 at::Tensor bound_of(const Case& each, const std::string& provider, const at::Tensor& product, const at::Tensor& sizes,
                     const at::Tensor& old, const at::Tensor& exact) {
   const double sum = unit_roundoff(each.in == at::kDouble ? at::kDouble : at::kFloat);
   const double steps = static_cast<double>(each.k) + 3;
   at::Tensor bound = (sizes * std::abs(each.alpha) + old.abs()) * (2 * steps * sum) + exact.abs() * (2 * unit_roundoff(each.out));
-  if (provider == "aten") bound += (product.abs() + old.abs()) * (2 * unit_roundoff(each.in));
+  if (provider == "aten" && each.out == each.in) bound += (product.abs() + old.abs()) * (2 * unit_roundoff(each.in));
   // Below its normal numbers fp16 has a fixed distance.
   return bound + (each.out == at::kHalf || each.in == at::kHalf ? 0x1p-24 : 0);
 }

@@ -94,8 +94,12 @@ at::Tensor in_blas_layout(const at::Tensor& x) {
   return row_distance(x) || column_distance(x) ? x : x.contiguous();
 }
 
-const Gemm& provider_for(GemmKind kind, const at::Tensor& a, const at::Tensor& b) {
-  if (a.is_cpu()) return chosen_gemm({kind, a.scalar_type(), a.size(0), b.size(1), a.size(1)});
+GemmShape shape_of(GemmKind kind, const at::Tensor& a, const at::Tensor& c) {
+  return {kind, a.scalar_type(), c.size(0), c.size(1), a.size(1), a.scalar_type() != c.scalar_type()};
+}
+
+const Gemm& provider_for(GemmKind kind, const at::Tensor& a, const at::Tensor& c) {
+  if (a.is_cpu()) return chosen_gemm(shape_of(kind, a, c));
   static const Gemm& cublas = find_gemm("cublas");
   if (!cublas.takes(a.device().type(), a.scalar_type())) misuse("no gemm provider multiplies {}", describe(a));
   return cublas;
@@ -112,7 +116,7 @@ BlasLayout blas_layout(const at::Tensor& matrix) {
 void gemm(GemmKind kind, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) {
   check(a, b, c);
   if (c.is_meta()) {
-    if (recorder) recorder->shapes_.push_back({kind, a.scalar_type(), a.size(0), b.size(1), a.size(1)});
+    if (recorder) recorder->shapes_.push_back(shape_of(kind, a, c));
     return;
   }
   if (c.numel() == 0) return;
@@ -122,7 +126,7 @@ void gemm(GemmKind kind, const at::Tensor& a, const at::Tensor& b, const at::Ten
     else c.mul_(beta);
     return;
   }
-  const Gemm& provider = provider_for(kind, a, b);
+  const Gemm& provider = provider_for(kind, a, c);
   const at::Tensor left = in_blas_layout(a), right = in_blas_layout(b);
   if (row_distance(c)) return provider.run(left, right, c, beta, alpha);
   if (column_distance(c)) return provider.run(right.t(), left.t(), c.t(), beta, alpha);

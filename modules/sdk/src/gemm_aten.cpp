@@ -14,18 +14,9 @@ class AtenGemm final : public Gemm {
   }
 
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
-    if (c.scalar_type() == a.scalar_type()) {
-      c.addmm_(a, b, beta, alpha);
-      return;
-    }
-    const at::Tensor product = a.mm(b);
-    if (beta == 0) {
-      c.copy_(product);
-      if (alpha != 1) c.mul_(alpha);
-    } else {
-      if (beta != 1) c.mul_(beta);
-      c.add_(product, alpha);
-    }
+    // Its products of 16-bit types are rounded to 16 bits: the sum in fp32 is one of widened matrices.
+    const at::ScalarType dtype = c.scalar_type();
+    c.addmm_(a.to(dtype), b.to(dtype), beta, alpha);
   }
 };
 

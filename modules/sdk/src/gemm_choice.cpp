@@ -9,14 +9,19 @@
 
 #include "gemm.h"
 #include "zt/error.h"
-#include "zt/log.h"
 #include "zt/tensor.h"
 
 namespace zt {
 
 namespace {
 
-constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+struct Types {
+  at::ScalarType dtype;
+  bool widens = false;
+  bool operator==(const Types&) const = default;
+};
+constexpr std::array kTypes{Types{at::kFloat}, Types{at::kDouble},         Types{at::kBFloat16},
+                            Types{at::kHalf},  Types{at::kBFloat16, true}, Types{at::kHalf, true}};
 constexpr std::array kKinds{GemmKind::forward, GemmKind::input_gradient, GemmKind::weight_gradient};
 constexpr const char* kKindNames[] = {"forward", "input_gradient", "weight_gradient"};
 constexpr int kSizes = 7;
@@ -32,21 +37,25 @@ int64_t least_size(uint8_t size) {
 std::vector<GemmClass> all_classes() {
   std::vector<GemmClass> classes;
   for (const GemmKind kind : kKinds) {
-    for (const at::ScalarType dtype : kDtypes) {
+    for (const auto& [dtype, widens] : kTypes) {
       for (int i = 0; i < kSizes * kSizes * kSizes; ++i) {
         classes.push_back({kind, dtype, static_cast<uint8_t>(i / (kSizes * kSizes)), static_cast<uint8_t>(i / kSizes % kSizes),
-                           static_cast<uint8_t>(i % kSizes)});
+                           static_cast<uint8_t>(i % kSizes), widens});
       }
     }
   }
   return classes;
 }
 
-size_t dtype_index(at::ScalarType dtype) {
-  return static_cast<size_t>(std::ranges::find(kDtypes, dtype) - kDtypes.begin());
+size_t types_index(const GemmClass& c) {
+  return static_cast<size_t>(std::ranges::find(kTypes, Types{c.dtype, c.widens}) - kTypes.begin());
 }
 size_t index_of(const GemmClass& c) {
-  return (((static_cast<size_t>(c.kind) * kDtypes.size() + dtype_index(c.dtype)) * kSizes + c.m) * kSizes + c.n) * kSizes + c.k;
+  return (((static_cast<size_t>(c.kind) * kTypes.size() + types_index(c)) * kSizes + c.m) * kSizes + c.n) * kSizes + c.k;
+}
+
+std::string name_of(const Types& types) {
+  return dtype_name(types.dtype) + (types.widens ? "_to_float32" : "");
 }
 
 const Gemm& provider_of(const std::string& name, at::ScalarType dtype) {
@@ -85,7 +94,7 @@ class Table {
   }
 
  private:
-  std::array<std::atomic<const Gemm*>, kKinds.size() * kDtypes.size() * kSizes * kSizes * kSizes> providers_{};
+  std::array<std::atomic<const Gemm*>, kKinds.size() * kTypes.size() * kSizes * kSizes * kSizes> providers_{};
   mutable std::mutex mutex_;
   GemmChoice choice_;
   std::string request_ = "default";
@@ -114,23 +123,8 @@ bool has_bf16_instructions() {
 #endif
 }
 
-Value to_value(const GemmShape& shape) {
-  return Value::List{static_cast<int>(shape.kind), dtype_name(shape.dtype), shape.m, shape.n, shape.k};
-}
-GemmShape to_shape(const Value& value) {
-  const auto& list = *value.get_if<Value::List>();
-  const auto number = [&](size_t i) { return *list[i].get_if<int64_t>(); };
-  return {static_cast<GemmKind>(number(0)), parse_dtype(*list[1].get_if<std::string>()), number(2), number(3), number(4)};
-}
-
-std::vector<GemmShape> of_all_ranks(const std::vector<GemmShape>& planned, Communicator& ranks) {
-  Value::List mine;
-  for (const GemmShape& shape : planned) mine.push_back(to_value(shape));
-  std::vector<GemmShape> all;
-  for (const Value& rank : ranks.all_gather_values(mine)) {
-    for (const Value& shape : *rank.get_if<Value::List>()) all.push_back(to_shape(shape));
-  }
-  return all;
+std::string& usual(GemmChoice& choice, const Types& types) {
+  return (types.widens ? choice.widening : choice.by_dtype)[types.dtype];
 }
 
 }  // namespace
@@ -140,25 +134,28 @@ const Gemm& chosen_gemm(const GemmShape& shape) {
 }
 
 GemmClass gemm_class(const GemmShape& shape) {
-  return {shape.kind, shape.dtype, size_class(shape.m), size_class(shape.n), size_class(shape.k)};
+  return {shape.kind, shape.dtype, size_class(shape.m), size_class(shape.n), size_class(shape.k), shape.widens};
 }
 
 std::string name_of(const GemmClass& c) {
-  return fmt::format("{}/{}/{}x{}x{}", kKindNames[static_cast<size_t>(c.kind)], dtype_name(c.dtype), least_size(c.m),
-                     least_size(c.n), least_size(c.k));
+  return fmt::format("{}/{}/{}x{}x{}", kKindNames[static_cast<size_t>(c.kind)], name_of(Types{c.dtype, c.widens}),
+                     least_size(c.m), least_size(c.n), least_size(c.k));
 }
 
 const std::string& GemmChoice::provider(const GemmClass& gemm_class) const {
   const auto found = by_class.find(gemm_class);
   if (found != by_class.end()) return found->second;
-  const auto of_dtype = by_dtype.find(gemm_class.dtype);
-  if (of_dtype == by_dtype.end()) misuse("this choice of gemm providers names none for {}", dtype_name(gemm_class.dtype));
-  return of_dtype->second;
+  const auto& of_types = gemm_class.widens ? widening : by_dtype;
+  const auto usual = of_types.find(gemm_class.dtype);
+  if (usual == of_types.end())
+    misuse("this choice of gemm providers names none for {}", name_of(Types{gemm_class.dtype, gemm_class.widens}));
+  return usual->second;
 }
 
 Value GemmChoice::to_value() const {
   Value::Table table;
-  for (const auto& [dtype, provider] : by_dtype) table[dtype_name(dtype)] = provider;
+  for (const auto& [dtype, provider] : by_dtype) table[name_of(Types{dtype})] = provider;
+  for (const auto& [dtype, provider] : widening) table[name_of(Types{dtype, true})] = provider;
   for (const auto& [gemm_class, provider] : by_class) table[name_of(gemm_class)] = provider;
   return table;
 }
@@ -170,9 +167,9 @@ GemmChoice GemmChoice::from_value(const Value& value) {
   for (const auto& [key, named] : *table) {
     const auto* provider = named.get_if<std::string>();
     if (!provider) misuse("the gemm provider of '{}' is a name, got {}", key, named.type_name());
-    const auto dtype = std::ranges::find_if(kDtypes, [&](at::ScalarType each) { return dtype_name(each) == key; });
-    if (dtype != kDtypes.end()) {
-      choice.by_dtype[*dtype] = *provider;
+    const auto types = std::ranges::find_if(kTypes, [&](const Types& each) { return name_of(each) == key; });
+    if (types != kTypes.end()) {
+      usual(choice, *types) = *provider;
       continue;
     }
     const auto gemm_class = parse_class(key);
@@ -184,8 +181,9 @@ GemmChoice GemmChoice::from_value(const Value& value) {
 
 GemmChoice default_gemm_choice() {
   GemmChoice choice;
-  for (const at::ScalarType dtype : kDtypes) choice.by_dtype[dtype] = "aten";
-  if (!has_gemm("mkl")) return choice;
+  const bool has_mkl = has_gemm("mkl");
+  for (const Types& types : kTypes) usual(choice, types) = types.widens && has_mkl ? "mkl" : "aten";
+  if (!has_mkl) return choice;
   choice.by_dtype[at::kHalf] = "mkl";
   if (!has_bf16_instructions()) choice.by_dtype[at::kBFloat16] = "mkl";
   return choice;
@@ -195,9 +193,9 @@ GemmChoice fixed_gemm_choice(const std::string& provider) {
   const Gemm& fixed = find_gemm(provider);
   GemmChoice choice = default_gemm_choice();
   bool takes_any = false;
-  for (const at::ScalarType dtype : kDtypes) {
-    if (!fixed.takes(at::kCPU, dtype)) continue;
-    choice.by_dtype[dtype] = provider;
+  for (const Types& types : kTypes) {
+    if (!fixed.takes(at::kCPU, types.dtype)) continue;
+    usual(choice, types) = provider;
     takes_any = true;
   }
   if (!takes_any) misuse("the gemm provider '{}' multiplies nothing on the CPU, where alone there is a choice", provider);
@@ -213,24 +211,13 @@ GemmChoice gemm_choice() {
 }
 
 void request_gemm(const std::string& provider) {
-  if (provider == "default") use_gemm_choice(default_gemm_choice());
-  else if (provider != "auto") use_gemm_choice(fixed_gemm_choice(provider));
+  if (provider == "auto" && gemm_request() == "auto") return;
+  use_gemm_choice(provider == "default" || provider == "auto" ? default_gemm_choice() : fixed_gemm_choice(provider));
   table().request(provider);
 }
 
 std::string gemm_request() {
   return table().request();
-}
-
-GemmChoice settle_gemm(const std::vector<GemmShape>& planned, Communicator& ranks, const World& world) {
-  const std::vector<GemmShape> shapes = of_all_ranks(planned, ranks);
-  GemmChoice choice = gemm_choice();
-  if (ranks.rank() == 0 && gemm_request() == "auto") {
-    choice = choose_gemm(shapes, timed_gemm_trial([&](const std::string& line) { log(LogLevel::info, world, line); }));
-  }
-  choice = GemmChoice::from_value(ranks.all_gather_values(choice.to_value())[0]);
-  use_gemm_choice(choice);
-  return choice;
 }
 
 }  // namespace zt

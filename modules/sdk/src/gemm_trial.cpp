@@ -30,7 +30,8 @@ struct Product {
   at::Tensor a, b, c;
   double beta;
 
-  // Operands as a layer has them: x and dy [rows, columns], W [out, in], the weight gradient added to a sink.
+  // Operands as a layer has them: x and dy [rows, columns], W [out, in], the weight gradient added to a sink, bias and residual
+  // not added: where c is added, it is read once more by every provider.
   explicit Product(const GemmShape& s) : shape(s) {
     const auto wide = at::TensorOptions(s.dtype == at::kDouble ? at::kDouble : at::kFloat);
     const auto matrix = [&](int64_t rows, int64_t columns) {
@@ -40,14 +41,14 @@ struct Product {
     const bool is_weight = s.kind == GemmKind::weight_gradient;
     a = is_weight ? matrix(s.k, s.m).t() : matrix(s.m, s.k);
     b = s.kind == GemmKind::forward ? matrix(s.n, s.k).t() : matrix(s.k, s.n);
-    c = at::zeros({s.m, s.n}, is_weight ? wide : wide.dtype(s.dtype));
+    c = at::zeros({s.m, s.n}, s.widens ? wide : wide.dtype(s.dtype));
     beta = is_weight ? 1 : 0;
   }
 
   void run(const Gemm& provider) const { provider.run(a, b, c, beta, 1); }
 
   // The largest excess over what rounding explains, at evenly spaced rows and columns; nan where the result is.
-  // k u |a| |b| for the sum in fp32 (fp64), whatever its order, and 2 u |c| for one rounding to a's dtype on the way.
+  // 2 k u |a| |b| for the sum in fp32 (fp64), whatever its order, and 2 u |c| for one rounding to c's dtype.
   double excess(const Gemm& provider) const {
     c.zero_();
     run(provider);
@@ -63,7 +64,7 @@ struct Product {
     const at::Tensor wide_left = left.to(at::kDouble), wide_right = right.to(at::kDouble);
     const at::Tensor exact = wide_left.mm(wide_right);
     const double sum_unit = shape.dtype == at::kDouble ? 0x1p-53 : 0x1p-24;
-    const double unit = shape.dtype == at::kHalf ? 0x1p-11 : shape.dtype == at::kBFloat16 ? 0x1p-8 : sum_unit;
+    const double unit = c.scalar_type() == at::kHalf ? 0x1p-11 : c.scalar_type() == at::kBFloat16 ? 0x1p-8 : sum_unit;
     const at::Tensor bound =
         wide_left.abs().mm(wide_right.abs()) * (2 * static_cast<double>(shape.k) * sum_unit) + exact.abs() * (2 * unit);
     const at::Tensor over = (got.to(at::kDouble) - exact).abs() - bound;
@@ -142,7 +143,8 @@ const Candidate& fastest_or_usual(const std::vector<Candidate>& candidates, cons
 std::string choose_one(const GemmShape& shape, const std::string& usual, const GemmTrial& trial) {
   const std::string title = fmt::format("gemm {} of {} x {} x {}", name_of(gemm_class(shape)), shape.m, shape.n, shape.k);
   std::vector<Candidate> candidates = candidates_for(shape, trial);
-  const GemmShape small{shape.kind, shape.dtype, std::min(shape.m, kProbe), std::min(shape.n, kProbe), std::min(shape.k, kProbe)};
+  const auto probed = [](int64_t size) { return std::min(size, kProbe); };
+  const GemmShape small{shape.kind, shape.dtype, probed(shape.m), probed(shape.n), probed(shape.k), shape.widens};
   if (small != shape) {
     const Product probe(small);
     keep_right(candidates, probe, title, trial);
@@ -174,19 +176,18 @@ GemmTrial timed_gemm_trial(std::function<void(const std::string& line)> report) 
   return trial;
 }
 
-GemmChoice choose_gemm(const std::vector<GemmShape>& shapes, const GemmTrial& trial) {
+GemmChoice choose_gemm(const std::vector<GemmShape>& shapes, const GemmTrial& trial, GemmChoice known) {
   std::map<GemmClass, GemmShape> largest;
   for (const GemmShape& shape : shapes) {
-    if (work(shape) == 0) continue;
+    if (work(shape) == 0 || known.by_class.contains(gemm_class(shape))) continue;
     const auto [entry, is_new] = largest.try_emplace(gemm_class(shape), shape);
     if (!is_new && work(shape) > work(entry->second)) entry->second = shape;
   }
   const at::NoGradGuard no_grad;
-  GemmChoice choice = default_gemm_choice();
   for (const auto& [gemm_class, shape] : largest) {
-    choice.by_class[gemm_class] = choose_one(shape, choice.provider(gemm_class), trial);
+    known.by_class[gemm_class] = choose_one(shape, known.provider(gemm_class), trial);
   }
-  return choice;
+  return known;
 }
 
 }  // namespace zt

@@ -17,19 +17,22 @@ namespace zt {
 // What a product is for. It says how its operands lie: forward x W^T, input_gradient dy W, weight_gradient dy^T x.
 enum class GemmKind : uint8_t { forward, input_gradient, weight_gradient };
 
-// c [m, n] from a [m, k] and b [k, n]; dtype is that of a and b.
+// c [m, n] from a [m, k] and b [k, n]; dtype is that of a and b. alpha and beta are no part of it: one layer multiplies the same
+// shape with both (a weight gradient overwrites in the first micro-batch and adds in others), and must get the same order of
+// sums.
 struct GemmShape {
   GemmKind kind = GemmKind::forward;
   at::ScalarType dtype = at::kFloat;
   int64_t m = 0, n = 0, k = 0;
+  bool widens = false;  // c is fp32 beside a and b of 16 bits, as the sums of weight gradients are
   auto operator<=>(const GemmShape&) const = default;
 };
 
 // c = alpha a b + beta c, without autograd. a [m, k], b [k, n], c [m, n]: of any strides (a transposed matrix is a view: x.t()),
 // on one device, c disjoint from a and b. a and b have one dtype of fp32, fp64, bf16, fp16; c has the same or, for 16-bit types,
-// fp32. Sums are in fp32 or wider and are rounded to c's dtype; provider "aten" also rounds a 16-bit product to its own dtype on
-// the way to an fp32 c. beta = 0: c is only written. Meta tensors: the shape is noted for the GemmRecorder, nothing else. Any
-// thread. Misuse, before anything is written, for arguments that do not fit.
+// fp32. Sums are in fp32 or wider and are rounded to c's dtype: into an fp32 c nothing is rounded to 16 bits on the way. beta =
+// 0: c is only written. Meta tensors: the shape is noted for the GemmRecorder, nothing else. Any thread. Misuse, before anything
+// is written, for arguments that do not fit.
 void gemm(GemmKind kind, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta = 0, double alpha = 1);
 
 // A library that multiplies matrices. Thread-safe.
@@ -37,7 +40,7 @@ class Gemm {
  public:
   virtual ~Gemm();
 
-  // Whether it multiplies matrices of this dtype on this device.
+  // Whether it multiplies matrices of this dtype on this device: into that dtype and, from 16 bits, into fp32.
   virtual bool takes(at::DeviceType device, at::ScalarType dtype) const = 0;
   // As zt::gemm, with checked arguments: m, n, k > 0, gradients off, a and b lie in rows or in columns (`blas_layout` gives a
   // value), c in rows. Fault when the library reports an error.
