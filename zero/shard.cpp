@@ -132,8 +132,10 @@ class Shard : public Pass {
   void mark_waits(Program& program) const {
     const Kinds& kinds = Kinds::get();
     for (Action& action : program.actions) {
-      const bool is_mine = action.kind == kinds.reduce_grad || action.kind == kinds.replicate_grad || action.kind == kinds.unshard;
-      if (is_mine && (action.axes() == std::vector{axis()} || action.axes() == std::vector{replicate()})) action.attrs["wait"] = true;
+      const bool is_mine =
+          action.kind == kinds.reduce_grad || action.kind == kinds.replicate_grad || action.kind == kinds.unshard;
+      if (is_mine && (action.axes() == std::vector{axis()} || action.axes() == std::vector{replicate()}))
+        action.attrs["wait"] = true;
     }
   }
 

@@ -23,7 +23,7 @@ struct ShardOptions {
   std::optional<std::string> reduce_every = {};  // "step": accumulate, then reduce; "micro_batch": reduce each, then accumulate
   std::optional<std::string> grad_dtype = {};    // that gradients are summed in; unset: the program's
   std::optional<std::string> reduce_dtype = {};  // that they are sent in; unset: as they are summed, or the program's
-  std::optional<bool> overlap = {};              // communication beside compute; unset: where tensors lie on a device
+  std::optional<bool> overlap = {};              // communication beside compute; unset: over nccl only
   std::optional<int> prefetch = {};              // stage 3: units gathered ahead of their use; unset: 1 with overlap, 0 without
   int64_t persist_below = 0;                     // stage 3: units of fewer elements stay whole
   int64_t max_reuse_distance = 0;                // stage 3: a unit stays whole over so many elements of others

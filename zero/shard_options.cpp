@@ -5,13 +5,13 @@ namespace zt::zero {
 
 bool ShardOptions::overlaps() const {
   const auto& comm = axis->communicator;
-  return overlap.value_or(!comm || comm->device().has_value());
+  return overlap.value_or(!comm || comm->backend() == "nccl");
 }
 
 bool ShardOptions::moves_parameters() const {
   const ShardOptions defaults;
-  return prefetch || persist_below != defaults.persist_below ||
-         max_reuse_distance != defaults.max_reuse_distance || max_live != defaults.max_live || keep != defaults.keep;
+  return prefetch || persist_below != defaults.persist_below || max_reuse_distance != defaults.max_reuse_distance ||
+         max_live != defaults.max_live || keep != defaults.keep;
 }
 
 ShardOptions parse_shard_options(const Value& options) {
@@ -33,7 +33,7 @@ ShardOptions parse_shard_options(const Value& options) {
           .optional("reduce_dtype", &ShardOptions::reduce_dtype, "that gradients are sent in; unset: as they are summed",
                     one_of({"fp32", "bf16", "fp16", "fp64"}))
           .optional("overlap", &ShardOptions::overlap,
-                    "communication goes on beside compute, for more memory; unset: on GPUs, not on CPUs")
+                    "communication goes on beside compute, for more memory; unset: over nccl only")
           .optional("prefetch", &ShardOptions::prefetch,
                     "stage 3: units that are gathered ahead of their use; unset: 1 with overlap, 0 without", at_least(0))
           .optional("persist_below", &ShardOptions::persist_below, "stage 3: units of fewer elements stay whole",

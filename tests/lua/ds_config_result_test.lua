@@ -201,7 +201,8 @@ function TestAuto:test_a_file_of_stage_2_in_fp16()
   local config = ds.read(EXAMPLE_2, {world = 4})
   lu.assertEquals(config.batch, {global = 64, micro = 4, accumulation = 4})
   lu.assertEquals({config.precision.name, config.precision.loss_scale.initial_scale_power}, {"fp16", 12})
-  lu.assertEquals(config.zero, {stage = 2, reduce_every = "micro_batch", bucket_bytes = 8e8, gather_bucket_bytes = 4e8, overlap = true})
+  lu.assertEquals(config.zero, {stage = 2, reduce_every = "micro_batch", bucket_bytes = 8e8, gather_bucket_bytes = 4e8,
+                                overlap = true})
   lu.assertEquals(config.optimizer.options.betas, {0.8, 0.999})
   local count = 0
   for _ in EXAMPLE_2:gmatch '"[%w_]+": *[^{ ]' do count = count + 1 end

@@ -73,7 +73,7 @@ TEST(Disagreement, AForwardByHandThatFailedIsAsIfItHadNotBeen) {
 TEST(Disagreement, ModelsOfOneLayerFreezeEachTheirOwn) {
   const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
   const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
-  const auto make = [&] { return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"l", loss}}); };
+  const auto make = [&] { return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"l", loss}}, 1); };
   const auto frozen = make(), trained = make();
   frozen->set_trainable("^e", false);
   TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}})};

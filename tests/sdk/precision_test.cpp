@@ -33,7 +33,8 @@ TEST(Precision, OthersAreRefused) {
     return message_of<Misuse>([&] { parse_precision(value, "zt.program.precision"); });
   };
   EXPECT_EQ(refusal("bf61"), "zt.program.precision: unknown precision 'bf61': did you mean 'bf16'?");
-  EXPECT_NE(refusal(Value::Table{{"params", "fp64"}, {"grads", "fp32"}}).find("fp64 is for all of them or for none"), std::string::npos);
+  EXPECT_NE(refusal(Value::Table{{"params", "fp64"}, {"grads", "fp32"}}).find("fp64 is for all of them or for none"),
+            std::string::npos);
   EXPECT_NE(refusal(Value::Table{{"grads", "fp32"}}).find("'params' is missing"), std::string::npos);
 }
 

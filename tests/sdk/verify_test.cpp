@@ -161,7 +161,8 @@ TEST(Verify, SlicesOfAnUpdateAgreeOnTheirNumber) {
   lines[11] = "STEP 0 part=0 parts=3";
   lines.insert(lines.begin() + 12, "STEP 0 part=1 parts=2");
   const Program program = from_lines(lines);
-  expect_refusal(verify_all(chain(1), dp(2), {program, program}), 12, "parts=2, but STEP 0 was begun in 3 slices");
+  const std::string said = text_of(verify_all(chain(1), dp(2), {program, program}));
+  EXPECT_NE(said.find("parts=2, but STEP 0 was begun in 3 slices"), std::string::npos) << said;
 }
 
 TEST(Verify, RefusesFrozenUnitsInUpdates) {

@@ -67,8 +67,9 @@ GemmPart join(const std::vector<GemmPart>& ranks) {
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     const GemmPart& part = ranks[rank];
     if (part.request != all.request) {
-      misuse("rank 0 asks for the gemm provider '{}' and rank {} for '{}', but all ranks multiply by the same: ask alike on all ranks",
-             all.request, rank, part.request);
+      misuse(
+          "rank 0 asks for the gemm provider '{}' and rank {} for '{}', but all ranks multiply by the same: ask alike on all ranks",
+          all.request, rank, part.request);
     }
     add_unnamed(all.choice, part.choice);
     all.shapes.insert(all.shapes.end(), part.shapes.begin(), part.shapes.end());

@@ -105,9 +105,7 @@ void Trainer::choose_products(Mode mode, const Batch& batch, int times) {
 // Makes all ranks multiply by the same providers.
 void Trainer::settle_products(const std::vector<GemmShape>& shapes) const {
   const World world = place();
-  if (world.size > 1) settle_gemm(shapes, *spec_->mesh()->world()->communicator, world);
-  else if (!shapes.empty())
-    use_gemm_choice(choose_gemm(shapes, timed_gemm_trial([&](const std::string& line) { log(LogLevel::info, world, line); })));
+  zt::settle_products(shapes, world.size > 1 ? spec_->mesh()->world()->communicator.get() : nullptr, world);
 }
 
 int64_t Trainer::predict_activations(const Batch& batch) {

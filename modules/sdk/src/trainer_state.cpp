@@ -6,6 +6,7 @@
 #include "unit_build.h"
 #include "zt/error.h"
 #include "zt/gemm_choice.h"
+#include "zt/log.h"
 #include "zt/tensor.h"
 #include "zt/trainer.h"
 
@@ -165,8 +166,11 @@ void Trainer::visit(Visitor& visitor) {
   if (!visitor.is_load()) return;
   // A resumed run multiplies as it did before, unless the script says by what.
   if (gemm_request() == "auto") {
-    use_gemm_choice(GemmChoice::from_value(products));
-    are_products_chosen_.fill(true);
+    const auto others = adopt_gemm_choice(GemmChoice::from_value(products));
+    if (!others.empty() && place().rank == 0)
+      log(LogLevel::warn, place(),
+          fmt::format("this process multiplies {} by other providers than the run that was saved did: sums have other bits",
+                      fmt::join(others, ", ")));
   }
   state_.step = *step.get_if<int64_t>();
   updates_done_ = *updates.get_if<int64_t>();

@@ -108,14 +108,14 @@ class GradientCheck {
     }
   }
 
-  // An axis that the unit's gradient has to be summed over and is not, empty if none: the one its state is sharded along, and
-  // those along which its parameters see other data.
+  // An axis that the unit's gradient has to be summed over and is not, empty if none: the one its state is sharded along and, in
+  // a program that sums at all (local SGD does not), those along which its parameters see other data.
   std::string axis_left_out(int unit) const {
     const UnitState& state = units_[unit];
     const UnitPlan& plan = subject_.program.units[unit];
     if (plan.state_sharded && !state.summed.contains(plan.axis)) return plan.axis;
     for (const AxisSize& axis : subject_.mesh.axes()) {
-      if (axis.size == 1 || state.summed.contains(axis.name)) continue;
+      if (axis.size == 1 || reduced_axes_.empty() || state.summed.contains(axis.name)) continue;
       for (const int index : subject_.model.units[unit].params) {
         const ParamInfo& param = subject_.model.params[index];
         if (param.trainable && placement_on(param.placements, axis.name) == Placement::replicated_other_data) return axis.name;

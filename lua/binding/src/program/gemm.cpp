@@ -14,7 +14,7 @@ struct Options {
 const Schema<Options>& schema() {
   static const auto schema = Schema<Options>("zt.gemm").required(
       "provider", &Options::provider,
-      "'default', 'auto' (a trial when a trainer is made) or the name of a provider, such as 'aten'",
+      "'default', 'auto' (trials before products of a new kind run) or the name of a provider, such as 'aten'",
       [](const std::string& name) {
         std::vector<std::string> known = gemm_providers();
         known.insert(known.end(), {"default", "auto"});

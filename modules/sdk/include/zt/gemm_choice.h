@@ -83,21 +83,18 @@ struct GemmPart {
   GemmChoice choice;
   std::vector<GemmShape> shapes;
 };
-// The ranks' parts as one: all shapes, and the choice of the lowest rank that has one for a class. Misuse if they request different
-// things.
+// The ranks' parts as one: all shapes, and the choice of the lowest rank that has one for a class. Misuse if they request
+// different things.
 GemmPart join(const std::vector<GemmPart>& ranks);
 
-// Before products of `planned` shapes run: where the script asked for "auto", a trial of the classes that no earlier trial of this
-// process chose for; others need no shapes, so plan none for them. What was chosen stays, so who multiplied before gets the same
-// bits. `ranks`, nullptr for a rank alone: all get one choice, for which rank 0 tries the shapes of all (`join`). Returns what is in
-// use. Collective. Where it throws, every rank uses what it used before: Misuse, on all ranks, as `join`; Fault, on all ranks, if the
-// trial fails.
+// Before products of `planned` shapes run: where the script asked for "auto", a trial of the classes that no earlier trial of
+// this process chose for; others need no shapes, so plan none for them. What was chosen stays, so who multiplied before gets the
+// same bits. `ranks`, nullptr for a rank alone: all get one choice, for which rank 0 tries the shapes of all (`join`). Returns
+// what is in use. Collective. Where it throws, every rank uses what it used before: Misuse, on all ranks, as `join`; Fault, on
+// all ranks, if the trial fails.
 GemmChoice settle_products(const std::vector<GemmShape>& planned, Communicator* ranks, const GemmTrial& trial);
 // With the steady clock; trials are reported to the log.
 GemmChoice settle_products(const std::vector<GemmShape>& planned, Communicator* ranks, const World& world);
-inline GemmChoice settle_gemm(const std::vector<GemmShape>& planned, Communicator& ranks, const World& world) {
-  return settle_products(planned, &ranks, world);
-}
 
 // Uses what another run chose, of a checkpoint. Where trials of this process have chosen already, what they chose stays, and the
 // names of what was saved otherwise are returned. Misuse, and nothing changes, as use_gemm_choice.
