@@ -3,22 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "training.h"
 
 namespace zt::test {
 namespace {
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).norm().item<double>() / b.norm().item<double>();
-}
-
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::fabs(a[i] - b[i]) / std::fabs(b[i]));
-  return worst;
-}
 
 struct Cut {
   int ranks, micro_batches;

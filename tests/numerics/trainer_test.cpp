@@ -15,12 +15,6 @@ World one_rank() {
   return {};
 }
 
-Batch part_of(const Batch& batch, int64_t begin, int64_t count) {
-  Batch part;
-  for (const auto& [name, field] : batch) part[name] = field.narrow(0, begin, count);
-  return part;
-}
-
 std::string refusal(const std::function<void()>& call) {
   try {
     call();

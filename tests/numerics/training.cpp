@@ -3,9 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "adam.h"
 #include "layers.h"
 #include "mesh.h"
+#include "sgd.h"
 #include "shard.h"
 #include "support/spawn.h"
 #include "zt/recompute.h"
@@ -28,15 +32,34 @@ Batch global_batch(int step, int seed) {
   return {{"tokens", tokens}, {"labels", labels}};
 }
 
+Batch part_of(const Batch& batch, int64_t begin, int64_t count) {
+  Batch part;
+  for (const auto& [name, field] : batch) part[name] = field.narrow(0, begin, count);
+  return part;
+}
+
+namespace {
+
+std::shared_ptr<Model> make_gpt(const Config& config) {
+  return nn::make_gpt(Value::Table{{"layers", 3},
+                                   {"hidden", 24},
+                                   {"heads", 3},
+                                   {"vocab", kVocab},
+                                   {"seq", kSeq},
+                                   {"seed", 5},
+                                   {"tied", config.tied},
+                                   {"dropout", config.dropout}});
+}
+
+std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
+  if (config.is_plain) return optim::make_sgd(Value::Table{{"lr", 1e-2}});
+  return optim::make_adamw(Value::Table{{"lr", 1e-2}, {"weight_decay", 0.1}});
+}
+
+}  // namespace
+
 std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options) {
-  const auto model = nn::make_gpt(Value::Table{{"layers", 3},
-                                               {"hidden", 24},
-                                               {"heads", 3},
-                                               {"vocab", kVocab},
-                                               {"seq", kSeq},
-                                               {"seed", 5},
-                                               {"tied", config.tied},
-                                               {"dropout", config.dropout}});
+  const auto model = config.model ? config.model() : make_gpt(config);
   if (!config.frozen.empty()) model->set_trainable(config.frozen, false);
   auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision);
   if (config.stage >= 0) {
@@ -47,7 +70,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     Value::Table shard = config.shard;
     shard["stage"] = config.stage;
     shard["axis"] = Object::of<Axis>(mesh->axis("dp"));
-    shard.emplace("node_shared", false);
+    if (config.node_shared) shard.emplace("node_shared", *config.node_shared);
     if (config.replicas > 1) shard["replicate"] = Object::of<Axis>(mesh->axis("replica"));
     if (!config.reduce_every.empty()) shard["reduce_every"] = config.reduce_every;
     if (config.bucket_bytes >= 0) shard["bucket_bytes"] = config.bucket_bytes;
@@ -57,8 +80,9 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     spec = spec->apply(zero::make_shard(zero::parse_shard_options(shard)));
   }
   if (config.recompute_every > 0) spec = spec->apply(make_recompute(config.recompute_every));
-  options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}, {"weight_decay", 0.1}});
+  options.optimizer = make_optimizer(config);
   options.clip = config.clip;
+  if (config.loss_scale) options.loss_scale = config.loss_scale;
   return Trainer::make(spec, options);
 }
 
@@ -74,33 +98,49 @@ at::Tensor flatten(Trainer& trainer, bool gradients) {
   return at::cat(parts);
 }
 
-Outcome train_rank(const World& world, const Config& config) {
-  const auto trainer = make_trainer(world, config);
-  const int64_t part = kSamples / world.size;
-  const auto part_of_batch = [&](int step) {
-    Batch mine = global_batch(step, config.seed);
-    for (auto& [name, field] : mine) field = field.narrow(0, world.rank * part, part);
-    return mine;
-  };
-  Outcome run;
-  for (int step = 0; step < config.steps; ++step) {
-    const StepResult result = trainer->step(part_of_batch(step));
-    run.losses.push_back(result.loss);
-    run.norms.push_back(result.grad_norm);
-    if (step == 0 && config.stage <= 0 && config.reduce_every != "micro_batch") {
-      run.first_gradient = flatten(*trainer, true) / trainer->state().grad_divisor;
-    }
-  }
-  run.evaluated = trainer->evaluate(part_of_batch(config.steps)).loss;
-  run.weights = flatten(*trainer, false);
-  return run;
+}  // namespace
+
+RankRun::RankRun(const World& world, const Config& config)
+    : world_(world), config_(config), trainer_(make_trainer(world, config)) {}
+
+Batch RankRun::part_of_batch() const {
+  const int64_t part = kSamples / world_.size;
+  return part_of(config_.batch ? config_.batch(steps_) : global_batch(steps_, config_.seed), world_.rank * part, part);
 }
 
-}  // namespace
+StepResult RankRun::step_by_hand(const Batch& mine) {
+  const int64_t part = kSamples / world_.size / config_.micro_batches;
+  for (int m = 0; m < config_.micro_batches; ++m) {
+    trainer_->forward(part_of(mine, m * part, part));
+    trainer_->backward();
+  }
+  return trainer_->finish_step();
+}
+
+StepResult RankRun::step() {
+  const Batch mine = part_of_batch();
+  const StepResult result = config_.by_hand ? step_by_hand(mine) : trainer_->step(mine);
+  outcome_.losses.push_back(result.loss);
+  outcome_.norms.push_back(result.grad_norm);
+  const bool is_asked = config_.gradient || (config_.stage <= 0 && config_.reduce_every != "micro_batch");
+  if (steps_ == 0 && is_asked) outcome_.first_gradient = flatten(*trainer_, true) / trainer_->state().grad_divisor;
+  ++steps_;
+  return result;
+}
+
+Outcome RankRun::finish() {
+  outcome_.evaluated = trainer_->evaluate(part_of_batch()).loss;
+  outcome_.weights = flatten(*trainer_, false);
+  return outcome_;
+}
 
 Outcome train(const Config& config) {
   std::vector<Outcome> runs(config.ranks);
-  spawn(config.ranks, [&](const World& world) { runs[world.rank] = train_rank(world, config); });
+  spawn(config.ranks, [&](const World& world) {
+    RankRun run(world, config);
+    for (int step = 0; step < config.steps; ++step) run.step();
+    runs[world.rank] = run.finish();
+  });
   for (const Outcome& other : runs) {
     EXPECT_EQ(other.losses, runs[0].losses);
     EXPECT_EQ(other.norms, runs[0].norms);
@@ -115,6 +155,16 @@ void expect_equal(const Outcome& a, const Outcome& b) {
   EXPECT_EQ(a.norms, b.norms);
   EXPECT_EQ(a.evaluated, b.evaluated);
   EXPECT_TRUE(at::equal(a.weights, b.weights));
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).norm().item<double>() / b.norm().item<double>();
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::fabs(a[i] - b[i]) / std::fabs(b[i]));
+  return worst;
 }
 
 }  // namespace zt::test
