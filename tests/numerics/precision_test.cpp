@@ -11,6 +11,20 @@
 namespace zt::test {
 namespace {
 
+// Parameters of each rank's own, and as zero.shard has them by itself: where ranks are threads, one copy for all.
+const std::optional<bool> kNodeShared[] = {false, std::nullopt};
+
+// Calls test(stage, node_shared).
+template <class Test>
+void for_all_stages(Test test) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const auto& node_shared : kNodeShared) {
+      SCOPED_TRACE(fmt::format("stage {}, node_shared {}", stage, node_shared ? "= false" : "by default"));
+      test(stage, node_shared);
+    }
+  }
+}
+
 Precision mixed(at::ScalarType params, at::ScalarType grads, at::ScalarType reduce) {
   return {params, grads, reduce};
 }
@@ -28,7 +42,10 @@ TEST(MixedPrecision, StagesAreEqualWhateverTheTypes) {
         for (const int stage : {1, 2, 3}) {
           SCOPED_TRACE(fmt::format("{}, {}, {} ranks, stage {}", precision.text(), reduce_every, ranks, stage));
           config.stage = stage;
-          expect_equal(first, train(config));
+          for (const auto& node_shared : kNodeShared) {
+            config.node_shared = node_shared;
+            expect_equal(first, train(config));
+          }
         }
       }
     }
@@ -36,9 +53,10 @@ TEST(MixedPrecision, StagesAreEqualWhateverTheTypes) {
 }
 
 TEST(MixedPrecision, ParametersAreTheMasterRounded) {
-  for (const int stage : {0, 1, 2, 3}) {
+  for_all_stages([](int stage, std::optional<bool> node_shared) {
     spawn(2, [&](const World& world) {
-      const auto trainer = make_trainer(world, {.ranks = 2, .stage = stage, .precision = Precision::bf16});
+      const auto trainer =
+          make_trainer(world, {.ranks = 2, .stage = stage, .precision = Precision::bf16, .node_shared = node_shared});
       const auto check = [&](const char* when) {
         for (const ParamInfo& param : trainer->state().model->params) {
           const at::Tensor master = trainer->master(param.name), values = trainer->parameter(param.name);
@@ -54,7 +72,7 @@ TEST(MixedPrecision, ParametersAreTheMasterRounded) {
       trainer->set_parameter("embedding.weight", at::full({kVocab, 24}, 1.0 / 3));
       check(" after setting it at stage ");
     });
-  }
+  });
 }
 
 TEST(MixedPrecision, AKeepsSixteenBytesAParameterWith16BitGradients) {
@@ -78,11 +96,10 @@ void overflow_on_rank(Trainer& trainer, int rank, int world_rank, Batch& batch) 
 }
 
 TEST(Nonfinite, OneRanksOverflowIsSkippedByAll) {
-  for (const int stage : {0, 1, 2, 3}) {
-    std::vector<at::Tensor> after(2);
+  for_all_stages([](int stage, std::optional<bool> node_shared) {
     spawn(2, [&](const World& world) {
-      const auto trainer = make_trainer(world, {.ranks = 2, .stage = stage, .precision = Precision::fp16, .tied = false},
-                                        {.on_nonfinite = OnNonfinite::skip});
+      const Config config{.ranks = 2, .stage = stage, .precision = Precision::fp16, .tied = false, .node_shared = node_shared};
+      const auto trainer = make_trainer(world, config, {.on_nonfinite = OnNonfinite::skip});
       Batch batch = global_batch(0);
       for (auto& [name, field] : batch) field = field.narrow(0, 6 * world.rank, 6).clone();
       batch.at("tokens").clamp_(2);
@@ -96,15 +113,16 @@ TEST(Nonfinite, OneRanksOverflowIsSkippedByAll) {
       EXPECT_TRUE(at::equal(trainer->master("blocks.0.mlp.up.weight"), before)) << "stage " << stage;
       EXPECT_EQ(trainer->global_step(), 3);
     });
-  }
+  });
 }
 
 TEST(Nonfinite, TheErrorNamesParameterRankAndMicroBatch) {
-  for (const int stage : {0, 2, 3}) {
+  for_all_stages([](int stage, std::optional<bool> node_shared) {
     for (const bool is_by_hand : {false, true}) {
       std::vector<std::string> said(2);
       spawn(2, [&](const World& world) {
-        const auto trainer = make_trainer(world, {.ranks = 2, .micro_batches = 3, .stage = stage, .tied = false});
+        const auto trainer =
+            make_trainer(world, {.ranks = 2, .micro_batches = 3, .stage = stage, .tied = false, .node_shared = node_shared});
         Batch batch = global_batch(0);
         for (auto& [name, field] : batch) field = field.narrow(0, 6 * world.rank, 6).clone();
         batch.at("tokens").clamp_(2);
@@ -130,7 +148,7 @@ TEST(Nonfinite, TheErrorNamesParameterRankAndMicroBatch) {
       EXPECT_CONTAINS(said[0], "the first thing that is not finite is the loss on rank 1 in micro-batch 2");
       EXPECT_CONTAINS(said[0], "step 0: ");
     }
-  }
+  });
 }
 
 TEST(Nonfinite, ALossScaleWantsFp16AndOverflows) {
