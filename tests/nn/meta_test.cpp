@@ -44,6 +44,16 @@ std::vector<Case> cases() {
   for (const std::string activation : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
     all.push_back(layer_case<make_mlp>("mlp_" + activation, {{"hidden", 12}, {"ffn", 7}, {"activation", activation}}));
   }
+  for (const bool rotary : {false, true}) {
+    const Table options{{"hidden", 12}, {"heads", 3}, {"kv_heads", rotary ? 1 : 3}, {"rotary", rotary}, {"dropout", 0.2}};
+    all.push_back(layer_case<make_attention>(rotary ? "attention_rotary" : "attention", options));
+    all.push_back(layer_case<make_block>(rotary ? "block_rotary" : "block", options));
+  }
+  all.push_back(layer_case<make_attention>("attention_segments", {{"hidden", 12}, {"heads", 2}}, {"segments", "positions"}));
+  for (const std::string family : {"gpt2", "llama"}) {
+    const Table options{{"layers", 2}, {"hidden", 12}, {"heads", 2}, {"vocab", 23}, {"seq", 9}, {"ffn", 20}, {"family", family}};
+    all.push_back({"model_" + family, [options] { return test::subject(make_gpt(options)); }});
+  }
   return all;
 }
 
