@@ -1,0 +1,74 @@
+// Random models under random options. ZT_FUZZ_SEED=number runs that one case again, with any group: --gtest_filter=*Fuzz*/0.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "fuzz_case.h"
+#include "promises.h"
+
+namespace zt::test {
+namespace {
+
+constexpr uint32_t kGroups = 8;
+constexpr uint32_t kCasesInGroup = 30;
+
+std::vector<uint32_t> seeds_of(uint32_t group) {
+  if (const char* named = std::getenv("ZT_FUZZ_SEED")) return {static_cast<uint32_t>(std::strtoul(named, nullptr, 10))};
+  std::vector<uint32_t> seeds;
+  for (uint32_t i = 0; i < kCasesInGroup; ++i) seeds.push_back(group * kCasesInGroup + i);
+  return seeds;
+}
+
+// The bits of stage 0 with nothing chosen but what decides on the order of sums.
+void expect_stage_0(const Config& config, const Outcome& run) {
+  Config plain = config;
+  plain.stage = 0;
+  plain.replicas = 1;
+  plain.shard.clear();
+  plain.node_shared = std::nullopt;
+  plain.bucket_bytes = plain.prefetch = plain.persist_below = plain.max_reuse_distance = -1;
+  plain.recompute_every = 0;
+  const Outcome first = train(plain);
+  expect_equal(first, run);
+  EXPECT_TRUE(at::equal(first.first_gradient, run.first_gradient));
+}
+
+// Squared relative distances of first gradients from the exact ones, summed over cases: those of the runs, and those of one rank.
+struct Distances {
+  double runs = 0, one_rank = 0;
+};
+
+class Fuzz : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(Fuzz, IsNearOneRankInFp64AndHasTheBitsOfStage0) {
+  std::map<std::string, Distances> distances;
+  for (const uint32_t seed : seeds_of(GetParam())) {
+    const FuzzCase fuzz = fuzz_case(seed);
+    SCOPED_TRACE(fmt::format("ZT_FUZZ_SEED={}: {}", seed, fuzz.text));
+    const Outcome exact = exact_run(fuzz.config);
+    Config config = fuzz.config;
+    const Outcome run = train(config);
+    expect_stage_0(config, run);
+    Config one_rank = config;
+    one_rank.ranks = 1;
+    one_rank.micro_batches = config.by_hand ? config.ranks * config.micro_batches : 1;
+    one_rank.stage = -1;
+    auto& sums = distances[config.precision.text()];
+    sums.runs += std::pow(distance(run.first_gradient, exact.first_gradient), 2);
+    sums.one_rank += std::pow(distance(train(one_rank).first_gradient, exact.first_gradient), 2);
+    config.precision = Precision::fp64;
+    config.loss_scale = std::nullopt;
+    expect_near(train(config), exact);
+  }
+  // NUMERICS: at most twice as far as one rank is, problems joined, since a single one's rounding errors are chance.
+  for (const auto& [precision, sums] : distances) {
+    if (precision == Precision::fp64.text()) continue;
+    EXPECT_LE(sums.runs, 4 * sums.one_rank) << precision;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, Fuzz, testing::Range(uint32_t{0}, kGroups));
+
+}  // namespace
+}  // namespace zt::test

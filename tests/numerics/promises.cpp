@@ -1,0 +1,72 @@
+#include "promises.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace zt::test {
+
+namespace {
+
+void expect_equal_with_gradients(const Outcome& a, const Outcome& b) {
+  expect_equal(a, b);
+  EXPECT_TRUE(at::equal(a.first_gradient, b.first_gradient));
+}
+
+// All stages of a configuration that says ranks, micro-batches, reduce_every and precision.
+void expect_equal_stages(Config config, const std::function<void(const Outcome&)>& check) {
+  Outcome first;
+  for (config.stage = 0; config.stage <= 3; ++config.stage) {
+    for (const bool is_said : {true, false}) {
+      if (!is_said && config.stage == 0) continue;
+      config.node_shared = is_said ? std::optional(false) : std::nullopt;
+      SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches reduced every {}, {}, stage {}, node_shared {}", config.ranks,
+                               config.micro_batches, config.reduce_every, config.precision.text(), config.stage,
+                               is_said ? "= false" : "by default"));
+      const Outcome run = train(config);
+      if (config.stage == 0) first = run;
+      else expect_equal_with_gradients(first, run);
+      check(run);
+    }
+  }
+}
+
+}  // namespace
+
+Outcome exact_run(Config config) {
+  config.micro_batches = config.by_hand ? config.micro_batches * config.ranks : 1;
+  config.ranks = 1;
+  config.stage = -1;
+  config.reduce_every = {};
+  config.precision = Precision::fp64;
+  config.loss_scale = {};
+  config.gradient = true;
+  config.recompute_every = 0;
+  return train(config);
+}
+
+void expect_near(const Outcome& run, const Outcome& exact) {
+  EXPECT_LT(distance(run.losses, exact.losses), 1e-12);
+  EXPECT_LT(distance(run.norms, exact.norms), 1e-12);
+  EXPECT_LT(distance(run.first_gradient, exact.first_gradient), 1e-12);
+}
+
+void expect_promises(Config config, const std::vector<Cut>& cuts) {
+  config.gradient = true;
+  for (const Cut& cut : cuts) {
+    config.ranks = cut.ranks;
+    config.micro_batches = cut.micro_batches;
+    const Outcome exact = exact_run(config);
+    for (const char* reduce_every : {"step", "micro_batch"}) {
+      config.reduce_every = reduce_every;
+      if (cut.micro_batches == 1 && config.reduce_every == "micro_batch") continue;  // the same programs
+      for (const Precision& precision : {Precision::bf16, Precision::fp64}) {
+        config.precision = precision;
+        expect_equal_stages(config, [&](const Outcome& run) {
+          if (precision == Precision::fp64) expect_near(run, exact);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace zt::test

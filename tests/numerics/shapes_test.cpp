@@ -1,0 +1,130 @@
+// Models of odd shapes at every stage on one to four ranks: shards without an element, units without a gradient, parameters that
+// a step does not touch.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "layers.h"
+#include "odd_layers.h"
+#include "promises.h"
+#include "support/spawn.h"
+
+namespace zt::test {
+namespace {
+
+using Table = Value::Table;
+
+std::shared_ptr<Layer> linear(int64_t in, int64_t out, bool bias = true) {
+  return nn::make_linear(Table{{"in", in}, {"out", out}, {"bias", bias}});
+}
+
+// Embedding, `middle`, head; tied when the widths agree and it is asked.
+std::shared_ptr<Model> model_of(int64_t first, std::vector<NamedLayer> middle, int64_t last, bool tied = false) {
+  const auto embedding = nn::make_embedding(Table{{"vocab", kVocab}, {"hidden", first}});
+  Table head{{"vocab", kVocab}, {"hidden", last}, {"norm", "none"}};
+  if (tied) head["tied"] = Object::of(embedding);
+  middle.insert(middle.begin(), {"embedding", embedding});
+  middle.push_back({"head", nn::make_lm_loss(head)});
+  return std::make_shared<Model>(std::move(middle), 5);
+}
+
+Config config_of(std::function<std::shared_ptr<Model>()> model) {
+  Config config;
+  config.steps = 2;
+  config.model = std::move(model);
+  return config;
+}
+
+// Units of 2 to 500 elements over chunks of 256: most ranks own nothing of most units.
+TEST(Shapes, UnevenAndSmallerThanTheNumberOfRanks) {
+  const auto model = [] {
+    return model_of(
+        7,
+        {{"wide", linear(7, 31)}, {"narrow", linear(31, 1, false)}, {"two_numbers", linear(1, 1)}, {"out", linear(1, 5, false)}},
+        5);
+  };
+  expect_promises(config_of(model), kOneToFourRanks);
+  Config apart = config_of(model);
+  apart.bucket_bytes = 0;
+  expect_promises(apart, kOneToFourRanks);
+}
+
+TEST(Shapes, OneParameterOfOneElement) {
+  const auto model = [] { return std::make_shared<Model>(std::vector<NamedLayer>{{"guess", make_guess()}}, 5); };
+  expect_promises(config_of(model), kOneToFourRanks);
+  Config by_hand = config_of(model);
+  by_hand.by_hand = true;
+  expect_promises(by_hand, kOneToFourRanks);
+}
+
+TEST(Shapes, FrozenUnitsBetweenTrainedOnes) {
+  const auto model = [] { return model_of(9, {{"a", linear(9, 13)}, {"b", linear(13, 13)}, {"c", linear(13, 9)}}, 9); };
+  for (const char* frozen : {R"(^b\.)", R"(^(a|c)\.)", R"(^(embedding|b)\.)", R"(^(a|b|c|head)\.)"}) {
+    SCOPED_TRACE(frozen);
+    Config config = config_of(model);
+    config.frozen = frozen;
+    expect_promises(config, kOneToFourRanks);
+  }
+}
+
+TEST(Shapes, TiedParameters) {
+  const auto bare = [] { return model_of(9, {}, 9, true); };
+  const auto between = [] {
+    const auto square = linear(9, 9);
+    return model_of(9, {{"square", square}, {"other", linear(9, 9)}, {"square", square}, {"square", square}}, 9, true);
+  };
+  expect_promises(config_of(bare), kOneToFourRanks);
+  expect_promises(config_of(between), kOneToFourRanks);
+}
+
+TEST(Shapes, ALayerWhoseOutputNobodyReads) {
+  const auto model = [] { return model_of(9, {{"first", linear(9, 9)}, {"unread", make_unread(9)}, {"last", linear(9, 9)}}, 9); };
+  expect_promises(config_of(model), kOneToFourRanks);
+}
+
+// The batch decides which samples use the parameter: all micro-batches of a step, one or none.
+TEST(Shapes, AParameterThatALayerDoesNotTouch) {
+  Config config = config_of([] {
+    return model_of(9, {{"first", linear(9, 9)}, {"partly", make_partly_used()}, {"last", linear(9, 9)}}, 9);
+  });
+  expect_promises(config, kOneToFourRanks);
+  for (const std::vector<int64_t>& wanted : {std::vector<int64_t>{0}, {11}, {5, 6}}) {
+    config.batch = [wanted](int step) {
+      Batch batch = global_batch(step);
+      batch["wanted"] = at::zeros({kSamples});
+      // The second step uses it in no sample: nothing may be left of the first one's gradient.
+      for (const int64_t sample : wanted) batch.at("wanted")[sample] = step == 1 ? 0 : 1;
+      return batch;
+    };
+    expect_promises(config, kOneToFourRanks);
+  }
+}
+
+// Each trainer trains as if it were alone.
+TEST(Shapes, TwoTrainersInTurns) {
+  Config small = config_of([] { return model_of(9, {{"square", linear(9, 9)}}, 9, true); });
+  for (const std::optional<bool> node_shared : {std::optional(false), std::optional<bool>()}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        SCOPED_TRACE(fmt::format("{} ranks, stage {}, node_shared {}", ranks, stage, node_shared ? "= false" : "by default"));
+        Config big{.ranks = ranks, .micro_batches = ranks == 4 ? 3 : 2, .stage = stage, .steps = 2, .node_shared = node_shared};
+        small.ranks = ranks;
+        small.stage = stage;
+        small.node_shared = node_shared;
+        const Outcome big_alone = train(big), small_alone = train(small);
+        spawn(ranks, [&](const World& world) {
+          RankRun one(world, big), other(world, small);
+          for (int step = 0; step < 2; ++step) {
+            one.step();
+            other.step();
+          }
+          const Outcome one_end = one.finish(), other_end = other.finish();
+          expect_equal(one_end, big_alone);
+          expect_equal(other_end, small_alone);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zt::test
