@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+
 namespace zt::test {
 
 namespace {
@@ -48,6 +51,31 @@ void expect_near(const Outcome& run, const Outcome& exact) {
   EXPECT_LT(distance(run.losses, exact.losses), 1e-12);
   EXPECT_LT(distance(run.norms, exact.norms), 1e-12);
   EXPECT_LT(distance(run.first_gradient, exact.first_gradient), 1e-12);
+}
+
+void expect_slope_of_loss(Config config) {
+  // Embeddings are of the size 0.02: the truncation is of order (h / 0.02)^2 = 2.5e-9, the rounding of order eps loss / h = 1e-9.
+  constexpr double kStep = 1e-6;
+  config.precision = Precision::fp64;
+  RankRun run({}, config);
+  Trainer& trainer = run.trainer();
+  const Batch batch = config.batch ? config.batch(0) : global_batch(0);
+  const auto direction = [](const at::Tensor& values) {
+    return (at::arange(values.numel(), at::kDouble) + 1).sin().view(values.sizes());
+  };
+  std::map<std::string, at::Tensor> values;
+  for (const ParamInfo& param : trainer.state().model->params) values[param.name] = trainer.parameter(param.name);
+  const auto loss_at = [&](double distance) {
+    for (const auto& [name, value] : values) trainer.set_parameter(name, value + distance * direction(value));
+    return trainer.evaluate(batch).loss;
+  };
+  const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+  loss_at(0);
+  run.step();
+  double along = 0;
+  for (const auto& [name, value] : values)
+    along += (trainer.gradient(name) * direction(value)).sum().item<double>() / trainer.state().grad_divisor;
+  EXPECT_NEAR(along, slope, 1e-7 * (1 + std::fabs(slope)));
 }
 
 void expect_promises(Config config, const std::vector<Cut>& cuts) {

@@ -36,8 +36,21 @@ std::shared_ptr<Model> model_of_a_block_used_twice() {
       5);
 }
 
+std::shared_ptr<Model> model_with_a_hot_layer() {
+  return model_of({{"hot", make_hot(1024, 768, 1024)}});
+}
+
+TEST(WrongGradients, OneRanksGradientIsTheSlopeOfItsLoss) {
+  for (const bool tied : {true, false}) expect_slope_of_loss({.micro_batches = 3, .tied = tied});
+  for (const int recompute_every : {0, 1})
+    expect_slope_of_loss({.micro_batches = 2, .recompute_every = recompute_every, .model = model_of_a_block_used_twice});
+  expect_slope_of_loss({.model = model_with_a_hot_layer});
+  expect_slope_of_loss({.model = [] { return model_of({{"partly", make_partly_used()}, {"unread", make_unread(12)}}); }});
+  expect_slope_of_loss({.model = [] { return std::make_shared<Model>(std::vector<NamedLayer>{{"guess", make_guess()}}, 5); }});
+}
+
 TEST(WrongGradients, ALayerUsedTwice) {
-  expect_promises({.steps = 2, .model = model_of_a_block_used_twice}, kTwoAndFourRanks);
+  expect_promises({.bucket_bytes = 0, .steps = 2, .model = model_of_a_block_used_twice}, kTwoAndFourRanks);
 }
 
 TEST(WrongGradients, ALayerUsedTwiceAndRecomputed) {
@@ -86,8 +99,7 @@ TEST(WrongGradients, UnevenAndNoValidTokens) {
 
 // The last of four ranks, and the last of two, owns nearly all of the norm; the others have to clip by it too.
 TEST(WrongGradients, ClippingByANormOfOneShard) {
-  const auto model = [] { return model_of({{"hot", make_hot(1024, 768, 1024)}}); };
-  const Config config{.clip = 0.5, .steps = 3, .is_plain = true, .model = model};
+  const Config config{.clip = 0.5, .steps = 3, .is_plain = true, .model = model_with_a_hot_layer};
   const Outcome exact = exact_run(config);
   EXPECT_NEAR(exact.norms[0], 16000, 0.1) << "256 elements of 1000, and a head and an embedding of few tenths";
   expect_promises(config, kTwoAndFourRanks);
