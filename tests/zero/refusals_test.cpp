@@ -134,6 +134,11 @@ TEST(Refusals, OfUpdatesInSlices) {
           "leaves the parameters of unit 0 ('embed') out of date at the end");
 }
 
+// The first half and then the second and third thirds: what lies between a third and a half would be updated twice.
+TEST(Refusals, OfUpdatesInSlicesOfSeveralSizes) {
+  EXPECT_CONTAINS(reasons_after(in_slices(), exchange("STEP 0 part=0", "STEP 0 part=0 parts=2")), "STEP 0");
+}
+
 TEST(Refusals, OfMoreElementsThanMayBeWhole) {
   zero::ShardOptions options;
   options.stage = 3;
