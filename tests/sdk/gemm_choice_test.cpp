@@ -133,7 +133,7 @@ TEST(GemmChoice, GoesThroughAValueAndJson) {
   EXPECT_EQ(*choice.to_value().get_if<Value::Table>()->at("forward/float32/64x64x64").get_if<std::string>(), "onednn");
 }
 
-TEST(GemmChoice, TheRuleAddsToFp32WithoutCopies) {
+TEST(GemmChoice, TheRuleMultipliesIntoFp32ByMkl) {
   const std::string wanted = has_gemm("mkl") ? "mkl" : "aten";
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     EXPECT_EQ(default_gemm_choice().provider(gemm_class({GemmKind::weight_gradient, dtype, 64, 64, 64, true})), wanted);

@@ -8,6 +8,7 @@
 
 #include "support/gemm_products.h"
 #include "support/message.h"
+#include "zt/allocation.h"
 #include "zt/gemm_choice.h"
 
 namespace zt::test {
@@ -37,6 +38,23 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
   EXPECT_SAYS("cannot multiply", multiply(a, b, c.to(at::kMeta)));
   EXPECT_SAYS("cannot multiply", multiply(at::ones({2}), b, c));
   EXPECT_EQ(c.abs().sum().item<float>(), 0);
+}
+
+// fp32 copies would be 128 MiB of b and, of a 16-bit c, 8 MiB.
+TEST(Gemm, WidensInTiles) {
+  const at::Tensor a = at::ones({16, 256}, at::kBFloat16), b = at::ones({256, 131072}, at::kBFloat16);
+  const auto check = [&](const std::string& provider, at::ScalarType out) {
+    const at::Tensor c = at::empty({16, 131072}, out);
+    AllocationWatch watch;
+    {
+      const AllocationWatch::Scope counted(watch);
+      find_gemm(provider).run(a, b, c, 0, 1);
+    }
+    EXPECT_LT(watch.peak_bytes(), 4 << 20) << provider << " to " << out;
+    EXPECT_TRUE(c.eq(256).all().item<bool>());
+  };
+  check("aten", at::kFloat);
+  if (default_gemm_choice().by_dtype.at(at::kBFloat16) == "mkl") check("mkl", at::kBFloat16);
 }
 
 TEST(Gemm, KeepsGradientsOut) {

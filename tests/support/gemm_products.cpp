@@ -95,6 +95,13 @@ void check_dtypes(const std::string& provider, at::ScalarType in, at::ScalarType
       }
     }
   }
+  // More than one tile in every direction.
+  for (const auto& [m, n, k] : std::vector<Size>{{1030, 1030, 5}, {40, 1030, 260}, {1030, 40, 260}}) {
+    for (const double beta : {0.0, -0.5}) {
+      check_case({m, n, k, Lie::columns, Lie::rows, Lie::part, 1.5, beta, in, out}, provider);
+      check_case({m, n, k, Lie::part, Lie::part_of_columns, Lie::columns, 1, beta, in, out}, provider);
+    }
+  }
   for (const auto& [m, n, k] : std::vector<Size>{{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {0, 0, 0}, {1, 6, 5}, {6, 1, 5}, {6, 5, 1}}) {
     for (const double beta : {0.0, 1.0, 0.5}) {
       check_case({m, n, k, Lie::rows, Lie::columns, Lie::rows, 1, beta, in, out}, provider);

@@ -14,9 +14,8 @@ class AtenGemm final : public Gemm {
   }
 
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
-    // Its products of 16-bit types are rounded to 16 bits: the sum in fp32 is one of widened matrices.
-    const at::ScalarType dtype = c.scalar_type();
-    c.addmm_(a.to(dtype), b.to(dtype), beta, alpha);
+    if (c.scalar_type() == a.scalar_type()) c.addmm_(a, b, beta, alpha);
+    else multiply_widened(a, b, c, beta, alpha);  // its own products of 16-bit types are rounded to 16 bits
   }
 };
 

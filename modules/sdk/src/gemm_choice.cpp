@@ -115,14 +115,6 @@ std::optional<GemmClass> parse_class(const std::string& text) {
   return found == kNames.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool has_bf16_instructions() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16");
-#else
-  return true;
-#endif
-}
-
 std::string& usual(GemmChoice& choice, const Types& types) {
   return (types.widens ? choice.widening : choice.by_dtype)[types.dtype];
 }
@@ -185,7 +177,7 @@ GemmChoice default_gemm_choice() {
   for (const Types& types : kTypes) usual(choice, types) = types.widens && has_mkl ? "mkl" : "aten";
   if (!has_mkl) return choice;
   choice.by_dtype[at::kHalf] = "mkl";
-  if (!has_bf16_instructions()) choice.by_dtype[at::kBFloat16] = "mkl";
+  if (!has_products_of(at::kBFloat16)) choice.by_dtype[at::kBFloat16] = "mkl";
   return choice;
 }
 

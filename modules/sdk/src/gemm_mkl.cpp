@@ -1,6 +1,7 @@
 // MKL's products of 16-bit types with sums in fp32, which LibTorch carries but calls only where it has no oneDNN.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "gemm.h"
@@ -27,6 +28,18 @@ int to_int(int64_t size) {
   return static_cast<int>(size);
 }
 
+// On processors without products of a 16-bit type MKL makes fp32 copies of all of a and b first. Tiles of our own are faster than
+// that where copies are used for few rows, or leave the caches; and need no more memory for more of them. Between, MKL is faster.
+constexpr int64_t kFewRows = 256;
+constexpr int64_t kCopies = 10 << 20;  // elements, 40 MiB
+
+bool is_better_widened(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  if (has_products_of(a.scalar_type())) return false;
+  const bool is_sum = c.scalar_type() == at::kFloat;
+  const bool has_few_rows = std::min(c.size(0), c.size(1)) <= kFewRows;
+  return (has_few_rows && !is_sum) || a.numel() + b.numel() + (is_sum ? 0 : c.numel()) > kCopies;
+}
+
 class MklGemm final : public Gemm {
  public:
   bool takes(at::DeviceType device, at::ScalarType dtype) const override {
@@ -34,10 +47,8 @@ class MklGemm final : public Gemm {
   }
 
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
-    if (c.scalar_type() == at::kFloat) {
-      accumulate(a, b, c, beta, alpha);
-      return;
-    }
+    if (is_better_widened(a, b, c)) return multiply_widened(a, b, c, beta, alpha);
+    if (c.scalar_type() == at::kFloat) return accumulate(a, b, c, beta, alpha);
     // c is rounded once, from the fp32 sum.
     const at::Tensor sum = beta == 0 ? at::empty(c.sizes(), at::kFloat) : c.to(at::kFloat).contiguous();
     accumulate(a, b, sum, beta, alpha);

@@ -44,8 +44,8 @@ struct GemmChoice {
 };
 
 // The rule without a trial: "aten", but "mkl" for fp16 and, on a processor without bf16 instructions, for bf16: there LibTorch's
-// oneDNN emulates them, at a fraction of the speed of fp32. Into fp32 "mkl" on every processor, since it adds to c as it
-// multiplies, where "aten" makes fp32 copies of a and b. Depends on the processor only.
+// oneDNN emulates them, at a fraction of the speed of fp32. Into fp32 "mkl" on every processor, since it uses what instructions
+// there are, where "aten" multiplies widened matrices. Depends on the processor only.
 GemmChoice default_gemm_choice();
 // The provider of that name for all types that it takes on the CPU, the rule for others. Misuse if it takes none.
 GemmChoice fixed_gemm_choice(const std::string& provider);
