@@ -22,8 +22,11 @@ Program made_by(zero::ShardOptions options, int micro_batches = 1) {
   return zero::make_shard(options)->apply(base_program(chain(0), Mode::train, micro_batches), chain(0), {groups_of_two(), 0});
 }
 
+// On two groups where shards are replicated, else on one.
 std::string reasons(const Program& program) {
-  return text_of(verify_all(chain(0), groups_of_two(), std::vector<Program>(4, program)));
+  const bool has_groups = std::ranges::any_of(program.units, [](const UnitPlan& unit) { return !unit.replicate.empty(); });
+  const MeshShape mesh = has_groups ? groups_of_two() : MeshShape({{"replica", 1}, {"dp", 2}}, 2);
+  return text_of(verify_all(chain(0), mesh, std::vector<Program>(static_cast<size_t>(mesh.world_size()), program)));
 }
 
 // What is said of the program with its lines edited.

@@ -191,7 +191,7 @@ Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step) {
     total.samples += words[1];
     const int64_t* first = all.const_data_ptr<int64_t>();
     if (words[2] == first[2] && words[3] == first[3] && words[1] == first[1]) continue;
-    if (words[1] != first[1])
+    if (words[2] == first[2] && words[3] == first[3])
       misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[1], rank,
              words[1], comm.name());
     misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike", 0,

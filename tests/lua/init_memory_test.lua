@@ -1,0 +1,58 @@
+-- A model's initial values are made where they are kept: no rank ever holds more than its shards and a layer. Run on 4 ranks.
+local lu = require "luaunit"
+local zt = require "zt"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+
+local LAYERS, HIDDEN = 40, 512
+local LAYER = 12 * HIDDEN * HIDDEN + 13 * HIDDEN
+local SLACK = 6 * 2 ^ 20 -- of the allocator, of blocks that initial values are drawn in, of code that runs for the first time
+
+-- Bytes of the field of /proc/self/status.
+local function status(field)
+  for line in io.lines "/proc/self/status" do
+    local kib = line:match("^" .. field .. ":%s*(%d+) kB")
+    if kib then return 1024 * tonumber(kib) end
+  end
+end
+
+-- The highest resident memory while `make` runs, beyond what was there before; and what it returns.
+local function peak_of(make)
+  collectgarbage()
+  local reset = assert(io.open("/proc/self/clear_refs", "w"))
+  reset:write "5"
+  reset:close()
+  local before = status "VmHWM"
+  local made = make()
+  return status "VmHWM" - before, made
+end
+
+local mesh = comm.mesh{dp = -1, backend = zt.world.size > 1 and "mpi" or nil}
+
+local function trainer(layers, frozen)
+  local model = nn.gpt{layers = layers, hidden = HIDDEN, heads = 8, vocab = 512, seq = 16, tied = false}
+  if frozen then model:freeze ".*" end
+  local program = zt.program(model, {precision = {params = "bf16", grads = "bf16"}})
+    :apply(zero.shard{stage = 3, axis = mesh.dp, node_shared = false})
+  return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-3}})
+end
+
+local TestInit = {}
+
+function TestInit:test_parameters_alone()
+  trainer(1, true) -- what any trainer needs the first time
+  local peak = peak_of(function() return trainer(LAYERS, true) end)
+  local shard = 2 * LAYERS * LAYER / mesh.dp.size
+  lu.assertTrue(peak >= 0.9 * shard, ("%.1f MiB held at most, %.1f MiB are the shard"):format(peak / 2 ^ 20, shard / 2 ^ 20))
+  lu.assertTrue(peak <= shard + 2 * LAYER + SLACK,
+                ("%.1f MiB were held, the shard is %.1f"):format(peak / 2 ^ 20, shard / 2 ^ 20))
+end
+
+function TestInit:test_with_what_the_optimizer_keeps()
+  trainer(1, false)
+  local peak = peak_of(function() return trainer(LAYERS, false) end)
+  local shards = 16 * LAYERS * LAYER / mesh.dp.size -- parameters, gradients, master, two numbers of Adam
+  lu.assertTrue(peak <= shards + 4 * LAYER + SLACK,
+                ("%.1f MiB were held, the shards are %.1f"):format(peak / 2 ^ 20, shards / 2 ^ 20))
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestInit", TestInit}})
