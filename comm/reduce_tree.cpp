@@ -1,9 +1,6 @@
 // Compiled with -O3 and without the precompiled header: these loops have to become vector code.
 #include "reduce_tree.h"
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,11 +9,12 @@
 #include <vector>
 
 #include "zt/error.h"
+#include "zt/float16.h"
 #include "zt/tensor.h"
 
 // The compiler makes one form for each instruction set and the loader picks. Sanitizers cannot run the loader's choice.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define ZT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#define ZT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define ZT_CLONES
 #endif
@@ -27,9 +25,6 @@ namespace {
 
 // Elements that are carried through the whole tree at once: what the levels need stays in the first-level cache.
 constexpr int64_t kBlock = 1024;
-
-template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, c10::BFloat16> || std::is_same_v<T, c10::Half>, float, T>;
 
 template <ReduceOp op, class A>
 inline A apply(A a, A b) {
@@ -48,25 +43,6 @@ inline A apply(A a, A b) {
   }
 }
 
-// c10's conversions branch; these forms become vector code and give the same bits (NaN: bfloat16's 0x7FC0, as c10).
-inline float widen(c10::BFloat16 value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value.x) << 16);
-}
-template <class T>
-inline Accumulator<T> widen(T value) {
-  return static_cast<Accumulator<T>>(value);
-}
-template <class T, class A>
-inline T narrow(A value) {
-  if constexpr (std::is_same_v<T, c10::BFloat16> && std::is_same_v<A, float>) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    return c10::BFloat16(static_cast<uint16_t>(value != value ? 0x7FC0u : rounded), c10::BFloat16::from_bits());
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
 template <ReduceOp op, class Out, class A, class B>
 ZT_CLONES void combine(Out* out, const A* a, const B* b, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = narrow<Out>(apply<op>(widen(a[i]), widen(b[i])));
@@ -75,7 +51,7 @@ ZT_CLONES void combine(Out* out, const A* a, const B* b, int64_t count) {
 // At most kBlock elements. `out` is written only when all of `sources` were read for that element.
 template <ReduceOp op, class T, class Out>
 void tree(Out* out, const T* const* sources, int width, int64_t count) {
-  using A = Accumulator<T>;
+  using A = Wide<T>;
   if (width == 2) return combine<op>(out, sources[0], sources[1], count);
   const int left_width = static_cast<int>(std::bit_floor(static_cast<unsigned>(width - 1)));
   A left[kBlock];

@@ -1,7 +1,6 @@
 #include "two_level/halves.h"
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
+#include "zt/float16.h"
 
 namespace zt::comm {
 
@@ -12,7 +11,7 @@ void convert(const at::Tensor& to, const at::Tensor& from) {
   To* out = to.mutable_data_ptr<To>();
   const From* in = from.const_data_ptr<From>();
   const int64_t count = from.numel();
-  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(in[i]);
+  for (int64_t i = 0; i < count; ++i) out[i] = zt::narrow<To>(zt::widen(in[i]));
 }
 
 }  // namespace

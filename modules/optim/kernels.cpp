@@ -35,7 +35,7 @@ template <class Half>
 }
 template <class Half>
 [[gnu::always_inline]] inline void narrow_as(const float* __restrict wide, uint16_t* __restrict half, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) half[i] = Half::narrow(wide[i]);
+  for (int64_t i = 0; i < count; ++i) half[i] = Half::narrow(with_one_nan(wide[i]));
 }
 
 [[gnu::always_inline]] inline void widen(Format format, const uint16_t* half, float* wide, int64_t count) {

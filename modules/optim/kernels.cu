@@ -23,7 +23,10 @@ __device__ T gradient(const Arrays<T>& arrays, int64_t i) {
 template <class T>
 __device__ void write_copy(const Arrays<T>& arrays, int64_t i, T param) {
   if constexpr (std::is_same_v<T, float>) {
-    if (arrays.copy) arrays.copy[i] = arrays.copy_format == Format::bfloat16 ? Bfloat16::narrow(param) : Float16::narrow(param);
+    const T value = with_one_nan(param);
+    if (arrays.copy) {
+      arrays.copy[i] = arrays.copy_format == Format::bfloat16 ? Bfloat16::narrow(value) : Float16::narrow(value);
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "float16.h"
+#include "zt/float16.h"
 
 namespace zt::optim {
 

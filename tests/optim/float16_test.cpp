@@ -1,9 +1,5 @@
-// 16-bit gradients in and 16-bit copies out: the conversions against c10's, and every optimizer against the step on the widened
-// gradient, followed by a rounding of its own.
-#include "float16.h"
-
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
+// 16-bit gradients in and 16-bit copies out: every optimizer against the step on the widened gradient, followed by a rounding of
+// its own.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -16,68 +12,6 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int kSentinel = 0x1234;  // what a copy holds before
-
-// Calls check(x) for fp32 numbers of every exponent and both signs: all upper halves with lower halves about every place where
-// a rounding may turn.
-template <class Check>
-void for_each_turn(Check check) {
-  std::vector<uint32_t> low{0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
-  for (uint32_t step = 0x1000; step < 0x10000; step += 0x1000) low.insert(low.end(), {step - 1, step, step + 1});
-  for (uint32_t high = 0; high < 0x10000; ++high) {
-    for (const uint32_t bits : low) check(float_of(high << 16 | bits));
-  }
-}
-
-// Ours and c10's, for one format.
-template <class Ours, class Theirs, uint16_t kNan>
-void expect_conversions_of() {
-  int wrong = 0;
-  for (uint32_t half = 0; half < 0x10000; ++half) {
-    const float expected = Theirs(static_cast<uint16_t>(half), Theirs::from_bits()), found = Ours::widen(half);
-    const bool equal = std::isnan(expected) ? std::isnan(found) : bits_of(found) == bits_of(expected);
-    if (!equal && wrong++ < 5) ADD_FAILURE() << half << " became " << found << " and not " << expected;
-  }
-  for_each_turn([&](float x) {
-    const uint16_t expected = std::isnan(x) ? kNan : Theirs(x).x, found = Ours::narrow(x);
-    if (found != expected && wrong++ < 5) ADD_FAILURE() << x << " became " << found << " and not " << expected;
-  });
-  EXPECT_EQ(wrong, 0);
-}
-
-TEST(Float16, Bfloat16IsC10s) {
-  expect_conversions_of<Bfloat16, c10::BFloat16, 0x7FC0>();
-}
-
-TEST(Float16, Float16IsC10s) {
-  expect_conversions_of<Float16, c10::Half, 0x7E00>();
-}
-
-// By the definition and without c10: a number comes back, halfway between two neighbours goes to the even one, and next to
-// halfway to the nearer one.
-template <class Format>
-void expect_nearest_even(uint16_t infinity) {
-  for (uint16_t half = 0; half < infinity; ++half) {
-    const float below = Format::widen(half);
-    EXPECT_EQ(Format::narrow(below), half);
-    if (half + 1 == infinity) continue;  // halfway to infinity is what the next power of two would make it
-    const float above = Format::widen(half + 1);
-    const auto middle = static_cast<float>((static_cast<double>(below) + above) / 2);
-    if (middle == below || middle == above) continue;  // below what fp32 tells apart
-    EXPECT_EQ(Format::narrow(middle), half + half % 2);
-    EXPECT_EQ(Format::narrow(-middle), 0x8000 + half + half % 2);
-    EXPECT_EQ(Format::narrow(std::nextafter(middle, 0.0F)), half);
-    EXPECT_EQ(Format::narrow(std::nextafter(middle, kInf)), half + 1);
-  }
-}
-
-TEST(Float16, RoundsToNearestEven) {
-  expect_nearest_even<Bfloat16>(0x7F80);
-  expect_nearest_even<Float16>(0x7C00);
-  EXPECT_EQ(Float16::narrow(65519.996F), 0x7BFF);  // 65504 is the largest number, 65536 the one after it
-  EXPECT_EQ(Float16::narrow(65520.0F), 0x7C00);
-  EXPECT_EQ(Bfloat16::narrow(std::numeric_limits<float>::max()), 0x7F80);
-  EXPECT_EQ(Float16::narrow(-kInf), 0xFC00);
-}
 
 // Gradient's type, copy's type (float32: none).
 struct Formats {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "zt/error.h"
+#include "zt/float16.h"
 #include "zt/norm.h"
 #include "zt/tensor.h"
 #include "zt/unit.h"
@@ -67,7 +68,7 @@ template <int kWidth, class T>
 [[gnu::always_inline]] inline double block_sum(const T* x) {
   if constexpr (sizeof(T) == 2) {
     float wide[kBlock];
-    for (int i = 0; i < kBlock; ++i) wide[i] = x[i];
+    for (int i = 0; i < kBlock; ++i) wide[i] = widen(x[i]);
     return lanes_sum<kWidth>(wide);
   } else {
     return lanes_sum<kWidth>(x);
