@@ -134,15 +134,16 @@ Pair rotary(at::ScalarType dtype) {
   constexpr int64_t kSeq = 128, kDim = kHidden / kHeads;
   const at::Tensor x = leaf({kRows / kSeq, kSeq, kHidden}, dtype), dy = random(x.sizes(), dtype);
   const auto tables = std::make_shared<Rotary>(kDim, 10000);
-  const Angles angles = tables->angles(at::arange(kSeq), dtype);
+  const Angles tabled = tables->angles(at::arange(kSeq), dtype);
   const Run ours = [=] {
+    const Angles angles = tables->angles(at::arange(kSeq), dtype);
     const Results all{x.detach().clone(), dy.clone()};
     rotate_heads(all[0], angles, kHeads, Turn::forward);
     rotate_heads(all[1], angles, kHeads, Turn::back);
     return all;
   };
   const auto twice = [&](const at::Tensor& t) { return at::cat({t, t}, 1).to(dtype).view({1, kSeq, 1, kDim}); };
-  const Run eager = [=, cosine = twice(angles.cosine), sine = twice(angles.sine)] {
+  const Run eager = [=, cosine = twice(tabled.cosine), sine = twice(tabled.sine)] {
     const at::Tensor h = x.view({kRows / kSeq, kSeq, kHeads, kDim});
     const at::Tensor turned = at::cat({-h.narrow(3, kDim / 2, kDim / 2), h.narrow(3, 0, kDim / 2)}, 3);
     return forward_backward((h * cosine + turned * sine).view(x.sizes()), {x}, dy);

@@ -5,16 +5,13 @@
 // exp in float: relative error below 4e-7 (truncation 5e-9, the rest rounding), 0 under -87.3, e^88.3 above 88.3, nan for nan.
 #pragma once
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include <cstdint>
-#include <type_traits>
+
+#include "zt/float16.h"
 
 namespace zt::nn::kernels {
 
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using zt::Wide;
 
 // out = gelu_tanh(pre + bias); bias may be nullptr. All [rows, width].
 template <class T>
@@ -53,6 +50,8 @@ template <class T>
 void norm_backward(T* dx, Wide<T>* dweight, Wide<T>* dbias, const T* dy, const T* x, const T* weight,
                    NormStats<const Wide<T>> stats, int64_t rows, int64_t width);
 
+// kept[i] = whether numbers[i] >= limit. n elements.
+void not_below(uint8_t* kept, const float* numbers, float limit, int64_t n);
 // out = keep ? x * scale : 0, plus residual unless nullptr. n elements.
 template <class T>
 void scale_kept(T* out, const T* x, const uint8_t* keep, const T* residual, double scale, int64_t n);

@@ -1,5 +1,7 @@
 #include "norm.h"
 
+#include <numeric>
+
 #include "function.h"
 #include "kernels.h"
 #include "layers.h"
@@ -31,8 +33,9 @@ struct NormState {
   SinkFn weight_sink, bias_sink;  // bias_sink: empty without a bias
 };
 
-// Rows whose parts of the weight's gradient are summed in one place, so that the sum does not depend on the threads.
-constexpr int64_t kBlock = 256;
+// Rows whose parts of the weight's gradient are summed in one place, so that the sum does not depend on the threads. So few that
+// there is a block for every thread.
+constexpr int64_t kBlock = 32;
 
 // A row of `stats` [2, rows] or, for RMSNorm, [1, rows]: 1 / deviation, then the mean.
 template <class W>
@@ -80,9 +83,25 @@ void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at
   });
 }
 
+// [blocks, hidden] summed over the blocks, ascending.
+at::Tensor sum_blocks(const at::Tensor& parts) {
+  const int64_t blocks = parts.size(0), width = parts.size(1);
+  std::vector<int64_t> ascending(blocks);
+  std::iota(ascending.begin(), ascending.end(), 0);
+  at::Tensor sum = at::zeros({width}, parts.options());
+  for_dtype(parts, [&](auto zero) {
+    using W = decltype(zero);
+    for_rows(width, blocks, [&](int64_t begin, int64_t end) {
+      kernels::add_rows(sum.data_ptr<W>() + begin, parts.const_data_ptr<W>() + begin, ascending.data(), blocks, width,
+                        end - begin);
+    });
+  });
+  return sum;
+}
+
 void add_to(const Context::Sink& sink, const at::Tensor& parts) {
   if (!sink.view.defined()) return;
-  const at::Tensor view = sink.view, sum = parts.sum(0);
+  const at::Tensor view = sink.view, sum = sum_blocks(parts);
   if (sink.first) view.copy_(sum);
   else view.add_(sum);
 }

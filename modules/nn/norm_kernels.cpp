@@ -6,26 +6,50 @@ namespace {
 
 enum class Centred : uint8_t { no, yes };
 
+template <class T>
+ZT_INLINE double row_sum(const T* x, int64_t width) {
+  using W = Wide<T>;
+  OrderedSum<W> sum;
+  by_blocks(
+      width, [&](int64_t begin, int64_t count) __attribute__((always_inline)) {
+        W space[kBlock];
+        const W* xs = widened(x + begin, count, space);
+        sum.add(
+            count, [=](int64_t j) __attribute__((always_inline)) { return xs[j]; });
+      });
+  return sum.total();
+}
+
+// sum of (x - mean)^2
+template <class T>
+ZT_INLINE double row_squares(const T* x, Wide<T> mean, int64_t width) {
+  using W = Wide<T>;
+  OrderedSum<W> sum;
+  by_blocks(
+      width, [&](int64_t begin, int64_t count) __attribute__((always_inline)) {
+        W space[kBlock];
+        const W* xs = widened(x + begin, count, space);
+        sum.add(
+            count, [=](int64_t j) __attribute__((always_inline)) { return (xs[j] - mean) * (xs[j] - mean); });
+      });
+  return sum.total();
+}
+
 template <Centred centred, class T>
 ZT_INLINE void norm_loop(T* out, NormStats<Wide<T>> stats, const T* x, const T* weight, const T* bias, double eps, int64_t rows,
                          int64_t width) {
   using W = Wide<T>;
   const auto n = static_cast<double>(width);
   for (int64_t r = 0; r < rows; ++r, out += width, x += width) {
-    const T* row = x;
     W mean = 0;
     if constexpr (centred == Centred::yes) {
-      mean = static_cast<W>(ordered_sum<W>(
-                                width, [=](int64_t j) __attribute__((always_inline)) { return widen(row[j]); }) /
-                            n);
+      mean = static_cast<W>(row_sum(x, width) / n);
       stats.mean[r] = mean;
     }
-    const double squares = ordered_sum<W>(
-        width, [=](int64_t j) __attribute__((always_inline)) { return (widen(row[j]) - mean) * (widen(row[j]) - mean); });
-    const W scale = static_cast<W>(1.0 / std::sqrt(squares / n + eps));
+    const W scale = static_cast<W>(1.0 / std::sqrt(row_squares(x, mean, width) / n + eps));
     stats.reciprocal[r] = scale;
     const auto scaled = [=](int64_t j) __attribute__((always_inline)) {
-      return (widen(row[j]) - mean) * scale * widen(weight[j]);
+      return (widen(x[j]) - mean) * scale * widen(weight[j]);
     };
     if (bias) {
       ZT_APART
@@ -37,21 +61,36 @@ ZT_INLINE void norm_loop(T* out, NormStats<Wide<T>> stats, const T* x, const T* 
   }
 }
 
-// With g = dy * weight and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation, where RMSNorm has no
-// mean(g).
+// With g = dy * weight: the sums of g (x - mean) and of g.
+struct PullAndShift {
+  double pull, shift;
+};
+template <Centred centred, class T>
+ZT_INLINE PullAndShift gradient_sums(const T* dy, const T* x, const T* weight, Wide<T> mean, int64_t width) {
+  using W = Wide<T>;
+  OrderedSum<W> pull, shift;
+  by_blocks(
+      width, [&](int64_t begin, int64_t count) __attribute__((always_inline)) {
+        W space[3][kBlock];
+        const W *gs = widened(dy + begin, count, space[0]), *xs = widened(x + begin, count, space[1]);
+        const W* ws = widened(weight + begin, count, space[2]);
+        pull.add(
+            count, [=](int64_t j) __attribute__((always_inline)) { return gs[j] * ws[j] * (xs[j] - mean); });
+        if constexpr (centred == Centred::yes) {
+          shift.add(
+              count, [=](int64_t j) __attribute__((always_inline)) { return gs[j] * ws[j]; });
+        }
+      });
+  return {pull.total(), centred == Centred::yes ? shift.total() : 0};
+}
+
+// With h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation, where RMSNorm has no mean(g).
 template <Centred centred, class T>
 ZT_INLINE void norm_input_loop(T* dx, const T* dy, const T* x, const T* weight, Wide<T> mean, Wide<T> scale, int64_t width) {
   using W = Wide<T>;
   const auto n = static_cast<double>(width);
-  const double dot = ordered_sum<W>(
-      width, [=](int64_t j) __attribute__((always_inline)) { return widen(dy[j]) * widen(weight[j]) * (widen(x[j]) - mean); });
-  const W pull = static_cast<W>(dot / n) * scale * scale;
-  W shift = 0;
-  if constexpr (centred == Centred::yes) {
-    shift = static_cast<W>(ordered_sum<W>(
-                               width, [=](int64_t j) __attribute__((always_inline)) { return widen(dy[j]) * widen(weight[j]); }) /
-                           n);
-  }
+  const auto sums = gradient_sums<centred>(dy, x, weight, mean, width);
+  const W pull = static_cast<W>(sums.pull / n) * scale * scale, shift = static_cast<W>(sums.shift / n);
   ZT_APART
   for (int64_t j = 0; j < width; ++j) {
     dx[j] = narrow<T>(scale * (widen(dy[j]) * widen(weight[j]) - shift - (widen(x[j]) - mean) * pull));

@@ -6,16 +6,18 @@
 
 namespace zt::nn {
 
+// The angles of tokens: token i turns by row rows[i] of the tables.
 struct Angles {
-  at::Tensor cosine, sine;  // [rows, head_dim / 2]
+  at::Tensor cosine, sine;  // [places, head_dim / 2]
+  at::Tensor rows;          // [tokens] int64
 };
 
 // Tables by position, computed in double and grown as needed. One thread uses an object.
 class Rotary {
  public:
   Rotary(int64_t head_dim, double base) : head_dim_(head_dim), base_(base) {}
-  // positions: int64, any shape, not negative; gives one row a position for turning elements of dtype `dtype`: in float64 for
-  // that, otherwise in float32. Positions on meta give tables on meta.
+  // positions: int64, any shape, not negative; they may be kept. For turning elements of dtype `dtype`: in float64 for that,
+  // otherwise in float32.
   Angles angles(const at::Tensor& positions, at::ScalarType dtype);
 
  private:
@@ -27,7 +29,7 @@ class Rotary {
 enum class Turn : int8_t { forward = 1, back = -1 };
 
 // Turns the first `heads` heads of every row of x in place; each element is rounded once. x: [samples, seq, columns], contiguous,
-// columns >= heads * head_dim; angles: one row a token of the sequence, or one a token of the batch.
+// columns >= heads * head_dim; angles: of the tokens of a sequence, or of the batch.
 void rotate_heads(const at::Tensor& x, const Angles& angles, int64_t heads, Turn turn);
 
 }  // namespace zt::nn

@@ -9,9 +9,10 @@ ZT_INLINE RowStats row_stats_loop(const T* x, int64_t n) {
   using W = Wide<T>;
   W lanes[kLanes];
   for (W& lane : lanes) lane = widen(x[0]);
-  by_blocks<W>(
-      n, [=](int64_t k) __attribute__((always_inline)) { return widen(x[k]); },
-      [&](const W* terms, int64_t count) __attribute__((always_inline)) {
+  by_blocks(
+      n, [&](int64_t begin, int64_t count) __attribute__((always_inline)) {
+        W space[kBlock];
+        const W* terms = widened(x + begin, count, space);
         int64_t i = 0;
         for (; i + kLanes <= count; i += kLanes) {
           for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lanes[lane] > terms[i + lane] ? lanes[lane] : terms[i + lane];
@@ -20,9 +21,15 @@ ZT_INLINE RowStats row_stats_loop(const T* x, int64_t n) {
       });
   W largest = lanes[0];
   for (const W lane : lanes) largest = largest > lane ? largest : lane;
-  const double sum = ordered_sum<W>(
-      n, [=](int64_t k) __attribute__((always_inline)) { return exponential(widen(x[k]) - largest); });
-  return {static_cast<double>(largest), sum};
+  OrderedSum<W> sum;
+  by_blocks(
+      n, [&](int64_t begin, int64_t count) __attribute__((always_inline)) {
+        W terms[kBlock];
+        for (int64_t j = 0; j < count; ++j) terms[j] = exponential(widen(x[begin + j]) - largest);
+        sum.add(
+            count, [&](int64_t j) __attribute__((always_inline)) { return terms[j]; });
+      });
+  return {static_cast<double>(largest), sum.total()};
 }
 
 template <class T>
@@ -83,6 +90,11 @@ ZT_INLINE void add_rows_loop(To* to, const From* from, const int64_t* rows, int6
 }
 
 }  // namespace
+
+ZT_CLONES void not_below(uint8_t* kept, const float* numbers, float limit, int64_t n) {
+  ZT_APART
+  for (int64_t i = 0; i < n; ++i) kept[i] = numbers[i] >= limit;
+}
 
 #define ZT_DEFINE_KERNELS(T)                                                                                          \
   template <>                                                                                                         \

@@ -43,6 +43,12 @@ void for_rows(int64_t rows, int64_t width, const Body& body) {
   at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), body);
 }
 
+// Calls body(begin, end) for parts of [0, elements), in parallel.
+template <class Body>
+void for_elements(int64_t elements, const Body& body) {
+  for_rows(elements, 1, body);
+}
+
 // The elements of an optional tensor: nullptr if it is undefined.
 template <class T>
 const T* data_or_null(const at::Tensor& x) {

@@ -1,12 +1,10 @@
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "tile.h"
 #include "tile_forms.h"
+#include "zt/float16.h"
 
 namespace zt::nn::tile {
 
@@ -15,7 +13,7 @@ namespace {
 template <class A, class T>
 ZT_INLINE void load_rows(A* to, const T* from, int64_t stride, int64_t rows, int64_t columns, A scale) {
   for (int64_t i = 0; i < rows; ++i, to += padded(columns), from += stride) {
-    for (int64_t d = 0; d < columns; ++d) to[d] = static_cast<A>(from[d]) * scale;
+    for (int64_t d = 0; d < columns; ++d) to[d] = widen(from[d]) * scale;
     for (int64_t d = columns; d < padded(columns); ++d) to[d] = 0;
   }
 }
@@ -53,7 +51,7 @@ template <class A, class T>
 ZT_INLINE void store_rows(T* to, int64_t stride, const A* from, int64_t rows, int64_t columns, const A* scale, A scales) {
   for (int64_t i = 0; i < rows; ++i, to += stride, from += padded(columns)) {
     const A factor = scale ? scale[i] * scales : scales;
-    for (int64_t d = 0; d < columns; ++d) to[d] = static_cast<T>(from[d] * factor);
+    for (int64_t d = 0; d < columns; ++d) to[d] = narrow<T>(from[d] * factor);
   }
 }
 

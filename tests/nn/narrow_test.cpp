@@ -9,7 +9,8 @@
 #include "activation.h"
 #include "layers.h"
 #include "rotary.h"
-#include "vector.h"
+#include "rows.h"
+#include "zt/allocation.h"
 
 namespace zt::nn {
 namespace {
@@ -17,51 +18,6 @@ namespace {
 using Table = Value::Table;
 using test::excess;
 using torch::autograd::variable_list;
-
-// --- conversions ---
-
-template <class T>
-void expect_same_number(T got, T expected, uint32_t bits) {
-  const bool is_nan = std::isnan(static_cast<float>(expected));
-  EXPECT_EQ(std::isnan(static_cast<float>(got)), is_nan) << bits;
-  if (!is_nan) {
-    EXPECT_EQ(got.x, expected.x) << bits;
-  }
-}
-
-template <class T>
-void expect_exact_conversions() {
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const T x(static_cast<uint16_t>(bits), T::from_bits());
-    const float wide = kernels::widen(x);
-    const auto expected = static_cast<float>(x);
-    if (std::isnan(expected)) {
-      EXPECT_TRUE(std::isnan(wide)) << bits;
-    } else {
-      EXPECT_EQ(std::bit_cast<uint32_t>(wide), std::bit_cast<uint32_t>(expected)) << bits;
-    }
-    // The number itself, the two next to it in float32, and what lies half way to the next of 16 bits.
-    const auto at = std::bit_cast<uint32_t>(wide);
-    for (const uint32_t offset : {0U, 1U, ~0U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFU, 0x1000U, 0x1001U}) {
-      const auto near = std::bit_cast<float>(at + offset);
-      expect_same_number(kernels::narrow<T>(near), static_cast<T>(near), at + offset);
-    }
-  }
-}
-
-TEST(Narrow, ConversionsAreThoseOfLibTorch) {
-  expect_exact_conversions<c10::BFloat16>();
-  expect_exact_conversions<c10::Half>();
-  uint32_t bits = 1;
-  for (int i = 0; i < 1'000'000; ++i) {
-    bits = bits * 1664525 + 1013904223;
-    const auto x = std::bit_cast<float>(bits);
-    expect_same_number(kernels::narrow<c10::BFloat16>(x), static_cast<c10::BFloat16>(x), bits);
-    expect_same_number(kernels::narrow<c10::Half>(x), static_cast<c10::Half>(x), bits);
-  }
-}
-
-// --- loops ---
 
 class Narrow : public testing::TestWithParam<at::ScalarType> {
  protected:
@@ -73,6 +29,8 @@ class Narrow : public testing::TestWithParam<at::ScalarType> {
   }
   static at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble).set_requires_grad(true); }
 };
+
+class AllWidths : public Narrow {};
 
 TEST_P(Narrow, Activations) {
   for (const std::string name : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
@@ -161,6 +119,58 @@ TEST_P(Narrow, Rotary) {
   EXPECT_TRUE(at::equal(turned.narrow(2, 30, 5), x.narrow(2, 30, 5)));
 }
 
+// Any positions, of the sequence or of each token: those of a table that was made for fewer places too.
+TEST_P(AllWidths, RotaryAtAnyPositions) {
+  Rotary rotary(6, 50);
+  const at::Tensor x = made_up({2, 4, 12});
+  const Angles early = rotary.angles(at::tensor({1, 0, 2, 2}, at::kLong), GetParam());
+  const Angles late = rotary.angles(at::tensor({3, 900, 0, 7, 900, 900, 5, 1}, at::kLong).view({2, 4}), GetParam());
+  EXPECT_EQ(rotary.angles(at::arange(4), GetParam()).cosine.data_ptr(), late.cosine.data_ptr());  // the table is kept
+  const auto turned_alone = [&](const at::Tensor& token, int64_t position) {
+    const at::Tensor row = token.clone().view({1, 1, 12});
+    rotate_heads(row, Rotary(6, 50).angles(at::full({1}, position, at::kLong), GetParam()), 2, Turn::forward);
+    return row.view({12});
+  };
+  const auto expect_turned = [&](const Angles& angles, const std::vector<int64_t>& positions) {
+    const at::Tensor turned = x.clone();
+    rotate_heads(turned, angles, 2, Turn::forward);
+    for (int64_t i = 0; i < 8; ++i) {
+      EXPECT_TRUE(at::equal(turned.view({8, 12})[i], turned_alone(x.view({8, 12})[i], positions[i]))) << i;
+    }
+  };
+  expect_turned(early, {1, 0, 2, 2, 1, 0, 2, 2});
+  expect_turned(late, {3, 900, 0, 7, 900, 900, 5, 1});
+  EXPECT_NE(test::misuse_of([&] {
+              rotary.angles(at::tensor({0, -1}, at::kLong), GetParam());
+            }).find("got -1"),
+            std::string::npos);
+}
+
+// Rows of one row and more, narrower and wider than vectors and blocks of partial sums.
+TEST_P(AllWidths, NormsOfAllSizes) {
+  for (const int64_t n : {1, 2, 15, 16, 17, 31, 33, 100, 255, 257, 600}) {
+    for (const int64_t rows : {1, 31, 32, 33, 65}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows of " << n);
+      const auto subject = test::subject(make_layernorm(Table{{"hidden", n}}));
+      const at::Tensor x = made_up({rows, n}), dy = made_up({rows, n}, 0.1);
+      const test::Tensors values{{"weight", made_up({n})}, {"bias", made_up({n}, 0.5)}};
+      test::set_values(subject, values, GetParam());
+      test::SinkContext context(wide_dtype(GetParam()));
+      const test::Result got = test::run(subject, {x}, context, dy);
+      const at::Tensor wide_x = wide(x), weight = wide(values.at("weight")), bias = wide(values.at("bias"));
+      const at::Tensor y = std::get<0>(at::native_layer_norm(wide_x, {n}, weight, bias, 1e-5));
+      const auto exact = torch::autograd::grad({y}, {wide_x, weight, bias}, {dy.to(at::kDouble)});
+      // A row of two may lie so close together that 1 / deviation is large, up to steep / 3. The mean of numbers up to 3 is off
+      // by 3 units, and so the deviation by `steep` units of itself, which enters the gradient of x in the third power.
+      const double steep = ((wide_x - wide_x.mean(-1, true)).square().mean(-1) + 1e-5).rsqrt().max().item<double>() * 3;
+      EXPECT_LE(excess(got.out, y.detach(), 1, steep), 1);
+      EXPECT_LE(excess(got.input_grads[0], exact[0], 1, steep * (1 + 3 * steep / 64)), 1);
+      EXPECT_LE(excess(got.grads.at("weight"), exact[1], 1, 0.3 * static_cast<double>(rows) * steep), 1);
+      EXPECT_LE(excess(got.grads.at("bias"), exact[2], 1, 0.3 * static_cast<double>(rows)), 1);
+    }
+  }
+}
+
 TEST_P(Narrow, Dropout) {
   const auto subject = test::subject(make_dropout(Table{{"p", 0.3}}));
   const at::Tensor x = made_up({4, 51}), dy = made_up({4, 51}, 0.1);
@@ -194,7 +204,30 @@ TEST_P(Narrow, AnEmbeddingAddsIntoASinkOfEitherWidth) {
   }
 }
 
+// A table is overwritten or added to where it lies: beside the rows of a use nothing as large as it is made.
+TEST_P(Narrow, AnEmbeddingsBackwardMakesNoTable) {
+  const test::Subject subject = test::subject(make_embedding(Table{{"vocab", 5000}, {"hidden", 64}}));
+  test::initialise(subject, 3, GetParam());
+  test::SinkContext context(at::kFloat);
+  context.fields["tokens"] = at::tensor({4999, 0, 4999}, at::kLong).view({1, 3});
+  const at::Tensor dy = made_up({1, 3, 64});
+  test::run(subject, {}, context, dy);
+  const at::Tensor out = subject.forward({}, context)[0];
+  AllocationWatch watch;
+  {
+    const AllocationWatch::Scope scope(watch);
+    torch::autograd::grad({out}, {subject.params[0]->get()}, {dy}, false, false, true);
+  }
+  EXPECT_LT(watch.peak_bytes(), 5000 * 64);
+  const at::Tensor exact = at::zeros({5000, 64}, at::kDouble);
+  exact.index_add_(0, context.fields["tokens"].view({-1}), 2 * dy.to(at::kDouble).view({3, 64}));
+  EXPECT_LE(excess(context.sunk.at(subject.params[0].get()), exact), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Nn, Narrow, testing::Values(at::kBFloat16, at::kHalf),
+                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+
+INSTANTIATE_TEST_SUITE_P(Nn, AllWidths, testing::Values(at::kBFloat16, at::kHalf, at::kFloat, at::kDouble),
                          [](const auto& info) { return std::string(c10::toString(info.param)); });
 
 // --- LayerNorm in float32 and float64 ---
@@ -221,16 +254,24 @@ TEST(LayerNorm, MatchesAtenWithALargeMean) {
 }
 
 TEST(LayerNorm, GradientsDoNotDependOnThreads) {
-  const auto subject = test::initialised(make_layernorm(Table{{"hidden", 130}}), at::kFloat);
-  const at::Tensor x = at::randn({2000, 130}), dy = at::randn({2000, 130});
+  const auto subject = test::initialised(make_layernorm(Table{{"hidden", 700}}), at::kFloat);
   const int threads = at::get_num_threads();
-  test::FakeContext one, two;
-  const test::Result alone = test::run(subject, {x}, one, dy);
-  at::set_num_threads(2);
-  const test::Result both = test::run(subject, {x}, two, dy);
+  for (const int64_t rows : {1, 33, 200, 2000}) {
+    const at::Tensor x = at::randn({rows, 700}), dy = at::randn({rows, 700});
+    at::set_num_threads(1);
+    test::FakeContext one;
+    const test::Result alone = test::run(subject, {x}, one, dy);
+    for (const int count : {2, 3}) {
+      at::set_num_threads(count);
+      test::FakeContext more;
+      const test::Result together = test::run(subject, {x}, more, dy);
+      EXPECT_TRUE(at::equal(alone.input_grads[0], together.input_grads[0])) << rows;
+      for (const std::string name : {"weight", "bias"}) {
+        EXPECT_TRUE(at::equal(alone.grads.at(name), together.grads.at(name))) << rows << " rows, " << name;
+      }
+    }
+  }
   at::set_num_threads(threads);
-  EXPECT_TRUE(at::equal(alone.input_grads[0], both.input_grads[0]));
-  for (const std::string name : {"weight", "bias"}) EXPECT_TRUE(at::equal(alone.grads.at(name), both.grads.at(name))) << name;
 }
 
 }  // namespace
