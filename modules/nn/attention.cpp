@@ -1,8 +1,5 @@
 #include "attention.h"
 
-#include <array>
-
-#include "dropout.h"
 #include "layers.h"
 #include "part.h"
 #include "positions.h"
@@ -56,11 +53,7 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
   inputs.causal = options_.causal;
   inputs.segments = segments_of(context, samples, seq);
   if (rotary_ && !x.is_meta()) inputs.angles = rotary_->angles(positions_of(context, samples, seq), x.scalar_type());
-  if (options_.dropout > 0 && context.mode == Mode::train) {
-    const std::array<int64_t, 4> sizes{samples, shape_.heads, seq, seq};
-    inputs.keep = x.is_meta() ? at::empty(sizes, x.options().dtype(at::kByte)) : keep_mask(sizes, options_.dropout, context, 0);
-    inputs.keep_scale = 1 / (1 - options_.dropout);
-  }
+  if (options_.dropout > 0 && context.mode == Mode::train) inputs.keep.emplace(options_.dropout, context, 0);
   return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
 }
 

@@ -73,22 +73,31 @@ struct Call {
     keys.begin -= keys.begin % kPanel;
     return keys;
   }
-  tile::Sight sight(int64_t sample, int64_t head, Range queries, Range keys) const {
+  // kept: room for kQueries * kKeys bytes, to be filled where weights are dropped.
+  tile::Sight sight(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
+    if (inputs.keep) fill_kept(sample, head, queries, keys, kept);
     const int64_t count = keys.end - keys.begin, *segment = segments(sample);
     return {.keys = count,
             .diagonal = inputs.causal ? queries.begin - keys.begin : count,
             .query_segments = segment ? segment + queries.begin : nullptr,
             .key_segments = segment ? segment + keys.begin : nullptr,
-            .keep = inputs.keep.defined()
-                        ? inputs.keep.const_data_ptr<uint8_t>() + row_at(sample, queries.begin, head) * places + keys.begin
-                        : nullptr,
-            .keep_row = places,
-            .keep_scale = inputs.keep_scale};
+            .keep = inputs.keep ? kept : nullptr,
+            .keep_row = kKeys,
+            .keep_scale = inputs.keep ? inputs.keep->scale() : 1};
   }
+  // Which weights of a tile are kept, as far as they are seen.
+  void fill_kept(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
+    for (int64_t i = queries.begin; i < queries.end; ++i, kept += kKeys) {
+      const int64_t end = inputs.causal ? std::min(keys.end, i + 1) : keys.end;
+      inputs.keep->fill(kept, sample, (head * places + i) * places + keys.begin, end - keys.begin);
+    }
+  }
+  int64_t query_tiles() const { return (places + kQueries - 1) / kQueries; }
+  Range query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, places)}; }
   // Calls body(range) for each tile.
   template <class Body>
   void for_queries(const Body& body) const {
-    for (int64_t i = 0; i < places; i += kQueries) body(Range{i, std::min(i + kQueries, places)});
+    for (int64_t i = 0; i < query_tiles(); ++i) body(query_tile(i));
   }
   template <class Body>
   void for_keys(Range visible_keys, const Body& body) const {

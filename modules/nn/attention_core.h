@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "dropout.h"
 #include "rotary.h"
 
 namespace zt::nn {
@@ -23,8 +24,7 @@ struct AttentionInputs {
   bool causal = true;
   std::optional<Angles> angles;  // rotary positions, if any
   at::Tensor segments;           // [B, T] int64: places see their own segment only; undefined: all one
-  at::Tensor keep;               // [B, H, T, T] bytes, contiguous, of dropout on the attention weights; undefined: none
-  double keep_scale = 1;
+  std::optional<Keep> keep;      // dropout of the weights, as elements of [B, H, T, T], if any
 };
 
 // qkv: [B, T, (H + 2K) D] contiguous, float16, bfloat16, float32 or float64: the query heads, then keys, then values; it is used

@@ -26,21 +26,34 @@ class Forward {
         values_(scratch_.take(call.places * call.padded_dim)),
         queries_(scratch_.take(kQueries * call.padded_dim)),
         scores_(scratch_.take(kQueries * score_row_)),
-        mixed_(scratch_.take(kQueries * call.padded_dim)) {}
+        mixed_(scratch_.take(kQueries * call.padded_dim)),
+        kept_(call.inputs.keep ? kQueries * kKeys : 0) {}
 
-  // The query heads that share one key head.
-  void run(int64_t sample, int64_t kv) {
+  // Tile `index` of all: those that share a key head follow each other.
+  void run(int64_t index) {
     const auto& c = call_;
+    const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: of the sample and the head
+    const int64_t sample = row / c.inputs.shape.heads, head = row % c.inputs.shape.heads;
+    load_keys(sample, head / c.group());
+    run_tile(sample, head, c.query_tile(from_both_ends(index % tiles, tiles)));
+  }
+
+ private:
+  // 0, n - 1, 1, n - 2, ...: under a causal mask later tiles cost more, and so all runs of tiles of one length cost about the
+  // same.
+  static int64_t from_both_ends(int64_t i, int64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
+
+  void load_keys(int64_t sample, int64_t kv) {
+    const auto& c = call_;
+    const int64_t pair = sample * c.inputs.shape.kv_heads + kv;
+    if (pair == loaded_) return;
+    loaded_ = pair;
     const T *key = c.qkv + c.joined_at(sample, 0, c.key_head(kv)), *value = c.qkv + c.joined_at(sample, 0, c.value_head(kv));
     tile::load(c.isa, values_, key, c.columns(), c.places, c.head_dim, A(1));
     tile::transpose(c.isa, keys_, values_, c.places, c.head_dim);
     tile::load(c.isa, values_, value, c.columns(), c.places, c.head_dim, A(1));
-    for (int64_t head = kv * c.group(); head < (kv + 1) * c.group(); ++head) {
-      c.for_queries([&](Range queries) { run_tile(sample, head, queries); });
-    }
   }
 
- private:
   void run_tile(int64_t sample, int64_t head, Range queries) {
     const auto& c = call_;
     const int64_t rows = queries.end - queries.begin;
@@ -54,7 +67,7 @@ class Forward {
       const int64_t count = keys.end - keys.begin;
       tile::product<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
                                kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
-      tile::softmax<A>(c.isa, scores_, score_row_, rows, c.sight(sample, head, queries, keys),
+      tile::softmax<A>(c.isa, scores_, score_row_, rows, c.sight(sample, head, queries, keys, kept_.data()),
                        {largest, sum, later ? mixed_ : nullptr, c.padded_dim});
       tile::product<A>(c.isa, {mixed_, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim, c.padded_dim,
                                kPanel, rows, c.padded_dim, count, later});
@@ -75,6 +88,8 @@ class Forward {
   int64_t score_row_;
   Scratch<A> scratch_;
   A *keys_, *values_, *queries_, *scores_, *mixed_;
+  std::vector<uint8_t> kept_;
+  int64_t loaded_ = -1;  // the pair of a sample and a key head whose keys and values are at hand
 };
 
 template <class T, class A>
@@ -99,10 +114,13 @@ class Backward {
         dmixed_across_(scratch_.take(kQueries * call.padded_dim)),
         dmixed_(scratch_.take(kQueries * call.padded_dim)),
         weights_(scratch_.take(kQueries * score_row_)),
-        dscores_(scratch_.take(kQueries * score_row_)) {}
+        dscores_(scratch_.take(kQueries * score_row_)),
+        kept_(call.inputs.keep ? kQueries * kKeys : 0) {}
 
-  void run(int64_t sample, int64_t kv) {
+  // The query heads that share a key head of a sample, `pair` of all.
+  void run(int64_t pair) {
     const auto& c = call_;
+    const int64_t sample = pair / c.inputs.shape.kv_heads, kv = pair % c.inputs.shape.kv_heads;
     const int64_t key_at = c.joined_at(sample, 0, c.key_head(kv)), value_at = c.joined_at(sample, 0, c.value_head(kv));
     tile::load(c.isa, keys_, c.qkv + key_at, c.columns(), c.places, c.head_dim, A(1));
     tile::transpose(c.isa, keys_across_, keys_, c.places, c.head_dim);
@@ -131,7 +149,8 @@ class Backward {
     tile::row_dots<A>(c.isa, dots, mixed_, dmixed_, rows, c.head_dim);
     bool later = false;
     c.for_keys(c.visible(sample, queries), [&](Range keys) {
-      run_keys(c.sight(sample, head, queries, keys), rows, keys, logsumexp_ + c.row_at(sample, queries.begin, head), dots, later);
+      const A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
+      run_keys(c.sight(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
       later = true;
     });
     tile::store<A>(c.isa, dqkv_ + query_at, c.columns(), dqueries_, rows, c.head_dim, nullptr, c.scale);
@@ -165,6 +184,7 @@ class Backward {
   Scratch<A> scratch_;
   A *keys_, *keys_across_, *values_across_, *dkeys_, *dvalues_, *queries_, *dqueries_, *queries_across_, *mixed_, *dmixed_across_,
       *dmixed_, *weights_, *dscores_;
+  std::vector<uint8_t> kept_;
 };
 
 // Calls body(T{}, A{}) with the element of `x` and what is computed in.
@@ -184,12 +204,12 @@ void for_dtypes(const at::Tensor& x, const Body& body) {
   }
 }
 
-// Runs make_task().run(sample, kv) for all pairs, with one task object for a thread's share.
+// Runs make_task().run(index) for all indices, with one task object for a thread's share.
 template <class MakeTask>
-void for_key_heads(int64_t samples, int64_t kv_heads, const MakeTask& make_task) {
-  at::parallel_for(0, samples * kv_heads, 1, [&](int64_t begin, int64_t end) {
+void for_tasks(int64_t count, const MakeTask& make_task) {
+  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
     auto task = make_task();
-    for (int64_t pair = begin; pair < end; ++pair) task.run(pair / kv_heads, pair % kv_heads);
+    for (int64_t index = begin; index < end; ++index) task.run(index);
   });
 }
 
@@ -199,8 +219,8 @@ void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const
                        Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
     const Call<T, A> call(qkv, inputs, isa);
-    for_key_heads(call.samples, inputs.shape.kv_heads,
-                  [&] { return Forward<T, A>(call, out.data_ptr<T>(), logsumexp.data_ptr<A>()); });
+    for_tasks(call.samples * inputs.shape.heads * call.query_tiles(),
+              [&] { return Forward<T, A>(call, out.data_ptr<T>(), logsumexp.data_ptr<A>()); });
   });
 }
 
@@ -208,7 +228,7 @@ void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at
                         const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
     const Call<T, A> call(qkv, inputs, isa);
-    for_key_heads(call.samples, inputs.shape.kv_heads, [&] {
+    for_tasks(call.samples * inputs.shape.kv_heads, [&] {
       return Backward<T, A>(call, dqkv.data_ptr<T>(), dout.const_data_ptr<T>(), out.const_data_ptr<T>(),
                             logsumexp.const_data_ptr<A>());
     });

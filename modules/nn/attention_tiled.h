@@ -1,8 +1,9 @@
 // Attention on the CPU in tiles (Dao et al. 2022): scores of a few queries and keys at a time, never [T, T], straight from the
 // joined tensor of queries, keys and values and straight into the joined gradient.
 //
-// Scores, softmax and sums are float32 for 16-bit inputs and float32, float64 for float64. A pair (sample, key head) is one
-// task, in one order: the bits do not depend on the number of threads, nor on `isa`.
+// Scores, softmax and sums are float32 for 16-bit inputs and float32, float64 for float64. A tile of
+// queries is one task of the forward; a pair (sample, key head), in one order, one of the backward: the bits do not depend on the
+// number of threads, nor on `isa`.
 //
 // Dims: B samples, T places, H query heads, K key heads, D head_dim.
 #pragma once

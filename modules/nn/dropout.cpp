@@ -18,8 +18,12 @@ at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Ten
   const at::Tensor out = at::empty_like(x);
   for_dtype(x, [&](auto zero) {
     using T = decltype(zero);
-    kernels::scale_kept(out.data_ptr<T>(), x.const_data_ptr<T>(), keep.const_data_ptr<uint8_t>(), data_or_null<T>(residual),
-                        scale, x.numel());
+    T* to = out.data_ptr<T>();
+    const T *from = x.const_data_ptr<T>(), *more = data_or_null<T>(residual);
+    const auto* kept = keep.const_data_ptr<uint8_t>();
+    for_elements(x.numel(), [&](int64_t begin, int64_t end) {
+      kernels::scale_kept(to + begin, from + begin, kept + begin, more ? more + begin : nullptr, scale, end - begin);
+    });
   });
   return out;
 }
@@ -41,22 +45,31 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& context, int slot, at::Device device) {
+Keep::Keep(double probability, const Context& context, int slot)
+    : probability_(probability),
+      stream_(context.rng(Purpose::dropout)),
+      first_sample_(context.first_sample()),
+      first_element_(slot * kSlot) {}
+
+void Keep::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const {
+  constexpr int64_t kAtOnce = 1024;
+  float numbers[kAtOnce];
+  for (int64_t i = 0; i < count; i += kAtOnce) {
+    const int64_t n = std::min(kAtOnce, count - i);
+    stream_.uniform(first_sample_ + sample, first_element_ + first + i, {numbers, static_cast<size_t>(n)});
+    kernels::not_below(kept + i, numbers, static_cast<float>(probability_), n);
+  }
+}
+
+at::Tensor Keep::mask(at::IntArrayRef shape, at::Device device) const {
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
-  if (mask.is_meta()) return mask;
-  const int64_t samples = shape.empty() ? 1 : shape[0];
-  const int64_t width = samples == 0 ? 0 : mask.numel() / samples;
-  const Philox stream = context.rng(Purpose::dropout);
-  const auto limit = static_cast<float>(probability);
+  if (mask.is_meta() || mask.numel() == 0) return mask;
+  const int64_t width = shape.empty() ? 1 : mask.numel() / shape[0];
   auto* kept = mask.data_ptr<uint8_t>();
-  for_rows(samples, width, [&](int64_t begin, int64_t end) {
-    float numbers[1024];
-    for (int64_t i = begin * width; i < end * width;) {
-      const int64_t sample = i / width, element = i % width;
-      const auto count = std::min<int64_t>(std::size(numbers), width - element);
-      stream.uniform(static_cast<uint64_t>(context.first_sample() + sample), slot * kSlot + element,
-                     {numbers, static_cast<size_t>(count)});
-      for (int64_t j = 0; j < count; ++j) kept[i + j] = numbers[j] >= limit;
+  for_elements(mask.numel(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      const int64_t count = std::min(end - i, width - i % width);
+      fill(kept + i, i / width, i % width, count);
       i += count;
     }
   });
@@ -65,8 +78,8 @@ at::Tensor keep_mask(at::IntArrayRef shape, double probability, const Context& c
 
 at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
-  const at::Tensor keep = keep_mask(x.sizes(), probability_, context, slot_, x.device());
-  return DropoutFunction::apply(x, maybe(residual), keep, 1 / (1 - probability_));
+  const Keep keep(probability_, context, slot_);
+  return DropoutFunction::apply(x, maybe(residual), keep.mask(x.sizes(), x.device()), keep.scale());
 }
 
 std::shared_ptr<Layer> make_dropout(const Value& value) {

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "support/fake_context.h"
+#include "zt/allocation.h"
 #include "zt/error.h"
 
 namespace zt::nn {
@@ -35,10 +37,15 @@ AttentionInputs inputs_of(const Case& c) {
   if (c.segments)
     inputs.segments = at::arange(c.places).floor_divide(7 + c.places / 5).mul(5).remainder(7).repeat({c.samples, 1});
   if (c.dropout) {
-    inputs.keep = at::rand({c.samples, c.shape.heads, c.places, c.places}).gt(0.3).to(at::kByte);
-    inputs.keep_scale = 1 / 0.7;
+    test::FakeContext context;
+    context.sample = 5;
+    inputs.keep.emplace(0.3, context, 1);
   }
   return inputs;
+}
+
+double keep_scale(const AttentionInputs& inputs) {
+  return inputs.keep ? inputs.keep->scale() : 1;
 }
 
 Outcome run_core(const Case& c, const AttentionInputs& inputs, at::ScalarType dtype) {
@@ -70,7 +77,7 @@ Reference reference(const Case& c, const AttentionInputs& inputs, const Outcome&
   if (c.causal) hidden = at::ones({1, 1, c.places, c.places}, at::kBool).triu(1);
   if (c.segments) hidden = hidden.logical_or(inputs.segments.unsqueeze(2).ne(inputs.segments.unsqueeze(1)).unsqueeze(1));
   const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
-  const at::Tensor dropped = c.dropout ? weights * inputs.keep * inputs.keep_scale : weights;
+  const at::Tensor dropped = c.dropout ? weights * inputs.keep->mask(weights.sizes()) * keep_scale(inputs) : weights;
   const at::Tensor out = dropped.matmul(shared(heads[2])).transpose(1, 2).reshape(run.dout.sizes());
   const at::Tensor looks = weights.sum(2).view({c.samples, K, H / K, c.places}).sum(2).max();
   return {out.detach(),      torch::autograd::grad({out}, {qkv}, {run.dout})[0],  longest(heads[0]),   longest(heads[1]),
@@ -104,7 +111,7 @@ void expect_close(const Case& c, at::ScalarType dtype) {
   const auto [unit, wide] = units_of(dtype);
   const auto [H, K, D, T] =
       std::tuple(c.shape.heads, c.shape.kv_heads, static_cast<double>(c.shape.head_dim), static_cast<double>(c.places));
-  const double scale = 1 / std::sqrt(D), value = ref.value * inputs.keep_scale;
+  const double scale = 1 / std::sqrt(D), value = ref.value * keep_scale(inputs);
   const double weight = 2 * (D + 6) * wide * ref.query * ref.key * scale + (T + 16) * wide;
   const double out = 2 * weight + T * wide + unit;  // times the values
   EXPECT_LE(gap(got.out, ref.out), out * value);
@@ -117,7 +124,7 @@ void expect_close(const Case& c, at::ScalarType dtype) {
   const auto wanted = ref.dqkv.split({H * c.shape.head_dim, K * c.shape.head_dim, K * c.shape.head_dim}, 2);
   EXPECT_LE(gap(parts[0], wanted[0]), scale * ref.key * (score + 2 * sum * product));
   EXPECT_LE(gap(parts[1], wanted[1]), scale * ref.query * ref.looks * (score + 2 * sum * product));
-  EXPECT_LE(gap(parts[2], wanted[2]), ref.grad * inputs.keep_scale * ref.looks * (weight + sum));
+  EXPECT_LE(gap(parts[2], wanted[2]), ref.grad * keep_scale(inputs) * ref.looks * (weight + sum));
 }
 
 constexpr auto kDtypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
@@ -185,22 +192,42 @@ std::vector<at::Tensor> raw(const at::Tensor& qkv, const at::Tensor& dout, const
 }
 
 TEST(AttentionTiled, ThreadsAndInstructionSetsDoNotMatter) {
-  const Case c{.samples = 3, .places = 77, .shape = {4, 2, 20}, .segments = true};
-  const AttentionInputs inputs = inputs_of(c);
   const int threads = at::get_num_threads();
-  for (const auto dtype : kDtypes) {
-    const at::Tensor qkv = random({3, 77, c.shape.columns()}, dtype), dout = random({3, 77, 80}, dtype);
-    at::set_num_threads(1);
-    const auto expected = raw(qkv, dout, inputs, Isa::plain);
-    for (const int count : {1, 2}) {
-      at::set_num_threads(count);
-      for (const Isa isa : supported_isas()) {
-        const auto got = raw(qkv, dout, inputs, isa);
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::equal(got[i], expected[i])) << isa_name(isa) << ", result " << i;
+  // Shares of threads begin between pairs of a sample and a key head, between heads of a group and inside a head.
+  for (const Case& c : {Case{.samples = 3, .places = 77, .shape = {4, 2, 20}, .segments = true},
+                        Case{.samples = 1, .places = 600, .shape = {1, 1, 20}, .dropout = true},
+                        Case{.samples = 2, .places = 97, .shape = {3, 1, 4}, .causal = false, .dropout = true},
+                        Case{.samples = 1, .places = 1, .shape = {2, 1, 4}}}) {
+    const AttentionInputs inputs = inputs_of(c);
+    for (const auto dtype : kDtypes) {
+      const at::Tensor qkv = random({c.samples, c.places, c.shape.columns()}, dtype);
+      const at::Tensor dout = random({c.samples, c.places, c.shape.heads * c.shape.head_dim}, dtype);
+      at::set_num_threads(1);
+      const auto expected = raw(qkv, dout, inputs, Isa::plain);
+      for (const int count : {1, 2, 3, 5}) {
+        at::set_num_threads(count);
+        for (const Isa isa : supported_isas()) {
+          const auto got = raw(qkv, dout, inputs, isa);
+          for (size_t i = 0; i < got.size(); ++i) {
+            EXPECT_TRUE(at::equal(got[i], expected[i])) << isa_name(isa) << ", " << count << " threads, result " << i;
+          }
+        }
       }
     }
   }
   at::set_num_threads(threads);
+}
+
+// With dropout too there is nothing of [T, T]: all that is held are some tensors of [T, D] and a tile of scores in float32.
+TEST(AttentionTiled, DropoutHoldsNoMask) {
+  const Case c{.samples = 1, .places = 4096, .shape = {1, 1, 16}, .dropout = true};
+  AllocationWatch watch;
+  {
+    const AllocationWatch::Scope scope(watch);
+    run_core(c, inputs_of(c), at::kFloat);
+  }
+  EXPECT_GT(watch.peak_bytes(), c.places * c.shape.head_dim * 4);
+  EXPECT_LT(watch.peak_bytes(), c.places * c.places / 2);
 }
 
 TEST(AttentionTiled, NanStaysInItsRow) {
@@ -242,7 +269,7 @@ TEST(AttentionTiled, OnMetaOnlyShapes) {
   const auto meta = at::TensorOptions(at::kBFloat16).device(at::kMeta);
   AttentionInputs inputs = inputs_of({.shape = {4, 2, 8}});
   inputs.segments = at::empty({2, 5}, at::TensorOptions(at::kLong).device(at::kMeta));
-  inputs.keep = at::empty({2, 4, 5, 5}, at::TensorOptions(at::kByte).device(at::kMeta));
+  inputs.keep.emplace(0.3, test::FakeContext(), 0);
   const at::Tensor qkv = at::empty({2, 5, 64}, meta).set_requires_grad(true);
   const at::Tensor out = attention_core(qkv, inputs);
   EXPECT_TRUE(out.is_meta());

@@ -2,6 +2,9 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
 
 #include "layers.h"
 #include "nn/run.h"
@@ -40,12 +43,44 @@ TEST(Dropout, DoesNotDependOnTheCutOfTheBatch) {
   }
 }
 
+// The definition: an element is kept where its number of the stream is not below the probability.
+TEST(Dropout, KeepsByTheNumbersOfTheStream) {
+  test::FakeContext context;
+  context.sample = 7;
+  const Keep keep(0.3, context, 2);
+  const at::Tensor mask = keep.mask({3, 5, 431});  // more numbers a sample than are drawn at once
+  std::vector<float> numbers(5 * 431);
+  std::vector<uint8_t> part(20, 9);
+  for (int64_t sample = 0; sample < 3; ++sample) {
+    context.rng(Purpose::dropout).uniform(7 + sample, int64_t{2} << 40, numbers);
+    const auto* kept = mask[sample].const_data_ptr<uint8_t>();
+    for (size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(kept[i], numbers[i] >= 0.3F) << sample << ", " << i;
+    keep.fill(part.data(), sample, 1021, 19);
+    EXPECT_TRUE(std::equal(part.begin(), part.begin() + 19, kept + 1021));
+    EXPECT_EQ(part[19], 9);
+  }
+}
+
+// Shares of threads begin inside samples, and not at the numbers that are drawn together.
 TEST(Dropout, DoesNotDependOnThreads) {
-  const at::Tensor x = at::ones({64, 4001});
   const int threads = at::get_num_threads();
-  const at::Tensor one = drop(x, 0.5);
-  at::set_num_threads(2);
-  EXPECT_TRUE(at::equal(drop(x, 0.5), one));
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{64, 4001}, {1, 131077}, {200003, 1}}) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      const at::Tensor x = at::randn(shape, at::kDouble).to(dtype), residual = at::randn(shape, at::kDouble).to(dtype);
+      const auto both = [&] {
+        test::FakeContext context;
+        const at::Tensor in = x.clone().set_requires_grad(true), out = Dropout(0.5).run(in, context, residual);
+        return std::pair(out.detach(), torch::autograd::grad({out}, {in}, {residual})[0]);
+      };
+      at::set_num_threads(1);
+      const auto [out, dx] = both();
+      for (const int count : {2, 3}) {
+        at::set_num_threads(count);
+        const auto [again, dx_again] = both();
+        EXPECT_TRUE(at::equal(again, out) && at::equal(dx_again, dx)) << c10::toString(dtype) << ", " << count << " threads";
+      }
+    }
+  }
   at::set_num_threads(threads);
 }
 
