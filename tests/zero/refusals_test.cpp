@@ -127,7 +127,7 @@ TEST(Refusals, OfUpdatesInSlices) {
   refused(put_before("STEP 0 part=2", "STEP 0 part=1 parts=3"), "part=1 of STEP 0 where part 2 is due");
   refused(put_before("STEP 1 part=0", "STEP 0 part=2 parts=3"), "a unit is updated once");
   refused(put_before("STEP 1 part=0", "STEP 0"), "a unit is updated once");
-  refused(exchange("STEP 0 part=1", "STEP 0"), "part=0 of STEP 0 where part 1 is due");
+  refused(exchange("STEP 0 part=1", "STEP 0 part=0 parts=3"), "part=0 of STEP 0 where part 1 is due");
   refused(exchange("STEP 0 part=2", "STEP 0 part=3 parts=3"), "part=3 of parts=3: slices are counted from 0");
   refused(exchange("STEP 0 part=0", "STEP 0 part=-1 parts=3"), "part=-1 of parts=3");
   refused(exchange("STEP 0 part=0", "STEP 0 part=0 parts=0"), "part=0 of parts=0");
