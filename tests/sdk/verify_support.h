@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
@@ -80,6 +81,13 @@ inline Edit extra_reduction_at(int at) {
         {"SUM_LOG", Target::none, false, "sums what is logged", [](const Action&, const ModelInfo&) { return Resources{}; }});
     lines.insert(lines.begin() + at, "SUM_LOG axes=[\"dp\"]");
   };
+}
+
+// The first refusal is of the action at `step`, with `reason` in its text.
+inline void expect_refusal(const std::vector<Refusal>& refusals, int step, const std::string& reason) {
+  ASSERT_FALSE(refusals.empty()) << "accepted";
+  EXPECT_EQ(refusals[0].step, step) << text_of(refusals);
+  EXPECT_NE(refusals[0].reason.find(reason), std::string::npos) << text_of(refusals);
 }
 
 }  // namespace zt::test
