@@ -52,6 +52,16 @@ TEST(Equality, HowLongUnitsStayWholeAndHowMany) {
   }
 }
 
+TEST(Equality, CommunicationBesideComputeAndNot) {
+  for (const int stage : {0, 1, 2, 3}) {
+    Config config{.ranks = 3, .micro_batches = 2, .stage = stage, .reduce_every = "micro_batch", .bucket_bytes = 0};
+    config.shard = {{"overlap", false}};
+    const Outcome apart = train(config);
+    config.shard = {{"overlap", true}};
+    expect_equal(apart, train(config));
+  }
+}
+
 TEST(Equality, OneCopyANodeAndOneARank) {
   for (const int ranks : {1, 2, 3}) {
     for (const int stage : {1, 2, 3}) {

@@ -79,6 +79,10 @@ TEST(Slots, GradientsTakeTurnsInTwoBuffers) {
   const Slots slots = gradient_slots(program, model, units_of({256, 256, 256, 256}));
   EXPECT_EQ(slots.sizes.size(), 2U) << "one reduction goes on beside one backward";
   for (size_t unit = 1; unit < 4; ++unit) EXPECT_NE(slots.of_unit[unit], slots.of_unit[unit - 1]);
+  for (Action& action : program.actions) {
+    if (action.kind == Kinds::get().reduce_grad) action.attrs["wait"] = true;
+  }
+  EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).sizes.size(), 1U) << "none does";
   program.units[2].grad_sharded = false;
   EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).of_unit[2], -1);
 }

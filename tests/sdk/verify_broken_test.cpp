@@ -114,6 +114,8 @@ INSTANTIATE_TEST_SUITE_P(
                "unit 1 is in this bucket twice"},
         Broken{"MicroBatchOutOfRange", replace(6, "B 1 1"), kAll, 0, 6, "there is no micro-batch 1: the program has 1"},
         Broken{"Peer", replace(1, "F 0 0 peer=1"), kAll, 0, 1, "F has no peer, but rank 1 is given"},
+        Broken{"WaitThatIsNoFlag", replace(5, "REDUCE_GRAD 2 axes=[\"dp\"] wait=often"), kAll, 0, 5,
+               "attribute 'wait' is a string: give true or false"},
         Broken{"UnknownKeep", replace(1, "F 0 0 keep=input"), kAll, 0, 1,
                "unknown value 'input' of keep: did you mean 'inputs'?"},
         Broken{"UnknownSum", replace(7, "REDUCE_GRAD 1 axes=[\"dp\"] sum=frist"), kAll, 0, 7, "did you mean 'first'?"},
