@@ -1,5 +1,7 @@
 #include "activation.h"
 
+#include "device_activation.h"
+#include "device_call.h"
 #include "kernels.h"
 #include "rows.h"
 
@@ -34,8 +36,13 @@ at::Tensor fused(Activation activation, const at::Tensor& pre, const at::Tensor&
     using T = decltype(zero);
     const T *in = pre.const_data_ptr<T>(), *b = data_or_null<T>(bias);
     T* to = out.data_ptr<T>();
+    const int64_t rows = pre.size(0);
+    if (activation == Activation::swiglu ? on_gpu(pre, device::Swiglu<T>{to, in, b, rows, width})
+                                         : on_gpu(pre, device::GeluTanh<T>{to, in, b, rows, width})) {
+      return;
+    }
     const auto kernel = activation == Activation::swiglu ? kernels::swiglu<T> : kernels::gelu_tanh<T>;
-    for_rows(pre.size(0), before,
+    for_rows(rows, before,
              [&](int64_t begin, int64_t end) { kernel(to + begin * width, in + begin * before, b, end - begin, width); });
   });
   return out;
@@ -48,6 +55,7 @@ ActivationGradient gelu_tanh_backward(at::Tensor grad, const at::Tensor& pre, co
     using T = decltype(zero);
     T *g = grad.data_ptr<T>(), *v = value.data_ptr<T>();
     const T *in = pre.const_data_ptr<T>(), *b = data_or_null<T>(bias);
+    if (on_gpu(pre, device::GeluTanhBackward<T>{g, v, in, b, pre.size(0), width})) return;
     for_rows(pre.size(0), width, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * width;
       kernels::gelu_tanh_backward(g + at, v + at, in + at, b, end - begin, width);
@@ -63,6 +71,7 @@ ActivationGradient swiglu_backward(const at::Tensor& grad, const at::Tensor& pre
     using T = decltype(zero);
     T *dpre = result.pre.data_ptr<T>(), *v = result.value.data_ptr<T>();
     const T *g = grad.const_data_ptr<T>(), *in = pre.const_data_ptr<T>(), *b = data_or_null<T>(bias);
+    if (on_gpu(pre, device::SwigluBackward<T>{dpre, v, g, in, b, pre.size(0), width})) return;
     for_rows(pre.size(0), 2 * width, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * width;
       kernels::swiglu_backward(dpre + 2 * at, v + at, g + at, in + 2 * at, b, end - begin, width);

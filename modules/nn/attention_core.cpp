@@ -1,5 +1,6 @@
 #include "attention_core.h"
 
+#include "attention_cuda.h"
 #include "attention_tiled.h"
 #include "function.h"
 
@@ -42,6 +43,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs) {
   if (qkv.numel() == 0) return qkv.narrow(2, 0, inputs.shape.heads * inputs.shape.head_dim);
   if (inputs.segments.defined()) inputs.segments = inputs.segments.contiguous();
+  if (qkv.is_cuda()) return attention_by_aten(qkv, inputs);
   return AttentionFunction::apply(qkv, std::move(inputs));
 }
 

@@ -1,5 +1,7 @@
 #include "dropout.h"
 
+#include "device_call.h"
+#include "device_rows.h"
 #include "function.h"
 #include "kernels.h"
 #include "layers.h"
@@ -21,6 +23,7 @@ at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Ten
     T* to = out.data_ptr<T>();
     const T *from = x.const_data_ptr<T>(), *more = data_or_null<T>(residual);
     const auto* kept = keep.const_data_ptr<uint8_t>();
+    if (on_gpu(x, device::ScaleKept<T>{to, from, kept, more, scale, x.numel()})) return;
     for_elements(x.numel(), [&](int64_t begin, int64_t end) {
       kernels::scale_kept(to + begin, from + begin, kept + begin, more ? more + begin : nullptr, scale, end - begin);
     });
@@ -66,6 +69,10 @@ at::Tensor Keep::mask(at::IntArrayRef shape, at::Device device) const {
   if (mask.is_meta() || mask.numel() == 0) return mask;
   const int64_t width = shape.empty() ? 1 : mask.numel() / shape[0];
   auto* kept = mask.data_ptr<uint8_t>();
+  const auto key = stream_.key();
+  const auto sample = static_cast<uint64_t>(first_sample_), element = static_cast<uint64_t>(first_element_);
+  const auto limit = static_cast<float>(probability_);
+  if (on_gpu(mask, device::KeepMask{kept, key, sample, element, limit, mask.numel() / width, width})) return mask;
   for_elements(mask.numel(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t count = std::min(end - i, width - i % width);

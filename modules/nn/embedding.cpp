@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "device_call.h"
+#include "device_rows.h"
 #include "function.h"
 #include "kernels.h"
 #include "layers.h"
@@ -20,7 +22,8 @@ at::Tensor checked_indices(const at::Tensor& indices, int64_t limit, const char*
   }
   const at::Tensor flat = indices.contiguous();
   if (flat.is_meta()) return flat;
-  const auto* data = flat.const_data_ptr<int64_t>();
+  const at::Tensor on_host = flat.cpu();
+  const auto* data = on_host.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {
     if (data[i] < 0 || data[i] >= limit) {
       misuse("{} {} at sample {}, place {} is outside the embedding's {} rows: check the data, or make the embedding larger",
@@ -36,6 +39,7 @@ void gather_rows(const at::Tensor& out, const at::Tensor& table, const at::Tenso
   for_dtype(table, [&](auto zero) {
     using T = decltype(zero);
     const auto* index = indices.const_data_ptr<int64_t>();
+    if (on_gpu(out, device::GatherRows<T>{out.data_ptr<T>(), table.const_data_ptr<T>(), index, indices.numel(), width})) return;
     for_rows(indices.numel(), width, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         kernels::add_rows(out.data_ptr<T>() + r * width, table.const_data_ptr<T>(), index + r, 1, width, width);
@@ -62,10 +66,19 @@ struct Uses {
   }
 };
 
+template <class To, class From>
+void scatter_rows_on_gpu(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
+  const auto [sorted, places] = indices.view({-1}).sort(true, 0);
+  const auto *index = sorted.const_data_ptr<int64_t>(), *place = places.const_data_ptr<int64_t>();
+  on_gpu(table, device::ScatterRows<To, From>{table.data_ptr<To>(), dy.const_data_ptr<From>(), index, place, indices.numel(),
+                                              table.size(1)});
+}
+
 // table[indices[r]] += dy[r], r ascending, each row of the table rounded once: threads cut the columns.
 template <class To, class From>
 void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
   const int64_t width = table.size(1);
+  if (table.is_cuda()) return scatter_rows_on_gpu<To, From>(table, dy, indices);
   const Uses uses(indices);
   for_rows(width, indices.numel(), [&](int64_t begin, int64_t end) {
     for (size_t i = 0; i < uses.rows.size(); ++i) {

@@ -2,9 +2,12 @@
 
 #include <numeric>
 
+#include "device_call.h"
+#include "device_norm.h"
 #include "function.h"
 #include "kernels.h"
 #include "layers.h"
+#include "norm_cuda.h"
 #include "part.h"
 #include "rows.h"
 #include "zt/options.h"
@@ -49,16 +52,19 @@ at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Te
   const int64_t width = x.size(1);
   for_dtype(x, [&](auto zero) {
     using T = decltype(zero);
+    const T *w = weight.const_data_ptr<T>(), *b = data_or_null<T>(bias), *in = x.const_data_ptr<T>();
+    const auto found = stats_at<kernels::Wide<T>>(stats, 0);
+    if (on_gpu(x, device::Norm<T>{out.data_ptr<T>(), found, in, w, b, eps, x.size(0), width})) return;
     for_rows(x.size(0), width, [&](int64_t begin, int64_t end) {
-      kernels::norm(out.data_ptr<T>() + begin * width, stats_at<kernels::Wide<T>>(stats, begin),
-                    x.const_data_ptr<T>() + begin * width, weight.const_data_ptr<T>(), data_or_null<T>(bias), eps, end - begin,
-                    width);
+      kernels::norm(out.data_ptr<T>() + begin * width, stats_at<kernels::Wide<T>>(stats, begin), in + begin * width, w, b, eps,
+                    end - begin, width);
     });
   });
   return out;
 }
 
-// Gradients of a norm; those of weight and bias in the wide dtype [blocks, hidden], to be summed over the blocks.
+// Gradients of a norm; those of weight and bias in the wide dtype [blocks, hidden], to be summed over the blocks; on a GPU
+// of one block.
 struct NormGradients {
   at::Tensor x, weight, bias;
 };
@@ -66,6 +72,7 @@ struct NormGradients {
 void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                         const at::Tensor& stats) {
   const int64_t rows = x.size(0), width = x.size(1);
+  if (x.is_cuda()) return norm_backward_on_gpu(out.x, out.weight, out.bias, dy, x, weight, stats);
   for_dtype(x, [&](auto zero) {
     using T = decltype(zero);
     using W = kernels::Wide<T>;
@@ -101,7 +108,7 @@ at::Tensor sum_blocks(const at::Tensor& parts) {
 
 void add_to(const Context::Sink& sink, const at::Tensor& parts) {
   if (!sink.view.defined()) return;
-  const at::Tensor view = sink.view, sum = sum_blocks(parts);
+  const at::Tensor view = sink.view, sum = parts.is_cuda() ? parts[0] : sum_blocks(parts);
   if (sink.first) view.copy_(sum);
   else view.add_(sum);
 }
@@ -124,7 +131,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor &x = saved[0], &stats = saved[1];
     const Context::Sink weight = state.weight_sink(), bias = state.bias_sink ? state.bias_sink() : Context::Sink{};
-    const int64_t blocks = (x.size(0) + kBlock - 1) / kBlock;
+    const int64_t blocks = x.is_cuda() ? 1 : (x.size(0) + kBlock - 1) / kBlock;
     const auto parts = [&](const Context::Sink& sink) {
       return sink.view.defined() ? at::zeros({blocks, x.size(1)}, stats.options()) : at::Tensor();
     };

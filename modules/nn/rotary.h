@@ -16,9 +16,9 @@ struct Angles {
 class Rotary {
  public:
   Rotary(int64_t head_dim, double base) : head_dim_(head_dim), base_(base) {}
-  // positions: int64, any shape, not negative; they may be kept. For turning elements of dtype `dtype`: in float64 for that,
-  // otherwise in float32.
-  Angles angles(const at::Tensor& positions, at::ScalarType dtype);
+  // positions: int64, any shape, not negative; they may be kept. For turning elements of dtype `dtype` on `device`: in float64
+  // for that dtype, otherwise in float32. Positions on a GPU are waited for: the largest one sizes the tables.
+  Angles angles(const at::Tensor& positions, at::ScalarType dtype, at::Device device = at::kCPU);
 
  private:
   int64_t head_dim_;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "device_call.h"
+#include "device_softmax.h"
 #include "rows.h"
 
 namespace zt::nn {
@@ -21,7 +23,8 @@ SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index) : ignor
 }
 
 void SoftmaxLoss::check(int64_t classes) const {
-  const auto* label = labels_.const_data_ptr<int64_t>();
+  const at::Tensor on_host = labels_.cpu();
+  const auto* label = on_host.const_data_ptr<int64_t>();
   for (int64_t r = 0; r < labels_.numel(); ++r) {
     if (label[r] != ignore_index_ && (label[r] < 0 || label[r] >= classes)) {
       misuse("label {} in row {} is neither one of the {} classes nor the ignore_index {}", label[r], r, classes, ignore_index_);
@@ -34,6 +37,7 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
   if (labels_.numel() != rows) misuse("{} labels do not fit logits of {} rows: one label a row", labels_.numel(), rows);
   if (logits.is_meta()) return at::empty({}, logits.options().dtype(at::kDouble).requires_grad(false));
   check(classes);
+  if (logits.is_cuda()) return sum_on_gpu(logits);
   const auto* label = labels_.const_data_ptr<int64_t>();
   stats_.assign(rows, {});
   double total = 0;
@@ -55,6 +59,7 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
 
 void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
   if (logits.is_meta()) return;
+  if (logits.is_cuda()) return gradient_on_gpu(out, logits, scale);
   const int64_t rows = logits.size(0), classes = logits.size(1);
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
@@ -74,6 +79,34 @@ void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, cons
         }
       }
     });
+  });
+}
+
+at::Tensor SoftmaxLoss::sum_on_gpu(const at::Tensor& logits) {
+  const int64_t rows = logits.size(0);
+  const auto options = logits.options().dtype(at::kDouble).requires_grad(false);
+  const at::Tensor losses = at::empty({rows}, options), total = at::empty({}, options);
+  labels_ = labels_.to(logits.device());
+  device_stats_ = at::empty({rows, 2}, options);
+  for_dtype(logits, [&](auto zero) {
+    using T = decltype(zero);
+    const device::Labels labels{labels_.const_data_ptr<int64_t>(), ignore_index_};
+    auto* stats = static_cast<kernels::RowStats*>(device_stats_.data_ptr());
+    const T* x = logits.const_data_ptr<T>();
+    on_gpu(logits, device::SoftmaxLosses<T>{losses.data_ptr<double>(), stats, x, labels, rows, logits.size(1)});
+  });
+  on_gpu(logits, device::SumAll{total.data_ptr<double>(), losses.const_data_ptr<double>(), 1, rows});
+  return total;
+}
+
+void SoftmaxLoss::gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
+  const at::Tensor factor = scale.to(logits.device(), at::kDouble);
+  for_dtype(logits, [&](auto zero) {
+    using T = decltype(zero);
+    const device::Labels labels{labels_.const_data_ptr<int64_t>(), ignore_index_};
+    const auto* stats = static_cast<const kernels::RowStats*>(device_stats_.const_data_ptr());
+    on_gpu(logits, device::SoftmaxGradient<T>{out.data_ptr<T>(), logits.const_data_ptr<T>(), stats,
+                                              factor.const_data_ptr<double>(), labels, logits.size(0), logits.size(1)});
   });
 }
 

@@ -20,8 +20,8 @@ class SoftmaxLoss {
   SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index);
 
   // logits: [rows, classes], contiguous. Returns the sum over valid rows of -log softmax(row)[label] as a double scalar; the
-  // sum is made in row order in double, from logits of 16 bits too. Misuse for a label that is neither a class nor ignore_index.
-  // Of meta logits, a meta scalar.
+  // sum is made in row order in double, from logits of 16 bits too; on a GPU in a fixed tree, and it stays there. Misuse for a
+  // label that is neither a class nor ignore_index. Of meta logits, a meta scalar.
   at::Tensor sum(const at::Tensor& logits);
   // out = scale * d sum / d logits, each element rounded once; scale: a scalar. After sum() of the same logits. In place iff out
   // is logits.
@@ -29,10 +29,13 @@ class SoftmaxLoss {
 
  private:
   void check(int64_t classes) const;
+  at::Tensor sum_on_gpu(const at::Tensor& logits);
+  void gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
   at::Tensor labels_;
   int64_t ignore_index_;
   std::vector<kernels::RowStats> stats_;
+  at::Tensor device_stats_;  // on a GPU instead of stats_: [rows, 2] float64
 };
 
 // Layer::count of the layers that add this loss: valid labels and samples of the whole local batch. All labels on meta are valid.

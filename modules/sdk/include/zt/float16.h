@@ -3,14 +3,12 @@
 // flushes denormal numbers.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-
-#if !defined(__CUDACC__)
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-#endif
 
 #if defined(__CUDACC__)
 #define ZT_PER_ELEMENT __host__ __device__ __forceinline__
@@ -74,8 +72,6 @@ struct Float16 {
   }
 };
 
-#if !defined(__CUDACC__)
-
 // What one computes in with elements of type T: float for those of 16 bits, T itself otherwise.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, c10::BFloat16> || std::is_same_v<T, c10::Half>, float, T>;
@@ -93,7 +89,5 @@ ZT_PER_ELEMENT T narrow(Wide<T> x) {
   else if constexpr (std::is_same_v<T, c10::Half>) return T(Float16::narrow(x), T::from_bits());
   else return x;
 }
-
-#endif
 
 }  // namespace zt

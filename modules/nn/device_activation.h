@@ -1,0 +1,130 @@
+// Activations and their gradients, a row at a time (device_pack.h). The maths of activation_kernels.cpp; exp is the machine's.
+#pragma once
+
+#include <cmath>
+
+#include "device_pack.h"
+
+namespace zt::nn::device {
+
+template <class W>
+ZT_DEVICE W sigmoid(W x) {
+  using std::exp;
+  return W(1) / (W(1) + exp(-x));
+}
+
+// gelu in its tanh form is x * sigmoid(2u), as (1 + tanh(u)) / 2 = sigmoid(2u).
+template <class W>
+struct Gelu {
+  static constexpr W kCubic = W(0.044715);
+  static constexpr W kTwice = W(2 * 0.7978845608028653558798921198687);  // 2 sqrt(2 / pi)
+
+  static ZT_DEVICE W gate(W x) { return sigmoid(kTwice * (x + kCubic * x * x * x)); }
+  static ZT_DEVICE W slope(W x, W gate) { return gate + x * gate * (W(1) - gate) * kTwice * (W(1) + W(3) * kCubic * x * x); }
+};
+
+// out = gelu_tanh(pre + bias); bias may be nullptr. All [rows, width].
+template <class T>
+struct GeluTanh {
+  T* out;
+  const T *pre, *bias;
+  int64_t rows, width;
+
+  int64_t items() const { return packs<T>(width); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * width;
+    each_pack<T>(team, width, [&](int64_t j) {
+      auto x = load<kPack<T>>(pre + at, j, width);
+      const auto b = load<kPack<T>>(bias, j, width);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) {
+        const Wide<T> sum = x.at[i] + b.at[i];
+        x.at[i] = sum * Gelu<Wide<T>>::gate(sum);
+      }
+      store(out + at, x, j, width);
+    });
+  }
+};
+
+// grad: in dL/dout, out dL/dpre. act: gelu_tanh(pre + bias) once more.
+template <class T>
+struct GeluTanhBackward {
+  T *grad, *act;
+  const T *pre, *bias;
+  int64_t rows, width;
+
+  int64_t items() const { return packs<T>(width); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * width;
+    each_pack<T>(team, width, [&](int64_t j) {
+      auto x = load<kPack<T>>(pre + at, j, width), g = load<kPack<T>>(static_cast<const T*>(grad) + at, j, width);
+      const auto b = load<kPack<T>>(bias, j, width);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) {
+        const Wide<T> sum = x.at[i] + b.at[i], gate = Gelu<Wide<T>>::gate(sum);
+        x.at[i] = sum * gate;
+        g.at[i] *= Gelu<Wide<T>>::slope(sum, gate);
+      }
+      store(act + at, x, j, width);
+      store(grad + at, g, j, width);
+    });
+  }
+};
+
+// out [rows, width] = silu(gate) * up, where pre + bias [rows, 2 * width] holds gate, then up; bias may be nullptr.
+template <class T>
+struct Swiglu {
+  T* out;
+  const T *pre, *bias;
+  int64_t rows, width;
+
+  int64_t items() const { return packs<T>(width); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    const T *gates = pre + row * 2 * width, *ups = gates + width, *up_bias = bias ? bias + width : nullptr;
+    each_pack<T>(team, width, [&](int64_t j) {
+      auto gate = load<kPack<T>>(gates, j, width);
+      const auto up = load<kPack<T>>(ups, j, width), b = load<kPack<T>>(bias, j, width), c = load<kPack<T>>(up_bias, j, width);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) {
+        const Wide<T> x = gate.at[i] + b.at[i];
+        gate.at[i] = x * sigmoid(x) * (up.at[i] + c.at[i]);
+      }
+      store(out + row * width, gate, j, width);
+    });
+  }
+};
+
+// grad [rows, width] is dL/dout; writes dL/dpre [rows, 2 * width] and the activation [rows, width].
+template <class T>
+struct SwigluBackward {
+  T *dpre, *act;
+  const T *grad, *pre, *bias;
+  int64_t rows, width;
+
+  int64_t items() const { return packs<T>(width); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    using W = Wide<T>;
+    const T *gates = pre + row * 2 * width, *ups = gates + width, *up_bias = bias ? bias + width : nullptr;
+    each_pack<T>(team, width, [&](int64_t j) {
+      auto gate = load<kPack<T>>(gates, j, width), up = load<kPack<T>>(ups, j, width);
+      auto g = load<kPack<T>>(grad + row * width, j, width);
+      const auto b = load<kPack<T>>(bias, j, width), c = load<kPack<T>>(up_bias, j, width);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) {
+        const W x = gate.at[i] + b.at[i], u = up.at[i] + c.at[i], dy = g.at[i], s = sigmoid(x);
+        g.at[i] = x * s * u;
+        gate.at[i] = dy * u * s * (W(1) + x * (W(1) - s));
+        up.at[i] = dy * x * s;
+      }
+      store(act + row * width, g, j, width);
+      store(dpre + row * 2 * width, gate, j, width);
+      store(dpre + row * 2 * width + width, up, j, width);
+    });
+  }
+};
+
+}  // namespace zt::nn::device

@@ -1,0 +1,166 @@
+// Dropout, rotary positions and rows of tables, a row at a time (device_pack.h). The maths of row_kernels.cpp.
+#pragma once
+
+#include "device_pack.h"
+
+namespace zt::nn::device {
+
+// Elements of a flat tensor that one team takes.
+constexpr int64_t kFlatRow = 4096;
+
+// out = keep ? x * scale : 0, plus residual unless nullptr. n elements.
+template <class T>
+struct ScaleKept {
+  T* out;
+  const T* x;
+  const uint8_t* keep;
+  const T* residual;
+  double scale;
+  int64_t n, rows = (n + kFlatRow - 1) / kFlatRow;
+
+  int64_t items() const { return packs<T>(kFlatRow); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * kFlatRow, count = n - at < kFlatRow ? n - at : kFlatRow;
+    const auto factor = static_cast<Wide<T>>(scale);
+    each_pack<T>(team, count, [&](int64_t j) {
+      auto v = load<kPack<T>>(x + at, j, count);
+      const auto kept = load<kPack<T>>(keep + at, j, count);
+      const auto more = load<kPack<T>>(residual ? residual + at : nullptr, j, count);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) v.at[i] = more.at[i] + (kept.at[i] != 0 ? v.at[i] * factor : Wide<T>(0));
+      store(out + at, v, j, count);
+    });
+  }
+};
+
+// Turns the pairs (head[i], head[i + half]) of the first `heads` heads of every row of x [rows, columns] by the angles whose
+// cosines and sines [places, half] are given, those of row r at place table_row[r % tokens]; sign = -1 turns back.
+template <class T>
+struct Rotate {
+  T* x;
+  const Wide<T>*cosine, *sine;
+  const int64_t* table_row;
+  int64_t tokens;
+  double sign;
+  int64_t heads, half, rows, columns;
+
+  int64_t items() const { return heads * packs<T>(half); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    using W = Wide<T>;
+    const W s = static_cast<W>(sign);
+    const int64_t place = table_row[row % tokens] * half, packs_of_head = packs<T>(half);
+    const W *c = cosine + place, *d = sine + place;
+    team.each(heads * packs_of_head, [&](int64_t item) {
+      T* head = x + row * columns + item / packs_of_head * 2 * half;
+      const int64_t j = item % packs_of_head * kPack<T>;
+      auto a = load<kPack<T>>(static_cast<const T*>(head), j, half),
+           b = load<kPack<T>>(static_cast<const T*>(head) + half, j, half);
+      const auto cos = load<kPack<T>>(c, j, half), sin = load<kPack<T>>(d, j, half);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) {
+        const W first = a.at[i], second = b.at[i];
+        a.at[i] = first * cos.at[i] - second * s * sin.at[i];
+        b.at[i] = second * cos.at[i] + first * s * sin.at[i];
+      }
+      store(head, a, j, half);
+      store(head + half, b, j, half);
+    });
+  }
+};
+
+// out[r] += table[index[r]]; out: [rows, width].
+template <class T>
+struct GatherRows {
+  T* out;
+  const T* table;
+  const int64_t* index;
+  int64_t rows, width;
+
+  int64_t items() const { return packs<T>(width); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t r) const {
+    T* to = out + r * width;
+    each_pack<T>(team, width, [&](int64_t j) {
+      auto sum = load<kPack<T>>(static_cast<const T*>(to), j, width);
+      const auto v = load<kPack<T>>(table + index[r] * width, j, width);
+      ZT_UNROLL
+      for (int i = 0; i < kPack<T>; ++i) sum.at[i] += v.at[i];
+      store(to, sum, j, width);
+    });
+  }
+};
+
+// table[index] += the rows of from [rows, width] that look it up, in ascending order, rounded once. `index` [rows] is sorted and
+// from[place[i]] belongs to index[i], where places of equal indices ascend. The team at the first use of an index adds them all.
+template <class To, class From>
+struct ScatterRows {
+  To* table;
+  const From* from;
+  const int64_t *index, *place;
+  int64_t rows, width;
+
+  int64_t items() const { return packs<From>(width); }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t first) const {
+    const int64_t mine = index[first];
+    if (first > 0 && index[first - 1] == mine) return;
+    int64_t end = first + 1;
+    while (end < rows && index[end] == mine) ++end;
+    To* to = table + mine * width;
+    each_pack<From>(team, width, [&](int64_t j) {
+      auto sum = load<kPack<From>>(static_cast<const To*>(to), j, width);
+      ZT_UNROLL_BY(4)
+      for (int64_t use = first; use < end; ++use) {
+        const auto v = load<kPack<From>>(from + place[use] * width, j, width);
+        ZT_UNROLL
+        for (int i = 0; i < kPack<From>; ++i) sum.at[i] += v.at[i];
+      }
+      store(to, sum, j, width);
+    });
+  }
+};
+
+// keep [samples, width]: whether a dropout keeps element e of a sample: number first + e of row first_sample + sample of the
+// stream, as zt::Philox::uniform gives it, is at least `limit`. first is a multiple of 4.
+struct KeepMask {
+  uint8_t* keep;
+  uint64_t key, first_sample, first;
+  float limit;
+  int64_t samples, width, teams_of_sample = (width + kFlatRow - 1) / kFlatRow, rows = samples * teams_of_sample;
+
+  int64_t items() const { return kFlatRow / 4; }
+  template <class Team>
+  ZT_DEVICE void operator()(const Team& team, int64_t row) const {
+    const int64_t sample = row / teams_of_sample, begin = row % teams_of_sample * kFlatRow;
+    const int64_t count = width - begin < kFlatRow ? width - begin : kFlatRow;
+    uint8_t* to = keep + sample * width + begin;
+    team.each((count + 3) / 4, [&](int64_t block) {
+      uint32_t word[4];
+      philox(word, first_sample + static_cast<uint64_t>(sample), (first + static_cast<uint64_t>(begin)) / 4 + block);
+      Pack<4, uint8_t> kept;
+      ZT_UNROLL
+      for (int i = 0; i < 4; ++i) kept.at[i] = static_cast<float>(word[i] >> 8) * 0x1p-24F >= limit;
+      store(to, kept, block * 4, count);
+    });
+  }
+
+ private:
+  // Philox4x32-10 (Salmon et al. 2011) of the counter (high, low).
+  ZT_DEVICE void philox(uint32_t (&word)[4], uint64_t high, uint64_t low) const {
+    auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+    word[0] = static_cast<uint32_t>(low), word[1] = static_cast<uint32_t>(low >> 32);
+    word[2] = static_cast<uint32_t>(high), word[3] = static_cast<uint32_t>(high >> 32);
+    ZT_UNROLL
+    for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+      const uint64_t p0 = uint64_t{word[0]} * 0xD2511F53, p1 = uint64_t{word[2]} * 0xCD9E8D57;
+      word[0] = static_cast<uint32_t>(p1 >> 32) ^ word[1] ^ k0;
+      word[1] = static_cast<uint32_t>(p1);
+      word[2] = static_cast<uint32_t>(p0 >> 32) ^ word[3] ^ k1;
+      word[3] = static_cast<uint32_t>(p0);
+    }
+  }
+};
+
+}  // namespace zt::nn::device
