@@ -26,7 +26,7 @@ class BenchContext final : public Context {
   std::function<Sink()> grad_sink(const Param& param) override {
     return [this, &param] {
       at::Tensor& view = views[&param];
-      if (!view.defined()) view = at::empty(param.shape);
+      if (!view.defined()) view = at::empty(param.shape, param.get().options().dtype(at::kFloat).requires_grad(false));
       return Sink{view, true};
     };
   }

@@ -68,8 +68,9 @@ struct Uses {
 
 template <class To, class From>
 void scatter_rows_on_gpu(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
-  const auto [sorted, places] = indices.view({-1}).sort(true, 0);
-  const auto *index = sorted.const_data_ptr<int64_t>(), *place = places.const_data_ptr<int64_t>();
+  const std::tuple<at::Tensor, at::Tensor> found = indices.view({-1}).sort(std::optional(true), 0, false);
+  const at::Tensor &sorted = std::get<0>(found), &places = std::get<1>(found);
+  const int64_t *index = sorted.const_data_ptr<int64_t>(), *place = places.const_data_ptr<int64_t>();
   on_gpu(table, device::ScatterRows<To, From>{table.data_ptr<To>(), dy.const_data_ptr<From>(), index, place, indices.numel(),
                                               table.size(1)});
 }
@@ -138,12 +139,13 @@ Embedding::Embedding(const EmbeddingOptions& options) : dropout_(options.dropout
 }
 
 std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
-  const at::Tensor tokens = checked_indices(context.batch("tokens"), weight_->shape[0], "token");
+  const at::Device device = weight_->get().device();
+  const at::Tensor tokens = checked_indices(context.batch("tokens"), weight_->shape[0], "token").to(device);
   std::vector<Lookup> lookups{{weight_, tokens, context.grad_sink(*weight_)}};
   variable_list tables{weight_->get()};
   if (positions_) {
-    const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.device());
-    const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position");
+    const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.is_meta() ? device : at::kCPU);
+    const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position").to(device);
     lookups.push_back({positions_, places, context.grad_sink(*positions_)});
     tables.push_back(positions_->get());
   }

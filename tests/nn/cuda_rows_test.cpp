@@ -72,7 +72,8 @@ void expect_scattered(const at::Tensor& from, at::ScalarType to) {
   const int64_t width = from.size(1);
   const at::Tensor index = at::tensor({3, 1, 3, 0, 3, 1}, at::kLong);
   const at::Tensor got = at::ones({5, width}, to), expected = got.clone();
-  const auto [sorted, places] = index.sort(true, 0);
+  const std::tuple<at::Tensor, at::Tensor> found = index.sort(std::optional(true), 0, false);
+  const at::Tensor &sorted = std::get<0>(found), &places = std::get<1>(found);
   emulate(device::ScatterRows<To, From>{got.data_ptr<To>(), from.const_data_ptr<From>(), sorted.const_data_ptr<int64_t>(),
                                         places.const_data_ptr<int64_t>(), 6, width});
   const std::vector<std::vector<int64_t>> uses{{3}, {1, 5}, {}, {0, 2, 4}, {}};
