@@ -37,17 +37,18 @@ TEST_P(CudaRows, ScaleKept) {
 
 TEST_P(CudaRows, Rotate) {
   for (const int64_t half : {1, 5, 8, 32}) {
-    const int64_t heads = 3, columns = 2 * half * heads + 5, places = 6;
+    const int64_t heads = 3, columns = 2 * half * heads + 5, tokens = 6;
     Rotary rotary(2 * half, 100);
-    const Angles angles = rotary.angles(at::arange(places), GetParam());
+    const Angles angles = rotary.angles(at::tensor({5, 0, 0, 9, 2, 7}, at::kLong), GetParam());
     for (const Turn turn : {Turn::forward, Turn::back}) {
-      const at::Tensor got = made_up({2, places, columns}), expected = got.clone();
+      const at::Tensor got = made_up({2, tokens, columns}), expected = got.clone();
       rotate_heads(expected, angles, heads, turn);
       for_dtype(got, [&](auto zero) {
         using T = decltype(zero);
         using W = kernels::Wide<T>;
         emulate(device::Rotate<T>{got.data_ptr<T>(), angles.cosine.const_data_ptr<W>(), angles.sine.const_data_ptr<W>(),
-                                  static_cast<double>(turn), places, heads, half, 2 * places, columns});
+                                  angles.rows.const_data_ptr<int64_t>(), tokens, static_cast<double>(turn), heads, half,
+                                  2 * tokens, columns});
       });
       EXPECT_TRUE(at::equal(got, expected)) << half;
     }
@@ -101,7 +102,7 @@ TEST(CudaKeepMask, IsTheMaskOfTheCpu) {
     test::FakeContext context;
     context.sample = 5;
     const int slot = 2;
-    const at::Tensor expected = keep_mask({3, width}, 0.3, context, slot), got = at::full_like(expected, 7);
+    const at::Tensor expected = Keep(0.3, context, slot).mask({3, width}), got = at::full_like(expected, 7);
     const auto first = static_cast<uint64_t>(slot) << 40;
     emulate(device::KeepMask{got.data_ptr<uint8_t>(), context.rng(Purpose::dropout).key(), 5, first, 0.3F, 3, width});
     EXPECT_TRUE(at::equal(got, expected)) << width;
