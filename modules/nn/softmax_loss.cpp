@@ -86,7 +86,7 @@ at::Tensor SoftmaxLoss::sum_on_gpu(const at::Tensor& logits) {
   const int64_t rows = logits.size(0);
   const auto options = logits.options().dtype(at::kDouble).requires_grad(false);
   const at::Tensor losses = at::empty({rows}, options), total = at::empty({}, options);
-  labels_ = labels_.to(logits.device());
+  labels_ = labels_.to(logits.device(), at::kLong, /*non_blocking=*/true);
   device_stats_ = at::empty({rows, 2}, options);
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
