@@ -9,6 +9,7 @@
 
 #include "sdk/gemm_fakes.h"
 #include "support/message.h"
+#include "zt/isa.h"
 
 namespace zt::test {
 namespace {
@@ -122,8 +123,38 @@ TEST(GemmChoice, ClassesAreAFactorOfFour) {
   EXPECT_EQ(text(0, 1, 2), "input_gradient/bfloat16/1x1x1");
 }
 
+TEST(GemmChoice, HasAProviderForFewRowsAndALargeMatrix) {
+  GemmChoice choice = fixed_gemm_choice("aten");
+  EXPECT_TRUE(choice.few_rows.empty());
+  choice.few_rows[at::kFloat] = "skinny";
+  const auto chosen = [&](GemmKind kind, int64_t m, int64_t n, int64_t k, at::ScalarType dtype = at::kFloat) {
+    return choice.provider(gemm_class({kind, dtype, m, n, k}));
+  };
+  EXPECT_EQ(chosen(GemmKind::forward, 63, 4096, 1024), "skinny");
+  EXPECT_EQ(chosen(GemmKind::forward, 32, 256, 1024), "skinny");
+  EXPECT_EQ(chosen(GemmKind::input_gradient, 32, 1024, 256), "skinny");
+  EXPECT_EQ(chosen(GemmKind::weight_gradient, 1024, 256, 63), "skinny");
+  EXPECT_EQ(chosen(GemmKind::forward, 64, 4096, 1024), "aten");
+  EXPECT_EQ(chosen(GemmKind::forward, 32, 1023, 256), "aten");
+  EXPECT_EQ(chosen(GemmKind::input_gradient, 32, 256, 1024), "aten");
+  EXPECT_EQ(chosen(GemmKind::weight_gradient, 4096, 1024, 64), "aten");
+  EXPECT_EQ(chosen(GemmKind::weight_gradient, 256, 1024, 63), "aten");
+  EXPECT_EQ(chosen(GemmKind::forward, 32, 4096, 1024, at::kDouble), "aten");
+  choice.by_class[gemm_class({GemmKind::forward, at::kFloat, 63, 4096, 1024})] = "fast";
+  EXPECT_EQ(chosen(GemmKind::forward, 1, 4096, 1024), "fast");
+}
+
+TEST(GemmChoice, TakesSkinnyByTheProcessor) {
+  const bool has_rule = supported_isas().back() == Isa::avx512 && has_gemm("mkl");
+  const auto& few_rows = default_gemm_choice().few_rows;
+  EXPECT_EQ(few_rows.contains(at::kFloat), has_rule);
+  EXPECT_FALSE(few_rows.contains(at::kDouble));
+  for (const auto& [dtype, provider] : few_rows) EXPECT_EQ(provider, "skinny");
+}
+
 TEST(GemmChoice, GoesThroughAValueAndJson) {
   GemmChoice choice = default_gemm_choice();
+  choice.few_rows[at::kHalf] = "mkl";
   choice.by_class[gemm_class(kForward)] = "onednn";
   choice.by_class[gemm_class({GemmKind::weight_gradient, at::kHalf, 1, 70000, 512})] = "mkl";
   choice.by_class[gemm_class({GemmKind::weight_gradient, at::kHalf, 1, 70000, 512, true})] = "aten";

@@ -170,5 +170,23 @@ TEST_F(Settle, ASavedChoiceLeavesWhatIsChosen) {
   EXPECT_EQ(gemm_choice().by_dtype.at(at::kFloat), "aten");
 }
 
+TEST_F(Settle, ASavedChoiceSaysWhetherFewRowsAreAnotherMatter) {
+  GemmChoice saved = default_gemm_choice();
+  saved.few_rows = {{at::kFloat, "slow"}};
+  EXPECT_TRUE(adopt_gemm_choice(saved).empty());
+  EXPECT_EQ(gemm_choice(), saved);
+  saved.few_rows.clear();
+  EXPECT_TRUE(adopt_gemm_choice(saved).empty());
+  EXPECT_EQ(gemm_choice(), saved);
+
+  request_gemm("auto");
+  Trial trial({"aten", "fast"});
+  settle_products({kFirst}, nullptr, trial.trial);
+  const GemmChoice kept = gemm_choice();
+  saved.few_rows = {{at::kDouble, "aten"}};
+  EXPECT_EQ(adopt_gemm_choice(saved), std::vector<std::string>{"float64_of_few_rows"});
+  EXPECT_EQ(gemm_choice(), kept);
+}
+
 }  // namespace
 }  // namespace zt::test

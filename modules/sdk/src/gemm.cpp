@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "skinny_gemm.h"
 #include "zt/error.h"
 #include "zt/tensor.h"
 
@@ -20,6 +21,7 @@ class Registry {
   Registry() {
     add("aten", make_aten_gemm());
     if (auto mkl = make_mkl_gemm()) add("mkl", std::move(mkl));
+    add("skinny", make_skinny_gemm());
     add("cublas", make_cublas_gemm());
   }
   void add(const std::string& name, std::shared_ptr<const Gemm> provider) {

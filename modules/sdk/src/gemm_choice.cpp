@@ -9,6 +9,7 @@
 
 #include "gemm.h"
 #include "zt/error.h"
+#include "zt/isa.h"
 #include "zt/tensor.h"
 
 namespace zt {
@@ -115,6 +116,23 @@ std::optional<GemmClass> parse_class(const std::string& text) {
   return found == kNames.end() ? std::nullopt : std::optional(found->second);
 }
 
+// Where "skinny" was measured to be faster than libraries, which pack their operands.
+bool has_few_rows(const GemmClass& c) {
+  const int from_256 = size_class(256), from_1024 = size_class(1024);
+  switch (c.kind) {
+    case GemmKind::forward:
+      return c.m == 0 && c.n + c.k >= from_256 + from_1024;
+    case GemmKind::input_gradient:
+      return c.m == 0 && c.n >= from_1024 && c.k >= from_256;
+    case GemmKind::weight_gradient:
+      return c.k == 0 && c.m >= from_1024 && c.n >= from_256;
+  }
+  return false;
+}
+std::string few_rows_name(at::ScalarType dtype) {
+  return dtype_name(dtype) + "_of_few_rows";
+}
+
 std::string& usual(GemmChoice& choice, const Types& types) {
   return (types.widens ? choice.widening : choice.by_dtype)[types.dtype];
 }
@@ -137,6 +155,8 @@ std::string name_of(const GemmClass& c) {
 const std::string& GemmChoice::provider(const GemmClass& gemm_class) const {
   const auto found = by_class.find(gemm_class);
   if (found != by_class.end()) return found->second;
+  const auto of_few = few_rows.find(gemm_class.dtype);
+  if (of_few != few_rows.end() && has_few_rows(gemm_class)) return of_few->second;
   const auto& of_types = gemm_class.widens ? widening : by_dtype;
   const auto usual = of_types.find(gemm_class.dtype);
   if (usual == of_types.end())
@@ -148,6 +168,7 @@ Value GemmChoice::to_value() const {
   Value::Table table;
   for (const auto& [dtype, provider] : by_dtype) table[name_of(Types{dtype})] = provider;
   for (const auto& [dtype, provider] : widening) table[name_of(Types{dtype, true})] = provider;
+  for (const auto& [dtype, provider] : few_rows) table[few_rows_name(dtype)] = provider;
   for (const auto& [gemm_class, provider] : by_class) table[name_of(gemm_class)] = provider;
   return table;
 }
@@ -164,6 +185,11 @@ GemmChoice GemmChoice::from_value(const Value& value) {
       usual(choice, *types) = *provider;
       continue;
     }
+    const auto of_few = std::ranges::find_if(kTypes, [&](const Types& each) { return few_rows_name(each.dtype) == key; });
+    if (of_few != kTypes.end()) {
+      choice.few_rows[of_few->dtype] = *provider;
+      continue;
+    }
     const auto gemm_class = parse_class(key);
     if (!gemm_class) misuse("'{}' in a choice of gemm providers is no class of products such as '{}'", key, name_of(GemmClass{}));
     choice.by_class[*gemm_class] = *provider;
@@ -178,6 +204,11 @@ GemmChoice default_gemm_choice() {
   if (!has_mkl) return choice;
   choice.by_dtype[at::kHalf] = "mkl";
   if (!has_products_of(at::kBFloat16)) choice.by_dtype[at::kBFloat16] = "mkl";
+  if (supported_isas().back() != Isa::avx512) return choice;
+  choice.few_rows[at::kFloat] = "skinny";
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    if (!has_products_of(dtype)) choice.few_rows[dtype] = "skinny";
+  }
   return choice;
 }
 
@@ -188,6 +219,7 @@ GemmChoice fixed_gemm_choice(const std::string& provider) {
   for (const Types& types : kTypes) {
     if (!fixed.takes(at::kCPU, types.dtype)) continue;
     usual(choice, types) = provider;
+    choice.few_rows.erase(types.dtype);
     takes_any = true;
   }
   if (!takes_any) misuse("the gemm provider '{}' multiplies nothing on the CPU, where alone there is a choice", provider);

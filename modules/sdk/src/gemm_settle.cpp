@@ -32,8 +32,11 @@ GemmPart to_part(const Value& value) {
   return part;
 }
 
-// What is named stays.
+// What is named stays; and a choice that names a dtype says whether few rows of it are another matter.
 void add_unnamed(GemmChoice& choice, const GemmChoice& more) {
+  for (const auto& [dtype, provider] : more.few_rows) {
+    if (!choice.by_dtype.contains(dtype)) choice.few_rows.emplace(dtype, provider);
+  }
   choice.by_dtype.insert(more.by_dtype.begin(), more.by_dtype.end());
   choice.widening.insert(more.widening.begin(), more.widening.end());
   choice.by_class.insert(more.by_class.begin(), more.by_class.end());
@@ -100,10 +103,13 @@ std::vector<std::string> adopt_gemm_choice(const GemmChoice& saved) {
   add_unnamed(choice, saved);
   add_unnamed(choice, default_gemm_choice());
   use_gemm_choice(choice);
-  const Value used = choice.to_value(), wanted = saved.to_value();
+  const Value used_value = choice.to_value(), wanted = saved.to_value();
+  const auto& used = *used_value.get_if<Value::Table>();
   std::vector<std::string> kept;
   for (const auto& [name, provider] : *wanted.get_if<Value::Table>()) {
-    if (*used.get_if<Value::Table>()->at(name).get_if<std::string>() != *provider.get_if<std::string>()) kept.push_back(name);
+    const auto found = used.find(name);
+    const bool is_used = found != used.end() && *found->second.get_if<std::string>() == *provider.get_if<std::string>();
+    if (!is_used) kept.push_back(name);
   }
   return kept;
 }

@@ -1,7 +1,8 @@
 // Products of matrices by one of several libraries ("providers"), chosen per class of shapes: gemm_choice.h.
 //
 // Providers of LibTorch: "aten" (what at::addmm calls: MKL for fp32 and fp64, LibTorch's oneDNN for 16-bit types), "mkl" (MKL's
-// own products of 16-bit types, where LibTorch brings MKL), "cublas" (tensors on CUDA). Modules register more.
+// own products of 16-bit types, where LibTorch brings MKL), "cublas" (tensors on CUDA). Our own: "skinny", for products with one
+// small dimension (fp32 and 16-bit types). Modules register more.
 #pragma once
 
 #include <ATen/core/Tensor.h>

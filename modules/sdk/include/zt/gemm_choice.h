@@ -33,19 +33,22 @@ std::string name_of(const GemmClass& gemm_class);
 struct GemmChoice {
   std::map<at::ScalarType, std::string> by_dtype;  // fp32, fp64, bf16, fp16
   std::map<at::ScalarType, std::string> widening;  // bf16, fp16: of their products into fp32
+  // Of dtypes that have one for few rows (m, in a weight gradient k, below 64) and a matrix too large for the second-level cache.
+  std::map<at::ScalarType, std::string> few_rows;
   std::map<GemmClass, std::string> by_class;
   bool operator==(const GemmChoice&) const = default;
 
   const std::string& provider(const GemmClass& gemm_class) const;
-  // A flat table {float32 = "aten", bfloat16_to_float32 = "mkl", ["forward/float32/1024x256x64"] = "onednn", ...}, for records,
-  // checkpoints and other ranks.
+  // A flat table {float32 = "aten", bfloat16_to_float32 = "mkl", float32_of_few_rows = "skinny",
+  // ["forward/float32/1024x256x64"] = "onednn", ...}, for records, checkpoints and other ranks.
   Value to_value() const;
   static GemmChoice from_value(const Value& value);  // Misuse, naming the key, for anything else
 };
 
 // The rule without a trial: "aten", but "mkl" for fp16 and, on a processor without bf16 instructions, for bf16: there LibTorch's
 // oneDNN emulates them, at a fraction of the speed of fp32. Into fp32 "mkl" on every processor, since it uses what instructions
-// there are, where "aten" multiplies widened matrices. Depends on the processor only.
+// there are, where "aten" multiplies widened matrices. On a processor with AVX-512, "skinny" for few rows of fp32 and of what is
+// emulated. Depends on the processor only.
 GemmChoice default_gemm_choice();
 // The provider of that name for all types that it takes on the CPU, the rule for others. Misuse if it takes none.
 GemmChoice fixed_gemm_choice(const std::string& provider);
