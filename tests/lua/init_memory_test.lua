@@ -38,6 +38,8 @@ end
 
 local TestInit = {}
 
+function TestInit:setUp() lu.skipIf(os.getenv "ZT_TEST_SANITIZER", "a sanitizer keeps what was freed") end
+
 function TestInit:test_parameters_alone()
   trainer(1, true) -- what any trainer needs the first time
   local peak = peak_of(function() return trainer(LAYERS, true) end)
