@@ -66,6 +66,9 @@ class RankRun {
   StepResult step();  // the next one
   Outcome finish();   // after the last one
   Trainer& trainer() { return *trainer_; }
+  const std::shared_ptr<Trainer>& shared_trainer() const { return trainer_; }
+  // The next step gets the batch behind those of so many steps: its trainer was loaded.
+  void skip_to(int steps) { steps_ = steps; }
 
  private:
   Batch part_of_batch() const;

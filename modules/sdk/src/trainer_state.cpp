@@ -155,6 +155,7 @@ void Trainer::visit(Visitor& visitor) {
       visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer), is_owner);
     }
   }
+  visitor.end_of_tensors();
   Value step(state_.step), updates(updates_done_), scale(loss_scale_ ? loss_scale_->state() : Value());
   Value seed_exponent = normalisation_->seed_exponent ? Value(*normalisation_->seed_exponent) : Value();
   visitor.value("trainer/step", step);

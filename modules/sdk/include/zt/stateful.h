@@ -33,6 +33,8 @@ class Visitor {
   // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
   // Of several ranks that hold one element, `is_owner` is true on exactly one.
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) = 0;
+  // All tensors of an object were given: behind it those of a load hold their values. Called once by each object that has any.
+  virtual void end_of_tensors() = 0;
   // A JSON-like value, equal on all ranks. A load replaces it.
   virtual void value(const std::string& name, Value& value) = 0;
 };
