@@ -1,9 +1,11 @@
 // zt.ckpt for Lua. What scripts call is in lua/zt/ckpt/, on top of what is here.
-#include "hash.h"
+#include <ATen/ops/empty.h>
+
 #include "loader.h"
 #include "posix_fs.h"
 #include "saver.h"
 #include "tensor_reader.h"
+#include "verify.h"
 #include "zt/lua/state.h"
 #include "zt/mesh.h"
 #include "zt/options.h"
@@ -138,6 +140,74 @@ int remove_garbage(lua_State* L) {
   return 1;
 }
 
+// Folders that are no complete checkpoints, in the order of their names.
+int list_partial(lua_State* L) {
+  PosixFs files(lua::world(L));
+  Value::List names;
+  for (auto& name : partial(files, lua::check_string(L, 1))) names.emplace_back(std::move(name));
+  lua::push(L, Value(std::move(names)));
+  return 1;
+}
+
+int list_folders(lua_State* L) {
+  PosixFs files(lua::world(L));
+  Value::List names;
+  for (auto& name : folders_in(files, lua::check_string(L, 1))) names.emplace_back(std::move(name));
+  lua::push(L, Value(std::move(names)));
+  return 1;
+}
+
+int folder_size(lua_State* L) {
+  PosixFs files(lua::world(L));
+  lua::push(L, folder_bytes(files, lua::check_string(L, 1)));
+  return 1;
+}
+
+// --- one checkpoint ---
+
+// describe(folder) -> {tensors = {{name, dtype, shape, bytes, pieces, attributes}, ...}, values = {name = value}}
+int describe_checkpoint(lua_State* L) {
+  PosixFs files(lua::world(L));
+  const Index index = read_index(files, lua::check_string(L, 1));
+  Value::List tensors;
+  for (const SavedTensor& tensor : index.tensors) {
+    const int64_t numel = c10::multiply_integers(tensor.shape);
+    tensors.push_back(Value::Table{{"name", tensor.name},
+                                   {"dtype", dtype_name(tensor.dtype)},
+                                   {"shape", Value::List(tensor.shape.begin(), tensor.shape.end())},
+                                   {"bytes", numel * static_cast<int64_t>(c10::elementSize(tensor.dtype))},
+                                   {"pieces", static_cast<int64_t>(tensor.pieces.size())},
+                                   {"attributes", tensor.attributes}});
+  }
+  lua::push(L, Value(Value::Table{{"tensors", std::move(tensors)}, {"values", values_of(index)}}));
+  return 1;
+}
+
+// read(folder, name) -> the whole tensor
+int read_tensor(lua_State* L) {
+  PosixFs files(lua::world(L));
+  const std::string folder = lua::check_string(L, 1), name = lua::check_string(L, 2);
+  const Index index = read_index(files, folder);
+  for (const SavedTensor& tensor : index.tensors) {
+    if (tensor.name != name) continue;
+    const at::Tensor whole = at::empty(tensor.shape, tensor.dtype);
+    read_tensors(files, folder, index, {{&tensor, whole_region(tensor.shape), whole.view({-1})}});
+    lua::push(L, whole);
+    return 1;
+  }
+  std::vector<std::string> names;
+  for (const SavedTensor& tensor : index.tensors) names.push_back(tensor.name);
+  misuse("the checkpoint '{}' has no tensor '{}'{}", folder, name, suggest(name, names));
+}
+
+int verify_checkpoint(lua_State* L) {
+  PosixFs files(lua::world(L));
+  Value::List wrong;
+  for (auto& line : verify(files, lua::check_string(L, 1))) wrong.emplace_back(std::move(line));
+  lua::push(L, Value(std::move(wrong)));
+  return 1;
+}
+
 }  // namespace
 
 void open(lua::Module& module) {
@@ -146,7 +216,13 @@ void open(lua::Module& module) {
       .function<stop_requested>("is_stop_requested")
       .function<list_checkpoints>("list")
       .function<latest_checkpoint>("latest")
-      .function<remove_garbage>("gc");
+      .function<list_partial>("partial")
+      .function<list_folders>("folders")
+      .function<folder_size>("folder_bytes")
+      .function<remove_garbage>("gc")
+      .function<describe_checkpoint>("describe")
+      .function<read_tensor>("read")
+      .function<verify_checkpoint>("verify");
   module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
 }
 

@@ -36,17 +36,11 @@ std::string suffix(const char* what) {
   return fmt::format(".{}-{:04x}", what, std::random_device()() & 0xFFFFU);
 }
 
-std::vector<std::string> names_in(FileSystem& files, const std::string& root) {
+Listing list(FileSystem& files, const std::string& folder) {
   Listing listing;
-  persist([&] { return (listing = files.list(root)).error; });
-  if (listing.error == -ENOENT) return {};
-  if (listing.error != 0) io_fault(files, "read the folder", root, listing.error);
-  std::vector<std::string> names;
-  for (const Entry& entry : listing.entries) {
-    if (entry.kind == Kind::folder) names.push_back(entry.name);
-  }
-  std::ranges::sort(names);
-  return names;
+  persist([&] { return (listing = files.list(folder)).error; });
+  if (listing.error != 0 && listing.error != -ENOENT) io_fault(files, "read the folder", folder, listing.error);
+  return listing;
 }
 
 void rename(FileSystem& files, const std::string& root, const std::string& from, const std::string& to) {
@@ -55,13 +49,32 @@ void rename(FileSystem& files, const std::string& root, const std::string& from,
 
 }  // namespace
 
+std::vector<std::string> folders_in(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> names;
+  for (const Entry& entry : list(files, folder).entries) {
+    if (entry.kind == Kind::folder) names.push_back(entry.name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+int64_t folder_bytes(FileSystem& files, const std::string& folder) {
+  int64_t bytes = 0;
+  for (const Entry& entry : list(files, folder).entries) {
+    const std::string path = folder + "/" + entry.name;
+    if (entry.kind == Kind::folder) bytes += folder_bytes(files, path);
+    if (entry.kind == Kind::file) bytes += file_bytes(files, path);
+  }
+  return bytes;
+}
+
 std::string folder_name(int64_t step) {
   return fmt::format("step_{:08}", step);
 }
 
 std::map<int64_t, std::string> complete(FileSystem& files, const std::string& root) {
   std::map<int64_t, std::string> found;
-  for (const std::string& name : names_in(files, root)) {
+  for (const std::string& name : folders_in(files, root)) {
     const auto parsed = parse(name);
     if (!parsed) continue;
     if (parsed->rest.empty()) found[parsed->step] = name;
@@ -135,19 +148,21 @@ std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Re
   return removed;
 }
 
-std::vector<std::string> collect_garbage(FileSystem& files, const std::string& root) {
+std::vector<std::string> partial(FileSystem& files, const std::string& root) {
   const auto all = complete(files, root);
-  std::vector<std::string> removed;
-  for (const std::string& name : names_in(files, root)) {
+  std::vector<std::string> names;
+  for (const std::string& name : folders_in(files, root)) {
     const auto parsed = parse(name);
-    if (!parsed || parsed->rest.empty()) continue;
-    const auto stays = all.find(parsed->step);
-    if (stays != all.end() && stays->second == name) continue;
-    if (!parsed->rest.starts_with(".partial-") && !parsed->rest.starts_with(".old-")) continue;
-    remove_tree(files, root + "/" + name);
-    removed.push_back(name);
+    const bool is_ours = parsed && (parsed->rest.starts_with(".partial-") || parsed->rest.starts_with(".old-"));
+    if (is_ours && (!all.contains(parsed->step) || all.at(parsed->step) != name)) names.push_back(name);
   }
-  return removed;
+  return names;
+}
+
+std::vector<std::string> collect_garbage(FileSystem& files, const std::string& root) {
+  const auto names = partial(files, root);
+  for (const std::string& name : names) remove_tree(files, root + "/" + name);
+  return names;
 }
 
 void remove_tree(FileSystem& files, const std::string& path) {
@@ -155,11 +170,7 @@ void remove_tree(FileSystem& files, const std::string& path) {
     const int64_t result = persist([&] { return files.remove(each); });
     if (result != 0 && result != -ENOENT) io_fault(files, "remove", each, result);
   };
-  Listing listing;
-  persist([&] { return (listing = files.list(path)).error; });
-  if (listing.error == -ENOENT) return;
-  if (listing.error != 0) io_fault(files, "read the folder", path, listing.error);
-  for (const Entry& entry : listing.entries) {
+  for (const Entry& entry : list(files, path).entries) {
     const std::string inner = path + "/" + entry.name;
     if (entry.kind == Kind::folder) remove_tree(files, inner);
     else remove(inner);

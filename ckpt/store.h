@@ -25,6 +25,14 @@ std::map<int64_t, std::string> complete(FileSystem& files, const std::string& ro
 // nullopt: there is none.
 std::optional<std::string> latest(FileSystem& files, const std::string& root);
 
+// Names of folders that are there for a checkpoint and are none: partial ones, and old ones that were replaced.
+std::vector<std::string> partial(FileSystem& files, const std::string& root);
+
+// Names of the folders in a folder, sorted. Empty when it is not there.
+std::vector<std::string> folders_in(FileSystem& files, const std::string& folder);
+// Bytes of all files in it.
+int64_t folder_bytes(FileSystem& files, const std::string& folder);
+
 // A folder and those above it, where they are missing; their names outlast a crash.
 void make_folders(FileSystem& files, const std::string& path);
 
@@ -42,7 +50,7 @@ struct Retention {
 // Removes what may go. Returns the steps removed.
 std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Retention& retention);
 
-// Removes partial checkpoints; returns their names. Not while somebody saves there.
+// Removes what `partial` names, and returns it. Not while somebody saves there.
 std::vector<std::string> collect_garbage(FileSystem& files, const std::string& root);
 
 // Removes a folder with all in it. What vanishes on the way is no error.
