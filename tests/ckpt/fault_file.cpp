@@ -110,7 +110,7 @@ class FaultFile : public File {
   int64_t write(const Operation& operation, int64_t bytes) {
     if (!is_writable_) return -EBADF;
     const int64_t end = std::min(operation.offset + bytes, length() + state_->free_bytes());
-    if (end <= operation.offset) return -ENOSPC;
+    if (end <= operation.offset) return bytes == 0 ? 0 : -ENOSPC;
     if (end > length()) file_->now.resize(static_cast<size_t>(end));
     std::copy_n(operation.memory, end - operation.offset, file_->now.begin() + operation.offset);
     return end - operation.offset;

@@ -2,6 +2,7 @@
 #include "posix_fs.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -16,6 +17,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "ckpt/content.h"
@@ -149,7 +151,11 @@ TEST(PosixFs, ATruncatedFileIsAFault) {
 // Runs `work` in a process of its own and ends it with 0 if no expectation failed there.
 template <class Work>
 [[noreturn]] void in_child(const Work& work) {
-  work();
+  try {
+    work();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
   _exit(testing::Test::HasFailure() ? 1 : 0);
 }
 
@@ -212,9 +218,24 @@ TEST(PosixFsDeathTest, WithoutEither) {
               std::string(kDirectLine) + "(.|\n)*io_uring is refused here .Function not implemented.");
 }
 
-// 2 for "cannot be mounted here".
+bool write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  return static_cast<bool>(file << text << std::flush);
+}
+
+// A file system of 6 MiB that only this process sees. Any user may, where the kernel allows name spaces of users.
+bool mount_small_disk(const std::string& folder) {
+  const uid_t user = getuid();
+  const gid_t group = getgid();
+  return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && write_text("/proc/self/setgroups", "deny") &&
+         write_text("/proc/self/uid_map", fmt::format("0 {} 1", user)) &&
+         write_text("/proc/self/gid_map", fmt::format("0 {} 1", group)) &&
+         mount("ckpt", folder.c_str(), "tmpfs", 0, "size=6m") == 0;
+}
+
+// Ends with 2 where no small disk can be had.
 [[noreturn]] void fill_small_disk(const std::string& folder) {
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || mount("ckpt", folder.c_str(), "tmpfs", 0, "size=6m") != 0) _exit(2);
+  if (!mount_small_disk(folder)) _exit(2);
   in_child([&] {
     PosixFs files({});
     const Bytes bytes = content(2 * kBlock);
