@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "zt/box.h"
 #include "zt/value.h"
 
 namespace zt {
-
-// A rectangle of a logical tensor: [begin, end) in each dim.
-struct Box {
-  std::vector<int64_t> begin, end;
-  int64_t numel() const;
-};
 
 // A shard of a logical tensor: the boxes concatenated row-major, of which this rank holds [first, first + count) in `data`
 // (flat, contiguous).
