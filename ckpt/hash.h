@@ -8,6 +8,9 @@
 
 namespace zt::ckpt {
 
+// Bytes of a dataset that one checksum covers; the last block of a dataset is shorter.
+constexpr int64_t kChecksumBlock = int64_t{1} << 20;
+
 uint64_t xxh3(std::span<const std::byte> bytes);
 
 // The xxh3 of bytes that come in parts.

@@ -7,13 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "hash.h"
 #include "region.h"
 #include "zt/value.h"
 
 namespace zt::ckpt {
-
-// Bytes of a dataset that one checksum covers; the last block of a dataset is shorter.
-constexpr int64_t kChecksumBlock = 1 << 20;
 
 constexpr int64_t checksum_blocks(int64_t bytes) {
   return bytes / kChecksumBlock + (bytes % kChecksumBlock > 0 ? 1 : 0);

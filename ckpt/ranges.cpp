@@ -10,8 +10,8 @@ std::span<const Run> runs_of(const CopyPlan& plan, int32_t source) {
   return {begin, end};
 }
 
-std::vector<ByteRange> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes, int64_t block_bytes) {
-  std::vector<ByteRange> ranges;
+std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes, int64_t block_bytes) {
+  std::vector<PieceBytes> ranges;
   const auto add = [&](int64_t first, int64_t last) {  // elements; the last one is included
     const int64_t end = (last * element_bytes + element_bytes - 1) / block_bytes + 1;
     ranges.push_back({first * element_bytes / block_bytes * block_bytes, std::min(end * block_bytes, piece_bytes)});
@@ -23,9 +23,9 @@ std::vector<ByteRange> block_ranges(std::span<const Run> runs, int64_t element_b
     for (int64_t t = 0; t < run.times; t += joined)
       add(run.from + t * run.from_stride, run.from + (t + joined - 1) * run.from_stride + run.count - 1);
   }
-  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
-  std::vector<ByteRange> joined;
-  for (const ByteRange& range : ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const PieceBytes& a, const PieceBytes& b) { return a.begin < b.begin; });
+  std::vector<PieceBytes> joined;
+  for (const PieceBytes& range : ranges) {
     if (joined.empty() || range.begin > joined.back().end) joined.push_back(range);
     else joined.back().end = std::max(joined.back().end, range.end);
   }

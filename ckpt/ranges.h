@@ -6,18 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "hash.h"
 #include "reshard.h"
 
 namespace zt::ckpt {
 
-// Checksums are of blocks of this size, counted from the first byte of a saved piece; the last one is shorter.
-constexpr int64_t kChecksumBlock = int64_t{1} << 20;
-
 // [begin, end) of a saved piece's bytes.
-struct ByteRange {
+struct PieceBytes {
   int64_t begin, end;
 
-  bool operator==(const ByteRange&) const = default;
+  bool operator==(const PieceBytes&) const = default;
 };
 
 // The runs of a plan that read saved region `source`.
@@ -25,7 +23,7 @@ std::span<const Run> runs_of(const CopyPlan& plan, int32_t source);
 
 // What of a saved piece of `piece_bytes` bytes must be read for these runs: whole checksum blocks, ascending, joined where they
 // touch. There are at most half as many ranges as the piece has blocks, whatever the runs.
-std::vector<ByteRange> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes,
+std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes,
                                     int64_t block_bytes = kChecksumBlock);
 
 // Calls f(from, to, count) for what a run copies of elements [begin, end) of its source: stretches without gaps, ascending. With

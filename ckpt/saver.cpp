@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "calls.h"
+#include "check.h"
 #include "hdf5/master.h"
 #include "hdf5/names.h"
 #include "shard_writer.h"
@@ -18,10 +19,6 @@ namespace zt::ckpt {
 namespace {
 
 constexpr int64_t kSpare = int64_t{16} << 20;  // bytes of the disk that a save leaves free, and those of the master file
-
-std::string shard_name(int rank) {
-  return fmt::format("shards/rank_{:05}.h5", rank);
-}
 
 // What the ranks wrote, as the master file says it.
 Index make_index(const SavePlan& plan, const std::vector<std::string>& records, const Value::Table& values,
@@ -36,7 +33,7 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
     if (plan.by_rank[r].empty()) continue;
     ShardRecord record = ShardRecord::unpacked(records[r]);
     const auto shard = static_cast<int32_t>(index.shards.size());
-    index.shards.push_back({shard_name(static_cast<int>(r)), record.bytes, record.rest});
+    index.shards.push_back({shard_file(static_cast<int64_t>(r)), record.bytes, record.rest});
     for (size_t i = 0; i < plan.by_rank[r].size(); ++i) {
       const Write& write = plan.by_rank[r][i];
       index.tensors[write.tensor].pieces.push_back({shard, record.offsets[i], write.region, std::move(record.checksums[i])});
@@ -159,7 +156,7 @@ void Saver::write(const Job& job) const {
   try {
     background_.together([&] {
       if (plan_.writes.empty()) return;
-      const std::string path = root_ + "/" + job.partial + "/" + shard_name(background_.rank());
+      const std::string path = root_ + "/" + job.partial + "/" + shard_file(background_.rank());
       record = write_shard(*files_, path, *image_, job.data).packed();
     });
     const auto records = background_.gather(record);

@@ -67,7 +67,7 @@ class Reader {
   void add_requests(const Wish& wish, Target& target, int32_t source) {
     const SavedPiece& piece = wish.tensor->pieces[source];
     const int64_t size = element_bytes(*wish.tensor);
-    for (const ByteRange& range : block_ranges(runs_of(target.plan, source), size, piece.region.count * size)) {
+    for (const PieceBytes& range : block_ranges(runs_of(target.plan, source), size, piece.region.count * size)) {
       for (int64_t at = range.begin; at < range.end; at += kRead)
         requests_[piece.shard].push_back({&piece, &wish, &target, source, at, std::min(at + kRead, range.end)});
     }

@@ -101,6 +101,11 @@ void write_file(FileSystem& files, const std::string& path, int64_t bytes, const
   sync_file(subject, *file);
 }
 
+int64_t file_bytes(FileSystem& files, const std::string& path) {
+  const auto file = open_file(files, path, {Access::read});
+  return must(files, "find the size of", path, [&] { return file->size(); });
+}
+
 std::vector<std::byte> read_small(FileSystem& files, const std::string& path, int64_t limit) {
   const auto file = open_file(files, path, {Access::read});
   const int64_t bytes = must(files, "find the size of", path, [&] { return file->size(); });

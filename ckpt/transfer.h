@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fs.h"
+#include "range.h"
 
 namespace zt::ckpt {
 
@@ -28,11 +29,6 @@ using Source = std::function<std::span<const std::byte>(int64_t offset, std::spa
 // Fault if the name is taken.
 void write_file(FileSystem& files, const std::string& path, int64_t bytes, const Source& source);
 
-struct Range {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-};
-
 // What range `index` holds; valid during the call. On the calling thread.
 using Sink = std::function<void(size_t index, std::span<const std::byte> data)>;
 
@@ -40,6 +36,9 @@ using Sink = std::function<void(size_t index, std::span<const std::byte> data)>;
 // under way, or one range where that is larger: ranges of 4 MiB and less are read fastest. Fault before anything is read or
 // allocated if a range ends behind the file's end.
 void read_ranges(FileSystem& files, const std::string& path, std::span<const Range> ranges, const Sink& sink);
+
+// Fault when it cannot be opened.
+int64_t file_bytes(FileSystem& files, const std::string& path);
 
 // The whole file. Fault if it has more than `limit` bytes.
 std::vector<std::byte> read_small(FileSystem& files, const std::string& path, int64_t limit);

@@ -37,7 +37,7 @@ void write_tensor(TreeWriter& tree, const SavedTensor& tensor, const std::vector
     const std::string source = piece_path(tensor.name, before[piece.shard]++);
     if (piece.region.count == 0) continue;
     const Handle piece_space = shape_of({piece.region.count});
-    for (const PlacedBox& placed : region_boxes(tensor.shape, piece.region))
+    for (const PlacedBox& placed : region_boxes(piece.region))
       map_box(list, selected, placed, piece_space, shards[static_cast<size_t>(piece.shard)].file, source);
   }
   const Handle dataset = tree.dataset("/" + encode_name(tensor.name), hdf5_type(tensor.dtype), space, list);

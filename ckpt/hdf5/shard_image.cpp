@@ -49,11 +49,11 @@ Handle make_dataset(TreeWriter& tree, const ShardDataset& dataset, hid_t creatio
   return made;
 }
 
-std::vector<ByteRange> between(std::vector<ByteRange> data, int64_t bytes) {
-  std::sort(data.begin(), data.end(), [](const ByteRange& a, const ByteRange& b) { return a.offset < b.offset; });
-  std::vector<ByteRange> gaps;
+std::vector<Range> between(std::vector<Range> data, int64_t bytes) {
+  std::sort(data.begin(), data.end(), [](const Range& a, const Range& b) { return a.offset < b.offset; });
+  std::vector<Range> gaps;
   int64_t end = 0;
-  for (const ByteRange& range : data) {
+  for (const Range& range : data) {
     if (range.bytes > 0 && range.offset > end) gaps.push_back({end, range.offset - end});
     if (range.bytes > 0) end = range.offset + range.bytes;
   }
@@ -95,7 +95,7 @@ void ShardImage::set_checksums(std::span<const uint64_t> checksums) {
 
 uint64_t ShardImage::rest() const {
   Hash hash;
-  for (const ByteRange& range : rest_) hash.add({memory_.data() + range.offset, static_cast<size_t>(range.bytes)});
+  for (const Range& range : rest_) hash.add({memory_.data() + range.offset, static_cast<size_t>(range.bytes)});
   return hash.value();
 }
 

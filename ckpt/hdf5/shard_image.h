@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "range.h"
 #include "sparse_memory.h"
 
 namespace zt::ckpt {
@@ -19,11 +20,6 @@ struct ShardDataset {
   std::string path;  // of piece_path
   at::ScalarType dtype;
   int64_t count;  // elements
-};
-
-// [offset, offset + bytes) of a file.
-struct ByteRange {
-  int64_t offset, bytes;
 };
 
 // The bytes of an HDF5 file with one contiguous 1-D dataset for each piece. Only what HDF5 writes costs memory - a few hundred
@@ -40,7 +36,7 @@ class ShardImage {
   // The whole file; the address stays the same.
   std::byte* data() { return memory_.data(); }
   // The parts of the file that are not datasets' data, ascending. HDF5's bytes and gaps of zeros.
-  const std::vector<ByteRange>& rest_ranges() const { return rest_; }
+  const std::vector<Range>& rest_ranges() const { return rest_; }
 
   // Sets the attribute xxh3 of each dataset: piece_checksum of its blocks. The image can be used again with others.
   void set_checksums(std::span<const uint64_t> checksums);
@@ -49,7 +45,7 @@ class ShardImage {
 
  private:
   std::vector<std::string> paths_;
-  std::vector<ByteRange> data_, rest_;
+  std::vector<Range> data_, rest_;
   SparseMemory memory_;
 };
 

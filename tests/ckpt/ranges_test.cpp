@@ -12,22 +12,22 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 TEST(Ranges, BlocksAreWhole) {
   const Runs runs{{0, 10, 0, 5, 1, 0, 0}, {0, kMiB, 5, 1, 1, 0, 0}};
-  EXPECT_EQ(block_ranges(runs, 4, 16 * kMiB), (std::vector<ByteRange>{{0, kMiB}, {4 * kMiB, 5 * kMiB}}));
-  EXPECT_EQ(block_ranges(runs, 4, 4 * kMiB + 4), (std::vector<ByteRange>{{0, kMiB}, {4 * kMiB, 4 * kMiB + 4}}))
+  EXPECT_EQ(block_ranges(runs, 4, 16 * kMiB), (std::vector<PieceBytes>{{0, kMiB}, {4 * kMiB, 5 * kMiB}}));
+  EXPECT_EQ(block_ranges(runs, 4, 4 * kMiB + 4), (std::vector<PieceBytes>{{0, kMiB}, {4 * kMiB, 4 * kMiB + 4}}))
       << "the last block is shorter";
   EXPECT_TRUE(block_ranges({}, 4, 16 * kMiB).empty());
 }
 
 TEST(Ranges, BlocksThatTouchAreJoined) {
   const Runs runs{{0, kMiB - 1, 0, 2, 1, 0, 0}, {0, 2 * kMiB, 0, kMiB, 1, 0, 0}};
-  EXPECT_EQ(block_ranges(runs, 1, 9 * kMiB), (std::vector<ByteRange>{{0, 3 * kMiB}}));
+  EXPECT_EQ(block_ranges(runs, 1, 9 * kMiB), (std::vector<PieceBytes>{{0, 3 * kMiB}}));
 }
 
 TEST(Ranges, RowsAreNotCounted) {
   // A narrow column of 2^40 rows: everything is read, in one range.
   const Runs column{{0, 3, 0, 1, int64_t{1} << 40, 1000, 1}};
   const int64_t bytes = (int64_t{1} << 40) * 1000 * 2;
-  EXPECT_EQ(block_ranges(column, 2, bytes), (std::vector<ByteRange>{{0, bytes}}));
+  EXPECT_EQ(block_ranges(column, 2, bytes), (std::vector<PieceBytes>{{0, bytes}}));
   // Rows of 4 MiB: a block of each.
   const Runs wide{{0, 0, 0, 8, 100, kMiB, 8}};
   EXPECT_EQ(block_ranges(wide, 4, 400 * kMiB).size(), 100U);
@@ -60,7 +60,7 @@ TEST(Ranges, BlocksAsByteByByte) {
         }
       }
     }
-    std::vector<ByteRange> expected;
+    std::vector<PieceBytes> expected;
     for (int64_t byte = 0; byte < bytes; ++byte) {
       if (is_wanted[byte] == 0) continue;
       if (expected.empty() || expected.back().end != byte) expected.push_back({byte, byte});

@@ -142,17 +142,12 @@ void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) refuse_by_hand(is_by_hand_under_way(), "visit");
   drain();
   if (visitor.is_load()) await_readers();
-  const Coord coord = spec_->coord();
   for (size_t i = 0; i < state_.model->params.size(); ++i) {
     const ParamInfo& param = state_.model->params[i];
     const Unit& unit = state_.units[param.unit];
-    const std::string& sharded_over =
-        program(Mode::train).units[param.unit].state_sharded ? program(Mode::train).units[param.unit].axis : std::string();
-    bool is_owner = true;
-    for (const auto& axis : coord.shape.axes()) is_owner = is_owner && (axis.name == sharded_over || coord[axis.name] == 0);
-    visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master), is_owner);
+    visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master));
     for (const auto& [name, buffer] : unit.state) {
-      visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer), is_owner);
+      visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer));
     }
   }
   visitor.end_of_tensors();
@@ -161,7 +156,7 @@ void Trainer::visit(Visitor& visitor) {
   visitor.value("trainer/step", step);
   visitor.value("trainer/updates", updates);
   visitor.value("trainer/seed_exponent", seed_exponent);
-  if (loss_scale_) visitor.value("trainer/loss_scale", scale);
+  visitor.value("trainer/loss_scale", scale);
   Value products = gemm_choice().to_value();
   visitor.value("trainer/gemm", products);
   if (!visitor.is_load()) return;
@@ -177,7 +172,7 @@ void Trainer::visit(Visitor& visitor) {
   updates_done_ = *updates.get_if<int64_t>();
   const auto* exponent = seed_exponent.get_if<int64_t>();
   normalisation_->seed_exponent = exponent ? std::optional(static_cast<int>(*exponent)) : std::nullopt;
-  if (loss_scale_) loss_scale_->set_state(scale);
+  if (loss_scale_ && !scale.is_nil()) loss_scale_->set_state(scale);  // what was saved may have had none
   gather_parameters();
 }
 

@@ -26,9 +26,9 @@ class Visitor {
   virtual ~Visitor();
   virtual bool is_load() const = 0;
   // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
-  // Of several ranks that hold one element, `is_owner` is true on exactly one.
-  virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) = 0;
-  // All tensors of an object were given: behind it those of a load hold their values. Called once by each object that has any.
+  // Several ranks may hold the same elements, which are equal then.
+  virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
+  // All tensors of an object were given: behind it those of a load hold their values.
   virtual void end_of_tensors() = 0;
   // A JSON-like value, equal on all ranks. A load replaces it.
   virtual void value(const std::string& name, Value& value) = 0;
