@@ -2,7 +2,7 @@
 #include "share.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <iostream>
 #include <numeric>
 #include <set>
@@ -189,7 +189,7 @@ std::string check(const Shape& shape, const std::vector<std::pair<int32_t, Regio
 }
 
 TEST(Share, RandomRegionsAsElementByElement) {
-  for (int64_t seed = 0; seed < fuzz_cases(20000); ++seed) {
+  for (int64_t seed = 0; seed < fuzz_cases(10000); ++seed) {
     Dice dice(seed);
     const int32_t ranks = 1 + static_cast<int32_t>(dice(5));
     std::vector<HeldTensor> tensors;
@@ -238,9 +238,9 @@ TEST(Share, LargeModelOfManyRanks) {
     }
     tensors.push_back(held_by(whole_region({8192}), first_ranks(ranks)));
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const Shares shares = share_writing(tensors, ranks);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   const std::vector<int64_t> loads = loads_of(tensors, shares);
   const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
   std::cout << tensors.size() << " tensors on " << ranks << " ranks: " << pieces_of(shares) << " pieces, " << *least / 1e6
