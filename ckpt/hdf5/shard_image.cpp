@@ -87,7 +87,8 @@ void ShardImage::set_checksums(std::span<const uint64_t> checksums) {
   Handle file = change_image(memory_);
   for (size_t i = 0; i < paths_.size(); ++i) {
     const std::string what = "change a checksum of '" + paths_[i] + "'";
-    const Handle attribute(H5Aopen_by_name(file, paths_[i].c_str(), kChecksum, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, what);
+    const Handle dataset(H5Dopen2(file, paths_[i].c_str(), H5P_DEFAULT), H5Dclose, what);  // 1.10.8 cannot write without it
+    const Handle attribute(H5Aopen(dataset, kChecksum, H5P_DEFAULT), H5Aclose, what);
     checked(H5Awrite(attribute, H5T_NATIVE_UINT64, &checksums[i]), what);
   }
   file.close("write a shard's HDF5 structure");
