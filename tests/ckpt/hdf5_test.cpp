@@ -225,7 +225,9 @@ TEST(CkptShard, CostsWhatIsTouched) {
   const auto summed = std::chrono::steady_clock::now();
   const int64_t touched = resident_bytes() - before;
   EXPECT_GE(image.bytes(), int64_t{100} << 30);
-  EXPECT_LT(touched, 16 << 20) << "libhdf5 keeps a part of it for its next file";
+  if (!kIsSanitized) {
+    EXPECT_LT(touched, 16 << 20) << "libhdf5 keeps a part of it for its next file";
+  }
   ASSERT_FALSE(image.rest_ranges().empty());
   EXPECT_LT(image.rest_ranges().front().bytes, 2 << 20) << "metadata are at the start";
   for (const Range& range : std::span(image.rest_ranges()).subspan(1))

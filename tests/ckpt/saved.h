@@ -24,6 +24,13 @@ namespace zt::ckpt {
 using test::message_of;
 using testing::HasSubstr;
 
+// A sanitizer's own memory hides how much a test needs.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
 inline Box whole_box(const std::vector<int64_t>& shape) {
   return {std::vector<int64_t>(shape.size(), 0), shape};
 }
