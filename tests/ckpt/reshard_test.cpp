@@ -5,6 +5,7 @@
 #include <ctime>
 #include <iostream>
 
+#include "ckpt/layouts.h"
 #include "ckpt/random_regions.h"
 
 namespace zt::ckpt::test {
@@ -62,53 +63,6 @@ CopyPlan checked(const Shape& shape, const std::vector<Region>& saved, const Reg
   CopyPlan plan = plan_copy(shape, saved, wanted);
   EXPECT_EQ(check(shape, Held(shape, saved), wanted, plan), "");
   return plan;
-}
-
-// `ranks` flat ranges of equal size; the last ones are shorter or empty.
-std::vector<Region> flat(const Shape& shape, int64_t ranks) {
-  const int64_t numel = numel_of(shape), chunk = (numel + ranks - 1) / ranks;
-  std::vector<Region> regions;
-  for (int64_t r = 0; r < ranks; ++r) {
-    const int64_t first = std::min(numel, r * chunk);
-    regions.push_back({{{Shape(shape.size(), 0), shape}}, first, std::min(chunk, numel - first)});
-  }
-  return regions;
-}
-
-// Cut into equal boxes along a dim.
-std::vector<Region> along(const Shape& shape, size_t dim, int64_t ranks) {
-  std::vector<Region> regions;
-  for (int64_t r = 0; r < ranks; ++r) {
-    Box box{Shape(shape.size(), 0), shape};
-    box.begin[dim] = shape[dim] * r / ranks;
-    box.end[dim] = shape[dim] * (r + 1) / ranks;
-    const int64_t count = box.numel();
-    regions.push_back({{std::move(box)}, 0, count});
-  }
-  return regions;
-}
-
-// Queries, keys and values in one matrix [3 * width, columns]; a rank has some of each.
-std::vector<Region> fused(int64_t width, int64_t columns, int64_t ranks) {
-  std::vector<Region> regions(ranks);
-  for (int64_t r = 0; r < ranks; ++r) {
-    for (int64_t part = 0; part < 3; ++part)
-      regions[r].boxes.push_back({{part * width + width * r / ranks, 0}, {part * width + width * (r + 1) / ranks, columns}});
-    regions[r].count = 3 * width / ranks * columns;
-  }
-  return regions;
-}
-
-// Flat ranges of each of the regions.
-std::vector<Region> cut(const std::vector<Region>& regions, int64_t ranks) {
-  std::vector<Region> parts;
-  for (const Region& region : regions) {
-    for (int64_t r = 0; r < ranks; ++r) {
-      const int64_t first = region.count * r / ranks;
-      parts.push_back({region.boxes, first, region.count * (r + 1) / ranks - first});
-    }
-  }
-  return parts;
 }
 
 // All plans from one layout to the other, checked; the number of runs.
@@ -259,7 +213,7 @@ TEST(Reshard, ElementsCostNothing) {
   EXPECT_EQ(plan_copy(shape, along(shape, 1, 2), flat(shape, 3)[1]).runs.size(), 6U) << "cut rows at both ends, of both";
   const Shape deep{1 << 13, 1 << 14, 1 << 13};
   EXPECT_EQ(plan_copy(deep, along(deep, 1, 2), whole_region(deep)).runs.size(), 2U);
-  const CopyPlan beyond = plan_copy({INT64_MAX - 1}, flat({INT64_MAX - 1}, 2), whole_region({INT64_MAX - 1}));
+  const CopyPlan beyond = plan_copy({int64_t{1} << 62}, flat({int64_t{1} << 62}, 2), whole_region({int64_t{1} << 62}));
   EXPECT_EQ(beyond.runs.size(), 2U);
   EXPECT_EQ(beyond.missing, 0);
 }
