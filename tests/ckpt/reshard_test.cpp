@@ -105,6 +105,7 @@ TEST(Reshard, FusedQueriesKeysAndValues) {
   EXPECT_EQ(runs_between(shape, fused(8, 5, 2), {whole_region(shape)}), 6) << "three parts of two ranks";
   EXPECT_EQ(runs_between(shape, fused(8, 5, 2), fused(8, 5, 4)), 12);
   EXPECT_EQ(runs_between(shape, {whole_region(shape)}, fused(8, 5, 4)), 12);
+  EXPECT_EQ(runs_between(shape, fused(8, 5, 1), {whole_region(shape)}), 1) << "boxes that follow each other are joined";
   // The same boxes cut for data parallelism: flat against flat, though neither is an interval of the tensor.
   EXPECT_EQ(runs_between(shape, cut(fused(8, 5, 2), 3), cut(fused(8, 5, 2), 2)), 8);
   runs_between(shape, cut(fused(8, 5, 4), 3), flat(shape, 7));
