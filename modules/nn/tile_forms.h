@@ -12,29 +12,10 @@ struct Form {
   static constexpr int kRows = rows, kBytes = bytes;
 };
 
-template <class Body>
-void run_plain(const Body& body) {
-  body(Form<2, 64>{});
-}
-template <class Body>
-ZT_TARGET_AVX2 void run_avx2(const Body& body) {
-  body(Form<4, 64>{});
-}
-template <class Body>
-ZT_TARGET_AVX512 void run_avx512(const Body& body) {
-  body(Form<8, 128>{});
-}
 // Calls body(form), an always inlined function, compiled for `isa`.
 template <class Body>
 void run(Isa isa, const Body& body) {
-  switch (isa) {
-    case Isa::plain:
-      return run_plain(body);
-    case Isa::avx2:
-      return run_avx2(body);
-    case Isa::avx512:
-      return run_avx512(body);
-  }
+  run_as<Form<2, 64>, Form<4, 64>, Form<8, 128>>(isa, body);
 }
 
 }  // namespace zt::nn::tile

@@ -14,7 +14,7 @@ import unittest
 BUILD = pathlib.Path(os.environ["ZT_BUILD"])
 ZTOOLKIT = str(BUILD / "bin/ztoolkit")
 MPIRUN = os.environ.get("ZT_MPIRUN", "")
-SLOWER = 10 if os.environ.get("ZT_TEST_SANITIZER") else 1  # than a run without sanitizers may be
+SANITIZED = bool(os.environ.get("ZT_TEST_SANITIZER"))
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -50,7 +50,7 @@ def environment(changes):
 
 def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60):
     begin = time.monotonic()
-    done = subprocess.run(command(arguments, ranks), env=environment(env or {}), cwd=cwd, timeout=timeout * SLOWER, text=True,
+    done = subprocess.run(command(arguments, ranks), env=environment(env or {}), cwd=cwd, timeout=timeout * (10 if SANITIZED else 1), text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic()
     return Result(done.returncode, done.stdout, done.stderr, end - begin, end)

@@ -2,6 +2,7 @@
 #include "skinny_gemm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -160,6 +161,20 @@ TEST(SkinnyGemm, WidensExactly) {
       }
     }
   }
+}
+
+// Those of half precision are normal numbers of single precision, so nothing of them is to be flushed.
+TEST(SkinnyGemm, WidensSubnormalHalvesWhereDenormalNumbersAreFlushed) {
+  const at::Tensor every = at::arange(1 << 10, at::kInt).to(at::kShort).view(at::kHalf), wide = every.to(at::kFloat);
+  if (!at::globalContext().setFlushDenormal(true)) GTEST_SKIP() << "this processor cannot flush denormal numbers";
+  for (const Isa isa : supported_isas()) {
+    for (const int64_t count : {int64_t{1}, int64_t{1} << 10}) {
+      const at::Tensor c = at::empty({1, count});
+      make_skinny_gemm(isa)->run(at::ones({1, 1}, at::kHalf), every.narrow(0, (1 << 10) - count, count).unsqueeze(0), c, 0, 1);
+      EXPECT_TRUE(c[0].equal(wide.narrow(0, (1 << 10) - count, count))) << isa_name(isa) << " " << count;
+    }
+  }
+  at::globalContext().setFlushDenormal(false);
 }
 
 }  // namespace

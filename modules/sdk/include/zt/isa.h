@@ -27,4 +27,29 @@ std::vector<Isa> supported_isas();
 // Misuse when ZT_ISA is unknown or not supported here.
 Isa best_isa();
 
+// Calls body(Form{}), an always inlined function, compiled for `isa`: a Form says what that instruction set's registers hold.
+template <class Plain, class Body>
+void run_plain(const Body& body) {
+  body(Plain{});
+}
+template <class Avx2, class Body>
+ZT_TARGET_AVX2 void run_avx2(const Body& body) {
+  body(Avx2{});
+}
+template <class Avx512, class Body>
+ZT_TARGET_AVX512 void run_avx512(const Body& body) {
+  body(Avx512{});
+}
+template <class Plain, class Avx2, class Avx512, class Body>
+void run_as(Isa isa, const Body& body) {
+  switch (isa) {
+    case Isa::plain:
+      return run_plain<Plain>(body);
+    case Isa::avx2:
+      return run_avx2<Avx2>(body);
+    case Isa::avx512:
+      return run_avx512<Avx512>(body);
+  }
+}
+
 }  // namespace zt
