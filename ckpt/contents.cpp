@@ -18,8 +18,9 @@ class Collector final : public Visitor {
   bool is_load() const override { return false; }
   void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) override {
     note(prefix_ + name);
-    contents_.parts.push_back({prefix_ + name, shape, {piece.boxes, piece.first, piece.count}, piece.data});
+    contents_.parts.push_back({prefix_ + name, shape, {piece.boxes, piece.first, piece.count}, piece.data, {}});
   }
+  void attributes(const Value::Table& attributes) override { contents_.parts.back().attributes = attributes; }
   void end_of_tensors() override {}
   void value(const std::string& name, Value& value) override {
     note(prefix_ + name);

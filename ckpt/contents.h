@@ -22,6 +22,7 @@ struct Part {
   std::vector<int64_t> shape;
   Region region;
   at::Tensor data;
+  Value::Table attributes = {};
 };
 
 struct Contents {

@@ -1,9 +1,11 @@
 #include "loader.h"
 
 #include "hdf5/master.h"
+#include "store.h"
 #include "tensor_reader.h"
 #include "transfer.h"
 #include "zt/error.h"
+#include "zt/log.h"
 #include "zt/stateful.h"
 
 namespace zt::ckpt {
@@ -48,7 +50,7 @@ class Giver final : public Visitor {
 }  // namespace
 
 Index read_index(FileSystem& files, const std::string& folder) {
-  const std::string path = folder + "/checkpoint.h5";
+  const std::string path = folder + "/" + kMaster;
   return read_master(read_small(files, path, kLargestMaster), path);
 }
 
@@ -63,10 +65,15 @@ Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& fold
   ranks.max(is_used);
   ranks.together([&] {
     const std::string wrong = problems(matches, index, is_used, options);
-    if (options.strict && !wrong.empty())
+    if (wrong.empty()) return;
+    if (options.strict)
       misuse("the checkpoint '{}' does not fit:{}\nload a part of it with only = {{...}}, rename with map = {{...}}, or take what "
              "fits with strict = false",
              folder, wrong);
+    if (ranks.rank() > 0) return;
+    World place;
+    place.size = ranks.size();
+    log(LogLevel::warn, place, fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, wrong));
   });
   Giver giver(files, ranks, folder, index, matches);
   for (const auto& [prefix, value] : objects) {

@@ -42,7 +42,8 @@ Region region_of(const json& value) {
 json json_of(const Contents& contents) {
   json parts = json::array();
   for (const Part& part : contents.parts)
-    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region)});
+    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
+                     Value(part.attributes).to_json()});
   return parts;
 }
 
@@ -65,7 +66,7 @@ class Holdings {
   void add(int rank, const json& parts) {
     int part = 0;
     for (const json& entry : parts) {
-      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2]}, rank);
+      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2], Value::from_json(entry[4])}, rank);
       const Region region = region_of(entry[3]);
       held_[tensor].add(rank, region);
       parts_[{rank, tensor}].emplace_back(part++, region);

@@ -23,6 +23,7 @@ struct PlannedTensor {
   std::string name;
   at::ScalarType dtype;
   std::vector<int64_t> shape;
+  Value attributes;
 };
 
 struct SavePlan {

@@ -21,14 +21,11 @@ namespace {
 constexpr int64_t kSpare = int64_t{16} << 20;  // bytes of the disk that a save leaves free, and those of the master file
 
 // What the ranks wrote, as the master file says it.
-Index make_index(const SavePlan& plan, const std::vector<std::string>& records, const Value::Table& values,
-                 const std::map<std::string, Value>& attributes) {
+Index make_index(const SavePlan& plan, const std::vector<std::string>& records, const Value::Table& values) {
   Index index;
   index.values = values;
-  for (const PlannedTensor& tensor : plan.tensors) {
-    const auto found = attributes.find(tensor.name);
-    index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, found == attributes.end() ? Value() : found->second, {}});
-  }
+  for (const PlannedTensor& tensor : plan.tensors)
+    index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
   for (size_t r = 0; r < plan.by_rank.size(); ++r) {
     if (plan.by_rank[r].empty()) continue;
     ShardRecord record = ShardRecord::unpacked(records[r]);
@@ -46,19 +43,19 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
 
 // One save, from the snapshot to the commit.
 struct Saver::Job {
+  std::string root;
   int64_t step = 0;
   std::string partial;  // the name of its folder until the commit
   Retention retention;
   Value::Table values;
-  std::map<std::string, Value> attributes;
   std::vector<at::Tensor> data;  // a write: its elements, flat, on the CPU
   std::exception_ptr error;
   std::atomic<bool> is_done = false;
   std::thread thread;
 };
 
-Saver::Saver(std::shared_ptr<FileSystem> files, Ranks ranks, std::string root)
-    : files_(std::move(files)), ranks_(std::move(ranks)), background_(ranks_.duplicate("ckpt")), root_(std::move(root)) {
+Saver::Saver(std::shared_ptr<FileSystem> files, Ranks ranks)
+    : files_(std::move(files)), ranks_(std::move(ranks)), background_(ranks_.duplicate("ckpt")) {
   // A rank waits for the slowest disk of all.
   background_.set_timeout(std::chrono::hours(2));
 }
@@ -98,32 +95,31 @@ void Saver::plan(const Contents& contents) {
 }
 
 // The folder of a new save; what it needs has room on the disk.
-std::string Saver::open_folder(int64_t step) const {
+std::string Saver::open_folder(const std::string& root, int64_t step) const {
   const auto sizes = ranks_.gather(std::to_string(image_->bytes()));
   std::string partial;
   ranks_.on_rank_zero([&] {
     const int64_t needed = std::accumulate(sizes.begin(), sizes.end(), kSpare,
                                            [](int64_t sum, const std::string& size) { return sum + std::stoll(size); });
-    make_folders(*files_, root_);
-    const int64_t free = must(*files_, "ask for the free space of", root_, [&] { return files_->free_bytes(root_); });
-    if (free < needed) io_fault(*files_, "save a checkpoint in", root_, -ENOSPC, needed);
-    partial = begin(*files_, root_, step);
+    make_folders(*files_, root);
+    const int64_t free = must(*files_, "ask for the free space of", root, [&] { return files_->free_bytes(root); });
+    if (free < needed) io_fault(*files_, "save a checkpoint in", root, -ENOSPC, needed);
+    partial = begin(*files_, root, step);
   });
   return ranks_.broadcast(partial);
 }
 
-bool Saver::save(int64_t step, const Objects& objects, const std::map<std::string, Value>& attributes,
-                 const SaveOptions& options) {
+bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
   if (options.when_busy == WhenBusy::skip && is_busy_anywhere()) return false;
   wait();
   const Contents contents = contents_of(objects);
   plan(contents);
   auto job = std::make_unique<Job>();
+  job->root = root;
   job->step = step;
-  job->partial = open_folder(step);
+  job->partial = open_folder(root, step);
   job->retention = options.retention;
   job->values = contents.values;
-  job->attributes = attributes;
   bool is_on_host = true;
   for (const Write& write : plan_.writes) {
     job->data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
@@ -156,23 +152,23 @@ void Saver::write(const Job& job) const {
   try {
     background_.together([&] {
       if (plan_.writes.empty()) return;
-      const std::string path = root_ + "/" + job.partial + "/" + shard_file(background_.rank());
+      const std::string path = job.root + "/" + job.partial + "/" + shard_file(background_.rank());
       record = write_shard(*files_, path, *image_, job.data).packed();
     });
     const auto records = background_.gather(record);
     background_.on_rank_zero([&] { finish(job, records); });
   } catch (const Error&) {
     // What is there is incomplete and takes space. Should it stay, its name says what it is.
-    if (background_.rank() == 0) discard(*files_, root_ + "/" + job.partial);
+    if (background_.rank() == 0) discard(*files_, job.root + "/" + job.partial);
     throw;
   }
 }
 
 void Saver::finish(const Job& job, const std::vector<std::string>& records) const {
-  const auto master = make_master(make_index(plan_, records, job.values, job.attributes));
-  write_small(*files_, root_ + "/" + job.partial + "/checkpoint.h5", master);
-  commit(*files_, root_, job.partial, job.step);
-  retain(*files_, root_, job.retention);
+  const auto master = make_master(make_index(plan_, records, job.values));
+  write_small(*files_, job.root + "/" + job.partial + "/" + kMaster, master);
+  commit(*files_, job.root, job.partial, job.step);
+  retain(*files_, job.root, job.retention);
 }
 
 }  // namespace zt::ckpt

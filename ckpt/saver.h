@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -30,19 +29,20 @@ struct SaveOptions {
   Retention retention;
 };
 
-// Saves into one folder of checkpoints (store.h). Calls are collective over the ranks, from one thread.
+// Saves into folders of checkpoints (store.h). Calls are collective over the ranks, from one thread. What was planned is used again
+// as long as the objects have the same structure, and so is the memory of snapshots.
 // Invariants: (1) at most one save is under way; (2) when save() has returned, tensors may change; (3) a save that fails leaves the
 // earlier checkpoints as they were, and removes its folder where it can.
 class Saver {
  public:
-  Saver(std::shared_ptr<FileSystem> files, Ranks ranks, std::string root);
+  Saver(std::shared_ptr<FileSystem> files, Ranks ranks);
   ~Saver();  // waits; an error is lost
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Saves what `objects` hold as the checkpoint of `step`; false: skipped. `attributes`: of tensors, by name. Fault, on all ranks,
-  // for an error of this save or of the one before; a full disk is found before anything is written.
-  bool save(int64_t step, const Objects& objects, const std::map<std::string, Value>& attributes, const SaveOptions& options);
+  // Saves what `objects` hold as the checkpoint of `step` in `root`; false: skipped. Fault, on all ranks, for an error of this save
+  // or of the one before; a full disk is found before anything is written.
+  bool save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options);
   // Until the save under way is committed. Fault, on all ranks, if it failed.
   void wait();
 
@@ -51,14 +51,13 @@ class Saver {
 
   bool is_busy_anywhere() const;
   void plan(const Contents& contents);
-  std::string open_folder(int64_t step) const;
+  std::string open_folder(const std::string& root, int64_t step) const;
   void run(Job& job) const;
   void write(const Job& job) const;
   void finish(const Job& job, const std::vector<std::string>& records) const;
 
   std::shared_ptr<FileSystem> files_;
   Ranks ranks_, background_;
-  std::string root_;
   uint64_t structure_ = 0;
   SavePlan plan_;
   std::unique_ptr<ShardImage> image_;

@@ -28,8 +28,10 @@ std::optional<Name> parse(const std::string& name) {
   int64_t step = 0;
   const char* end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || step < 0 || (stop != end && *stop != '.')) return std::nullopt;
-  return Name{step, std::string(stop, end)};
+  Name parsed{step, std::string(stop, end)};
+  if (error != std::errc() || step < 0 || (stop != end && *stop != '.') || name != folder_name(step) + parsed.rest)
+    return std::nullopt;
+  return parsed;
 }
 
 std::string suffix(const char* what) {
@@ -95,6 +97,12 @@ std::optional<std::string> latest(FileSystem& files, const std::string& root) {
     if (parsed && all.contains(parsed->step)) return all.at(parsed->step);
   }
   return all.rbegin()->second;
+}
+
+std::optional<std::string> find_checkpoint(FileSystem& files, const std::string& path) {
+  if (files.kind_of(path + "/" + kMaster) == Kind::file) return path;
+  const auto name = latest(files, path);
+  return name ? std::optional(path + "/" + *name) : std::nullopt;
 }
 
 void make_folders(FileSystem& files, const std::string& path) {
@@ -163,6 +171,13 @@ std::vector<std::string> collect_garbage(FileSystem& files, const std::string& r
   const auto names = partial(files, root);
   for (const std::string& name : names) remove_tree(files, root + "/" + name);
   return names;
+}
+
+void remove_all(FileSystem& files, const std::string& root) {
+  const std::string latest = root + "/" + kLatest;
+  if (files.kind_of(latest) != Kind::missing) must(files, "remove", latest, [&] { return files.remove(latest); });
+  collect_garbage(files, root);
+  for (const auto& [step, name] : complete(files, root)) remove_tree(files, root + "/" + name);
 }
 
 void remove_tree(FileSystem& files, const std::string& path) {

@@ -16,6 +16,8 @@
 
 namespace zt::ckpt {
 
+constexpr const char* kMaster = "checkpoint.h5";  // in a checkpoint's folder
+
 std::string folder_name(int64_t step);  // "step_00000200"
 
 // The complete checkpoints: folder names by step. Empty when there is no such folder.
@@ -24,6 +26,9 @@ std::map<int64_t, std::string> complete(FileSystem& files, const std::string& ro
 // The folder name that `latest` says; where that file is missing or names none that is there, the one of the highest step.
 // nullopt: there is none.
 std::optional<std::string> latest(FileSystem& files, const std::string& root);
+
+// The folder of the checkpoint that somebody means by `path`: this folder if it has a master file, else that of the latest one in it.
+std::optional<std::string> find_checkpoint(FileSystem& files, const std::string& path);
 
 // Names of folders that are there for a checkpoint and are none: partial ones, and old ones that were replaced.
 std::vector<std::string> partial(FileSystem& files, const std::string& root);
@@ -52,6 +57,9 @@ std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Re
 
 // Removes what `partial` names, and returns it. Not while somebody saves there.
 std::vector<std::string> collect_garbage(FileSystem& files, const std::string& root);
+
+// Removes all checkpoints, complete or not, and `latest`.
+void remove_all(FileSystem& files, const std::string& root);
 
 // Removes a folder with all in it. What vanishes on the way is no error.
 void remove_tree(FileSystem& files, const std::string& path);

@@ -22,7 +22,7 @@ local trace = require "zt.trace"
 local SCHEMA = {
   {"name", "string", "the run's folder under `folder`", required = true},
   {"folder", "string", "where runs are kept", default = "runs"},
-  {"overwrite", "boolean", "replace the files of an earlier run of that name", default = false},
+  {"overwrite", "boolean", "remove what an earlier run of that name has written, its checkpoints too", default = false},
   {"resume", "boolean", "go on with the folder of an earlier run of that name, if there is one", default = false},
   {"options", "table", "what to write into options.json", default = {}},
   {"steps", "integer", "steps in all, for the time left", at_least = 1},
@@ -83,6 +83,7 @@ local function make_folder(path, options)
       note_changes(path, options)
     elseif options.overwrite then
       for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
+      require("zt.ckpt").remove_all(path)
     else
       fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
     end
@@ -117,7 +118,7 @@ local function open(value)
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
-    mesh = options.mesh, ranks = ranks_of(options.mesh), options = options.options, finishers = {},
+    mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, finishers = {},
     curves = {loss = {}, validation_loss = {}},
   }, Run)
   on_rank_zero(self.ranks, function()
@@ -154,7 +155,7 @@ function Run:rewind(step)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
     local path, kept = self.path .. "/metrics.jsonl", {}
-    for line in fs.read(path):gmatch "[^\n]+" do
+    for line in fs.read(path):gmatch "([^\n]+)\n" do -- a run that was killed may have left a part of a line
       local values = core.json.decode(line)
       if values.step < step then
         kept[#kept + 1] = line .. "\n"

@@ -61,10 +61,10 @@ Saved train_and_save(const Config& config, const std::string& root, Mode mode) {
   spawn(config.ranks, [&](const World& world) {
     RankRun run(world, config);
     for (int step = 0; step < kSteps; ++step) run.step();
-    Saver saver(std::make_shared<PosixFs>(world), ranks_of(run.trainer()), root);
+    Saver saver(std::make_shared<PosixFs>(world), ranks_of(run.trainer()));
     SaveOptions options;
     options.mode = mode;
-    saver.save(kSteps, objects_of(run.shared_trainer()), {}, options);
+    saver.save(root, kSteps, objects_of(run.shared_trainer()), options);
     const auto state = whole_state(run.trainer());
     std::vector<double> losses;
     for (int step = 0; step < 2; ++step) losses.push_back(run.step().loss);

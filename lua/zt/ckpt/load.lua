@@ -12,6 +12,7 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
+local rng = require "zt.ckpt.rng"
 
 local SCHEMA = {
   {"strict", "boolean", "names that do not match are an error", default = true},
@@ -19,14 +20,6 @@ local SCHEMA = {
   {"map", "table", "{[regular expression] = replacement}: names of the checkpoint become names of the objects"},
   {"mesh", "any", "the ranks that load together; without it the trainer's"},
 }
-
--- A checkpoint's own folder; of a folder of checkpoints the latest one.
-local function folder_of(path)
-  if core.exists(path .. "/checkpoint.h5") then return path end
-  local name = native.latest(path)
-  if not name then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
-  return path .. "/" .. name
-end
 
 -- Under "model" alone a trainer takes parameters only.
 local function patterns(named, only)
@@ -39,9 +32,13 @@ local function load(path, named, value)
   if type(path) ~= "string" then fail "ckpt.load takes the folder of a checkpoint or of a run" end
   local list = objects.list("ckpt.load", named)
   if core.world.dry then return {} end
-  local values = native.load_objects(folder_of(path), objects.mesh(options.mesh, named), list, {
+  local mesh = objects.mesh(options.mesh, named)
+  local folder = native.find(path, mesh)
+  if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
+  local values = native.load_objects(folder, mesh, list, {
     strict = options.strict, only = patterns(named, options.only), map = options.map,
   })
+  if named.trainer and not options.only then rng.restore(values.rng) end
   return objects.restore(named, values)
 end
 

@@ -1,9 +1,10 @@
 --- What a script hands to ckpt.save and ckpt.load, as the C++ side takes it: a list of {prefix of names, object or value}.
 --
--- Under "trainer" or "model" a trainer's tensors have the names that FORMAT.md gives (model/..., optimizer/...); under any other key
--- that key stands in front. What is no object with state is a plain value; a Lua object with `state` and `restore` is saved as
--- the value that `state` returns.
+-- Under "trainer" or "model" a trainer's tensors have the names that FORMAT.md gives (model/..., optimizer/...); under any other
+-- key that key stands in front. What is no object with state is a plain value; a Lua object with `state` and `restore` is saved
+-- as the value that `state` returns.
 
+local core = require "zt.core"
 local fail = require "zt.fail"
 
 local objects = {}
@@ -49,13 +50,17 @@ function objects.restore(named, values)
   return plain
 end
 
---- The mesh whose ranks save or load together: one that was given, or a trainer's.
+local all_ranks
+
+--- The mesh whose ranks save or load together: one that was given, a trainer's, or all ranks; nil: there is one rank.
 function objects.mesh(given, named)
   if given then return given end
   for _, key in ipairs {"trainer", "model"} do
-    if named[key] ~= nil and named[key].mesh then return named[key].mesh end
+    local has_mesh, mesh = pcall(function() return named[key].mesh end) -- what is no trainer C++ refuses, with its reason
+    if has_mesh and mesh then return mesh end
   end
-  return nil
+  if core.world.size > 1 and not core.world.dry then all_ranks = all_ranks or require("zt.comm").mesh{dp = -1} end
+  return all_ranks
 end
 
 return objects

@@ -2,6 +2,7 @@
 
 local core = require "zt.core"
 local fs = require "zt.fs"
+local native = require "zt.ckpt"
 
 local function record(run, named)
   local trainer = named.trainer or named.model
@@ -14,7 +15,7 @@ local function record(run, named)
     ranks = core.world.size,
     launch = core.world.launch,
     mesh = is_trainer and trainer.mesh and tostring(trainer.mesh):match("mesh (.-) %(") or nil,
-    program = is_trainer and core.digest(trainer:text()) or nil,
+    program = is_trainer and native.digest(trainer:text()) or nil,
     saved = os.date("!%Y-%m-%dT%H:%M:%SZ"),
   }
 end

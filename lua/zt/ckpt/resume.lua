@@ -13,6 +13,7 @@ local fail = require "zt.fail"
 local load = require "zt.ckpt.load"
 local log = require "zt.log"
 local native = require "zt.ckpt"
+local objects = require "zt.ckpt.objects"
 
 local SCHEMA = {
   {"objects", "table", "what was saved besides the run's trainer and data", default = {}},
@@ -23,15 +24,20 @@ local SCHEMA = {
 local function resume(run, value)
   local options = check.options("ckpt.resume", SCHEMA, value or {})
   if type(run) ~= "table" or not run.path then fail "ckpt.resume takes a run: zt.run{...}" end
-  local name = not core.world.dry and native.latest(run.path)
-  if not name then return 0, {} end
+  if core.world.dry then return 0, {} end
+  local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
+  local folder = native.find(run.path, mesh)
+  if not folder then
+    run:rewind(0)
+    return 0, {}
+  end
   local named = {trainer = run.trainer, data = run.data}
   for key, object in pairs(options.objects) do named[key] = object end
   -- The script's record is for people, and for objects that the script does not ask for there is no place.
-  local plain = load(run.path .. "/" .. name, named, {strict = options.strict, mesh = run.mesh})
-  local step = tonumber(name:match "^step_(%d+)")
+  local plain = load(folder, named, {strict = options.strict, mesh = mesh})
+  local step = tonumber(folder:match "step_(%d+)[^/]*$")
   run:rewind(step)
-  log.info("the run '%s' goes on behind step %d (%s/%s)", run.name, step, run.path, name)
+  log.info("the run '%s' goes on behind step %d (%s)", run.name, step, folder)
   return step, plain
 end
 

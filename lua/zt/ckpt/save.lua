@@ -14,12 +14,14 @@ local log = require "zt.log"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 local record = require "zt.ckpt.record"
+local rng = require "zt.ckpt.rng"
 
 local STOPPED = 75 -- EX_TEMPFAIL of sysexits.h: start again later
 
 local SCHEMA = {
   {"step", "integer", "what the checkpoint is named after, where no run says it", default = 0, at_least = 0},
-  {"every", "integer", "save only when the step is a multiple of it, or when the run is told to stop", at_least = 1},
+  {"every", "integer", "save only when the step is a multiple of it or the run's last one, or the run is told to stop",
+   at_least = 1},
   {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}", default = {}},
   {"mesh", "any", "the ranks that save together; without it the run's or the trainer's"},
   {"async", "boolean", "go on when the tensors are copied, and write in the background", default = true},
@@ -28,16 +30,25 @@ local SCHEMA = {
   {"keep_every", "integer", "those of steps that are multiples of it stay besides; 0: none", default = 0, at_least = 0},
 }
 
--- One saver a folder: it keeps its plan and its memory from save to save.
+-- One saver for the ranks of a mesh: it keeps its plan and its memory from save to save.
 local savers = {}
 
-local function saver_of(folder, mesh, run)
-  if not savers[folder] then
-    local saver = native.saver{folder = folder, mesh = mesh}
-    savers[folder] = saver
-    if run then run:before_finish(function() saver:wait() end) end
+local function saver_of(mesh)
+  for _, entry in ipairs(savers) do
+    if entry.mesh == mesh then return entry.saver end
   end
-  return savers[folder]
+  local entry = {mesh = mesh, saver = native.saver(mesh)}
+  savers[#savers + 1] = entry
+  return entry.saver
+end
+
+-- Runs that wait for their last save when they are finished.
+local waiting = setmetatable({}, {__mode = "k"})
+
+local function wait_at_end(run, saver)
+  if not run or waiting[run] then return end
+  waiting[run] = true
+  run:before_finish(function() saver:wait() end)
 end
 
 local function parts(target, what, options)
@@ -49,7 +60,7 @@ local function parts(target, what, options)
   return target.path, named, what, target
 end
 
--- What stops a run from outside (zt.STOPPED is the status then): the next start goes on where this one ended.
+-- What stops a run from outside: the next start goes on where this one ended.
 local function stop(run, step)
   log.warn("told to stop: saved behind step %d, ending with status %d", step, STOPPED)
   if run then run:finish() end
@@ -62,10 +73,14 @@ local function save(target, what, value)
   if core.world.dry then return nil end
   local mesh = objects.mesh(options.mesh or (run and run.mesh), named)
   local is_told = options.every and native.is_stop_requested(mesh)
-  if options.every and step % options.every ~= 0 and not is_told then return nil end
+  local is_time = not options.every or step % options.every == 0 or step == (run and run.steps)
+  if not is_time and not is_told then return nil end
   local list = objects.list("ckpt.save", named)
+  list[#list + 1] = {"rng", rng.state(mesh)}
   list[#list + 1] = {"script", record(run, named)}
-  local is_saved = saver_of(folder, mesh, run):save(step, list, {
+  local saver = saver_of(mesh)
+  wait_at_end(run, saver)
+  local is_saved = saver:save(folder, step, list, {
     async = options.async and not is_told, skip_if_busy = options.skip_if_busy and not is_told, keep = options.keep,
     keep_every = options.keep_every,
   })

@@ -11,7 +11,7 @@
 
 local COMMANDS = {"ls", "show", "diff", "verify", "gc", "export", "import"}
 
-local zt = require "zt"
+local core = require "zt.core"
 
 local function usage(stream, status)
   stream:write("usage: ztoolkit ckpt ", table.concat(COMMANDS, "|"), " ...\n",
@@ -28,5 +28,5 @@ for _, command in ipairs(COMMANDS) do
     return
   end
 end
-io.stderr:write(("ckpt: unknown command '%s'%s\n"):format(name, zt.suggest(name, COMMANDS)))
+io.stderr:write(("ckpt: unknown command '%s'%s\n"):format(name, core.suggest(name, COMMANDS)))
 os.exit(2)

@@ -251,6 +251,21 @@ int parameters(lua_State* L) {
   return 1;
 }
 
+// describe_parameter(name) -> {shape =, dtype =}: of what trainer:parameter gives
+int describe_parameter(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  const std::string name = check_string(L, 2);
+  const auto& shape = trainer->param_info(name).shape;
+  push(L, Value(Value::Table{{"shape", Value::List(shape.begin(), shape.end())}, {"dtype", dtype_name(trainer->dtype(name))}}));
+  return 1;
+}
+
+// trainer.mesh: that of the program's passes; nil: none has one
+int mesh_of(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->spec().mesh());
+  return 1;
+}
+
 int global_step(lua_State* L) {
   push(L, check<Trainer>(L, 1)->global_step());
   return 1;
@@ -280,6 +295,7 @@ void open_trainers(Module& module) {
       .method<trace_events>("trace_events")
       .method<parameter>("parameter")
       .method<parameters>("parameters")
+      .method<describe_parameter>("describe_parameter")
       .method<gradient>("gradient")
       .method<master>("master")
       .method<optimizer_state>("optimizer_state")
@@ -288,7 +304,8 @@ void open_trainers(Module& module) {
       .method<set_lr>("set_lr")
       .getter<loss_scale>("loss_scale")
       .method<program_text>("text")
-      .getter<global_step>("global_step");
+      .getter<global_step>("global_step")
+      .getter<mesh_of>("mesh");
   module.type<Optimizer>();
   module.type<Schedule>();
 }

@@ -19,7 +19,7 @@ local function difference(a, b, left, right)
   if shape_text(left.shape) ~= shape_text(right.shape) then
     return ("%s, %s"):format(shape_text(left.shape), shape_text(right.shape))
   end
-  local x, y = native.read(a, left.name), native.read(b, right.name)
+  local x, y = a:read(left.name), b:read(right.name)
   if left.dtype == right.dtype and core.op "equal"(x, y) then return nil end
   if x:numel() == 0 then return ("%s, %s"):format(left.dtype, right.dtype) end
   local gap = x:double():sub(y:double()):abs()
@@ -33,7 +33,8 @@ local function compare_values(a, b, rows)
   for name in pairs(left) do names[name] = true end
   for name in pairs(right) do names[name] = true end
   for name in pairs(names) do
-    if name ~= "script" and core.json.encode{left[name]} ~= core.json.encode{right[name]} then rows[#rows + 1] = {name, "differs"} end
+    local is_same = name == "script" or core.json.encode{left[name]} == core.json.encode{right[name]}
+    if not is_same then rows[#rows + 1] = {name, "differs"} end
   end
 end
 
@@ -43,8 +44,8 @@ return function()
     about = "Compares two checkpoints tensor by tensor, whatever layouts they were saved on. Status 1 if they differ.",
     options = {}, positional = {{"a", "a checkpoint's folder, or a run's"}, {"b", "another one"}},
   }
-  local a, b = folder_of(o.a), folder_of(o.b)
-  local left, right = native.describe(a), native.describe(b)
+  local a, b = native.open(folder_of(o.a)), native.open(folder_of(o.b))
+  local left, right = a:describe(), b:describe()
   local in_a, in_b, rows, equal = by_name(left), by_name(right), {}, 0
   for _, tensor in ipairs(left.tensors) do
     local other = in_b[tensor.name]

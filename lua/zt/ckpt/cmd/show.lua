@@ -7,24 +7,27 @@ local native = require "zt.ckpt"
 local text = require "zt.text"
 
 -- Smallest, largest, mean and norm of a tensor, which is read for it.
-local function statistics(folder, tensor)
-  local values = native.read(folder, tensor.name):double()
+local function statistics(checkpoint, tensor)
+  local values = checkpoint:read(tensor.name):double()
   if values:numel() == 0 then return {"", "", "", ""} end
   local found = {}
-  for index, value in ipairs {values:min(), values:max(), values:mean(), values:norm()} do found[index] = ("%.4g"):format(value:item()) end
+  for index, value in ipairs {values:min(), values:max(), values:mean(), values:norm()} do
+    found[index] = ("%.4g"):format(value:item())
+  end
   return found
 end
 
-local function tensor_rows(folder, description, options)
+local function tensor_rows(checkpoint, description, options)
   local rows = {{"tensor", "type", "shape", "size", "pieces"}}
   if options.statistics then
     for _, name in ipairs {"min", "max", "mean", "norm"} do table.insert(rows[1], name) end
   end
   for _, tensor in ipairs(description.tensors) do
     if tensor.name:find(options.only, 1, true) then
-      local row = {tensor.name, tensor.dtype, "[" .. table.concat(tensor.shape, ", ") .. "]", text.bytes(tensor.bytes), tensor.pieces}
+      local shape = "[" .. table.concat(tensor.shape, ", ") .. "]"
+      local row = {tensor.name, tensor.dtype, shape, text.bytes(tensor.bytes), tensor.pieces}
       if options.statistics then
-        for _, value in ipairs(statistics(folder, tensor)) do row[#row + 1] = value end
+        for _, value in ipairs(statistics(checkpoint, tensor)) do row[#row + 1] = value end
       end
       rows[#rows + 1] = row
     end
@@ -52,13 +55,14 @@ return function()
     positional = {{"checkpoint", "its folder, or a run's, whose latest one is meant"}},
   }
   local folder = folder_of(o.checkpoint)
-  local description = native.describe(folder)
+  local checkpoint = native.open(folder)
+  local description = checkpoint:describe()
   if o.json then
     print(core.json.encode(description))
     return
   end
   print(folder)
-  print(text.columns(tensor_rows(folder, description, o)))
+  print(text.columns(tensor_rows(checkpoint, description, o)))
   local values = value_rows(description.values, o.only)
   if #values > 0 then print("\n" .. text.columns(values)) end
 end

@@ -28,6 +28,8 @@ class Visitor {
   // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
   // Several ranks may hold the same elements, which are equal then.
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
+  // What people want to know of the tensor that was given last; a save keeps it. Equal on all ranks.
+  virtual void attributes(const Value::Table&) {}
   // All tensors of an object were given: behind it those of a load hold their values.
   virtual void end_of_tensors() = 0;
   // A JSON-like value, equal on all ranks. A load replaces it.
