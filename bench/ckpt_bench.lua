@@ -19,7 +19,9 @@ local o = zt.cli{
 local mesh = comm.mesh{dp = -1}
 
 local function trainer_of(stage)
-  local model = nn.gpt{layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = false, seed = 1}
+  local model = nn.gpt{
+    layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = false, seed = 1,
+  }
   local program = zt.program(model):apply(zero.shard{stage = stage, axis = mesh.dp})
   return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-4}})
 end

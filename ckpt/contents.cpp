@@ -30,8 +30,9 @@ class Collector final : public Visitor {
  private:
   void note(const std::string& name) {
     if (!names_.insert(name).second)
-      misuse("two things that are to be saved have the name '{}': give the objects different names, as {{actor = ..., critic = ...}}",
-             name);
+      misuse(
+          "two things that are to be saved have the name '{}': give the objects different names, as {{actor = ..., critic = ...}}",
+          name);
   }
 
   Contents& contents_;

@@ -27,7 +27,7 @@ struct Part {
 
 struct Contents {
   std::vector<Part> parts;  // in the order of the walk
-  Value::Table values;              // by name
+  Value::Table values;      // by name
 };
 
 // Collective where an object's walk is. Misuse for an object without state and for a name that occurs twice.

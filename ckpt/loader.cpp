@@ -67,9 +67,10 @@ Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& fold
     const std::string wrong = problems(matches, index, is_used, options);
     if (wrong.empty()) return;
     if (options.strict)
-      misuse("the checkpoint '{}' does not fit:{}\nload a part of it with only = {{...}}, rename with map = {{...}}, or take what "
-             "fits with strict = false",
-             folder, wrong);
+      misuse(
+          "the checkpoint '{}' does not fit:{}\nload a part of it with only = {{...}}, rename with map = {{...}}, or take what "
+          "fits with strict = false",
+          folder, wrong);
     if (ranks.rank() > 0) return;
     World place;
     place.size = ranks.size();

@@ -37,7 +37,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 void add_group(std::string& text, const char* what, const std::vector<std::string>& names) {
   if (names.empty()) return;
   const size_t shown = std::min(names.size(), kShown);
-  text += fmt::format("\n  {} ({}): {}", what, names.size(), fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
+  text += fmt::format("\n  {} ({}): {}", what, names.size(),
+                      fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
   if (shown < names.size()) text += fmt::format(", and {} more", names.size() - shown);
 }
 
@@ -48,7 +49,8 @@ std::map<std::string, int> by_name(const Things& things, const Names& names, con
   int place = 0;
   for (const auto& thing : things) {
     const auto [entry, is_new] = found.emplace(names.in_objects(name_of(thing)), place++);
-    if (!is_new) misuse("the map gives two things of the checkpoint the name '{}', one of them '{}'", entry->first, name_of(thing));
+    if (!is_new)
+      misuse("the map gives two things of the checkpoint the name '{}', one of them '{}'", entry->first, name_of(thing));
   }
   return found;
 }
@@ -96,7 +98,8 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
   return matches;
 }
 
-std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used, const MatchOptions& options) {
+std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used,
+                     const MatchOptions& options) {
   const Names names(options);
   std::vector<std::string> extra;
   const auto note = [&](const std::string& name, size_t place) {

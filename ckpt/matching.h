@@ -35,6 +35,7 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
 
 // What is wrong with a load, by groups, for an error; empty: nothing. `is_used`: by any rank. Plain values, whose names have no
 // '/', need not be asked for.
-std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used, const MatchOptions& options);
+std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used,
+                     const MatchOptions& options);
 
 }  // namespace zt::ckpt

@@ -1,7 +1,8 @@
 // zt.ckpt for Lua. What scripts call is in lua/zt/ckpt/, on top of what is here.
+#include "module.h"
+
 #include "hash.h"
 #include "loader.h"
-#include "module.h"
 #include "posix_fs.h"
 #include "saver.h"
 #include "store.h"
@@ -64,7 +65,7 @@ const auto kSave =
 int saver_save(lua_State* L) {
   const LuaSaveOptions given = kSave.parse(lua::check_value(L, 5));
   SaveOptions options;
-  options.mode = given.is_async ? Mode::async : Mode::blocking;
+  options.mode = given.is_async ? SaveMode::async : SaveMode::blocking;
   options.when_busy = given.skip ? WhenBusy::skip : WhenBusy::wait;
   options.retention = {given.keep, given.keep_every};
   const auto saver = lua::check<Saver>(L, 1);

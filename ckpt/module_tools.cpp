@@ -24,8 +24,7 @@ struct Checkpoint {
   std::string folder;
   Index index;
 
-  Checkpoint(const World& world, std::string path)
-      : files(world), folder(std::move(path)), index(read_index(files, folder)) {}
+  Checkpoint(const World& world, std::string path) : files(world), folder(std::move(path)), index(read_index(files, folder)) {}
 };
 
 // Safetensors files to read from.
@@ -63,7 +62,12 @@ namespace {
 int list_checkpoints(lua_State* L) {
   PosixFs files(lua::world(L));
   Value::List list;
-  for (const auto& [step, name] : complete(files, lua::check_string(L, 1))) list.push_back(Value::Table{{"step", step}, {"name", name}});
+  for (const auto& [step, name] : complete(files, lua::check_string(L, 1))) {
+    Value::Table entry;
+    entry["step"] = step;
+    entry["name"] = name;
+    list.emplace_back(std::move(entry));
+  }
   lua::push(L, Value(std::move(list)));
   return 1;
 }
@@ -114,20 +118,29 @@ int folder_size(lua_State* L) {
 
 // --- one checkpoint ---
 
+Value::Table description(const std::string& name, at::ScalarType dtype, const std::vector<int64_t>& shape) {
+  Value::Table table;
+  table["name"] = name;
+  table["dtype"] = dtype_name(dtype);
+  table["shape"] = Value::List(shape.begin(), shape.end());
+  return table;
+}
+
 // describe() -> {tensors = {{name, dtype, shape, bytes, pieces, attributes}, ...}, values = {name = value}}
 int describe(lua_State* L) {
   const Index& index = lua::check<Checkpoint>(L, 1)->index;
   Value::List tensors;
   for (const SavedTensor& tensor : index.tensors) {
-    const int64_t numel = c10::multiply_integers(tensor.shape);
-    tensors.push_back(Value::Table{{"name", tensor.name},
-                                   {"dtype", dtype_name(tensor.dtype)},
-                                   {"shape", Value::List(tensor.shape.begin(), tensor.shape.end())},
-                                   {"bytes", numel * static_cast<int64_t>(c10::elementSize(tensor.dtype))},
-                                   {"pieces", static_cast<int64_t>(tensor.pieces.size())},
-                                   {"attributes", tensor.attributes}});
+    Value::Table entry = description(tensor.name, tensor.dtype, tensor.shape);
+    entry["bytes"] = c10::multiply_integers(tensor.shape) * static_cast<int64_t>(c10::elementSize(tensor.dtype));
+    entry["pieces"] = static_cast<int64_t>(tensor.pieces.size());
+    entry["attributes"] = tensor.attributes;
+    tensors.emplace_back(std::move(entry));
   }
-  lua::push(L, Value(Value::Table{{"tensors", std::move(tensors)}, {"values", values_of(index)}}));
+  Value::Table table;
+  table["tensors"] = std::move(tensors);
+  table["values"] = values_of(index);
+  lua::push(L, Value(std::move(table)));
   return 1;
 }
 
@@ -174,9 +187,7 @@ int open_safetensors(lua_State* L) {
 int list_foreign(lua_State* L) {
   Value::List list;
   for (const auto& [name, tensor] : lua::check<Foreign>(L, 1)->model.tensors()) {
-    list.push_back(Value::Table{{"name", name},
-                                {"dtype", dtype_name(tensor.dtype)},
-                                {"shape", Value::List(tensor.shape.begin(), tensor.shape.end())}});
+    list.emplace_back(description(name, tensor.dtype, tensor.shape));
   }
   lua::push(L, Value(std::move(list)));
   return 1;

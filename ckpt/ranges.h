@@ -24,7 +24,7 @@ std::span<const Run> runs_of(const CopyPlan& plan, int32_t source);
 // What of a saved piece of `piece_bytes` bytes must be read for these runs: whole checksum blocks, ascending, joined where they
 // touch. There are at most half as many ranges as the piece has blocks, whatever the runs.
 std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes,
-                                    int64_t block_bytes = kChecksumBlock);
+                                     int64_t block_bytes = kChecksumBlock);
 
 // Calls f(from, to, count) for what a run copies of elements [begin, end) of its source: stretches without gaps, ascending. With
 // it a loader empties one buffer after the other into the wanted tensor.

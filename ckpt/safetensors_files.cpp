@@ -74,8 +74,8 @@ class Data {
     values_ = at::Tensor();
     values_ = provider_(tensor.name).cpu().contiguous();
     if (values_.scalar_type() != tensor.dtype || values_.sizes() != tensor.shape)
-      misuse("'{}' was announced as {} [{}] and is {} {}", tensor.name, c10::toString(tensor.dtype), fmt::join(tensor.shape, ", "),
-             c10::toString(values_.scalar_type()), fmt::join(values_.sizes(), ", "));
+      misuse("'{}' was announced as {} [{}] and is {} {}", tensor.name, c10::toString(tensor.dtype),
+             fmt::join(tensor.shape, ", "), c10::toString(values_.scalar_type()), fmt::join(values_.sizes(), ", "));
   }
 
   const Provider& provider_;
@@ -104,7 +104,8 @@ void write_one(FileSystem& files, const std::string& path, std::vector<Tensor> t
   persist([&] { return files.remove(partial); });
   Data data({std::move(tensors), {{"format", "pt"}}}, provider);
   try {
-    write_file(files, partial, data.bytes(), [&](int64_t offset, std::span<std::byte> scratch) { return data.read(offset, scratch); });
+    write_file(files, partial, data.bytes(),
+               [&](int64_t offset, std::span<std::byte> scratch) { return data.read(offset, scratch); });
     data.finish();
     must(files, "name", path, [&] { return files.rename(partial, path); });
   } catch (const Error&) {
@@ -143,7 +144,8 @@ void Model::add_index(const std::string& path) {
   for (const auto& [tensor, file] : index.files) {
     const auto found = paths_.find(tensor);
     if (found == paths_.end() || found->second != folder_of(path) + "/" + file)
-      fault("'{}' says that '{}' has a tensor '{}', which it has not: look for the files that belong together", path, file, tensor);
+      fault("'{}' says that '{}' has a tensor '{}', which it has not: look for the files that belong together", path, file,
+            tensor);
   }
 }
 

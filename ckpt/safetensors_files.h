@@ -39,8 +39,9 @@ using Provider = std::function<at::Tensor(const std::string& name)>;
 std::vector<std::string> write_order(const std::string& path, const std::vector<Tensor>& tensors, int64_t most);
 
 // Writes a model: as the file `path` where that ends in ".safetensors", otherwise into the folder `path`, which is made, as
-// model.safetensors or, where that would have more than `most` bytes of tensors, as several files and their index. Holds one tensor
-// at a time. A file has its name only when it is complete. Returns the paths of what was written. Fault if a file is there already.
+// model.safetensors or, where that would have more than `most` bytes of tensors, as several files and their index. Holds one
+// tensor at a time. A file has its name only when it is complete. Returns the paths of what was written. Fault if a file is there
+// already.
 std::vector<std::string> write_model(FileSystem& files, const std::string& path, const std::vector<Tensor>& tensors, int64_t most,
                                      const Provider& provider);
 

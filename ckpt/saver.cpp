@@ -125,7 +125,7 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
     job->data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
     is_on_host = is_on_host && job->data.back().is_cpu();
   }
-  const bool is_async = options.mode == Mode::async;
+  const bool is_async = options.mode == SaveMode::async;
   if (is_async || !is_on_host) job->data = copy_into(*image_, job->data);
   job_ = std::move(job);
   if (is_async) {

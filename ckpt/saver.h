@@ -14,7 +14,7 @@
 
 namespace zt::ckpt {
 
-enum class Mode : uint8_t {
+enum class SaveMode : uint8_t {
   blocking,  // save() returns with the checkpoint committed; tensors of the host are not copied
   async,     // save() returns when the tensors are copied; a thread writes them
 };
@@ -24,15 +24,15 @@ enum class WhenBusy : uint8_t {
 };
 
 struct SaveOptions {
-  Mode mode = Mode::async;
+  SaveMode mode = SaveMode::async;
   WhenBusy when_busy = WhenBusy::wait;
   Retention retention;
 };
 
-// Saves into folders of checkpoints (store.h). Calls are collective over the ranks, from one thread. What was planned is used again
-// as long as the objects have the same structure, and so is the memory of snapshots.
-// Invariants: (1) at most one save is under way; (2) when save() has returned, tensors may change; (3) a save that fails leaves the
-// earlier checkpoints as they were, and removes its folder where it can.
+// Saves into folders of checkpoints (store.h). Calls are collective over the ranks, from one thread. What was planned is used
+// again as long as the objects have the same structure, and so is the memory of snapshots. Invariants: (1) at most one save is
+// under way; (2) when save() has returned, tensors may change; (3) a save that fails leaves the earlier checkpoints as they were,
+// and removes its folder where it can.
 class Saver {
  public:
   Saver(std::shared_ptr<FileSystem> files, Ranks ranks);
@@ -40,8 +40,8 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Saves what `objects` hold as the checkpoint of `step` in `root`; false: skipped. Fault, on all ranks, for an error of this save
-  // or of the one before; a full disk is found before anything is written.
+  // Saves what `objects` hold as the checkpoint of `step` in `root`; false: skipped. Fault, on all ranks, for an error of this
+  // save or of the one before; a full disk is found before anything is written.
   bool save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options);
   // Until the save under way is committed. Fault, on all ranks, if it failed.
   void wait();

@@ -49,6 +49,11 @@ void rename(FileSystem& files, const std::string& root, const std::string& from,
   must(files, "rename", root + "/" + from, [&] { return files.rename(root + "/" + from, root + "/" + to); });
 }
 
+void remove_if_there(FileSystem& files, const std::string& path) {
+  const int64_t result = persist([&] { return files.remove(path); });
+  if (result != 0 && result != -ENOENT) io_fault(files, "remove", path, result);
+}
+
 }  // namespace
 
 std::vector<std::string> folders_in(FileSystem& files, const std::string& folder) {
@@ -126,9 +131,14 @@ std::string commit(FileSystem& files, const std::string& root, const std::string
     must(files, "sync the folder", folder, [&] { return files.sync_folder(folder); });
   }
   const std::string name = folder_name(step), old = name + suffix("old");
-  const bool replaces = files.kind_of(root + "/" + name) != Kind::missing;
-  if (replaces) rename(files, root, name, old);
-  rename(files, root, partial, name);
+  const int64_t result = persist([&] { return files.rename(root + "/" + partial, root + "/" + name); });
+  const bool replaces = result == -ENOTEMPTY || result == -EEXIST;
+  if (replaces) {
+    rename(files, root, name, old);
+    rename(files, root, partial, name);
+  } else if (result < 0) {
+    io_fault(files, "rename", root + "/" + partial, result);
+  }
   must(files, "sync the folder", root, [&] { return files.sync_folder(root); });
   const std::string line = name + "\n";
   replace_file(files, root + "/" + kLatest, std::as_bytes(std::span(line)));
@@ -143,8 +153,8 @@ std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Re
   std::vector<int64_t> removed;
   int64_t newer = 0;
   for (const auto& [step, name] : all | std::views::reverse) {
-    const bool is_kept = newer++ < retention.keep || name == stays ||
-                         (retention.keep_every > 0 && step % retention.keep_every == 0);
+    const bool is_kept =
+        newer++ < retention.keep || name == stays || (retention.keep_every > 0 && step % retention.keep_every == 0);
     if (is_kept) continue;
     // First the name goes, at once: what is removed in part is no checkpoint.
     const std::string partial = folder_name(step) + suffix("partial");
@@ -174,23 +184,18 @@ std::vector<std::string> collect_garbage(FileSystem& files, const std::string& r
 }
 
 void remove_all(FileSystem& files, const std::string& root) {
-  const std::string latest = root + "/" + kLatest;
-  if (files.kind_of(latest) != Kind::missing) must(files, "remove", latest, [&] { return files.remove(latest); });
+  remove_if_there(files, root + "/" + kLatest);
   collect_garbage(files, root);
   for (const auto& [step, name] : complete(files, root)) remove_tree(files, root + "/" + name);
 }
 
 void remove_tree(FileSystem& files, const std::string& path) {
-  const auto remove = [&](const std::string& each) {
-    const int64_t result = persist([&] { return files.remove(each); });
-    if (result != 0 && result != -ENOENT) io_fault(files, "remove", each, result);
-  };
   for (const Entry& entry : list(files, path).entries) {
     const std::string inner = path + "/" + entry.name;
     if (entry.kind == Kind::folder) remove_tree(files, inner);
-    else remove(inner);
+    else remove_if_there(files, inner);
   }
-  remove(path);
+  remove_if_there(files, path);
 }
 
 void discard(FileSystem& files, const std::string& path) noexcept {

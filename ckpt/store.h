@@ -27,7 +27,8 @@ std::map<int64_t, std::string> complete(FileSystem& files, const std::string& ro
 // nullopt: there is none.
 std::optional<std::string> latest(FileSystem& files, const std::string& root);
 
-// The folder of the checkpoint that somebody means by `path`: this folder if it has a master file, else that of the latest one in it.
+// The folder of the checkpoint that somebody means by `path`: this folder if it has a master file, else that of the latest one in
+// it.
 std::optional<std::string> find_checkpoint(FileSystem& files, const std::string& path);
 
 // Names of folders that are there for a checkpoint and are none: partial ones, and old ones that were replaced.
@@ -44,8 +45,8 @@ void make_folders(FileSystem& files, const std::string& path);
 // A new folder step_N.partial-XXXX in root, with shards/ in it; its name.
 std::string begin(FileSystem& files, const std::string& root, int64_t step);
 
-// Gives a written folder its name, takes the place of an earlier checkpoint of that step, and makes it the latest. Whoever dies on
-// the way leaves the earlier checkpoints or this one.
+// Gives a written folder its name, takes the place of an earlier checkpoint of that step, and makes it the latest. Whoever dies
+// on the way leaves the earlier checkpoints or this one.
 std::string commit(FileSystem& files, const std::string& root, const std::string& partial, int64_t step);
 
 struct Retention {

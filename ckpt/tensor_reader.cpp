@@ -30,7 +30,7 @@ struct Request {
   const SavedPiece* piece;
   const Wish* wish;
   Target* target;
-  int32_t source;  // number of the piece in its tensor
+  int32_t source;      // number of the piece in its tensor
   int64_t begin, end;  // bytes of the piece
 };
 
@@ -90,9 +90,10 @@ class Reader {
     for (int64_t at = request.begin; at < request.end; at += kChecksumBlock) {
       const auto block = data.subspan(at - request.begin, std::min(kChecksumBlock, request.end - at));
       if (xxh3(block) != request.piece->checksums[at / kChecksumBlock])
-        fault("'{}' is damaged: bytes {} to {} of '{}' in it are not those that were saved (their checksum differs): load another "
-              "checkpoint",
-              path, at, at + static_cast<int64_t>(block.size()), request.wish->tensor->name);
+        fault(
+            "'{}' is damaged: bytes {} to {} of '{}' in it are not those that were saved (their checksum differs): load another "
+            "checkpoint",
+            path, at, at + static_cast<int64_t>(block.size()), request.wish->tensor->name);
     }
   }
 

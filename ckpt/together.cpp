@@ -119,7 +119,8 @@ void Ranks::together(const std::function<void()>& action) const {
     }
   }
   if (failed == 0) return;
-  const std::string text = failed == size() ? first : fmt::format("rank {}: {} ({} of {} ranks failed)", at, first, failed, size());
+  const std::string text =
+      failed == size() ? first : fmt::format("rank {}: {} ({} of {} ranks failed)", at, first, failed, size());
   if (is_misuse) throw Misuse(text);
   throw Fault(text);
 }

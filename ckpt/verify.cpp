@@ -69,14 +69,12 @@ std::vector<std::string> verify_shard(FileSystem& files, const std::string& fold
     const std::vector<Stretch> data = data_of(index, shard);
     std::vector<Range> ranges;
     for (const Stretch& each : data) ranges.push_back(each.range);
-    read_ranges(files, path, ranges, [&](size_t i, std::span<const std::byte> bytes_read) {
-      verify_blocks(data[i], bytes_read, path, wrong);
-    });
+    read_ranges(files, path, ranges,
+                [&](size_t i, std::span<const std::byte> bytes_read) { verify_blocks(data[i], bytes_read, path, wrong); });
     const std::vector<Range> gaps = gaps_between(data, bytes);
     std::vector<std::vector<std::byte>> rest(gaps.size());
-    read_ranges(files, path, gaps, [&](size_t i, std::span<const std::byte> bytes_read) {
-      rest[i].assign(bytes_read.begin(), bytes_read.end());
-    });
+    read_ranges(files, path, gaps,
+                [&](size_t i, std::span<const std::byte> bytes_read) { rest[i].assign(bytes_read.begin(), bytes_read.end()); });
     Hash hash;
     for (const auto& each : rest) hash.add(each);
     if (hash.value() != saved.rest) wrong.push_back(fmt::format("{}: HDF5's own bytes are not those that were saved", path));

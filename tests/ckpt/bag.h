@@ -39,7 +39,8 @@ ZT_OBJECT(test::Bag)
 
 namespace zt::test {
 
-// Rank `rank` of `ranks`: several tensors, cut flat, whole on every rank, without elements, without dims; `content` decides values.
+// Rank `rank` of `ranks`: several tensors, cut flat, whole on every rank, without elements, without dims; `content` decides
+// values.
 std::shared_ptr<Bag> make_bag(int rank, int ranks, int content);
 bool equal(const Bag& a, const Bag& b);
 

@@ -31,7 +31,7 @@ class Damaged : public testing::Test {
   Damaged() {
     Saver saver(files_, Ranks());
     SaveOptions options;
-    options.mode = Mode::blocking;
+    options.mode = SaveMode::blocking;
     saver.save(kRoot, 1, objects_of(make_bag(0, 1, 1)), options);
   }
 
@@ -123,7 +123,7 @@ TEST_F(Damaged, AShardOfAnotherCheckpoint) {
   {
     Saver saver(files_, Ranks());
     SaveOptions options;
-    options.mode = Mode::blocking;
+    options.mode = SaveMode::blocking;
     saver.save(kRoot, 2, objects_of(make_bag(0, 1, 2)), options);
   }
   replace(kFiles[1], read_small(*files_, std::string(kRoot) + "/step_00000002/" + kFiles[1], kAll));

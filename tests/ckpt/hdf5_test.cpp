@@ -230,8 +230,7 @@ TEST(CkptShard, CostsWhatIsTouched) {
   }
   ASSERT_FALSE(image.rest_ranges().empty());
   EXPECT_LT(image.rest_ranges().front().bytes, 2 << 20) << "metadata are at the start";
-  for (const Range& range : std::span(image.rest_ranges()).subspan(1))
-    EXPECT_LT(range.bytes, kDataAlignment) << "and only there";
+  for (const Range& range : std::span(image.rest_ranges()).subspan(1)) EXPECT_LT(range.bytes, kDataAlignment) << "and only there";
   using Milliseconds = std::chrono::duration<double, std::milli>;
   std::printf("1000 datasets, 100 GiB: planned in %.0f ms, checksums set in %.0f ms, %.1f MiB touched, metadata up to %.0f KiB\n",
               Milliseconds(planned - start).count(), Milliseconds(summed - planned).count(),

@@ -6,13 +6,13 @@
 #include "bag.h"
 #include "fault_fs.h"
 #include "loader.h"
+#include "mesh.h"
 #include "saver.h"
 #include "store.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "verify.h"
 #include "zt/error.h"
-#include "mesh.h"
 
 namespace zt::test {
 namespace {
@@ -25,7 +25,7 @@ constexpr const char* kRoot = "runs/test";
 void save(const std::shared_ptr<FaultFs>& files, int64_t step, int content, const Retention& retention = {}) {
   Saver saver(files, Ranks());
   SaveOptions options;
-  options.mode = Mode::blocking;
+  options.mode = SaveMode::blocking;
   options.retention = retention;
   saver.save(kRoot, step, objects_of(make_bag(0, 1, content)), options);
 }
@@ -161,7 +161,7 @@ TEST(SaveFaults, AFlippedBitAtEveryCall) {
 
 // A rank that meets an error: all ranks get it, and the next save works.
 TEST(SaveFaults, AnErrorOnOneRankIsEveryRanks) {
-  for (const Mode mode : {Mode::blocking, Mode::async}) {
+  for (const SaveMode mode : {SaveMode::blocking, SaveMode::async}) {
     for (int64_t k = 0; k < 60; k += 7) {
       const auto files = with_a_checkpoint();
       files->plan({What::error, k, ENOSPC});

@@ -21,7 +21,7 @@ local o = zt.cli{
 }
 
 local mesh = comm.mesh{dp = -1}
-local text = data.tokens{path = o.data, split = "train", seq = 16, batch = 4, axis = mesh.dp, seed = 5}
+local text = data.tokens{path = o.data, split = "train", seq = 16, batch = 12, axis = mesh.dp, seed = 5}
 local model = nn.gpt{layers = 2, hidden = 96, heads = 2, vocab = text.vocab, seq = 16, seed = 5, dropout = 0.1}
 local program = zt.program(model):apply(zero.shard{stage = o.stage, axis = mesh.dp})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-3}})

@@ -9,7 +9,9 @@ local safetensors = require "support.safetensors"
 local batch, engine_of, assert_same = small.batch, small.engine_of, small.assert_same
 
 local ADAM = {type = "Adam", params = {lr = 0.01}}
-local SCHEDULE = {type = "WarmupLR", params = {warmup_min_lr = 0, warmup_max_lr = 0.1, warmup_num_steps = 10, warmup_type = "linear"}}
+local SCHEDULE = {
+  type = "WarmupLR", params = {warmup_min_lr = 0, warmup_max_lr = 0.1, warmup_num_steps = 10, warmup_type = "linear"},
+}
 
 local function adam(stage, more)
   local config = {optimizer = ADAM, scheduler = SCHEDULE, zero_optimization = {stage = stage}}
@@ -83,7 +85,7 @@ function TestEngineCheckpoint:test_parts()
   fresh:load_checkpoint(self.folder, nil, {load_optimizer_states = false})
   assert_same(fresh, engine)
   lu.assertEquals(fresh.global_steps, 3)
-  lu.assertEquals(fresh.trainer:optimizer_state("head.weight", "exp_avg"):abs():max():item(), 0)
+  lu.assertEquals(fresh.trainer:optimizer_state("embedding.weight").exp_avg:abs():max():item(), 0)
 
   local schedule = adam(1)
   schedule:load_checkpoint(self.folder, nil, {load_lr_scheduler_states = false})
@@ -120,7 +122,7 @@ function TestEngineCheckpoint:test_save_16bit_model()
     local tensors = safetensors.read(self.folder .. "/" .. stage .. ".safetensors")
     for _, name in ipairs(engine.trainer:parameters()) do
       local values = engine.trainer:parameter(name)
-      lu.assertEquals(tensors[name].dtype, "bfloat16")
+      lu.assertEquals(tensors[name]:dtype(), "bfloat16")
       lu.assertTrue(tensors[name]:equal(values))
     end
   end

@@ -34,7 +34,8 @@ struct Config {
   std::string frozen = {};                             // names of parameters that are not trained
   std::optional<bool> node_shared = false;             // nullopt: as zero.shard has it where nothing is said
   bool by_hand = false;                                // forward, backward and finish_step instead of step
-  bool is_plain = false;                               // SGD, whose updates are as long as the gradient, instead of AdamW
+  bool is_plain = false;                               // SGD, whose updates are as long as the gradient, instead of `optimizer`
+  std::string optimizer = "adamw";                     // or "momentum" (SGD with it), "lion"
   bool gradient = false;                               // asks for first_gradient at every stage
   std::optional<LossScaleOptions> loss_scale = {};     // of fp16
   std::function<std::shared_ptr<Model>()> model = {};  // made once a rank; empty: the GPT

@@ -22,7 +22,7 @@ local function difference(a, b, left, right)
   local x, y = a:read(left.name), b:read(right.name)
   if left.dtype == right.dtype and core.op "equal"(x, y) then return nil end
   if x:numel() == 0 then return ("%s, %s"):format(left.dtype, right.dtype) end
-  local gap = x:double():sub(y:double()):abs()
+  local gap = (x:to "float64" - y:to "float64"):abs()
   local largest = gap:max():item()
   if largest == 0 and left.dtype ~= right.dtype then return ("equal values of %s and %s"):format(left.dtype, right.dtype) end
   return ("largest difference %.3g, of %d in %d elements"):format(largest, gap:gt(0):sum():item(), x:numel())

@@ -8,7 +8,7 @@ local text = require "zt.text"
 
 -- Smallest, largest, mean and norm of a tensor, which is read for it.
 local function statistics(checkpoint, tensor)
-  local values = checkpoint:read(tensor.name):double()
+  local values = checkpoint:read(tensor.name):to "float64"
   if values:numel() == 0 then return {"", "", "", ""} end
   local found = {}
   for index, value in ipairs {values:min(), values:max(), values:mean(), values:norm()} do

@@ -39,7 +39,8 @@ struct Object {
 template <class T>
 constexpr Tag make_tag(const char* name) {
   if constexpr (std::is_base_of_v<Stateful, T>) {
-    return {name, [](const std::shared_ptr<void>& object) -> std::shared_ptr<Stateful> { return std::static_pointer_cast<T>(object); }};
+    return {name,
+            [](const std::shared_ptr<void>& object) -> std::shared_ptr<Stateful> { return std::static_pointer_cast<T>(object); }};
   } else {
     return {name};
   }
@@ -51,9 +52,9 @@ constexpr Tag make_tag(const char* name) {
 #define ZT_OBJECT(T) \
   template <>        \
   const Tag& tag_of<T>();
-#define ZT_DEFINE_OBJECT(T, shown) \
-  template <>                      \
-  const Tag& tag_of<T>() {         \
-    static constexpr Tag tag = make_tag<T>(shown);   \
-    return tag;                    \
+#define ZT_DEFINE_OBJECT(T, shown)                 \
+  template <>                                      \
+  const Tag& tag_of<T>() {                         \
+    static constexpr Tag tag = make_tag<T>(shown); \
+    return tag;                                    \
   }
