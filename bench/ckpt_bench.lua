@@ -39,7 +39,7 @@ local trainer = trainer_of(o.only_load and o.load_stage or o.stage)
 local tokens = (zt.arange(o.seq) + zt.world.rank):remainder(o.vocab):view{1, o.seq}:to "int64"
 local function step() trainer:step{tokens = tokens, labels = tokens} end
 
-local function save(number, is_async) ckpt.save(o.folder, {trainer = trainer}, {step = number, async = is_async, keep = 1}) end
+local function save(number, is_async) ckpt.save(o.folder, {trainer = trainer}, {step = number, async = is_async}) end
 
 -- A save in the background: how long the call takes, how long until all is on the disk, and steps that run meanwhile.
 local function save_behind_steps(number)

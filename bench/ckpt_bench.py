@@ -87,8 +87,9 @@ def deepspeed(options, folder):
             train_vs.give_up(f"DeepSpeed failed:\n{log.read_text()[-3000:]}")
     line = next(line for line in log.read_text().splitlines() if line.startswith("RESULT "))
     result = json.loads(line.removeprefix("RESULT "))
-    result["consolidate"] = timed(lambda: output_of(
-        [python, folder / "saved/zero_to_fp32.py", folder / "saved", folder / "fp32", "--tag", "last"], **variables))
+    consolidate = ("from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict as convert; "
+                   f"convert('{folder}/saved', '{folder}/fp32', max_shard_size=None, tag='last')")
+    result["consolidate"] = timed(lambda: output_of([python, "-c", consolidate], **variables))
     result["universal"] = timed(lambda: output_of(
         [python, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", folder / "saved/last", "--output_folder",
          folder / "universal", "--num_extract_workers", 2, "--num_merge_workers", 2], **variables))

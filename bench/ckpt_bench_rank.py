@@ -11,6 +11,10 @@ import torch
 import torch_rank
 
 
+# What the conversion to the universal form wants to find; clients write it.
+UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
+
+
 def timed(action):
     torch.distributed.barrier()
     began = time.monotonic()
@@ -37,7 +41,7 @@ def main():
     engine.step()
     result = {"save": [], "sync": []}
     for number in range(options.saves):
-        result["save"].append(timed(lambda: engine.save_checkpoint(options.folder, tag="last")))
+        result["save"].append(timed(lambda: engine.save_checkpoint(options.folder, tag="last", client_state=UNIVERSAL)))
         result["sync"].append(timed(lambda: os.sync() if torch.distributed.get_rank() == 0 else None))
     result["load"] = timed(lambda: engine.load_checkpoint(options.folder, tag="last"))
     if torch.distributed.get_rank() == 0:

@@ -6,8 +6,9 @@
 --   end
 --   run:finish()
 --
--- runs/gpt/ then holds script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one
--- JSON object a call of `log`), loss.svg and trace.json. A run that fails in between leaves all it had written.
+-- With resume = true an earlier run of that name goes on (ckpt.resume); without one, a first run begins. runs/gpt/ then holds
+-- script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one JSON object a call of
+-- `log`), loss.svg and trace.json. A run that fails in between leaves all it had written.
 
 local check = require "zt.check"
 local core = require "zt.core"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ostream>
 
 #include "../numerics/training.h"
 #include "ckpt_folder.h"
@@ -131,6 +132,10 @@ struct Kind {
   const char* optimizer;
   SaveMode mode;
 };
+
+void PrintTo(const Kind& kind, std::ostream* out) {
+  *out << kind.name;
+}
 
 // All pairs of layouts: equal tensors; then ten steps, with the bits of the run that saved on as many ranks, and in fp64 within
 // the bound of NUMERICS on others. ZT_CKPT_MATRIX=all: stages 0 to 3 on 1 to 4 ranks.

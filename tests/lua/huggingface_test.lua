@@ -3,11 +3,14 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
+local ckpt = require "zt.ckpt"
 local nn = require "zt.nn"
 local optim = require "zt.optim"
 local huggingface = require "zt.ckpt.huggingface"
 local names = require "zt.ckpt.names"
+local command = require "support.command"
 local safetensors = require "support.safetensors"
+local temporary = require "support.temporary"
 
 local FOLDER = "tests/golden/huggingface/"
 local MODELS = {"gpt2", "gpt2_untied", "llama", "llama_tied"}
@@ -96,6 +99,31 @@ for _, name in ipairs(MODELS) do
       lu.assertTrue(distance(got, expected.logits_fp64) > 1e-6, tensor)
       tensors[tensor] = values
     end
+  end
+end
+
+-- The way of a person: import, load, train on, export.
+local TestCommands = {}
+
+for _, name in ipairs(MODELS) do
+  TestCommands["test_import_and_export_of_" .. name] = function()
+    local folder = temporary()
+    local text, status = command("import", FOLDER .. name, folder)
+    lu.assertEquals(status, 0, text)
+    local options = read_json(folder .. "/model.json")
+    local expected = safetensors.read(FOLDER .. name .. "/expected.safetensors")
+    for _, row in ipairs {{"fp32", 1e-5}, {"fp64", 1e-12}} do
+      local precision, bound = unpack(row)
+      local trainer = zt.trainer(zt.program(nn.gpt(options), {precision = precision}), {optimizer = optim.sgd{lr = 0.5}})
+      ckpt.load(folder, {model = trainer})
+      local off = distance(trainer:infer{tokens = expected.tokens}.logits, expected["logits_" .. precision])
+      lu.assertTrue(off <= bound, ("%s in %s: %g off"):format(name, precision, off))
+    end
+    text, status = command("export", folder, folder .. "/out", "--model", folder .. "/model.json")
+    lu.assertEquals(status, 0, text)
+    local out, original = safetensors.read(folder .. "/out/model.safetensors"), tensors_of(name)
+    for tensor, values in pairs(original) do lu.assertTrue(out[tensor]:equal(values), tensor) end
+    lu.assertEquals(huggingface.options(read_json(folder .. "/out/config.json")), huggingface.options(config_of(name)))
   end
 end
 
@@ -271,5 +299,6 @@ function TestConfig:test_models_without_a_counterpart_are_refused()
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{
-  {"TestLogits", TestLogits}, {"TestNames", TestNames}, {"TestFit", TestFit}, {"TestConfig", TestConfig},
+  {"TestLogits", TestLogits}, {"TestCommands", TestCommands}, {"TestNames", TestNames}, {"TestFit", TestFit},
+  {"TestConfig", TestConfig},
 })
