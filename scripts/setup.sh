@@ -3,7 +3,8 @@
 # A second run finds everything in place and does nothing.
 #
 #   scripts/setup.sh             what building, testing and training need
-#   scripts/setup.sh --oracle    also the full PyTorch wheel, in .venv-oracle: golden files, comparisons
+#   scripts/setup.sh --oracle    also the full PyTorch wheel, in .venv-oracle, and transformers, in .venv-huggingface, which sees
+#                                that PyTorch: golden files, comparisons
 #   ZT_TORCH_DIR=/path           use the LibTorch there (the folder that holds include/ and lib/) instead of the wheel
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +12,7 @@ cd "$(dirname "$0")/.."
 TORCH_VERSION=2.11.0
 CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch_cpu links to these even without a GPU
 TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
+HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0)
 MIN_CMAKE=3.25
 NEEDED_MB=6000
 
@@ -21,7 +23,7 @@ oracle=no
 for argument in "$@"; do
   case $argument in
     --oracle) oracle=yes ;;
-    -h|--help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "unknown argument '$argument': give --oracle or nothing" ;;
   esac
 done
@@ -36,6 +38,7 @@ PACKAGES=(
   libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev
   libdnnl-dev
   libsentencepiece-dev sentencepiece
+  libhdf5-dev hdf5-tools liburing-dev libxxhash-dev
   clang-format universal-ctags
   dict-gcide
 )
@@ -128,6 +131,20 @@ install_oracle() {
   stamp .venv-oracle "$want"
 }
 
+install_huggingface() {
+  local want="${HUGGINGFACE_WHEELS[*]}"
+  up_to_date .venv-huggingface "$want" && return
+  make_venv .venv-huggingface
+  pip_install .venv-huggingface "Hugging Face's transformers" "${HUGGINGFACE_WHEELS[@]}"
+  local packages
+  packages=$(.venv-huggingface/bin/python -c 'import site; print(site.getsitepackages()[0])')
+  .venv-oracle/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$packages/oracle.pth"
+  stamp .venv-huggingface "$want"
+}
+
 install_system_packages
 install_venv
-if [ "$oracle" = yes ]; then install_oracle; fi
+if [ "$oracle" = yes ]; then
+  install_oracle
+  install_huggingface
+fi

@@ -29,7 +29,9 @@ build "$preset"
 if [ "$oracle" = yes ]; then
   for maker in tests/oracle/make_*.py; do
     step "golden files: $maker"
-    .venv-oracle/bin/python "$maker"
+    venv=.venv-oracle
+    if [ "$maker" = tests/oracle/make_huggingface.py ]; then venv=.venv-huggingface; fi
+    "$venv/bin/python" "$maker"
   done
 fi
 

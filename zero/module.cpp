@@ -19,17 +19,6 @@ int memory(lua_State* L) {
   return 1;
 }
 
-// zero.gathered(trainer, names, fn, {write_rank = 0}): zt/gathered.lua.
-int gathered(lua_State* L) {
-  const int arguments = lua_gettop(L);
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "zt.gathered");
-  lua_call(L, 1, 1);
-  lua_insert(L, 1);
-  lua_call(L, arguments, LUA_MULTRET);
-  return lua_gettop(L);
-}
-
 // zero.shard{stage = 0 to 3, axis = mesh.dp, ...} -> Pass
 int shard(lua_State* L) {
   lua::push(L, make_shard(parse_shard_options(lua::check_value(L, 1))));
@@ -41,5 +30,5 @@ int shard(lua_State* L) {
 }  // namespace zt::zero
 
 ZT_LUA_MODULE(zero) {
-  module.function<zt::zero::gathered>("gathered").function<zt::zero::memory>("memory").function<zt::zero::shard>("shard");
+  module.from_lua("gathered", "zt.gathered").function<zt::zero::memory>("memory").function<zt::zero::shard>("shard");
 }

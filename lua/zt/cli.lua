@@ -10,6 +10,7 @@
 --       {"clip", 1, "largest gradient norm", type = "number"},    -- a whole default means integers unless it says otherwise
 --       {"data", nil, "the tokens", type = "string"},             -- no default: absent unless given
 --     },
+--     positional = {{"folder", "a run's folder"}},                -- words without --, all needed: options.folder
 --   }                                                             -- options.layers, options.lr, ...
 --
 -- Given as `--layers 8` or `--layers=8`; booleans as `--overwrite` and `--no-overwrite`; lists as `--sizes 1,2,3`; `_` in a name
@@ -23,6 +24,8 @@ local SCHEMA = {
   {"name", "string", "what the experiment is called", required = true},
   {"about", "string", "a sentence for --help", default = ""},
   {"options", "list", "a list of {name, default, help}", required = true},
+  {"positional", "list", "a list of {name, help}: words that are given without --, in this order, all of them", default = {}},
+  {"usage", "string", "how it is called, for --help; without it as a script of ztoolkit run"},
   {"arguments", "list", "what to read instead of the command line"},
 }
 
@@ -66,8 +69,16 @@ local function shown(value)
   return tostring(value)
 end
 
+local function usage(spec)
+  local words = {spec.usage or "ztoolkit run " .. (arg and arg[0] or spec.name .. ".lua")}
+  for _, word in ipairs(spec.positional) do words[#words + 1] = word[1]:upper() end
+  if #spec.options > 0 then words[#words + 1] = "[options]" end
+  return table.concat(words, " ")
+end
+
 local function help_text(spec)
   local rows = {}
+  for _, word in ipairs(spec.positional) do rows[#rows + 1] = {word[1]:upper(), word[2]} end
   for _, option in ipairs(spec.options) do
     local kind = type_of(option)
     local flag = flag_of(option)
@@ -82,8 +93,7 @@ local function help_text(spec)
   rows[#rows + 1] = {"--help", "show this and exit"}
   local width = 0
   for _, row in ipairs(rows) do width = math.max(width, #row[1]) end
-  local script = arg and arg[0] or spec.name .. ".lua"
-  local lines = {("usage: ztoolkit run %s [options]"):format(script)}
+  local lines = {"usage: " .. usage(spec)}
   if spec.about ~= "" then lines[#lines + 1] = spec.about end
   lines[#lines + 1] = ""
   for _, row in ipairs(rows) do lines[#lines + 1] = ("  %-" .. width .. "s  %s"):format(row[1], row[2]) end
@@ -121,33 +131,64 @@ local function find(by_flag, word)
   return nil, flag
 end
 
-local function parse(spec, words)
-  local by_flag, flags, out = {}, {}, {}
-  for index, option in ipairs(spec.options) do
-    by_flag[flag_of(option)], flags[index], out[option[1]] = option, flag_of(option), option[2]
+-- The next word without "--": true, or nil and what is wrong.
+local function take_positional(spec, out, word)
+  for _, wanted in ipairs(spec.positional) do
+    if out[wanted[1]] == nil then
+      out[wanted[1]] = word
+      return true
+    end
   end
+  return nil, ("unexpected argument '%s': options begin with --"):format(word)
+end
+
+local function complaint_of_missing(spec, out)
+  for _, wanted in ipairs(spec.positional) do
+    if out[wanted[1]] == nil then return ("%s is missing: %s"):format(wanted[1]:upper(), wanted[2]) end
+  end
+  return nil
+end
+
+-- The option at words[index] and its value: the index of the last word used, or nil and what is wrong.
+local function take_option(spec, out, words, index)
+  local by_flag, flags = {}, {}
+  for place, option in ipairs(spec.options) do by_flag[flag_of(option)], flags[place] = option, flag_of(option) end
   flags[#flags + 1] = "--help"
-  local index = 1
+  local option, given, is_negated = find(by_flag, tostring(words[index]))
+  if not option then return nil, ("unknown option '%s'%s"):format(given, core.suggest(given, flags)) end
+  if type_of(option) == "boolean" and given == nil then
+    out[option[1]] = not is_negated
+    return index
+  end
+  if given == nil then
+    index = index + 1
+    given = words[index] and tostring(words[index])
+  end
+  if given == nil then return nil, ("option '%s' needs a value (%s)"):format(flag_of(option), option[3]) end
+  local value, complaint = read_value(option, given)
+  if value == nil then return nil, ("option '%s' %s"):format(flag_of(option), complaint) end
+  out[option[1]] = value
+  return index
+end
+
+local function parse(spec, words)
+  local out, index = {}, 1
+  for _, option in ipairs(spec.options) do out[option[1]] = option[2] end
   while index <= #words do
     local word = tostring(words[index])
     if word == "--help" or word == "-h" then return nil, nil, true end
-    if word:sub(1, 2) ~= "--" then return nil, ("unexpected argument '%s': options begin with --"):format(word) end
-    local option, given, is_negated = find(by_flag, word)
-    if not option then return nil, ("unknown option '%s'%s"):format(given, core.suggest(given, flags)) end
-    if type_of(option) == "boolean" and given == nil then
-      out[option[1]] = not is_negated
+    if word:sub(1, 2) == "--" then
+      local complaint
+      index, complaint = take_option(spec, out, words, index)
+      if complaint then return nil, complaint end
     else
-      if given == nil then
-        index = index + 1
-        given = words[index] and tostring(words[index])
-      end
-      if given == nil then return nil, ("option '%s' needs a value (%s)"):format(flag_of(option), option[3]) end
-      local value, complaint = read_value(option, given)
-      if value == nil then return nil, ("option '%s' %s"):format(flag_of(option), complaint) end
-      out[option[1]] = value
+      local is_taken, complaint = take_positional(spec, out, word)
+      if not is_taken then return nil, complaint end
     end
     index = index + 1
   end
+  local missing = complaint_of_missing(spec, out)
+  if missing then return nil, missing end
   return out
 end
 

@@ -11,6 +11,7 @@
 -- and .config (what ds.read made of the JSON) may be used beside it. engine.result is what trainer:step returned last.
 
 local build = require "zt.engine.build"
+local checkpoints = require "zt.engine.checkpoints"
 local class = require "zt.class"
 local core = require "zt.core"
 local fail = require "zt.fail"
@@ -23,6 +24,7 @@ function Engine:init(options)
   for name, part in pairs(build.parts(options)) do self[name] = part end
   self.training = true
   self.global_steps, self.micro_steps, self.skipped_steps, self.global_samples = 0, 0, 0, 0
+  self.schedule_start = 0 -- updates done when the schedule began
   self.phase, self.is_applied = "step", false -- the last of forward, backward and step that was called
   self:follow_schedule()
   if self.config.reports.dump_state then self:dump_state() end
@@ -38,7 +40,7 @@ end
 --- The learning rate of the next step. As in DeepSpeed the JSON's schedule moves with updates: skipped steps do not count.
 function Engine:get_lr()
   if self.own_lr then return self.own_lr end
-  if self.rate then return self.rate(self.global_steps - self.skipped_steps) end
+  if self.rate then return self.rate(self.global_steps - self.skipped_steps - self.schedule_start) end
   return self.schedule and self.schedule:lr(self.trainer.global_step, self.optimizer.lr) or self.optimizer.lr
 end
 
@@ -214,11 +216,11 @@ end
 --- The loss of a batch of any size (or of an iterator's next micro-batches), without an update. Collective.
 function Engine:eval_batch(source) return self:evaluated("eval_batch", self:whole_batch("eval_batch", source)) end
 
+for name, method in pairs(checkpoints) do Engine[name] = method end
+
 -- What DeepSpeed's engine has and this one has not ----------------------------------------------------------------------------
 
 for name, use in pairs {
-  save_checkpoint = "checkpoints are not built yet", load_checkpoint = "checkpoints are not built yet",
-  save_16bit_model = "checkpoints are not built yet",
   zero_grad = "the first backward of a step overwrites the gradients: leave the call out",
   no_sync = "gradients are summed over the ranks where the program says (zero.reduce_every): leave it out",
   set_gradient_accumulation_boundary = "the number of micro-batches is part of the program: give gradient_accumulation_steps",

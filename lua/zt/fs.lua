@@ -11,12 +11,14 @@ int open(const char *path, int flags, ...);
 int close(int file);
 long write(int file, const void *data, size_t count);
 int ftruncate(int file, long length);
+long lseek(int file, long offset, int whence);
 char *strerror(int code);
 ]]
 
 local C = ffi.C
 local EEXIST, EINTR = 17, 4
-local O_WRONLY, O_CREAT, O_TRUNC, O_CLOEXEC = 1, 64, 512, 0x80000
+local O_WRONLY, O_CREAT, O_CLOEXEC = 1, 64, 0x80000
+local SEEK_END = 2
 
 local fs = {}
 
@@ -78,11 +80,12 @@ function Appender:close()
   self.file = nil
 end
 
---- A new, empty file to append to. Unbuffered: what was written is with the system when `write` returns.
+--- A file to append to, made where it is missing. Unbuffered: what was written is with the system when `write` returns.
 function fs.append(path)
-  local file = C.open(path, O_WRONLY + O_CREAT + O_TRUNC + O_CLOEXEC, ffi.new("int", 0x1b6))
+  local file = C.open(path, O_WRONLY + O_CREAT + O_CLOEXEC, ffi.new("int", 0x1b6))
   if file < 0 then fail("cannot write '%s': %s", path, reason()) end
-  return setmetatable({path = path, file = file, size = 0}, Appender)
+  -- What cannot be sought in, such as a terminal, has no size that matters.
+  return setmetatable({path = path, file = file, size = math.max(0, tonumber(C.lseek(file, 0, SEEK_END)))}, Appender)
 end
 
 return fs

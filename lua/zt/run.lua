@@ -6,8 +6,9 @@
 --   end
 --   run:finish()
 --
--- runs/gpt/ then holds script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one
--- JSON object a call of `log`), loss.svg and trace.json. A run that fails in between leaves all it had written.
+-- With resume = true an earlier run of that name goes on (ckpt.resume); without one, a first run begins. runs/gpt/ then holds
+-- script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one JSON object a call of
+-- `log`), loss.svg and trace.json. A run that fails in between leaves all it had written.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -22,7 +23,8 @@ local trace = require "zt.trace"
 local SCHEMA = {
   {"name", "string", "the run's folder under `folder`", required = true},
   {"folder", "string", "where runs are kept", default = "runs"},
-  {"overwrite", "boolean", "replace the files of an earlier run of that name", default = false},
+  {"overwrite", "boolean", "remove what an earlier run of that name has written, its checkpoints too", default = false},
+  {"resume", "boolean", "go on with the folder of an earlier run of that name, if there is one", default = false},
   {"options", "table", "what to write into options.json", default = {}},
   {"steps", "integer", "steps in all, for the time left", at_least = 1},
   {"mesh", "any", "the ranks of the run; without it all ranks"},
@@ -61,14 +63,31 @@ local function record(options)
   } .. "\n"
 end
 
+-- Says which options of a run that goes on are not those that it had so far.
+local function note_changes(path, options)
+  if not core.exists(path .. "/options.json") then return end
+  local before, now, changed = core.json.decode(fs.read(path .. "/options.json")).options or {}, options.options, {}
+  for key in pairs(now) do
+    if core.json.encode{now[key]} ~= core.json.encode{before[key]} then
+      changed[#changed + 1] = ("%s = %s (was %s)"):format(key, tostring(now[key]), tostring(before[key]))
+    end
+  end
+  table.sort(changed)
+  if #changed > 0 then log.warn("the run in '%s' goes on with other options: %s", path, table.concat(changed, ", ")) end
+end
+
 -- Rank 0 makes the folder; mkdir lets one of several runs of the same name through.
 local function make_folder(path, options)
   core.mkdir_p(options.folder)
   if not fs.make_folder(path) then
-    if not options.overwrite then
+    if options.resume then
+      note_changes(path, options)
+    elseif options.overwrite then
+      for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
+      require("zt.ckpt").remove_all(path)
+    else
       fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
     end
-    for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
   end
   if core.exists(arg[0]) then core.copy_file(arg[0], path .. "/script.lua") end
   core.write_file(path .. "/options.json", record(options))
@@ -96,10 +115,12 @@ end
 local function open(value)
   local options = check.options("zt.run", SCHEMA, value)
   check_name(options.name)
+  if options.resume and options.overwrite then fail "zt.run: either resume or overwrite the earlier run, not both" end
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
-    ranks = ranks_of(options.mesh), curves = {loss = {}, validation_loss = {}},
+    mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, finishers = {},
+    curves = {loss = {}, validation_loss = {}},
   }, Run)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
@@ -126,10 +147,35 @@ function Run:log(step, values)
   local line = {step = step}
   for key, value in pairs(values) do line[key] = value end
   self.metrics:write(core.json.encode(line) .. "\n")
-  for key, points in pairs(self.curves) do
-    if values[key] then points[#points + 1] = {step, values[key]} end
-  end
+  self:plot_point(step, values)
   self.progress:update(step + 1, values)
+end
+
+--- Forgets what was recorded of step `step` and later, which is about to be done again. Collective.
+function Run:rewind(step)
+  on_rank_zero(self.ranks, function()
+    if not self.is_writer then return end
+    local path, kept = self.path .. "/metrics.jsonl", {}
+    for line in fs.read(path):gmatch "([^\n]+)\n" do -- a run that was killed may have left a part of a line
+      local values = core.json.decode(line)
+      if values.step < step then
+        kept[#kept + 1] = line .. "\n"
+        self:plot_point(values.step, values)
+      end
+    end
+    self.metrics:close()
+    core.write_file(path, table.concat(kept))
+    self.metrics = fs.append(path)
+  end)
+end
+
+--- Calls `action`, collective, when the run is finished, before its files are closed.
+function Run:before_finish(action) self.finishers[#self.finishers + 1] = action end
+
+function Run:plot_point(step, values)
+  for key, points in pairs(self.curves) do
+    if type(values[key]) == "number" then points[#points + 1] = {step, values[key]} end
+  end
 end
 
 function Run:write_plot()
@@ -145,6 +191,7 @@ end
 --- Writes loss.svg and trace.json and closes the files. Collective. The ranks must see one file system to join their traces.
 function Run:finish()
   if core.world.dry then return end
+  for _, action in ipairs(self.finishers) do action() end
   if self.has_trace then trace.write_part(self.path, core.world.rank, self.trainer:trace_events()) end
   if self.ranks then self.ranks:barrier() end
   on_rank_zero(self.ranks, function()

@@ -26,11 +26,16 @@ constexpr auto kLastWords = 500ms;
 sem_t arrived;
 std::atomic<int> ending_signal{0};
 std::atomic<int> questions{0};
+bool is_under_mpirun = false;  // which kills its ranks two seconds after its SIGTERM: too soon to save anything
+
+bool may_stop_by_itself(int signal) {
+  return signal == SIGUSR2 || (signal == SIGTERM && !is_under_mpirun);
+}
 
 void on_signal(int signal) {
   const int saved_errno = errno;
   if (signal == SIGUSR1) ++questions;
-  else ending_signal = signal;
+  else if (!may_stop_by_itself(signal) || !request_stop()) ending_signal = signal;
   sem_post(&arrived);
   errno = saved_errno;
 }
@@ -42,9 +47,13 @@ void flush_if_free(FILE* stream) {
   funlockfile(stream);
 }
 
+const char* name_of(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR2";
+}
+
 [[noreturn]] void end_by(int signal, Announce announce) {
   end_process_within(kLastWords, 128 + signal);
-  run_emergency_actions({Emergency::Kind::told_to_end, -1, signal == SIGINT ? "SIGINT" : "SIGTERM"});
+  run_emergency_actions({Emergency::Kind::told_to_end, -1, name_of(signal)});
   flush_if_free(stdout);
   if (announce == Announce::yes && signal == SIGINT) {
     constexpr char kMessage[] = "interrupted\n";
@@ -78,7 +87,8 @@ void handle(int signal) {
 // a script starts, and Ctrl-C would then leave them behind.
 void watch_signals(Announce announce, const World& place) {
   sem_init(&arrived, 0, 0);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) handle(signal);
+  is_under_mpirun = place.launch == Launch::mpi;
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) handle(signal);
   watch_crashes(place, [] { sem_post(&arrived); });
   std::thread(watch, announce).detach();
 }

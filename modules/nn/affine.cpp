@@ -9,8 +9,8 @@ namespace zt::nn {
 
 Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias, InitFn init) {
   Affine affine;
-  affine.weight = make_param(prefix + "weight", {out, in}, std::move(init), true);
-  if (bias == Bias::yes) affine.bias = make_vector(prefix + "bias", out, init_zeros());
+  affine.weight = make_param(prefix + "weight", {out, in}, std::move(init), true, {"out", "in"});
+  if (bias == Bias::yes) affine.bias = make_vector(prefix + "bias", out, init_zeros(), "out");
   return affine;
 }
 

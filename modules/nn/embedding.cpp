@@ -134,8 +134,9 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
 
 Embedding::Embedding(const EmbeddingOptions& options) : dropout_(options.dropout) {
   const InitFn init = init_normal(0, options.std);
-  weight_ = make_param("weight", {options.vocab, options.hidden}, init, true);
-  if (options.positions > 0) positions_ = make_param("positions", {options.positions, options.hidden}, init, true);
+  weight_ = make_param("weight", {options.vocab, options.hidden}, init, true, {"vocab", "hidden"});
+  if (options.positions > 0)
+    positions_ = make_param("positions", {options.positions, options.hidden}, init, true, {"position", "hidden"});
 }
 
 std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {

@@ -13,7 +13,7 @@ std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
   if (object && object->as<Param>()) return object->as<Param>();
   const auto* tensor = value.get_if<at::Tensor>();
   if (!tensor || !tensor->is_floating_point()) wrong_type("nn.layer.params." + name, "a floating-point tensor or a Param", value);
-  return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2);
+  return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2, {});
 }
 
 struct IoOptions {

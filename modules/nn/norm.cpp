@@ -146,8 +146,8 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
 }  // namespace
 
 Norm::Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::string& prefix) : kind_(kind), eps_(eps) {
-  if (kind != NormKind::none) weight_ = make_vector(prefix + "weight", hidden, init_ones());
-  if (kind == NormKind::layernorm && bias) bias_ = make_vector(prefix + "bias", hidden, init_zeros());
+  if (kind != NormKind::none) weight_ = make_vector(prefix + "weight", hidden, init_ones(), "hidden");
+  if (kind == NormKind::layernorm && bias) bias_ = make_vector(prefix + "bias", hidden, init_zeros(), "hidden");
 }
 
 at::Tensor Norm::run(const at::Tensor& x, Context& context) const {

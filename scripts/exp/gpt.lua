@@ -5,6 +5,7 @@
 --
 -- With its defaults it ends with validation loss 4.71, 1.69 nats under the entropy of single tokens, on one rank and on two.
 local zt = require "zt"
+local ckpt = require "zt.ckpt"
 local comm = require "zt.comm"
 local data = require "zt.data"
 local nn = require "zt.nn"
@@ -39,7 +40,9 @@ local o = zt.cli{
     {"timeout", 600, "seconds until a rank that waits gives up", type = "number", above = 0},
     {"name", "gpt", "the run's folder"},
     {"folder", "runs", "where the folders of runs are"},
-    {"overwrite", false, "replace an earlier run of that name"},
+    {"save_every", 100, "steps between two checkpoints; 0: none are made", at_least = 0},
+    {"keep", 2, "how many of the newest checkpoints stay; 0: all", at_least = 0},
+    {"overwrite", false, "replace an earlier run of that name instead of going on with it"},
   },
 }
 
@@ -82,15 +85,17 @@ end
 
 -- Training.
 local run = zt.run{
-  name = o.name, folder = o.folder, overwrite = o.overwrite, mesh = mesh, trainer = trainer, data = train, options = o,
-  steps = o.steps,
+  name = o.name, folder = o.folder, overwrite = o.overwrite, resume = not o.overwrite, mesh = mesh, trainer = trainer,
+  data = train, options = o, steps = o.steps,
 }
+local done = ckpt.resume(run) -- what an earlier start of this run has done; then `train` begins behind it
 local began, seen, training_seconds = zt.now(), 0, 0
 for step, batch in train:steps(o.steps) do
   local s = trainer:step(batch)
   seen, training_seconds = seen + s.tokens, training_seconds + s.seconds
   run:log(step, s)
   if o.eval_every > 0 and (step + 1) % o.eval_every == 0 then run:log(step, {validation_loss = validation_loss()}) end
+  if o.save_every > 0 then ckpt.save(run, step + 1, {every = o.save_every, keep = o.keep}) end
 end
 local final = validation_loss()
 run:finish()
@@ -98,8 +103,10 @@ run:finish()
 -- What came of it.
 local memory = zt.memory_text(trainer, mesh:world())
 say("\nmemory\n%s\n", memory)
-say("%d steps, %s tokens in %s: %s tokens/s", o.steps, zt.text.count(seen), zt.text.duration(zt.now() - began),
-    zt.text.count(seen / training_seconds))
+if seen > 0 then
+  say("%d steps, %s tokens in %s: %s tokens/s", o.steps - done, zt.text.count(seen), zt.text.duration(zt.now() - began),
+      zt.text.count(seen / training_seconds))
+end
 say("validation loss %.4f; entropy of single tokens %.4f nats: the model is %.2f nats under it", final, train:entropy(),
     train:entropy() - final)
 if o.generate > 0 then
@@ -109,4 +116,4 @@ if o.generate > 0 then
   for _, token in ipairs(new) do prompt[#prompt + 1] = token end
   say("\n%s", (tokenizer:decode(prompt):gsub("%s+$", "")))
 end
-say("\nkept in %s/: metrics.jsonl, loss.svg, trace.json, script.lua, options.json", run.path)
+say("\nkept in %s/: checkpoints, metrics.jsonl, loss.svg, trace.json, script.lua, options.json", run.path)

@@ -48,7 +48,8 @@ class Recorder : public Visitor {
   bool is_load() const override { return loads; }
   std::map<std::string, Value> values;
   bool loads = false;
-  void tensor(const std::string&, const std::vector<int64_t>&, Piece, bool) override { FAIL() << "a stream has no tensors"; }
+  void tensor(const std::string&, const std::vector<int64_t>&, Piece) override { FAIL() << "a stream has no tensors"; }
+  void end_of_tensors() override {}
   void value(const std::string& name, Value& value) override {
     if (loads) value = values.at(name);
     else values[name] = value;

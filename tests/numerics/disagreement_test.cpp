@@ -125,10 +125,11 @@ TEST(Disagreement, TheSearchForWhatIsNotFiniteRunsNoActionOfTheScriptAgain) {
 class Memory : public Visitor {
  public:
   bool is_load() const override { return loads; }
-  void tensor(const std::string& name, const std::vector<int64_t>&, Piece piece, bool) override {
+  void tensor(const std::string& name, const std::vector<int64_t>&, Piece piece) override {
     if (loads) piece.data.copy_(tensors.at(name));
     else tensors[name] = piece.data.clone();
   }
+  void end_of_tensors() override {}
   void value(const std::string& name, Value& value) override {
     if (loads) value = values.at(name);
     else values[name] = value;

@@ -8,6 +8,7 @@
 
 #include "adam.h"
 #include "layers.h"
+#include "lion.h"
 #include "mesh.h"
 #include "sgd.h"
 #include "shard.h"
@@ -53,6 +54,8 @@ std::shared_ptr<Model> make_gpt(const Config& config) {
 
 std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
   if (config.is_plain) return optim::make_sgd(Value::Table{{"lr", 1e-2}});
+  if (config.optimizer == "momentum") return optim::make_sgd(Value::Table{{"lr", 1e-2}, {"momentum", 0.9}});
+  if (config.optimizer == "lion") return optim::make_lion(Value::Table{{"lr", 1e-3}});
   return optim::make_adamw(Value::Table{{"lr", 1e-2}, {"weight_decay", 0.1}});
 }
 

@@ -34,7 +34,8 @@ struct Config {
   std::string frozen = {};                             // names of parameters that are not trained
   std::optional<bool> node_shared = false;             // nullopt: as zero.shard has it where nothing is said
   bool by_hand = false;                                // forward, backward and finish_step instead of step
-  bool is_plain = false;                               // SGD, whose updates are as long as the gradient, instead of AdamW
+  bool is_plain = false;                               // SGD, whose updates are as long as the gradient, instead of `optimizer`
+  std::string optimizer = "adamw";                     // or "momentum" (SGD with it), "lion"
   bool gradient = false;                               // asks for first_gradient at every stage
   std::optional<LossScaleOptions> loss_scale = {};     // of fp16
   std::function<std::shared_ptr<Model>()> model = {};  // made once a rank; empty: the GPT
@@ -66,6 +67,9 @@ class RankRun {
   StepResult step();  // the next one
   Outcome finish();   // after the last one
   Trainer& trainer() { return *trainer_; }
+  const std::shared_ptr<Trainer>& shared_trainer() const { return trainer_; }
+  // The next step gets the batch behind those of so many steps: its trainer was loaded.
+  void skip_to(int steps) { steps_ = steps; }
 
  private:
   Batch part_of_batch() const;

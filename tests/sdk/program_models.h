@@ -24,7 +24,7 @@ class ModelMaker {
     owner.params.push_back(static_cast<int>(info.params.size()));
     owner.numel = offset + numel;
     owner.trainable = owner.trainable || trainable;
-    info.params.push_back({name, {numel}, numel, unit, offset, trainable, true, {}, std::move(placements)});
+    info.params.push_back({name, {numel}, numel, unit, offset, trainable, true, {}, std::move(placements), {}});
   }
 
   // Reads output 0 of each of `inputs`, has one output.

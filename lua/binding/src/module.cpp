@@ -4,6 +4,27 @@
 
 namespace zt::lua {
 
+namespace {
+
+int call_lua(lua_State* L) {
+  const int arguments = lua_gettop(L);
+  lua_getglobal(L, "require");
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_call(L, 1, 1);
+  lua_insert(L, 1);
+  lua_call(L, arguments, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+}  // namespace
+
+Module& Module::from_lua(const char* name, const char* source) {
+  lua_pushstring(L_, source);
+  lua_pushcclosure(L_, call_lua, 1);
+  lua_setfield(L_, -2, name);
+  return *this;
+}
+
 Module& Module::table(const char* name, void (*fill)(Module&)) {
   lua_newtable(L_);
   fill(*this);

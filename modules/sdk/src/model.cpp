@@ -72,8 +72,16 @@ class ModelBuilder {
       unit.trainable = unit.trainable || param->trainable;
       param_index_[param.get()] = static_cast<int>(params.size());
       params.push_back(param);
-      model.params.push_back(
-          {param->name, param->shape, param->numel(), index, offset, param->trainable, param->is_matrix, {}, param->placements});
+      model.params.push_back({param->name,
+                              param->shape,
+                              param->numel(),
+                              index,
+                              offset,
+                              param->trainable,
+                              param->is_matrix,
+                              {},
+                              param->placements,
+                              param->dims});
     }
     if (!unit.params.empty()) model.units.push_back(std::move(unit));
   }

@@ -15,12 +15,6 @@ ZT_DEFINE_OBJECT(Trainer, "Trainer")
 Stateful::~Stateful() = default;
 Visitor::~Visitor() = default;
 
-int64_t Box::numel() const {
-  int64_t n = 1;
-  for (size_t d = 0; d < begin.size(); ++d) n *= end[d] - begin[d];
-  return n;
-}
-
 // Values, gradients and losses of the step so far would be lost.
 void refuse_by_hand(bool is_under_way, const char* call) {
   if (is_under_way) misuse("trainer:{}: forward / backward by hand are under way: finish with trainer:finish_step() first", call);

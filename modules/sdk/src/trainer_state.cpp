@@ -7,6 +7,7 @@
 #include "zt/error.h"
 #include "zt/gemm_choice.h"
 #include "zt/log.h"
+#include "zt/options.h"
 #include "zt/tensor.h"
 #include "zt/trainer.h"
 
@@ -40,6 +41,16 @@ at::Tensor Trainer::parameter(const std::string& name) {
   drain();
   const Unit& unit = state_.units[state_.model->params[index].unit];
   return unit.owns_shard() ? whole(index, unit.shard) : spec_->model()->params()[index]->get().detach().clone();
+}
+
+at::ScalarType Trainer::dtype(const std::string& name) const {
+  const int index = find_param(name);
+  const Unit& unit = state_.units[state_.model->params[index].unit];
+  return unit.owns_shard() ? unit.shard.scalar_type() : spec_->model()->params()[index]->get().scalar_type();
+}
+
+const ParamInfo& Trainer::param_info(const std::string& name) const {
+  return state_.model->params[find_param(name)];
 }
 
 at::Tensor Trainer::master(const std::string& name) {
@@ -138,29 +149,44 @@ Piece Trainer::piece_of(int index, const at::Tensor& chunk) const {
   return {{std::move(whole)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
 }
 
+namespace {
+
+// The dims' meaning, whether it is trained, and for tied weights the layers that share it.
+Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
+  Value::Table attributes{{"trainable", param.trainable}};
+  if (!param.dims.empty()) attributes["dims"] = Value::List(param.dims.begin(), param.dims.end());
+  if (param.positions.size() > 1) {
+    Value::List layers;
+    for (const int position : param.positions) layers.emplace_back(model.positions[position].name);
+    attributes["tied"] = std::move(layers);
+  }
+  return attributes;
+}
+
+}  // namespace
+
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) refuse_by_hand(is_by_hand_under_way(), "visit");
   drain();
   if (visitor.is_load()) await_readers();
-  const Coord coord = spec_->coord();
   for (size_t i = 0; i < state_.model->params.size(); ++i) {
     const ParamInfo& param = state_.model->params[i];
     const Unit& unit = state_.units[param.unit];
-    const std::string& sharded_over =
-        program(Mode::train).units[param.unit].state_sharded ? program(Mode::train).units[param.unit].axis : std::string();
-    bool is_owner = true;
-    for (const auto& axis : coord.shape.axes()) is_owner = is_owner && (axis.name == sharded_over || coord[axis.name] == 0);
-    visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master), is_owner);
+    visitor.tensor("model/" + param.name, param.shape, piece_of(static_cast<int>(i), unit.master));
+    visitor.attributes(attributes_of(param, *state_.model));
     for (const auto& [name, buffer] : unit.state) {
-      visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer), is_owner);
+      visitor.tensor("optimizer/" + name + "/" + param.name, param.shape, piece_of(static_cast<int>(i), buffer));
     }
   }
+  visitor.end_of_tensors();
   Value step(state_.step), updates(updates_done_), scale(loss_scale_ ? loss_scale_->state() : Value());
+  Value lr = lr_ ? Value(*lr_) : Value();
   Value seed_exponent = normalisation_->seed_exponent ? Value(*normalisation_->seed_exponent) : Value();
   visitor.value("trainer/step", step);
   visitor.value("trainer/updates", updates);
   visitor.value("trainer/seed_exponent", seed_exponent);
-  if (loss_scale_) visitor.value("trainer/loss_scale", scale);
+  visitor.value("trainer/loss_scale", scale);
+  visitor.value("trainer/lr", lr);
   Value products = gemm_choice().to_value();
   visitor.value("trainer/gemm", products);
   if (!visitor.is_load()) return;
@@ -172,11 +198,11 @@ void Trainer::visit(Visitor& visitor) {
           fmt::format("this process multiplies {} by other providers than the run that was saved did: sums have other bits",
                       fmt::join(others, ", ")));
   }
-  state_.step = *step.get_if<int64_t>();
-  updates_done_ = *updates.get_if<int64_t>();
-  const auto* exponent = seed_exponent.get_if<int64_t>();
-  normalisation_->seed_exponent = exponent ? std::optional(static_cast<int>(*exponent)) : std::nullopt;
-  if (loss_scale_) loss_scale_->set_state(scale);
+  convert(step, "trainer/step", state_.step);
+  convert(updates, "trainer/updates", updates_done_);
+  convert(seed_exponent, "trainer/seed_exponent", normalisation_->seed_exponent);
+  convert(lr, "trainer/lr", lr_);
+  if (loss_scale_ && !scale.is_nil()) loss_scale_->set_state(scale);  // what was saved may have had none
   gather_parameters();
 }
 

@@ -27,6 +27,9 @@ ShutdownActions& shutdown_actions() {
   return actions;
 }
 
+std::atomic<bool> stop_is_awaited{false}, stop_is_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
 struct RunFolder {
   std::mutex mutex;
   std::string path;
@@ -55,6 +58,14 @@ World World::from_environment() {
 std::string session_folder() {
   const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
   return folder ? folder : "";
+}
+
+bool is_stop_requested() {
+  stop_is_awaited = true;
+  return stop_is_requested;
+}
+bool request_stop() {
+  return stop_is_awaited && !stop_is_requested.exchange(true);
 }
 
 void set_run_folder(const std::string& path) {

@@ -4,6 +4,7 @@
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/options.h"
+#include "zt/tensor.h"
 #include "zt/trainer.h"
 
 namespace zt::lua {
@@ -191,46 +192,6 @@ int trace_events(lua_State* L) {
   return 1;
 }
 
-int parameter(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->parameter(check_string(L, 2)));
-  return 1;
-}
-
-int gradient(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->gradient(check_string(L, 2)));
-  return 1;
-}
-
-int master(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->master(check_string(L, 2)));
-  return 1;
-}
-
-// A table of tensors by name: {exp_avg = ..., exp_avg_sq = ...}.
-int optimizer_state(lua_State* L) {
-  Value::Table state;
-  for (const auto& [name, values] : check<Trainer>(L, 1)->optimizer_state(check_string(L, 2))) state[name] = values;
-  push(L, Value(state));
-  return 1;
-}
-
-// The rank whose values all take; none: they are the same on all ranks.
-std::optional<int> check_source(lua_State* L, int index) {
-  if (is_absent(L, index)) return {};
-  return static_cast<int>(check_integer(L, index));
-}
-
-// trainer:set_parameter(name, values[, rank]); with a rank its values count.
-int set_parameter(lua_State* L) {
-  check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3), check_source(L, 4));
-  return 0;
-}
-
-int set_optimizer_state(lua_State* L) {
-  check<Trainer>(L, 1)->set_optimizer_state(check_string(L, 2), check_string(L, 3), check_tensor(L, 4), check_source(L, 5));
-  return 0;
-}
-
 // trainer:set_lr(rate); without a rate the schedule's again.
 int set_lr(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
@@ -244,10 +205,9 @@ int loss_scale(lua_State* L) {
   return 1;
 }
 
-int parameters(lua_State* L) {
-  Value::List names;
-  for (const ParamInfo& param : check<Trainer>(L, 1)->state().model->params) names.emplace_back(param.name);
-  push(L, Value(names));
+// trainer.mesh: that of the program's passes; nil: none has one
+int mesh_of(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->spec().mesh());
   return 1;
 }
 
@@ -278,17 +238,11 @@ void open_trainers(Module& module) {
       .method<predict_activations>("predict_activations")
       .method<trace_start>("trace_start")
       .method<trace_events>("trace_events")
-      .method<parameter>("parameter")
-      .method<parameters>("parameters")
-      .method<gradient>("gradient")
-      .method<master>("master")
-      .method<optimizer_state>("optimizer_state")
-      .method<set_parameter>("set_parameter")
-      .method<set_optimizer_state>("set_optimizer_state")
       .method<set_lr>("set_lr")
       .getter<loss_scale>("loss_scale")
       .method<program_text>("text")
-      .getter<global_step>("global_step");
+      .getter<global_step>("global_step")
+      .getter<mesh_of>("mesh");
   module.type<Optimizer>();
   module.type<Schedule>();
 }

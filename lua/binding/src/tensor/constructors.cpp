@@ -127,6 +127,27 @@ int manual_seed(lua_State* L) {
   return 0;
 }
 
+// random_state() -> the state of the generator that operators use where none is given, as hexadecimal digits
+int random_state(lua_State* L) {
+  const at::Tensor state = own_generator(L).get_state();
+  const std::span bytes(state.const_data_ptr<uint8_t>(), static_cast<size_t>(state.numel()));
+  push(L, fmt::format("{:02x}", fmt::join(bytes, "")));
+  return 1;
+}
+
+int set_random_state(lua_State* L) {
+  const std::string digits = check_string(L, 1);
+  at::Generator& generator = own_generator(L);
+  at::Tensor state = generator.get_state().clone();
+  const bool fits = digits.size() == 2 * static_cast<size_t>(state.numel()) &&
+                    digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!fits) misuse("set_random_state takes what random_state has returned, {} hexadecimal digits", 2 * state.numel());
+  for (int64_t i = 0; i < state.numel(); ++i)
+    state.mutable_data_ptr<uint8_t>()[i] = static_cast<uint8_t>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
+  generator.set_state(state);
+  return 0;
+}
+
 int get_default_dtype(lua_State* L) {
   push(L, dtype_name(context(L).default_dtype));
   return 1;
@@ -149,6 +170,8 @@ void open_constructors(Module& module) {
       .function<floating>("float")
       .function<new_generator>("generator")
       .function<manual_seed>("manual_seed")
+      .function<random_state>("random_state")
+      .function<set_random_state>("set_random_state")
       .function<get_default_dtype>("default_dtype")
       .function<set_default_dtype>("set_default_dtype");
 }

@@ -38,6 +38,7 @@ struct ParamInfo {
   bool is_matrix = true;
   std::vector<int> positions;  // where it is used, ascending; more than one for tied weights
   std::vector<AxisPlacement> placements;
+  std::vector<std::string> dims;  // their meaning, "out" and "in"; empty: not said
 };
 
 struct UnitInfo {

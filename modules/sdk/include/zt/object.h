@@ -2,12 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 
 namespace zt {
+
+class Stateful;
 
 // One object per type, defined once in the library that owns the type; compared by address.
 struct Tag {
   const char* name;  // as users see it: "Layer"
+  // The object as what a checkpoint walks; nullptr: objects of this type have no state to save.
+  std::shared_ptr<Stateful> (*stateful)(const std::shared_ptr<void>& object) = nullptr;
 };
 
 // Specialised by ZT_OBJECT for each type that travels.
@@ -27,7 +32,19 @@ struct Object {
   std::shared_ptr<T> as() const {
     return tag == &tag_of<T>() ? std::static_pointer_cast<T>(pointer) : nullptr;
   }
+  // nullptr when objects of this type have no state.
+  std::shared_ptr<Stateful> stateful() const { return tag && tag->stateful ? tag->stateful(pointer) : nullptr; }
 };
+
+template <class T>
+constexpr Tag make_tag(const char* name) {
+  if constexpr (std::is_base_of_v<Stateful, T>) {
+    return {name,
+            [](const std::shared_ptr<void>& object) -> std::shared_ptr<Stateful> { return std::static_pointer_cast<T>(object); }};
+  } else {
+    return {name};
+  }
+}
 
 }  // namespace zt
 
@@ -35,9 +52,9 @@ struct Object {
 #define ZT_OBJECT(T) \
   template <>        \
   const Tag& tag_of<T>();
-#define ZT_DEFINE_OBJECT(T, shown) \
-  template <>                      \
-  const Tag& tag_of<T>() {         \
-    static const Tag tag{shown};   \
-    return tag;                    \
+#define ZT_DEFINE_OBJECT(T, shown)                 \
+  template <>                                      \
+  const Tag& tag_of<T>() {                         \
+    static constexpr Tag tag = make_tag<T>(shown); \
+    return tag;                                    \
   }

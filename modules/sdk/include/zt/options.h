@@ -77,6 +77,8 @@ void convert(const Value& value, const std::string& path, std::vector<V>& out) {
 }
 template <class V>
 void convert(const Value& value, const std::string& path, std::optional<V>& out) {
+  out.reset();
+  if (value.is_nil()) return;
   V item{};
   convert(value, path, item);
   out = std::move(item);

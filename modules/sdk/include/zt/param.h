@@ -48,9 +48,10 @@ struct Param {
   bool trainable = true;
   bool is_matrix = true;  // false for norms and biases: no weight decay unless asked
   std::vector<AxisPlacement>
-      placements;               // where it differs from the defaults: same_data on tp and pp, other_data on all other axes
-  at::Tensor values;            // the full parameter, an autograd leaf, while its unit is present
-  std::string local_name = {};  // the name within its layer; set by the first model that takes the parameter
+      placements;                      // where it differs from the defaults: same_data on tp and pp, other_data on all other axes
+  at::Tensor values;                   // the full parameter, an autograd leaf, while its unit is present
+  std::vector<std::string> dims = {};  // what its dims are ("out", "in"), for people; empty: not said
+  std::string local_name = {};         // the name within its layer; set by the first model that takes the parameter
 
   int64_t numel() const;
   Placement placement(const std::string& axis) const;

@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "zt/box.h"
 #include "zt/value.h"
 
 namespace zt {
-
-// A rectangle of a logical tensor: [begin, end) in each dim.
-struct Box {
-  std::vector<int64_t> begin, end;
-  int64_t numel() const;
-};
 
 // A shard of a logical tensor: the boxes concatenated row-major, of which this rank holds [first, first + count) in `data`
 // (flat, contiguous).
@@ -31,8 +26,12 @@ class Visitor {
   virtual ~Visitor();
   virtual bool is_load() const = 0;
   // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
-  // Of several ranks that hold one element, `is_owner` is true on exactly one.
-  virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece, bool is_owner) = 0;
+  // Several ranks may hold the same elements, which are equal then.
+  virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
+  // What people want to know of the tensor that was given last; a save keeps it. Equal on all ranks.
+  virtual void attributes(const Value::Table&) {}
+  // All tensors of an object were given: behind it those of a load hold their values.
+  virtual void end_of_tensors() = 0;
   // A JSON-like value, equal on all ranks. A load replaces it.
   virtual void value(const std::string& name, Value& value) = 0;
 };

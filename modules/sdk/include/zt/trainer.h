@@ -94,6 +94,8 @@ class Trainer : public Stateful {
   // gradient (as accumulated; meaningful before the next step), its optimizer state by name. Collective where they are sharded:
   // all ranks of the axis ask. Misuse with the nearest name.
   at::Tensor parameter(const std::string& name);
+  at::ScalarType dtype(const std::string& name) const;  // of what parameter(name) gives
+  const ParamInfo& param_info(const std::string& name) const;
   at::Tensor master(const std::string& name);
   at::Tensor gradient(const std::string& name);
   std::map<std::string, at::Tensor> optimizer_state(const std::string& name);

@@ -64,6 +64,12 @@ std::string session_folder();
 void set_run_folder(const std::string& path);
 std::string run_folder();
 
+// A run that is told to stop (SIGUSR2; without mpirun SIGTERM too) may end by itself between two steps, with all it has saved.
+// From the first question on the process is not ended by these signals.
+bool is_stop_requested();
+// False if nobody has asked yet, or one was requested before. May be called in a signal handler.
+bool request_stop();
+
 // Called once by the host when the process ends in order, latest registered first: comm registers MPI_Finalize.
 void at_shutdown(std::function<void()> action);
 void run_shutdown_actions();

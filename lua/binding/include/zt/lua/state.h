@@ -176,6 +176,8 @@ class Module {
   TypeBuilder<T> type() {
     return TypeBuilder<T>(L_);
   }
+  // What the Lua module `source` ("zt.gathered") returns, a function, which is loaded at its first call.
+  Module& from_lua(const char* name, const char* source);
   // A nested table: module.table("schedule", [](Module& m) { ... }).
   Module& table(const char* name, void (*fill)(Module&));
   lua_State* state() const { return L_; }

@@ -1,0 +1,62 @@
+#include "folder_writer.h"
+
+#include <utility>
+
+#include "check.h"
+#include "hdf5/master.h"
+#include "hdf5/names.h"
+#include "shard_writer.h"
+#include "store.h"
+#include "transfer.h"
+
+namespace zt::ckpt {
+
+FolderWriter::FolderWriter(FileSystem& files, std::string root, int64_t step)
+    : files_(files), root_(std::move(root)), partial_(begin(files_, root_, step)), step_(step) {}
+
+FolderWriter::~FolderWriter() {
+  if (!is_finished_) discard(files_, root_ + "/" + partial_);
+}
+
+void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {
+  const auto bytes = static_cast<int64_t>(tensor.nbytes());
+  if (!pending_.empty() && pending_bytes_ + bytes > kShard) flush();
+  SavedTensor& saved = index_.tensors.emplace_back();
+  saved.name = name;
+  saved.dtype = tensor.scalar_type();
+  saved.shape = tensor.sizes().vec();
+  pending_.push_back(tensor.cpu().contiguous().view({-1}));
+  pending_bytes_ += bytes;
+}
+
+void FolderWriter::flush() {
+  if (pending_.empty()) return;
+  std::vector<ShardDataset> datasets;
+  const size_t first = index_.tensors.size() - pending_.size();
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    const SavedTensor& tensor = index_.tensors[first + i];
+    datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, pending_[i].numel()});
+  }
+  ShardImage image(datasets);
+  const auto number = static_cast<int32_t>(index_.shards.size());
+  const std::string file = shard_file(number);
+  ShardRecord record = write_shard(files_, root_ + "/" + partial_ + "/" + file, image, pending_);
+  index_.shards.push_back({file, record.bytes, record.rest});
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    SavedTensor& tensor = index_.tensors[first + i];
+    tensor.pieces.push_back({number, record.offsets[i], whole_region(tensor.shape), std::move(record.checksums[i])});
+  }
+  pending_.clear();
+  pending_bytes_ = 0;
+}
+
+std::string FolderWriter::finish(const Value::Table& values) {
+  flush();
+  index_.values = values;
+  write_small(files_, root_ + "/" + partial_ + "/" + kMaster, make_master(index_));
+  const std::string folder = commit(files_, root_, partial_, step_);
+  is_finished_ = true;
+  return folder;
+}
+
+}  // namespace zt::ckpt

@@ -1,0 +1,26 @@
+// Element types of tensors as HDF5 types.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "handle.h"
+
+namespace zt::ckpt {
+
+// Hdf5Session is held for these.
+
+// The type of an element in a file: little-endian IEEE numbers and integers; float16 and bool (an enumeration of int8: FALSE,
+// TRUE) as h5py has them; bfloat16 as a float of 16 bits with an exponent of 8. Misuse for a dtype that checkpoints do not have.
+Handle hdf5_type(at::ScalarType dtype);
+// The dtype whose hdf5_type equals `type`; nothing if there is none.
+std::optional<at::ScalarType> dtype_of(hid_t type);
+
+// "bfloat16", and back; nothing for a name that checkpoints do not have.
+std::string type_name(at::ScalarType dtype);
+std::optional<at::ScalarType> type_named(std::string_view name);
+
+}  // namespace zt::ckpt

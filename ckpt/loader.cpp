@@ -1,0 +1,89 @@
+#include "loader.h"
+
+#include "hdf5/master.h"
+#include "store.h"
+#include "tensor_reader.h"
+#include "transfer.h"
+#include "zt/error.h"
+#include "zt/log.h"
+#include "zt/stateful.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
+
+// Gives objects what a load found. Tensors are read together, when an object has named all of its own.
+class Giver final : public Visitor {
+ public:
+  Giver(FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index, const Matches& matches)
+      : files_(files), ranks_(ranks), folder_(folder), index_(index), matches_(matches) {}
+  void enter(const std::string& prefix) { prefix_ = prefix; }
+
+  bool is_load() const override { return true; }
+  void tensor(const std::string&, const std::vector<int64_t>&, Piece piece) override {
+    const int source = matches_.tensors.at(part_++);
+    if (source >= 0) wishes_.push_back({&index_.tensors[source], {piece.boxes, piece.first, piece.count}, piece.data});
+  }
+  void end_of_tensors() override {
+    const auto shards = static_cast<int>(index_.shards.size());
+    ranks_.together([&] { read_tensors(files_, folder_, index_, wishes_, shards * ranks_.rank() / ranks_.size()); });
+    wishes_.clear();
+  }
+  void value(const std::string& name, Value& value) override {
+    const auto found = matches_.values.find(prefix_ + name);
+    if (found != matches_.values.end()) value = values_of(index_).at(found->second);
+  }
+
+ private:
+  FileSystem& files_;
+  const Ranks& ranks_;
+  const std::string& folder_;
+  const Index& index_;
+  const Matches& matches_;
+  std::string prefix_;
+  size_t part_ = 0;
+  std::vector<Wish> wishes_;
+};
+
+}  // namespace
+
+Index read_index(FileSystem& files, const std::string& folder) {
+  const std::string path = folder + "/" + kMaster;
+  return read_master(read_small(files, path, kLargestMaster), path);
+}
+
+Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& folder, const Objects& objects,
+                  const MatchOptions& options) {
+  Index index;
+  ranks.together([&] { index = read_index(files, folder); });
+  const Contents wanted = contents_of(objects);
+  Matches matches;
+  ranks.together([&] { matches = match(wanted, index, options); });
+  std::vector<uint8_t> is_used = matches.is_used;
+  ranks.max(is_used);
+  ranks.together([&] {
+    const std::string wrong = problems(matches, index, is_used, options);
+    if (wrong.empty()) return;
+    if (options.strict)
+      misuse(
+          "the checkpoint '{}' does not fit:{}\nload a part of it with only = {{...}}, rename with map = {{...}}, or take what "
+          "fits with strict = false",
+          folder, wrong);
+    if (ranks.rank() > 0) return;
+    World place;
+    place.size = ranks.size();
+    log(LogLevel::warn, place, fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, wrong));
+  });
+  Giver giver(files, ranks, folder, index, matches);
+  for (const auto& [prefix, value] : objects) {
+    const auto* object = value.get_if<Object>();
+    if (!object) continue;
+    giver.enter(prefix);
+    object->stateful()->visit(giver);
+  }
+  return values_of(index);
+}
+
+}  // namespace zt::ckpt

@@ -1,0 +1,121 @@
+#include "matching.h"
+
+#include <algorithm>
+
+#include "zt/error.h"
+#include "zt/regex.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr size_t kShown = 10;  // names of a group in a message
+
+class Names {
+ public:
+  explicit Names(const MatchOptions& options) {
+    for (const auto& pattern : options.only) only_.push_back(compile_regex(pattern, "only"));
+    for (const auto& [from, to] : options.map) map_.emplace_back(compile_regex(from, "map"), to);
+  }
+  bool is_asked_for(const std::string& name) const {
+    return only_.empty() || std::ranges::any_of(only_, [&](const std::regex& each) { return std::regex_search(name, each); });
+  }
+  std::string in_objects(std::string name) const {
+    for (const auto& [from, to] : map_) name = std::regex_replace(name, from, to);
+    return name;
+  }
+
+ private:
+  std::vector<std::regex> only_;
+  std::vector<std::pair<std::regex, std::string>> map_;
+};
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+void add_group(std::string& text, const char* what, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const size_t shown = std::min(names.size(), kShown);
+  text += fmt::format("\n  {} ({}): {}", what, names.size(),
+                      fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
+  if (shown < names.size()) text += fmt::format(", and {} more", names.size() - shown);
+}
+
+// Saved things by the name that they have in the objects.
+template <class Things, class NameOf>
+std::map<std::string, int> by_name(const Things& things, const Names& names, const NameOf& name_of) {
+  std::map<std::string, int> found;
+  int place = 0;
+  for (const auto& thing : things) {
+    const auto [entry, is_new] = found.emplace(names.in_objects(name_of(thing)), place++);
+    if (!is_new)
+      misuse("the map gives two things of the checkpoint the name '{}', one of them '{}'", entry->first, name_of(thing));
+  }
+  return found;
+}
+
+}  // namespace
+
+const Value::Table& values_of(const Index& index) {
+  static const Value::Table none;
+  const auto* table = index.values.get_if<Value::Table>();
+  return table ? *table : none;
+}
+
+Matches match(const Contents& wanted, const Index& index, const MatchOptions& options) {
+  const Names names(options);
+  const auto saved = by_name(index.tensors, names, [](const SavedTensor& tensor) { return tensor.name; });
+  const Value::Table& table = values_of(index);
+  const auto saved_values = by_name(table, names, [](const auto& entry) { return entry.first; });
+  Matches matches;
+  matches.is_used.resize(index.tensors.size() + table.size());
+  for (const Part& tensor : wanted.parts) {
+    matches.tensors.push_back(-1);
+    if (!names.is_asked_for(tensor.name)) continue;
+    const auto found = saved.find(tensor.name);
+    if (found == saved.end()) {
+      matches.missing.push_back(tensor.name);
+      continue;
+    }
+    const SavedTensor& source = index.tensors[found->second];
+    matches.is_used[found->second] = 1;
+    if (source.shape != tensor.shape)
+      matches.misshapen.push_back(
+          fmt::format("{} is {}, saved as {}", tensor.name, shape_text(tensor.shape), shape_text(source.shape)));
+    else matches.tensors.back() = found->second;
+  }
+  for (const auto& [name, value] : wanted.values) {
+    if (!names.is_asked_for(name)) continue;
+    const auto found = saved_values.find(name);
+    if (found == saved_values.end()) {
+      matches.missing.push_back(name);
+      continue;
+    }
+    matches.is_used[index.tensors.size() + found->second] = 1;
+    matches.values[name] = std::next(table.begin(), found->second)->first;
+  }
+  return matches;
+}
+
+std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used,
+                     const MatchOptions& options) {
+  const Names names(options);
+  std::vector<std::string> extra;
+  const auto note = [&](const std::string& name, size_t place) {
+    if (!is_used[place] && names.is_asked_for(names.in_objects(name))) extra.push_back(name);
+  };
+  size_t place = 0;
+  for (const SavedTensor& tensor : index.tensors) note(tensor.name, place++);
+  for (const auto& [name, value] : values_of(index)) {
+    if (name.find('/') != std::string::npos) note(name, place);
+    ++place;
+  }
+  std::string text;
+  add_group(text, "not in the checkpoint", matches.missing);
+  add_group(text, "in the checkpoint only", extra);
+  add_group(text, "of another shape", matches.misshapen);
+  return text;
+}
+
+}  // namespace zt::ckpt

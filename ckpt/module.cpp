@@ -1,0 +1,143 @@
+// zt.ckpt for Lua. What scripts call is in lua/zt/ckpt/, on top of what is here.
+#include "module.h"
+
+#include "hash.h"
+#include "loader.h"
+#include "posix_fs.h"
+#include "saver.h"
+#include "store.h"
+#include "zt/lua/state.h"
+#include "zt/mesh.h"
+#include "zt/options.h"
+#include "zt/tensor.h"
+
+namespace zt {
+ZT_OBJECT(ckpt::Saver)
+ZT_DEFINE_OBJECT(ckpt::Saver, "Saver")
+}  // namespace zt
+
+namespace zt::ckpt {
+
+Ranks ranks_of(lua_State* L, int index) {
+  return lua::is_absent(L, index) ? Ranks() : Ranks(lua::check<Mesh>(L, index)->world()->communicator);
+}
+
+namespace {
+
+// {{prefix, object or value}, ...}
+Objects check_objects(lua_State* L, int index) {
+  Objects objects;
+  const Value value = lua::check_value(L, index);
+  if (const auto* list = value.get_if<Value::List>()) {
+    for (const Value& entry : *list) {
+      const auto& pair = *entry.get_if<Value::List>();
+      objects.emplace_back(*pair.at(0).get_if<std::string>(), pair.at(1));
+    }
+  }
+  return objects;
+}
+
+// --- saving ---
+
+// saver(mesh or nil) -> Saver
+int make_saver(lua_State* L) {
+  const auto saver = std::make_shared<Saver>(std::make_shared<PosixFs>(lua::world(L)), ranks_of(L, 1));
+  // A script may end, or forget to wait, while a save is under way.
+  at_shutdown([pending = std::weak_ptr(saver)] {
+    if (const auto alive = pending.lock()) alive->wait();
+  });
+  lua::push(L, saver);
+  return 1;
+}
+
+struct LuaSaveOptions {
+  bool is_async = true, skip = false;
+  int64_t keep = 0, keep_every = 0;
+};
+const auto kSave =
+    Schema<LuaSaveOptions>("ckpt.save")
+        .optional("async", &LuaSaveOptions::is_async, "go on when the tensors are copied, and write in the background")
+        .optional("skip_if_busy", &LuaSaveOptions::skip, "leave this save out while the last one is written, instead of waiting")
+        .optional("keep", &LuaSaveOptions::keep, "how many of the newest stay; 0: all", at_least(0))
+        .optional("keep_every", &LuaSaveOptions::keep_every, "those of steps that are multiples of it stay besides", at_least(0));
+
+// saver:save(folder, step, objects, options) -> whether it was saved
+int saver_save(lua_State* L) {
+  const LuaSaveOptions given = kSave.parse(lua::check_value(L, 5));
+  SaveOptions options;
+  options.mode = given.is_async ? SaveMode::async : SaveMode::blocking;
+  options.when_busy = given.skip ? WhenBusy::skip : WhenBusy::wait;
+  options.retention = {given.keep, given.keep_every};
+  const auto saver = lua::check<Saver>(L, 1);
+  lua::push(L, saver->save(lua::check_string(L, 2), lua::check_integer(L, 3), check_objects(L, 4), options));
+  return 1;
+}
+
+int saver_wait(lua_State* L) {
+  lua::check<Saver>(L, 1)->wait();
+  return 0;
+}
+
+// --- loading ---
+
+// load(folder, mesh or nil, objects, {strict, only, map = {{old, new}, ...}}) -> values by name
+int load_objects(lua_State* L) {
+  PosixFs files(lua::world(L));
+  const Value given = lua::check_value(L, 4);
+  MatchOptions options;
+  Value::Table table, map;
+  convert(given, "ckpt.load", table);
+  convert(table.at("strict"), "ckpt.load.strict", options.strict);
+  if (table.contains("only")) convert(table.at("only"), "ckpt.load.only", options.only);
+  if (table.contains("map")) convert(table.at("map"), "ckpt.load.map", map);
+  for (const auto& [from, to] : map) convert(to, "ckpt.load.map", options.map.emplace_back(from, "").second);
+  lua::push(L, Value(load(files, ranks_of(L, 2), lua::check_string(L, 1), check_objects(L, 3), options)));
+  return 1;
+}
+
+// find(path, mesh or nil) -> the folder of the checkpoint that `path` means, or nil. Collective: rank 0 looks.
+int find(lua_State* L) {
+  PosixFs files(lua::world(L));
+  const std::string path = lua::check_string(L, 1);
+  const Ranks ranks = ranks_of(L, 2);
+  std::string found;
+  ranks.on_rank_zero([&] { found = find_checkpoint(files, path).value_or(""); });
+  found = ranks.broadcast(found);
+  lua::push(L, found.empty() ? Value() : Value(found));
+  return 1;
+}
+
+// is_stop_requested(mesh or nil): whether any rank was told to stop. Collective.
+int stop_requested(lua_State* L) {
+  std::vector<uint8_t> flag{static_cast<uint8_t>(is_stop_requested())};
+  ranks_of(L, 1).max(flag);
+  lua::push(L, flag[0] != 0);
+  return 1;
+}
+
+// digest(text) -> 16 hexadecimal digits
+int digest(lua_State* L) {
+  const std::string text = lua::check_string(L, 1);
+  lua::push(L, fmt::format("{:016x}", xxh3(std::as_bytes(std::span(text)))));
+  return 1;
+}
+
+}  // namespace
+
+void open(lua::Module& module) {
+  module.from_lua("save", "zt.ckpt.save").from_lua("load", "zt.ckpt.load").from_lua("resume", "zt.ckpt.resume");
+  module.from_lua("save_safetensors", "zt.ckpt.save_safetensors");
+  module.function<make_saver>("saver")
+      .function<load_objects>("load_objects")
+      .function<find>("find")
+      .function<stop_requested>("is_stop_requested")
+      .function<digest>("digest");
+  module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
+  open_tools(module);
+}
+
+}  // namespace zt::ckpt
+
+ZT_LUA_MODULE(ckpt) {
+  zt::ckpt::open(module);
+}

@@ -1,0 +1,192 @@
+#include "posix_fs.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "posix_queue.h"
+#include "zt/log.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr int64_t kDirectAlignment = 4096;
+
+int result_of(int returned) {
+  return returned == 0 ? 0 : -errno;
+}
+
+// Owns a descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+
+  int get() const { return value_; }
+  bool is_open() const { return value_ >= 0; }
+
+ private:
+  int value_;
+};
+
+class PosixFile : public File {
+ public:
+  PosixFile(Descriptor descriptor, int64_t alignment, std::unique_ptr<PosixQueue> queue)
+      : descriptor_(std::move(descriptor)), alignment_(alignment), queue_(std::move(queue)) {}
+
+  int64_t alignment() const override { return alignment_; }
+  void submit(const Operation& operation) override { queue_->submit(operation); }
+  Completion wait() override { return queue_->wait(); }
+
+  int64_t size() override {
+    struct stat status {};
+    return fstat(descriptor_.get(), &status) == 0 ? status.st_size : -errno;
+  }
+  int truncate(int64_t bytes) override { return result_of(ftruncate(descriptor_.get(), bytes)); }
+  int reserve(int64_t bytes) override { return result_of(fallocate(descriptor_.get(), 0, 0, bytes)); }
+  int sync() override { return result_of(fsync(descriptor_.get())); }
+
+ private:
+  const Descriptor descriptor_;
+  const int64_t alignment_;
+  const std::unique_ptr<PosixQueue> queue_;  // destroyed before the descriptor that it uses
+};
+
+int flags_of(Access access) {
+  switch (access) {
+    case Access::read:
+      return O_RDONLY;
+    case Access::create:
+      return O_WRONLY | O_CREAT | O_EXCL;
+    case Access::replace:
+      return O_WRONLY | O_CREAT | O_TRUNC;
+  }
+  return O_RDONLY;
+}
+
+Descriptor open_descriptor(const std::string& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+}
+
+// Turns direct I/O on for an open file; false where its file system has none, or only for larger blocks.
+bool turn_direct(const Descriptor& descriptor) {
+  struct statx status {};
+  const bool is_told =
+      statx(descriptor.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && status.stx_mask & STATX_DIOALIGN;
+  if (is_told) {
+    const auto suits = [](uint32_t alignment) { return alignment > 0 && kDirectAlignment % alignment == 0; };
+    if (!suits(status.stx_dio_mem_align) || !suits(status.stx_dio_offset_align)) return false;
+  }
+  const int flags = fcntl(descriptor.get(), F_GETFL);
+  return flags >= 0 && fcntl(descriptor.get(), F_SETFL, flags | O_DIRECT) == 0;
+}
+
+Kind kind_from(std::filesystem::file_type type) {
+  switch (type) {
+    case std::filesystem::file_type::regular:
+      return Kind::file;
+    case std::filesystem::file_type::directory:
+      return Kind::folder;
+    case std::filesystem::file_type::not_found:
+      return Kind::missing;
+    default:
+      return Kind::other;
+  }
+}
+
+}  // namespace
+
+Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
+  Descriptor descriptor = open_descriptor(path, flags_of(options.access));
+  if (!descriptor.is_open()) return {nullptr, -errno};
+  int64_t alignment = 1;
+  if (options.caching == Caching::direct) {
+    if (turn_direct(descriptor)) {
+      alignment = kDirectAlignment;
+    } else {
+      say_without_direct(path);
+    }
+  }
+  std::unique_ptr<PosixQueue> queue;
+  if (options.depth > 1) {
+    int refused = 0;
+    queue = make_uring_queue(descriptor.get(), options.depth, refused);
+    if (!queue) say_without_uring(refused);
+  }
+  if (!queue) queue = make_plain_queue(descriptor.get());
+  return {std::make_unique<PosixFile>(std::move(descriptor), alignment, std::move(queue)), 0};
+}
+
+int PosixFs::make_folder(const std::string& path) {
+  return result_of(mkdir(path.c_str(), 0777));
+}
+
+int PosixFs::rename(const std::string& from, const std::string& to) {
+  return result_of(std::rename(from.c_str(), to.c_str()));
+}
+
+int PosixFs::remove(const std::string& path) {
+  return result_of(std::remove(path.c_str()));
+}
+
+Listing PosixFs::list(const std::string& folder) {
+  std::error_code error;
+  Listing listing;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code gone;  // an entry that another process removed meanwhile is missing, no error
+    listing.entries.push_back({it->path().filename().string(), kind_from(it->symlink_status(gone).type())});
+  }
+  listing.error = -error.value();
+  return listing;
+}
+
+Kind PosixFs::kind_of(const std::string& path) {
+  std::error_code error;
+  return kind_from(std::filesystem::status(path, error).type());
+}
+
+int PosixFs::sync_folder(const std::string& path) {
+  const Descriptor descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
+  if (!descriptor.is_open()) return -errno;
+  const int result = result_of(fsync(descriptor.get()));
+  return result == -EINVAL ? 0 : result;  // some network file systems have no such call and need none
+}
+
+int64_t PosixFs::free_bytes(const std::string& folder) {
+  struct statvfs status {};
+  if (statvfs(folder.c_str(), &status) != 0) return -errno;
+  return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+}
+
+void PosixFs::say_without_direct(const std::string& path) {
+  std::call_once(without_direct_, [&] {
+    log(LogLevel::info, world_,
+        fmt::format("ckpt: the file system of {} has no direct I/O: checkpoints go through the page cache there", path));
+  });
+}
+
+void PosixFs::say_without_uring(int error) {
+  std::call_once(without_uring_, [&] {
+    log(LogLevel::info, world_,
+        fmt::format("ckpt: io_uring is refused here ({}): files are read and written by one operation at a time",
+                    std::strerror(-error)));
+  });
+}
+
+}  // namespace zt::ckpt

@@ -1,0 +1,35 @@
+#include "ranges.h"
+
+namespace zt::ckpt {
+
+std::span<const Run> runs_of(const CopyPlan& plan, int32_t source) {
+  const auto begin = std::lower_bound(plan.runs.begin(), plan.runs.end(), source,
+                                      [](const Run& run, int32_t value) { return run.source < value; });
+  const auto end =
+      std::upper_bound(begin, plan.runs.end(), source, [](int32_t value, const Run& run) { return value < run.source; });
+  return {begin, end};
+}
+
+std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes, int64_t block_bytes) {
+  std::vector<PieceBytes> ranges;
+  const auto add = [&](int64_t first, int64_t last) {  // elements; the last one is included
+    const int64_t end = (last * element_bytes + element_bytes - 1) / block_bytes + 1;
+    ranges.push_back({first * element_bytes / block_bytes * block_bytes, std::min(end * block_bytes, piece_bytes)});
+  };
+  for (const Run& run : runs) {
+    // Where less than a block lies between two stretches, no whole block does.
+    const bool is_dense = (run.from_stride - run.count) * element_bytes < block_bytes;
+    const int64_t joined = is_dense ? run.times : 1;
+    for (int64_t t = 0; t < run.times; t += joined)
+      add(run.from + t * run.from_stride, run.from + (t + joined - 1) * run.from_stride + run.count - 1);
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const PieceBytes& a, const PieceBytes& b) { return a.begin < b.begin; });
+  std::vector<PieceBytes> joined;
+  for (const PieceBytes& range : ranges) {
+    if (joined.empty() || range.begin > joined.back().end) joined.push_back(range);
+    else joined.back().end = std::max(joined.back().end, range.end);
+  }
+  return joined;
+}
+
+}  // namespace zt::ckpt

@@ -1,0 +1,253 @@
+#include "reshard.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace zt::ckpt {
+
+namespace {
+
+// Elements [begin, end) of some order of elements, of which `begin` is element `place` of region `source`.
+struct Interval {
+  int64_t begin, end, place;
+  int32_t source;
+};
+
+// Regions as intervals of one order.
+struct Line {
+  std::vector<Interval> saved, wanted;
+};
+
+// A box of the tensor in which element i in row-major order is element place + i of region `source`.
+struct Source {
+  Box box;
+  int64_t place;
+  int32_t source;
+};
+
+int64_t extent(const Box& box, size_t d) {
+  return box.end[d] - box.begin[d];
+}
+
+// Element `index` of a box, in the row-major order of the tensor.
+int64_t offset_in_tensor(const std::vector<int64_t>& shape, const Box& box, int64_t index) {
+  int64_t offset = 0, row = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    offset += (box.begin[d] + index % extent(box, d)) * row;
+    index /= extent(box, d);
+    row *= shape[d];
+  }
+  return offset;
+}
+
+// The box's elements follow each other in the tensor's row-major order.
+bool is_flat(const std::vector<int64_t>& shape, const Box& box) {
+  size_t d = 0;
+  while (d < shape.size() && extent(box, d) == 1) ++d;
+  for (++d; d < shape.size(); ++d) {
+    if (extent(box, d) != shape[d]) return false;
+  }
+  return true;
+}
+
+// The order of the wanted region's boxes, with the regions of the same boxes.
+Line line_of_boxes(const std::vector<Region>& saved, const Region& wanted) {
+  const int64_t end = wanted.first + wanted.count;
+  Line line{{}, {{wanted.first, end, 0, 0}}};
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const Region& region = saved[i];
+    if (region.first < end && region.first + region.count > wanted.first && region.boxes == wanted.boxes)
+      line.saved.push_back({region.first, region.first + region.count, 0, static_cast<int32_t>(i)});
+  }
+  return line;
+}
+
+// The tensor's row-major order. False if the region has parts that are not intervals of it; the others are appended.
+bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t source, std::vector<Interval>& out) {
+  bool is_all = true;
+  for_each_cut(region, [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
+    is_all = is_all && is_flat(shape, box);
+    if (!is_flat(shape, box)) return;
+    const int64_t start = offset_in_tensor(shape, box, begin);
+    out.push_back({start, start + end - begin, place, static_cast<int32_t>(source)});
+  });
+  return is_all;
+}
+
+// All regions in the tensor's row-major order. False if some are not intervals of it; if the wanted one is not, no saved one is
+// there.
+bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted, Line& line) {
+  line = {};
+  bool is_all = append_flat(shape, wanted, 0, line.wanted);
+  if (!is_all) return false;
+  for (size_t i = 0; i < saved.size(); ++i) is_all = append_flat(shape, saved[i], i, line.saved) && is_all;
+  return is_all;
+}
+
+CopyPlan copy_line(Line& line, int64_t count) {
+  std::sort(line.saved.begin(), line.saved.end(), [](const Interval& a, const Interval& b) {
+    return std::tuple(a.begin, -a.end, a.source) < std::tuple(b.begin, -b.end, b.source);
+  });
+  CopyPlan plan{{}, count};
+  for (const Interval& wanted : line.wanted) {
+    int64_t done = wanted.begin;  // what is before it is copied, or nobody has it
+    for (const Interval& saved : line.saved) {
+      const int64_t begin = std::max(done, saved.begin), end = std::min(wanted.end, saved.end);
+      if (begin >= end) continue;
+      plan.runs.push_back(
+          {saved.source, saved.place + begin - saved.begin, wanted.place + begin - wanted.begin, end - begin, 1, 0, 0});
+      plan.missing -= end - begin;
+      done = end;
+    }
+  }
+  return plan;
+}
+
+// Repeats the runs from number `begin` on `times` times, `from` and `to` elements apart.
+void repeat(std::vector<Run>& runs, size_t begin, int64_t times, int64_t from, int64_t to) {
+  const size_t end = runs.size();
+  for (int64_t t = 1; t < times; ++t) {
+    for (size_t i = begin; i < end; ++i) {
+      Run run = runs[i];
+      run.from += t * from;
+      run.to += t * to;
+      runs.push_back(run);
+    }
+  }
+}
+
+// The runs that copy `part` of the box `from` to the same part of the box `to`.
+void add_runs(const Source& from, const PlacedBox& to, const Box& part, std::vector<Run>& runs) {
+  struct Loop {
+    int64_t times, from_stride, to_stride;
+  };
+  std::vector<Loop> loops{{1, 1, 1}};  // innermost first; dims that go on where the one before ends are one
+  Run run{from.source, from.place, to.place, 0, 1, 0, 0};
+  int64_t from_stride = 1, to_stride = 1;
+  for (size_t d = part.begin.size(); d-- > 0;) {
+    run.from += (part.begin[d] - from.box.begin[d]) * from_stride;
+    run.to += (part.begin[d] - to.box.begin[d]) * to_stride;
+    Loop& last = loops.back();
+    const int64_t times = extent(part, d);
+    if (from_stride == last.times * last.from_stride && to_stride == last.times * last.to_stride) last.times *= times;
+    else if (times > 1) loops.push_back({times, from_stride, to_stride});
+    from_stride *= extent(from.box, d);
+    to_stride *= extent(to.box, d);
+  }
+  run.count = loops[0].times;
+  loops.erase(loops.begin());
+  const auto longest = std::max_element(loops.begin(), loops.end(), [](auto& a, auto& b) { return a.times < b.times; });
+  if (longest != loops.end()) {
+    run.times = longest->times;
+    run.from_stride = longest->from_stride;
+    run.to_stride = longest->to_stride;
+    loops.erase(longest);
+  }
+  const size_t begin = runs.size();
+  runs.push_back(run);
+  for (const Loop& loop : loops) repeat(runs, begin, loop.times, loop.from_stride, loop.to_stride);
+}
+
+// What a saved box holds of a wanted one.
+struct Shared {
+  Box box;
+  const Source* source;
+};
+
+// The dim along which the fewest boxes lie side by side.
+size_t sweep_dim(const std::vector<Shared>& shared, size_t rank) {
+  size_t best = 0;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (size_t d = 0; d < rank; ++d) {
+    std::vector<int64_t> begins, ends;
+    for (const Shared& part : shared) {
+      begins.push_back(part.box.begin[d]);
+      ends.push_back(part.box.end[d]);
+    }
+    std::sort(begins.begin(), begins.end());
+    std::sort(ends.begin(), ends.end());
+    int64_t pairs = 0;  // of boxes of which one begins where the other is
+    auto ended = ends.begin();
+    for (size_t i = 0; i < begins.size(); ++i) {
+      while (*ended <= begins[i]) ++ended;
+      pairs += static_cast<int64_t>(i) - (ended - ends.begin());
+    }
+    if (pairs < least) std::tie(best, least) = std::pair(d, pairs);
+  }
+  return best;
+}
+
+void copy_box(const std::vector<Source>& sources, const PlacedBox& wanted, CopyPlan& plan) {
+  std::vector<Shared> shared;
+  for (const Source& source : sources) {
+    if (overlaps(source.box, wanted.box)) shared.push_back({intersection(source.box, wanted.box), &source});
+  }
+  const size_t dim = sweep_dim(shared, wanted.box.begin.size());
+  std::stable_sort(shared.begin(), shared.end(),
+                   [&](const Shared& a, const Shared& b) { return a.box.begin[dim] < b.box.begin[dim]; });
+  std::vector<Box> taken;  // those that reach to where the sweep is
+  for (const Shared& part : shared) {
+    std::erase_if(taken, [&](const Box& box) { return box.end[dim] <= part.box.begin[dim]; });
+    const std::vector<Box> rest = rest_of({part.box}, taken);
+    for (const Box& box : rest) {
+      add_runs(*part.source, wanted, box, plan.runs);
+      plan.missing -= box.numel();
+    }
+    if (!rest.empty()) taken.push_back(part.box);
+  }
+}
+
+// The general case. Of the saved boxes, those are looked at that come near the wanted ones in the tensor's row-major order.
+CopyPlan copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
+  const auto span = [&](const Box& box, int64_t begin, int64_t end) {
+    return std::pair(offset_in_tensor(shape, box, begin), offset_in_tensor(shape, box, end - 1));
+  };
+  std::vector<std::pair<int64_t, int64_t>> wanted_spans;
+  for_each_cut(wanted,
+               [&](const Box& box, int64_t begin, int64_t end, int64_t) { wanted_spans.push_back(span(box, begin, end)); });
+  std::vector<Source> sources;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    for_each_cut(saved[i], [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
+      const auto [first, last] = span(box, begin, end);
+      const bool is_near = std::any_of(wanted_spans.begin(), wanted_spans.end(),
+                                       [&](const auto& other) { return first <= other.second && other.first <= last; });
+      if (!is_near) return;
+      for (PlacedBox& part : region_boxes({{box}, begin, end - begin}))
+        sources.push_back({std::move(part.box), place + part.place, static_cast<int32_t>(i)});
+    });
+  }
+  CopyPlan plan{{}, wanted.count};
+  for (const PlacedBox& box : region_boxes(wanted)) copy_box(sources, box, plan);
+  return plan;
+}
+
+// Sorts the runs, and joins those that go on where the one before ends.
+CopyPlan in_order(CopyPlan plan) {
+  std::sort(plan.runs.begin(), plan.runs.end(),
+            [](const Run& a, const Run& b) { return std::tuple(a.source, a.from, a.to) < std::tuple(b.source, b.from, b.to); });
+  std::vector<Run> joined;
+  for (const Run& run : plan.runs) {
+    Run* last = joined.empty() ? nullptr : &joined.back();
+    const bool goes_on = last && last->source == run.source && last->times == 1 && run.times == 1 &&
+                         last->from + last->count == run.from && last->to + last->count == run.to;
+    if (goes_on) last->count += run.count;
+    else joined.push_back(run);
+  }
+  plan.runs.swap(joined);
+  return plan;
+}
+
+}  // namespace
+
+CopyPlan plan_copy(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
+  Line line = line_of_boxes(saved, wanted);
+  CopyPlan plan = copy_line(line, wanted.count);
+  if (plan.missing == 0) return in_order(std::move(plan));
+  const bool is_flat = line_of_tensor(shape, saved, wanted, line);
+  plan = copy_line(line, wanted.count);
+  if (plan.missing == 0 || is_flat) return in_order(std::move(plan));
+  return in_order(copy_boxes(shape, saved, wanted));
+}
+
+}  // namespace zt::ckpt

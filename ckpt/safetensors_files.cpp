@@ -1,0 +1,204 @@
+#include "safetensors_files.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "calls.h"
+#include "safetensors_shards.h"
+#include "store.h"
+#include "transfer.h"
+#include "zt/error.h"
+
+namespace zt::ckpt::safetensors {
+
+namespace {
+
+constexpr std::string_view kFileEnding = ".safetensors", kIndexEnding = ".safetensors.index.json";
+constexpr int64_t kLargestIndex = int64_t{100} << 20;  // bytes
+
+std::vector<std::byte> read_head(FileSystem& files, const std::string& path, int64_t bytes) {
+  std::vector<std::byte> head;
+  const Range range{0, bytes};
+  read_ranges(files, path, {&range, 1}, [&](size_t, std::span<const std::byte> data) { head.assign(data.begin(), data.end()); });
+  return head;
+}
+
+// The file of a folder that is meant.
+std::string file_in(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string_view ending : {kIndexEnding, kFileEnding}) {
+    const std::string usual = fmt::format("{}/model{}", folder, ending);
+    if (files.kind_of(usual) == Kind::file) return usual;
+  }
+  for (const Entry& entry : files.list(folder).entries) {
+    if (entry.name.ends_with(kFileEnding) || entry.name.ends_with(kIndexEnding)) found.push_back(folder + "/" + entry.name);
+  }
+  if (found.size() == 1) return found[0];
+  fault("'{}' holds {} safetensors files or indices and none named 'model': give the path of the one that is meant", folder,
+        found.size());
+}
+
+// The bytes of one file's tensors, asked for in the order in which they lie.
+class Data {
+ public:
+  Data(Contents contents, const Provider& provider)
+      : provider_(provider), head_(make_header(contents)), tensors_(std::move(contents.tensors)) {}
+
+  // Tensors without elements have no bytes to be read, so they may be left when the file is written.
+  void finish() {
+    while (next_ < tensors_.size()) load(tensors_[next_++]);
+  }
+  int64_t bytes() const { return tensors_.empty() ? static_cast<int64_t>(head_.size()) : tensors_.back().end; }
+  std::span<const std::byte> read(int64_t offset, std::span<std::byte> to) {
+    for (auto left = to; !left.empty();) {
+      const int64_t at = offset + static_cast<int64_t>(to.size() - left.size());
+      const auto [source, begin] = part_at(at);
+      const auto rest = source.subspan(at - begin);
+      const size_t count = std::min(left.size(), rest.size());
+      std::memcpy(left.data(), rest.data(), count);
+      left = left.subspan(count);
+    }
+    return to;
+  }
+
+ private:
+  std::pair<std::span<const std::byte>, int64_t> part_at(int64_t at) {
+    if (at < static_cast<int64_t>(head_.size())) return {head_, 0};
+    while (next_ == 0 || at >= tensors_[next_ - 1].end) load(tensors_[next_++]);
+    return {{static_cast<const std::byte*>(values_.const_data_ptr()), values_.nbytes()}, tensors_[next_ - 1].begin};
+  }
+  void load(const Tensor& tensor) {
+    values_ = at::Tensor();
+    values_ = provider_(tensor.name).cpu().contiguous();
+    if (values_.scalar_type() != tensor.dtype || values_.sizes() != tensor.shape)
+      misuse("'{}' was announced as {} [{}] and is {} {}", tensor.name, c10::toString(tensor.dtype),
+             fmt::join(tensor.shape, ", "), c10::toString(values_.scalar_type()), fmt::join(values_.sizes(), ", "));
+  }
+
+  const Provider& provider_;
+  std::vector<std::byte> head_;
+  std::vector<Tensor> tensors_;
+  at::Tensor values_;
+  size_t next_ = 0;
+};
+
+// The tensors of each file.
+std::vector<std::vector<Tensor>> groups_of(const std::string& path, const std::vector<Tensor>& tensors, int64_t most) {
+  if (path.ends_with(kFileEnding)) return {tensors};
+  std::vector<int64_t> bytes;
+  for (const Tensor& tensor : tensors) bytes.push_back(tensor_bytes(tensor));
+  std::vector<std::vector<Tensor>> groups;
+  for (const auto& places : split(bytes, most)) {
+    auto& group = groups.emplace_back();
+    for (const size_t place : places) group.push_back(tensors[place]);
+  }
+  return groups;
+}
+
+void write_one(FileSystem& files, const std::string& path, std::vector<Tensor> tensors, const Provider& provider) {
+  if (files.kind_of(path) != Kind::missing) fault("'{}' is there already: remove it, or choose another name", path);
+  const std::string partial = path + ".partial";
+  persist([&] { return files.remove(partial); });
+  Data data({std::move(tensors), {{"format", "pt"}}}, provider);
+  try {
+    write_file(files, partial, data.bytes(),
+               [&](int64_t offset, std::span<std::byte> scratch) { return data.read(offset, scratch); });
+    data.finish();
+    must(files, "name", path, [&] { return files.rename(partial, path); });
+  } catch (const Error&) {
+    files.remove(partial);  // incomplete; what matters is the first error
+    throw;
+  }
+  const std::string folder = folder_of(path);
+  must(files, "sync the folder", folder, [&] { return files.sync_folder(folder); });
+}
+
+}  // namespace
+
+Model::Model(FileSystem& files, const std::string& path) : files_(files) {
+  const std::string file = files.kind_of(path) == Kind::folder ? file_in(files, path) : path;
+  if (file.ends_with(kIndexEnding)) add_index(file);
+  else add_file(file);
+}
+
+void Model::add_file(const std::string& path) {
+  const int64_t bytes = file_bytes(files_, path);
+  const auto prefix = read_head(files_, path, std::min(bytes, kPrefix));
+  const auto head = read_head(files_, path, header_bytes(prefix, bytes, path));
+  for (Tensor& tensor : parse_header(head, bytes, path).tensors) {
+    const auto [entry, is_new] = paths_.emplace(tensor.name, path);
+    if (!is_new) fault("'{}' and '{}' both have a tensor '{}'", entry->second, path, tensor.name);
+    tensors_.emplace(tensor.name, std::move(tensor));
+  }
+}
+
+void Model::add_index(const std::string& path) {
+  const auto bytes = read_small(files_, path, kLargestIndex);
+  const Index index = parse_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : index.files) names.insert(file);
+  for (const std::string& file : names) add_file(folder_of(path) + "/" + file);
+  for (const auto& [tensor, file] : index.files) {
+    const auto found = paths_.find(tensor);
+    if (found == paths_.end() || found->second != folder_of(path) + "/" + file)
+      fault("'{}' says that '{}' has a tensor '{}', which it has not: look for the files that belong together", path, file,
+            tensor);
+  }
+}
+
+at::Tensor Model::read(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) misuse("there is no tensor '{}' in these safetensors files", name);
+  const Tensor& tensor = found->second;
+  const at::Tensor whole = at::empty(tensor.shape, tensor.dtype);
+  std::vector<Range> ranges;
+  for (int64_t at = tensor.begin; at < tensor.end; at += kBlock) ranges.push_back({at, std::min(kBlock, tensor.end - at)});
+  auto* to = static_cast<std::byte*>(whole.mutable_data_ptr());
+  read_ranges(files_, paths_.at(name), ranges, [&](size_t i, std::span<const std::byte> data) {
+    std::memcpy(to + ranges[i].offset - tensor.begin, data.data(), data.size());
+  });
+  return whole;
+}
+
+std::vector<std::string> write_order(const std::string& path, const std::vector<Tensor>& tensors, int64_t most) {
+  std::vector<std::string> names;
+  for (const auto& group : groups_of(path, tensors, most)) {
+    Contents contents{group, {}};
+    make_header(contents);
+    for (const Tensor& tensor : contents.tensors) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+std::vector<std::string> write_model(FileSystem& files, const std::string& path, const std::vector<Tensor>& tensors, int64_t most,
+                                     const Provider& provider) {
+  const auto groups = groups_of(path, tensors, most);
+  if (path.ends_with(kFileEnding)) {
+    make_folders(files, folder_of(path));
+    write_one(files, path, groups[0], provider);
+    return {path};
+  }
+  make_folders(files, path);
+  std::vector<std::string> written;
+  Index index;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::string name = file_name("model", i, groups.size());
+    for (const Tensor& tensor : groups[i]) {
+      index.files[tensor.name] = name;
+      index.total_bytes += tensor_bytes(tensor);
+    }
+    written.push_back(path + "/" + name);
+    write_one(files, written.back(), groups[i], provider);
+  }
+  if (groups.size() > 1) {
+    written.push_back(fmt::format("{}/model{}", path, kIndexEnding));
+    const std::string text = make_index(index);
+    replace_file(files, written.back(), std::as_bytes(std::span(text)));
+  }
+  return written;
+}
+
+}  // namespace zt::ckpt::safetensors

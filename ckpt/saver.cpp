@@ -1,0 +1,174 @@
+#include "saver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "calls.h"
+#include "check.h"
+#include "hdf5/master.h"
+#include "hdf5/names.h"
+#include "shard_writer.h"
+#include "transfer.h"
+#include "zt/error.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr int64_t kSpare = int64_t{16} << 20;  // bytes of the disk that a save leaves free, and those of the master file
+
+// What the ranks wrote, as the master file says it.
+Index make_index(const SavePlan& plan, const std::vector<std::string>& records, const Value::Table& values) {
+  Index index;
+  index.values = values;
+  for (const PlannedTensor& tensor : plan.tensors)
+    index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
+  for (size_t r = 0; r < plan.by_rank.size(); ++r) {
+    if (plan.by_rank[r].empty()) continue;
+    ShardRecord record = ShardRecord::unpacked(records[r]);
+    const auto shard = static_cast<int32_t>(index.shards.size());
+    index.shards.push_back({shard_file(static_cast<int64_t>(r)), record.bytes, record.rest});
+    for (size_t i = 0; i < plan.by_rank[r].size(); ++i) {
+      const Write& write = plan.by_rank[r][i];
+      index.tensors[write.tensor].pieces.push_back({shard, record.offsets[i], write.region, std::move(record.checksums[i])});
+    }
+  }
+  return index;
+}
+
+}  // namespace
+
+// One save, from the snapshot to the commit.
+struct Saver::Job {
+  std::string root;
+  int64_t step = 0;
+  std::string partial;  // the name of its folder until the commit
+  Retention retention;
+  Value::Table values;
+  std::vector<at::Tensor> data;  // a write: its elements, flat, on the CPU
+  std::exception_ptr error;
+  std::atomic<bool> is_done = false;
+  std::thread thread;
+};
+
+Saver::Saver(std::shared_ptr<FileSystem> files, Ranks ranks)
+    : files_(std::move(files)), ranks_(std::move(ranks)), background_(ranks_.duplicate("ckpt")) {
+  // A rank waits for the slowest disk of all.
+  background_.set_timeout(std::chrono::hours(2));
+}
+
+Saver::~Saver() {
+  if (job_ && job_->thread.joinable()) job_->thread.join();
+}
+
+void Saver::wait() {
+  if (!job_) return;
+  if (job_->thread.joinable()) job_->thread.join();
+  const auto job = std::move(job_);
+  if (job->error) std::rethrow_exception(job->error);
+}
+
+bool Saver::is_busy_anywhere() const {
+  std::vector<uint8_t> is_busy{static_cast<uint8_t>(job_ && !job_->is_done)};
+  ranks_.max(is_busy);
+  return is_busy[0] != 0;
+}
+
+// What was planned stays while the structure does.
+void Saver::plan(const Contents& contents) {
+  const uint64_t structure = structure_of(contents);
+  std::vector<uint8_t> is_new{static_cast<uint8_t>(!image_ || structure != structure_)};
+  ranks_.max(is_new);
+  if (is_new[0] == 0) return;
+  plan_ = plan_save(ranks_, contents);
+  std::vector<ShardDataset> datasets;
+  std::map<std::string, size_t> pieces;
+  for (const Write& write : plan_.writes) {
+    const Part& part = contents.parts[write.part];
+    datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
+  }
+  image_ = std::make_unique<ShardImage>(datasets);
+  structure_ = structure;
+}
+
+// The folder of a new save; what it needs has room on the disk.
+std::string Saver::open_folder(const std::string& root, int64_t step) const {
+  const auto sizes = ranks_.gather(std::to_string(image_->bytes()));
+  std::string partial;
+  ranks_.on_rank_zero([&] {
+    const int64_t needed = std::accumulate(sizes.begin(), sizes.end(), kSpare,
+                                           [](int64_t sum, const std::string& size) { return sum + std::stoll(size); });
+    make_folders(*files_, root);
+    const int64_t free = must(*files_, "ask for the free space of", root, [&] { return files_->free_bytes(root); });
+    if (free < needed) io_fault(*files_, "save a checkpoint in", root, -ENOSPC, needed);
+    partial = begin(*files_, root, step);
+  });
+  return ranks_.broadcast(partial);
+}
+
+bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
+  if (options.when_busy == WhenBusy::skip && is_busy_anywhere()) return false;
+  wait();
+  const Contents contents = contents_of(objects);
+  plan(contents);
+  auto job = std::make_unique<Job>();
+  job->root = root;
+  job->step = step;
+  job->partial = open_folder(root, step);
+  job->retention = options.retention;
+  job->values = contents.values;
+  bool is_on_host = true;
+  for (const Write& write : plan_.writes) {
+    job->data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
+    is_on_host = is_on_host && job->data.back().is_cpu();
+  }
+  const bool is_async = options.mode == SaveMode::async;
+  if (is_async || !is_on_host) job->data = copy_into(*image_, job->data);
+  job_ = std::move(job);
+  if (is_async) {
+    job_->thread = std::thread([this] { run(*job_); });
+    return true;
+  }
+  run(*job_);
+  wait();
+  return true;
+}
+
+void Saver::run(Job& job) const {
+  try {
+    write(job);
+  } catch (...) {
+    job.error = std::current_exception();
+  }
+  job.is_done = true;
+}
+
+// Shards of all ranks, then the master, then the name.
+void Saver::write(const Job& job) const {
+  std::string record;
+  try {
+    background_.together([&] {
+      if (plan_.writes.empty()) return;
+      const std::string path = job.root + "/" + job.partial + "/" + shard_file(background_.rank());
+      record = write_shard(*files_, path, *image_, job.data).packed();
+    });
+    const auto records = background_.gather(record);
+    background_.on_rank_zero([&] { finish(job, records); });
+  } catch (const Error&) {
+    // What is there is incomplete and takes space. Should it stay, its name says what it is.
+    if (background_.rank() == 0) discard(*files_, job.root + "/" + job.partial);
+    throw;
+  }
+}
+
+void Saver::finish(const Job& job, const std::vector<std::string>& records) const {
+  const auto master = make_master(make_index(plan_, records, job.values));
+  write_small(*files_, job.root + "/" + job.partial + "/" + kMaster, master);
+  commit(*files_, job.root, job.partial, job.step);
+  retain(*files_, job.root, job.retention);
+}
+
+}  // namespace zt::ckpt

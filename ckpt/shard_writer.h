@@ -1,0 +1,33 @@
+// One rank's shard on its way to the disk.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fs.h"
+#include "hdf5/shard_image.h"
+
+namespace zt::ckpt {
+
+// What the master file has to know of a shard.
+struct ShardRecord {
+  int64_t bytes = 0;
+  uint64_t rest = 0;
+  std::vector<int64_t> offsets;                  // a dataset
+  std::vector<std::vector<uint64_t>> checksums;  // a dataset: of its blocks
+
+  std::string packed() const;
+  static ShardRecord unpacked(const std::string& bytes);
+};
+
+// Copies tensors (flat, one a dataset, on any device) to their datasets' places in the image and returns these places as tensors.
+std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);
+
+// Computes the checksums and writes the file, which must not exist. data: flat tensors on the CPU, one a dataset; those that
+// copy_into returned are written as they lie.
+ShardRecord write_shard(FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data);
+
+}  // namespace zt::ckpt

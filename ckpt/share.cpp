@@ -1,0 +1,184 @@
+#include "share.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace zt::ckpt {
+
+namespace {
+
+using Ranks = std::vector<int32_t>;  // ascending, each once
+
+struct HeldRegion {
+  Region region;
+  Ranks ranks;  // all that hold it
+};
+
+struct Item {
+  int32_t tensor;
+  Region region;
+  int64_t element_bytes;
+};
+
+struct SmallFirst {
+  bool operator()(const Ranks& a, const Ranks& b) const { return a.size() != b.size() ? a.size() < b.size() : a < b; }
+};
+
+// Cut wherever a holder's region begins or ends.
+std::vector<HeldRegion> cut_at_ends(const HeldTensor::Cuts& held) {
+  std::vector<HeldTensor::Holder> holders = held.holders;
+  std::sort(holders.begin(), holders.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<int64_t> ends;
+  for (const auto& holder : holders) ends.insert(ends.end(), {holder.first, holder.first + holder.count});
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  std::vector<HeldRegion> regions;
+  std::set<std::pair<int32_t, int64_t>> now;  // rank, and where its region ends
+  auto next = holders.begin();
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    std::erase_if(now, [&](const auto& holder) { return holder.second == ends[i]; });
+    for (; next != holders.end() && next->first == ends[i]; ++next) now.insert({next->rank, next->first + next->count});
+    if (now.empty()) continue;
+    regions.push_back({{held.boxes, ends[i], ends[i + 1] - ends[i]}, {}});
+    Ranks& ranks = regions.back().ranks;
+    for (const auto& [rank, end] : now) {
+      if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
+    }
+  }
+  return regions;
+}
+
+bool overlap(const std::vector<Box>& a, const std::vector<Box>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Box& box) {
+    return std::any_of(b.begin(), b.end(), [&](const Box& other) { return overlaps(box, other); });
+  });
+}
+
+void append_boxes(const Region& region, std::vector<Box>& out) {
+  for (PlacedBox& placed : region_boxes(region)) out.push_back(std::move(placed.box));
+}
+
+// All that is held, each element in one region.
+std::vector<HeldRegion> disjoint_regions(const HeldTensor& tensor) {
+  std::vector<std::vector<HeldRegion>> held;  // by list of boxes
+  for (const auto& cuts : tensor.cuts) held.push_back(cut_at_ends(cuts));
+  std::vector<HeldRegion> all;
+  for (size_t i = 0; i < held.size(); ++i) {
+    std::vector<Box> taken;
+    for (size_t before = 0; before < i; ++before) {
+      if (!overlap(tensor.cuts[before].boxes, tensor.cuts[i].boxes)) continue;
+      for (const HeldRegion& other : held[before]) append_boxes(other.region, taken);
+    }
+    for (HeldRegion& mine : held[i]) {
+      std::vector<Box> boxes, rest;
+      if (!taken.empty()) {
+        append_boxes(mine.region, boxes);
+        rest = rest_of(boxes, taken);
+      }
+      if (rest == boxes) {
+        all.push_back(mine);
+        continue;
+      }
+      for (Box& box : rest) {
+        const int64_t count = box.numel();
+        all.push_back({{{std::move(box)}, 0, count}, mine.ranks});
+      }
+    }
+  }
+  return all;
+}
+
+// Where each rank's part of so many bytes ends, so that their loads come as near to one level as they can.
+std::vector<int64_t> level(const Ranks& ranks, const std::vector<int64_t>& loads, int64_t bytes) {
+  std::vector<int64_t> ascending;
+  for (const int32_t rank : ranks) ascending.push_back(loads[rank]);
+  std::sort(ascending.begin(), ascending.end());
+  int64_t below = 0, sum = bytes;  // ranks below the level; what they have then
+  for (const int64_t load : ascending) {
+    if (below > 0 && load >= sum / below) break;
+    sum += load;
+    ++below;
+  }
+  const int64_t height = sum / below;
+  int64_t extra = sum % below, end = 0;
+  std::vector<int64_t> ends;
+  for (const int32_t rank : ranks) {
+    if (loads[rank] <= height) {
+      end += height - loads[rank] + (extra > 0);
+      extra -= extra > 0;
+    }
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+// The number of elements nearest to `bytes` at which an item may be cut.
+int64_t nearest_cut(const Item& item, int64_t bytes) {
+  const int64_t unit = std::max<int64_t>(1, kShareUnit / item.element_bytes), count = item.region.count;
+  if (bytes <= 0) return 0;
+  if (bytes / item.element_bytes >= count) return count;
+  const int64_t below = bytes / item.element_bytes / unit * unit, above = std::min(below + unit, count);
+  return bytes - below * item.element_bytes <= above * item.element_bytes - bytes ? below : above;
+}
+
+class Dealer {
+ public:
+  explicit Dealer(int ranks) : loads_(ranks), shares_(ranks) {}
+
+  // The items as one row of bytes, of which the ranks take one part after the other.
+  void deal(const Ranks& ranks, const std::vector<Item>& items) {
+    int64_t bytes = 0;
+    for (const Item& item : items) bytes += item.region.count * item.element_bytes;
+    const std::vector<int64_t> ends = level(ranks, loads_, bytes);
+    int64_t start = 0;
+    size_t taker = 0;
+    for (const Item& item : items) {
+      for (int64_t done = 0; done < item.region.count;) {
+        const int64_t cut = nearest_cut(item, ends[taker] - start);
+        if (cut > done) give(ranks[taker], item, done, cut);
+        else ++taker;
+        done = std::max(done, cut);
+      }
+      start += item.region.count * item.element_bytes;
+    }
+  }
+
+  std::vector<std::vector<Share>> shares() {
+    for (auto& mine : shares_) {
+      std::stable_sort(mine.begin(), mine.end(), [](const Share& a, const Share& b) { return a.tensor < b.tensor; });
+    }
+    return std::move(shares_);
+  }
+
+ private:
+  void give(int32_t rank, const Item& item, int64_t begin, int64_t end) {
+    loads_[rank] += (end - begin) * item.element_bytes;
+    shares_[rank].push_back({item.tensor, {item.region.boxes, item.region.first + begin, end - begin}});
+  }
+
+  std::vector<int64_t> loads_;  // bytes by rank
+  std::vector<std::vector<Share>> shares_;
+};
+
+}  // namespace
+
+void HeldTensor::add(int32_t rank, const Region& region) {
+  if (region.count == 0) return;
+  auto same = std::find_if(cuts.begin(), cuts.end(), [&](const Cuts& other) { return other.boxes == region.boxes; });
+  if (same == cuts.end()) same = cuts.insert(same, {region.boxes, {}});
+  same->holders.push_back({rank, region.first, region.count});
+}
+
+std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks) {
+  std::map<Ranks, std::vector<Item>, SmallFirst> items;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (HeldRegion& held : disjoint_regions(tensors[i]))
+      items[held.ranks].push_back({static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
+  }
+  Dealer dealer(ranks);
+  for (const auto& [holders, theirs] : items) dealer.deal(holders, theirs);
+  return dealer.shares();
+}
+
+}  // namespace zt::ckpt

@@ -1,0 +1,208 @@
+#include "store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+#include <ranges>
+
+#include "calls.h"
+#include "transfer.h"
+#include "zt/error.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr const char* kLatest = "latest";
+constexpr int64_t kLongestLatest = 4096;  // bytes
+
+// step_00000200, and what follows a dot behind it.
+struct Name {
+  int64_t step;
+  std::string rest;
+};
+
+std::optional<Name> parse(const std::string& name) {
+  constexpr std::string_view kPrefix = "step_";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  Name parsed{step, std::string(stop, end)};
+  if (error != std::errc() || step < 0 || (stop != end && *stop != '.') || name != folder_name(step) + parsed.rest)
+    return std::nullopt;
+  return parsed;
+}
+
+std::string suffix(const char* what) {
+  return fmt::format(".{}-{:04x}", what, std::random_device()() & 0xFFFFU);
+}
+
+Listing list(FileSystem& files, const std::string& folder) {
+  Listing listing;
+  persist([&] { return (listing = files.list(folder)).error; });
+  if (listing.error != 0 && listing.error != -ENOENT) io_fault(files, "read the folder", folder, listing.error);
+  return listing;
+}
+
+void rename(FileSystem& files, const std::string& root, const std::string& from, const std::string& to) {
+  must(files, "rename", root + "/" + from, [&] { return files.rename(root + "/" + from, root + "/" + to); });
+}
+
+void remove_if_there(FileSystem& files, const std::string& path) {
+  const int64_t result = persist([&] { return files.remove(path); });
+  if (result != 0 && result != -ENOENT) io_fault(files, "remove", path, result);
+}
+
+}  // namespace
+
+std::vector<std::string> folders_in(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> names;
+  for (const Entry& entry : list(files, folder).entries) {
+    if (entry.kind == Kind::folder) names.push_back(entry.name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+int64_t folder_bytes(FileSystem& files, const std::string& folder) {
+  int64_t bytes = 0;
+  for (const Entry& entry : list(files, folder).entries) {
+    const std::string path = folder + "/" + entry.name;
+    if (entry.kind == Kind::folder) bytes += folder_bytes(files, path);
+    if (entry.kind == Kind::file) bytes += file_bytes(files, path);
+  }
+  return bytes;
+}
+
+std::string folder_name(int64_t step) {
+  return fmt::format("step_{:08}", step);
+}
+
+std::map<int64_t, std::string> complete(FileSystem& files, const std::string& root) {
+  std::map<int64_t, std::string> found;
+  for (const std::string& name : folders_in(files, root)) {
+    const auto parsed = parse(name);
+    if (!parsed) continue;
+    if (parsed->rest.empty()) found[parsed->step] = name;
+    else if (parsed->rest.starts_with(".old-")) found.emplace(parsed->step, name);
+  }
+  return found;
+}
+
+std::optional<std::string> latest(FileSystem& files, const std::string& root) {
+  const auto all = complete(files, root);
+  if (all.empty()) return std::nullopt;
+  const std::string path = root + "/" + kLatest;
+  if (files.kind_of(path) == Kind::file) {
+    const auto bytes = read_small(files, path, kLongestLatest);
+    std::string named(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    while (named.ends_with('\n')) named.pop_back();
+    const auto parsed = parse(named);
+    if (parsed && all.contains(parsed->step)) return all.at(parsed->step);
+  }
+  return all.rbegin()->second;
+}
+
+std::optional<std::string> find_checkpoint(FileSystem& files, const std::string& path) {
+  if (files.kind_of(path + "/" + kMaster) == Kind::file) return path;
+  const auto name = latest(files, path);
+  return name ? std::optional(path + "/" + *name) : std::nullopt;
+}
+
+void make_folders(FileSystem& files, const std::string& path) {
+  if (files.kind_of(path) == Kind::folder) return;
+  const std::string parent = folder_of(path);
+  if (parent != path) make_folders(files, parent);
+  const int64_t result = persist([&] { return files.make_folder(path); });
+  if (result != 0 && result != -EEXIST) io_fault(files, "make the folder", path, result);
+  must(files, "sync the folder", parent, [&] { return files.sync_folder(parent); });
+}
+
+std::string begin(FileSystem& files, const std::string& root, int64_t step) {
+  const std::string partial = folder_name(step) + suffix("partial");
+  make_folders(files, root + "/" + partial + "/shards");
+  return partial;
+}
+
+std::string commit(FileSystem& files, const std::string& root, const std::string& partial, int64_t step) {
+  for (const char* inner : {"/shards", ""}) {
+    const std::string folder = root + "/" + partial + inner;
+    must(files, "sync the folder", folder, [&] { return files.sync_folder(folder); });
+  }
+  const std::string name = folder_name(step), old = name + suffix("old");
+  const int64_t result = persist([&] { return files.rename(root + "/" + partial, root + "/" + name); });
+  const bool replaces = result == -ENOTEMPTY || result == -EEXIST;
+  if (replaces) {
+    rename(files, root, name, old);
+    rename(files, root, partial, name);
+  } else if (result < 0) {
+    io_fault(files, "rename", root + "/" + partial, result);
+  }
+  must(files, "sync the folder", root, [&] { return files.sync_folder(root); });
+  const std::string line = name + "\n";
+  replace_file(files, root + "/" + kLatest, std::as_bytes(std::span(line)));
+  if (replaces) remove_tree(files, root + "/" + old);
+  return root + "/" + name;
+}
+
+std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Retention& retention) {
+  if (retention.keep <= 0) return {};
+  const auto all = complete(files, root);
+  const auto stays = latest(files, root);
+  std::vector<int64_t> removed;
+  int64_t newer = 0;
+  for (const auto& [step, name] : all | std::views::reverse) {
+    const bool is_kept =
+        newer++ < retention.keep || name == stays || (retention.keep_every > 0 && step % retention.keep_every == 0);
+    if (is_kept) continue;
+    // First the name goes, at once: what is removed in part is no checkpoint.
+    const std::string partial = folder_name(step) + suffix("partial");
+    rename(files, root, name, partial);
+    must(files, "sync the folder", root, [&] { return files.sync_folder(root); });
+    remove_tree(files, root + "/" + partial);
+    removed.push_back(step);
+  }
+  return removed;
+}
+
+std::vector<std::string> partial(FileSystem& files, const std::string& root) {
+  const auto all = complete(files, root);
+  std::vector<std::string> names;
+  for (const std::string& name : folders_in(files, root)) {
+    const auto parsed = parse(name);
+    const bool is_ours = parsed && (parsed->rest.starts_with(".partial-") || parsed->rest.starts_with(".old-"));
+    if (is_ours && (!all.contains(parsed->step) || all.at(parsed->step) != name)) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> collect_garbage(FileSystem& files, const std::string& root) {
+  const auto names = partial(files, root);
+  for (const std::string& name : names) remove_tree(files, root + "/" + name);
+  return names;
+}
+
+void remove_all(FileSystem& files, const std::string& root) {
+  remove_if_there(files, root + "/" + kLatest);
+  collect_garbage(files, root);
+  for (const auto& [step, name] : complete(files, root)) remove_tree(files, root + "/" + name);
+}
+
+void remove_tree(FileSystem& files, const std::string& path) {
+  for (const Entry& entry : list(files, path).entries) {
+    const std::string inner = path + "/" + entry.name;
+    if (entry.kind == Kind::folder) remove_tree(files, inner);
+    else remove_if_there(files, inner);
+  }
+  remove_if_there(files, path);
+}
+
+void discard(FileSystem& files, const std::string& path) noexcept {
+  try {
+    remove_tree(files, path);
+  } catch (const Error&) {  // NOLINT: the caller is about to tell what came first
+  }
+}
+
+}  // namespace zt::ckpt

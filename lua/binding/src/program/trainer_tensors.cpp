@@ -1,0 +1,83 @@
+// What a trainer holds, tensor by tensor.
+#include "program/open.h"
+#include "zt/tensor.h"
+#include "zt/trainer.h"
+
+namespace zt::lua {
+
+namespace {
+
+int parameter(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->parameter(check_string(L, 2)));
+  return 1;
+}
+
+int gradient(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->gradient(check_string(L, 2)));
+  return 1;
+}
+
+int master(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->master(check_string(L, 2)));
+  return 1;
+}
+
+// A table of tensors by name: {exp_avg = ..., exp_avg_sq = ...}.
+int optimizer_state(lua_State* L) {
+  Value::Table state;
+  for (const auto& [name, values] : check<Trainer>(L, 1)->optimizer_state(check_string(L, 2))) state[name] = values;
+  push(L, Value(state));
+  return 1;
+}
+
+// The rank whose values all take; none: they are the same on all ranks.
+std::optional<int> check_source(lua_State* L, int index) {
+  if (is_absent(L, index)) return {};
+  return static_cast<int>(check_integer(L, index));
+}
+
+// trainer:set_parameter(name, values[, rank]); with a rank its values count.
+int set_parameter(lua_State* L) {
+  check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3), check_source(L, 4));
+  return 0;
+}
+
+int set_optimizer_state(lua_State* L) {
+  check<Trainer>(L, 1)->set_optimizer_state(check_string(L, 2), check_string(L, 3), check_tensor(L, 4), check_source(L, 5));
+  return 0;
+}
+
+int parameters(lua_State* L) {
+  Value::List names;
+  for (const ParamInfo& param : check<Trainer>(L, 1)->state().model->params) names.emplace_back(param.name);
+  push(L, Value(names));
+  return 1;
+}
+
+// describe_parameter(name) -> {shape =, dtype =}: of what trainer:parameter gives
+int describe_parameter(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  const std::string name = check_string(L, 2);
+  const auto& shape = trainer->param_info(name).shape;
+  Value::Table table;
+  table["shape"] = Value::List(shape.begin(), shape.end());
+  table["dtype"] = dtype_name(trainer->dtype(name));
+  push(L, Value(std::move(table)));
+  return 1;
+}
+
+}  // namespace
+
+void open_trainer_tensors(Module& module) {
+  module.type<Trainer>()
+      .method<parameter>("parameter")
+      .method<parameters>("parameters")
+      .method<describe_parameter>("describe_parameter")
+      .method<gradient>("gradient")
+      .method<master>("master")
+      .method<optimizer_state>("optimizer_state")
+      .method<set_parameter>("set_parameter")
+      .method<set_optimizer_state>("set_optimizer_state");
+}
+
+}  // namespace zt::lua

@@ -1,0 +1,95 @@
+-- ztoolkit ckpt import: safetensors become a checkpoint.
+
+local cli = require "zt.cli"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+local huggingface = require "zt.ckpt.huggingface"
+local names = require "zt.ckpt.names"
+local native = require "zt.ckpt"
+local text = require "zt.text"
+
+local function shapes_of(model)
+  local shapes = {}
+  for _, tensor in ipairs(model:tensors()) do shapes[tensor.name] = tensor.shape end
+  return shapes
+end
+
+-- The config.json that belongs to the files, if there is one.
+local function config_beside(path)
+  local folder = path:find "%.safetensors$" and (path:match "^(.*)/" or ".") or path:gsub("/[^/]*%.json$", "")
+  local file = folder .. "/config.json"
+  return core.exists(file) and file or nil
+end
+
+-- A model of Hugging Face's: our parameters, put together of its tensors.
+local function add_model(import, model, config)
+  local options, form = huggingface.options(core.json.decode(fs.read(config)))
+  local map, copies = names.fit(form, options, shapes_of(model))
+  for copy, original in pairs(copies) do
+    if not core.op "equal"(model:read(copy), model:read(original)) then
+      fail("'%s' and '%s' differ, and config.json says that they are one tensor (tie_word_embeddings)", copy, original)
+    end
+  end
+  for _, entry in ipairs(map) do
+    local parts = {}
+    for index, part in ipairs(entry.parts) do
+      local values = model:read(part.name)
+      parts[index] = part.transposed and values:t() or values
+    end
+    import:add("model/" .. entry.name, core.cat(parts, 0))
+  end
+  return #map, options
+end
+
+-- Rules in the order of their patterns; the first that fits a name changes it.
+local function renamer(map)
+  local patterns = {}
+  for pattern in pairs(map) do patterns[#patterns + 1] = pattern end
+  table.sort(patterns)
+  return function(name)
+    for _, pattern in ipairs(patterns) do
+      local renamed, count = name:gsub(pattern, map[pattern])
+      if count > 0 then return renamed end
+    end
+    return name
+  end
+end
+
+local function add_tensors(import, model, map)
+  local rename, list = renamer(map), model:tensors()
+  for _, tensor in ipairs(list) do import:add("model/" .. rename(tensor.name), model:read(tensor.name)) end
+  return #list
+end
+
+return function()
+  local o = cli{
+    name = "ckpt import", usage = "ztoolkit ckpt import",
+    about = "Makes a checkpoint of safetensors. With a config.json of a GPT-2 or Llama of Hugging Face's beside them they become "
+      .. "the parameters of nn.gpt, whose options are written to model.json; other tensors keep their names.",
+    options = {
+      {"format", "safetensors", "what to read; there is this one", one_of = {"safetensors"}},
+      {"map", nil, "JSON {Lua pattern: replacement} of tensors' names; instead of a config.json", type = "string"},
+      {"step", 0, "the step that the checkpoint is named after", at_least = 0},
+    },
+    positional = {
+      {"from", "a file NAME.safetensors, an index NAME.safetensors.index.json, or a folder with one of them"},
+      {"to", "the folder of a run, in which the checkpoint is made"},
+    },
+  }
+  local model = native.safetensors(o.from)
+  local config = not o.map and config_beside(o.from) or nil
+  local import = native.import(o.to, o.step)
+  local count, options
+  if config then
+    count, options = add_model(import, model, config)
+  else
+    count = add_tensors(import, model, o.map and core.json.decode(fs.read(o.map)) or {})
+  end
+  local folder = import:finish{script = {imported = o.from, model = options}}
+  print(("%s: %s tensors"):format(folder, text.count(count)))
+  if options then
+    core.write_file(o.to .. "/model.json", core.json.encode(options) .. "\n")
+    print(("%s/model.json: the options of nn.gpt for it"):format(o.to))
+  end
+end

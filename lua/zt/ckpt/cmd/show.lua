@@ -1,0 +1,68 @@
+-- ztoolkit ckpt show: what a checkpoint holds.
+
+local cli = require "zt.cli"
+local core = require "zt.core"
+local folder_of = require "zt.ckpt.cmd.folder"
+local native = require "zt.ckpt"
+local text = require "zt.text"
+
+-- Smallest, largest, mean and norm of a tensor, which is read for it.
+local function statistics(checkpoint, tensor)
+  local values = checkpoint:read(tensor.name):to "float64"
+  if values:numel() == 0 then return {"", "", "", ""} end
+  local found = {}
+  for index, value in ipairs {values:min(), values:max(), values:mean(), values:norm()} do
+    found[index] = ("%.4g"):format(value:item())
+  end
+  return found
+end
+
+local function tensor_rows(checkpoint, description, options)
+  local rows = {{"tensor", "type", "shape", "size", "pieces"}}
+  if options.statistics then
+    for _, name in ipairs {"min", "max", "mean", "norm"} do table.insert(rows[1], name) end
+  end
+  for _, tensor in ipairs(description.tensors) do
+    if tensor.name:find(options.only, 1, true) then
+      local shape = "[" .. table.concat(tensor.shape, ", ") .. "]"
+      local row = {tensor.name, tensor.dtype, shape, text.bytes(tensor.bytes), tensor.pieces}
+      if options.statistics then
+        for _, value in ipairs(statistics(checkpoint, tensor)) do row[#row + 1] = value end
+      end
+      rows[#rows + 1] = row
+    end
+  end
+  return rows
+end
+
+local function value_rows(values, only)
+  local rows = {}
+  for name, value in pairs(values) do
+    if name ~= "script" and name:find(only, 1, true) then rows[#rows + 1] = {name, core.json.encode(value)} end
+  end
+  table.sort(rows, function(a, b) return a[1] < b[1] end)
+  return rows
+end
+
+return function()
+  local o = cli{
+    name = "ckpt show", usage = "ztoolkit ckpt show", about = "Lists tensors and values of a checkpoint.",
+    options = {
+      {"only", "", "names that contain this text"},
+      {"statistics", false, "smallest, largest, mean and norm of each tensor: reads them"},
+      {"json", false, "everything as JSON"},
+    },
+    positional = {{"checkpoint", "its folder, or a run's, whose latest one is meant"}},
+  }
+  local folder = folder_of(o.checkpoint)
+  local checkpoint = native.open(folder)
+  local description = checkpoint:describe()
+  if o.json then
+    print(core.json.encode(description))
+    return
+  end
+  print(folder)
+  print(text.columns(tensor_rows(checkpoint, description, o)))
+  local values = value_rows(description.values, o.only)
+  if #values > 0 then print("\n" .. text.columns(values)) end
+end

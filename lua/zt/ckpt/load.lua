@@ -1,0 +1,45 @@
+--- ckpt.load: gives objects what a checkpoint holds, whatever layout it was saved from.
+--
+--   ckpt.load("runs/gpt", {trainer = trainer, data = text})        -- the latest checkpoint of a run
+--   ckpt.load("runs/gpt/step_00000200", {model = trainer})         -- parameters only
+--   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h%."] = "model/blocks."}})
+--
+-- Collective. It returns the plain values that were asked for, by key. Whatever does not match - missing names, names that nobody
+-- asks for, other shapes - is an error that lists them, before anything is changed, unless strict = false.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local native = require "zt.ckpt"
+local objects = require "zt.ckpt.objects"
+local rng = require "zt.ckpt.rng"
+
+local SCHEMA = {
+  {"strict", "boolean", "names that do not match are an error", default = true},
+  {"only", "list", "load only what has a name in which one of these regular expressions is found"},
+  {"map", "table", "{[regular expression] = replacement}: names of the checkpoint become names of the objects"},
+  {"mesh", "any", "the ranks that load together; without it the trainer's"},
+}
+
+-- Under "model" alone a trainer takes parameters only.
+local function patterns(named, only)
+  if only or named.trainer or not named.model then return only end
+  return {"^model/"}
+end
+
+local function load(path, named, value)
+  local options = check.options("ckpt.load", SCHEMA, value or {})
+  if type(path) ~= "string" then fail "ckpt.load takes the folder of a checkpoint or of a run" end
+  local list = objects.list("ckpt.load", named)
+  if core.world.dry then return {} end
+  local mesh = objects.mesh(options.mesh, named)
+  local folder = native.find(path, mesh)
+  if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
+  local values = native.load_objects(folder, mesh, list, {
+    strict = options.strict, only = patterns(named, options.only), map = options.map,
+  })
+  if named.trainer and not options.only then rng.restore(values.rng) end
+  return objects.restore(named, values)
+end
+
+return load

@@ -1,0 +1,160 @@
+--- Where Hugging Face's GPT-2 and Llama keep what the parameters of nn.gpt hold, as plain data that reads in both directions.
+--
+-- A map is a list with one entry a parameter, in the model's order:
+--
+--   {name = "blocks.0.attention.qkv.weight", shape = {40, 16}, parts = {
+--     {name = "model.layers.0.self_attn.q_proj.weight", shape = {24, 16}, first = 0, rows = 24},
+--     {name = "model.layers.0.self_attn.k_proj.weight", shape = {8, 16}, first = 24, rows = 8}, ...}}
+--
+-- A part is the file's tensor of that name and shape, and rows [first, first + rows) of the parameter; with `transposed`, those
+-- rows are its transpose. The parts of a parameter are all of its rows, in order, and no tensor occurs twice.
+--
+-- Both rotate halves and both lay heads one behind the other, so no rows change places.
+
+local fail = require "zt.fail"
+
+local names = {}
+
+-- Adds a parameter made of `sources`, a list of {name, rows}. columns: nil for a vector.
+local function add(map, name, columns, sources, transposed)
+  local entry, first = {name = name, parts = {}}, 0
+  for index, source in ipairs(sources) do
+    local rows = source[2]
+    local shape = columns and (transposed and {columns, rows} or {rows, columns}) or {rows}
+    entry.parts[index] = {name = source[1], shape = shape, first = first, rows = rows, transposed = transposed or nil}
+    first = first + rows
+  end
+  entry.shape = columns and {first, columns} or {first}
+  map[#map + 1] = entry
+end
+
+-- A product: weight [out, in] and bias. sources: a list of {name without ".weight", rows}.
+local function add_affine(map, name, columns, sources, has_bias, transposed)
+  for _, kind in ipairs(has_bias and {"weight", "bias"} or {"weight"}) do
+    local named = {}
+    for index, source in ipairs(sources) do named[index] = {source[1] .. "." .. kind, source[2]} end
+    local is_weight = kind == "weight"
+    add(map, name .. "." .. kind, is_weight and columns or nil, named, is_weight and transposed)
+  end
+end
+
+local forms = {}
+
+-- Products are written as x * W: [in, out].
+forms.gpt2 = {
+  prefix = "transformer.",
+  embedding = "wte.weight",
+  ignored = {"^h%.%d+%.attn%.bias$", "^h%.%d+%.attn%.masked_bias$"}, -- masks, in files of older versions
+  build = function(map, o, prefix)
+    add(map, "embedding.weight", o.hidden, {{prefix .. "wte.weight", o.vocab}})
+    add(map, "embedding.positions", o.hidden, {{prefix .. "wpe.weight", o.seq}})
+    for layer = 0, o.layers - 1 do
+      local ours, theirs = ("blocks.%d."):format(layer), ("%sh.%d."):format(prefix, layer)
+      add_affine(map, ours .. "norm1", nil, {{theirs .. "ln_1", o.hidden}}, true)
+      add_affine(map, ours .. "attention.qkv", o.hidden, {{theirs .. "attn.c_attn", 3 * o.hidden}}, true, true)
+      add_affine(map, ours .. "attention.out", o.hidden, {{theirs .. "attn.c_proj", o.hidden}}, true, true)
+      add_affine(map, ours .. "norm2", nil, {{theirs .. "ln_2", o.hidden}}, true)
+      add_affine(map, ours .. "mlp.up", o.hidden, {{theirs .. "mlp.c_fc", o.ffn}}, true, true)
+      add_affine(map, ours .. "mlp.down", o.ffn, {{theirs .. "mlp.c_proj", o.hidden}}, true, true)
+    end
+    add_affine(map, "head.norm", nil, {{prefix .. "ln_f", o.hidden}}, true)
+  end,
+}
+
+forms.llama = {
+  prefix = "model.",
+  embedding = "embed_tokens.weight",
+  ignored = {"rotary_emb%.inv_freq$"}, -- tables, in files of older versions
+  build = function(map, o, prefix)
+    local queries, keys = o.heads * o.head_dim, o.kv_heads * o.head_dim
+    add(map, "embedding.weight", o.hidden, {{prefix .. "embed_tokens.weight", o.vocab}})
+    for layer = 0, o.layers - 1 do
+      local ours, theirs = ("blocks.%d."):format(layer), ("%slayers.%d."):format(prefix, layer)
+      local attention, mlp = theirs .. "self_attn.", theirs .. "mlp."
+      add(map, ours .. "norm1.weight", nil, {{theirs .. "input_layernorm.weight", o.hidden}})
+      add_affine(map, ours .. "attention.qkv", o.hidden,
+        {{attention .. "q_proj", queries}, {attention .. "k_proj", keys}, {attention .. "v_proj", keys}}, o.bias)
+      add_affine(map, ours .. "attention.out", queries, {{attention .. "o_proj", o.hidden}}, o.bias)
+      add(map, ours .. "norm2.weight", nil, {{theirs .. "post_attention_layernorm.weight", o.hidden}})
+      add_affine(map, ours .. "mlp.up", o.hidden, {{mlp .. "gate_proj", o.ffn}, {mlp .. "up_proj", o.ffn}}, o.bias)
+      add_affine(map, ours .. "mlp.down", o.ffn, {{mlp .. "down_proj", o.hidden}}, o.bias)
+    end
+    add(map, "head.norm.weight", nil, {{prefix .. "norm.weight", o.hidden}})
+  end,
+}
+
+local HEAD = "lm_head.weight"
+
+local function build(form, o, prefix)
+  local map = {}
+  form.build(map, o, prefix)
+  if not o.tied then add(map, "head.weight", o.hidden, {{HEAD, o.vocab}}) end
+  return map
+end
+
+--- The map of a model of the form "gpt2" or "llama" with these options of nn.gpt, all of them given (huggingface.complete), with
+-- the names that transformers writes.
+function names.map(form, options) return build(forms[form], options, forms[form].prefix) end
+
+--- The same by the file's tensors, a list in the map's order: {name, shape, parameter, first, rows, transposed}.
+function names.by_tensor(map)
+  local list = {}
+  for _, entry in ipairs(map) do
+    for _, part in ipairs(entry.parts) do
+      local tensor = {parameter = entry.name}
+      for key, value in pairs(part) do tensor[key] = value end
+      list[#list + 1] = tensor
+    end
+  end
+  return list
+end
+
+local function shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
+
+local function is_ignored(form, name, prefix)
+  if name:sub(1, #prefix) ~= prefix then return false end
+  for _, pattern in ipairs(form.ignored) do
+    if name:sub(#prefix + 1):match(pattern) then return true end
+  end
+  return false
+end
+
+-- What does not fit, in groups: {{title, {name, ...}}, ...}.
+local function complaints(map, shapes, is_known)
+  local missing, wrong, extra, wanted = {}, {}, {}, {}
+  for _, tensor in ipairs(names.by_tensor(map)) do
+    local got, shape = shapes[tensor.name], shape_text(tensor.shape)
+    wanted[tensor.name] = true
+    if not got then
+      missing[#missing + 1] = tensor.name
+    elseif shape_text(got) ~= shape then
+      wrong[#wrong + 1] = ("%s is %s instead of %s"):format(tensor.name, shape_text(got), shape)
+    end
+  end
+  for name in pairs(shapes) do
+    if not wanted[name] and not is_known(name) then extra[#extra + 1] = name end
+  end
+  table.sort(extra)
+  return {{"missing", missing}, {"of another shape", wrong}, {"not part of such a model", extra}}
+end
+
+--- The map that fits the tensors of a file (or of all files of a model): `shapes` is {name = shape}. They may be those of the
+-- model without its head, whose names have no prefix. Returns the map and, for a tied head that is written twice, the two names
+-- {copy = original}, whose values have to be equal. An error lists all tensors that do not fit, by group.
+function names.fit(form_name, options, shapes)
+  local form = forms[form_name]
+  local prefix = shapes[form.embedding] and "" or form.prefix
+  local map, copies = build(form, options, prefix), {}
+  if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
+  local lines = {}
+  for _, group in ipairs(complaints(map, shapes, function(name) return copies[name] or is_ignored(form, name, prefix) end)) do
+    if #group[2] > 0 then lines[#lines + 1] = ("%s: %s"):format(group[1], table.concat(group[2], ", ")) end
+  end
+  if #lines > 0 then
+    fail("the tensors are not those of the %s that config.json describes, so it cannot be made of them; look for the right "
+      .. "files.\n%s", form_name, table.concat(lines, "\n"))
+  end
+  return map, copies
+end
+
+return names

@@ -1,0 +1,44 @@
+--- ckpt.resume: goes on where a run's latest complete checkpoint stands.
+--
+--   local run = zt.run{name = "gpt", resume = true, trainer = trainer, data = text, steps = 1000}
+--   ckpt.resume(run)                                   -- the steps that are done; 0: a fresh start
+--   for step, batch in text:steps(1000) do ... end     -- begins behind them
+--
+-- Collective. On the same layout the run goes on bit for bit; on another one tensors and data are the same, and sums are made in
+-- another order.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local load = require "zt.ckpt.load"
+local log = require "zt.log"
+local native = require "zt.ckpt"
+local objects = require "zt.ckpt.objects"
+
+local SCHEMA = {
+  {"objects", "table", "what was saved besides the run's trainer and data", default = {}},
+  {"strict", "boolean", "names that do not match are an error", default = true},
+}
+
+--- Returns the number of steps done, and the plain values of `objects` by key.
+local function resume(run, value)
+  local options = check.options("ckpt.resume", SCHEMA, value or {})
+  if type(run) ~= "table" or not run.path then fail "ckpt.resume takes a run: zt.run{...}" end
+  if core.world.dry then return 0, {} end
+  local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
+  local folder = native.find(run.path, mesh)
+  if not folder then
+    run:rewind(0)
+    return 0, {}
+  end
+  local named = {trainer = run.trainer, data = run.data}
+  for key, object in pairs(options.objects) do named[key] = object end
+  -- The script's record is for people, and for objects that the script does not ask for there is no place.
+  local plain = load(folder, named, {strict = options.strict, mesh = mesh})
+  local step = tonumber(folder:match "step_(%d+)[^/]*$")
+  run:rewind(step)
+  log.info("the run '%s' goes on behind step %d (%s)", run.name, step, folder)
+  return step, plain
+end
+
+return resume

@@ -1,0 +1,92 @@
+--- ckpt.save: saves a run, or anything that has state.
+--
+--   ckpt.save(run, steps_done)                                     -- runs/gpt/step_00000200
+--   ckpt.save(run, steps_done, {every = 200, keep = 3})            -- called behind every step: saves when it is time
+--   ckpt.save("folder", {actor = a, critic = c, note = {loss = 2}}, {step = 7})
+--
+-- Collective. It returns the checkpoint's folder, or nil when nothing was saved. By default training goes on when the tensors are
+-- copied; an error of the writing is raised by the next save, by run:finish() or at the end of the script, on all ranks.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local log = require "zt.log"
+local native = require "zt.ckpt"
+local objects = require "zt.ckpt.objects"
+local record = require "zt.ckpt.record"
+local rng = require "zt.ckpt.rng"
+
+local STOPPED = 75 -- EX_TEMPFAIL of sysexits.h: start again later
+
+local SCHEMA = {
+  {"step", "integer", "what the checkpoint is named after, where no run says it", default = 0, at_least = 0},
+  {"every", "integer", "save only when the step is a multiple of it or the run's last one, or the run is told to stop",
+   at_least = 1},
+  {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}", default = {}},
+  {"mesh", "any", "the ranks that save together; without it the run's or the trainer's"},
+  {"async", "boolean", "go on when the tensors are copied, and write in the background", default = true},
+  {"skip_if_busy", "boolean", "leave a save out while the last one is still written, instead of waiting", default = false},
+  {"keep", "integer", "how many of the newest checkpoints stay; 0: all", default = 0, at_least = 0},
+  {"keep_every", "integer", "those of steps that are multiples of it stay besides; 0: none", default = 0, at_least = 0},
+}
+
+-- One saver for the ranks of a mesh: it keeps its plan and its memory from save to save.
+local savers = {}
+
+local function saver_of(mesh)
+  for _, entry in ipairs(savers) do
+    if entry.mesh == mesh then return entry.saver end
+  end
+  local entry = {mesh = mesh, saver = native.saver(mesh)}
+  savers[#savers + 1] = entry
+  return entry.saver
+end
+
+-- Runs that wait for their last save when they are finished.
+local waiting = setmetatable({}, {__mode = "k"})
+
+local function wait_at_end(run, saver)
+  if not run or waiting[run] then return end
+  waiting[run] = true
+  run:before_finish(function() saver:wait() end)
+end
+
+local function parts(target, what, options)
+  if type(target) == "string" then return target, what, options.step, nil end
+  if type(target) ~= "table" or not target.path then fail "ckpt.save takes a run (zt.run) or the name of a folder" end
+  if type(what) ~= "number" then fail "ckpt.save(run, step) takes the number of steps that are done" end
+  local named = {trainer = target.trainer, data = target.data}
+  for key, value in pairs(options.objects) do named[key] = value end
+  return target.path, named, what, target
+end
+
+-- What stops a run from outside: the next start goes on where this one ended.
+local function stop(run, step)
+  log.warn("told to stop: saved behind step %d, ending with status %d", step, STOPPED)
+  if run then run:finish() end
+  os.exit(STOPPED, true)
+end
+
+local function save(target, what, value)
+  local options = check.options("ckpt.save", SCHEMA, value or {})
+  local folder, named, step, run = parts(target, what, options)
+  if core.world.dry then return nil end
+  local mesh = objects.mesh(options.mesh or (run and run.mesh), named)
+  local is_told = options.every and native.is_stop_requested(mesh)
+  local is_time = not options.every or step % options.every == 0 or step == (run and run.steps)
+  if not is_time and not is_told then return nil end
+  local list = objects.list("ckpt.save", named)
+  list[#list + 1] = {"rng", rng.state(mesh)}
+  list[#list + 1] = {"script", record(run, named)}
+  local saver = saver_of(mesh)
+  wait_at_end(run, saver)
+  local is_saved = saver:save(folder, step, list, {
+    async = options.async and not is_told, skip_if_busy = options.skip_if_busy and not is_told, keep = options.keep,
+    keep_every = options.keep_every,
+  })
+  if not is_saved then log.warn("step %d is not saved: the last checkpoint is still being written", step) end
+  if is_told then stop(run, step) end
+  return is_saved and ("%s/step_%08d"):format(folder, step) or nil
+end
+
+return save

@@ -1,0 +1,32 @@
+-- ztoolkit ckpt: looks after checkpoints.
+--
+--   ztoolkit ckpt ls runs             runs, their checkpoints, sizes and losses
+--   ztoolkit ckpt show CHECKPOINT     tensors and values
+--   ztoolkit ckpt diff A B            tensor by tensor: equal, or the largest difference
+--   ztoolkit ckpt verify CHECKPOINT   reads every byte and compares checksums; status 1 if any is wrong
+--   ztoolkit ckpt gc RUN              removes what saves that died have left
+--   ztoolkit ckpt export | import     safetensors
+--
+-- CHECKPOINT is a checkpoint's folder, or a run's, whose latest one is meant.
+
+local COMMANDS = {"ls", "show", "diff", "verify", "gc", "export", "import"}
+
+local core = require "zt.core"
+
+local function usage(stream, status)
+  stream:write("usage: ztoolkit ckpt ", table.concat(COMMANDS, "|"), " ...\n",
+               "Looks after checkpoints. ztoolkit ckpt COMMAND --help says more of a command.\n")
+  os.exit(status)
+end
+
+local name = table.remove(arg, 1)
+if name == "--help" or name == "-h" then usage(io.stdout, 0) end
+if not name then usage(io.stderr, 2) end
+for _, command in ipairs(COMMANDS) do
+  if command == name then
+    require("zt.ckpt.cmd." .. name)()
+    return
+  end
+end
+io.stderr:write(("ckpt: unknown command '%s'%s\n"):format(name, core.suggest(name, COMMANDS)))
+os.exit(2)

@@ -1,0 +1,120 @@
+--- The engine's checkpoints, with DeepSpeed's names: folder/TAG holds what zt.ckpt writes, folder/latest names the last tag.
+
+local check = require "zt.check"
+local ckpt = require "zt.ckpt"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+local log = require "zt.log"
+
+local COUNTERS = {"global_steps", "micro_steps", "skipped_steps", "global_samples", "own_lr", "schedule_start"}
+
+local LOAD = {
+  {"load_optimizer_states", "boolean", "the optimizer's averages and the loss scale too; otherwise they start afresh",
+   default = true},
+  {"load_lr_scheduler_states", "boolean", "the schedule goes on where it was; otherwise it starts afresh", default = true},
+  {"load_module_only", "boolean", "parameters and nothing else", default = false},
+  {"load_module_strict", "boolean", "names that do not match are an error", default = true},
+}
+
+local checkpoints = {}
+
+-- Rank 0's value, after a look at whether the others' are the same.
+local function agreed(engine, call, what, value)
+  local all = engine.mesh:world():gather_values{value}
+  for rank = 2, #all do
+    if all[rank][1] ~= all[1][1] then
+      local validation = engine.config.checkpoint.tag_validation
+      local complaint = ("engine:%s: ranks name different %s: '%s' on rank 0, '%s' on rank %d"):format(call, what, all[1][1],
+        all[rank][1], rank - 1)
+      if validation == "fail" then fail("%s", complaint) end
+      if validation == "warn" and core.world.rank == 0 then log.warn("%s: rank 0's is used", complaint) end
+      break
+    end
+  end
+  return all[1][1]
+end
+
+local function check_tag(call, tag)
+  if type(tag) ~= "string" or tag == "" or tag == "." or tag == ".." or tag == "latest" or tag:find "/" then
+    fail("engine:%s: a tag is the name of a folder, such as \"global_step200\", got '%s'", call, tostring(tag))
+  end
+end
+
+-- What one checkpoint holds.
+local function objects(engine, client_state)
+  local counters = {}
+  for _, name in ipairs(COUNTERS) do counters[name] = engine[name] end
+  return {trainer = engine.trainer, data = engine.data, engine = counters, client = client_state}
+end
+
+--- Saves everything as folder/tag (without a tag "global_step" and the number of steps) with `client_state`, a table of plain
+-- values. Collective. Returns true.
+function checkpoints.save_checkpoint(engine, folder, tag, client_state)
+  engine:expect_boundary "save_checkpoint"
+  tag = agreed(engine, "save_checkpoint", "tags", tag or "global_step" .. engine.global_steps)
+  check_tag("save_checkpoint", tag)
+  ckpt.save(folder .. "/" .. tag, objects(engine, client_state or {}), {
+    step = engine.global_steps, mesh = engine.mesh, async = false, keep = 1,
+  })
+  if core.world.rank == 0 and not core.world.dry then core.write_file(folder .. "/latest", tag .. "\n") end
+  return true
+end
+
+local function latest_tag(engine, folder)
+  local found = {}
+  if core.world.rank == 0 and core.exists(folder .. "/latest") then found.tag = fs.read(folder .. "/latest"):match "^(%C+)" end
+  return engine.mesh:world():gather_values(found)[1].tag
+end
+
+-- Regular expressions of the names that are asked for; nil: all.
+local function patterns(options)
+  if options.load_module_only then return {"^model/"} end
+  if not options.load_optimizer_states then return {"^model/", "^trainer/(step|lr)$", "^data/", "^engine$", "^client$"} end
+  return nil
+end
+
+local function take_counters(engine, counters, options)
+  for _, name in ipairs(COUNTERS) do engine[name] = counters[name] end
+  if not options.load_lr_scheduler_states then
+    if not engine.rate and engine.schedule then
+      fail("engine:load_checkpoint: load_lr_scheduler_states = false cannot start a schedule of zt.optim afresh, which follows "
+        .. "the trainer's steps: give the schedule as a function of updates, or in the configuration")
+    end
+    engine.own_lr, engine.schedule_start = nil, engine.global_steps - engine.skipped_steps
+  end
+  engine:set_lr(engine.own_lr)
+end
+
+--- Loads folder/tag (without a tag the last one saved) on whatever mesh and stage this engine has. Collective. Returns the
+-- checkpoint's folder and the client_state; nil and {} with a warning when there is none.
+function checkpoints.load_checkpoint(engine, folder, tag, value)
+  local options = check.options("engine:load_checkpoint", LOAD, value or {})
+  engine:expect_boundary "load_checkpoint"
+  tag = agreed(engine, "load_checkpoint", "tags", tag or latest_tag(engine, folder))
+  if tag == nil then
+    log.warn("engine:load_checkpoint: there is no '%s/latest' and no tag is given: nothing is loaded", folder)
+    return nil, {}
+  end
+  check_tag("load_checkpoint", tag)
+  local path = folder .. "/" .. tag
+  local values = ckpt.load(path, objects(engine, {}), {
+    strict = options.load_module_strict, only = patterns(options), mesh = engine.mesh,
+  })
+  if not options.load_module_only then take_counters(engine, values.engine, options) end
+  return path, values.client
+end
+
+--- Writes the parameters in the type in which they compute, whole, as folder/name, a safetensors file. Collective; rank 0 writes,
+-- with one parameter in memory at a time. Returns true.
+function checkpoints.save_16bit_model(engine, folder, name)
+  name = name or "model.safetensors"
+  if type(name) ~= "string" or not name:find "%.safetensors$" or name:find "/" then
+    fail("engine:save_16bit_model writes safetensors: give a name that ends in .safetensors, got '%s'", tostring(name))
+  end
+  engine:expect_boundary "save_16bit_model"
+  if not core.world.dry then ckpt.save_safetensors(engine.trainer, folder .. "/" .. name) end
+  return true
+end
+
+return checkpoints

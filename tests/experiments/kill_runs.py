@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Kills a run that saves often, with SIGKILL, one rank or all, again and again: what was saved stays whole, and the run goes on.
+
+    kill_runs.py ROUNDS ZTOOLKIT MPIRUN SCRIPT TOKENS FOLDER
+
+Behind every kill the latest checkpoint is verified to the byte and must not be older than the one before. At the end the run is
+led to its last step, and its checkpoint compared with that of a run that nobody killed: all tensors are equal to the bit.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROUNDS, ZTOOLKIT, MPIRUN, SCRIPT, TOKENS, FOLDER = sys.argv[1:]
+LIMIT = 60  # seconds within which a run with a killed rank has to end
+RANKS = 2
+
+
+def command(name, steps):
+    return [MPIRUN, "--oversubscribe", "-n", str(RANKS), ZTOOLKIT, "run", SCRIPT, "--data", TOKENS, "--folder", FOLDER,
+            "--name", name, "--steps", str(steps)]
+
+
+def ranks_of(mpirun):
+    """The process ids of a running mpirun's ranks."""
+    ranks = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = entry.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]
+        except OSError:  # it ended meanwhile
+            continue
+        if int(parent) == mpirun:
+            ranks.append(int(entry.name))
+    return ranks
+
+
+def fail(text):
+    print(f"FAILED: {text}")
+    sys.exit(1)
+
+
+def kill(process, whole):
+    """Ends one rank of a run, or all and mpirun, as the kernel does when memory is short."""
+    ranks = ranks_of(process.pid)
+    victims = ranks + [process.pid] if whole or not ranks else [random.choice(ranks)]
+    for victim in victims:
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    try:
+        process.wait(LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        fail(f"a run whose rank was killed still runs after {LIMIT} s")
+
+
+def latest_step(name):
+    """The step of the latest checkpoint, verified; 0 without one."""
+    run = pathlib.Path(FOLDER) / name
+    if not run.joinpath("latest").exists():
+        return 0
+    verified = subprocess.run([ZTOOLKIT, "ckpt", "verify", run], capture_output=True, text=True)
+    if verified.returncode != 0:
+        fail(f"the latest checkpoint is damaged: {verified.stdout}{verified.stderr}")
+    return int(run.joinpath("latest").read_text().strip().removeprefix("step_"))
+
+
+def run_to_end(name, steps):
+    done = subprocess.run(command(name, steps), capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        fail(f"a run that nobody killed ends with {done.returncode}: {done.stdout}{done.stderr}")
+
+
+def main():
+    random.seed(8)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    step, kinds = 0, {"one rank": 0, "all": 0}
+    for round_ in range(int(ROUNDS)):
+        process = subprocess.Popen(command("killed", 1_000_000), stdout=subprocess.PIPE, text=True, start_new_session=True)
+        begins = process.stdout.readline()
+        if not begins.startswith(f"begins behind step {step}\n"):
+            fail(f"round {round_} says '{begins.strip()}' where step {step} was saved")
+        time.sleep(random.uniform(0, 1))
+        whole = random.random() < 0.5
+        kinds["all" if whole else "one rank"] += 1
+        kill(process, whole)
+        process.stdout.close()
+        found = latest_step("killed")
+        if found < step:
+            fail(f"the latest checkpoint was of step {step} and is now of step {found}")
+        step = found
+    steps = step + 3
+    for name in ("killed", "whole"):
+        run_to_end(name, steps)
+    differ = subprocess.run([ZTOOLKIT, "ckpt", "diff", f"{FOLDER}/killed", f"{FOLDER}/whole"], capture_output=True, text=True)
+    if differ.returncode != 0:
+        fail(f"the run that was killed has other values than the one that was not:\n{differ.stdout}{differ.stderr}")
+    left = subprocess.run([ZTOOLKIT, "ckpt", "gc", f"{FOLDER}/killed"], capture_output=True, text=True, check=True).stdout
+    print(f"{ROUNDS} kills ({kinds['one rank']} of one rank, {kinds['all']} of all), {steps} steps: {differ.stdout.strip()}; "
+          f"incomplete checkpoints left: {len(left.splitlines())}")
+
+
+main()

@@ -1,0 +1,41 @@
+-- Trains a small GPT and saves often, for tests that end it from outside. Started again it goes on.
+local zt = require "zt"
+local ckpt = require "zt.ckpt"
+local comm = require "zt.comm"
+local data = require "zt.data"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+local zero = require "zt.zero"
+
+local o = zt.cli{
+  name = "save_loop",
+  options = {
+    {"data", "", "the token file"},
+    {"folder", "runs", "where runs are kept"},
+    {"name", "loop", "the run"},
+    {"steps", 100, "steps", at_least = 1},
+    {"every", 2, "steps between two saves", at_least = 1},
+    {"stage", 1, "ZeRO", between = {0, 3}},
+    {"pause", 0, "seconds of sleep a step", type = "number"},
+  },
+}
+
+local mesh = comm.mesh{dp = -1}
+local text = data.tokens{path = o.data, split = "train", seq = 16, batch = 12, axis = mesh.dp, seed = 5}
+local model = nn.gpt{layers = 2, hidden = 96, heads = 2, vocab = text.vocab, seq = 16, seed = 5, dropout = 0.1}
+local program = zt.program(model):apply(zero.shard{stage = o.stage, axis = mesh.dp})
+local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-3}})
+local run = zt.run{
+  name = o.name, folder = o.folder, resume = true, mesh = mesh, trainer = trainer, data = text, steps = o.steps, trace = false,
+}
+local done = ckpt.resume(run)
+if zt.world.rank == 0 then
+  print("begins behind step " .. done)
+  io.stdout:flush()
+end
+for step, batch in text:steps(o.steps) do
+  run:log(step, trainer:step(batch))
+  ckpt.save(run, step + 1, {every = o.every, keep = 2, keep_every = 50})
+  if o.pause > 0 then zt.sleep(o.pause) end
+end
+run:finish()

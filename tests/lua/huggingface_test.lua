@@ -1,0 +1,304 @@
+-- Models that Hugging Face's transformers saved (tests/oracle/make_huggingface.py): their config.json and tensors' names give an
+-- nn.gpt that computes the same logits.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local ckpt = require "zt.ckpt"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+local huggingface = require "zt.ckpt.huggingface"
+local names = require "zt.ckpt.names"
+local command = require "support.command"
+local safetensors = require "support.safetensors"
+local temporary = require "support.temporary"
+
+local FOLDER = "tests/golden/huggingface/"
+local MODELS = {"gpt2", "gpt2_untied", "llama", "llama_tied"}
+
+local function read_json(path) return zt.json.decode(zt.fs.read(path)) end
+
+local function config_of(name) return read_json(FOLDER .. name .. "/config.json") end
+
+-- All tensors of a model, from one file or from those of its index.
+local function tensors_of(name)
+  local folder = FOLDER .. name .. "/"
+  if zt.exists(folder .. "model.safetensors") then return safetensors.read(folder .. "model.safetensors") end
+  local all = {}
+  for _, file in pairs(read_json(folder .. "model.safetensors.index.json").weight_map) do
+    for tensor, values in pairs(safetensors.read(folder .. file)) do all[tensor] = values end
+  end
+  return all
+end
+
+local function shapes_of(tensors)
+  local shapes = {}
+  for name, tensor in pairs(tensors) do shapes[name] = tensor:size() end
+  return shapes
+end
+
+-- Our parameters by name, put together of a file's tensors.
+local function assemble(map, tensors)
+  local parameters = {}
+  for _, entry in ipairs(map) do
+    local parts = {}
+    for index, part in ipairs(entry.parts) do
+      local tensor = tensors[part.name]
+      parts[index] = part.transposed and tensor:t() or tensor
+    end
+    parameters[entry.name] = zt.cat(parts, 0)
+    lu.assertEquals(parameters[entry.name]:size(), entry.shape, entry.name)
+  end
+  return parameters
+end
+
+-- The way back.
+local function take_apart(map, parameters)
+  local tensors = {}
+  for _, part in ipairs(names.by_tensor(map)) do
+    local rows = parameters[part.parameter]:narrow(0, part.first, part.rows)
+    tensors[part.name] = part.transposed and rows:t() or rows
+  end
+  return tensors
+end
+
+local function logits_of(options, parameters, precision, tokens)
+  local model = nn.gpt(options)
+  model:initialise(parameters)
+  return zt.trainer(zt.program(model, {precision = precision}), {optimizer = optim.sgd{lr = 0.5}}):infer{tokens = tokens}.logits
+end
+
+-- The largest difference, as a part of the largest number wanted.
+local function distance(got, wanted)
+  lu.assertEquals(got:size(), wanted:size())
+  return ((got - wanted):abs():max() / wanted:abs():max()):item()
+end
+
+local TestLogits = {}
+
+for _, name in ipairs(MODELS) do
+  TestLogits["test_" .. name] = function()
+    local expected, tensors = safetensors.read(FOLDER .. name .. "/expected.safetensors"), tensors_of(name)
+    local options, form = huggingface.options(config_of(name))
+    local parameters = assemble(names.fit(form, options, shapes_of(tensors)), tensors)
+    for _, row in ipairs {{"fp32", 1e-5}, {"fp64", 1e-12}} do
+      local precision, bound = unpack(row)
+      local error_ = distance(logits_of(options, parameters, precision, expected.tokens), expected["logits_" .. precision])
+      if os.getenv "ZT_PRINT_DISTANCES" then print(name, precision, error_) end
+      lu.assertTrue(error_ <= bound, ("%s in %s: %g off"):format(name, precision, error_))
+    end
+  end
+
+  -- Every tensor of the file matters: with one of them wrong the logits are.
+  TestLogits["test_every_tensor_counts_in_" .. name] = function()
+    local expected, tensors = safetensors.read(FOLDER .. name .. "/expected.safetensors"), tensors_of(name)
+    local options, form = huggingface.options(config_of(name))
+    local map = names.fit(form, options, shapes_of(tensors))
+    for tensor, values in pairs(tensors) do
+      tensors[tensor] = values:flip({0})
+      local got = logits_of(options, assemble(map, tensors), "fp64", expected.tokens)
+      lu.assertTrue(distance(got, expected.logits_fp64) > 1e-6, tensor)
+      tensors[tensor] = values
+    end
+  end
+end
+
+-- The way of a person: import, load, train on, export.
+local TestCommands = {}
+
+for _, name in ipairs(MODELS) do
+  TestCommands["test_import_and_export_of_" .. name] = function()
+    local folder = temporary()
+    local text, status = command("import", FOLDER .. name, folder)
+    lu.assertEquals(status, 0, text)
+    local options = read_json(folder .. "/model.json")
+    local expected = safetensors.read(FOLDER .. name .. "/expected.safetensors")
+    for _, row in ipairs {{"fp32", 1e-5}, {"fp64", 1e-12}} do
+      local precision, bound = unpack(row)
+      local trainer = zt.trainer(zt.program(nn.gpt(options), {precision = precision}), {optimizer = optim.sgd{lr = 0.5}})
+      ckpt.load(folder, {model = trainer})
+      local off = distance(trainer:infer{tokens = expected.tokens}.logits, expected["logits_" .. precision])
+      lu.assertTrue(off <= bound, ("%s in %s: %g off"):format(name, precision, off))
+    end
+    text, status = command("export", folder, folder .. "/out", "--model", folder .. "/model.json")
+    lu.assertEquals(status, 0, text)
+    local out, original = safetensors.read(folder .. "/out/model.safetensors"), tensors_of(name)
+    for tensor, values in pairs(original) do lu.assertTrue(out[tensor]:equal(values), tensor) end
+    lu.assertEquals(huggingface.options(read_json(folder .. "/out/config.json")), huggingface.options(config_of(name)))
+  end
+end
+
+local TestNames = {}
+
+for _, name in ipairs(MODELS) do
+  TestNames["test_taken_apart_again_" .. name] = function()
+    local tensors = tensors_of(name)
+    local options, form = huggingface.options(config_of(name))
+    local map = names.map(form, options)
+    local again, count = take_apart(map, assemble(map, tensors)), 0
+    for tensor, values in pairs(again) do
+      lu.assertTrue(values:equal(tensors[tensor]), tensor)
+      count = count + 1
+    end
+    for _ in pairs(tensors) do count = count - 1 end
+    lu.assertEquals(count, 0)
+  end
+end
+
+-- Options as a script gives them, by which the parameters of nn.gpt and those of the map have to be the same.
+local SHORT = {
+  {layers = 2, hidden = 12, heads = 3, vocab = 7, seq = 5},
+  {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5, ffn = 9, tied = false, activation = "relu"},
+  {layers = 2, hidden = 12, heads = 3, vocab = 7, seq = 5, family = "llama"},
+  {layers = 1, hidden = 12, heads = 4, vocab = 7, seq = 5, family = "llama", kv_heads = 2, head_dim = 6, ffn = 9},
+  {layers = 1, hidden = 100, heads = 2, vocab = 7, seq = 5, family = "llama", bias = true, tied = true},
+  {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5, norm = "rmsnorm", position = "rotary", activation = "swiglu"},
+}
+
+function TestNames:test_the_map_has_the_parameters_of_the_model()
+  for _, options in ipairs(SHORT) do
+    local _, form = huggingface.config(options)
+    local wanted, got = {}, {}
+    for _, parameter in ipairs(nn.gpt(options):parameters()) do wanted[parameter.name] = parameter.shape end
+    for _, entry in ipairs(names.map(form, huggingface.complete(options))) do got[entry.name] = entry.shape end
+    lu.assertEquals(got, wanted)
+  end
+end
+
+function TestNames:test_rows_of_grouped_heads()
+  local options = huggingface.complete(SHORT[4])
+  local found
+  for _, entry in ipairs(names.map("llama", options)) do
+    if entry.name == "blocks.0.attention.qkv.weight" then found = entry end
+  end
+  local prefix = "model.layers.0.self_attn."
+  lu.assertEquals(found, {name = "blocks.0.attention.qkv.weight", shape = {48, 12}, parts = {
+    {name = prefix .. "q_proj.weight", shape = {24, 12}, first = 0, rows = 24},
+    {name = prefix .. "k_proj.weight", shape = {12, 12}, first = 24, rows = 12},
+    {name = prefix .. "v_proj.weight", shape = {12, 12}, first = 36, rows = 12},
+  }})
+end
+
+-- The shapes that a map wants.
+local function wanted_shapes(map)
+  local shapes = {}
+  for _, tensor in ipairs(names.by_tensor(map)) do shapes[tensor.name] = tensor.shape end
+  return shapes
+end
+
+local TestFit = {}
+
+function TestFit:test_names_without_a_prefix()
+  for _, form in ipairs {"gpt2", "llama"} do
+    local options = huggingface.options(config_of(form))
+    local bare = {}
+    for name, shape in pairs(wanted_shapes(names.map(form, options))) do
+      bare[name:gsub("^transformer%.", ""):gsub("^model%.", "")] = shape
+    end
+    lu.assertEquals(wanted_shapes(names.fit(form, options, bare)), bare)
+  end
+end
+
+function TestFit:test_masks_and_tables_are_left_out()
+  local options = huggingface.options(config_of "gpt2")
+  local shapes = wanted_shapes(names.map("gpt2", options))
+  shapes["transformer.h.1.attn.bias"], shapes["transformer.h.0.attn.masked_bias"] = {1, 1, 12, 12}, {}
+  lu.assertEquals(names.fit("gpt2", options, shapes), names.map("gpt2", options))
+  options = huggingface.options(config_of "llama")
+  shapes = wanted_shapes(names.map("llama", options))
+  shapes["model.layers.1.self_attn.rotary_emb.inv_freq"] = {3}
+  lu.assertEquals(names.fit("llama", options, shapes), names.map("llama", options))
+end
+
+function TestFit:test_a_tied_head_that_is_written_twice()
+  local options = huggingface.options(config_of "gpt2")
+  local shapes = wanted_shapes(names.map("gpt2", options))
+  local _, none = names.fit("gpt2", options, shapes)
+  lu.assertEquals(none, {})
+  shapes["lm_head.weight"] = shapes["transformer.wte.weight"]
+  local map, copies = names.fit("gpt2", options, shapes)
+  lu.assertEquals(map, names.map("gpt2", options))
+  lu.assertEquals(copies, {["lm_head.weight"] = "transformer.wte.weight"})
+end
+
+function TestFit:test_what_does_not_fit_is_listed()
+  local options = huggingface.options(config_of "llama")
+  local shapes = wanted_shapes(names.map("llama", options))
+  shapes["lm_head.weight"], shapes["model.norm.weight"] = nil, {17}
+  shapes["model.layers.2.input_layernorm.weight"], shapes["lm_head.bias"] = {16}, {61}
+  local ok, message = pcall(names.fit, "llama", options, shapes)
+  lu.assertFalse(ok)
+  lu.assertStrContains(message, "missing: lm_head.weight\n")
+  lu.assertStrContains(message, "of another shape: model.norm.weight is [17] instead of [16]\n")
+  lu.assertStrContains(message, "not part of such a model: lm_head.bias, model.layers.2.input_layernorm.weight")
+end
+
+local TestConfig = {}
+
+function TestConfig:test_options_and_back()
+  for _, name in ipairs(MODELS) do
+    local options, form = huggingface.options(config_of(name))
+    local written, written_form = huggingface.config(options)
+    lu.assertEquals(written_form, form)
+    lu.assertEquals(huggingface.options(written), options)
+    local config = config_of(name)
+    for key, value in pairs(written) do
+      if config[key] ~= nil then lu.assertEquals(value, config[key], name .. ": " .. key) end
+    end
+  end
+end
+
+-- As transformers 4 writes it, and with as little as old files have.
+function TestConfig:test_older_files()
+  local options = huggingface.options{
+    model_type = "llama", hidden_size = 16, intermediate_size = 22, num_hidden_layers = 2, num_attention_heads = 4,
+    vocab_size = 61, max_position_embeddings = 32, rms_norm_eps = 1e-5, rope_theta = 500, hidden_act = "silu",
+  }
+  lu.assertEquals({options.kv_heads, options.head_dim, options.rope_base, options.eps, options.bias, options.tied},
+                  {4, 4, 500, 1e-5, false, false})
+  options = huggingface.options{model_type = "gpt2", n_embd = 16, n_layer = 1, n_head = 2, n_positions = 8, vocab_size = 61}
+  lu.assertEquals({options.ffn, options.activation, options.eps, options.tied, options.dropout},
+                  {64, "gelu_tanh", 1e-5, true, 0.1})
+end
+
+local function refused(name, changes, message)
+  local config = config_of(name)
+  for key, value in pairs(changes) do config[key] = value end
+  lu.assertErrorMsgContains(message, huggingface.options, config)
+end
+
+function TestConfig:test_what_nn_gpt_does_not_have_is_refused()
+  refused("gpt2", {model_type = "bert"}, "'model_type' = bert: only 'gpt2' and 'llama'")
+  refused("gpt2", {scale_attn_weights = false}, "'scale_attn_weights' = false")
+  refused("gpt2", {scale_attn_by_inverse_layer_idx = true}, "'scale_attn_by_inverse_layer_idx' = true")
+  refused("gpt2", {add_cross_attention = true}, "no cross-attention")
+  refused("gpt2", {activation_function = "silu"}, "'activation_function' = silu: nn.mlp does not have it")
+  refused("gpt2", {attn_pdrop = 0}, "nn.gpt has one rate of dropout")
+  refused("gpt2", {n_head = 3}, "16 columns ('n_embd') for 3 heads")
+  refused("gpt2", {n_embd = 1.5}, "no whole number above 0 as 'n_embd'")
+  refused("llama", {hidden_act = "gelu"}, "'hidden_act' = gelu")
+  refused("llama", {attention_bias = true}, "'mlp_bias' is another")
+  refused("llama", {rope_parameters = {rope_type = "llama3", factor = 8}}, "nn.attention does not rescale rotary angles")
+  refused("llama", {rope_scaling = {type = "linear", factor = 2}}, "nn.attention does not rescale rotary angles")
+  refused("llama", {attention_dropout = 0.5}, "'attention_dropout' = 0.5")
+  refused("llama", {quantization_config = {bits = 4}}, "no plain tensors")
+end
+
+function TestConfig:test_models_without_a_counterpart_are_refused()
+  local function check(changes, message)
+    local options = {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5}
+    for key, value in pairs(changes) do options[key] = value end
+    lu.assertErrorMsgContains(message, huggingface.config, options)
+  end
+  check({norm = "rmsnorm"}, "no model of Hugging Face's")
+  check({activation = "swiglu"}, "no model of Hugging Face's")
+  check({bias = false}, "no model of Hugging Face's")
+  check({kv_heads = 1}, "no model of Hugging Face's")
+  check({position = "none"}, "no model of Hugging Face's")
+  check({causal = false}, "no model of Hugging Face's")
+  check({family = "llama", seq = 0}, "give nn.gpt's option 'seq'")
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{
+  {"TestLogits", TestLogits}, {"TestCommands", TestCommands}, {"TestNames", TestNames}, {"TestFit", TestFit},
+  {"TestConfig", TestConfig},
+})

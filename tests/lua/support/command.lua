@@ -1,0 +1,15 @@
+-- What `ztoolkit ckpt ...` prints, and its status. It is no rank of this test's.
+local zt = require "zt"
+
+return function(...)
+  local words = {}
+  for index, word in ipairs {...} do words[index] = "'" .. word .. "'" end
+  local script = os.tmpname()
+  zt.write_file(script, 'program=$(readlink "/proc/$PPID/exe")\nunset ${!OMPI_*} ${!PMIX_*}\n"$program" ckpt '
+    .. table.concat(words, " ") .. " 2>&1\necho status $?\n")
+  local pipe = io.popen("exec bash " .. script)
+  local output = pipe:read "*a"
+  pipe:close()
+  os.remove(script)
+  return (output:gsub("status %d+\n$", "")), tonumber(output:match "status (%d+)\n$")
+end

@@ -1,0 +1,89 @@
+"""Small random models as Hugging Face's transformers saves them, with the logits it computes: tests/golden/huggingface/NAME/ has
+config.json, the safetensors file (or files and their index) and expected.safetensors with tokens, logits_fp32 and logits_fp64.
+
+Needs transformers, in a virtual environment of its own (scripts/setup.sh --oracle makes it)."""
+
+import os
+import shutil
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+import golden
+
+VOCAB, SAMPLES, SEQ = 61, 2, 9
+NO_MARKS = {"bos_token_id": None, "eos_token_id": None}  # those of GPT-2 are outside of this vocabulary
+# class, configuration, largest file
+MODELS = {
+    "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=12, n_embd=16, n_layer=2, n_head=2, **NO_MARKS), None),
+    "gpt2_untied": (
+        GPT2LMHeadModel,
+        GPT2Config(vocab_size=VOCAB, n_positions=9, n_embd=12, n_layer=1, n_head=3, n_inner=20, activation_function="gelu",
+                   layer_norm_epsilon=1e-3, tie_word_embeddings=False, **NO_MARKS),
+        "4KB",
+    ),
+    "llama": (
+        LlamaForCausalLM,
+        LlamaConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=22, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, head_dim=6, max_position_embeddings=32, rms_norm_eps=1e-6,
+                    rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
+        None,
+    ),
+    "llama_tied": (
+        LlamaForCausalLM,
+        LlamaConfig(vocab_size=VOCAB, hidden_size=12, intermediate_size=14, num_hidden_layers=1, num_attention_heads=3,
+                    num_key_value_heads=1, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+        None,
+    ),
+}
+
+
+class Wide(torch.overrides.TorchFunctionMode):
+    """float32 in transformers' code means float64: norms, rotary angles and softmax are float32 there whatever the model is."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        def widen(value):
+            return torch.float64 if value is torch.float32 else value
+
+        if function is torch.Tensor.float:
+            function = torch.Tensor.double
+        return function(*map(widen, args), **{key: widen(value) for key, value in (kwargs or {}).items()})
+
+
+def fill(model, generator):
+    """Numbers under which every tensor changes the logits: transformers' own are nearly 0 or 1."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            numbers = torch.randn(parameter.shape, generator=generator)
+            is_scale = parameter.dim() == 1 and name.endswith("weight")
+            parameter.copy_(1 + 0.2 * numbers if is_scale else 0.3 * numbers)
+
+
+def logits(model, tokens):
+    with torch.no_grad():
+        return model.eval()(tokens).logits
+
+
+def make(name, kind, config, largest, generator):
+    folder = golden.FOLDER / "huggingface" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    config._attn_implementation = "eager"
+    model = kind(config)
+    fill(model, generator)
+    model.save_pretrained(folder, **({"max_shard_size": largest} if largest else {}))
+    (folder / "generation_config.json").unlink()
+    tokens = torch.randint(VOCAB, (SAMPLES, SEQ), generator=generator)
+    with Wide():
+        wide = kind(config).double()
+        wide.load_state_dict(model.state_dict())
+        exact = logits(wide, tokens)
+    assert exact.dtype == torch.float64
+    golden.save(f"huggingface/{name}/expected", {"tokens": tokens, "logits_fp32": logits(model, tokens), "logits_fp64": exact})
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(13)
+    for name, (kind, config, largest) in MODELS.items():
+        make(name, kind, config, largest, generator)

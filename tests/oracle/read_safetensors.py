@@ -1,0 +1,52 @@
+"""What `ztoolkit ckpt export` writes, read by Hugging Face's own packages: read_safetensors.py ZTOOLKIT
+
+The golden models are imported and exported again. safetensors opens every file and finds the original's tensors; transformers
+loads the folder and computes the original's logits."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import safetensors
+import torch
+from transformers import AutoModelForCausalLM
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden/huggingface"
+
+
+def ckpt(*words):
+    done = subprocess.run([sys.argv[1], "ckpt", *map(str, words)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"ztoolkit ckpt {words[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
+
+
+def tensors_of(folder):
+    tensors = {}
+    for path in folder.glob("model*.safetensors"):
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors.update({name: file.get_tensor(name) for name in file.keys()})
+    return tensors
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+for model in sorted(path for path in GOLDEN.iterdir() if path.is_dir()):
+    with tempfile.TemporaryDirectory() as temporary:
+        run, original = pathlib.Path(temporary), tensors_of(model)
+        ckpt("import", model, run)
+        for out, options in (("whole", []), ("parts", ["--shard-bytes", "2000"]), ("bf16", ["--dtype", "bf16"])):
+            ckpt("export", run, run / out, "--model", run / "model.json", *options)
+            tensors = tensors_of(run / out)
+            check(tensors.keys() == original.keys(), f"{model.name}: {out} has other tensors")
+            for name, values in tensors.items():
+                check(torch.equal(values, original[name].to(values.dtype)), f"{model.name}: {name} of {out} differs")
+        with safetensors.safe_open(model / "expected.safetensors", framework="pt") as file:
+            tokens, logits = file.get_tensor("tokens"), file.get_tensor("logits_fp32")
+        again = AutoModelForCausalLM.from_pretrained(run / "parts")(tokens).logits
+        off = ((again - logits).abs().max() / logits.abs().max()).item()
+        check(off <= 1e-5, f"{model.name}: transformers computes logits from what was exported that are {off:.1e} off")
+        print(f"{model.name}: {len(original)} tensors, equal; logits within {off:.1e}")
