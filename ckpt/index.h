@@ -26,7 +26,7 @@ struct SavedPiece {
 };
 
 struct SavedTensor {
-  std::string name;  // "model/h.0.attn.qkv.weight"
+  std::string name;  // "model/blocks.0.attention.qkv.weight"
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> shape;
   // A table of nil, booleans, numbers, strings and lists of one of these kinds but nil.

@@ -21,33 +21,46 @@ Bytes bytes_of(const at::Tensor& data) {
   return {static_cast<const std::byte*>(data.const_data_ptr()), data.nbytes()};
 }
 
-std::vector<uint64_t> checksums_of(Bytes bytes) {
-  std::vector<uint64_t> sums;
-  for (size_t at = 0; at < bytes.size(); at += kChecksumBlock)
-    sums.push_back(xxh3(bytes.subspan(at, std::min<size_t>(kChecksumBlock, bytes.size() - at))));
-  return sums;
-}
-
-// The file: the image, and over it tensors that lie elsewhere.
-class Overlay {
+// The file: the image, and over it tensors that lie elsewhere; and the checksums of what was read.
+class ShardBytes {
  public:
-  Overlay(ShardImage& image, const std::vector<at::Tensor>& data) : image_(image.data()) {
+  ShardBytes(ShardImage& image, const std::vector<at::Tensor>& data) : image_(image), checksums_(data.size()) {
     for (size_t i = 0; i < data.size(); ++i) {
       const Bytes bytes = bytes_of(data[i]);
-      if (!bytes.empty() && bytes.data() != image_ + image.offset(i)) pieces_.push_back({image.offset(i), bytes});
+      checksums_[i].resize(checksum_blocks(static_cast<int64_t>(bytes.size())));
+      if (!bytes.empty()) pieces_.push_back({image.offset(i), bytes, i});
     }
     std::ranges::sort(pieces_, {}, &Piece::begin);
   }
 
+  // Bytes in front of which lies HDF5's own part, which holds checksums of what follows.
+  int64_t begin_of_data() const { return pieces_.empty() ? image_.bytes() : pieces_.front().begin; }
+
+  // Computes the checksums of the blocks of data that begin in [begin, end) of the file.
+  void hash(int64_t begin, int64_t end) {
+    for (auto piece = first_behind(begin); piece != pieces_.end() && piece->begin < end; ++piece) {
+      const int64_t bytes = std::min(static_cast<int64_t>(piece->bytes.size()), end - piece->begin);
+      const int64_t first = checksum_blocks(std::max<int64_t>(begin - piece->begin, 0));
+      for (int64_t block = first; block * kChecksumBlock < bytes; ++block) {
+        const auto rest = piece->bytes.subspan(block * kChecksumBlock);
+        checksums_[piece->dataset][block] = xxh3(rest.first(std::min<size_t>(kChecksumBlock, rest.size())));
+      }
+    }
+  }
+  std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
+
   Bytes read(int64_t offset, std::span<std::byte> scratch) const {
+    const std::byte* image = image_.data();
     const int64_t end = offset + static_cast<int64_t>(scratch.size());
-    auto piece = std::ranges::upper_bound(pieces_, offset, {}, &Piece::end);
-    if (piece == pieces_.end() || piece->begin >= end) return {image_ + offset, scratch.size()};
+    auto piece = first_behind(offset);
+    const auto last = std::ranges::lower_bound(pieces_, end, {}, &Piece::begin);
+    if (std::all_of(piece, last, [&](const Piece& each) { return each.bytes.data() == image + each.begin; }))
+      return {image + offset, scratch.size()};
     // Between datasets lie bytes of the image; where no page of it was touched they are zeros and stay untouched.
     for (int64_t at = offset; at < end;) {
       const bool is_image = piece == pieces_.end() || at < piece->begin;
       const int64_t to = is_image ? std::min(end, piece == pieces_.end() ? end : piece->begin) : std::min(end, piece->end());
-      std::memcpy(scratch.data() + at - offset, is_image ? image_ + at : piece->bytes.data() + at - piece->begin, to - at);
+      std::memcpy(scratch.data() + at - offset, is_image ? image + at : piece->bytes.data() + at - piece->begin, to - at);
       if (!is_image) ++piece;
       at = to;
     }
@@ -56,13 +69,18 @@ class Overlay {
 
  private:
   struct Piece {
-    int64_t begin;
+    int64_t begin;  // in the file
     Bytes bytes;
+    size_t dataset;
     int64_t end() const { return begin + static_cast<int64_t>(bytes.size()); }
   };
+  std::vector<Piece>::const_iterator first_behind(int64_t offset) const {
+    return std::ranges::upper_bound(pieces_, offset, {}, &Piece::end);
+  }
 
-  const std::byte* image_;
+  ShardImage& image_;
   std::vector<Piece> pieces_;
+  std::vector<std::vector<uint64_t>> checksums_;  // a dataset
 };
 
 }  // namespace
@@ -89,17 +107,27 @@ std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tenso
 
 ShardRecord write_shard(FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data) {
   ShardRecord record;
-  std::vector<uint64_t> of_datasets;
-  for (size_t i = 0; i < data.size(); ++i) {
-    record.offsets.push_back(image.offset(i));
-    record.checksums.push_back(checksums_of(bytes_of(data[i])));
-    of_datasets.push_back(piece_checksum(record.checksums.back()));
-  }
-  image.set_checksums(of_datasets);
   record.bytes = image.bytes();
-  record.rest = image.rest();
-  const Overlay file(image, data);
-  write_file(files, path, record.bytes, [&](int64_t offset, std::span<std::byte> scratch) { return file.read(offset, scratch); });
+  for (size_t i = 0; i < data.size(); ++i) record.offsets.push_back(image.offset(i));
+  ShardBytes contents(image, data);
+  // Blocks with HDF5's own bytes come last: then all checksums are known, which were computed while data was written.
+  const int64_t start = (contents.begin_of_data() + kBlock - 1) / kBlock * kBlock;
+  bool is_sealed = false;
+  const auto seal = [&] {
+    contents.hash(0, start);
+    std::vector<uint64_t> of_datasets;
+    for (const auto& blocks : contents.checksums()) of_datasets.push_back(piece_checksum(blocks));
+    image.set_checksums(of_datasets);
+    record.rest = image.rest();
+    is_sealed = true;
+  };
+  const auto source = [&](int64_t offset, std::span<std::byte> scratch) {
+    if (offset >= start) contents.hash(offset, offset + static_cast<int64_t>(scratch.size()));
+    else if (!is_sealed) seal();
+    return contents.read(offset, scratch);
+  };
+  write_file(files, path, record.bytes, source, start);
+  record.checksums = std::move(contents.checksums());
   return record;
 }
 

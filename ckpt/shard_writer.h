@@ -26,8 +26,8 @@ struct ShardRecord {
 // Copies tensors (flat, one a dataset, on any device) to their datasets' places in the image and returns these places as tensors.
 std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);
 
-// Computes the checksums and writes the file, which must not exist. data: flat tensors on the CPU, one a dataset; those that
-// copy_into returned are written as they lie.
+// Writes the file, which must not exist, and computes the checksums on the way. data: flat tensors on the CPU, one a dataset;
+// those that copy_into returned are written as they lie.
 ShardRecord write_shard(FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data);
 
 }  // namespace zt::ckpt

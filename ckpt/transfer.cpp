@@ -47,15 +47,20 @@ class Writer {
         scratch_(kDepth * kBlock),
         pipeline_(subject, file, Direction::write, kDepth) {}
 
-  void write_all() {
-    for (int64_t offset = 0; offset < bytes_; offset += kBlock) {
-      if (pipeline_.is_full()) pipeline_.finish_one();
-      write_block(pipeline_.take_slot(), offset);
-    }
+  void write_all(int64_t start) {
+    write_blocks(start, bytes_);
+    write_blocks(0, std::min(start, bytes_));
     while (pipeline_.under_way() > 0) pipeline_.finish_one();
   }
 
  private:
+  void write_blocks(int64_t begin, int64_t end) {
+    for (int64_t offset = begin; offset < end; offset += kBlock) {
+      if (pipeline_.is_full()) pipeline_.finish_one();
+      write_block(pipeline_.take_slot(), offset);
+    }
+  }
+
   void write_block(int slot, int64_t offset) {
     const int64_t count = std::min(kBlock, bytes_ - offset), whole = round_up(count, alignment_);
     std::byte* scratch = scratch_.data() + slot * kBlock;
@@ -89,13 +94,13 @@ void reserve(const Subject& subject, File& file, int64_t bytes) {
 
 }  // namespace
 
-void write_file(FileSystem& files, const std::string& path, int64_t bytes, const Source& source) {
+void write_file(FileSystem& files, const std::string& path, int64_t bytes, const Source& source, int64_t start) {
   const Subject subject{files, path, bytes};
   const auto file = open_file(files, path, {Access::create, Caching::direct, kDepth});
   const int64_t whole = round_up(bytes, file->alignment());
   if (bytes > 0) {
     reserve(subject, *file, whole);
-    Writer(subject, *file, source).write_all();
+    Writer(subject, *file, source).write_all(start);
   }
   if (whole != bytes) must(files, "set the size of", path, [&] { return file->truncate(bytes); });
   sync_file(subject, *file);

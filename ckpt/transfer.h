@@ -21,13 +21,14 @@ inline constexpr int kDepth = 8;                     // operations under way
 
 // The bytes of a file from `offset` on, as many as `scratch` has: either memory of the source's own, which stays as it is until
 // write_file returns (at an address divisible by 4096 it is written as it lies, elsewhere it is copied), or `scratch`, filled.
-// Called for one block after the other, on the calling thread.
+// Called on the calling thread, for one block after the other in the order that the caller of write_file asks for.
 using Source = std::function<std::span<const std::byte>(int64_t offset, std::span<std::byte> scratch)>;
 
 // Creates the file of `bytes` bytes; afterwards its data outlasts a crash of the machine, and so does its name after sync_folder.
 // The space is taken first, so a full disk is found before anything is written (where the file system can: else on the way).
-// Fault if the name is taken.
-void write_file(FileSystem& files, const std::string& path, int64_t bytes, const Source& source);
+// Fault if the name is taken. `source` gives the blocks from `start` on, a multiple of kBlock, then those before it: what is in
+// front may depend on what follows.
+void write_file(FileSystem& files, const std::string& path, int64_t bytes, const Source& source, int64_t start = 0);
 
 // What range `index` holds; valid during the call. On the calling thread.
 using Sink = std::function<void(size_t index, std::span<const std::byte> data)>;

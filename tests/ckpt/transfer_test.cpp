@@ -53,6 +53,29 @@ TEST_P(Transfer, WritesAnySizeFromScratchAndFromMemory) {
   }
 }
 
+TEST_P(Transfer, BeginsWithAnyBlock) {
+  for (const int64_t size : kSizes) {
+    const Bytes bytes = content(size);
+    for (const int64_t start : {int64_t{0}, kBlock, 2 * kBlock, 20 * kBlock}) {
+      SCOPED_TRACE(testing::Message() << size << " from " << start);
+      std::vector<int64_t> asked;
+      const Source copy = copying(bytes);
+      const std::string name = std::to_string(size) + "." + std::to_string(start);
+      write_file(
+          files_, name, size,
+          [&](int64_t offset, std::span<std::byte> scratch) {
+            asked.push_back(offset);
+            return copy(offset, scratch);
+          },
+          start);
+      EXPECT_EQ(read_whole(files_, name), bytes);
+      const auto turn = std::ranges::find_if(asked, [&](int64_t offset) { return offset < start; });
+      EXPECT_TRUE(std::all_of(turn, asked.end(), [&](int64_t offset) { return offset < start; }));
+      EXPECT_EQ(static_cast<int64_t>(asked.size()), (size + kBlock - 1) / kBlock);
+    }
+  }
+}
+
 TEST_P(Transfer, ReadsRangesOfAnyAlignment) {
   for (const int64_t size : kSizes) {
     SCOPED_TRACE(size);
