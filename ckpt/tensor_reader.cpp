@@ -17,7 +17,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr int64_t kRead = int64_t{4} << 20;  // most bytes of one read: whole checksum blocks
+static_assert(kBlock % kChecksumBlock == 0, "a read has whole checksum blocks");
 
 // Where a wish's elements go: its tensor, or memory of the host that is copied there at the end.
 struct Target {
@@ -68,8 +68,8 @@ class Reader {
     const SavedPiece& piece = wish.tensor->pieces[source];
     const int64_t size = element_bytes(*wish.tensor);
     for (const PieceBytes& range : block_ranges(runs_of(target.plan, source), size, piece.region.count * size)) {
-      for (int64_t at = range.begin; at < range.end; at += kRead)
-        requests_[piece.shard].push_back({&piece, &wish, &target, source, at, std::min(at + kRead, range.end)});
+      for (int64_t at = range.begin; at < range.end; at += kBlock)
+        requests_[piece.shard].push_back({&piece, &wish, &target, source, at, std::min(at + kBlock, range.end)});
     }
   }
 

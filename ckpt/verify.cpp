@@ -13,7 +13,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr int64_t kRead = int64_t{4} << 20;  // bytes of a read: whole checksum blocks
+static_assert(kBlock % kChecksumBlock == 0, "a read has whole checksum blocks");
 
 // A part of a shard: blocks of a piece, or bytes outside all data.
 struct Stretch {
@@ -29,8 +29,8 @@ std::vector<Stretch> data_of(const Index& index, int32_t shard) {
     for (const SavedPiece& piece : tensor.pieces) {
       if (piece.shard != shard) continue;
       const int64_t bytes = piece.region.count * static_cast<int64_t>(c10::elementSize(tensor.dtype));
-      for (int64_t begin = 0; begin < bytes; begin += kRead)
-        stretches.push_back({&tensor, &piece, begin, {piece.offset + begin, std::min(kRead, bytes - begin)}});
+      for (int64_t begin = 0; begin < bytes; begin += kBlock)
+        stretches.push_back({&tensor, &piece, begin, {piece.offset + begin, std::min(kBlock, bytes - begin)}});
     }
   }
   std::ranges::sort(stretches, {}, [](const Stretch& each) { return each.range.offset; });

@@ -6,6 +6,7 @@
 
 #include "ckpt/content.h"
 #include "ckpt/fault_fs.h"
+#include "ckpt/outcome.h"
 #include "support/message.h"
 
 namespace zt::ckpt {
@@ -13,19 +14,6 @@ namespace zt::ckpt {
 namespace {
 
 using What = Trouble::What;
-
-enum class Outcome : uint8_t { done, fault, death };
-
-Outcome outcome_of(const std::function<void()>& work) {
-  try {
-    work();
-    return Outcome::done;
-  } catch (const Fault&) {
-    return Outcome::fault;
-  } catch (const Death&) {
-    return Outcome::death;
-  }
-}
 
 struct Case {
   What what;

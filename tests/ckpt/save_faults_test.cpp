@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "bag.h"
+#include "ckpt/outcome.h"
 #include "fault_fs.h"
 #include "loader.h"
 #include "mesh.h"
@@ -52,19 +53,6 @@ struct Meeting {
   What what;
   int error;
 };
-
-enum class Outcome : uint8_t { done, fault, death };
-
-Outcome outcome_of(const std::function<void()>& work) {
-  try {
-    work();
-    return Outcome::done;
-  } catch (const Fault&) {
-    return Outcome::fault;
-  } catch (const Death&) {
-    return Outcome::death;
-  }
-}
 
 std::shared_ptr<FaultFs> with_a_checkpoint() {
   auto files = std::make_shared<FaultFs>();
