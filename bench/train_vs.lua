@@ -65,7 +65,7 @@ local function train()
   local all = zt.from_file(o.folder .. "/batches.i64", false, o.steps * o.batch * (o.seq + 1), {dtype = "int64"})
   all = all:view({o.steps, o.batch, o.seq + 1})
   local rows = o.batch / mesh.dp.size
-  local losses, began, first_step_at = {}, nil, nil
+  local losses, began, first_step_at, first_step_seconds = {}, nil, nil, nil
   mark("ready", "")
   for step = 0, o.steps - 1 do
     if step == o.warmup then
@@ -73,14 +73,18 @@ local function train()
       mesh.dp:barrier()
       began = zt.now()
     end
+    local step_began = zt.now()
     local mine = all:select(0, step):narrow(0, mesh.dp.coordinate * rows, rows)
     local s = trainer:step{tokens = mine:narrow(1, 0, o.seq):contiguous(), labels = mine:narrow(1, 1, o.seq):contiguous()}
     losses[step + 1] = s.loss
-    first_step_at = first_step_at or zt.now()
+    if step == 0 then first_step_at, first_step_seconds = zt.now(), zt.now() - step_began end
   end
   mesh.dp:barrier()
   local seconds = zt.now() - began
-  return {losses = losses, tokens_per_second = (o.steps - o.warmup) * o.batch * o.seq / seconds, first_step_at = first_step_at}
+  return {
+    losses = losses, tokens_per_second = (o.steps - o.warmup) * o.batch * o.seq / seconds, first_step_at = first_step_at,
+    first_step_seconds = first_step_seconds, predicted_memory = trainer:memory().total.predicted,
+  }
 end
 
 if o.export then

@@ -5,6 +5,7 @@ result.json, and a rank leaves a mark, a file NAME.RANK, when it has started (`i
 model is built (`ready`) and when the timed steps begin (`timed`).
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -151,12 +152,13 @@ def run_python(command, options, **variables):
         (["taskset", "--cpu-list", str(core), *map(str, command), *model_arguments(options)],
          environment(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks), LOCAL_WORLD_SIZE=str(options.ranks),
                      MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **variables))
-        for rank, core in enumerate(cores()[: options.ranks])
+        for rank, core in zip(range(options.ranks), itertools.cycle(cores()))
     ], options)
 
 
 def run_ztoolkit(options, *more):
-    command = ["mpirun", "--bind-to", "core", "-n", options.ranks, options.ztoolkit, "run", ROOT / "bench/train_vs.lua",
+    places = ["--oversubscribe", "--bind-to", "none"] if options.ranks > len(cores()) else ["--bind-to", "core"]
+    command = ["mpirun", *places, "-n", options.ranks, options.ztoolkit, "run", ROOT / "bench/train_vs.lua",
                *model_arguments(options), *more]
     return run([([str(word) for word in command], environment())], options)
 
@@ -179,12 +181,13 @@ def add_common_arguments(parser):
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "corpus/gcide.npy", help="the tokens to train on")
     parser.add_argument("--ztoolkit", type=pathlib.Path, default=ROOT / "build/release/bin/ztoolkit", help="our program")
     parser.add_argument("--timeout", type=float, default=600, help="seconds a run may take")
+    parser.set_defaults(oversubscribe=False)
 
 
 def check_ranks(options):
     if options.batch % options.ranks:
         give_up(f"a step's {options.batch} samples do not divide into {options.ranks} ranks")
-    if options.ranks > len(cores()):
+    if options.ranks > len(cores()) and not options.oversubscribe:
         give_up(f"--ranks {options.ranks} need a core each, and this machine gives {len(cores())}")
 
 

@@ -14,9 +14,10 @@ The head is not tied to the embedding. AdamW (betas 0.9 and 0.95, decay 0.1 of m
 the like change a model.
 
 Each repetition starts both sides as fresh processes for every stage and precision, the first one in turn. Measured are tokens/s of
-the steps after the warm-up; seconds from the start to the end of the first step; the memory that a rank holds at the peak of the
-warm-up steps beyond what it held before there was a model: anonymous and shared pages (Pss: what ranks share counts once), the
-largest of the repetitions. The others are medians; the spread is (largest - smallest) / median.
+the steps after the warm-up; seconds from the start to the end of the first step, of ours also to its beginning; the memory that a
+rank holds at the peak of the warm-up steps beyond what it held before there was a model: anonymous and shared pages (Pss: what
+ranks share counts once), the largest of the repetitions. Beside ours stands what was predicted: parameters, gradients, optimizer
+states, buckets, activations. The others are medians; the spread is (largest - smallest) / median.
 
 It fails when losses say that the sides do not compute the same: fp32 losses of the first 8 steps within 1e-5 (eight steps of Adam
 on gradients that differ by roundings of 2^-24), the first bf16 loss within 2^-8 (one rounding to bf16). Our own have to be equal to
@@ -102,6 +103,8 @@ def summary(results):
         for side, runs in sides.items():
             speeds = [run["tokens_per_second"] for run in runs]
             row[side] = {"tokens_per_second": statistics.median(speeds), "spread": train_vs.spread(speeds),
+                         "predicted_memory": runs[0].get("predicted_memory"),
+                         "first_step_seconds": statistics.median(run.get("first_step_seconds", 0) for run in runs),
                          "memory": max(run["memory"] for run in runs),
                          "start_seconds": statistics.median(run["start_seconds"] for run in runs), "losses": runs[0]["losses"]}
         if len(sides) == 2:
@@ -115,14 +118,20 @@ def summary(results):
 def speed_table(rows, sides):
     """Markdown; columns of both sides beside each other."""
     head = ["precision", "stage"] + [f"{side}, tokens/s (spread)" for side in sides] + ["ratio"]
-    head += [f"{side}, MiB a rank" for side in sides] + [f"{side}, s to the first step" for side in sides] + ["losses differ by"]
+    head += [f"{side}, MiB a rank" + " (predicted)" * (side == "ztoolkit") for side in sides]
+    head += [f"{side}, s to the first step's end" + " (beginning)" * (side == "ztoolkit") for side in sides]
+    head += ["losses differ by"]
     lines = [head, ["---"] * len(head)]
     for row in rows:
         cells = [row["precision"], str(row["stage"])]
         cells += [f"{row[side]['tokens_per_second']:.0f} ({row[side]['spread']:.1%})" for side in sides]
         cells += [f"{row['ratio']:.2f}" if "ratio" in row else ""]
-        cells += [f"{row[side]['memory'] / 2**20:.0f}" for side in sides]
-        cells += [f"{row[side]['start_seconds']:.1f}" for side in sides]
+        for side in sides:
+            predicted = row[side]["predicted_memory"]
+            cells.append(f"{row[side]['memory'] / 2**20:.0f}" + (f" ({predicted / 2**20:.0f})" if predicted else ""))
+        for side in sides:
+            start, step = row[side]["start_seconds"], row[side]["first_step_seconds"]
+            cells.append(f"{start:.1f}" + (f" ({start - step:.1f})" if step else ""))
         lines.append(cells + [f"{row['difference']:.1e}" if "difference" in row else ""])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -164,6 +173,7 @@ def parse():
     parser.add_argument("--precision", nargs="+", choices=TOLERANCE, default=["fp32", "bf16"], help="(fp32 bf16)")
     parser.add_argument("--side", choices=(*SIDES, "both"), default="both", help="measure only one side (both)")
     parser.add_argument("--ranks", type=int, default=2, help="processes (2)")
+    parser.add_argument("--oversubscribe", action="store_true", help="ranks may share cores: memory counts, times do not")
     parser.add_argument("--repetitions", type=int, default=5, help="of everything (5)")
     parser.add_argument("--steps", type=int, default=13, help="steps of a run (13)")
     parser.add_argument("--warmup", type=int, default=3, help="first steps, not timed; memory is looked at in them (3)")

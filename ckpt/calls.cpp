@@ -17,7 +17,9 @@ std::string full_disk(FileSystem& files, const std::string& path, int64_t needed
   const int64_t free = files.free_bytes(folder_of(path));
   const std::string have = free < 0 ? "an unknown amount is" : human_bytes(free) + " are";
   const std::string want = needed > 0 ? human_bytes(needed) + " are needed and " : "";
-  return fmt::format("{}{} free. Remove old checkpoints or save to another disk", want, have);
+  return fmt::format(
+      "{}{} free. Remove old checkpoints (and what saves that died have left: ztoolkit ckpt gc), or save to another disk", want,
+      have);
 }
 
 const char* advice(int error) {

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
+#include "hash.h"
 #include "hdf5/names.h"
 
 namespace zt::ckpt {
@@ -15,43 +15,18 @@ namespace {
 
 using Problem = std::optional<std::string>;
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-
-std::optional<int64_t> sum(int64_t a, int64_t b) {
-  int64_t result = 0;
-  if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
-  return result;
-}
-
-// The number of elements of the boxes together, if they lie in the shape.
-std::optional<int64_t> boxes_numel(const std::vector<Box>& boxes, const std::vector<int64_t>& shape) {
-  std::optional<int64_t> total = 0;
-  for (const Box& box : boxes) {
-    if (box.begin.size() != shape.size() || box.end.size() != shape.size()) return std::nullopt;
-    std::vector<int64_t> sizes;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (box.begin[d] < 0 || box.begin[d] > box.end[d] || box.end[d] > shape[d]) return std::nullopt;
-      sizes.push_back(box.end[d] - box.begin[d]);
-    }
-    total = sum(*total, *numel_of(sizes));
-    if (!total) return std::nullopt;
-  }
-  return total;
-}
-
 Problem problem_of(const SavedPiece& piece, const SavedTensor& tensor, const std::vector<SavedShard>& shards) {
   const Region& region = piece.region;
   if (piece.shard < 0 || piece.shard >= static_cast<int64_t>(shards.size()))
     return fmt::format("it is in shard {} of {}", piece.shard, shards.size());
-  const auto numel = boxes_numel(region.boxes, tensor.shape);
-  if (!numel || region.boxes.empty()) return fmt::format("its boxes are not parts of [{}]", fmt::join(tensor.shape, ", "));
-  if (region.first < 0 || region.count < 0 || region.first > *numel || region.count > *numel - region.first)
-    return fmt::format("its boxes have {} elements, and {} from {} on are meant", *numel, region.count, region.first);
+  if (region.boxes.empty()) return "it has no boxes";
+  if (std::string wrong = validate_region(tensor.shape, region); !wrong.empty()) return wrong;
   const auto item = static_cast<int64_t>(c10::elementSize(tensor.dtype));
   const int64_t size = shards[static_cast<size_t>(piece.shard)].bytes;
   if (piece.offset < 0 || piece.offset > size || region.count > (size - piece.offset) / item)
     return fmt::format("its {} elements from byte {} on are not in the {} bytes of {}", region.count, piece.offset, size,
                        shards[static_cast<size_t>(piece.shard)].file);
+  if (piece.offset % item != 0) return fmt::format("its elements begin at byte {}, no multiple of their size", piece.offset);
   const int64_t blocks = checksum_blocks(region.count * item);
   if (static_cast<int64_t>(piece.checksums.size()) != blocks)
     return fmt::format("it has {} checksums and {} blocks", piece.checksums.size(), blocks);
@@ -117,7 +92,9 @@ class Names {
   std::set<std::string> leaves_, groups_;
 };
 
-Problem problem_of_names(const Index& index) {
+}  // namespace
+
+std::optional<std::string> problem_of_names(const Index& index) {
   Names names;
   for (const SavedTensor& tensor : index.tensors) {
     if (Problem problem = names.add(tensor.name)) return problem;
@@ -130,8 +107,6 @@ Problem problem_of_names(const Index& index) {
   return names.conflict();
 }
 
-}  // namespace
-
 std::string shard_file(int64_t rank) {
   return fmt::format("shards/rank_{:05}.h5", rank);
 }
@@ -142,16 +117,6 @@ bool is_shard_file(std::string_view file) {
   const std::string_view digits = file.substr(kBefore.size(), file.size() - kBefore.size() - kAfter.size());
   const bool is_number = digits.find_first_not_of("0123456789") == std::string_view::npos;
   return is_number && digits.size() >= 5 && digits.size() <= 9 && (digits.size() == 5 || digits[0] != '0');
-}
-
-std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
-  int64_t product = 1, without_zeros = 1;
-  for (const int64_t size : shape) {
-    if (size < 0 || (size > 0 && without_zeros > kMost / size)) return std::nullopt;
-    without_zeros *= std::max<int64_t>(size, 1);
-    product *= size;
-  }
-  return product;
 }
 
 std::optional<std::string> problem_of(const Index& index) {

@@ -18,8 +18,8 @@ std::string shard_file(int64_t rank);
 // True for what shard_file gives, for any rank: no other file may a master name.
 bool is_shard_file(std::string_view file);
 
-// The number of elements; nothing if a size is negative or the sizes do not fit 64 bits.
-std::optional<int64_t> numel_of(const std::vector<int64_t>& shape);
+// What is wrong first of the names: missing, doubled, or in each other's way. Nothing: all is well.
+std::optional<std::string> problem_of_names(const Index& index);
 
 // What is wrong first: names that are missing, doubled or in each other's way, shapes, regions outside them, elements that are
 // stored twice or not at all (by their number), bytes outside the shard's file, checksums. Nothing: all is well.

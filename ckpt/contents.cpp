@@ -18,6 +18,7 @@ class Collector final : public Visitor {
   bool is_load() const override { return false; }
   void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) override {
     note(prefix_ + name);
+    check(prefix_ + name, shape, piece);
     contents_.parts.push_back({prefix_ + name, shape, {piece.boxes, piece.first, piece.count}, piece.data, {}});
   }
   void attributes(const Value::Table& attributes) override { contents_.parts.back().attributes = attributes; }
@@ -28,6 +29,13 @@ class Collector final : public Visitor {
   }
 
  private:
+  static void check(const std::string& name, const std::vector<int64_t>& shape, const Piece& piece) {
+    const std::string wrong = validate_region(shape, {piece.boxes, piece.first, piece.count});
+    if (!wrong.empty()) misuse("the object that holds '{}' gives a wrong piece of it: {}", name, wrong);
+    if (piece.data.dim() != 1 || !piece.data.is_contiguous() || piece.data.numel() != piece.count)
+      misuse("the object that holds '{}' gives a piece of {} elements with {}: its data must be flat, contiguous and as many",
+             name, piece.count, describe(piece.data));
+  }
   void note(const std::string& name) {
     if (!names_.insert(name).second)
       misuse(

@@ -32,20 +32,16 @@ void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {
 void FolderWriter::flush() {
   if (pending_.empty()) return;
   std::vector<ShardDataset> datasets;
+  std::vector<IndexedPiece> pieces;
   const size_t first = index_.tensors.size() - pending_.size();
   for (size_t i = 0; i < pending_.size(); ++i) {
     const SavedTensor& tensor = index_.tensors[first + i];
     datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, pending_[i].numel()});
+    pieces.push_back({first + i, whole_region(tensor.shape)});
   }
   ShardImage image(datasets);
-  const auto number = static_cast<int32_t>(index_.shards.size());
-  const std::string file = shard_file(number);
-  ShardRecord record = write_shard(files_, root_ + "/" + partial_ + "/" + file, image, pending_);
-  index_.shards.push_back({file, record.bytes, record.rest});
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    SavedTensor& tensor = index_.tensors[first + i];
-    tensor.pieces.push_back({number, record.offsets[i], whole_region(tensor.shape), std::move(record.checksums[i])});
-  }
+  const std::string file = shard_file(static_cast<int64_t>(index_.shards.size()));
+  add_shard(index_, file, write_shard(files_, root_ + "/" + partial_ + "/" + file, image, pending_), pieces);
   pending_.clear();
   pending_bytes_ = 0;
 }
@@ -56,6 +52,7 @@ std::string FolderWriter::finish(const Value::Table& values) {
   write_small(files_, root_ + "/" + partial_ + "/" + kMaster, make_master(index_));
   const std::string folder = commit(files_, root_, partial_, step_);
   is_finished_ = true;
+  retain(files_, root_, {});
   return folder;
 }
 

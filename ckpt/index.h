@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "hash.h"
 #include "region.h"
 #include "zt/value.h"
 
 namespace zt::ckpt {
-
-constexpr int64_t checksum_blocks(int64_t bytes) {
-  return bytes / kChecksumBlock + (bytes % kChecksumBlock > 0 ? 1 : 0);
-}
 
 // A part of a tensor that lies in one piece in a shard: the elements of `region` in its order, little-endian.
 struct SavedPiece {

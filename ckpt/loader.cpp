@@ -1,11 +1,12 @@
 #include "loader.h"
 
+#include <set>
+
 #include "hdf5/master.h"
 #include "store.h"
 #include "tensor_reader.h"
 #include "transfer.h"
 #include "zt/error.h"
-#include "zt/log.h"
 #include "zt/stateful.h"
 
 namespace zt::ckpt {
@@ -27,7 +28,7 @@ class Giver final : public Visitor {
     if (source >= 0) wishes_.push_back({&index_.tensors[source], {piece.boxes, piece.first, piece.count}, piece.data});
   }
   void end_of_tensors() override {
-    const auto shards = static_cast<int>(index_.shards.size());
+    const auto shards = static_cast<int64_t>(index_.shards.size());
     ranks_.together([&] { read_tensors(files_, folder_, index_, wishes_, shards * ranks_.rank() / ranks_.size()); });
     wishes_.clear();
   }
@@ -58,24 +59,22 @@ Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& fold
                   const MatchOptions& options) {
   Index index;
   ranks.together([&] { index = read_index(files, folder); });
-  const Contents wanted = contents_of(objects);
   Matches matches;
-  ranks.together([&] { matches = match(wanted, index, options); });
+  ranks.together([&] { matches = match(contents_of(objects), index, options); });
   std::vector<uint8_t> is_used = matches.is_used;
   ranks.max(is_used);
+  const std::string wrong = problems(matches, index, is_used, options);
   ranks.together([&] {
-    const std::string wrong = problems(matches, index, is_used, options);
-    if (wrong.empty()) return;
-    if (options.strict)
+    if (options.strict && !wrong.empty())
       misuse(
           "the checkpoint '{}' does not fit:{}\nload a part of it with only = {{...}}, rename with map = {{...}}, or take what "
           "fits with strict = false",
           folder, wrong);
-    if (ranks.rank() > 0) return;
-    World place;
-    place.size = ranks.size();
-    log(LogLevel::warn, place, fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, wrong));
   });
+  const auto of_ranks = ranks.gather(wrong);
+  for (const std::string& each : std::set(of_ranks.begin(), of_ranks.end())) {
+    if (!each.empty()) ranks.warn(fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, each));
+  }
   Giver giver(files, ranks, folder, index, matches);
   for (const auto& [prefix, value] : objects) {
     const auto* object = value.get_if<Object>();
@@ -83,7 +82,9 @@ Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& fold
     giver.enter(prefix);
     object->stateful()->visit(giver);
   }
-  return values_of(index);
+  Value::Table values;
+  for (const auto& [name, saved] : matches.values) values[name] = values_of(index).at(saved);
+  return values;
 }
 
 }  // namespace zt::ckpt

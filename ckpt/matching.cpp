@@ -63,6 +63,14 @@ const Value::Table& values_of(const Index& index) {
   return table ? *table : none;
 }
 
+std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map) {
+  MatchOptions options;
+  options.map = map;
+  const Names rules(options);
+  for (std::string& name : names) name = rules.in_objects(name);
+  return names;
+}
+
 Matches match(const Contents& wanted, const Index& index, const MatchOptions& options) {
   const Names names(options);
   const auto saved = by_name(index.tensors, names, [](const SavedTensor& tensor) { return tensor.name; });

@@ -21,6 +21,9 @@ struct MatchOptions {
   std::vector<std::pair<std::string, std::string>> map;
 };
 
+// What `map` (of MatchOptions) makes of names. Misuse for what is no regular expression.
+std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map);
+
 struct Matches {
   std::vector<int> tensors;                   // for each part of the contents: which of the index, -1: left as it is
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint

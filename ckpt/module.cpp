@@ -6,6 +6,7 @@
 #include "posix_fs.h"
 #include "saver.h"
 #include "store.h"
+#include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 #include "zt/mesh.h"
 #include "zt/options.h"
@@ -20,6 +21,14 @@ namespace zt::ckpt {
 
 Ranks ranks_of(lua_State* L, int index) {
   return lua::is_absent(L, index) ? Ranks() : Ranks(lua::check<Mesh>(L, index)->world()->communicator);
+}
+
+std::vector<std::pair<std::string, std::string>> map_of(const Value& value, const char* what) {
+  std::vector<std::pair<std::string, std::string>> map;
+  Value::Table table;
+  convert(value, what, table);
+  for (const auto& [from, to] : table) convert(to, what, map.emplace_back(from, "").second);
+  return map;
 }
 
 namespace {
@@ -42,10 +51,7 @@ Objects check_objects(lua_State* L, int index) {
 // saver(mesh or nil) -> Saver
 int make_saver(lua_State* L) {
   const auto saver = std::make_shared<Saver>(std::make_shared<PosixFs>(lua::world(L)), ranks_of(L, 1));
-  // A script may end, or forget to wait, while a save is under way.
-  at_shutdown([pending = std::weak_ptr(saver)] {
-    if (const auto alive = pending.lock()) alive->wait();
-  });
+  lua::at_script_end(L, [saver] { saver->wait(); });  // a script may end while a save is under way
   lua::push(L, saver);
   return 1;
 }
@@ -85,12 +91,11 @@ int load_objects(lua_State* L) {
   PosixFs files(lua::world(L));
   const Value given = lua::check_value(L, 4);
   MatchOptions options;
-  Value::Table table, map;
+  Value::Table table;
   convert(given, "ckpt.load", table);
   convert(table.at("strict"), "ckpt.load.strict", options.strict);
   if (table.contains("only")) convert(table.at("only"), "ckpt.load.only", options.only);
-  if (table.contains("map")) convert(table.at("map"), "ckpt.load.map", map);
-  for (const auto& [from, to] : map) convert(to, "ckpt.load.map", options.map.emplace_back(from, "").second);
+  if (table.contains("map")) options.map = map_of(table.at("map"), "ckpt.load.map");
   lua::push(L, Value(load(files, ranks_of(L, 2), lua::check_string(L, 1), check_objects(L, 3), options)));
   return 1;
 }
@@ -134,6 +139,7 @@ void open(lua::Module& module) {
       .function<digest>("digest");
   module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
   open_tools(module);
+  open_formats(module);
 }
 
 }  // namespace zt::ckpt

@@ -3,21 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 namespace zt::ckpt {
 
 namespace {
-
-// Empty if 64 bits cannot hold it. For numbers that are not negative.
-std::optional<int64_t> product(const std::vector<int64_t>& sizes) {
-  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
-  int64_t n = 1;
-  for (const int64_t size : sizes) {
-    if (__builtin_mul_overflow(n, size, &n)) return std::nullopt;
-  }
-  return n;
-}
 
 std::string validate_box(const std::vector<int64_t>& shape, const Box& box) {
   if (box.begin.size() != shape.size() || box.end.size() != shape.size())
@@ -74,9 +63,17 @@ void subtract(const Box& from, const Box& taken, std::vector<Box>& out) {
 
 }  // namespace
 
+std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
+  int64_t numel = 1, without_zeros = 1;  // strides are made of the latter
+  for (const int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(without_zeros, std::max<int64_t>(size, 1), &without_zeros)) return std::nullopt;
+    numel *= size;
+  }
+  return numel;
+}
+
 std::string validate_region(const std::vector<int64_t>& shape, const Region& region) {
-  if (std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; }) || !product(shape))
-    return fmt::format("its tensor has the shape [{}]", fmt::join(shape, ", "));
+  if (!numel_of(shape)) return fmt::format("its tensor has the shape [{}]", fmt::join(shape, ", "));
   int64_t held = 0;
   for (size_t i = 0; i < region.boxes.size(); ++i) {
     const std::string problem = validate_box(shape, region.boxes[i]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Region {
 
   bool operator==(const Region&) const = default;
 };
+
+// The number of elements; nothing if a size is negative or 64 bits do not hold the strides.
+std::optional<int64_t> numel_of(const std::vector<int64_t>& shape);
 
 // What is wrong with a region of a tensor of this shape, in words; empty: nothing. For regions that come from outside: the other
 // functions take them as valid.

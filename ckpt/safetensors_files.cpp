@@ -108,7 +108,7 @@ void write_one(FileSystem& files, const std::string& path, std::vector<Tensor> t
                [&](int64_t offset, std::span<std::byte> scratch) { return data.read(offset, scratch); });
     data.finish();
     must(files, "name", path, [&] { return files.rename(partial, path); });
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     files.remove(partial);  // incomplete; what matters is the first error
     throw;
   }
@@ -160,6 +160,7 @@ at::Tensor Model::read(const std::string& name) const {
   read_ranges(files_, paths_.at(name), ranges, [&](size_t i, std::span<const std::byte> data) {
     std::memcpy(to + ranges[i].offset - tensor.begin, data.data(), data.size());
   });
+  if (tensor.dtype == at::kBool) whole.copy_(whole.view(at::kByte).ne(0));  // a byte of the file may be any number
   return whole;
 }
 

@@ -1,8 +1,5 @@
 #include "save_plan.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -124,8 +121,12 @@ class Holdings {
 
 }  // namespace
 
-SavePlan plan_save(const Ranks& ranks, const Contents& contents) {
-  const auto all = ranks.gather(packed(json_of(contents)));
+std::string structure_of(const Contents& contents) {
+  return packed(json_of(contents));
+}
+
+SavePlan plan_save(const Ranks& ranks, const std::string& structure) {
+  const auto all = ranks.gather(structure);
   SavePlan plan;
   std::vector<std::string> answers(ranks.size());
   ranks.on_rank_zero([&] {
@@ -137,11 +138,6 @@ SavePlan plan_save(const Ranks& ranks, const Contents& contents) {
   });
   plan.writes = writes_of(unpacked(ranks.scatter(answers)));
   return plan;
-}
-
-uint64_t structure_of(const Contents& contents) {
-  const std::string text = packed(json_of(contents));
-  return XXH3_64bits(text.data(), text.size());
 }
 
 }  // namespace zt::ckpt

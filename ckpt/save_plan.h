@@ -32,10 +32,10 @@ struct SavePlan {
   std::vector<std::vector<Write>> by_rank;  // on rank 0
 };
 
-// Collective. Misuse, naming the tensor, when ranks say different things of one.
-SavePlan plan_save(const Ranks& ranks, const Contents& contents);
+// What a plan depends on, as bytes: equal for contents that one plan fits.
+std::string structure_of(const Contents& contents);
 
-// Equal for contents that one plan fits.
-uint64_t structure_of(const Contents& contents);
+// structure: of this rank's contents. Collective. Misuse, naming the tensor, when ranks say different things of one.
+SavePlan plan_save(const Ranks& ranks, const std::string& structure);
 
 }  // namespace zt::ckpt

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <future>
 #include <numeric>
 #include <thread>
 
@@ -28,15 +29,20 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
     index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
   for (size_t r = 0; r < plan.by_rank.size(); ++r) {
     if (plan.by_rank[r].empty()) continue;
-    ShardRecord record = ShardRecord::unpacked(records[r]);
-    const auto shard = static_cast<int32_t>(index.shards.size());
-    index.shards.push_back({shard_file(static_cast<int64_t>(r)), record.bytes, record.rest});
-    for (size_t i = 0; i < plan.by_rank[r].size(); ++i) {
-      const Write& write = plan.by_rank[r][i];
-      index.tensors[write.tensor].pieces.push_back({shard, record.offsets[i], write.region, std::move(record.checksums[i])});
-    }
+    std::vector<IndexedPiece> pieces;
+    for (const Write& write : plan.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
+    add_shard(index, shard_file(static_cast<int64_t>(r)), ShardRecord::unpacked(records[r]), pieces);
   }
   return index;
+}
+
+// Misuse for names and values that a master file cannot hold.
+void check_savable(const SavePlan& plan, const Value::Table& values) {
+  Index names, only_values;
+  names.values = only_values.values = values;
+  for (const PlannedTensor& tensor : plan.tensors) names.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {}, {}});
+  if (const auto problem = problem_of_names(names)) misuse("this cannot be saved: {}", *problem);
+  make_master(only_values);
 }
 
 }  // namespace
@@ -51,7 +57,14 @@ struct Saver::Job {
   std::vector<at::Tensor> data;  // a write: its elements, flat, on the CPU
   std::exception_ptr error;
   std::atomic<bool> is_done = false;
+  std::promise<bool> may_run;  // false: the save is given up
   std::thread thread;
+
+  ~Job() {
+    if (!thread.joinable()) return;
+    may_run.set_value(false);
+    thread.join();
+  }
 };
 
 Saver::Saver(std::shared_ptr<FileSystem> files, Ranks ranks)
@@ -78,20 +91,24 @@ bool Saver::is_busy_anywhere() const {
 }
 
 // What was planned stays while the structure does.
-void Saver::plan(const Contents& contents) {
-  const uint64_t structure = structure_of(contents);
+void Saver::plan(const Contents& contents, std::string structure) {
   std::vector<uint8_t> is_new{static_cast<uint8_t>(!image_ || structure != structure_)};
   ranks_.max(is_new);
   if (is_new[0] == 0) return;
-  plan_ = plan_save(ranks_, contents);
-  std::vector<ShardDataset> datasets;
-  std::map<std::string, size_t> pieces;
-  for (const Write& write : plan_.writes) {
-    const Part& part = contents.parts[write.part];
-    datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
-  }
-  image_ = std::make_unique<ShardImage>(datasets);
-  structure_ = structure;
+  SavePlan plan = plan_save(ranks_, structure);
+  std::unique_ptr<ShardImage> image;
+  ranks_.together([&] {
+    std::vector<ShardDataset> datasets;
+    std::map<std::string, size_t> pieces;
+    for (const Write& write : plan.writes) {
+      const Part& part = contents.parts[write.part];
+      datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
+    }
+    image = std::make_unique<ShardImage>(datasets);
+  });
+  plan_ = std::move(plan);
+  image_ = std::move(image);
+  structure_ = std::move(structure);
 }
 
 // The folder of a new save; what it needs has room on the disk.
@@ -112,29 +129,44 @@ std::string Saver::open_folder(const std::string& root, int64_t step) const {
 bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
   if (options.when_busy == WhenBusy::skip && is_busy_anywhere()) return false;
   wait();
-  const Contents contents = contents_of(objects);
-  plan(contents);
+  Contents contents;
+  std::string structure;
+  ranks_.together([&] {
+    if (step < 0) misuse("a checkpoint cannot be that of step {}: steps are counted from 0", step);
+    contents = contents_of(objects);
+    structure = structure_of(contents);
+  });
+  plan(contents, std::move(structure));
+  ranks_.on_rank_zero([&] { check_savable(plan_, contents.values); });
   auto job = std::make_unique<Job>();
   job->root = root;
   job->step = step;
-  job->partial = open_folder(root, step);
   job->retention = options.retention;
   job->values = contents.values;
-  bool is_on_host = true;
-  for (const Write& write : plan_.writes) {
-    job->data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
-    is_on_host = is_on_host && job->data.back().is_cpu();
-  }
-  const bool is_async = options.mode == SaveMode::async;
-  if (is_async || !is_on_host) job->data = copy_into(*image_, job->data);
+  ranks_.together([&] { take(*job, contents, options.mode); });
+  job->partial = open_folder(root, step);
   job_ = std::move(job);
-  if (is_async) {
-    job_->thread = std::thread([this] { run(*job_); });
+  if (options.mode == SaveMode::async) {
+    job_->may_run.set_value(true);
     return true;
   }
   run(*job_);
   wait();
   return true;
+}
+
+// The job's data, which stay as they are until it is done, and its thread, which waits.
+void Saver::take(Job& job, const Contents& contents, SaveMode mode) const {
+  bool is_on_host = true;
+  for (const Write& write : plan_.writes) {
+    job.data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
+    is_on_host = is_on_host && job.data.back().is_cpu();
+  }
+  if (mode == SaveMode::async || !is_on_host) job.data = copy_into(*image_, job.data);
+  if (mode == SaveMode::blocking) return;
+  job.thread = std::thread([this, &job, may_run = job.may_run.get_future()]() mutable {
+    if (may_run.get()) run(job);
+  });
 }
 
 void Saver::run(Job& job) const {
@@ -168,7 +200,11 @@ void Saver::finish(const Job& job, const std::vector<std::string>& records) cons
   const auto master = make_master(make_index(plan_, records, job.values));
   write_small(*files_, job.root + "/" + job.partial + "/" + kMaster, master);
   commit(*files_, job.root, job.partial, job.step);
-  retain(*files_, job.root, job.retention);
+  try {
+    retain(*files_, job.root, job.retention);
+  } catch (const Error& error) {
+    background_.warn(fmt::format("an old checkpoint in '{}' cannot be removed: {}", job.root, error.what()));
+  }
 }
 
 }  // namespace zt::ckpt

@@ -40,8 +40,9 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Saves what `objects` hold as the checkpoint of `step` in `root`; false: skipped. Fault, on all ranks, for an error of this
-  // save or of the one before; a full disk is found before anything is written.
+  // Saves what `objects` hold as the checkpoint of `step` in `root`; false: skipped. On all ranks: a Fault for an error of this
+  // save or of the one before, a Misuse for what cannot be saved; a full disk and a Misuse are found before anything is written.
+  // A checkpoint that `retention` lets go and that cannot be removed is a warning.
   bool save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options);
   // Until the save under way is committed. Fault, on all ranks, if it failed.
   void wait();
@@ -50,15 +51,16 @@ class Saver {
   struct Job;
 
   bool is_busy_anywhere() const;
-  void plan(const Contents& contents);
+  void plan(const Contents& contents, std::string structure);
   std::string open_folder(const std::string& root, int64_t step) const;
+  void take(Job& job, const Contents& contents, SaveMode mode) const;
   void run(Job& job) const;
   void write(const Job& job) const;
   void finish(const Job& job, const std::vector<std::string>& records) const;
 
   std::shared_ptr<FileSystem> files_;
   Ranks ranks_, background_;
-  uint64_t structure_ = 0;
+  std::string structure_;
   SavePlan plan_;
   std::unique_ptr<ShardImage> image_;
   std::unique_ptr<Job> job_;  // under way, or done and not yet waited for

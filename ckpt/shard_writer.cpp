@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "hash.h"
-#include "index.h"
 #include "transfer.h"
 
 namespace zt::ckpt {
@@ -39,12 +38,12 @@ class ShardBytes {
   // Computes the checksums of the blocks of data that begin in [begin, end) of the file.
   void hash(int64_t begin, int64_t end) {
     for (auto piece = first_behind(begin); piece != pieces_.end() && piece->begin < end; ++piece) {
-      const int64_t bytes = std::min(static_cast<int64_t>(piece->bytes.size()), end - piece->begin);
-      const int64_t first = checksum_blocks(std::max<int64_t>(begin - piece->begin, 0));
-      for (int64_t block = first; block * kChecksumBlock < bytes; ++block) {
-        const auto rest = piece->bytes.subspan(block * kChecksumBlock);
-        checksums_[piece->dataset][block] = xxh3(rest.first(std::min<size_t>(kChecksumBlock, rest.size())));
-      }
+      const auto size = static_cast<int64_t>(piece->bytes.size());
+      const int64_t first = std::min(checksum_blocks(std::max<int64_t>(begin - piece->begin, 0)) * kChecksumBlock, size);
+      const int64_t last = std::min(checksum_blocks(end - piece->begin) * kChecksumBlock, size);
+      auto& checksums = checksums_[piece->dataset];
+      for_each_block(first, piece->bytes.subspan(first, last - first),
+                     [&](size_t number, Bytes block) { checksums[number] = xxh3(block); });
     }
   }
   std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
@@ -103,6 +102,14 @@ std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tenso
     copies.push_back(place.copy_(data[i]));
   }
   return copies;
+}
+
+void add_shard(Index& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces) {
+  const auto shard = static_cast<int32_t>(index.shards.size());
+  index.shards.push_back({file, record.bytes, record.rest});
+  for (size_t i = 0; i < pieces.size(); ++i)
+    index.tensors[pieces[i].tensor].pieces.push_back(
+        {shard, record.offsets[i], pieces[i].region, std::move(record.checksums[i])});
 }
 
 ShardRecord write_shard(FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data) {

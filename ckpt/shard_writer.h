@@ -9,6 +9,7 @@
 
 #include "fs.h"
 #include "hdf5/shard_image.h"
+#include "index.h"
 
 namespace zt::ckpt {
 
@@ -22,6 +23,14 @@ struct ShardRecord {
   std::string packed() const;
   static ShardRecord unpacked(const std::string& bytes);
 };
+
+// A dataset of a shard: what it is a part of.
+struct IndexedPiece {
+  size_t tensor;  // of Index::tensors
+  Region region;
+};
+// Adds a shard that was written, with one piece a dataset, to the index.
+void add_shard(Index& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces);
 
 // Copies tensors (flat, one a dataset, on any device) to their datasets' places in the image and returns these places as tensors.
 std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);

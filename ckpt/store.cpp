@@ -34,8 +34,12 @@ std::optional<Name> parse(const std::string& name) {
   return parsed;
 }
 
-std::string suffix(const char* what) {
-  return fmt::format(".{}-{:04x}", what, std::random_device()() & 0xFFFFU);
+// "step_00000300.partial-4f1c", which is not there.
+std::string new_name(FileSystem& files, const std::string& root, int64_t step, const char* what) {
+  for (;;) {
+    std::string name = fmt::format("{}.{}-{:04x}", folder_name(step), what, std::random_device()() & 0xFFFFU);
+    if (files.kind_of(root + "/" + name) == Kind::missing) return name;
+  }
 }
 
 Listing list(FileSystem& files, const std::string& folder) {
@@ -47,6 +51,28 @@ Listing list(FileSystem& files, const std::string& folder) {
 
 void rename(FileSystem& files, const std::string& root, const std::string& from, const std::string& to) {
   must(files, "rename", root + "/" + from, [&] { return files.rename(root + "/" + from, root + "/" + to); });
+}
+
+void sync(FileSystem& files, const std::string& folder) {
+  must(files, "sync the folder", folder, [&] { return files.sync_folder(folder); });
+}
+
+// The folder, and those above it as far as this process may ask for that, keep their names through a crash, whoever made them.
+void sync_names(FileSystem& files, const std::string& folder) {
+  const std::string parent = folder_of(folder);
+  if (parent == folder) return;
+  const int64_t result = persist([&] { return files.sync_folder(parent); });
+  if (result == -EACCES || result == -EPERM || result == -EROFS || result == -EINVAL) return;
+  if (result < 0) io_fault(files, "sync the folder", parent, result);
+  sync_names(files, parent);
+}
+
+// Removes a checkpoint's folder. First its name goes, at once: what is removed in part is no checkpoint.
+void retire(FileSystem& files, const std::string& root, int64_t step, const std::string& name) {
+  const std::string partial = new_name(files, root, step, "partial");
+  rename(files, root, name, partial);
+  sync(files, root);
+  remove_tree(files, root + "/" + partial);
 }
 
 void remove_if_there(FileSystem& files, const std::string& path) {
@@ -116,37 +142,43 @@ void make_folders(FileSystem& files, const std::string& path) {
   if (parent != path) make_folders(files, parent);
   const int64_t result = persist([&] { return files.make_folder(path); });
   if (result != 0 && result != -EEXIST) io_fault(files, "make the folder", path, result);
-  must(files, "sync the folder", parent, [&] { return files.sync_folder(parent); });
+  sync(files, parent);
 }
 
 std::string begin(FileSystem& files, const std::string& root, int64_t step) {
-  const std::string partial = folder_name(step) + suffix("partial");
-  make_folders(files, root + "/" + partial + "/shards");
+  make_folders(files, root);
+  sync_names(files, root);
+  const std::string partial = new_name(files, root, step, "partial");
+  try {
+    make_folders(files, root + "/" + partial + "/shards");
+  } catch (const Error&) {
+    discard(files, root + "/" + partial);
+    throw;
+  }
   return partial;
 }
 
 std::string commit(FileSystem& files, const std::string& root, const std::string& partial, int64_t step) {
-  for (const char* inner : {"/shards", ""}) {
-    const std::string folder = root + "/" + partial + inner;
-    must(files, "sync the folder", folder, [&] { return files.sync_folder(folder); });
-  }
-  const std::string name = folder_name(step), old = name + suffix("old");
+  for (const char* inner : {"/shards", ""}) sync(files, root + "/" + partial + inner);
+  const std::string name = folder_name(step);
   const int64_t result = persist([&] { return files.rename(root + "/" + partial, root + "/" + name); });
-  const bool replaces = result == -ENOTEMPTY || result == -EEXIST;
-  if (replaces) {
-    rename(files, root, name, old);
+  if (result == -ENOTEMPTY || result == -EEXIST) {
+    rename(files, root, name, new_name(files, root, step, "old"));
     rename(files, root, partial, name);
   } else if (result < 0) {
     io_fault(files, "rename", root + "/" + partial, result);
   }
-  must(files, "sync the folder", root, [&] { return files.sync_folder(root); });
+  sync(files, root);
   const std::string line = name + "\n";
   replace_file(files, root + "/" + kLatest, std::as_bytes(std::span(line)));
-  if (replaces) remove_tree(files, root + "/" + old);
   return root + "/" + name;
 }
 
 std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Retention& retention) {
+  for (const std::string& name : partial(files, root)) {
+    const auto parsed = parse(name);
+    if (parsed->rest.starts_with(".old-")) retire(files, root, parsed->step, name);
+  }
   if (retention.keep <= 0) return {};
   const auto all = complete(files, root);
   const auto stays = latest(files, root);
@@ -156,11 +188,7 @@ std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Re
     const bool is_kept =
         newer++ < retention.keep || name == stays || (retention.keep_every > 0 && step % retention.keep_every == 0);
     if (is_kept) continue;
-    // First the name goes, at once: what is removed in part is no checkpoint.
-    const std::string partial = folder_name(step) + suffix("partial");
-    rename(files, root, name, partial);
-    must(files, "sync the folder", root, [&] { return files.sync_folder(root); });
-    remove_tree(files, root + "/" + partial);
+    retire(files, root, step, name);
     removed.push_back(step);
   }
   return removed;
@@ -186,7 +214,7 @@ std::vector<std::string> collect_garbage(FileSystem& files, const std::string& r
 void remove_all(FileSystem& files, const std::string& root) {
   remove_if_there(files, root + "/" + kLatest);
   collect_garbage(files, root);
-  for (const auto& [step, name] : complete(files, root)) remove_tree(files, root + "/" + name);
+  for (const auto& [step, name] : complete(files, root)) retire(files, root, step, name);
 }
 
 void remove_tree(FileSystem& files, const std::string& path) {

@@ -45,15 +45,15 @@ void make_folders(FileSystem& files, const std::string& path);
 // A new folder step_N.partial-XXXX in root, with shards/ in it; its name.
 std::string begin(FileSystem& files, const std::string& root, int64_t step);
 
-// Gives a written folder its name, takes the place of an earlier checkpoint of that step, and makes it the latest. Whoever dies
-// on the way leaves the earlier checkpoints or this one.
+// Gives a written folder its name, takes the place of an earlier checkpoint of that step, which stays until `retain`, and makes
+// it the latest. Whoever dies on the way leaves the earlier checkpoints or this one.
 std::string commit(FileSystem& files, const std::string& root, const std::string& partial, int64_t step);
 
 struct Retention {
   int64_t keep = 0;        // how many of the newest stay; 0: all
   int64_t keep_every = 0;  // those of steps that are multiples of it stay besides; 0: none
 };
-// Removes what may go. Returns the steps removed.
+// Removes what may go: checkpoints that were replaced, and those that `retention` does not keep. Returns the latter's steps.
 std::vector<int64_t> retain(FileSystem& files, const std::string& root, const Retention& retention);
 
 // Removes what `partial` names, and returns it. Not while somebody saves there.

@@ -55,9 +55,9 @@ class Reader {
     wishes_.push_back(&wish);
   }
 
-  void read(int first_shard) {
-    const auto shards = static_cast<int>(index_.shards.size());
-    for (int i = 0; i < shards; ++i) read_shard((first_shard + i) % shards);
+  void read(int64_t first_shard) {
+    const auto shards = static_cast<int64_t>(index_.shards.size());
+    for (int64_t i = 0; i < shards; ++i) read_shard(static_cast<int32_t>((first_shard + i) % shards));
     for (size_t i = 0; i < wishes_.size(); ++i) {
       if (!wishes_[i]->to.is_cpu()) at::Tensor(wishes_[i]->to).copy_(targets_[i]->host);
     }
@@ -73,7 +73,7 @@ class Reader {
     }
   }
 
-  void read_shard(int shard) {
+  void read_shard(int32_t shard) {
     auto& requests = requests_[shard];
     if (requests.empty()) return;
     std::ranges::sort(requests, {}, [](const Request& each) { return each.piece->offset + each.begin; });
@@ -87,14 +87,14 @@ class Reader {
   }
 
   static void check(const Request& request, std::span<const std::byte> data, const std::string& path) {
-    for (int64_t at = request.begin; at < request.end; at += kChecksumBlock) {
-      const auto block = data.subspan(at - request.begin, std::min(kChecksumBlock, request.end - at));
-      if (xxh3(block) != request.piece->checksums[at / kChecksumBlock])
+    for_each_block(request.begin, data, [&](size_t number, std::span<const std::byte> block) {
+      const size_t begin = number * kChecksumBlock;
+      if (xxh3(block) != request.piece->checksums[number])
         fault(
             "'{}' is damaged: bytes {} to {} of '{}' in it are not those that were saved (their checksum differs): load another "
             "checkpoint",
-            path, at, at + static_cast<int64_t>(block.size()), request.wish->tensor->name);
-    }
+            path, begin, begin + block.size(), request.wish->tensor->name);
+    });
   }
 
   // Elements of the saved dtype to their places.
@@ -102,8 +102,11 @@ class Reader {
     const SavedTensor& tensor = *request.wish->tensor;
     const int64_t size = element_bytes(tensor), begin = request.begin / size, end = request.end / size;
     const at::Tensor& host = request.target->host;
-    const at::Tensor saved = at::from_blob(const_cast<std::byte*>(data.data()), {end - begin}, tensor.dtype);
-    const at::Tensor wanted = saved.to(host.scalar_type());
+    // A byte of a boolean may be any number, whoever wrote it.
+    const bool is_bool = tensor.dtype == at::kBool;
+    const at::Tensor saved =
+        at::from_blob(const_cast<std::byte*>(data.data()), {end - begin}, is_bool ? at::kByte : tensor.dtype);
+    const at::Tensor wanted = (is_bool ? saved.ne(0) : saved).to(host.scalar_type());
     const auto width = static_cast<int64_t>(host.element_size());
     const auto* from = static_cast<const std::byte*>(wanted.const_data_ptr());
     auto* to = static_cast<std::byte*>(host.mutable_data_ptr());
@@ -119,13 +122,13 @@ class Reader {
   const Index& index_;
   std::vector<const Wish*> wishes_;
   std::vector<std::unique_ptr<Target>> targets_;
-  std::map<int, std::vector<Request>> requests_;  // by shard
+  std::map<int32_t, std::vector<Request>> requests_;  // by shard
 };
 
 }  // namespace
 
 void read_tensors(FileSystem& files, const std::string& folder, const Index& index, const std::vector<Wish>& wishes,
-                  int first_shard) {
+                  int64_t first_shard) {
   Reader reader(files, folder, index);
   for (const Wish& wish : wishes) reader.add(wish);
   if (!index.shards.empty()) reader.read(first_shard);

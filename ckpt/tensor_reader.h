@@ -18,10 +18,10 @@ struct Wish {
   at::Tensor to;
 };
 
-// Reads all wishes; shards from `first_shard` on, so that ranks do not all begin with the same file. Each block that is read is
-// compared with its checksum. Fault that names file and tensor: a shard is missing or shorter than it was, a block is damaged, no
-// shard holds what is wanted.
+// Reads all wishes, those of another device by way of host memory, which they take at the same time; shards from `first_shard`
+// on, so that ranks do not all begin with the same file. Each block that is read is compared with its checksum. Fault that names
+// file and tensor: a shard is missing or shorter than it was, a block is damaged, no shard holds what is wanted.
 void read_tensors(FileSystem& files, const std::string& folder, const Index& index, const std::vector<Wish>& wishes,
-                  int first_shard = 0);
+                  int64_t first_shard = 0);
 
 }  // namespace zt::ckpt

@@ -5,10 +5,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
-#include <cstring>
-#include <exception>
+#include <algorithm>
 
 #include "zt/error.h"
+#include "zt/log.h"
 
 namespace zt::ckpt {
 
@@ -16,7 +16,7 @@ namespace {
 
 at::Tensor bytes_of(const std::string& text, int64_t size) {
   at::Tensor tensor = at::zeros({size}, at::kByte);
-  std::memcpy(tensor.mutable_data_ptr(), text.data(), text.size());
+  std::ranges::copy(text, static_cast<char*>(tensor.mutable_data_ptr()));
   return tensor;
 }
 std::string text_of(const at::Tensor& tensor, int64_t begin, int64_t size) {
@@ -43,9 +43,6 @@ std::vector<std::string> Ranks::collect(const std::string& bytes, To to) const {
   return texts;
 }
 
-std::vector<std::string> Ranks::all_gather(const std::string& bytes) const {
-  return collect(bytes, To::all);
-}
 std::vector<std::string> Ranks::gather(const std::string& bytes) const {
   return collect(bytes, To::rank_zero);
 }
@@ -61,7 +58,7 @@ std::string Ranks::scatter(const std::vector<std::string>& parts) const {
     for (int r = 0; r < size(); ++r) {
       lengths[r][0] = static_cast<int64_t>(parts.at(r).size());
       lengths[r][1] = longest;
-      std::memcpy(static_cast<char*>(out.mutable_data_ptr()) + r * longest, parts.at(r).data(), parts.at(r).size());
+      std::ranges::copy(parts.at(r), static_cast<char*>(out.mutable_data_ptr()) + r * longest);
     }
     lengths = lengths.view({-1});
   }
@@ -90,26 +87,19 @@ void Ranks::max(std::vector<uint8_t>& flags) const {
 void Ranks::together(const std::function<void()>& action) const {
   // One letter for the family, then what was wrong; empty: nothing.
   std::string outcome;
-  std::exception_ptr own;
   try {
     action();
   } catch (const Misuse& error) {
     outcome = fmt::format("m{}", describe(error));
-    own = std::current_exception();
   } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
     outcome = fmt::format("f{}", describe(error));
-    own = std::current_exception();
-  }
-  if (size() == 1) {
-    if (own) std::rethrow_exception(own);
-    return;
   }
   std::string first;
   int failed = 0, at = 0;
   bool is_misuse = true;
-  const auto outcomes = all_gather(outcome);
+  const auto outcomes = collect(outcome, To::all);
   for (int r = 0; r < size(); ++r) {
     if (outcomes[r].empty()) continue;
     is_misuse = is_misuse && outcomes[r][0] == 'm';
@@ -123,6 +113,13 @@ void Ranks::together(const std::function<void()>& action) const {
       failed == size() ? first : fmt::format("rank {}: {} ({} of {} ranks failed)", at, first, failed, size());
   if (is_misuse) throw Misuse(text);
   throw Fault(text);
+}
+
+void Ranks::warn(const std::string& text) const {
+  if (rank() > 0) return;
+  World place;
+  place.size = size();
+  log(LogLevel::warn, place, text);
 }
 
 void Ranks::on_rank_zero(const std::function<void()>& action) const {

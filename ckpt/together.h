@@ -25,13 +25,15 @@ class Ranks {
   // The same, on rank 0 alone.
   void on_rank_zero(const std::function<void()>& action) const;
 
-  std::vector<std::string> all_gather(const std::string& bytes) const;  // every rank's, in rank order
-  std::vector<std::string> gather(const std::string& bytes) const;      // the same on rank 0, nothing elsewhere
+  std::vector<std::string> gather(const std::string& bytes) const;  // every rank's, in rank order, on rank 0; nothing elsewhere
   // parts: one a rank, on rank 0; returns this rank's.
   std::string scatter(const std::vector<std::string>& parts) const;
   std::string broadcast(const std::string& bytes) const;  // rank 0's
   // Element by element the largest over the ranks, in place.
   void max(std::vector<uint8_t>& flags) const;
+
+  // Logs a warning, on rank 0 alone.
+  void warn(const std::string& text) const;
 
   // The same ranks with an order of calls of their own, for another thread. Collective.
   Ranks duplicate(const std::string& name) const;

@@ -34,7 +34,7 @@ class Column {
  private:
   std::span<T> take(int64_t count) {
     if (count < 0 || static_cast<uint64_t>(count) > cells_.size() - place_)
-      fault("{}: row {} and {} more are asked for, it has {}", path_, place_, count - 1, cells_.size());
+      fault("{}: {} rows from {} on are asked for, it has {}", path_, count, place_, cells_.size());
     place_ += static_cast<size_t>(count);
     return std::span(cells_).subspan(place_ - static_cast<size_t>(count), static_cast<size_t>(count));
   }

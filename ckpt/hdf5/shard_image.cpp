@@ -31,7 +31,12 @@ int64_t data_bytes(const ShardDataset& dataset) {
 // What HDF5's own bytes come to, from above: then they are in one place. More would go behind the data.
 int64_t metadata_bytes(const std::vector<ShardDataset>& datasets) {
   int64_t bytes = 4096;
-  for (const ShardDataset& dataset : datasets) bytes += 512 + 4 * static_cast<int64_t>(dataset.path.size());
+  std::set<std::string> paths;  // of datasets and of the groups in which they are
+  for (const ShardDataset& dataset : datasets) {
+    for (size_t end = dataset.path.size(); end != std::string::npos && end > 0; end = dataset.path.rfind('/', end - 1))
+      paths.insert(dataset.path.substr(0, end));
+  }
+  for (const std::string& path : paths) bytes += 512 + 4 * static_cast<int64_t>(path.size());
   return (bytes + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
 }
 
@@ -79,6 +84,9 @@ ShardImage::ShardImage(const std::vector<ShardDataset>& datasets) : memory_((che
   }
   file.close("write a shard's HDF5 structure");
   rest_ = between(data_, bytes());
+  for (size_t i = 1; i < rest_.size(); ++i) {
+    if (rest_[i].bytes >= kDataAlignment) fault("libhdf5 put {} of its own bytes behind a shard's data", rest_[i].bytes);
+  }
 }
 
 void ShardImage::set_checksums(std::span<const uint64_t> checksums) {

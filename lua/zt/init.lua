@@ -15,7 +15,7 @@ local parts = {
   loss = require "zt.loss",
   memory_text = require "zt.memory",
   plot = require "zt.plot",
-  run = require "zt.run",
+  run = require "zt.run", -- reads the script, before anybody changes it
   text = require "zt.text",
 }
 

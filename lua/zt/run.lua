@@ -15,8 +15,10 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local fs = require "zt.fs"
 local log = require "zt.log"
+local on_rank_zero = require "zt.on_rank_zero"
 local plot = require "zt.plot"
 local progress = require "zt.progress"
+local script = require "zt.script"
 local terminal = require "zt.terminal"
 local trace = require "zt.trace"
 
@@ -89,19 +91,8 @@ local function make_folder(path, options)
       fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
     end
   end
-  if core.exists(arg[0]) then core.copy_file(arg[0], path .. "/script.lua") end
+  if script.text then core.write_file(path .. "/script.lua", script.text) end
   core.write_file(path .. "/options.json", record(options))
-end
-
--- Runs `action` on rank 0 and makes its error one of all ranks: none goes on or waits alone.
-local function on_rank_zero(ranks, action)
-  local outcome = {}
-  if core.world.rank == 0 then
-    local is_done, message = pcall(action)
-    if not is_done then outcome.error = tostring(message) end
-  end
-  if ranks then outcome = ranks:gather_values(outcome)[1] end
-  if outcome.error then error(outcome.error, 0) end
 end
 
 local function ranks_of(mesh)
@@ -155,14 +146,17 @@ end
 function Run:rewind(step)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
-    local path, kept = self.path .. "/metrics.jsonl", {}
+    local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
     for line in fs.read(path):gmatch "([^\n]+)\n" do -- a run that was killed may have left a part of a line
-      local values = core.json.decode(line)
-      if values.step < step then
+      local is_whole, values = pcall(core.json.decode, line)
+      if not is_whole or type(values) ~= "table" or type(values.step) ~= "number" then
+        damaged = damaged + 1
+      elseif values.step < step then
         kept[#kept + 1] = line .. "\n"
         self:plot_point(values.step, values)
       end
     end
+    if damaged > 0 then log.warn("%s: %d damaged lines are left out", path, damaged) end
     self.metrics:close()
     core.write_file(path, table.concat(kept))
     self.metrics = fs.append(path)
@@ -188,10 +182,15 @@ function Run:write_plot()
   core.write_file(self.path .. "/loss.svg", svg)
 end
 
---- Writes loss.svg and trace.json and closes the files. Collective. The ranks must see one file system to join their traces.
+--- Writes loss.svg and trace.json and closes the files. Collective. The ranks must see one file system to join their traces. An
+-- error of what waits for the run's end, as a save in the background, is raised behind that.
 function Run:finish()
   if core.world.dry then return end
-  for _, action in ipairs(self.finishers) do action() end
+  local problem
+  for _, action in ipairs(self.finishers) do
+    local is_done, message = pcall(action)
+    if not is_done then problem = problem or message end
+  end
   if self.has_trace then trace.write_part(self.path, core.world.rank, self.trainer:trace_events()) end
   if self.ranks then self.ranks:barrier() end
   on_rank_zero(self.ranks, function()
@@ -204,6 +203,7 @@ function Run:finish()
       log.warn("%s/trace.json lacks the ranks %s: they see another file system", self.path, table.concat(missing, ", "))
     end
   end)
+  if problem then error(problem, 0) end
 end
 
 return open

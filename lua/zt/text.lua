@@ -27,6 +27,9 @@ function text.duration(seconds)
   return ("%d:%02d"):format(minutes, whole % 60)
 end
 
+--- Sizes as "[2, 3]".
+function text.shape(sizes) return "[" .. table.concat(sizes, ", ") .. "]" end
+
 --- Rows of cells (strings or numbers) as lines of aligned columns: the first to the left, the others to the right.
 function text.columns(rows)
   local widths = {}

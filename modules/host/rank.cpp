@@ -43,6 +43,7 @@ int exit_in_order(lua_State* L) {
   } else if (!lua::is_absent(L, 1)) {
     status = static_cast<int>(lua::check_integer(L, 1));
   }
+  if (status == EXIT_SUCCESS) lua::end_script(L);
   exit->output.finish();
   lua_close(L);
   exit->finish(status);

@@ -24,7 +24,7 @@ class FaultFile : public File {
 
   // Memory that is given away while an operation uses it would be found by chance only.
   ~FaultFile() override {
-    const std::lock_guard lock(state_->mutex);
+    const std::lock_guard lock(*state_->mutex);
     if (!pending_.empty() && !state_->is_dead) {
       fmt::print(stderr, "{} was closed with {} operations under way\n", path_, pending_.size());
       std::abort();

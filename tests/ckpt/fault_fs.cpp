@@ -68,18 +68,27 @@ FaultFs::FaultFs(const FaultFsOptions& options) : state_(std::make_shared<State>
 }
 
 void FaultFs::plan(const Trouble& trouble) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(*state_->mutex);
   state_->trouble = trouble;
   state_->calls.clear();
 }
 
 std::vector<std::string> FaultFs::calls() const {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(*state_->mutex);
   return state_->calls;
 }
 
+std::unique_ptr<FaultFs> FaultFs::for_other_process() const {
+  const std::lock_guard lock(*state_->mutex);
+  auto state = std::make_shared<State>();
+  state->mutex = state_->mutex;
+  state->options = state_->options;
+  state->root = state_->root;
+  return std::unique_ptr<FaultFs>(new FaultFs(std::move(state)));
+}
+
 std::unique_ptr<FaultFs> FaultFs::after_crash(const Crash& crash) const {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(*state_->mutex);
   auto next = std::make_unique<FaultFs>(state_->options);
   std::mt19937_64 random(crash.seed);
   next->state_->root = ckpt::after_crash(*state_->root, crash, random);

@@ -44,6 +44,8 @@ class FaultFs : public FileSystem {
   void plan(const Trouble& trouble);       // from now on; calls are counted anew from 0
   std::vector<std::string> calls() const;  // since the last plan: "write /a [0, 4096)", "wait /a", "rename /a /b"
 
+  // The same files for another process at the same time: calls and trouble are its own.
+  std::unique_ptr<FaultFs> for_other_process() const;
   // The file system as the next process finds it; without trouble. This one is as it was.
   std::unique_ptr<FaultFs> after_crash(const Crash& crash) const;
 
@@ -59,6 +61,8 @@ class FaultFs : public FileSystem {
   struct State;  // shared with the files
 
  private:
+  explicit FaultFs(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
   const std::shared_ptr<State> state_;
 };
 

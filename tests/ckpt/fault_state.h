@@ -11,7 +11,7 @@
 namespace zt::ckpt {
 
 struct FaultFs::State {
-  std::mutex mutex;
+  std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();  // of the disk: all processes
   FaultFsOptions options;
   std::shared_ptr<MemoryFolder> root = std::make_shared<MemoryFolder>();
   Trouble trouble;
@@ -26,7 +26,7 @@ struct FaultFs::State {
 
 // One call, counted; the state is this thread's as long as it lives.
 struct Call {
-  Call(FaultFs::State& state, const std::string& text) : lock(state.mutex), trouble(state.count(text)) {}
+  Call(FaultFs::State& state, const std::string& text) : lock(*state.mutex), trouble(state.count(text)) {}
 
   std::lock_guard<std::mutex> lock;
   const Trouble trouble;

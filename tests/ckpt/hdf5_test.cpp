@@ -204,6 +204,18 @@ TEST(CkptShard, MayBeEmpty) {
   EXPECT_EQ(H5Fget_obj_count(file, H5F_OBJ_ALL), 1);
 }
 
+// HDF5's own bytes lie in front of all data, however names make groups.
+TEST(CkptShard, HasRoomForGroups) {
+  std::vector<ShardDataset> many, deep{{"", at::kFloat, 3}};
+  for (int layer = 0; layer < 200; ++layer) many.push_back({fmt::format("/l{}/attn/q/w", layer), at::kFloat, 5000});
+  for (int i = 0; i < 150; ++i) deep[0].path += "/g";
+  for (const auto& datasets : {many, deep}) {
+    ShardImage image(datasets);
+    for (const Range& range : std::span(image.rest_ranges()).subspan(1)) EXPECT_LT(range.bytes, kDataAlignment);
+    EXPECT_GE(image.offset(0), image.rest_ranges()[0].bytes);
+  }
+}
+
 TEST(CkptShard, RefusesWhatItCannotHold) {
   EXPECT_THAT(message_of<Misuse>([] { ShardImage({{"/a", at::kFloat, 1}, {"/a", at::kFloat, 1}}); }), HasSubstr("two datasets"));
   EXPECT_THAT(message_of<Misuse>([] { ShardImage({{"/a", at::kFloat, -1}}); }), HasSubstr("-1 elements"));

@@ -12,7 +12,7 @@ namespace zt::ckpt::test {
 
 // `ranks` flat ranges of equal size; the last ones are shorter or empty.
 inline std::vector<Region> flat(const std::vector<int64_t>& shape, int64_t ranks) {
-  const int64_t numel = numel_of(shape), chunk = (numel + ranks - 1) / ranks;
+  const int64_t numel = *numel_of(shape), chunk = (numel + ranks - 1) / ranks;
   std::vector<Region> regions;
   for (int64_t r = 0; r < ranks; ++r) {
     const int64_t first = std::min(numel, r * chunk);

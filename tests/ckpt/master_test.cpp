@@ -232,12 +232,12 @@ TEST(CkptMaster, RefusesWhatContradictsItself) {
   EXPECT_THAT(refusal([&](Index& index) { piece(index).shard = -1; }), HasSubstr("shard -1"));
   EXPECT_THAT(refusal([&](Index& index) { piece(index).offset = index.shards[0].bytes - 4; }), HasSubstr("are not in the"));
   EXPECT_THAT(refusal([&](Index& index) { piece(index).offset = -8; }), HasSubstr("are not in the"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes[0].end[0] = 8; }), HasSubstr("not parts of [7, 5]"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes[0].begin[0] = -1; }), HasSubstr("not parts of [7, 5]"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes.clear(); }), HasSubstr("not parts of [7, 5]"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = 36; }), HasSubstr("36 from 0 on"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = -1; }), HasSubstr("-1 from 0 on"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.first = INT64_MAX; }), HasSubstr("are meant"));
+  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes[0].end[0] = 8; }), HasSubstr("which is not in [0, 7)"));
+  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes[0].begin[0] = -1; }), HasSubstr("which is not in [0, 7)"));
+  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes.clear(); }), HasSubstr("it has no boxes"));
+  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = 36; }), HasSubstr("it has 36 elements from number 0 on"));
+  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = -1; }), HasSubstr("it has -1 elements"));
+  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.first = INT64_MAX; }), HasSubstr("its boxes have 35"));
   EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = 13; }), HasSubstr("more than its 35"));
   EXPECT_THAT(refusal([&](Index& index) { piece(index).checksums.clear(); }), HasSubstr("0 checksums and 1 blocks"));
   EXPECT_THAT(refusal([](Index& index) { index.values = 3; }), HasSubstr("an integer instead of a table"));

@@ -35,12 +35,6 @@ inline int64_t fuzz_cases(int64_t usual) {
   return given ? std::atoll(given) : usual;
 }
 
-inline int64_t numel_of(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (const int64_t size : shape) n *= size;
-  return n;
-}
-
 // The elements of a region in its order, by their number in the whole tensor, found one by one.
 inline std::vector<int64_t> elements_of(const std::vector<int64_t>& shape, const Region& region) {
   std::vector<int64_t> elements;

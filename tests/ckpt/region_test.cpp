@@ -16,7 +16,7 @@ TEST(Region, ValidOnesAreAccepted) {
   EXPECT_EQ(validate_region({}, {{{}}, 0, 1}), "") << "one element";
   EXPECT_EQ(validate_region({}, {}), "") << "none";
   EXPECT_EQ(validate_region({4, 6}, {{{{0, 0}, {4, 2}}, {{1, 3}, {3, 6}}}, 7, 7}), "");
-  EXPECT_EQ(validate_region({0, kHuge, kHuge}, {{{{0, 0, 0}, {0, kHuge, kHuge}}}, 0, 0}), "");
+  EXPECT_EQ(validate_region({0, kHuge}, {{{{0, 0}, {0, kHuge}}}, 0, 0}), "");
   EXPECT_EQ(validate_region({kHuge, 1 << 20}, whole_region({kHuge, 1 << 20})), "");
 }
 
@@ -29,6 +29,7 @@ TEST(Region, WhatIsWrongIsSaid) {
   EXPECT_EQ(validate_region({4}, {{{{3}, {2}}}, 0, 0}), "its box 0 is [3, 2) in dim 0, which is not in [0, 4)");
   EXPECT_EQ(validate_region({-4}, {}), "its tensor has the shape [-4]");
   EXPECT_EQ(validate_region({kHuge, kHuge}, {}), "its tensor has the shape [1099511627776, 1099511627776]");
+  EXPECT_EQ(validate_region({0, kHuge, kHuge}, {}), "its tensor has the shape [0, 1099511627776, 1099511627776]");
 }
 
 TEST(Region, CountsStayInsideTheBoxes) {

@@ -16,7 +16,7 @@ using Runs = std::vector<Run>;  // in a test case, Run is GoogleTest's
 
 // What saved regions hold, element by element.
 struct Held {
-  Held(const Shape& shape, const std::vector<Region>& saved) : is_held(numel_of(shape), 0) {
+  Held(const Shape& shape, const std::vector<Region>& saved) : is_held(*numel_of(shape), 0) {
     for (const Region& region : saved) {
       elements.push_back(elements_of(shape, region));
       for (const int64_t element : elements.back()) is_held[element] = 1;
@@ -265,7 +265,7 @@ TEST(Reshard, LargeModelForOneRank) {
       pairs += 3;  // 1024 shards on 768: at most three each
     }
     seconds += one.seconds();
-    elements += numel_of(shape);
+    elements += *numel_of(shape);
   }
   std::cout << elements / 1e9 << " G parameters, 1024 ranks to 768: " << runs << " runs, " << seconds * 1e3 << " ms for a rank\n";
   EXPECT_LE(runs, pairs);

@@ -3,15 +3,9 @@
 
 #include <cerrno>
 
-#include "bag.h"
-#include "ckpt/outcome.h"
-#include "fault_fs.h"
 #include "loader.h"
-#include "mesh.h"
-#include "saver.h"
-#include "store.h"
+#include "saved_content.h"
 #include "support/message.h"
-#include "support/spawn.h"
 #include "verify.h"
 #include "zt/error.h"
 
@@ -20,27 +14,6 @@ namespace {
 
 using namespace zt::ckpt;
 using What = Trouble::What;
-
-constexpr const char* kRoot = "runs/test";
-
-void save(const std::shared_ptr<FaultFs>& files, int64_t step, int content, const Retention& retention = {}) {
-  Saver saver(files, Ranks());
-  SaveOptions options;
-  options.mode = SaveMode::blocking;
-  options.retention = retention;
-  saver.save(kRoot, step, objects_of(make_bag(0, 1, content)), options);
-}
-
-// The content of what a fresh process finds; -1: no checkpoint.
-int content_of_latest(FaultFs& files) {
-  const auto name = latest(files, kRoot);
-  if (!name) return -1;
-  const auto bag = make_bag(0, 1, 0);
-  load(files, Ranks(), std::string(kRoot) + "/" + *name, objects_of(bag), {});
-  const auto content = static_cast<int>(*bag->values.at("step").get_if<int64_t>());
-  EXPECT_TRUE(equal(*bag, *make_bag(0, 1, content))) << "content " << content << " is mixed";
-  return content;
-}
 
 struct Case {
   const char* name;
@@ -53,12 +26,6 @@ struct Meeting {
   What what;
   int error;
 };
-
-std::shared_ptr<FaultFs> with_a_checkpoint() {
-  auto files = std::make_shared<FaultFs>();
-  save(files, 1, 1);
-  return files;
-}
 
 // Calls check(files, outcome) after a save of content 2 with trouble at each of its calls.
 void at_every_call(const Case& each, const Meeting& meeting, const std::function<void(FaultFs&, Outcome)>& check) {
@@ -75,21 +42,6 @@ void at_every_call(const Case& each, const Meeting& meeting, const std::function
     files->plan({});
     check(*files, outcome);
   }
-}
-
-// What a crash leaves is whole, and a later save and gc put all in order.
-void check_after_crash(const FaultFs& before, const Crash& crash, Outcome outcome) {
-  const std::shared_ptr<FaultFs> files = before.after_crash(crash);
-  const int content = content_of_latest(*files);
-  if (outcome == Outcome::done) EXPECT_EQ(content, 2);
-  else EXPECT_TRUE(content == 1 || content == 2) << content;
-  for (const auto& [step, name] : complete(*files, kRoot)) EXPECT_TRUE(verify(*files, std::string(kRoot) + "/" + name).empty());
-  collect_garbage(*files, kRoot);
-  EXPECT_TRUE(partial(*files, kRoot).empty());
-  EXPECT_EQ(content_of_latest(*files), content);
-  save(files, 3, 3, {1, 0});
-  EXPECT_EQ(content_of_latest(*files), 3);
-  EXPECT_EQ(complete(*files, kRoot).size(), 1U);
 }
 
 TEST(SaveFaults, DeathAtEveryCall) {
@@ -145,36 +97,6 @@ TEST(SaveFaults, AFlippedBitAtEveryCall) {
     EXPECT_TRUE(equal(*before, *make_bag(0, 1, 1)));
   });
   EXPECT_GE(found, 2);  // the shard and the master are each written by one operation
-}
-
-// A rank that meets an error: all ranks get it, and the next save works.
-TEST(SaveFaults, AnErrorOnOneRankIsEveryRanks) {
-  for (const SaveMode mode : {SaveMode::blocking, SaveMode::async}) {
-    for (int64_t k = 0; k < 60; k += 7) {
-      const auto files = with_a_checkpoint();
-      files->plan({What::error, k, ENOSPC});
-      std::array<Outcome, 3> outcomes{};
-      spawn(3, [&](const World& world) {
-        comm::MeshOptions all;
-        all.axes = {{"dp", -1}};
-        const auto mesh = comm::make_mesh(world, all);
-        Saver saver(files, Ranks(mesh->world()->communicator));
-        SaveOptions options;
-        options.mode = mode;
-        outcomes[world.rank] = outcome_of([&] {
-          saver.save(kRoot, 2, objects_of(make_bag(world.rank, 3, 2)), options);
-          saver.wait();
-        });
-        if (world.rank == 0) files->plan({});
-        mesh->world()->communicator->barrier();
-        saver.save(kRoot, 3, objects_of(make_bag(world.rank, 3, 3)), options);
-        saver.wait();
-      });
-      EXPECT_EQ(outcomes[0], outcomes[1]);
-      EXPECT_EQ(outcomes[0], outcomes[2]);
-      EXPECT_EQ(content_of_latest(*files), 3);
-    }
-  }
 }
 
 TEST(SaveFaults, AFullDiskIsFoundBeforeAnythingIsWritten) {

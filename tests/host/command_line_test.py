@@ -94,6 +94,18 @@ class CommandLine(HostTest):
         self.assertEqual((result.status, result.out), (5, "closed\n"))
         self.assertEqual(self.run_script('os.exit("now")').status, 1)
 
+    def test_a_save_that_fails_behind_the_last_line(self):
+        taken = self.folder / "run/step_00000003"  # a file, where the checkpoint's folder has to be
+        taken.parent.mkdir()
+        save = f'require("zt.ckpt").save("{taken.parent}", {{note = 1}}, {{step = STEP}}) '
+        for end in ("", "os.exit(0)", "os.exit(true)"):
+            self.assertEqual(self.run_script(save.replace("STEP", "2") + end).status, 0)
+            taken.write_text("")
+            result = self.run_script(save.replace("STEP", "3") + end)
+            self.assertEqual(result.status, 1, end)
+            self.assertIn("step_00000003", result.err)
+            self.assertFalse(list(taken.parent.glob("*.partial-*")))
+
     def test_info(self):
         result = ztoolkit("info", env={"OMP_NUM_THREADS": 3})
         self.assertEqual((result.status, result.err), (0, ""))

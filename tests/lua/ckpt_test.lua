@@ -1,42 +1,16 @@
--- zt.ckpt and `ztoolkit ckpt`: what scripts and people do with checkpoints. (On two ranks as well.)
+-- zt.ckpt: what scripts do with checkpoints. (On two ranks as well.)
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
-local command = require "support.command"
-local comm = require "zt.comm"
 local nn = require "zt.nn"
 local optim = require "zt.optim"
-local temporary = require "support.temporary"
 local zero = require "zt.zero"
+local small = require "support.small_trainer"
+local temporary = require "support.temporary"
 
 local IS_FIRST = zt.world.rank == 0
-local mesh = comm.mesh{dp = -1}
-
-local function trainer_of(stage, seed)
-  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = seed or 1}
-  local program = zt.program(model):apply(zero.shard{stage = stage, axis = mesh.dp})
-  return zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}})
-end
-
-local function batch(step)
-  local tokens = (zt.arange(8) * 3 + step + 5 * zt.world.rank):remainder(11):view{2, 4}:to "int64"
-  return {tokens = tokens, labels = tokens}
-end
-
-local function trained(stage, steps)
-  local trainer = trainer_of(stage)
-  for step = 0, steps - 1 do trainer:step(batch(step)) end
-  return trainer
-end
-
-local function assert_same(a, b)
-  for _, name in ipairs(a:parameters()) do
-    lu.assertTrue(a:master(name):equal(b:master(name)), name)
-    local left, right = a:optimizer_state(name), b:optimizer_state(name)
-    for _, state in ipairs {"exp_avg", "exp_avg_sq"} do lu.assertTrue(left[state]:equal(right[state]), name) end
-  end
-end
+local mesh, trainer_of, trained, batch, assert_same = small.mesh, small.trainer_of, small.trained, small.batch, small.assert_same
 
 local TestCkpt = {}
 
@@ -47,7 +21,7 @@ end
 
 function TestCkpt:test_objects_and_plain_values()
   local actor, critic = trained(1, 2), trained(3, 1)
-  local counter = {count = 3, state = function(it) return {count = it.count} end}
+  local counter = {count = 3, state = function(it) return {count = it.count} end, restore = function() end}
   local note = {loss = 2.5, tags = {"a", "b"}, is_good = true, empty = "", nested = {x = {1, 2.5}}}
   local path = ckpt.save(self.folder, {actor = actor, critic = critic, counter = counter, note = note}, {step = 7})
   lu.assertEquals(path, self.folder .. "/step_00000007")
@@ -63,6 +37,34 @@ function TestCkpt:test_objects_and_plain_values()
   lu.assertErrorMsgContains("not in the checkpoint", ckpt.load, self.folder, {actor = a, critic = c, note = 0})
   lu.assertErrorMsgContains("has no state to save", ckpt.save, self.folder, {mesh = mesh})
   lu.assertErrorMsgContains("got 'a/b'", ckpt.save, self.folder, {["a/b"] = 1})
+  lu.assertErrorMsgContains("none named restore", ckpt.save, self.folder, {x = {state = function() return 1 end}})
+  local folder, run = self.folder .. "/x", {path = self.folder .. "/x", before_finish = function() end}
+  lu.assertErrorMsgContains("a Trainer cannot be saved as a value", ckpt.save, folder, {note = {trainer = actor}})
+  lu.assertErrorMsgContains("steps are counted from 0", ckpt.save, run, -1)
+  lu.assertFalse(zt.exists(folder))
+end
+
+-- Beside `model`, of which parameters are taken, everything else is asked for.
+function TestCkpt:test_a_model_and_others()
+  local trainer, critic = trained(1, 2), trained(0, 1)
+  ckpt.save(self.folder, {trainer = trainer, critic = critic, ["note.1"] = 5}, {async = false})
+  local a, c = trainer_of(3, 2), trainer_of(2, 2)
+  local values = ckpt.load(self.folder, {model = a, critic = c, ["note.1"] = 0})
+  lu.assertEquals(a.global_step, 0)
+  lu.assertTrue(a:master("embedding.weight"):equal(trainer:master "embedding.weight"))
+  assert_same(c, critic)
+  lu.assertEquals(values, {["note.1"] = 5})
+  lu.assertErrorMsgContains("not in the checkpoint (1): other", ckpt.load, self.folder, {model = a, other = 0})
+end
+
+function TestCkpt:test_what_does_not_fit()
+  local trainer = trained(1, 1)
+  ckpt.save(self.folder, {trainer = trainer, note = 2}, {async = false})
+  local other = trainer_of(0, 5)
+  lu.assertErrorMsgContains("not in the checkpoint (1): more", ckpt.load, self.folder, {trainer = other, more = 1})
+  lu.assertEquals(ckpt.load(self.folder, {trainer = other, more = 1}, {strict = false}), {})
+  assert_same(other, trainer)
+  lu.assertEquals(ckpt.load(self.folder, {other = 0}, {map = {["^note$"] = "other"}, only = {"^other$"}}), {other = 2})
 end
 
 function TestCkpt:test_parts_of_a_checkpoint()
@@ -89,6 +91,8 @@ function TestCkpt:test_mistakes()
   lu.assertErrorMsgContains("did you mean 'keep'?", ckpt.save, self.folder, {}, {kep = 3})
   lu.assertErrorMsgContains("ckpt.resume takes a run", ckpt.resume, {})
   lu.assertErrorMsgContains("must be at least 0", ckpt.save, self.folder, {}, {keep = -1})
+  lu.assertErrorMsgContains("takes no option 'objects'", ckpt.save, self.folder, {}, {objects = {}})
+  lu.assertErrorMsgContains("takes no option 'step'", ckpt.save, {path = self.folder}, 3, {step = 3})
 end
 
 function TestCkpt:test_random_numbers_go_on()
@@ -119,112 +123,61 @@ function TestCkpt:test_a_run_goes_on()
   lu.assertEquals((ckpt.resume(run)), 0)
   train(run, trainer, 0, 5)
   run:finish() -- behind step 5, of which nothing is saved
+  if IS_FIRST then
+    zt.mkdir_p(run.path .. "/step_00000006.partial-12ab/shards") -- as a save that died leaves it
+    local lines = zt.fs.read(run.path .. "/metrics.jsonl")
+    zt.write_file(run.path .. "/metrics.jsonl", lines .. "\0\0\n")
+  end
+  mesh:world():barrier()
   local again, other = open(7, true)
   lu.assertEquals((ckpt.resume(again)), 4)
   train(again, other, 4, 7)
   again:finish()
+  lu.assertFalse(zt.exists(run.path .. "/step_00000006.partial-12ab"))
   if IS_FIRST then
     local steps = {}
     for line in io.lines(run.path .. "/metrics.jsonl") do steps[#steps + 1] = zt.json.decode(line).step end
     lu.assertEquals(steps, {0, 1, 2, 3, 4, 5, 6})
     lu.assertEquals(zt.fs.read(run.path .. "/latest"), "step_00000007\n")
+    local kept = {}
+    for index, entry in ipairs(ckpt.list(run.path)) do kept[index] = entry.step end
+    lu.assertEquals(kept, {6, 7})
   end
   mesh:world():barrier()
   assert_same(other, trained(1, 7))
   lu.assertErrorMsgContains("either resume or overwrite", zt.run, {name = "r", resume = true, overwrite = true})
 end
 
--- The rest is one process's work.
-local TestCommand = {}
-
-function TestCommand:setUp()
-  zt.log.set_level "error"
-  self.folder = temporary()
-  self.trainer = trained(1, 2)
-  ckpt.save(self.folder .. "/a", {trainer = self.trainer}, {step = 1, async = false})
-  self.trainer:step(batch(2))
-  ckpt.save(self.folder .. "/a", {trainer = self.trainer}, {step = 2, async = false})
-  mesh:world():barrier()
-end
-
-function TestCommand:test_ls_and_show()
-  if not IS_FIRST then return end
-  local text, status = command("ls", self.folder)
-  lu.assertEquals(status, 0, text)
-  lu.assertStrContains(text, self.folder .. "/a/step_00000002")
-  lu.assertStrContains(text, "latest")
-  text, status = command("show", self.folder .. "/a", "--statistics", "--only", "embedding.weight")
-  lu.assertEquals(status, 0, text)
-  lu.assertStrContains(text, "optimizer/exp_avg_sq/embedding.weight")
-  lu.assertStrContains(text, "[11, 8]")
-  text = command("show", self.folder .. "/a", "--json")
-  lu.assertEquals(zt.json.decode(text).values["trainer/step"], 3)
-  text, status = command("show", self.folder)
-  lu.assertEquals(status, 2)
-  lu.assertStrContains(text, "there is no checkpoint in")
-  text, status = command "lss"
-  lu.assertEquals(status, 2)
-  lu.assertStrContains(text, "did you mean 'ls'?")
-  text, status = command "--help"
-  lu.assertEquals(status, 0)
-  lu.assertStrContains(text, "verify")
-end
-
-function TestCommand:test_diff()
-  if not IS_FIRST then return end
-  local a = self.folder .. "/a/step_0000000"
-  local text, status = command("diff", a .. "1", a .. "1")
-  lu.assertEquals(status, 0, text)
-  text, status = command("diff", a .. "1", self.folder .. "/a")
-  lu.assertEquals(status, 1, text)
-  local line = text:match "model/embedding.weight[^\n]*"
-  lu.assertStrMatches(line, "model/embedding.weight +largest difference .* of %d+ in 88 elements")
-  lu.assertStrContains(text, "trainer/step")
-end
-
-function TestCommand:test_verify_and_gc()
-  if not IS_FIRST then return end
-  local shard = self.folder .. "/a/step_00000002/shards/rank_00000.h5"
-  local text, status = command("verify", self.folder .. "/a")
-  lu.assertEquals(status, 0, text)
-  local file = io.open(shard, "r+b")
-  file:seek("end", -5)
-  file:write "\171"
-  file:close()
-  text, status = command("verify", self.folder .. "/a")
-  lu.assertEquals(status, 1)
-  lu.assertStrContains(text, "rank_00000.h5")
-  zt.mkdir_p(self.folder .. "/a/step_00000009.partial-12ab/shards")
-  lu.assertStrContains(command("ls", self.folder), "incomplete")
-  text, status = command("gc", self.folder .. "/a")
-  lu.assertEquals(status, 0)
-  lu.assertStrContains(text, "step_00000009.partial-12ab")
-  lu.assertFalse(zt.exists(self.folder .. "/a/step_00000009.partial-12ab"))
-end
-
-function TestCommand:test_export_and_import()
-  local to, back = self.folder .. "/out.safetensors", self.folder .. "/back"
-  if IS_FIRST then
-    local text, status = command("export", self.folder .. "/a", to)
-    lu.assertEquals(status, 0, text)
-    text, status = command("export", self.folder .. "/a", to)
-    lu.assertEquals(status, 1)
-    lu.assertStrContains(text, "is there already")
-    local many = self.folder .. "/many"
-    text, status = command("export", self.folder .. "/a", many, "--dtype", "bf16", "--shard-bytes", "300")
-    lu.assertEquals(status, 0, text)
-    lu.assertTrue(zt.exists(many .. "/model.safetensors.index.json"))
-    for _, from in ipairs {to, many} do
-      text, status = command("import", from, back)
-      lu.assertEquals(status, 0, text)
-    end
-    lu.assertEquals(#ckpt.list(back), 1)
-    command("import", to, back, "--step", "5")
+function TestCkpt:test_what_is_kept()
+  local trainer = trained(0, 1)
+  for step = 1, 7 do
+    ckpt.save(self.folder, {trainer = trainer}, {step = step, async = step % 2 == 0, keep = 2, keep_every = 3})
   end
   mesh:world():barrier()
-  local other = trainer_of(3, 9)
-  ckpt.load(back, {model = other})
-  for _, name in ipairs(other:parameters()) do lu.assertTrue(other:master(name):equal(self.trainer:master(name)), name) end
+  local kept = {}
+  for index, entry in ipairs(ckpt.list(self.folder)) do kept[index] = entry.step end
+  lu.assertEquals(kept, {3, 6, 7})
 end
 
-os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCkpt", TestCkpt}, {"TestCommand", TestCommand}})
+-- fp16's loss scale and a schedule go on as if nothing had been.
+function TestCkpt:test_loss_scale_and_schedule_go_on()
+  local function fp16_trainer(seed)
+    local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = seed}
+    local program = zt.program(model, {precision = "fp16"}):apply(zero.shard{stage = 2, axis = mesh.dp})
+    return zt.trainer(program, {
+      optimizer = optim.adamw{lr = 0.1}, schedule = optim.warmup_cosine{warmup = 3, total = 12},
+      fp16 = {initial_scale_power = 40, loss_scale_window = 3, hysteresis = 1}, -- overflows at first
+    })
+  end
+  local trainer, other = fp16_trainer(1), fp16_trainer(2)
+  for step = 0, 29 do trainer:step(batch(step)) end
+  ckpt.save(self.folder, {trainer = trainer}, {async = false})
+  ckpt.load(self.folder, {trainer = other})
+  for step = 30, 37 do
+    local left, right = trainer:step(batch(step)), other:step(batch(step))
+    lu.assertEquals({right.loss, right.lr, right.loss_scale, right.skipped}, {left.loss, left.lr, left.loss_scale, left.skipped})
+  end
+  assert_same(other, trainer)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCkpt", TestCkpt}})

@@ -94,6 +94,28 @@ function TestEngineCheckpoint:test_parts()
                             self.folder, nil, {load_modul_only = true})
 end
 
+function TestEngineCheckpoint:test_another_checkpoint()
+  local engine = trained(1, 2)
+  require("zt.ckpt").save(self.folder .. "/plain", {trainer = engine.trainer}, {async = false, mesh = engine.mesh})
+  local other = adam(1)
+  lu.assertErrorMsgContains("not in the checkpoint", other.load_checkpoint, other, self.folder, "plain")
+  lu.assertEquals(other.global_steps, 0)
+  local _, client = other:load_checkpoint(self.folder, "plain", {load_module_strict = false})
+  lu.assertEquals(client, {})
+  assert_same(other, engine)
+end
+
+-- A rank that names no tag, where another does.
+function TestEngineCheckpoint:test_a_tag_on_one_rank()
+  if zt.world.size == 1 then return end
+  local engine = trained(1, 1)
+  engine:save_checkpoint(self.folder, "first")
+  local tag = zt.world.rank == 0 and "first" or nil
+  lu.assertEquals((adam(1):load_checkpoint(self.folder, tag)), self.folder .. "/first")
+  local strict = adam(0, {checkpoint = {tag_validation = "fail"}})
+  lu.assertErrorMsgContains("'first' on rank 0, 'nil' on rank 1", strict.load_checkpoint, strict, self.folder, tag)
+end
+
 function TestEngineCheckpoint:test_tags_that_differ_between_ranks()
   if zt.world.size == 1 then return end
   local tag = "rank" .. zt.world.rank

@@ -3,32 +3,11 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local ckpt = require "zt.ckpt"
 local nn = require "zt.nn"
 local optim = require "zt.optim"
 local huggingface = require "zt.ckpt.huggingface"
 local names = require "zt.ckpt.names"
-local command = require "support.command"
-local safetensors = require "support.safetensors"
-local temporary = require "support.temporary"
-
-local FOLDER = "tests/golden/huggingface/"
-local MODELS = {"gpt2", "gpt2_untied", "llama", "llama_tied"}
-
-local function read_json(path) return zt.json.decode(zt.fs.read(path)) end
-
-local function config_of(name) return read_json(FOLDER .. name .. "/config.json") end
-
--- All tensors of a model, from one file or from those of its index.
-local function tensors_of(name)
-  local folder = FOLDER .. name .. "/"
-  if zt.exists(folder .. "model.safetensors") then return safetensors.read(folder .. "model.safetensors") end
-  local all = {}
-  for _, file in pairs(read_json(folder .. "model.safetensors.index.json").weight_map) do
-    for tensor, values in pairs(safetensors.read(folder .. file)) do all[tensor] = values end
-  end
-  return all
-end
+local models = require "support.huggingface_models"
 
 local function shapes_of(tensors)
   local shapes = {}
@@ -67,22 +46,16 @@ local function logits_of(options, parameters, precision, tokens)
   return zt.trainer(zt.program(model, {precision = precision}), {optimizer = optim.sgd{lr = 0.5}}):infer{tokens = tokens}.logits
 end
 
--- The largest difference, as a part of the largest number wanted.
-local function distance(got, wanted)
-  lu.assertEquals(got:size(), wanted:size())
-  return ((got - wanted):abs():max() / wanted:abs():max()):item()
-end
-
 local TestLogits = {}
 
-for _, name in ipairs(MODELS) do
+for _, name in ipairs(models.NAMES) do
   TestLogits["test_" .. name] = function()
-    local expected, tensors = safetensors.read(FOLDER .. name .. "/expected.safetensors"), tensors_of(name)
-    local options, form = huggingface.options(config_of(name))
+    local expected, tensors = models.expected_of(name), models.tensors_of(name)
+    local options, form = huggingface.options(models.config_of(name))
     local parameters = assemble(names.fit(form, options, shapes_of(tensors)), tensors)
-    for _, row in ipairs {{"fp32", 1e-5}, {"fp64", 1e-12}} do
+    for _, row in ipairs(models.BOUNDS) do
       local precision, bound = unpack(row)
-      local error_ = distance(logits_of(options, parameters, precision, expected.tokens), expected["logits_" .. precision])
+      local error_ = models.distance(logits_of(options, parameters, precision, expected.tokens), expected["logits_" .. precision])
       if os.getenv "ZT_PRINT_DISTANCES" then print(name, precision, error_) end
       lu.assertTrue(error_ <= bound, ("%s in %s: %g off"):format(name, precision, error_))
     end
@@ -90,49 +63,24 @@ for _, name in ipairs(MODELS) do
 
   -- Every tensor of the file matters: with one of them wrong the logits are.
   TestLogits["test_every_tensor_counts_in_" .. name] = function()
-    local expected, tensors = safetensors.read(FOLDER .. name .. "/expected.safetensors"), tensors_of(name)
-    local options, form = huggingface.options(config_of(name))
+    local expected, tensors = models.expected_of(name), models.tensors_of(name)
+    local options, form = huggingface.options(models.config_of(name))
     local map = names.fit(form, options, shapes_of(tensors))
     for tensor, values in pairs(tensors) do
       tensors[tensor] = values:flip({0})
       local got = logits_of(options, assemble(map, tensors), "fp64", expected.tokens)
-      lu.assertTrue(distance(got, expected.logits_fp64) > 1e-6, tensor)
+      lu.assertTrue(models.distance(got, expected.logits_fp64) > 1e-6, tensor)
       tensors[tensor] = values
     end
   end
 end
 
--- The way of a person: import, load, train on, export.
-local TestCommands = {}
-
-for _, name in ipairs(MODELS) do
-  TestCommands["test_import_and_export_of_" .. name] = function()
-    local folder = temporary()
-    local text, status = command("import", FOLDER .. name, folder)
-    lu.assertEquals(status, 0, text)
-    local options = read_json(folder .. "/model.json")
-    local expected = safetensors.read(FOLDER .. name .. "/expected.safetensors")
-    for _, row in ipairs {{"fp32", 1e-5}, {"fp64", 1e-12}} do
-      local precision, bound = unpack(row)
-      local trainer = zt.trainer(zt.program(nn.gpt(options), {precision = precision}), {optimizer = optim.sgd{lr = 0.5}})
-      ckpt.load(folder, {model = trainer})
-      local off = distance(trainer:infer{tokens = expected.tokens}.logits, expected["logits_" .. precision])
-      lu.assertTrue(off <= bound, ("%s in %s: %g off"):format(name, precision, off))
-    end
-    text, status = command("export", folder, folder .. "/out", "--model", folder .. "/model.json")
-    lu.assertEquals(status, 0, text)
-    local out, original = safetensors.read(folder .. "/out/model.safetensors"), tensors_of(name)
-    for tensor, values in pairs(original) do lu.assertTrue(out[tensor]:equal(values), tensor) end
-    lu.assertEquals(huggingface.options(read_json(folder .. "/out/config.json")), huggingface.options(config_of(name)))
-  end
-end
-
 local TestNames = {}
 
-for _, name in ipairs(MODELS) do
+for _, name in ipairs(models.NAMES) do
   TestNames["test_taken_apart_again_" .. name] = function()
-    local tensors = tensors_of(name)
-    local options, form = huggingface.options(config_of(name))
+    local tensors = models.tensors_of(name)
+    local options, form = huggingface.options(models.config_of(name))
     local map = names.map(form, options)
     local again, count = take_apart(map, assemble(map, tensors)), 0
     for tensor, values in pairs(again) do
@@ -189,7 +137,7 @@ local TestFit = {}
 
 function TestFit:test_names_without_a_prefix()
   for _, form in ipairs {"gpt2", "llama"} do
-    local options = huggingface.options(config_of(form))
+    local options = huggingface.options(models.config_of(form))
     local bare = {}
     for name, shape in pairs(wanted_shapes(names.map(form, options))) do
       bare[name:gsub("^transformer%.", ""):gsub("^model%.", "")] = shape
@@ -199,18 +147,18 @@ function TestFit:test_names_without_a_prefix()
 end
 
 function TestFit:test_masks_and_tables_are_left_out()
-  local options = huggingface.options(config_of "gpt2")
+  local options = huggingface.options(models.config_of "gpt2")
   local shapes = wanted_shapes(names.map("gpt2", options))
   shapes["transformer.h.1.attn.bias"], shapes["transformer.h.0.attn.masked_bias"] = {1, 1, 12, 12}, {}
   lu.assertEquals(names.fit("gpt2", options, shapes), names.map("gpt2", options))
-  options = huggingface.options(config_of "llama")
+  options = huggingface.options(models.config_of "llama")
   shapes = wanted_shapes(names.map("llama", options))
   shapes["model.layers.1.self_attn.rotary_emb.inv_freq"] = {3}
   lu.assertEquals(names.fit("llama", options, shapes), names.map("llama", options))
 end
 
 function TestFit:test_a_tied_head_that_is_written_twice()
-  local options = huggingface.options(config_of "gpt2")
+  local options = huggingface.options(models.config_of "gpt2")
   local shapes = wanted_shapes(names.map("gpt2", options))
   local _, none = names.fit("gpt2", options, shapes)
   lu.assertEquals(none, {})
@@ -221,7 +169,7 @@ function TestFit:test_a_tied_head_that_is_written_twice()
 end
 
 function TestFit:test_what_does_not_fit_is_listed()
-  local options = huggingface.options(config_of "llama")
+  local options = huggingface.options(models.config_of "llama")
   local shapes = wanted_shapes(names.map("llama", options))
   shapes["lm_head.weight"], shapes["model.norm.weight"] = nil, {17}
   shapes["model.layers.2.input_layernorm.weight"], shapes["lm_head.bias"] = {16}, {61}
@@ -235,12 +183,12 @@ end
 local TestConfig = {}
 
 function TestConfig:test_options_and_back()
-  for _, name in ipairs(MODELS) do
-    local options, form = huggingface.options(config_of(name))
+  for _, name in ipairs(models.NAMES) do
+    local options, form = huggingface.options(models.config_of(name))
     local written, written_form = huggingface.config(options)
     lu.assertEquals(written_form, form)
     lu.assertEquals(huggingface.options(written), options)
-    local config = config_of(name)
+    local config = models.config_of(name)
     for key, value in pairs(written) do
       if config[key] ~= nil then lu.assertEquals(value, config[key], name .. ": " .. key) end
     end
@@ -261,7 +209,7 @@ function TestConfig:test_older_files()
 end
 
 local function refused(name, changes, message)
-  local config = config_of(name)
+  local config = models.config_of(name)
   for key, value in pairs(changes) do config[key] = value end
   lu.assertErrorMsgContains(message, huggingface.options, config)
 end
@@ -299,6 +247,5 @@ function TestConfig:test_models_without_a_counterpart_are_refused()
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{
-  {"TestLogits", TestLogits}, {"TestCommands", TestCommands}, {"TestNames", TestNames}, {"TestFit", TestFit},
-  {"TestConfig", TestConfig},
+  {"TestLogits", TestLogits}, {"TestNames", TestNames}, {"TestFit", TestFit}, {"TestConfig", TestConfig},
 })

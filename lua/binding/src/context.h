@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/ScalarType.h>
 
+#include <functional>
 #include <lua.hpp>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,8 @@ struct Context : std::enable_shared_from_this<Context> {
   std::string last_message;
   Family last_family = Family::error;
   std::string last_traceback;  // of the last Lua error that reached C++
+
+  std::vector<std::function<void()>> at_script_end;
 
   TensorMemory memory;
   const void* tensor_metatable = nullptr;

@@ -1,5 +1,7 @@
 #include "zt/lua/runtime.h"
 
+#include <utility>
+
 #include "context.h"
 #include "protected_call.h"
 #include "strict.h"
@@ -45,6 +47,11 @@ void set_script_arguments(lua_State* L, const std::string& path, const std::vect
   lua_rawset(L, LUA_GLOBALSINDEX);
 }
 
+int run_end_of_script(lua_State* L) {
+  end_script(L);
+  return 0;
+}
+
 }  // namespace
 
 lua_State* new_state(World world, const Paths& paths) {
@@ -72,8 +79,20 @@ std::optional<ScriptError> run_script(lua_State* L, const std::string& path, con
   luaL_checkstack(L, static_cast<int>(args.size()) + LUA_MINSTACK, "too many arguments for the script");
   for (const auto& arg : args) push(L, arg);
   auto failure = protected_call(L, static_cast<int>(args.size()), 0);
+  if (!failure) {
+    lua_pushcfunction(L, guarded<run_end_of_script>);
+    failure = protected_call(L, 0, 0);
+  }
   if (!failure) return std::nullopt;
   return ScriptError{std::move(failure->message), std::move(failure->traceback), failure->family == Family::aborted};
+}
+
+void at_script_end(lua_State* L, std::function<void()> action) {
+  context(L).at_script_end.push_back(std::move(action));
+}
+
+void end_script(lua_State* L) {
+  for (const auto& action : std::exchange(context(L).at_script_end, {})) action();
 }
 
 }  // namespace zt::lua

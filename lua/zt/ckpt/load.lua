@@ -2,7 +2,7 @@
 --
 --   ckpt.load("runs/gpt", {trainer = trainer, data = text})        -- the latest checkpoint of a run
 --   ckpt.load("runs/gpt/step_00000200", {model = trainer})         -- parameters only
---   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h%."] = "model/blocks."}})
+--   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h[.]"] = "model/blocks."}})
 --
 -- Collective. It returns the plain values that were asked for, by key. Whatever does not match - missing names, names that nobody
 -- asks for, other shapes - is an error that lists them, before anything is changed, unless strict = false.
@@ -21,10 +21,14 @@ local SCHEMA = {
   {"mesh", "any", "the ranks that load together; without it the trainer's"},
 }
 
--- Under "model" alone a trainer takes parameters only.
+-- Under "model" a trainer takes parameters only; the others take all of theirs.
 local function patterns(named, only)
   if only or named.trainer or not named.model then return only end
-  return {"^model/"}
+  local list = {"^model/"}
+  for key in pairs(named) do
+    if key ~= "model" then list[#list + 1] = "^" .. key:gsub("%p", "[%0]") .. "(/|$)" end
+  end
+  return list
 end
 
 local function load(path, named, value)
@@ -35,10 +39,10 @@ local function load(path, named, value)
   local mesh = objects.mesh(options.mesh, named)
   local folder = native.find(path, mesh)
   if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
-  local values = native.load_objects(folder, mesh, list, {
-    strict = options.strict, only = patterns(named, options.only), map = options.map,
-  })
-  if named.trainer and not options.only then rng.restore(values.rng) end
+  local only = patterns(named, options.only)
+  if not only then list[#list + 1] = {"rng", {}} end
+  local values = native.load_objects(folder, mesh, list, {strict = options.strict, only = only, map = options.map})
+  rng.restore(values.rng)
   return objects.restore(named, values)
 end
 

@@ -12,6 +12,7 @@
 -- Both rotate halves and both lay heads one behind the other, so no rows change places.
 
 local fail = require "zt.fail"
+local text = require "zt.text"
 
 local names = {}
 
@@ -109,8 +110,6 @@ function names.by_tensor(map)
   return list
 end
 
-local function shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
-
 local function is_ignored(form, name, prefix)
   if name:sub(1, #prefix) ~= prefix then return false end
   for _, pattern in ipairs(form.ignored) do
@@ -123,12 +122,12 @@ end
 local function complaints(map, shapes, is_known)
   local missing, wrong, extra, wanted = {}, {}, {}, {}
   for _, tensor in ipairs(names.by_tensor(map)) do
-    local got, shape = shapes[tensor.name], shape_text(tensor.shape)
+    local got, shape = shapes[tensor.name], text.shape(tensor.shape)
     wanted[tensor.name] = true
     if not got then
       missing[#missing + 1] = tensor.name
-    elseif shape_text(got) ~= shape then
-      wrong[#wrong + 1] = ("%s is %s instead of %s"):format(tensor.name, shape_text(got), shape)
+    elseif text.shape(got) ~= shape then
+      wrong[#wrong + 1] = ("%s is %s instead of %s"):format(tensor.name, text.shape(got), shape)
     end
   end
   for name in pairs(shapes) do

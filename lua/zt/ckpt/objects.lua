@@ -31,7 +31,12 @@ function objects.list(call, named)
   table.sort(keys)
   for _, key in ipairs(keys) do
     local value = named[key]
-    if is_lua_object(value) then value = value:state() end
+    if is_lua_object(value) then
+      if type(value.restore) ~= "function" then
+        fail("%s: '%s' has a method state and none named restore, so it could be saved and not loaded", call, key)
+      end
+      value = value:state()
+    end
     list[#list + 1] = {prefix_of(key, value), value}
   end
   return list

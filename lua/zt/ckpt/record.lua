@@ -1,15 +1,15 @@
 --- What a checkpoint says of the run it is from: script, options, versions, mesh, program.
 
 local core = require "zt.core"
-local fs = require "zt.fs"
 local native = require "zt.ckpt"
+local script = require "zt.script"
 
 local function record(run, named)
   local trainer = named.trainer or named.model
   local is_trainer = type(trainer) == "userdata"
   return {
     name = run and run.name,
-    text = arg and arg[0] and core.exists(arg[0]) and fs.read(arg[0]) or nil,
+    text = script.text,
     options = run and run.options,
     versions = core.versions(),
     ranks = core.world.size,

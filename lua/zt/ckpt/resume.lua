@@ -14,6 +14,7 @@ local load = require "zt.ckpt.load"
 local log = require "zt.log"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
+local on_rank_zero = require "zt.on_rank_zero"
 
 local SCHEMA = {
   {"objects", "table", "what was saved besides the run's trainer and data", default = {}},
@@ -27,6 +28,8 @@ local function resume(run, value)
   if core.world.dry then return 0, {} end
   local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
   local folder = native.find(run.path, mesh)
+  local removed = on_rank_zero(mesh and mesh:world(), function() return native.gc(run.path) end)
+  if #removed > 0 then log.info("removed what saves that died have left: %s", table.concat(removed, ", ")) end
   if not folder then
     run:rewind(0)
     return 0, {}

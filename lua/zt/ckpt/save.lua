@@ -19,10 +19,10 @@ local rng = require "zt.ckpt.rng"
 local STOPPED = 75 -- EX_TEMPFAIL of sysexits.h: start again later
 
 local SCHEMA = {
-  {"step", "integer", "what the checkpoint is named after, where no run says it", default = 0, at_least = 0},
+  {"step", "integer", "what the checkpoint is named after, where no run says it: 0", at_least = 0},
   {"every", "integer", "save only when the step is a multiple of it or the run's last one, or the run is told to stop",
    at_least = 1},
-  {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}", default = {}},
+  {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}"},
   {"mesh", "any", "the ranks that save together; without it the run's or the trainer's"},
   {"async", "boolean", "go on when the tensors are copied, and write in the background", default = true},
   {"skip_if_busy", "boolean", "leave a save out while the last one is still written, instead of waiting", default = false},
@@ -52,17 +52,21 @@ local function wait_at_end(run, saver)
 end
 
 local function parts(target, what, options)
-  if type(target) == "string" then return target, what, options.step, nil end
+  if type(target) == "string" then
+    if options.objects then fail "ckpt.save(folder, {...}) takes no option 'objects': put them into the table" end
+    return target, what, options.step or 0, nil
+  end
   if type(target) ~= "table" or not target.path then fail "ckpt.save takes a run (zt.run) or the name of a folder" end
   if type(what) ~= "number" then fail "ckpt.save(run, step) takes the number of steps that are done" end
+  if options.step then fail "ckpt.save(run, step) takes no option 'step': the step is the second argument" end
   local named = {trainer = target.trainer, data = target.data}
-  for key, value in pairs(options.objects) do named[key] = value end
+  for key, value in pairs(options.objects or {}) do named[key] = value end
   return target.path, named, what, target
 end
 
 -- What stops a run from outside: the next start goes on where this one ended.
 local function stop(run, step)
-  log.warn("told to stop: saved behind step %d, ending with status %d", step, STOPPED)
+  if core.world.rank == 0 then log.warn("told to stop: saved behind step %d, ending with status %d", step, STOPPED) end
   if run then run:finish() end
   os.exit(STOPPED, true)
 end
@@ -73,7 +77,8 @@ local function save(target, what, value)
   if core.world.dry then return nil end
   local mesh = objects.mesh(options.mesh or (run and run.mesh), named)
   local is_told = options.every and native.is_stop_requested(mesh)
-  local is_time = not options.every or step % options.every == 0 or step == (run and run.steps)
+  local is_last = step == (run and run.steps)
+  local is_time = not options.every or step % options.every == 0 or is_last
   if not is_time and not is_told then return nil end
   local list = objects.list("ckpt.save", named)
   list[#list + 1] = {"rng", rng.state(mesh)}
@@ -81,10 +86,12 @@ local function save(target, what, value)
   local saver = saver_of(mesh)
   wait_at_end(run, saver)
   local is_saved = saver:save(folder, step, list, {
-    async = options.async and not is_told, skip_if_busy = options.skip_if_busy and not is_told, keep = options.keep,
+    async = options.async and not is_told, skip_if_busy = options.skip_if_busy and not (is_told or is_last), keep = options.keep,
     keep_every = options.keep_every,
   })
-  if not is_saved then log.warn("step %d is not saved: the last checkpoint is still being written", step) end
+  if not is_saved and core.world.rank == 0 then
+    log.warn("step %d is not saved: the last checkpoint is still being written", step)
+  end
   if is_told then stop(run, step) end
   return is_saved and ("%s/step_%08d"):format(folder, step) or nil
 end

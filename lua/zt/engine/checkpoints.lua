@@ -6,6 +6,7 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local fs = require "zt.fs"
 local log = require "zt.log"
+local on_rank_zero = require "zt.on_rank_zero"
 
 local COUNTERS = {"global_steps", "micro_steps", "skipped_steps", "global_samples", "own_lr", "schedule_start"}
 
@@ -25,8 +26,8 @@ local function agreed(engine, call, what, value)
   for rank = 2, #all do
     if all[rank][1] ~= all[1][1] then
       local validation = engine.config.checkpoint.tag_validation
-      local complaint = ("engine:%s: ranks name different %s: '%s' on rank 0, '%s' on rank %d"):format(call, what, all[1][1],
-        all[rank][1], rank - 1)
+      local complaint = ("engine:%s: ranks name different %s: '%s' on rank 0, '%s' on rank %d"):format(call, what,
+        tostring(all[1][1]), tostring(all[rank][1]), rank - 1)
       if validation == "fail" then fail("%s", complaint) end
       if validation == "warn" and core.world.rank == 0 then log.warn("%s: rank 0's is used", complaint) end
       break
@@ -57,30 +58,34 @@ function checkpoints.save_checkpoint(engine, folder, tag, client_state)
   ckpt.save(folder .. "/" .. tag, objects(engine, client_state or {}), {
     step = engine.global_steps, mesh = engine.mesh, async = false, keep = 1,
   })
-  if core.world.rank == 0 and not core.world.dry then core.write_file(folder .. "/latest", tag .. "\n") end
+  if not core.world.dry then
+    on_rank_zero(engine.mesh:world(), function() core.write_file(folder .. "/latest", tag .. "\n") end)
+  end
   return true
 end
 
 local function latest_tag(engine, folder)
-  local found = {}
-  if core.world.rank == 0 and core.exists(folder .. "/latest") then found.tag = fs.read(folder .. "/latest"):match "^(%C+)" end
-  return engine.mesh:world():gather_values(found)[1].tag
+  return on_rank_zero(engine.mesh:world(), function()
+    return core.exists(folder .. "/latest") and fs.read(folder .. "/latest"):match "^(%C+)" or nil
+  end)
 end
 
 -- Regular expressions of the names that are asked for; nil: all.
 local function patterns(options)
-  if options.load_module_only then return {"^model/"} end
+  if options.load_module_only then return {"^model/", "^client$"} end
   if not options.load_optimizer_states then return {"^model/", "^trainer/(step|lr)$", "^data/", "^engine$", "^client$"} end
   return nil
+end
+
+local function check_schedule(engine, options)
+  if options.load_module_only or options.load_lr_scheduler_states or engine.rate or not engine.schedule then return end
+  fail("engine:load_checkpoint: load_lr_scheduler_states = false cannot start a schedule of zt.optim afresh, which follows the "
+    .. "trainer's steps: give the schedule as a function of updates, or in the configuration")
 end
 
 local function take_counters(engine, counters, options)
   for _, name in ipairs(COUNTERS) do engine[name] = counters[name] end
   if not options.load_lr_scheduler_states then
-    if not engine.rate and engine.schedule then
-      fail("engine:load_checkpoint: load_lr_scheduler_states = false cannot start a schedule of zt.optim afresh, which follows "
-        .. "the trainer's steps: give the schedule as a function of updates, or in the configuration")
-    end
     engine.own_lr, engine.schedule_start = nil, engine.global_steps - engine.skipped_steps
   end
   engine:set_lr(engine.own_lr)
@@ -91,18 +96,22 @@ end
 function checkpoints.load_checkpoint(engine, folder, tag, value)
   local options = check.options("engine:load_checkpoint", LOAD, value or {})
   engine:expect_boundary "load_checkpoint"
-  tag = agreed(engine, "load_checkpoint", "tags", tag or latest_tag(engine, folder))
+  check_schedule(engine, options)
+  tag = agreed(engine, "load_checkpoint", "tags", tag) or latest_tag(engine, folder)
   if tag == nil then
-    log.warn("engine:load_checkpoint: there is no '%s/latest' and no tag is given: nothing is loaded", folder)
+    if core.world.rank == 0 then
+      log.warn("engine:load_checkpoint: there is no '%s/latest' and no tag is given: nothing is loaded", folder)
+    end
     return nil, {}
   end
   check_tag("load_checkpoint", tag)
   local path = folder .. "/" .. tag
+  if core.world.dry then return path, {} end
   local values = ckpt.load(path, objects(engine, {}), {
     strict = options.load_module_strict, only = patterns(options), mesh = engine.mesh,
   })
-  if not options.load_module_only then take_counters(engine, values.engine, options) end
-  return path, values.client
+  if values.engine then take_counters(engine, values.engine, options) end
+  return path, values.client or {}
 end
 
 --- Writes the parameters in the type in which they compute, whole, as folder/name, a safetensors file. Collective; rank 0 writes,

@@ -12,20 +12,28 @@ local function by_name(description)
   return found
 end
 
-local function shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
+local AS_INTEGERS = {float64 = "int64", float32 = "int32", bfloat16 = "int16", float16 = "int16"}
+
+local function has_same_bits(x, y)
+  local integers = AS_INTEGERS[x:dtype()]
+  if integers then x, y = core.op "view"(x, {dtype = integers}), core.op "view"(y, {dtype = integers}) end
+  return core.op "equal"(x, y)
+end
 
 -- How two tensors differ: nil, or words. Two tensors are held at a time.
 local function difference(a, b, left, right)
-  if shape_text(left.shape) ~= shape_text(right.shape) then
-    return ("%s, %s"):format(shape_text(left.shape), shape_text(right.shape))
+  if text.shape(left.shape) ~= text.shape(right.shape) then
+    return ("%s, %s"):format(text.shape(left.shape), text.shape(right.shape))
   end
   local x, y = a:read(left.name), b:read(right.name)
-  if left.dtype == right.dtype and core.op "equal"(x, y) then return nil end
+  if left.dtype == right.dtype and has_same_bits(x, y) then return nil end
   if x:numel() == 0 then return ("%s, %s"):format(left.dtype, right.dtype) end
-  local gap = (x:to "float64" - y:to "float64"):abs()
-  local largest = gap:max():item()
-  if largest == 0 and left.dtype ~= right.dtype then return ("equal values of %s and %s"):format(left.dtype, right.dtype) end
-  return ("largest difference %.3g, of %d in %d elements"):format(largest, gap:gt(0):sum():item(), x:numel())
+  local differ = x:ne(y):logical_and(x:eq(x):logical_or(y:eq(y))) -- two nans are alike
+  local count = differ:sum():item()
+  if count == 0 and left.dtype ~= right.dtype then return ("equal values of %s and %s"):format(left.dtype, right.dtype) end
+  if count == 0 then return "equal but for the bits of zeros or nans" end
+  local largest = (x:to "float64" - y:to "float64"):abs():masked_fill(differ:logical_not(), 0):max():item()
+  return ("largest difference %.3g, of %d in %d elements"):format(largest, count, x:numel())
 end
 
 local function compare_values(a, b, rows)

@@ -4,10 +4,11 @@ local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local folder_of = require "zt.ckpt.cmd.folder"
-local fs = require "zt.fs"
 local huggingface = require "zt.ckpt.huggingface"
+local json_file = require "zt.ckpt.cmd.json_file"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
+local nn = require "zt.nn"
 local text = require "zt.text"
 
 local PREFIX = "model/"
@@ -33,18 +34,34 @@ local function plain_list(parameters)
   return list
 end
 
+-- The checkpoint's parameters have to be those of the model, all of them and no others.
+local function check_model(parameters, options, path)
+  local wanted, lines = {}, {}
+  for _, parameter in ipairs(nn.gpt(options):parameters()) do
+    local saved, shape = parameters[parameter.name], text.shape(parameter.shape)
+    wanted[parameter.name] = true
+    if not saved then
+      lines[#lines + 1] = ("%s is not in the checkpoint"):format(parameter.name)
+    elseif text.shape(saved.shape) ~= shape then
+      lines[#lines + 1] = ("%s is %s instead of %s"):format(parameter.name, text.shape(saved.shape), shape)
+    end
+  end
+  for name in pairs(parameters) do
+    if not wanted[name] then lines[#lines + 1] = ("%s is not in the model"):format(name) end
+  end
+  table.sort(lines)
+  if #lines > 0 then
+    fail("the options of nn.gpt in '%s' are not those of the checkpoint's model:\n%s", path, table.concat(lines, "\n"))
+  end
+end
+
 -- As Hugging Face names and cuts them, and the model's config.json.
 local function huggingface_list(parameters, path)
-  local options = core.json.decode(fs.read(path))
+  local options = json_file(path)
+  check_model(parameters, options, path)
   local config, form = huggingface.config(options)
   local list = names.by_tensor(names.map(form, huggingface.complete(options)))
-  for _, part in ipairs(list) do
-    local tensor = parameters[part.parameter]
-    if not tensor then
-      fail("the checkpoint has no parameter '%s': the options in '%s' are not its model's", part.parameter, path)
-    end
-    part.dtype = tensor.dtype
-  end
+  for _, part in ipairs(list) do part.dtype = parameters[part.parameter].dtype end
   return list, config
 end
 

@@ -3,8 +3,8 @@
 local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
-local fs = require "zt.fs"
 local huggingface = require "zt.ckpt.huggingface"
+local json_file = require "zt.ckpt.cmd.json_file"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
 local text = require "zt.text"
@@ -17,14 +17,15 @@ end
 
 -- The config.json that belongs to the files, if there is one.
 local function config_beside(path)
-  local folder = path:find "%.safetensors$" and (path:match "^(.*)/" or ".") or path:gsub("/[^/]*%.json$", "")
+  local is_file = path:find "%.safetensors$" or path:find "%.json$"
+  local folder = is_file and (path:match "^(.*)/" or ".") or path
   local file = folder .. "/config.json"
   return core.exists(file) and file or nil
 end
 
 -- A model of Hugging Face's: our parameters, put together of its tensors.
 local function add_model(import, model, config)
-  local options, form = huggingface.options(core.json.decode(fs.read(config)))
+  local options, form = huggingface.options(json_file(config))
   local map, copies = names.fit(form, options, shapes_of(model))
   for copy, original in pairs(copies) do
     if not core.op "equal"(model:read(copy), model:read(original)) then
@@ -42,24 +43,18 @@ local function add_model(import, model, config)
   return #map, options
 end
 
--- Rules in the order of their patterns; the first that fits a name changes it.
-local function renamer(map)
-  local patterns = {}
-  for pattern in pairs(map) do patterns[#patterns + 1] = pattern end
-  table.sort(patterns)
-  return function(name)
-    for _, pattern in ipairs(patterns) do
-      local renamed, count = name:gsub(pattern, map[pattern])
-      if count > 0 then return renamed end
-    end
-    return name
-  end
+local function add_tensors(import, model, map)
+  local list, old = model:tensors(), {}
+  for index, tensor in ipairs(list) do old[index] = tensor.name end
+  local new = native.renamed(old, map)
+  for index, name in ipairs(old) do import:add("model/" .. new[index], model:read(name)) end
+  return #list
 end
 
-local function add_tensors(import, model, map)
-  local rename, list = renamer(map), model:tensors()
-  for _, tensor in ipairs(list) do import:add("model/" .. rename(tensor.name), model:read(tensor.name)) end
-  return #list
+local function check_target(folder)
+  if #native.list(folder) > 0 then
+    fail("there are checkpoints in '%s', whose run would go on from the import: give a new folder", folder)
+  end
 end
 
 return function()
@@ -69,7 +64,7 @@ return function()
       .. "the parameters of nn.gpt, whose options are written to model.json; other tensors keep their names.",
     options = {
       {"format", "safetensors", "what to read; there is this one", one_of = {"safetensors"}},
-      {"map", nil, "JSON {Lua pattern: replacement} of tensors' names; instead of a config.json", type = "string"},
+      {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; instead of config.json", type = "string"},
       {"step", 0, "the step that the checkpoint is named after", at_least = 0},
     },
     positional = {
@@ -77,17 +72,20 @@ return function()
       {"to", "the folder of a run, in which the checkpoint is made"},
     },
   }
+  check_target(o.to)
+  local map = o.map and json_file(o.map)
   local model = native.safetensors(o.from)
-  local config = not o.map and config_beside(o.from) or nil
+  local config = not map and config_beside(o.from) or nil
   local import = native.import(o.to, o.step)
   local count, options
   if config then
     count, options = add_model(import, model, config)
   else
-    count = add_tensors(import, model, o.map and core.json.decode(fs.read(o.map)) or {})
+    count = add_tensors(import, model, map or {})
   end
   local folder = import:finish{script = {imported = o.from, model = options}}
   print(("%s: %s tensors"):format(folder, text.count(count)))
+  if not config and not map then print "no config.json is beside them: tensors keep their names" end
   if options then
     core.write_file(o.to .. "/model.json", core.json.encode(options) .. "\n")
     print(("%s/model.json: the options of nn.gpt for it"):format(o.to))

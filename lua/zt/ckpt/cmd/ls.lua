@@ -27,7 +27,7 @@ local function rows_of(run, rows)
   end
   for _, name in ipairs(native.partial(run)) do
     local path = run .. "/" .. name
-    rows[#rows + 1] = {path, text.bytes(native.folder_bytes(path)), "", "incomplete: ckpt gc removes it"}
+    rows[#rows + 1] = {path, text.bytes(native.folder_bytes(path)), "", "incomplete, or being written"}
   end
 end
 

@@ -2,6 +2,7 @@
 
 local cli = require "zt.cli"
 local core = require "zt.core"
+local fail = require "zt.fail"
 local folder_of = require "zt.ckpt.cmd.folder"
 local native = require "zt.ckpt"
 local text = require "zt.text"
@@ -24,8 +25,7 @@ local function tensor_rows(checkpoint, description, options)
   end
   for _, tensor in ipairs(description.tensors) do
     if tensor.name:find(options.only, 1, true) then
-      local shape = "[" .. table.concat(tensor.shape, ", ") .. "]"
-      local row = {tensor.name, tensor.dtype, shape, text.bytes(tensor.bytes), tensor.pieces}
+      local row = {tensor.name, tensor.dtype, text.shape(tensor.shape), text.bytes(tensor.bytes), tensor.pieces}
       if options.statistics then
         for _, value in ipairs(statistics(checkpoint, tensor)) do row[#row + 1] = value end
       end
@@ -50,10 +50,11 @@ return function()
     options = {
       {"only", "", "names that contain this text"},
       {"statistics", false, "smallest, largest, mean and norm of each tensor: reads them"},
-      {"json", false, "everything as JSON"},
+      {"json", false, "everything as JSON, without statistics"},
     },
     positional = {{"checkpoint", "its folder, or a run's, whose latest one is meant"}},
   }
+  if o.json and (o.statistics or o.only ~= "") then fail "--json shows all as it is saved: leave out --only and --statistics" end
   local folder = folder_of(o.checkpoint)
   local checkpoint = native.open(folder)
   local description = checkpoint:describe()

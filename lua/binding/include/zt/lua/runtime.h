@@ -5,6 +5,7 @@
 //   lua_close(L);
 #pragma once
 
+#include <functional>
 #include <lua.hpp>
 #include <optional>
 #include <string>
@@ -34,6 +35,12 @@ struct ScriptError {
 // are `args`, arg[-1] and down the words `before` the path on the command line, the last first. nullopt: it ran to its end.
 std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args,
                                       const std::vector<std::string>& before = {});
+
+// Has `action` called when the script of L's state has come to its end or calls os.exit(0): on its thread, before the state is
+// closed, in the order of these calls. What it throws is the script's error.
+void at_script_end(lua_State* L, std::function<void()> action);
+// Calls them, each once. run_script does; for whoever ends a script otherwise. Throws what they throw.
+void end_script(lua_State* L);
 
 }  // namespace zt::lua
 

@@ -1,0 +1,120 @@
+// The products of matrices of a GPT's training step, alone: what train_vs_products.py holds a step's time against.
+//
+//   products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS
+//
+// Each layer has its own weights, inputs and gradients, and they come in a step's order: what a product finds in the cache is
+// what it finds there. Prints JSON {"linear": [...], "attention": [...]}: the seconds of every pass that SECONDS give room for,
+// behind one that is not timed, by what is multiplied: in linear layers and the head by zt::gemm; in attention, whole matrices of
+// [SEQ, SEQ] in fp32 by at::bmm: scores and mixture, and the gradients of scores, values, queries and keys.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "zt/gemm.h"
+
+namespace zt {
+namespace {
+
+// y = x W^T, dx = dy W, dW = dy^T x. The weight gradient is fp32 and is overwritten, as by the first micro-batch of a step.
+struct Linear {
+  at::Tensor x, weight, y, dy, dx, weight_gradient;
+
+  Linear(int64_t rows, int64_t in, int64_t out, at::ScalarType dtype) {
+    const auto matrix = [&](int64_t m, int64_t n) { return at::randn({m, n}).to(dtype); };
+    x = matrix(rows, in);
+    weight = matrix(out, in);
+    y = matrix(rows, out);
+    dy = matrix(rows, out);
+    dx = matrix(rows, in);
+    weight_gradient = at::zeros({out, in});
+  }
+  void forward() const { gemm(GemmKind::forward, x, weight.t(), y); }
+  void backward() const {
+    gemm(GemmKind::input_gradient, dy, weight, dx);
+    gemm(GemmKind::weight_gradient, dy.t(), x, weight_gradient);
+  }
+};
+
+// One layer's: batches of matrices [seq, width of a head].
+struct Attention {
+  at::Tensor queries, keys, values, scores, mixed;
+
+  Attention(int64_t batches, int64_t seq, int64_t width) {
+    queries = at::randn({batches, seq, width});
+    keys = at::randn({batches, seq, width});
+    values = at::randn({batches, seq, width});
+    mixed = at::zeros({batches, seq, width});
+    scores = at::zeros({batches, seq, seq});
+  }
+  void forward() {
+    at::bmm_out(scores, queries, keys.transpose(1, 2));
+    at::bmm_out(mixed, scores, values);
+  }
+  void backward() {
+    at::bmm_out(scores, values, keys.transpose(1, 2));
+    for (int i = 0; i < 3; ++i) at::bmm_out(mixed, i == 0 ? scores : scores.transpose(1, 2), queries);
+  }
+};
+
+double seconds_of(const std::function<void()>& work) {
+  const auto began = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+std::vector<Linear> linears_of(int64_t layers, int64_t hidden, int64_t vocab, int64_t rows, at::ScalarType dtype) {
+  std::vector<Linear> linears;
+  const auto add = [&](int64_t in, int64_t out) { linears.emplace_back(rows, in, out, dtype); };
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    add(hidden, 3 * hidden);
+    add(hidden, hidden);
+    add(hidden, 4 * hidden);
+    add(4 * hidden, hidden);
+  }
+  add(hidden, vocab);
+  return linears;
+}
+
+void pass(const std::vector<Linear>& linears) {
+  for (const Linear& linear : linears) linear.forward();
+  for (auto linear = linears.rbegin(); linear != linears.rend(); ++linear) linear->backward();
+}
+void pass(std::vector<Attention>& attentions) {
+  for (Attention& attention : attentions) attention.forward();
+  for (Attention& attention : attentions) attention.backward();
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() != 9 || (words[1] != "float32" && words[1] != "bfloat16")) {
+    fmt::print(stderr, "products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS\n");
+    return 2;
+  }
+  const auto number = [&](size_t place) { return static_cast<int64_t>(std::atoll(words[place].c_str())); };
+  const int64_t layers = number(2), hidden = number(3), heads = number(4), seq = number(6), samples = number(7);
+  const at::NoGradGuard no_grad;
+  const auto linears = linears_of(layers, hidden, number(5), seq * samples, words[1] == "float32" ? at::kFloat : at::kBFloat16);
+  std::vector<Attention> attentions;
+  for (int64_t layer = 0; layer < layers; ++layer) attentions.emplace_back(samples * heads, seq, hidden / heads);
+  pass(linears);
+  pass(attentions);
+  std::vector<double> linear, attention;
+  for (double all = 0; all < static_cast<double>(number(8)); all += linear.back() + attention.back()) {
+    linear.push_back(seconds_of([&] { pass(linears); }));
+    attention.push_back(seconds_of([&] { pass(attentions); }));
+  }
+  fmt::print("{{\"linear\": [{}], \"attention\": [{}]}}\n", fmt::join(linear, ", "), fmt::join(attention, ", "));
+  return 0;
+}
+
+}  // namespace
+}  // namespace zt
+
+int main(int argc, char** argv) {
+  return zt::run({argv, argv + argc});
+}

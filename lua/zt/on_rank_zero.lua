@@ -1,0 +1,15 @@
+--- Runs `action` on rank 0 and makes its error one of all ranks: none goes on or waits alone. Returns what it returned, a plain
+-- value, on all ranks. Collective over `ranks`, a communicator; nil: there is one rank.
+
+local core = require "zt.core"
+
+return function(ranks, action)
+  local outcome = {}
+  if core.world.rank == 0 then
+    local is_done, result = pcall(action)
+    if is_done then outcome.result = result else outcome.error = tostring(result) end
+  end
+  if ranks then outcome = ranks:gather_values(outcome)[1] end
+  if outcome.error then error(outcome.error, 0) end
+  return outcome.result
+end
