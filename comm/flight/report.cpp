@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <future>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "flight/flight_file.h"
@@ -16,10 +19,15 @@
 
 namespace zt::comm {
 
+using namespace std::chrono_literals;
+
 namespace {
 
 // Ranks that fail together tell one story.
 constexpr int64_t kFreshNs = 2'000'000'000;
+// Of the rank that tells it with the file system, and of the others with that rank: mpirun kills all soon after the first has
+// gone.
+constexpr std::chrono::milliseconds kPatience(1000), kMoment(10);
 
 // The boxes of this process: several where ranks are threads.
 class Boxes {
@@ -51,7 +59,8 @@ Boxes& boxes() {
 
 enum class Occasion : uint8_t { asked, end };
 
-// While one lives and `is_chosen`, no other rank of this machine tells. A rank that is killed while it tells lets go of it.
+// While one lives and `is_chosen`, no other rank of this machine tells: it waits a second for this one, and tells itself if this
+// one was killed before it had told.
 class Teller {
  public:
   explicit Teller(Occasion occasion) : told_here_(told_ns_[static_cast<size_t>(occasion)]), lock_(mutex_) {
@@ -62,8 +71,7 @@ class Teller {
     descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (descriptor_ < 0) return;
     int64_t told_ns = 0;
-    is_chosen_ = flock(descriptor_, LOCK_EX | LOCK_NB) == 0 &&
-                 (pread(descriptor_, &told_ns, sizeof(told_ns), 0) != sizeof(told_ns) || is_old(told_ns));
+    is_chosen_ = lock_file() && (pread(descriptor_, &told_ns, sizeof(told_ns), 0) != sizeof(told_ns) || is_old(told_ns));
   }
   ~Teller() {
     if (descriptor_ >= 0) close(descriptor_);
@@ -79,6 +87,13 @@ class Teller {
   }
 
  private:
+  bool lock_file() const {
+    for (auto waited = 0ms; flock(descriptor_, LOCK_EX | LOCK_NB) != 0; waited += kMoment) {
+      if (waited > kPatience) return false;
+      std::this_thread::sleep_for(kMoment);
+    }
+    return true;
+  }
   static bool is_old(int64_t told_ns) { return told_ns == 0 || now_ns() - told_ns > kFreshNs; }
 
   inline static std::mutex mutex_;  // the ranks of this process tell one after the other
@@ -107,10 +122,8 @@ std::vector<Flight> read_machine() {
   return flights;
 }
 
-// Where the record is, or why it is not; empty without a run.
-std::string save(const std::vector<Flight>& flights) {
-  const std::string folder = run_folder();
-  if (folder.empty()) return "";
+// Where the record is, or why it is not.
+std::string save(const std::string& folder, const std::vector<Flight>& flights) {
   try {
     write_flights(folder + "/flight", flights);
     return fmt::format("the last calls of every rank are in {0}/flight: ztoolkit run scripts/flight.lua --run {0} --last 5\n",
@@ -120,16 +133,32 @@ std::string save(const std::vector<Flight>& flights) {
   }
 }
 
+// The same; empty without a run. On a thread of its own: a file system that is gone hangs whoever writes to it.
+std::string save_in_time(std::vector<Flight> flights) {
+  const std::string folder = run_folder();
+  if (folder.empty()) return "";
+  std::promise<std::string> promise;
+  auto saved = promise.get_future();
+  std::thread([promise = std::move(promise), folder, flights = std::move(flights)]() mutable {
+    promise.set_value(save(folder, flights));
+  }).detach();
+  if (saved.wait_for(kPatience) == std::future_status::ready) return saved.get();
+  return fmt::format("the last calls of every rank could not be written to {}/flight within a second\n", folder);
+}
+
 enum class Print : uint8_t { if_grave, always };
 
 void tell(Occasion occasion, Print print) {
   const Teller teller(occasion);
   if (!teller.is_chosen()) return;
-  const std::vector<Flight> flights = read_machine();
+  std::vector<Flight> flights = read_machine();
   const Verdict verdict = judge(flights);
-  const std::string where = save(flights);
-  if (!verdict.is_grave && print == Print::if_grave) return;
-  fmt::print(stderr, "who waits for whom:\n{}\n{}", verdict.text(), where);
+  const bool is_told = verdict.is_grave || print == Print::always;
+  // Before a file system that may be slow.
+  if (is_told) fmt::print(stderr, "who waits for whom:\n{}\n", verdict.text());
+  const std::string where = save_in_time(std::move(flights));
+  if (!is_told) return;
+  fmt::print(stderr, "{}", where);
   teller.told();
 }
 

@@ -98,6 +98,17 @@ class Flights(HostTest):
         self.assert_over(result, 2 + 6)
         self.assertIn("rank 2 called all_gather of 512 float32 where the others called reduce_scatter", result.err)
 
+    def test_records_that_cannot_be_written_in_time(self):
+        # Opening a pipe that nobody reads takes for ever.
+        result = self.run_ranks('''
+            if rank == 0 then os.execute(("cd %s/run && mkdir -p flight && mkfifo flight/rank0.json.partial"):format(arg[3])) end
+            mesh.dp:barrier()
+            if rank == 1 then os.exit(0) end
+            mesh.dp:all_reduce(large)''')
+        self.assert_over(result, 2 + 5)
+        self.assertIn("rank 1 has not called it: its script has ended", result.err)
+        self.assertIn("run/flight within a second", result.err)
+
     def test_two_axes_in_different_orders(self):
         result = self.run_script('''
             local zt, comm = require "zt", require "zt.comm"
