@@ -30,9 +30,9 @@ Block::Block(const BlockOptions& options, const std::string& path)
 template <class Branch>
 at::Tensor Block::add_branch(const at::Tensor& x, const Norm& norm, const Branch& branch, const Dropout& dropout,
                              Context& context) const {
-  const at::Tensor normed = norm.run(x, context);
-  if (dropout.is_active(context)) return dropout.run(branch.run(normed, context), context, x);
-  return branch.run(normed, context, x);  // the last product accumulates onto the residual
+  const auto [normed, residual] = norm.fork(x, context);
+  if (dropout.is_active(context)) return dropout.run(branch.run(normed, context), context, residual);
+  return branch.run(normed, context, residual);  // the last product accumulates onto the residual
 }
 
 at::Tensor Block::run(const at::Tensor& x, Context& context) const {

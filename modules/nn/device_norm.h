@@ -60,11 +60,11 @@ struct Norm {
 };
 
 // With g = dy * weight and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation, where RMSNorm has no
-// mean(g). The stats are those of Norm.
+// mean(g); plus beside, unless it is nullptr. The stats are those of Norm.
 template <class T>
 struct NormBackward {
   T* dx;
-  const T *dy, *x, *weight;
+  const T *dy, *x, *weight, *beside;
   kernels::NormStats<const Wide<T>> stats;
   int64_t rows, width;
 
@@ -92,10 +92,13 @@ struct NormBackward {
     const auto n = static_cast<double>(width);
     const W pull = static_cast<W>(sums.a / n) * scale * scale, shift = stats.mean ? static_cast<W>(sums.b / n) : W(0);
     each_pack<T>(team, width, [&](int64_t j) {
-      const auto v = load<kPack<T>>(x + at, j, width), w = load<kPack<T>>(weight, j, width);
+      const auto v = load<kPack<T>>(x + at, j, width), w = load<kPack<T>>(weight, j, width),
+                 other = load<kPack<T>>(beside ? beside + at : nullptr, j, width);
       auto d = load<kPack<T>>(dy + at, j, width);
       ZT_UNROLL
-      for (int i = 0; i < kPack<T>; ++i) d.at[i] = scale * (d.at[i] * w.at[i] - shift - (v.at[i] - mean) * pull);
+      for (int i = 0; i < kPack<T>; ++i) {
+        d.at[i] = scale * (d.at[i] * w.at[i] - shift - (v.at[i] - mean) * pull) + other.at[i];
+      }
       store(dx + at, d, j, width);
     });
   }

@@ -45,9 +45,10 @@ struct NormStats {
 // out = (x - mean) * reciprocal * weight + bias; writes the stats. bias may be nullptr.
 template <class T>
 void norm(T* out, NormStats<Wide<T>> stats, const T* x, const T* weight, const T* bias, double eps, int64_t rows, int64_t width);
-// dx: the gradient of x. Adds to dweight and dbias [width] the rows' parts of those of weight and bias; each may be nullptr.
+// dx: the gradient of x, plus `beside`, its gradient from elsewhere, unless nullptr. Adds to dweight and dbias [width] the rows'
+// parts of those of weight and bias; each may be nullptr.
 template <class T>
-void norm_backward(T* dx, Wide<T>* dweight, Wide<T>* dbias, const T* dy, const T* x, const T* weight,
+void norm_backward(T* dx, Wide<T>* dweight, Wide<T>* dbias, const T* dy, const T* x, const T* weight, const T* beside,
                    NormStats<const Wide<T>> stats, int64_t rows, int64_t width);
 
 // kept[i] = whether numbers[i] >= limit. n elements.

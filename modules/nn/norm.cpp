@@ -69,13 +69,15 @@ struct NormGradients {
   at::Tensor x, weight, bias;
 };
 
+// beside: what x gets as gradient from elsewhere, added; may be undefined.
 void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-                        const at::Tensor& stats) {
+                        const at::Tensor& beside, const at::Tensor& stats) {
   const int64_t rows = x.size(0), width = x.size(1);
-  if (x.is_cuda()) return norm_backward_on_gpu(out.x, out.weight, out.bias, dy, x, weight, stats);
+  if (x.is_cuda()) return norm_backward_on_gpu(out.x, out.weight, out.bias, dy, x, weight, beside, stats);
   for_dtype(x, [&](auto zero) {
     using T = decltype(zero);
     using W = kernels::Wide<T>;
+    const T* other = data_or_null<T>(beside);
     const auto part = [&](const at::Tensor& sums, int64_t block) {
       return sums.defined() ? sums.data_ptr<W>() + block * width : nullptr;
     };
@@ -84,7 +86,8 @@ void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at
         const int64_t first = block * kBlock, at = first * width;
         kernels::norm_backward(out.x.data_ptr<T>() + at, part(out.weight, block), part(out.bias, block),
                                dy.const_data_ptr<T>() + at, x.const_data_ptr<T>() + at, weight.const_data_ptr<T>(),
-                               stats_at<const W>(stats, first), std::min(kBlock, rows - first), width);
+                               other ? other + at : nullptr, stats_at<const W>(stats, first), std::min(kBlock, rows - first),
+                               width);
       }
     });
   });
@@ -114,19 +117,21 @@ void add_to(const Context::Sink& sink, const at::Tensor& parts) {
 }
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  // weight and bias as in the state: passed so that autograd knows that the result depends on them.
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, NormState state) {
+  // {the norm, x}. weight and bias as in the state: passed so that autograd knows that the result depends on them.
+  static variable_list forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
+                               const std::optional<at::Tensor>& bias, NormState state) {
     const at::Tensor rows = as_rows(x);
     const int64_t kinds = state.kind == NormKind::layernorm ? 2 : 1;
     const at::Tensor stats = at::empty({kinds, rows.size(0)}, rows.options().dtype(wide_dtype(rows.scalar_type())));
     const at::Tensor out = norm_rows(rows, weight, value_or_none(bias), stats, state.eps);
     node->save_for_backward({rows, stats});
+    node->set_materialize_grads(false);
     keep(node, std::move(state));
-    return in_shape_of(x, out);
+    return {in_shape_of(x, out), x};
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
+    if (!grads[0].defined()) return {grads[1], {}, {}, {}};
     const auto& state = kept<NormState>(node);
     const auto saved = node->get_saved_variables();
     const at::Tensor &x = saved[0], &stats = saved[1];
@@ -136,7 +141,8 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
       return sink.view.defined() ? at::zeros({blocks, x.size(1)}, stats.options()) : at::Tensor();
     };
     const NormGradients out{at::empty_like(x), parts(weight), parts(bias)};
-    norm_rows_backward(out, as_rows(grads[0]), x, state.weight->get(), stats);
+    const at::Tensor beside = grads[1].defined() ? as_rows(grads[1]) : at::Tensor();
+    norm_rows_backward(out, as_rows(grads[0]), x, state.weight->get(), beside, stats);
     add_to(weight, out.weight);
     add_to(bias, out.bias);
     return {in_shape_of(grads[0], out.x), {}, {}, {}};
@@ -151,13 +157,18 @@ Norm::Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::stri
 }
 
 at::Tensor Norm::run(const at::Tensor& x, Context& context) const {
-  if (kind_ == NormKind::none) return x;
+  return fork(x, context).normed;
+}
+
+Norm::Fork Norm::fork(const at::Tensor& x, Context& context) const {
+  if (kind_ == NormKind::none) return {x, x};
   if (x.dim() < 1 || x.size(-1) != weight_->shape[0]) {
     misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(x));
   }
   NormState state{kind_, eps_, weight_, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : SinkFn()};
-  return NormFunction::apply(in_dtype_of(*weight_, x), weight_->get(), bias_ ? std::optional(bias_->get()) : std::nullopt,
-                             std::move(state));
+  const variable_list both = NormFunction::apply(in_dtype_of(*weight_, x), weight_->get(),
+                                                 bias_ ? std::optional(bias_->get()) : std::nullopt, std::move(state));
+  return {both[0], both[1]};
 }
 
 Params Norm::params() const {

@@ -1,6 +1,8 @@
 // LayerNorm (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) over the last dim.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <string>
 
 #include "params.h"
@@ -23,6 +25,13 @@ class Norm {
   // x: [..., hidden], the same out, in the parameters' dtype. Statistics in float32, of float64 in float64. Keeps x and the
   // statistics for the backward, which puts the gradients of weight and bias into the context's sinks.
   at::Tensor run(const at::Tensor& x, Context& context) const;
+
+  // For a branch and what goes past it, whose gradients are added by the norm's backward, without a pass of their own. x: in the
+  // parameters' dtype.
+  struct Fork {
+    at::Tensor normed, x;
+  };
+  Fork fork(const at::Tensor& x, Context& context) const;
   Params params() const;
 
  private:

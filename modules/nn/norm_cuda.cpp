@@ -22,7 +22,7 @@ void sum_parts(const at::Tensor& out, at::Tensor parts) {
 }  // namespace
 
 void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias, const at::Tensor& dy,
-                          const at::Tensor& x, const at::Tensor& weight, const at::Tensor& stats) {
+                          const at::Tensor& x, const at::Tensor& weight, const at::Tensor& beside, const at::Tensor& stats) {
   const int64_t rows = x.size(0), width = x.size(1), blocks = device::sum_blocks(rows);
   if (rows == 0) return;
   // One block needs no more sums: it is the result.
@@ -36,7 +36,8 @@ void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const
     const W* reciprocal = static_cast<const W*>(stats.const_data_ptr());
     const kernels::NormStats<const W> found{stats.size(0) == 2 ? reciprocal + rows : nullptr, reciprocal};
     const T *in = x.const_data_ptr<T>(), *grad = dy.const_data_ptr<T>();
-    on_gpu(x, device::NormBackward<T>{dx.data_ptr<T>(), grad, in, weight.const_data_ptr<T>(), found, rows, width});
+    on_gpu(x, device::NormBackward<T>{dx.data_ptr<T>(), grad, in, weight.const_data_ptr<T>(), data_or_null<T>(beside), found,
+                                      rows, width});
     const auto data = [](const at::Tensor& sums) { return sums.defined() ? sums.data_ptr<W>() : nullptr; };
     on_gpu(x, device::NormParts<T>{data(weight_parts), data(bias_parts), grad, in, found, rows, blocks, width});
     if (dweight.defined()) sum_parts<W>(dweight, weight_parts);

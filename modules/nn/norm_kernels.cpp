@@ -86,23 +86,30 @@ ZT_INLINE PullAndShift gradient_sums(const T* dy, const T* x, const T* weight, W
 
 // With h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation, where RMSNorm has no mean(g).
 template <Centred centred, class T>
-ZT_INLINE void norm_input_loop(T* dx, const T* dy, const T* x, const T* weight, Wide<T> mean, Wide<T> scale, int64_t width) {
+ZT_INLINE void norm_input_loop(T* dx, const T* dy, const T* x, const T* weight, const T* beside, Wide<T> mean, Wide<T> scale,
+                               int64_t width) {
   using W = Wide<T>;
   const auto n = static_cast<double>(width);
   const auto sums = gradient_sums<centred>(dy, x, weight, mean, width);
   const W pull = static_cast<W>(sums.pull / n) * scale * scale, shift = static_cast<W>(sums.shift / n);
-  ZT_APART
-  for (int64_t j = 0; j < width; ++j) {
-    dx[j] = narrow<T>(scale * (widen(dy[j]) * widen(weight[j]) - shift - (widen(x[j]) - mean) * pull));
+  const auto own = [=](int64_t j) __attribute__((always_inline)) {
+    return scale * (widen(dy[j]) * widen(weight[j]) - shift - (widen(x[j]) - mean) * pull);
+  };
+  if (beside) {
+    ZT_APART
+    for (int64_t j = 0; j < width; ++j) dx[j] = narrow<T>(own(j) + widen(beside[j]));
+  } else {
+    ZT_APART
+    for (int64_t j = 0; j < width; ++j) dx[j] = narrow<T>(own(j));
   }
 }
 
 template <Centred centred, class T>
 ZT_INLINE void norm_backward_loop(T* dx, Wide<T>* dweight, Wide<T>* dbias, const T* dy, const T* x, const T* weight,
-                                  NormStats<const Wide<T>> stats, int64_t rows, int64_t width) {
+                                  const T* beside, NormStats<const Wide<T>> stats, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, dx += width, dy += width, x += width) {
     const Wide<T> mean = centred == Centred::yes ? stats.mean[r] : 0, scale = stats.reciprocal[r];
-    norm_input_loop<centred>(dx, dy, x, weight, mean, scale, width);
+    norm_input_loop<centred>(dx, dy, x, weight, beside ? beside + r * width : nullptr, mean, scale, width);
     if (dweight) {
       ZT_APART
       for (int64_t j = 0; j < width; ++j) dweight[j] += widen(dy[j]) * (widen(x[j]) - mean) * scale;
@@ -125,9 +132,9 @@ ZT_INLINE void norm_backward_loop(T* dx, Wide<T>* dweight, Wide<T>* dbias, const
   }                                                                                                                           \
   template <>                                                                                                                 \
   ZT_CLONES void norm_backward(T* dx, Wide<T>* dweight, Wide<T>* dbias, const T* dy, const T* x, const T* weight,             \
-                               NormStats<const Wide<T>> stats, int64_t rows, int64_t width) {                                 \
-    if (stats.mean) norm_backward_loop<Centred::yes>(dx, dweight, dbias, dy, x, weight, stats, rows, width);                  \
-    else norm_backward_loop<Centred::no>(dx, dweight, dbias, dy, x, weight, stats, rows, width);                              \
+                               const T* beside, NormStats<const Wide<T>> stats, int64_t rows, int64_t width) {                \
+    if (stats.mean) norm_backward_loop<Centred::yes>(dx, dweight, dbias, dy, x, weight, beside, stats, rows, width);          \
+    else norm_backward_loop<Centred::no>(dx, dweight, dbias, dy, x, weight, beside, stats, rows, width);                      \
   }
 
 ZT_DEFINE_KERNELS(double)

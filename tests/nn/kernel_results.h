@@ -40,12 +40,12 @@ void add_norms(Results<T>& results, int64_t rows, int64_t width, const std::vect
   std::vector<W> mean(rows), reciprocal(rows), dweight(width, W(1)), dbias(width, W(2));
   const T* bias = weight.data() + width;
   norm<T>(out.data(), {mean.data(), reciprocal.data()}, x.data(), weight.data(), bias, 1e-5, rows, width);
-  norm_backward<T>(dx.data(), dweight.data(), dbias.data(), dy.data(), x.data(), weight.data(), {mean.data(), reciprocal.data()},
-                   rows, width);
+  norm_backward<T>(dx.data(), dweight.data(), dbias.data(), dy.data(), x.data(), weight.data(), x.data(),
+                   {mean.data(), reciprocal.data()}, rows, width);
   results.add(out, mean, reciprocal, dx, dweight, dbias);
   norm<T>(out.data(), {nullptr, reciprocal.data()}, x.data(), weight.data(), nullptr, 1e-5, rows, width);
-  norm_backward<T>(dx.data(), dweight.data(), nullptr, dy.data(), x.data(), weight.data(), {nullptr, reciprocal.data()}, rows,
-                   width);
+  norm_backward<T>(dx.data(), dweight.data(), nullptr, dy.data(), x.data(), weight.data(), nullptr, {nullptr, reciprocal.data()},
+                   rows, width);
   results.add(out, reciprocal, dx, dweight);
 }
 
