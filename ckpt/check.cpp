@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 
 #include "hash.h"
 #include "hdf5/names.h"
+#include "hdf5/types.h"
 
 namespace zt::ckpt {
 
@@ -33,14 +33,8 @@ Problem problem_of(const SavedPiece& piece, const SavedTensor& tensor, const std
   return std::nullopt;
 }
 
-bool is_dtype_saved(at::ScalarType dtype) {
-  constexpr at::ScalarType kSaved[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar,
-                                       at::kShort, at::kInt,    at::kLong, at::kByte,     at::kBool};
-  return std::find(std::begin(kSaved), std::end(kSaved), dtype) != std::end(kSaved);
-}
-
 Problem problem_of(const SavedTensor& tensor, const std::vector<SavedShard>& shards) {
-  if (!is_dtype_saved(tensor.dtype)) return fmt::format("its dtype is {}", c10::toString(tensor.dtype));
+  if (!has_type(tensor.dtype)) return fmt::format("its dtype is {}", c10::toString(tensor.dtype));
   if (!tensor.attributes.get_if<Value::Table>())
     return "its attributes are " + tensor.attributes.type_name() + " instead of a table";
   if (tensor.shape.size() > kMostDims) return fmt::format("it has {} dims, HDF5 allows {}", tensor.shape.size(), kMostDims);

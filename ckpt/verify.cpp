@@ -15,9 +15,9 @@ namespace {
 
 static_assert(kBlock % kChecksumBlock == 0, "a read has whole checksum blocks");
 
-// A part of a shard: blocks of a piece, or bytes outside all data.
+// A part of a piece, and where it lies in its shard.
 struct Stretch {
-  const SavedTensor* tensor;  // nullptr: no data
+  const SavedTensor* tensor;
   const SavedPiece* piece;
   int64_t begin;  // byte of the piece
   Range range;
@@ -37,19 +37,13 @@ std::vector<std::vector<Stretch>> data_of(const Index& index) {
   return stretches;
 }
 
-// In blocks.
-std::vector<Range> gaps_between(const std::vector<Stretch>& data, int64_t bytes) {
-  std::vector<Range> gaps;
-  int64_t at = 0;
-  const auto add = [&](int64_t end) {
-    for (; at < end; at += gaps.back().bytes) gaps.push_back({at, std::min(kBlock, end - at)});
-  };
-  for (const Stretch& each : data) {
-    add(each.range.offset);
-    at = each.range.offset + each.range.bytes;
+std::vector<Range> in_blocks(const std::vector<Range>& ranges) {
+  std::vector<Range> blocks;
+  for (const Range& range : ranges) {
+    for (int64_t at = 0; at < range.bytes; at += kBlock)
+      blocks.push_back({range.offset + at, std::min(kBlock, range.bytes - at)});
   }
-  add(bytes);
-  return gaps;
+  return blocks;
 }
 
 // Of the ranges' bytes in their order, with kDepth blocks of them in memory.
@@ -88,7 +82,7 @@ std::vector<std::string> verify_shard(FileSystem& files, const std::string& fold
     for (const Stretch& each : data) ranges.push_back(each.range);
     read_ranges(files, path, ranges,
                 [&](size_t i, std::span<const std::byte> bytes_read) { verify_blocks(data[i], bytes_read, path, wrong); });
-    if (hash_of(files, path, gaps_between(data, bytes)) != saved.rest)
+    if (hash_of(files, path, in_blocks(gaps_between(ranges, bytes))) != saved.rest)
       wrong.push_back(fmt::format("{}: HDF5's own bytes are not those that were saved", path));
   } catch (const std::exception& error) {
     wrong.push_back(describe(error));

@@ -1,6 +1,5 @@
 #include "shard_image.h"
 
-#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -54,18 +53,6 @@ Handle make_dataset(TreeWriter& tree, const ShardDataset& dataset, hid_t creatio
   return made;
 }
 
-std::vector<Range> between(std::vector<Range> data, int64_t bytes) {
-  std::sort(data.begin(), data.end(), [](const Range& a, const Range& b) { return a.offset < b.offset; });
-  std::vector<Range> gaps;
-  int64_t end = 0;
-  for (const Range& range : data) {
-    if (range.bytes > 0 && range.offset > end) gaps.push_back({end, range.offset - end});
-    if (range.bytes > 0) end = range.offset + range.bytes;
-  }
-  if (bytes > end) gaps.push_back({end, bytes - end});
-  return gaps;
-}
-
 }  // namespace
 
 ShardImage::ShardImage(const std::vector<ShardDataset>& datasets) : memory_((check(datasets), capacity(datasets))) {
@@ -83,7 +70,7 @@ ShardImage::ShardImage(const std::vector<ShardDataset>& datasets) : memory_((che
     }
   }
   file.close("write a shard's HDF5 structure");
-  rest_ = between(data_, bytes());
+  rest_ = gaps_between(data_, bytes());
   for (size_t i = 1; i < rest_.size(); ++i) {
     if (rest_[i].bytes >= kDataAlignment) fault("libhdf5 put {} of its own bytes behind a shard's data", rest_[i].bytes);
   }

@@ -1,5 +1,6 @@
 #include "types.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -84,6 +85,10 @@ std::optional<at::ScalarType> dtype_of(hid_t type) {
     if (H5Tequal(type, hdf5_type(known.dtype)) > 0) return known.dtype;
   }
   return std::nullopt;
+}
+
+bool has_type(at::ScalarType dtype) {
+  return std::ranges::find(kTypes, dtype, &Named::dtype) != kTypes.end();
 }
 
 std::string type_name(at::ScalarType dtype) {

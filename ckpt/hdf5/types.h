@@ -19,6 +19,8 @@ Handle hdf5_type(at::ScalarType dtype);
 // The dtype whose hdf5_type equals `type`; nothing if there is none.
 std::optional<at::ScalarType> dtype_of(hid_t type);
 
+// Whether checkpoints have this dtype.
+bool has_type(at::ScalarType dtype);
 // "bfloat16", and back; nothing for a name that checkpoints do not have.
 std::string type_name(at::ScalarType dtype);
 std::optional<at::ScalarType> type_named(std::string_view name);
