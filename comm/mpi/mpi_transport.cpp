@@ -1,10 +1,9 @@
 #include "mpi/mpi_transport.h"
 
-#include <ATen/ops/zeros.h>
-
 #include "mpi/runtime.h"
 #include "mpi/watchdog.h"
 #include "zt/error.h"
+#include "zt/zeros.h"
 
 namespace zt::comm {
 
@@ -88,7 +87,7 @@ class MpiTransport : public Transport {
     return std::make_unique<MpiMessage>(request, static_cast<int64_t>(bytes), "receiving");
   }
   size_t longest_message() const override { return size_t{1} << 30; }  // MPI counts with an int
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   void check_abort() const override {}  // mpirun ends the others when a rank fails
   std::unique_ptr<Transport> duplicate(const std::string& name) override {
     MPI_Comm copy = MPI_COMM_NULL;

@@ -1,6 +1,4 @@
 // Making a trainer: programs of all ranks verified, buffers allocated, parameters initialised, executors.
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <array>
 
@@ -13,6 +11,7 @@
 #include "zt/rng.h"
 #include "zt/slots.h"
 #include "zt/trainer.h"
+#include "zt/zeros.h"
 
 namespace zt {
 
@@ -91,7 +90,7 @@ void Trainer::make_units() {
   const ModelInfo& info = *state_.model;
   const Coord coord = spec_->coord();
   const AllocateFn allocate = [this](int64_t numel, at::ScalarType dtype) {
-    if (data_axes_.empty()) return at::zeros({numel}, dtype);
+    if (data_axes_.empty()) return large_zeros({numel}, dtype);
     return state_.comm(data_axes_).allocate({numel}, dtype);
   };
   const RankUnits described = describe_rank(coord);

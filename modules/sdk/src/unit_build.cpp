@@ -1,10 +1,9 @@
 #include "unit_build.h"
 
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 
 #include "zt/error.h"
+#include "zt/zeros.h"
 
 namespace zt {
 
@@ -33,8 +32,8 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   if (!info.trainable) return;
   make(shared.grad, precision.grads, unit.grad, unit.grad_shard);
   const at::TensorOptions exact = unit.full.options().dtype(precision.master());
-  if (precision.is_mixed()) unit.master = at::zeros({layout.chunk}, exact);
-  for (const auto& name : state_names) unit.state[name] = at::zeros({layout.chunk}, exact);
+  if (precision.is_mixed()) unit.master = large_zeros({layout.chunk}, exact);
+  for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);
 }
 
 at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full) {
