@@ -22,7 +22,7 @@ bool has(const std::string& command) {
 
 // A Python that has h5py; empty: none. The first in the path may be one for other purposes.
 std::string python_with_h5py() {
-  for (const char* python : {"python3", "/usr/bin/python3"}) {
+  for (const char* python : {ZT_TEST_PYTHON, "python3"}) {
     if (has(std::string(python) + " -c 'import h5py'")) return python;
   }
   return {};
