@@ -16,7 +16,7 @@ local o = zt.cli{
     {"tied", false, "the head's weights are the embedding's"},
     {"seq", 128, "tokens a sample"}, {"batch", 8, "samples a step"}, {"steps", 40, "steps"}, {"warmup", 5, "steps not timed"},
     {"stage", 1, "ZeRO stage"}, {"precision", "fp32", "of parameters and arithmetic"}, {"lr", 1e-3, "learning rate"},
-    {"backend", nil, "how ranks communicate", type = "string"},
+    {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "what multiplies matrices", type = "string"},
   },
 }
 
@@ -31,6 +31,10 @@ local function held_bytes()
   return bytes
 end
 
+if o.gemm then
+  if o.gemm == "onednn" then require "zt.onednn".register() end
+  zt.gemm{provider = o.gemm}
+end
 local mesh = comm.mesh{dp = -1, backend = o.backend}
 if not o.export then
   mesh.dp:barrier()

@@ -53,8 +53,8 @@ def parameters(options):
 
 def run_side(side, stage, precision, options):
     if side == "ztoolkit":
-        backend = ["--backend", options.backend] if options.backend else []
-        return train_vs.run_ztoolkit(options, "--stage", stage, "--precision", precision, *backend)
+        ways = [word for name in ("backend", "gemm") if getattr(options, name) for word in (f"--{name}", getattr(options, name))]
+        return train_vs.run_ztoolkit(options, "--stage", stage, "--precision", precision, *ways)
     command = [options.python, train_vs.ROOT / "bench/train_vs_deepspeed_rank.py", "--stage", stage, "--precision", precision,
                "--config", json.dumps(options.config)]
     return train_vs.run_python(command, options, **deepspeed_venv.variables())
@@ -179,6 +179,7 @@ def parse():
     parser.add_argument("--warmup", type=int, default=3, help="first steps, not timed; memory is looked at in them (3)")
     parser.add_argument("--lr", type=float, default=1e-4, help="learning rate (1e-4)")
     parser.add_argument("--backend", help="how our ranks communicate, shm or mpi; what suits them unless given")
+    parser.add_argument("--gemm", help="what multiplies our matrices, aten, mkl or onednn; the default rule unless given")
     parser.add_argument("--config", type=json.loads, default={}, help="JSON to lay over DeepSpeed's configuration")
     parser.add_argument("--json", action="store_true", help="print JSON with all losses instead of tables")
     train_vs.add_common_arguments(parser)
