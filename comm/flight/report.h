@@ -20,8 +20,9 @@ void note_end_at_shutdown(const World& world);
 // A call of this rank has timed out: as below, but always printed.
 void report_stuck();
 
-// Notes in the boxes of this process why it ends; then, on one rank of each machine: writes the flights of the machine's ranks to
-// RUN/flight if a run is open, and prints the verdict on stderr if it is grave or was asked for. Thread-safe.
+// Notes in the boxes of this process why it ends; then, on one rank of each machine: prints the verdict on stderr if it is grave
+// or was asked for, and writes the flights of the machine's ranks to RUN/flight if a run is open. The other ranks wait for that
+// one, and all for the file system, a second at most. Thread-safe.
 void report_flights(const Emergency& emergency);
 
 }  // namespace zt::comm
