@@ -74,7 +74,10 @@ TEST(Sink, LaterUsesAdd) {
   const test::Result single = test::run(subject, {x}, once, cot);
   test::run(subject, {x}, twice, cot);
   const test::Result both = test::run(subject, {x}, twice, cot);
-  EXPECT_TRUE(at::equal(both.grads.at("weight"), 2 * single.grads.at("weight")));
+  // The product starts from what the sink holds, or is added to it: 4 products a sum in each of the three, roundings of 2^-53.
+  const at::Tensor allowed = at::ldexp(26 * at::mm(cot.abs().t(), x.abs()), at::tensor(-53));
+  EXPECT_TRUE((both.grads.at("weight") - 2 * single.grads.at("weight")).abs().le(allowed).all().item<bool>());
+  EXPECT_GT(single.grads.at("weight").abs().min().item<double>(), 1e-3);
   EXPECT_TRUE(at::equal(both.grads.at("bias"), 2 * single.grads.at("bias")));
 }
 
