@@ -67,7 +67,7 @@ CASES = [
     ("div", NUMBERS, 0, [x, p], {}), ("div", NUMBERS, 0, [x, p], {"rounding_mode": "floor"}), ("div", NUMBERS, 0, [x, p], {"rounding_mode": "trunc"}),
     ("remainder", NUMBERS, 0, [x, p], {}), ("fmod", NUMBERS, 0, [x, p], {}), ("neg", NUMBERS, 0, [x], {}), ("abs", NUMBERS, 0, [x], {}),
     ("sign", ALL, 0, [x], {}), ("floor", FLOATS, 0, [x], {}), ("ceil", FLOATS, 0, [x], {}), ("round", FLOATS, 0, [x], {}), ("trunc", FLOATS, 0, [x], {}),
-    ("frac", FLOATS, 0, [x], {}), ("sqrt", FLOATS, 0, [p], {}), ("reciprocal", FLOATS, 0, [p], {}), ("square", NUMBERS, 0, [x], {}),
+    ("frac", FLOATS, 0, [x], {}), ("reciprocal", FLOATS, 0, [p], {}), ("square", NUMBERS, 0, [x], {}),
     ("maximum", ALL, 0, [x, y], {}), ("minimum", ALL, 0, [x, y], {}), ("clamp", NUMBERS, 0, [x, -1, 1], {}), ("clamp", FLOATS, 0, [x], {"max": 0.5}),
     ("relu", NUMBERS, 0, [x], {}), ("leaky_relu", FLOATS, 0, [x, 0.25], {}), ("threshold", NUMBERS, 0, [x, 1, 0], {}), ("hardtanh", FLOATS, 0, [x], {}),
     ("where", ALL, 0, [mask, x, y], {}), ("masked_fill", NUMBERS, 0, [x, mask, 1], {}), ("addcmul", FLOATS, 0, [x, y, p], {"value": 2}),
@@ -96,9 +96,9 @@ CASES = [
     ("topk", NUMBERS, 0, [v, 3], {}), ("constant_pad_nd", ALL, 0, [v, [1, 2], 1], {}), ("unfold", ALL, 0, [v, 0, 3, 1], {}), ("searchsorted", NUMBERS, 0, [v, x], {}),
     ("zeros_like", ALL, 0, [x], {}), ("full_like", NUMBERS, 0, [x, 3], {}), ("movedim", ALL, 0, [b, 0, 2], {}), ("to", ALL, 0, [x, "float64"], {}),
     ("_to_copy", ALL, 0, [x], {"dtype": "bfloat16"}),
-    # Functions with an error below 1 ulp (SLEEF's u10 forms, libm): one call.
+    # Functions with an error below 1 ulp (SLEEF's u10 forms, libm, MKL's vector functions, sqrt among them): one call.
     *[(op, FLOATS, 2, [x], {}) for op in ("exp", "expm1", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "asinh", "exp2")],
-    *[(op, FLOATS, 2, [p], {}) for op in ("log", "log1p", "log2", "log10")],
+    *[(op, FLOATS, 2, [p], {}) for op in ("sqrt", "log", "log1p", "log2", "log10")],
     ("pow", FLOATS, 2, [p, x], {}), ("pow", FLOATS, 2, [p, 0.3], {}), ("pow", NUMBERS, 0, [x, 2], {}), ("pow", FLOATS, 2, [2, x], {}), ("atan2", FLOATS, 2, [x, y], {}),
     ("hypot", FLOATS, 2, [x, y], {}),
     # Several roundings: counted in the comment, times 2.
