@@ -1,6 +1,10 @@
 #include "flight/flight_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -110,14 +114,21 @@ void remove_ranks_beyond(const std::string& folder, int world_size) {
 }  // namespace
 
 void write_flights(const std::string& folder, const std::vector<Flight>& flights) {
+  // A writer that a file system held up may still be at its own.
+  static std::atomic<int> writers{0};
+  const std::string mine = fmt::format(".partial-{}-{}", getpid(), writers++);
   std::filesystem::create_directories(folder);
   remove_ranks_beyond(folder, flights.empty() ? 0 : flights[0].world_size);
   for (const Flight& flight : flights) {
-    const std::string path = fmt::format("{}/rank{}.json", folder, flight.rank), partial = path + ".partial";
+    const std::string path = fmt::format("{}/rank{}.json", folder, flight.rank), partial = path + mine;
     std::ofstream file(partial);
     file << to_json(flight).dump(1, ' ', false, json::error_handler_t::replace) << "\n";
     file.close();
-    if (!file) fault("cannot write {}: {}", partial, std::strerror(errno));
+    if (!file) {
+      const std::string why = std::strerror(errno);
+      std::remove(partial.c_str());
+      fault("cannot write {}: {}", path, why);
+    }
     std::filesystem::rename(partial, path);
   }
 }

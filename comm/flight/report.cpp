@@ -25,9 +25,20 @@ namespace {
 
 // Ranks that fail together tell one story.
 constexpr int64_t kFreshNs = 2'000'000'000;
-// Of the rank that tells it with the file system, and of the others with that rank: mpirun kills all soon after the first has
-// gone.
-constexpr std::chrono::milliseconds kPatience(1000), kMoment(10);
+
+enum class Occasion : uint8_t { asked, end };
+enum class Print : uint8_t { if_grave, always };
+
+// What is told when, and how long one waits for the file system, and for the rank of this machine that tells already: mpirun
+// kills all soon after the first has gone.
+struct Telling {
+  Occasion occasion;
+  Print print;
+  std::chrono::milliseconds for_files, for_teller;
+};
+constexpr Telling kAsked{Occasion::asked, Print::always, 700ms, 0ms}, kStuck{Occasion::end, Print::always, 700ms, 1000ms};
+constexpr Telling kFailed{Occasion::end, Print::if_grave, 700ms, 1000ms},
+    kToldToEnd{Occasion::end, Print::if_grave, 300ms, 400ms};
 
 // The boxes of this process: several where ranks are threads.
 class Boxes {
@@ -57,21 +68,25 @@ Boxes& boxes() {
   return boxes;
 }
 
-enum class Occasion : uint8_t { asked, end };
+// When a rank of this machine did it last; 0: never.
+struct Done {
+  int64_t told_ns = 0, saved_ns = 0;
+};
 
-// While one lives and `is_chosen`, no other rank of this machine tells: it waits a second for this one, and tells itself if this
-// one was killed before it had told.
+// While one lives and `is_chosen`, no other rank of this machine tells. Those that come in the meantime are chosen after it, for
+// what it has not done, because it was killed or found nothing grave; or not at all when it takes too long.
 class Teller {
  public:
-  explicit Teller(Occasion occasion) : told_here_(told_ns_[static_cast<size_t>(occasion)]), lock_(mutex_) {
-    is_chosen_ = is_old(told_here_);
+  explicit Teller(const Telling& telling) : here_(here_of_[static_cast<size_t>(telling.occasion)]), lock_(mutex_) {
+    done_ = here_;
     const std::string session = session_folder();
-    if (session.empty() || !is_chosen_) return;
-    const std::string path = fmt::format("{}/ztoolkit-told-{}", session, occasion == Occasion::asked ? "asked" : "end");
+    if (session.empty()) return;
+    const std::string path = fmt::format("{}/ztoolkit-told-{}", session, telling.occasion == Occasion::asked ? "asked" : "end");
     descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (descriptor_ < 0) return;
-    int64_t told_ns = 0;
-    is_chosen_ = lock_file() && (pread(descriptor_, &told_ns, sizeof(told_ns), 0) != sizeof(told_ns) || is_old(told_ns));
+    is_chosen_ = lock_file(telling.for_teller);
+    Done done;
+    if (pread(descriptor_, &done, sizeof(done), 0) == sizeof(done)) done_ = done;
   }
   ~Teller() {
     if (descriptor_ >= 0) close(descriptor_);
@@ -79,27 +94,33 @@ class Teller {
   Teller(const Teller&) = delete;
 
   bool is_chosen() const { return is_chosen_; }
-  // From now on others have nothing to add.
-  void told() const {
-    const int64_t now = now_ns();
-    told_here_ = now;
-    if (descriptor_ >= 0 && pwrite(descriptor_, &now, sizeof(now), 0) < 0) return;
-  }
+  // By any rank of this machine, just now.
+  bool is_told() const { return is_fresh(done_.told_ns); }
+  bool is_saved() const { return is_fresh(done_.saved_ns); }
+  void set_told() { note(&Done::told_ns); }
+  void set_saved() { note(&Done::saved_ns); }
 
  private:
-  bool lock_file() const {
-    for (auto waited = 0ms; flock(descriptor_, LOCK_EX | LOCK_NB) != 0; waited += kMoment) {
-      if (waited > kPatience) return false;
-      std::this_thread::sleep_for(kMoment);
+  bool lock_file(std::chrono::milliseconds patience) const {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      if (std::chrono::steady_clock::now() >= until) return false;
+      std::this_thread::sleep_for(10ms);
     }
     return true;
   }
-  static bool is_old(int64_t told_ns) { return told_ns == 0 || now_ns() - told_ns > kFreshNs; }
+  static bool is_fresh(int64_t ns) { return ns != 0 && now_ns() - ns < kFreshNs; }
+  void note(int64_t Done::*what) {
+    done_.*what = now_ns();
+    here_ = done_;
+    if (descriptor_ >= 0 && pwrite(descriptor_, &done_, sizeof(done_), 0) < 0) return;
+  }
 
   inline static std::mutex mutex_;  // the ranks of this process tell one after the other
-  inline static std::array<int64_t, 2> told_ns_{};
-  int64_t& told_here_;
+  inline static std::array<Done, 2> here_of_{};
+  Done& here_;
   const std::lock_guard<std::mutex> lock_;
+  Done done_;
   int descriptor_ = -1;
   bool is_chosen_ = true;
 };
@@ -134,32 +155,38 @@ std::string save(const std::string& folder, const std::vector<Flight>& flights) 
 }
 
 // The same; empty without a run. On a thread of its own: a file system that is gone hangs whoever writes to it.
-std::string save_in_time(std::vector<Flight> flights) {
+std::string save_in_time(std::vector<Flight> flights, std::chrono::milliseconds limit) {
   const std::string folder = run_folder();
   if (folder.empty()) return "";
   std::promise<std::string> promise;
   auto saved = promise.get_future();
-  std::thread([promise = std::move(promise), folder, flights = std::move(flights)]() mutable {
-    promise.set_value(save(folder, flights));
-  }).detach();
-  if (saved.wait_for(kPatience) == std::future_status::ready) return saved.get();
-  return fmt::format("the last calls of every rank could not be written to {}/flight within a second\n", folder);
+  try {
+    std::thread([promise = std::move(promise), folder, flights = std::move(flights)]() mutable {
+      promise.set_value(save(folder, flights));
+    }).detach();
+  } catch (const std::exception& error) {
+    return fmt::format("the last calls of every rank are not in {}/flight: no thread to write them: {}\n", folder,
+                       describe(error));
+  }
+  if (saved.wait_for(limit) == std::future_status::ready) return saved.get();
+  return fmt::format("the last calls of every rank could not be written to {}/flight within {} ms\n", folder, limit.count());
 }
 
-enum class Print : uint8_t { if_grave, always };
-
-void tell(Occasion occasion, Print print) {
-  const Teller teller(occasion);
-  if (!teller.is_chosen()) return;
+void tell(const Telling& telling) {
+  Teller teller(telling);
+  if (!teller.is_chosen() || (teller.is_told() && teller.is_saved())) return;
   std::vector<Flight> flights = read_machine();
   const Verdict verdict = judge(flights);
-  const bool is_told = verdict.is_grave || print == Print::always;
-  // Before a file system that may be slow.
-  if (is_told) fmt::print(stderr, "who waits for whom:\n{}\n", verdict.text());
-  const std::string where = save_in_time(std::move(flights));
-  if (!is_told) return;
-  fmt::print(stderr, "{}", where);
-  teller.told();
+  const bool is_news = !teller.is_told() && (verdict.is_grave || telling.print == Print::always);
+  if (!is_news && teller.is_saved()) return;
+  if (is_news) {
+    // Before a file system that may be slow.
+    fmt::print(stderr, "who waits for whom:\n{}\n", verdict.text());
+    teller.set_told();
+  }
+  const std::string where = save_in_time(std::move(flights), telling.for_files);
+  teller.set_saved();
+  if (is_news) fmt::print(stderr, "{}", where);
 }
 
 std::shared_ptr<BlackBox> make_box(const World& world) {
@@ -186,13 +213,13 @@ void note_end_at_shutdown(const World& world) {
 }
 
 void report_stuck() {
-  tell(Occasion::end, Print::always);
+  tell(kStuck);
 }
 
 void report_flights(const Emergency& emergency) {
+  using enum Emergency::Kind;
   for (const auto& box : boxes().all()) note_end(emergency, *box);
-  const bool is_asked = emergency.kind == Emergency::Kind::asked;
-  tell(is_asked ? Occasion::asked : Occasion::end, is_asked ? Print::always : Print::if_grave);
+  tell(emergency.kind == asked ? kAsked : emergency.kind == told_to_end ? kToldToEnd : kFailed);
 }
 
 }  // namespace zt::comm

@@ -21,8 +21,8 @@ void note_end_at_shutdown(const World& world);
 void report_stuck();
 
 // Notes in the boxes of this process why it ends; then, on one rank of each machine: prints the verdict on stderr if it is grave
-// or was asked for, and writes the flights of the machine's ranks to RUN/flight if a run is open. The other ranks wait for that
-// one, and all for the file system, a second at most. Thread-safe.
+// or was asked for, and writes the flights of the machine's ranks to RUN/flight if a run is open. The others wait for that rank,
+// a second at most, 0.4 s when told to end, not at all when asked. Thread-safe.
 void report_flights(const Emergency& emergency);
 
 }  // namespace zt::comm

@@ -99,15 +99,21 @@ class Flights(HostTest):
         self.assertIn("rank 2 called all_gather of 512 float32 where the others called reduce_scatter", result.err)
 
     def test_records_that_cannot_be_written_in_time(self):
-        # Opening a pipe that nobody reads takes for ever.
-        result = self.run_ranks('''
-            if rank == 0 then os.execute(("cd %s/run && mkdir -p flight && mkfifo flight/rank0.json.partial"):format(arg[3])) end
-            mesh.dp:barrier()
-            if rank == 1 then os.exit(0) end
-            mesh.dp:all_reduce(large)''')
-        self.assert_over(result, 2 + 5)
-        self.assertIn("rank 1 has not called it: its script has ended", result.err)
-        self.assertIn("run/flight within a second", result.err)
+        # Opening a pipe that nobody reads takes for ever. Of two ranks that time out one tells, and the other waits for it.
+        for ranks in (2, 3):
+            with self.subTest(ranks=ranks):
+                result = self.run_ranks(f'''
+                    local last = rank == {ranks - 1}
+                    if not last then
+                      os.execute(("cd %s/run && mkdir -p flight && mkfifo flight/rank0.json.partial-$PPID-0"):format(arg[3]))
+                    end
+                    mesh.dp:barrier()
+                    if last then os.exit(0) end
+                    mesh.dp:all_reduce(large)''', ranks=ranks)
+                self.assert_over(result, 2 + 5)
+                self.assertEqual(result.err.count("who waits for whom"), 1, result.err)
+                self.assertIn(f"rank {ranks - 1} has not called it: its script has ended", result.err)
+                self.assertEqual(result.err.count("run/flight within 700 ms"), 1, result.err)
 
     def test_two_axes_in_different_orders(self):
         result = self.run_script('''

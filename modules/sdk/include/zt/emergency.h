@@ -16,8 +16,9 @@ struct Emergency {
   std::string reason;  // "rank 1 failed: the disk is full", "SIGTERM"
 };
 
-// Actions may run on any thread, while all others go on, one emergency at a time. They must not wait for other ranks: the process
-// may have half a second left. They stay registered for the life of the process; what they throw is ignored.
+// Actions may run on any thread, while all others go on, one emergency at a time. What they wait for needs an end: half a second
+// when told to end, after which the process is gone, and a second or two otherwise. They stay registered for the life of the
+// process; what they throw is ignored.
 void at_emergency(std::function<void(const Emergency&)> action);
 void run_emergency_actions(const Emergency& emergency);
 
