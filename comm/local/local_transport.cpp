@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "zt/error.h"
+#include "zt/zeros.h"
 
 namespace zt::comm {
 
@@ -41,7 +42,7 @@ struct Hub {
   at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
     const std::lock_guard lock(mutex);
     Shared& shared = tensors[number];
-    if (shared.asked++ == 0) shared.tensor = at::zeros(shape, dtype);
+    if (shared.asked++ == 0) shared.tensor = large_zeros(shape, dtype);
     at::Tensor tensor = shared.tensor;
     if (shared.asked == size) tensors.erase(number);
     return tensor;
@@ -151,7 +152,7 @@ class LocalTransport : public Transport {
     return std::make_unique<LocalRecv>(hub_->channel(peer, group_.rank), tickets_[static_cast<size_t>(peer)], data, bytes);
   }
   size_t longest_message() const override { return SIZE_MAX; }
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   bool shares_memory() const override { return true; }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
     const at::Tensor all = hub_->shared_tensor(shared_made_++, shape, dtype);

@@ -1,6 +1,6 @@
 #include "null/null_backend.h"
 
-#include <ATen/ops/zeros.h>
+#include "zt/zeros.h"
 
 namespace zt::comm {
 
@@ -59,9 +59,9 @@ class NullBackend : public Backend {
     }
     return Work();
   }
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   bool shares_memory() const override { return shares_memory_; }
-  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override { return at::zeros(shape, dtype); }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     return make_null_backend(group_.renamed(name), shares_memory_);
   }

@@ -3,6 +3,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
 namespace zt {
 namespace {
 
@@ -16,6 +22,29 @@ TEST(LargeZeros, AreZeroEverywhere) {
       at::Tensor(x).fill_(1);
     }
   }
+}
+
+// What the kernel notes of the mapping that holds `address`: proc(5), VmFlags of smaps.
+std::string flags_of_mapping(uintptr_t address) {
+  std::ifstream maps("/proc/self/smaps");
+  bool is_inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    if (std::istringstream range(line); range >> std::hex >> begin >> dash >> end && dash == '-') {
+      is_inside = begin <= address && address < end;
+    } else if (is_inside && line.starts_with("VmFlags:")) {
+      return line;
+    }
+  }
+  return "";
+}
+
+TEST(LargeZeros, AskForHugePages) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "this kernel has none";
+  const at::Tensor x = large_zeros({3 << 20}, at::kFloat);
+  const std::string flags = flags_of_mapping(reinterpret_cast<uintptr_t>(x.data_ptr()) + x.nbytes() / 2);
+  EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
 }
 
 TEST(LargeZeros, HaveTheDtypeAndTheDevice) {
