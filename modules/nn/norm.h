@@ -26,8 +26,9 @@ class Norm {
   // statistics for the backward, which puts the gradients of weight and bias into the context's sinks.
   at::Tensor run(const at::Tensor& x, Context& context) const;
 
-  // For a branch and what goes past it, whose gradients are added by the norm's backward, without a pass of their own. x: in the
-  // parameters' dtype.
+  // For a branch and what goes past it, whose gradients are added by the norm's backward, without a pass of their own: `x` is the
+  // given one, to be used in its place, and never written in place (autograd refuses). In the parameters' dtype; without a norm
+  // both are the given one as it is.
   struct Fork {
     at::Tensor normed, x;
   };

@@ -117,7 +117,7 @@ TEST_P(CudaMaths, Norms) {
       for (const int64_t rows : {1, 100, 1100}) {  // one, two and three levels of sums
         const at::Tensor x = made_up({rows, width}) + 1, dy = made_up({rows, width}, 0.1), weight = made_up({width});
         const at::Tensor bias = kind.has_bias ? made_up({width}, 0.5) : at::Tensor();
-        const at::Tensor beside = kind.has_bias ? made_up({rows, width}, 0.2) : at::Tensor();
+        const at::Tensor beside = rows != 100 ? made_up({rows, width}, 0.2) : at::Tensor();
         const auto got = emulated_norm_of(kind, x, weight, bias, dy, beside);
         const at::Tensor v = wide_leaf(x), w = wide_leaf(weight), b = kind.has_bias ? wide_leaf(bias) : at::Tensor();
         const at::Tensor y = kind.is_layernorm ? at::layer_norm(v, {width}, w, b, 1e-5) : at::rms_norm(v, {width}, w, 1e-5);

@@ -44,7 +44,7 @@ void add_norms(Results<T>& results, int64_t rows, int64_t width, const std::vect
                    {mean.data(), reciprocal.data()}, rows, width);
   results.add(out, mean, reciprocal, dx, dweight, dbias);
   norm<T>(out.data(), {nullptr, reciprocal.data()}, x.data(), weight.data(), nullptr, 1e-5, rows, width);
-  norm_backward<T>(dx.data(), dweight.data(), nullptr, dy.data(), x.data(), weight.data(), nullptr, {nullptr, reciprocal.data()},
+  norm_backward<T>(dx.data(), dweight.data(), nullptr, dy.data(), x.data(), weight.data(), x.data(), {nullptr, reciprocal.data()},
                    rows, width);
   results.add(out, reciprocal, dx, dweight);
 }
