@@ -1,6 +1,7 @@
 // A GPT-2 block forward and backward at [8, 128, 256] in fp32, with gradients into sinks as in a step program, and the same block
 // written in eager ATen with its autograd. Both results are compared before anything is timed.
 #include <benchmark/benchmark.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "layers.h"
 #include "nn_context.h"

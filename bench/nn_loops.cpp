@@ -2,6 +2,7 @@
 // 12 heads, ffn 3072, 8192 classes. Results are compared with float64 before anything is timed.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <ctime>

@@ -7,6 +7,7 @@
 // behind one that is not timed, by what is multiplied: in linear layers and the head by zt::gemm; in attention, whole matrices of
 // [SEQ, SEQ] in fp32 by at::bmm: scores and mixture, and the gradients of scores, values, queries and keys.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,7 @@
 #include "affine.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "function.h"
 #include "zt/error.h"
 #include "zt/gemm.h"

@@ -1,5 +1,7 @@
 #include "embedding.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <numeric>
 
 #include "device_call.h"

@@ -3,6 +3,8 @@
 
 #include <ATen/ops/ones.h>
 
+#include <nlohmann/json.hpp>
+
 #include "script.h"
 
 namespace zt::test {

@@ -1,5 +1,7 @@
 #include "bag.h"
 
+#include <nlohmann/json.hpp>
+
 namespace zt {
 ZT_DEFINE_OBJECT(test::Bag, "Bag")
 }

@@ -1,5 +1,6 @@
 // Attention as a GPU computes it, by ATen's operators, against our tiles, both on the CPU in float64.
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "attention_cuda.h"
 #include "cuda_bounds.h"

@@ -1,6 +1,7 @@
 // Layers on a GPU, forward and backward: against themselves on the CPU in float64 on the same numbers, where other tests have
 // compared them with PyTorch; the fused loops against ATen in float64 on the same GPU.
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "activation.h"
 #include "cuda_bounds.h"

@@ -1,5 +1,6 @@
 // The row algorithms of the CUDA kernels, emulated on the CPU, against ATen in float64 on the same numbers.
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,6 @@
 // Gradients against central differences in fp64, and how they reach sinks.
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "layers.h"
 #include "nn/run.h"

@@ -1,6 +1,7 @@
 // Tokens, options and shapes that do not fit, or are empty.
 #include "layers.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "nn/run.h"

@@ -1,6 +1,8 @@
 #include "nn/run.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "zt/error.h"
 

@@ -1,5 +1,6 @@
 // Which provider is right, and which is fastest.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>

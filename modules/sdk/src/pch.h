@@ -1,18 +1,14 @@
-// What nearly every file includes, compiled once.
+// What nearly every file includes, compiled once. Not what only some do: the templates of everything here are instantiated again
+// in every file (autograd's functions and JSON would double the seconds of an empty one).
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

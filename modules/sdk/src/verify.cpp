@@ -1,5 +1,8 @@
 #include "verify.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 namespace zt {
 
 namespace verifier {

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <cmath>
+#include <span>
 #include <sstream>
 
 #include "zt/tensor.h"
