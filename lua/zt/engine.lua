@@ -178,7 +178,7 @@ function Engine:step()
   local is_boundary = self:is_gradient_accumulation_boundary()
   self.phase, self.is_applied = "step", false
   self.micro_steps = self.micro_steps + 1
-  if is_boundary then self:end_step(self.trainer:step()) end
+  if is_boundary then self:end_step(self.trainer:finish_step()) end
 end
 
 function Engine:end_step(result)

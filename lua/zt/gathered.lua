@@ -11,7 +11,7 @@ local fail = require "zt.fail"
 
 local SCHEMA = {
   {"write_rank", "integer", "the rank whose changes all take; without it nothing is changed", at_least = 0},
-  {"gradients", "boolean", "the last step's gradients too", default = false},
+  {"gradients", "boolean", "the last step's gradients of the objective too, as of trainer:gradient", default = false},
   {"state", "boolean", "the optimizer's state too", default = false},
 }
 

@@ -45,6 +45,74 @@ function TestProgram:test_actions_are_tables_to_edit()
   lu.assertEquals(losses_of(trainer_of(edited)), losses_of(trainer_of(program_of(1))))
 end
 
+-- A program given whole is what it says: the passes that made it do not change it again.
+function TestProgram:test_text_with_passes_reads_back()
+  local zero, mesh = require "zt.zero", require("zt.comm").mesh{dp = -1}
+  for stage = 0, 3 do
+    for _, precision in ipairs{"fp32", "bf16"} do
+      local function sharded()
+        return zt.program(model(), {micro_batches = 2, precision = precision})
+          :apply(zero.shard{stage = stage, axis = mesh.dp, bucket_bytes = 0, max_live = stage == 3 and 2 ^ 20 or nil})
+          :apply(zt.recompute{every = 1})
+      end
+      local program = sharded()
+      local again = program:with_actions(program:text())
+      lu.assertEquals(again:text(), program:text())
+      lu.assertEquals(again:verify(), {})
+      lu.assertEquals(sharded():with_actions(program:actions()):text(), program:text())
+      lu.assertEquals(losses_of(trainer_of(again)), losses_of(trainer_of(sharded())))
+    end
+  end
+end
+
+function TestProgram:test_an_edited_text_runs_as_it_is()
+  local mesh = require("zt.comm").mesh{dp = -1}
+  local program = zt.program(model(), {micro_batches = 2, precision = "fp64"})
+    :apply(require("zt.zero").shard{stage = 1, axis = mesh.dp, bucket_bytes = 0})
+  local swapped, count = program:text():gsub("(STEP 1[^\n]*\n)(UNSHARD 1[^\n]*\n)(STEP 2[^\n]*\n)", "%1%3%2")
+  lu.assertEquals(count, 1)
+  local edited = program:with_actions(swapped)
+  lu.assertEquals(edited:text(), swapped)
+  lu.assertEquals(losses_of(trainer_of(edited)), losses_of(trainer_of(program_of(2))))
+  local fewer = program:with_actions(program:text():gsub("micro_batches=2", "micro_batches=1"):gsub("\n[FB] %d 1[^\n]*", ""))
+  lu.assertStrContains(fewer:text(), "micro_batches=1")
+end
+
+function TestProgram:test_passes_applied_later_apply_to_what_was_given()
+  local text = program_of(2):text()
+  local later = program_of(2):with_actions(text):apply(zt.recompute{every = 1})
+  lu.assertEquals(later:text(), program_of(2):apply(zt.recompute{every = 1}):text())
+  lu.assertErrorMsgContains("apply this pass once", later.text, later:apply(zt.recompute{every = 1}))
+end
+
+function TestProgram:test_what_cannot_be_given()
+  local program = program_of(2)
+  local function give(pattern, with)
+    local text = program:text():gsub(pattern, with)
+    return program:with_actions(text)
+  end
+  lu.assertErrorMsgContains("is not one of training", give, "mode=train", "mode=eval")
+  lu.assertErrorMsgContains("it was made for another model", give, "units=%d+", "units=2")
+  lu.assertErrorMsgContains("micro_batches=0 is out of range", give, "micro_batches=2", "micro_batches=0")
+  local cut = give("\nCOUNT", "\nunit 0 axis=dp state_sharded=true\nCOUNT")
+  lu.assertErrorMsgContains("the program", trainer_of, cut)
+end
+
+function TestProgram:test_units_are_held_alike_in_all_modes()
+  local mesh = require("zt.comm").mesh{dp = -1}
+  local program = zt.program(model()):apply(require("zt.zero").shard{stage = 1, axis = mesh.dp, node_shared = false})
+  local other = program:text():gsub("unit 0 axis=dp state_sharded=true", "unit 0 axis=dp state_sharded=true grad_sharded=true")
+  lu.assertErrorMsgContains("holds unit 'embedding' in another way", trainer_of, program:with_actions(other))
+end
+
+function TestProgram:test_a_program_without_the_pass_that_runs_its_actions()
+  local mesh = require("zt.comm").mesh{dp = -1}
+  local text = zt.program(model()):apply(require("zt.zero").shard{stage = 0, axis = mesh.dp}):text()
+  lu.assertErrorMsgContains("no pass gave the program a mesh", trainer_of, zt.program(model()):with_actions(text))
+  local bare = zt.program(model()):text():gsub("\nNORM", "\nRESHARD 0\nNORM")
+  lu.assertErrorMsgContains("the program is refused", trainer_of, zt.program(model()):with_actions(bare))
+end
+
 function TestProgram:test_the_verifier_says_what_is_wrong()
   local actions = program_of(1):actions()
   table.remove(actions, 3) -- F 1 0
@@ -79,7 +147,7 @@ function TestTrainer:test_by_hand_equals_step()
     by_hand:backward()
   end
   lu.assertAlmostEquals(mean, expected, 1e-13)
-  lu.assertAlmostEquals(by_hand:step().loss, expected, 1e-13)
+  lu.assertAlmostEquals(by_hand:finish_step().loss, expected, 1e-13)
   lu.assertEquals({by_hand.global_step, whole.global_step}, {1, 1})
   lu.assertAlmostEquals(by_hand:evaluate(batch()).loss, whole:evaluate(batch()).loss, 1e-13)
 end
@@ -128,6 +196,46 @@ function TestTrainer:test_a_layer_that_returns_its_parameter()
   end
   local expected = losses(0)
   for prefetch = 0, 2 do lu.assertEquals(losses(3, prefetch), expected) end
+end
+
+function TestTrainer:test_a_schedule_may_be_a_function()
+  local asked = {}
+  local function rate(updates)
+    asked[#asked + 1] = updates
+    return 0.1 / (updates + 1)
+  end
+  local trainer = zt.trainer(program_of(1), {optimizer = optim.sgd{lr = 7}, schedule = rate})
+  local rates = {}
+  for step = 1, 3 do rates[step] = trainer:step(batch()).lr end
+  lu.assertEquals(rates, {0.1, 0.05, 0.1 / 3})
+  lu.assertEquals(asked, {0, 1, 2})
+  for _, wrong in ipairs{-1, 0 / 0, "fast", 1 / 0, {}} do
+    local other = zt.trainer(program_of(1), {optimizer = optim.sgd{lr = 7}, schedule = function() return wrong end})
+    lu.assertErrorMsgContains("zt.trainer.schedule: the function returned", other.step, other, batch())
+  end
+  lu.assertErrorMsgContains("zt.trainer.schedule must be a Schedule", zt.trainer, program_of(1),
+    {optimizer = optim.sgd{lr = 1}, schedule = 3})
+end
+
+function TestTrainer:test_finish_step_ends_a_step_by_hand()
+  local trainer = trainer_of(program_of(1))
+  lu.assertErrorMsgContains("call trainer:finish_step()", trainer.step, trainer)
+  lu.assertErrorMsgContains("0 of 1 micro-batches", trainer.finish_step, trainer)
+  trainer:forward(batch())
+  trainer:backward()
+  lu.assertErrorMsgContains("trainer:finish_step.divisor must be above 0", trainer.finish_step, trainer, {divisor = -1})
+  lu.assertErrorMsgContains("did you mean 'divisor'?", trainer.finish_step, trainer, {divisors = 1})
+  lu.assertEquals(trainer:finish_step{divisor = 2}.step, 0)
+end
+
+function TestTrainer:test_messages_print_nan_without_a_sign()
+  local trainer = trainer_of(program_of(1))
+  local name = trainer:parameters()[1]
+  trainer:set_parameter(name, trainer:parameter(name) * (0 / 0))
+  local _, message = pcall(trainer.step, trainer, batch())
+  lu.assertStrContains(message, "the loss is nan")
+  lu.assertNotStrContains(message, "-nan")
+  lu.assertErrorMsgContains("got nan", trainer.set_lr, trainer, 0 / 0)
 end
 
 function TestTrainer:test_mistakes()

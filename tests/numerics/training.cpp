@@ -126,7 +126,7 @@ StepResult RankRun::step() {
   outcome_.losses.push_back(result.loss);
   outcome_.norms.push_back(result.grad_norm);
   const bool is_asked = config_.gradient || (config_.stage <= 0 && config_.reduce_every != "micro_batch");
-  if (steps_ == 0 && is_asked) outcome_.first_gradient = flatten(*trainer_, true) / trainer_->state().grad_divisor;
+  if (steps_ == 0 && is_asked) outcome_.first_gradient = flatten(*trainer_, true);
   ++steps_;
   return result;
 }

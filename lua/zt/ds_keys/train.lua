@@ -33,7 +33,7 @@ return {
      "the backward seed is a power of two already; another power of two changes no bit, any other number would",
      default = 1, agrees = is_power_of_two, expected = "a power of two"},
     {"gradient_allreduce_op", "always", "string",
-     "gradients are those of the mean over the global batch; for a sum call trainer:step{divisor = n}", default = "mean",
+     "gradients are those of the mean over the global batch; for a sum call trainer:finish_step{divisor = n}", default = "mean",
      one_of = {"mean", "sum"}, lower = true},
     {"communication_data_type", "mapped", "string",
      "`communication_data_type` and `zero.reduce_dtype`: the type gradients travel in", one_of = {"fp32", "fp16", "bf16"},

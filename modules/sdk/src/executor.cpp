@@ -18,7 +18,10 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
   for (const Action& action : program_.actions) {
     const auto handler = handlers_.find(action.kind);
     if (handler == handlers_.end()) {
-      misuse("nothing runs the action {}: the pass that inserts it must bring a handler", action_text(action));
+      misuse(
+          "nothing runs the action {}: apply the pass that brings its handler (zero.shard for REDUCE_GRAD and UNSHARD), also where "
+          "the program is given whole",
+          action_text(action));
     }
     Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0, action.flag("wait")};
     if (trace_) instruction.trace_name = trace_->intern(instruction.text);

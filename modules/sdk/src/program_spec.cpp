@@ -9,6 +9,17 @@ namespace zt {
 
 ZT_DEFINE_OBJECT(ProgramSpec, "Program")
 
+namespace {
+
+// In the order of phases; within a phase in the order in which they were applied.
+void insert_by_phase(std::vector<std::shared_ptr<Pass>>& passes, const std::shared_ptr<Pass>& pass) {
+  const auto later = std::find_if(passes.begin(), passes.end(),
+                                  [&](const std::shared_ptr<Pass>& other) { return other->phase() > pass->phase(); });
+  passes.insert(later, pass);
+}
+
+}  // namespace
+
 ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision)
     : model_(std::move(model)), micro_batches_(micro_batches), precision_(precision) {
   if (micro_batches < 1) misuse("a program needs at least one micro-batch, got {}", micro_batches);
@@ -23,15 +34,32 @@ std::shared_ptr<ProgramSpec> ProgramSpec::apply(std::shared_ptr<Pass> pass) cons
     }
     next->mesh_ = mesh;
   }
-  const auto later = std::find_if(next->passes_.begin(), next->passes_.end(),
-                                  [&](const std::shared_ptr<Pass>& other) { return other->phase() > pass->phase(); });
-  next->passes_.insert(later, std::move(pass));
+  insert_by_phase(next->passes_, pass);
+  if (given_) insert_by_phase(next->training_passes_, pass);
   return next;
 }
 
 std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actions) const {
   auto next = std::make_shared<ProgramSpec>(*this);
-  next->actions_ = std::move(actions);
+  next->training_passes_.clear();
+  next->given_ = [before = std::make_shared<const ProgramSpec>(*this), actions = std::move(actions)](const Coord& coord) {
+    Program program = before->build(Mode::train, coord);
+    program.actions = actions;
+    return program;
+  };
+  return next;
+}
+
+std::shared_ptr<ProgramSpec> ProgramSpec::with_program(Program program) const {
+  if (program.mode != Mode::train)
+    misuse("the program that is given is not one of training (mode=train), and only that can be given");
+  if (const size_t units = model_->info().units.size(); program.units.size() != units) {
+    misuse("the program that is given has {} units and the model {}: it was made for another model", program.units.size(), units);
+  }
+  auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision);
+  next->passes_ = passes_;
+  next->mesh_ = mesh_;
+  next->given_ = [program = std::move(program)](const Coord&) { return program; };
   return next;
 }
 
@@ -40,11 +68,14 @@ Coord ProgramSpec::coord() const {
 }
 
 Program ProgramSpec::build(Mode mode, const Coord& coord) const {
+  const auto apply = [&](Program program, const std::vector<std::shared_ptr<Pass>>& passes) {
+    for (const auto& pass : passes) program = pass->apply(std::move(program), model_->info(), coord);
+    return program;
+  };
+  if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
   Program program = base_program(model_->info(), mode, mode == Mode::train ? micro_batches_ : 1);
   program.precision = precision_;
-  if (mode == Mode::train && actions_) program.actions = *actions_;
-  for (const auto& pass : passes_) program = pass->apply(std::move(program), model_->info(), coord);
-  return program;
+  return apply(std::move(program), passes_);
 }
 
 std::set<std::string> ProgramSpec::differing_axes() const {

@@ -109,7 +109,9 @@ void parse_header(const std::vector<std::string>& tokens, Program& program) {
   const auto found = std::find(mode_names().begin(), mode_names().end(), mode);
   if (found == mode_names().end()) misuse("unknown mode '{}'{}", mode, suggest(mode, mode_names()));
   program.mode = static_cast<Mode>(found - mode_names().begin());
-  program.micro_batches = static_cast<int>(take_as<int64_t>(attrs, "micro_batches", 1));
+  const int64_t micro_batches = take_as<int64_t>(attrs, "micro_batches", 1);
+  if (micro_batches < 1 || micro_batches > 1'000'000) misuse("micro_batches={} is out of range: give at least 1", micro_batches);
+  program.micro_batches = static_cast<int>(micro_batches);
   const int64_t units = take_as<int64_t>(attrs, "units", 0);
   if (units < 0 || units > 1'000'000) misuse("units={} is out of range: give the model's number of units", units);
   program.units.resize(units);

@@ -55,10 +55,10 @@ class Count : public ActionHandler {
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
     const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
+    if (compute_->mode() != Mode::train) return {};
     auto& exponent = normalisation_->seed_exponent;
-    if (!exponent && compute_->mode() == Mode::train)
-      exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
-    const double seed = std::ldexp(1.0, -exponent.value_or(0));
+    if (!exponent) exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
+    const double seed = std::ldexp(1.0, -*exponent);
     compute_->set_seeds({seed, seed * base / static_cast<double>(samples)});
     state.grad_divisor = seed * base * state.loss_scale;
     return {};

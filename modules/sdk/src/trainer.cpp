@@ -85,14 +85,17 @@ void Trainer::prepare_step() {
   state_.loss_scale = loss_scale();
   state_.scalars.step = updates_done_ + 1;
   const double base = options_.optimizer->lr();
-  state_.scalars.lr = lr_ ? *lr_ : options_.schedule ? options_.schedule->lr(state_.step, base) : base;
+  const auto scheduled = [&](const Schedule& schedule) {
+    return schedule.lr(schedule.counts_updates() ? updates_done_ : state_.step, base);
+  };
+  state_.scalars.lr = lr_ ? *lr_ : options_.schedule ? scheduled(*options_.schedule) : base;
 }
 
 StepResult Trainer::result(int64_t begin_ns) const {
   StepResult result;
   result.step = state_.step;
-  result.loss = state_.loss;
-  result.grad_norm = state_.grad_norm;
+  result.loss = without_nan_sign(state_.loss);
+  result.grad_norm = without_nan_sign(state_.grad_norm);
   result.lr = state_.scalars.lr;
   result.loss_scale = state_.loss_scale;
   result.tokens = state_.counts.tokens;

@@ -47,6 +47,7 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
   options.optimizer->check(spec->model()->info());
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   for (const Mode mode : kModes) trainer->programs_[static_cast<size_t>(mode)] = trainer->verified_program(mode);
+  trainer->check_units_alike();
   for (const Action& action : trainer->program(Mode::train).actions) {
     if (action.kind == Kinds::get().count) trainer->data_axes_ = action.axes();
   }
@@ -84,6 +85,20 @@ std::shared_ptr<const Program> Trainer::verified_program(Mode mode) const {
   }
   if (!complaint.empty()) misuse("the program is refused:{}", complaint);
   return programs[coord.rank];
+}
+
+// All modes use the same buffers.
+void Trainer::check_units_alike() const {
+  const Program& training = program(Mode::train);
+  for (const Mode mode : {Mode::eval, Mode::generate}) {
+    for (size_t unit = 0; unit < training.units.size(); ++unit) {
+      if (program(mode).units[unit] == training.units[unit]) continue;
+      misuse(
+          "the training program holds unit '{}' in another way than the program of {} does: all modes use the same buffers. Where "
+          "a training program was given whole, its 'unit' lines must be those of the passes: change the passes' options instead",
+          state_.model->units[unit].name, mode == Mode::eval ? "evaluation" : "generation");
+    }
+  }
 }
 
 void Trainer::make_units() {

@@ -55,6 +55,11 @@ Counts Trainer::begin_hand_micro_batch(int micro_batch) {
   return counts;
 }
 
+// What sums over the micro-batches of all data-parallel ranks are divided by.
+double Trainer::hand_parts() const {
+  return static_cast<double>(spec_->micro_batches()) * data_ranks();
+}
+
 double Trainer::forward(const Batch& micro_batch) {
   check_batch(micro_batch, 1);
   if (hand_phase_ == HandPhase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
@@ -65,6 +70,7 @@ double Trainer::forward(const Batch& micro_batch) {
   }
   if (hand_micro_batch_ == 0) {
     prepare_step();
+    state_.grad_divisor = hand_parts() * state_.loss_scale;
     note_shapes(micro_batch, spec_->micro_batches());
     choose_products(Mode::train, micro_batch, spec_->micro_batches());
     compute_->begin(micro_batch, Mode::train, spec_->micro_batches(), 0);
@@ -114,9 +120,8 @@ StepResult Trainer::finish_step(double divisor) {
            spec_->micro_batches());
   }
   Executor& running = activate(Mode::train);
-  const double parts = static_cast<double>(spec_->micro_batches()) * data_ranks();
-  normalisation_->loss_divisor = parts;
-  state_.grad_divisor = (divisor > 0 ? divisor : parts) * state_.loss_scale;
+  normalisation_->loss_divisor = hand_parts();
+  if (divisor > 0) state_.grad_divisor = divisor * state_.loss_scale;
   state_.counts = hand_counts_;
   if (!data_axes_.empty()) state_.counts = sum_counts(state_.comm(data_axes_), hand_counts_, Mode::train, state_.step);
   hand_micro_batch_ = 0;

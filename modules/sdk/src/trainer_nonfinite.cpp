@@ -98,8 +98,8 @@ void Trainer::skip_step() {
   const double loss = state_.loss, norm = state_.grad_norm;
   const std::string where = place_of_nonfinite();
   const std::string text =
-      fmt::format("step {}{}: the loss is {} and the gradient norm {}{}", state_.step, ends ? "" : " is skipped", loss, norm,
-                  where.empty() ? "" : fmt::format("; the first thing that is not finite is {}", where));
+      message("step {}{}: the loss is {} and the gradient norm {}{}", state_.step, ends ? "" : " is skipped", loss, norm,
+              where.empty() ? "" : fmt::format("; the first thing that is not finite is {}", where));
   if (ends) fault("{}: lower the learning rate, clip the gradient, or give on_nonfinite = \"skip\"", text);
   if (world.rank == 0) log(LogLevel::warn, world, text);
 }

@@ -64,12 +64,17 @@ at::Tensor Trainer::gradient(const std::string& name) {
   const ParamInfo& param = state_.model->params[index];
   if (!param.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   // To look at a sum ends it: what comes later would start a new one.
-  const bool is_part = hand_phase_ != HandPhase::idle || (hand_micro_batch_ > 0 && hand_micro_batch_ < spec_->micro_batches());
-  refuse_by_hand(is_part, "gradient");
+  if (hand_phase_ != HandPhase::idle || (hand_micro_batch_ > 0 && hand_micro_batch_ < spec_->micro_batches())) {
+    misuse(
+        "trainer:gradient: forward / backward by hand are under way, {} of {} micro-batches are done: ask after the last backward",
+        hand_micro_batch_, spec_->micro_batches());
+  }
   drain();
   const Unit& unit = state_.units[param.unit];
   if (!program(Mode::train).units[param.unit].state_sharded) compute_->gradients().complete(param.unit);
-  return whole(index, unit.grad_shard);
+  const at::Tensor sum = whole(index, unit.grad_shard);
+  const bool is_short = sum.element_size() < 4;
+  return (is_short ? sum.to(at::kFloat) : sum).div_(state_.grad_divisor);
 }
 
 std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& name) {

@@ -111,7 +111,9 @@ class FieldCheck {
     const std::vector<std::string> known = axis_names(subject_.mesh);
     std::set<std::string> seen;
     for (const auto& axis : action_.axes()) {
-      if (!subject_.mesh.has(axis)) say("the mesh {} has no axis '{}'{}", subject_.mesh.text(), axis, suggest(axis, known));
+      if (subject_.mesh.axes().empty())
+        say("no pass gave the program a mesh, so there is no axis '{}': apply the pass that uses it", axis);
+      else if (!subject_.mesh.has(axis)) say("the mesh {} has no axis '{}'{}", subject_.mesh.text(), axis, suggest(axis, known));
       if (!seen.insert(axis).second) say("axis '{}' is given twice", axis);
     }
   }

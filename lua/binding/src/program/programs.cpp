@@ -72,12 +72,13 @@ int actions(lua_State* L) {
   return 1;
 }
 
-// program:with_actions(list) or program:with_actions(text): the same model, the given training list before passes.
+// program:with_actions(text) gives the whole training program, as program:text() prints it; program:with_actions(list) its
+// actions, as program:actions() returns them. The passes so far do not change it any more; those applied later do.
 int with_actions(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
   const Value given = check_value(L, 2);
   const auto* as_text = given.get_if<std::string>();
-  push(L, spec->with_actions(as_text ? Program::parse(*as_text).actions : to_actions(given, "actions")));
+  push(L, as_text ? spec->with_program(Program::parse(*as_text)) : spec->with_actions(to_actions(given, "actions")));
   return 1;
 }
 

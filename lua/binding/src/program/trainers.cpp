@@ -1,6 +1,9 @@
 // zt.trainer and its methods.
 #include <ATen/ops/cat.h>
 
+#include <cmath>
+
+#include "arguments.h"
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/options.h"
@@ -11,9 +14,36 @@ namespace zt::lua {
 
 namespace {
 
+// schedule = function(updates): the learning rate after so many updates, called once per step on every rank.
+class LuaSchedule : public Schedule {
+ public:
+  explicit LuaSchedule(std::shared_ptr<Callable> rate) : rate_(std::move(rate)) {}
+  std::string kind() const override { return "function"; }
+  bool counts_updates() const override { return true; }
+
+  // Throws: Misuse unless the function returns a finite number that is not negative.
+  double lr(int64_t updates, double) const override {
+    lua_State* L = rate_->begin();
+    push(L, updates);
+    rate_->call(1, 1);
+    const bool is_number = lua_type(L, -1) == LUA_TNUMBER;
+    const double rate = lua_tonumber(L, -1);
+    const std::string returned = is_number ? message("{}", rate) : type_text(L, -1);
+    lua_pop(L, 1);
+    if (!is_number || !std::isfinite(rate) || rate < 0) {
+      misuse("zt.trainer.schedule: the function returned {} after {} updates: a learning rate is a finite number of at least 0",
+             returned, updates);
+    }
+    return rate;
+  }
+
+ private:
+  std::shared_ptr<Callable> rate_;
+};
+
 struct Options {
   std::shared_ptr<Optimizer> optimizer;
-  std::shared_ptr<Schedule> schedule;
+  Value schedule;
   double clip = 0;
   std::optional<std::string> on_nonfinite;
   std::optional<Value> fp16;
@@ -23,7 +53,7 @@ const Schema<Options>& schema() {
   static const auto schema =
       Schema<Options>("zt.trainer")
           .required("optimizer", &Options::optimizer, "as from optim.adamw{...}")
-          .optional("schedule", &Options::schedule, "as from optim.warmup_cosine{...}")
+          .optional("schedule", &Options::schedule, "as from optim.warmup_cosine{...}, or function(updates) -> rate")
           .optional("clip", &Options::clip, "maximum L2 norm of the gradient; 0: off", Check<double>(at_least(0)))
           .optional("on_nonfinite", &Options::on_nonfinite, "what a step that is not finite does: error, or in fp16 skip",
                     Check<std::string>(one_of({"error", "skip"})))
@@ -31,12 +61,22 @@ const Schema<Options>& schema() {
   return schema;
 }
 
+std::shared_ptr<Schedule> parse_schedule(const Value& value) {
+  if (value.is_nil()) return nullptr;
+  const auto* object = value.get_if<Object>();
+  if (object) {
+    if (auto function = object->as<Callable>()) return std::make_shared<LuaSchedule>(std::move(function));
+    if (auto schedule = object->as<Schedule>()) return schedule;
+  }
+  wrong_type(schema().name() + ".schedule", "a Schedule such as optim.warmup_cosine{...}, or a function(updates),", value);
+}
+
 int make_trainer(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
   const Options given = schema().parse(check_value(L, 2));
   TrainerOptions options;
   options.optimizer = given.optimizer;
-  options.schedule = given.schedule;
+  options.schedule = parse_schedule(given.schedule);
   options.clip = given.clip;
   if (given.on_nonfinite) options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
   if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, schema().name() + ".fp16");
@@ -102,25 +142,32 @@ void end_dry_run(lua_State* L, Trainer& trainer, int parts = 1) {
   lua_call(L, 1, 0);
 }
 
-// trainer:step(batch); trainer:step() or trainer:step{divisor = n} after forward and backward by hand.
+// trainer:step(batch)
 int step(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
+  if (is_absent(L, 2)) {
+    misuse("trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()");
+  }
   if (world(L).dry) {
     end_dry_run(L, *trainer);
     return 0;
   }
+  push(L, result_value(trainer->step(check_batch(L, 2))));
+  return 1;
+}
+
+struct FinishOptions {
   double divisor = 0;
-  bool is_by_hand = is_absent(L, 2);
-  if (!is_by_hand) {
-    const Value value = check_value(L, 2);
-    const auto* table = value.get_if<Value::Table>();
-    const bool has_divisor =
-        table && table->size() == 1 && table->contains("divisor") && !table->at("divisor").get_if<at::Tensor>();
-    if (has_divisor) convert(table->at("divisor"), "trainer:step.divisor", divisor);
-    if (has_divisor && !(divisor > 0)) misuse("trainer:step.divisor must be above 0, got {}", divisor);
-    is_by_hand = has_divisor;
-  }
-  push(L, result_value(is_by_hand ? trainer->finish_step(divisor) : trainer->step(check_batch(L, 2))));
+};
+
+// trainer:finish_step() or trainer:finish_step{divisor = n}, after forward and backward of all micro-batches
+int finish_step(lua_State* L) {
+  static const auto schema = Schema<FinishOptions>("trainer:finish_step")
+                                 .optional("divisor", &FinishOptions::divisor,
+                                           "what the sum of the gradients is divided by; else micro-batches x data-parallel size",
+                                           Check<double>(above(0)));
+  const auto trainer = check<Trainer>(L, 1);
+  push(L, result_value(trainer->finish_step(schema.parse(check_value(L, 2)).divisor)));
   return 1;
 }
 
@@ -232,6 +279,7 @@ void open_trainers(Module& module) {
       .method<infer>("infer")
       .method<forward>("forward")
       .method<backward>("backward")
+      .method<finish_step>("finish_step")
       .method<report>("report")
       .method<memory>("memory")
       .method<plan>("plan")

@@ -7,10 +7,13 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace zt {
@@ -40,14 +43,29 @@ class Aborted : public Fault {
   ~Aborted() override;
 };
 
+// The value as it is, but NaN without its sign: that depends on the processor and means nothing, so messages print "nan".
+template <class T>
+decltype(auto) without_nan_sign(T&& value) {
+  using Number = std::decay_t<T>;
+  if constexpr (std::is_floating_point_v<Number>)
+    return std::isnan(value) ? std::numeric_limits<Number>::quiet_NaN() : Number(value);
+  else return std::forward<T>(value);
+}
+
+// fmt::format for messages: as there, but NaN is "nan".
+template <class... Args>
+std::string message(fmt::format_string<Args...> format, Args&&... args) {
+  return fmt::format(fmt::runtime(format), without_nan_sign(std::forward<Args>(args))...);
+}
+
 template <class... Args>
 [[noreturn]] void misuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw Misuse(fmt::format(format, std::forward<Args>(args)...));
+  throw Misuse(message(format, std::forward<Args>(args)...));
 }
 
 template <class... Args>
 [[noreturn]] void fault(fmt::format_string<Args...> format, Args&&... args) {
-  throw Fault(fmt::format(format, std::forward<Args>(args)...));
+  throw Fault(message(format, std::forward<Args>(args)...));
 }
 
 // The text of any exception for a person: c10 errors without their C++ backtrace.

@@ -38,9 +38,12 @@ struct StepState {
   double grad_norm = 0;          // after NORM: L2, of the gradient of the objective, before clipping
   bool is_finite = true;         // after NORM: loss and gradients, on all ranks
   double loss_scale = 1;         // what backwards multiply the loss by
-  double grad_divisor = 1;       // gradients in the buffers are this multiple of the objective's; contains loss_scale
-  double clip = 0;               // maximum norm; 0: off
-  Scalars scalars;               // for STEP
+  // A gradient buffer (Unit::grad, grad_shard, grad_sum) holds this multiple of the gradient of the objective. It contains
+  // loss_scale. Set by COUNT; by hand micro-batches x data-parallel size x loss_scale from the first forward, until finish_step
+  // is given another divisor.
+  double grad_divisor = 1;
+  double clip = 0;  // maximum norm; 0: off
+  Scalars scalars;  // for STEP
   // The communicator over these mesh axes, joined in this order.
   std::function<Communicator&(const std::vector<std::string>& axes)> comm;
 };

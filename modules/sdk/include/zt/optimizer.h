@@ -64,8 +64,10 @@ class Schedule {
  public:
   virtual ~Schedule();
   virtual std::string kind() const = 0;
-  // The learning rate of step `step` (0-based) for the optimizer's base rate. Pure.
+  // Returns the learning rate of step `step` (0-based) for the optimizer's base rate. Pure.
   virtual double lr(int64_t step, double base) const = 0;
+  // Whether `step` counts updates, so that a skipped step does not move the rate.
+  virtual bool counts_updates() const { return false; }
 };
 
 ZT_OBJECT(Optimizer)

@@ -1,8 +1,8 @@
 // What a program is made from: a model, micro-batches, a precision and passes. `build` gives any rank's list.
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,15 +15,19 @@
 
 namespace zt {
 
-// Immutable: `apply` returns a further one.
+// Immutable: `apply`, `with_actions` and `with_program` return a further one.
 class ProgramSpec {
  public:
   ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision);
 
   // Adds a pass. Misuse when its mesh is another one than an earlier pass's.
   std::shared_ptr<ProgramSpec> apply(std::shared_ptr<Pass> pass) const;
-  // Replaces the training list before passes: a program built or edited by hand. Passes still apply.
+  // Replace what the passes so far have made of the training program, on every rank: its list of actions, or all of it (such as
+  // what Program::parse has read). These passes go on making the programs of evaluation and generation and bring the handlers;
+  // passes that are applied later apply to what is given here. Misuse where a program is not one of training, or has another
+  // number of units than the model.
   std::shared_ptr<ProgramSpec> with_actions(std::vector<Action> actions) const;
+  std::shared_ptr<ProgramSpec> with_program(Program program) const;
 
   const std::shared_ptr<Model>& model() const { return model_; }
   int micro_batches() const { return micro_batches_; }
@@ -42,8 +46,11 @@ class ProgramSpec {
   std::shared_ptr<Model> model_;
   int micro_batches_;
   Precision precision_;
-  std::optional<std::vector<Action>> actions_;
   std::vector<std::shared_ptr<Pass>> passes_;
+  // The training program is what `given_` returns, then `training_passes_`. Empty: as in the other modes, from the model and
+  // passes_.
+  std::function<Program(const Coord&)> given_;
+  std::vector<std::shared_ptr<Pass>> training_passes_;  // those applied since the program was given
   std::shared_ptr<Mesh> mesh_;
 };
 

@@ -90,9 +90,14 @@ class Trainer : public Stateful {
   int64_t global_step() const { return state_.step; }
   void set_global_step(int64_t step) { state_.step = step; }
 
-  // Copies of full tensors: a parameter as layers see it and as the optimizer does (the same unless that is more exact), its last
-  // gradient (as accumulated; meaningful before the next step), its optimizer state by name. Collective where they are sharded:
-  // all ranks of the axis ask. Misuse with the nearest name.
+  // Copies of full tensors, shape as the parameter's: a parameter as layers see it and as the optimizer does (the same unless the
+  // optimizer's is more exact), its gradient, its optimizer state by name. Collective where they are sharded: all ranks of the
+  // axis ask. Misuse with the nearest name.
+  //
+  // `gradient` returns the last step's gradient of the objective before clipping, in float32 or float64: over all parameters its
+  // norm is StepResult::grad_norm. It depends on neither ranks, micro-batches nor loss scale. By hand, after the last backward
+  // and before finish_step, it is the gradient of the mean over micro-batches and data-parallel ranks. Misuse while micro-batches
+  // are missing.
   at::Tensor parameter(const std::string& name);
   at::ScalarType dtype(const std::string& name) const;  // of what parameter(name) gives
   const ParamInfo& param_info(const std::string& name) const;
@@ -125,6 +130,7 @@ class Trainer : public Stateful {
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
   std::shared_ptr<const Program> verified_program(Mode mode) const;
   const Program& program(Mode mode) const { return *programs_[static_cast<size_t>(mode)]; }
+  void check_units_alike() const;
   void make_units();
   std::map<std::string, int64_t> measure() const;
   RankUnits describe_rank(const Coord& coord) const;
@@ -134,6 +140,7 @@ class Trainer : public Stateful {
   void meet(const Program& program) const;
   void check_batch(const Batch& batch, int parts) const;
   int data_ranks() const;
+  double hand_parts() const;
   int64_t first_sample(const Batch& batch) const;
   void gather_parameters();
   Communicator& axis_of(const Unit& unit) const;
