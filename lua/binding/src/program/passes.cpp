@@ -1,4 +1,5 @@
 // Passes and action handlers written in Lua: zt.pass, zt.action.
+#include "program/lua_handler.h"
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/executor.h"
@@ -24,37 +25,6 @@ namespace zt::lua {
 
 namespace {
 
-class LuaHandler : public ActionHandler {
- public:
-  LuaHandler(std::shared_ptr<Callable> run, bool writes_master) : run_(std::move(run)), writes_master_(writes_master) {}
-
-  // run(action, unit, state): unit = {index, name, master, grad_shard, full, grad}, nil for a kind without a unit; the owned
-  // parts, and the whole where units do not share its memory; state = {step, loss, grad_norm}.
-  Work start(const Action& action, StepState& state) override {
-    lua_State* L = run_->begin();
-    push(L, to_value(action));
-    push(L, action.target >= 0 ? unit_value(state, action.target) : Value());
-    push(L, Value(Value::Table{{"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}}));
-    run_->call(3, 0);
-    if (writes_master_ && action.target >= 0) state.units.at(action.target).round_master();
-    return {};
-  }
-
- private:
-  static Value unit_value(const StepState& state, int index) {
-    const Unit& unit = state.units.at(index);
-    Value::Table table{{"index", index}, {"name", state.model->units[index].name}, {"master", unit.master}};
-    // What units share holds another one's numbers at times.
-    if (!unit.owns_shard()) table["full"] = unit.full;
-    if (unit.grad.defined()) table["grad_shard"] = unit.grad_shard;
-    if (unit.grad.defined() && !unit.owns_grad_shard()) table["grad"] = unit.grad;
-    return table;
-  }
-
-  std::shared_ptr<Callable> run_;
-  bool writes_master_;
-};
-
 class LuaPass : public Pass {
  public:
   LuaPass(std::string name, Phase phase, std::shared_ptr<Mesh> mesh, std::vector<std::shared_ptr<LuaAction>> actions,
@@ -74,10 +44,10 @@ class LuaPass : public Pass {
   // apply({actions, mode, micro_batches}, info) returns the program; only its actions may change.
   Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
     static const char* const kModes[] = {"train", "eval", "generate"};
+    const std::string mode = kModes[static_cast<size_t>(program.mode)];
     lua_State* L = apply_->begin();
-    push(L, Value(Value::Table{{"actions", to_value(program.actions)},
-                               {"mode", kModes[static_cast<size_t>(program.mode)]},
-                               {"micro_batches", program.micro_batches}}));
+    push(L,
+         Value(Value::Table{{"actions", to_value(program.actions)}, {"mode", mode}, {"micro_batches", program.micro_batches}}));
     push(L, to_value(model, coord));
     apply_->call(2, 1);
     const Value result = check_value(L, -1);
@@ -86,11 +56,23 @@ class LuaPass : public Pass {
     if (!table || !table->contains("actions")) {
       misuse("the pass {} must return the program (a table with 'actions'), it returned {}", name_, result.type_name());
     }
+    check_fields(*table, mode, program.micro_batches);
     program.actions = to_actions(table->at("actions"), name_ + ": program.actions");
     return program;
   }
 
  private:
+  void check_fields(const Value::Table& table, const std::string& mode, int64_t micro_batches) const {
+    for (const auto& [key, value] : table) {
+      if (key == "actions") continue;
+      const auto* text = value.get_if<std::string>();
+      const auto* number = value.get_if<int64_t>();
+      if (key == "mode" ? text && *text == mode : key == "micro_batches" && number && *number == micro_batches) continue;
+      misuse("the pass {} sets program.{}, which would have no effect: a pass changes program.actions only{}", name_, key,
+             key == "micro_batches" ? "; give zt.program(model, {micro_batches = n})" : "");
+    }
+  }
+
   std::string name_;
   Phase phase_;
   std::shared_ptr<Mesh> mesh_;
@@ -152,7 +134,8 @@ int make_action(lua_State* L) {
   };
   const KindId id = register_kind(std::move(kind));
   const bool writes_master = std::find(writes.begin(), writes.end(), ResourceKind::master) != writes.end();
-  push(L, std::make_shared<LuaAction>(LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.run, writes_master)}));
+  push(L, std::make_shared<LuaAction>(
+              LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.name, options.run, writes_master)}));
   return 1;
 }
 

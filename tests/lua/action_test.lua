@@ -1,0 +1,89 @@
+-- Actions and passes written in Lua: nothing that a script does to them is ignored in silence.
+local lu = require "luaunit"
+local zt = require "zt"
+local nn, optim = require "zt.nn", require "zt.optim"
+
+local VOCAB, SEQ, SAMPLES = 11, 4, 4
+
+local function batch()
+  local tokens = zt.arange(SAMPLES * SEQ):remainder(VOCAB):view({SAMPLES, SEQ}):to "int64"
+  return {tokens = tokens, labels = tokens}
+end
+
+local names = 0
+
+-- A trainer whose program runs `run` after NORM, for unit 0.
+local function trainer_with(run, target)
+  names = names + 1
+  local action = zt.action{name = "TRY_" .. names, target = target, reads = {"scalars"}, run = run}
+  local pass = zt.pass{name = "try", phase = "overlap", actions = {action}, apply = function(program)
+    for place, each in ipairs(program.actions) do
+      if each.kind == "NORM" then
+        table.insert(program.actions, place + 1, action(target ~= "none" and 0 or nil))
+        break
+      end
+    end
+    return program
+  end}
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3}
+  return zt.trainer(zt.program(model):apply(pass), {optimizer = optim.sgd{lr = 0.1}})
+end
+
+local function assert_refused(message, run)
+  local trainer = trainer_with(run)
+  lu.assertErrorMsgContains(message, trainer.step, trainer, batch())
+end
+
+local TestAction = {}
+
+function TestAction:test_fields_that_there_are()
+  local seen
+  trainer_with(function(action, unit, state)
+    seen = {action.kind, unit.index, unit.name, unit.grad_shard:dim(), unit.grad:dim(), unit.full:dim(), state.step}
+    for key in pairs(state) do seen[key] = true end
+  end):step(batch())
+  lu.assertEquals(seen, {"TRY_" .. names, 0, "embedding", 1, 1, 1, 0, step = true, loss = true, grad_norm = true,
+    grad_divisor = true})
+end
+
+function TestAction:test_unknown_fields_are_errors()
+  assert_refused("unit.masters does not exist: did you mean 'master'?", function(_, unit) return unit.masters end)
+  assert_refused("state.norm does not exist", function(_, _, state) return state.norm end)
+end
+
+function TestAction:test_assigned_fields_are_errors()
+  assert_refused("unit.master is assigned", function(_, unit) unit.master = unit.master * 2 end)
+  assert_refused("unit.mine is assigned", function(_, unit) unit.mine = 1 end)
+  assert_refused("state.loss is assigned", function(_, _, state) state.loss = 0 end)
+end
+
+function TestAction:test_a_returned_value_is_an_error()
+  assert_refused("returned a tensor", function(_, unit) return unit.master * 2 end)
+  assert_refused("returned a boolean", function() return nil, true end)
+  trainer_with(function() return nil end):step(batch())
+end
+
+function TestAction:test_without_a_unit()
+  local unit_seen, divisor = 1, nil
+  trainer_with(function(_, unit, state) unit_seen, divisor = unit, state.grad_divisor end, "none"):step(batch())
+  lu.assertNil(unit_seen)
+  lu.assertTrue(divisor > 0)
+end
+
+local TestPass = {}
+
+local function apply(change)
+  local pass = zt.pass{name = "change", phase = "overlap", apply = function(program) return change(program) or program end}
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ}
+  return zt.program(model, {micro_batches = 2}):apply(pass):text()
+end
+
+function TestPass:test_only_actions_may_change()
+  lu.assertStrContains(apply(function() end), "micro_batches=2")
+  lu.assertErrorMsgContains("the pass change sets program.micro_batches", apply, function(p) p.micro_batches = 4 end)
+  lu.assertErrorMsgContains("the pass change sets program.mode", apply, function(p) p.mode = "eval" end)
+  lu.assertErrorMsgContains("the pass change sets program.units", apply, function(p) p.units = {} end)
+  lu.assertStrContains(apply(function(p) return {actions = p.actions} end), "micro_batches=2")
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestAction", TestAction}, {"TestPass", TestPass}})
