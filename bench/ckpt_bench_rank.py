@@ -5,6 +5,10 @@ import json
 import os
 import time
 
+import needs
+
+needs.packages("deepspeed", "numpy", "torch", environment=".venv-deepspeed", starter="ckpt_bench.py")
+
 import deepspeed
 import torch
 

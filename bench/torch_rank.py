@@ -8,6 +8,10 @@ import pathlib
 import sys
 import time
 
+import needs
+
+needs.packages("numpy", "torch")
+
 import numpy
 import torch
 import torch.distributed

@@ -18,6 +18,10 @@ import subprocess
 import sys
 import time
 
+import needs
+
+needs.packages("numpy")
+
 import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

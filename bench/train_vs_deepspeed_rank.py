@@ -2,6 +2,10 @@
 
 import json
 
+import needs
+
+needs.packages("deepspeed", "numpy", "torch", environment=".venv-deepspeed", starter="train_vs_deepspeed.py")
+
 import deepspeed
 import torch
 

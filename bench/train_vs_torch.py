@@ -16,6 +16,10 @@ import statistics
 import sys
 import tempfile
 
+import needs
+
+needs.packages("numpy", "torch")
+
 import torch
 import torch.distributed
 import torch.nn as nn

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Each bench/*.py, run by a Python without any packages: --help works, or a line names the packages and the command to use."""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+# What the standard library is enough for. All others say what they need.
+WITHOUT_PACKAGES = {"backends.py", "needs.py", "plan_table.py", "stage_losses.py"}
+
+
+class Needs(unittest.TestCase):
+    def test_every_script(self):
+        scripts = sorted(BENCH.glob("*.py"))
+        self.assertGreater(len(scripts), len(WITHOUT_PACKAGES))
+        for script in scripts:
+            with self.subTest(script.name):
+                # -S: no site-packages, -E: no PYTHONPATH, -B: no bytecode in the sources' folder.
+                done = subprocess.run([sys.executable, "-B", "-S", "-E", script, "--help"], capture_output=True, text=True)
+                self.assertNotIn("Traceback", done.stderr)
+                if script.name in WITHOUT_PACKAGES:
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    continue
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("this needs ", done.stderr)
+                self.assertIn("numpy", done.stderr)
+                self.assertIn("run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
