@@ -29,7 +29,8 @@ at::Tensor segments_of(Context& context, int64_t samples, int64_t seq) {
   if (!context.has_batch("segments")) return {};
   at::Tensor segments = context.batch("segments");
   if (segments.scalar_type() != at::kLong || segments.sizes() != at::IntArrayRef{samples, seq}) {
-    misuse("the batch's segments must be int64 [{}, {}], got {}", samples, seq, describe(segments));
+    misuse("the batch's segments must be int64 [{}, {}], got {}; segments:to \"int64\" converts them", samples, seq,
+           describe(segments));
   }
   return segments;
 }

@@ -19,9 +19,11 @@ namespace {
 
 // [samples, seq] int64 as it is used: contiguous, all in [0, limit).
 at::Tensor checked_indices(const at::Tensor& indices, int64_t limit, const char* what) {
-  if (indices.scalar_type() != at::kLong || indices.dim() != 2) {
-    misuse("an embedding takes {}s as int64 [samples, seq], got {}", what, describe(indices));
+  if (indices.scalar_type() != at::kLong) {
+    misuse("an embedding takes {0}s as int64 [samples, seq], got {1}: convert them with {0}s:to \"int64\"", what,
+           describe(indices));
   }
+  if (indices.dim() != 2) misuse("an embedding takes {}s as int64 [samples, seq], got {}", what, describe(indices));
   const at::Tensor flat = indices.contiguous();
   if (flat.is_meta()) return flat;
   const at::Tensor on_host = flat.cpu();

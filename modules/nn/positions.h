@@ -14,7 +14,8 @@ inline at::Tensor positions_of(Context& context, int64_t samples, int64_t seq, a
   if (!context.has_batch("positions")) return at::arange(seq, at::TensorOptions(at::kLong).device(device)).unsqueeze(0);
   at::Tensor positions = context.batch("positions");
   if (positions.scalar_type() != at::kLong || positions.sizes() != at::IntArrayRef{samples, seq}) {
-    misuse("the batch's positions must be int64 [{}, {}], got {}", samples, seq, describe(positions));
+    misuse("the batch's positions must be int64 [{}, {}], got {}; positions:to \"int64\" converts them", samples, seq,
+           describe(positions));
   }
   return positions;
 }

@@ -18,7 +18,8 @@ double as_double(T x) {
 }  // namespace
 
 SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index) : ignore_index_(ignore_index) {
-  if (labels.scalar_type() != at::kLong) misuse("the batch's labels must be int64, got {}", describe(labels));
+  if (labels.scalar_type() != at::kLong)
+    misuse("the batch's labels must be int64, got {}: convert them with labels:to \"int64\"", describe(labels));
   labels_ = labels.contiguous().view({-1});
 }
 

@@ -26,7 +26,12 @@ TEST(Embedding, RefusesTokensOutOfRange) {
   context.fields["tokens"] = at::zeros({1, 3}, at::kLong);
   EXPECT_NE(misuse_of([&] { subject.forward({}, context); }).find("position 2 at sample 0, place 2"), std::string::npos);
   context.fields["tokens"] = at::zeros({1, 3}, at::kInt);
-  EXPECT_NE(misuse_of([&] { subject.forward({}, context); }).find("int64 [samples, seq]"), std::string::npos);
+  const std::string narrow = misuse_of([&] { subject.forward({}, context); });
+  EXPECT_NE(narrow.find("takes tokens as int64 [samples, seq], got"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("int32"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("convert them with tokens:to \"int64\""), std::string::npos) << narrow;
+  context.fields["tokens"] = at::zeros({3}, at::kLong);
+  EXPECT_EQ(misuse_of([&] { subject.forward({}, context); }).find("convert"), std::string::npos) << "the dtype is right";
 }
 
 TEST(Embedding, NoSamples) {
