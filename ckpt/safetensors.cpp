@@ -38,13 +38,16 @@ size_t type_place(const Tensor& tensor) {
   return found - std::begin(kTypes);
 }
 
-// Nothing where 64 bits cannot count the bytes.
+// Returns nullopt where 64 bits cannot count the bytes. Sizes of zero are left out of that check: the strides of a tensor without
+// elements must fit 64 bits too.
 std::optional<int64_t> count_bytes(const std::vector<int64_t>& shape, ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  bool is_empty = false;
   for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) return {};
+    is_empty |= size == 0;
+    if (size != 0 && __builtin_mul_overflow(bytes, size, &bytes)) return {};
   }
-  return bytes;
+  return is_empty ? 0 : bytes;
 }
 
 // One file's header.
@@ -82,9 +85,13 @@ class Parser {
     tensor.begin = data_begin_ + offsets[0];
     tensor.end = data_begin_ + offsets[1];
     const auto bytes = count_bytes(tensor.shape, tensor.dtype);
-    if (!bytes || *bytes != tensor.end - tensor.begin) {
+    if (!bytes) {
+      bad(name, fmt::format("has the shape [{}], whose sizes multiply to more bytes of {} than 64 bits can count",
+                            fmt::join(tensor.shape, ", "), dtype_name(tensor.dtype)));
+    }
+    if (*bytes != tensor.end - tensor.begin) {
       bad(name, fmt::format("has {} bytes, but {}[{}] needs {}", tensor.end - tensor.begin, dtype_name(tensor.dtype),
-                            fmt::join(tensor.shape, ", "), bytes ? std::to_string(*bytes) : "more than 64 bits count"));
+                            fmt::join(tensor.shape, ", "), *bytes));
     }
     return tensor;
   }
@@ -96,7 +103,17 @@ class Parser {
     for (const auto& [type, dtype] : kTypes) {
       if (wanted == type) return dtype;
     }
-    bad(name, fmt::format("has the type {}, which ztoolkit cannot read", shown(wanted)));
+    unsupported(name, wanted);
+  }
+
+  // The file may well be valid, so it is not called damaged.
+  [[noreturn]] void unsupported(const std::string& name, const std::string& dtype) const {
+    std::vector<std::string_view> known;
+    for (const auto& type : kTypes) known.emplace_back(type.first);
+    fault(
+        "cannot read '{}': its tensor {} has the dtype {}, which is not supported. Supported are {}. Convert the tensor to one "
+        "of them where the file was made, for instance with tensor.to(torch.float32) in PyTorch, and save the file again",
+        path_, shown(name), shown(dtype), fmt::join(known, ", "));
   }
 
   std::vector<int64_t> read_sizes(const std::string& name, const json& entry, const char* key) const {
