@@ -15,7 +15,11 @@ FolderWriter::FolderWriter(FileSystem& files, std::string root, int64_t step)
     : files_(files), root_(std::move(root)), partial_(begin(files_, root_, step)), step_(step) {}
 
 FolderWriter::~FolderWriter() {
-  if (!is_finished_) discard(files_, root_ + "/" + partial_);
+  if (!is_finished_) abandon();
+}
+
+void FolderWriter::abandon() noexcept {
+  discard(files_, root_ + "/" + partial_);
 }
 
 void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {

@@ -25,6 +25,8 @@ class FolderWriter {
   void add(const std::string& name, const at::Tensor& tensor);  // keeps the tensor, which must not change until finish()
   // Commits the checkpoint; returns its folder. Fault when it cannot be written, Misuse for a name that occurs twice.
   std::string finish(const Value::Table& values);
+  // Removes what was written, after which nothing more may be added. Not while finish() runs.
+  void abandon() noexcept;
 
  private:
   void flush();

@@ -1,9 +1,12 @@
 // zt.ckpt for the tools: what becomes a checkpoint and what is made of one.
+#include <mutex>
+
 #include "folder_writer.h"
 #include "matching.h"
 #include "module.h"
 #include "posix_fs.h"
 #include "safetensors_files.h"
+#include "zt/emergency.h"
 #include "zt/lua/state.h"
 #include "zt/options.h"
 #include "zt/tensor.h"
@@ -23,6 +26,7 @@ struct Foreign {
 struct Import {
   PosixFs files;
   FolderWriter writer;
+  std::mutex finishing;  // held while the checkpoint gets its name, and for good once it was abandoned at a signal
 
   Import(const World& world, const std::string& root, int64_t step) : files(world), writer(files, root, step) {}
 };
@@ -119,9 +123,20 @@ int write_safetensors(lua_State* L) {
   return 1;
 }
 
+// Ctrl-C leaves no partial folder. The process ends right after this.
+void abandon_when_told_to_end(const std::shared_ptr<Import>& import) {
+  at_emergency([weak = std::weak_ptr<Import>(import)](const Emergency& emergency) {
+    const auto held = weak.lock();
+    if (emergency.kind != Emergency::Kind::told_to_end || !held || !held->finishing.try_lock()) return;
+    held->writer.abandon();
+  });
+}
+
 // import(folder of checkpoints, step) -> Import
 int begin_import(lua_State* L) {
-  lua::push(L, std::make_shared<Import>(lua::world(L), lua::check_string(L, 1), lua::check_integer(L, 2)));
+  const auto import = std::make_shared<Import>(lua::world(L), lua::check_string(L, 1), lua::check_integer(L, 2));
+  abandon_when_told_to_end(import);
+  lua::push(L, import);
   return 1;
 }
 
@@ -134,8 +149,16 @@ int add_to_import(lua_State* L) {
 int finish_import(lua_State* L) {
   const Value values = lua::check_value(L, 2);
   const auto* table = values.get_if<Value::Table>();
-  lua::push(L, lua::check<Import>(L, 1)->writer.finish(table ? *table : Value::Table()));
+  const auto import = lua::check<Import>(L, 1);
+  const std::lock_guard lock(import->finishing);
+  lua::push(L, import->writer.finish(table ? *table : Value::Table()));
   return 1;
+}
+
+// abandon(): removes what was written so far
+int abandon_import(lua_State* L) {
+  lua::check<Import>(L, 1)->writer.abandon();
+  return 0;
 }
 
 }  // namespace
@@ -146,7 +169,7 @@ void open_formats(lua::Module& module) {
       .function<write_safetensors>("write_safetensors")
       .function<begin_import>("import");
   module.type<Foreign>().method<list_foreign>("tensors").method<read_foreign>("read");
-  module.type<Import>().method<add_to_import>("add").method<finish_import>("finish");
+  module.type<Import>().method<add_to_import>("add").method<finish_import>("finish").method<abandon_import>("abandon");
 }
 
 }  // namespace zt::ckpt

@@ -57,4 +57,68 @@ function TestCommands:test_a_model_that_is_not_the_checkpoints()
   lu.assertFalse(zt.exists(folder .. "/out"))
 end
 
+-- A copy of a model whose config.json is changed.
+local function copy_of(name, changes)
+  local folder = temporary()
+  zt.mkdir_p(folder)
+  zt.copy_file(models.FOLDER .. name .. "/model.safetensors", folder .. "/model.safetensors")
+  local config = models.config_of(name)
+  for key, value in pairs(changes) do config[key] = value end
+  zt.write_file(folder .. "/config.json", zt.json.encode(config))
+  return folder
+end
+
+-- No partial checkpoint, and none that looks complete.
+local function assert_nothing_is_left(folder)
+  local pipe = io.popen(("ls -A '%s' 2>/dev/null"):format(folder))
+  lu.assertEquals(pipe:read "*a", "")
+  pipe:close()
+end
+
+local function refused_import(from, ...)
+  local to = from .. "/run"
+  local text, status = command("import", from, to)
+  lu.assertEquals(status, 1, text)
+  for _, part in ipairs {...} do lu.assertStrContains(text, part) end
+  assert_nothing_is_left(to)
+end
+
+function TestCommands:test_a_config_that_is_wrong()
+  local folder = copy_of("gpt2", {n_layer = 1e9})
+  refused_import(folder, folder .. "/config.json has 'n_layer' = 1000000000", "a whole number from 1 to 10000")
+  folder = copy_of("gpt2", {n_layer = 3})
+  refused_import(folder, folder .. "/config.json has 'n_layer' = 3, but the tensors are those of 2 layers")
+  folder = copy_of("gpt2", {layer_norm_epsilon = "1e-6"})
+  refused_import(folder, folder .. "/config.json has 'layer_norm_epsilon' = '1e-6' (a string)", "a number above 0 is needed")
+  folder = copy_of("gpt2", {vocab_size = 62})
+  refused_import(folder, folder .. "/config.json describes", "wte.weight is [61, 16] instead of [62, 16]")
+end
+
+function TestCommands:test_a_config_that_is_no_regular_file()
+  local folder = copy_of("gpt2", {})
+  os.remove(folder .. "/config.json")
+  lu.assertEquals(os.execute(("mkfifo '%s/config.json'"):format(folder)), 0)
+  refused_import(folder, folder .. "/config.json': it is a FIFO", "not a regular file")
+end
+
+-- An error between the first tensor and the last: two tensors get one name.
+function TestCommands:test_an_import_that_fails_on_the_way_leaves_nothing()
+  local folder = copy_of("gpt2", {})
+  zt.write_file(folder .. "/map.json", '{"^.*$": "same"}')
+  local text, status = command("import", folder, folder .. "/run", "--map", folder .. "/map.json")
+  lu.assertEquals(status, 1, text)
+  assert_nothing_is_left(folder .. "/run")
+  -- The head is written twice and differs, which is found while values are read.
+  local tensors = models.tensors_of "gpt2"
+  tensors["lm_head.weight"] = tensors["transformer.wte.weight"] * 2
+  os.remove(folder .. "/model.safetensors")
+  local native = require "zt.ckpt"
+  local announced = {}
+  for name, tensor in pairs(tensors) do
+    announced[#announced + 1] = {name = name, shape = tensor:size(), dtype = "float32"}
+  end
+  native.write_safetensors(folder .. "/model.safetensors", announced, 1e9, function(name) return tensors[name] end)
+  refused_import(folder, "'lm_head.weight' and 'transformer.wte.weight' differ")
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCommands", TestCommands}})

@@ -9,99 +9,145 @@ local huggingface = {}
 local ACTIVATIONS = {gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu = "gelu", relu = "relu"}
 local WRITTEN_ACTIVATIONS = {gelu_tanh = "gelu_new", gelu = "gelu", relu = "relu"}
 
-local function size(config, key)
-  local value = config[key]
-  if type(value) ~= "number" or value < 1 or value ~= math.floor(value) then
-    fail("config.json has no whole number above 0 as '%s', so the model's size is unknown: is it the right file?", key)
+-- The values of one config.json, each checked for its type and its range as it is read. null counts as missing.
+local Reader = {}
+Reader.__index = Reader
+
+local function reader_of(config, path) return setmetatable({config = config, path = path}, Reader) end
+
+local function shown(value)
+  local kind = type(value)
+  if kind == "table" then return core.json.encode(value) .. " (a list or an object)" end
+  if kind == "string" then return ("'%s' (a string)"):format(value) end
+  return ("%s (a %s)"):format(tostring(value), kind == "cdata" and "number" or kind)
+end
+
+function Reader:refuse(key, value, why)
+  local text = type(value) == "table" and core.json.encode(value) or tostring(value)
+  fail("%s has '%s' = %s: %s, so nn.gpt would compute other logits", self.path, key, text, why)
+end
+
+-- A value, or `otherwise` where there is none. An error unless its type is `kind` and `is_right`, where given, agrees.
+function Reader:get(key, kind, wanted, otherwise, is_right)
+  local value = self.config[key]
+  if value == nil then return otherwise end
+  if type(value) ~= kind or (is_right and not is_right(value)) then
+    fail("%s has '%s' = %s, where %s is needed: get the file again or correct it", self.path, key, shown(value), wanted)
   end
   return value
 end
 
-local function default(value, otherwise)
-  if value == nil then return otherwise end
-  return value
+function Reader:truth(key, otherwise) return self:get(key, "boolean", "true or false", otherwise) end
+
+function Reader:text(key, otherwise) return self:get(key, "string", "a string", otherwise) end
+
+function Reader:above_zero(key, otherwise)
+  return self:get(key, "number", "a number above 0", otherwise, function(x) return x > 0 end)
 end
 
-local function refuse(key, value, why)
-  local text = type(value) == "table" and core.json.encode(value) or tostring(value)
-  fail("config.json has '%s' = %s: %s, so nn.gpt would compute other logits", key, text, why)
+function Reader:rate(key, otherwise)
+  return self:get(key, "number", "a number from 0 to below 1", otherwise, function(x) return x >= 0 and x < 1 end)
+end
+
+-- Bounds of sizes, far above those of any model.
+local MOST_LAYERS, MOST_COLUMNS, MOST_ROWS = 10000, 2 ^ 24, 2 ^ 31 - 1
+
+-- A whole number from 1 to `most`. Without `otherwise` it has to be there.
+function Reader:size(key, most, otherwise)
+  local wanted = ("a whole number from 1 to %d"):format(most)
+  local value = self:get(key, "number", wanted, otherwise, function(x) return x >= 1 and x <= most and x == math.floor(x) end)
+  if value then return value end
+  fail("%s has no '%s', %s, so the model's size is unknown: is it the right file?", self.path, key, wanted)
 end
 
 -- Keys that may be there with one value only.
-local function check_fixed(config, fixed)
+function Reader:check_fixed(fixed)
   for _, row in ipairs(fixed) do
-    local key, value, why = unpack(row)
-    if config[key] ~= nil and config[key] ~= value then refuse(key, config[key], why) end
+    local key, only, why = unpack(row)
+    local value = self:get(key, type(only), type(only) == "boolean" and "true or false" or "a " .. type(only), only)
+    if value ~= only then self:refuse(key, value, why) end
   end
 end
 
-local function read_gpt2(config)
-  check_fixed(config, {
+function Reader:check_divides(key, value, parts_key, parts)
+  if value % parts == 0 then return end
+  fail("%s has '%s' = %d, which '%s' = %d does not divide: one of them is wrong", self.path, key, value, parts_key, parts)
+end
+
+local function read_gpt2(reader)
+  reader:check_fixed{
     {"scale_attn_weights", true, "nn.attention always divides scores by sqrt(head_dim)"},
     {"scale_attn_by_inverse_layer_idx", false, "nn.attention scales all layers alike"},
     {"add_cross_attention", false, "nn.gpt has no cross-attention"},
-  })
-  local activation = default(config.activation_function, "gelu_new")
-  if not ACTIVATIONS[activation] then refuse("activation_function", activation, "nn.mlp does not have it") end
-  local hidden, heads = size(config, "n_embd"), size(config, "n_head")
-  if hidden % heads ~= 0 then fail("config.json has %d columns ('n_embd') for %d heads ('n_head')", hidden, heads) end
-  local dropout = default(config.resid_pdrop, 0.1)
-  if default(config.embd_pdrop, 0.1) ~= dropout or default(config.attn_pdrop, 0.1) ~= dropout then
-    fail "config.json has different 'resid_pdrop', 'embd_pdrop' and 'attn_pdrop', nn.gpt has one rate of dropout: make them equal"
+  }
+  local activation = reader:text("activation_function", "gelu_new")
+  if not ACTIVATIONS[activation] then reader:refuse("activation_function", activation, "nn.mlp does not have it") end
+  local hidden, heads = reader:size("n_embd", MOST_COLUMNS), reader:size("n_head", MOST_COLUMNS)
+  reader:check_divides("n_embd", hidden, "n_head", heads)
+  local dropout = reader:rate("resid_pdrop", 0.1)
+  if reader:rate("embd_pdrop", 0.1) ~= dropout or reader:rate("attn_pdrop", 0.1) ~= dropout then
+    fail("%s has different 'resid_pdrop', 'embd_pdrop' and 'attn_pdrop', nn.gpt has one rate of dropout: make them equal",
+      reader.path)
   end
   return {
-    family = "gpt2", layers = size(config, "n_layer"), hidden = hidden, heads = heads, kv_heads = heads,
-    head_dim = hidden / heads, ffn = config.n_inner and size(config, "n_inner") or 4 * hidden,
-    vocab = size(config, "vocab_size"), seq = size(config, "n_positions"), norm = "layernorm", position = "learned",
-    activation = ACTIVATIONS[activation], bias = true, tied = default(config.tie_word_embeddings, true),
-    eps = default(config.layer_norm_epsilon, 1e-5), dropout = dropout,
+    family = "gpt2", layers = reader:size("n_layer", MOST_LAYERS), hidden = hidden, heads = heads, kv_heads = heads,
+    head_dim = hidden / heads, ffn = reader:size("n_inner", MOST_COLUMNS, 4 * hidden),
+    vocab = reader:size("vocab_size", MOST_ROWS), seq = reader:size("n_positions", MOST_ROWS), norm = "layernorm",
+    position = "learned", activation = ACTIVATIONS[activation], bias = true, tied = reader:truth("tie_word_embeddings", true),
+    eps = reader:above_zero("layer_norm_epsilon", 1e-5), dropout = dropout,
   }
 end
 
 -- The base of the rotary angles. Version 5 of transformers writes rope_parameters, version 4 rope_theta and rope_scaling.
-local function rope_base(config)
-  for _, key in ipairs {"rope_parameters", "rope_scaling"} do
-    local rope = config[key]
-    local kind = type(rope) == "table" and (rope.rope_type or rope.type)
-    if kind and kind ~= "default" then refuse(key, rope, "nn.attention does not rescale rotary angles") end
+local function rope_base(reader)
+  local base
+  for _, key in ipairs {"rope_scaling", "rope_parameters"} do
+    local rope = reader_of(reader:get(key, "table", "an object {...}", {}), ("%s: '%s'"):format(reader.path, key))
+    local kind = rope:text "rope_type" or rope:text "type"
+    if kind and kind ~= "default" then reader:refuse(key, rope.config, "nn.attention does not rescale rotary angles") end
+    base = key == "rope_parameters" and rope:above_zero "rope_theta"
   end
-  return config.rope_parameters and config.rope_parameters.rope_theta or config.rope_theta or 10000
+  return base or reader:above_zero("rope_theta", 10000)
 end
 
-local function read_llama(config)
-  check_fixed(config, {
+local function read_llama(reader)
+  reader:check_fixed{
     {"hidden_act", "silu", "the gate of nn.mlp's swiglu is silu"},
     {"attention_dropout", 0, "dropout of nn.gpt is not of the attention weights alone"},
-  })
-  local bias = default(config.attention_bias, false)
-  if bias ~= default(config.mlp_bias, false) then
-    refuse("attention_bias", bias, "'mlp_bias' is another, and nn.gpt has biases in all products or in none")
+  }
+  local bias = reader:truth("attention_bias", false)
+  if bias ~= reader:truth("mlp_bias", false) then
+    reader:refuse("attention_bias", bias, "'mlp_bias' is another, and nn.gpt has biases in all products or in none")
   end
-  local hidden, heads = size(config, "hidden_size"), size(config, "num_attention_heads")
-  local head_dim = config.head_dim and size(config, "head_dim") or hidden / heads
-  if head_dim ~= math.floor(head_dim) then
-    fail("config.json has %d columns ('hidden_size') for %d heads ('num_attention_heads')", hidden, heads)
-  end
+  local hidden, heads = reader:size("hidden_size", MOST_COLUMNS), reader:size("num_attention_heads", MOST_COLUMNS)
+  local kv_heads = reader:size("num_key_value_heads", MOST_COLUMNS, heads)
+  reader:check_divides("num_attention_heads", heads, "num_key_value_heads", kv_heads)
+  local head_dim = reader:size("head_dim", MOST_COLUMNS, hidden / heads)
+  if reader.config.head_dim == nil then reader:check_divides("hidden_size", hidden, "num_attention_heads", heads) end
   return {
-    family = "llama", layers = size(config, "num_hidden_layers"), hidden = hidden, heads = heads,
-    kv_heads = config.num_key_value_heads and size(config, "num_key_value_heads") or heads, head_dim = head_dim,
-    ffn = size(config, "intermediate_size"), vocab = size(config, "vocab_size"), seq = size(config, "max_position_embeddings"),
-    norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = bias,
-    tied = default(config.tie_word_embeddings, false), eps = default(config.rms_norm_eps, 1e-6), rope_base = rope_base(config),
-    dropout = 0,
+    family = "llama", layers = reader:size("num_hidden_layers", MOST_LAYERS), hidden = hidden, heads = heads,
+    kv_heads = kv_heads, head_dim = head_dim, ffn = reader:size("intermediate_size", MOST_COLUMNS),
+    vocab = reader:size("vocab_size", MOST_ROWS), seq = reader:size("max_position_embeddings", MOST_ROWS),
+    norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = bias, tied = reader:truth("tie_word_embeddings", false),
+    eps = reader:above_zero("rms_norm_eps", 1e-6), rope_base = rope_base(reader), dropout = 0,
   }
 end
 
 local READERS = {gpt2 = read_gpt2, llama = read_llama}
 
 --- The options of nn.gpt for a model with this config.json (a table), all that matter given, and its form: "gpt2" or "llama".
-function huggingface.options(config)
-  local form = config.model_type
+-- `path` names the file in messages. An error for a value of another type or out of range, and for one that nn.gpt has no
+-- counterpart of.
+function huggingface.options(config, path)
+  local reader = reader_of(config, path or "config.json")
+  local form = reader:text "model_type"
   local read = READERS[form]
-  if not read then fail("config.json has 'model_type' = %s: only 'gpt2' and 'llama' have a counterpart here", tostring(form)) end
+  if not read then
+    fail("%s has 'model_type' = %s: only 'gpt2' and 'llama' have a counterpart here", reader.path, tostring(form))
+  end
   local quantised = config.quantization_config
-  if quantised then refuse("quantization_config", quantised, "its weights are no plain tensors") end
-  return read(config), form
+  if quantised then reader:refuse("quantization_config", quantised, "its weights are no plain tensors") end
+  return read(reader), form
 end
 
 --- What nn.gpt makes of these options: those that a family or other options decide are filled in. Returns a new table.

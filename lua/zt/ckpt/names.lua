@@ -44,6 +44,8 @@ local forms = {}
 -- Products are written as x * W: [in, out].
 forms.gpt2 = {
   prefix = "transformer.",
+  layer = "^h%.(%d+)%.",
+  layers_key = "n_layer",
   embedding = "wte.weight",
   ignored = {"^h%.%d+%.attn%.bias$", "^h%.%d+%.attn%.masked_bias$"}, -- masks, in files of older versions
   build = function(map, o, prefix)
@@ -64,6 +66,8 @@ forms.gpt2 = {
 
 forms.llama = {
   prefix = "model.",
+  layer = "^layers%.(%d+)%.",
+  layers_key = "num_hidden_layers",
   embedding = "embed_tokens.weight",
   ignored = {"rotary_emb%.inv_freq$"}, -- tables, in files of older versions
   build = function(map, o, prefix)
@@ -137,12 +141,27 @@ local function complaints(map, shapes, is_known)
   return {{"missing", missing}, {"of another shape", wrong}, {"not part of such a model", extra}}
 end
 
+-- Before a map is built, whose size grows with the layers that config.json promises.
+local function check_layers(form, options, shapes, prefix, path)
+  local there = 0
+  for name in pairs(shapes) do
+    local number = name:sub(1, #prefix) == prefix and name:sub(#prefix + 1):match(form.layer)
+    if number then there = math.max(there, tonumber(number) + 1) end
+  end
+  if options.layers <= there then return end
+  fail("%s has '%s' = %d, but the tensors are those of %d layers: look for the files that belong together", path, form.layers_key,
+    options.layers, there)
+end
+
 --- The map that fits the tensors of a file (or of all files of a model): `shapes` is {name = shape}. They may be those of the
 -- model without its head, whose names have no prefix. Returns the map and, for a tied head that is written twice, the two names
 -- {copy = original}, whose values have to be equal. An error lists all tensors that do not fit, by group.
-function names.fit(form_name, options, shapes)
+-- `path` names the config.json that the options are from in messages.
+function names.fit(form_name, options, shapes, path)
   local form = forms[form_name]
   local prefix = shapes[form.embedding] and "" or form.prefix
+  path = path or "config.json"
+  check_layers(form, options, shapes, prefix, path)
   local map, copies = build(form, options, prefix), {}
   if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
   local lines = {}
@@ -150,8 +169,8 @@ function names.fit(form_name, options, shapes)
     if #group[2] > 0 then lines[#lines + 1] = ("%s: %s"):format(group[1], table.concat(group[2], ", ")) end
   end
   if #lines > 0 then
-    fail("the tensors are not those of the %s that config.json describes, so it cannot be made of them; look for the right "
-      .. "files.\n%s", form_name, table.concat(lines, "\n"))
+    fail("the tensors are not those of the %s that %s describes, so it cannot be made of them; look for the right "
+      .. "files.\n%s", form_name, path, table.concat(lines, "\n"))
   end
   return map, copies
 end

@@ -7,6 +7,7 @@ local huggingface = require "zt.ckpt.huggingface"
 local json_file = require "zt.ckpt.cmd.json_file"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
+local nn = require "zt.nn"
 local text = require "zt.text"
 
 local function shapes_of(model)
@@ -23,32 +24,58 @@ local function config_beside(path)
   return core.exists(file) and file or nil
 end
 
--- A model of Hugging Face's: our parameters, put together of its tensors.
-local function add_model(import, model, config)
-  local options, form = huggingface.options(json_file(config))
-  local map, copies = names.fit(form, options, shapes_of(model))
-  for copy, original in pairs(copies) do
-    if not core.op "equal"(model:read(copy), model:read(original)) then
-      fail("'%s' and '%s' differ, and config.json says that they are one tensor (tie_word_embeddings)", copy, original)
-    end
-  end
-  for _, entry in ipairs(map) do
-    local parts = {}
-    for index, part in ipairs(entry.parts) do
-      local values = model:read(part.name)
-      parts[index] = part.transposed and values:t() or values
-    end
-    import:add("model/" .. entry.name, core.cat(parts, 0))
-  end
-  return #map, options
+-- The options must be those of a model that nn.gpt makes: model.json is there to be given to it.
+local function check_options(options, config)
+  local is_right, message = pcall(nn.gpt, options)
+  if not is_right then fail("%s describes a model that nn.gpt does not make: %s", config, message) end
 end
 
-local function add_tensors(import, model, map)
+-- A model of Hugging Face's: our parameters, put together of its tensors. Returns what adds them to an import, and the options
+-- of nn.gpt. Everything that can be known without reading values is checked before.
+local function plan_model(model, config)
+  local options, form = huggingface.options(json_file(config), config)
+  local map, copies = names.fit(form, options, shapes_of(model), config)
+  check_options(options, config)
+  return function(import)
+    for copy, original in pairs(copies) do
+      if not core.op "equal"(model:read(copy), model:read(original)) then
+        fail("'%s' and '%s' differ, and %s says that they are one tensor (tie_word_embeddings)", copy, original, config)
+      end
+    end
+    for _, entry in ipairs(map) do
+      local parts = {}
+      for index, part in ipairs(entry.parts) do
+        local values = model:read(part.name)
+        parts[index] = part.transposed and values:t() or values
+      end
+      import:add("model/" .. entry.name, core.cat(parts, 0))
+    end
+    return #map
+  end, options
+end
+
+-- Tensors of any other model, which are renamed at most.
+local function plan_tensors(model, map)
   local list, old = model:tensors(), {}
   for index, tensor in ipairs(list) do old[index] = tensor.name end
   local new = native.renamed(old, map)
-  for index, name in ipairs(old) do import:add("model/" .. new[index], model:read(name)) end
-  return #list
+  return function(import)
+    for index, name in ipairs(old) do import:add("model/" .. new[index], model:read(name)) end
+    return #list
+  end
+end
+
+-- Writes the checkpoint; returns its folder and the number of its tensors. What fails leaves nothing.
+local function write(o, add, options)
+  local import = native.import(o.to, o.step)
+  local function fill()
+    local count = add(import)
+    return import:finish{script = {imported = o.from, model = options}}, count
+  end
+  local is_done, folder, count = pcall(fill)
+  if is_done then return folder, count end
+  import:abandon()
+  error(folder, 0)
 end
 
 local function check_target(folder)
@@ -76,14 +103,13 @@ return function()
   local map = o.map and json_file(o.map)
   local model = native.safetensors(o.from)
   local config = not map and config_beside(o.from) or nil
-  local import = native.import(o.to, o.step)
-  local count, options
+  local add, options
   if config then
-    count, options = add_model(import, model, config)
+    add, options = plan_model(model, config)
   else
-    count = add_tensors(import, model, map or {})
+    add = plan_tensors(model, map or {})
   end
-  local folder = import:finish{script = {imported = o.from, model = options}}
+  local folder, count = write(o, add, options)
   print(("%s: %s tensors"):format(folder, text.count(count)))
   if not config and not map then print "no config.json is beside them: tensors keep their names" end
   if options then
