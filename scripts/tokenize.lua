@@ -80,5 +80,11 @@ local function main()
   print(string.format("wrote %s: %d tokens of %d kinds in %.1f s", options.output, count, tokenizer.vocab, zt.now() - started))
 end
 
--- Under mpirun one rank does the work.
-if zt.world.rank == 0 then main() end
+-- Under mpirun one rank does the work. Errors are about files and options, so a stack of this script would only hide the message.
+if zt.world.rank == 0 then
+  local is_done, message = pcall(main)
+  if not is_done then
+    io.stderr:write("tokenize: ", (tostring(message):gsub("^%S+:%d+: ", "")), "\n")
+    os.exit(1)
+  end
+end

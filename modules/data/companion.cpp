@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "mapped_file.h"
+#include "input_file.h"
 #include "zt/error.h"
 #include "zt/rng.h"
 
@@ -12,6 +12,14 @@ namespace zt::data {
 namespace {
 
 constexpr const char* kFormat = "ztoolkit tokens 1";
+
+// The companion's author must not decide which files of this machine are opened.
+void check_model_name(const std::string& model) {
+  const bool is_plain =
+      model.find('/') == std::string::npos && model.find('\0') == std::string::npos && model != "." && model != "..";
+  if (is_plain) return;
+  fault("its model is '{}', which must be the plain name of a file in the same folder, without '/' and not '..'", model);
+}
 
 Companion from_json(const nlohmann::json& json) {
   if (const auto format = json.at("format").get<std::string>(); format != kFormat) {
@@ -27,6 +35,8 @@ Companion from_json(const nlohmann::json& json) {
                       .source = source.at("name"),
                       .source_bytes = source.at("bytes"),
                       .source_hash = source.at("hash")};
+  check_model_name(companion.model);
+  if (companion.tokenizer == "sentencepiece" && companion.model.empty()) fault("it does not name the model of its tokenizer");
   if (companion.vocab < 1) fault("its vocab is {}, which must be at least 1", companion.vocab);
   return companion;
 }
@@ -62,9 +72,9 @@ std::optional<Companion> read_companion(const std::string& path) {
   if (!path.ends_with(".npy")) return std::nullopt;
   const std::string name = beside(path, ".json");
   if (!std::filesystem::exists(name)) return std::nullopt;
-  const MappedFile file(name);
+  const std::string text = read_file(name);
   try {
-    return from_json(nlohmann::json::parse(file.bytes()));
+    return from_json(nlohmann::json::parse(text));
   } catch (const std::exception& error) {
     fault("cannot read '{}', which says how '{}' was made: {}. Make both again with scripts/tokenize.lua", name, path,
           error.what());

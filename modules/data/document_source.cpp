@@ -46,7 +46,7 @@ std::vector<Document> documents_by_separator(const TokenFile& file, int64_t sepa
 std::vector<Document> documents_by_offsets(const TokenFile& file, const std::string& path) {
   const NpyFile offsets(path);
   std::vector<int64_t> borders;
-  offsets.visit([&](auto values) { borders.assign(values.begin(), values.end()); });
+  offsets.visit(0, offsets.count(), [&](auto values, int64_t) { borders.insert(borders.end(), values.begin(), values.end()); });
   if (borders.size() < 2 || borders.front() != 0 || borders.back() != file.size() || !std::ranges::is_sorted(borders)) {
     fault(
         "the offsets in '{}' do not cut '{}' into documents: they must ascend from 0 to its number of tokens, {}. They are "

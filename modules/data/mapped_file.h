@@ -4,10 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "input_file.h"
+
 namespace zt::data {
 
-// Maps the file at `path` for its lifetime. The pages are the page cache's: they cost no anonymous memory, and ranks of one
-// machine share them. A file that is cut short while it is mapped kills the reader (SIGBUS), so writers rename instead.
+// Maps the file at `path` for its lifetime: texts that need not fit into memory. A file that is cut while it is mapped ends the
+// process (SIGBUS), so what a run reads for hours is read with InputFile instead.
 // Threads: const after construction. Errors: Fault when the file cannot be opened, is no regular file or cannot be mapped.
 class MappedFile {
  public:
@@ -16,13 +18,12 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  const std::string& path() const { return path_; }
-  std::string_view bytes() const { return {data_, size_}; }
+  const std::string& path() const { return file_.path(); }
+  std::string_view bytes() const { return {data_, static_cast<size_t>(file_.size())}; }
 
  private:
-  std::string path_;
+  InputFile file_;
   const char* data_ = nullptr;
-  size_t size_ = 0;
 };
 
 }  // namespace zt::data

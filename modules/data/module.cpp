@@ -1,4 +1,5 @@
 // The Lua face of the module: arguments in, results out.
+#include "mapped_file.h"
 #include "open.h"
 #include "sentencepiece_tokenizer.h"
 #include "tokenize.h"

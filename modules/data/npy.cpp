@@ -21,9 +21,15 @@ void pack(std::span<const int32_t> values, const std::string& path, std::string&
   }
 }
 
+NpyHeader read_header(const InputFile& file) {
+  std::string head(static_cast<size_t>(std::min(file.size(), kMostNpyHeaderBytes)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  return parse_npy_header(head, file.size(), file.path());
+}
+
 }  // namespace
 
-NpyFile::NpyFile(std::string path) : file_(std::move(path)), header_(parse_npy_header(file_.bytes(), file_.path())) {}
+NpyFile::NpyFile(std::string path) : file_(std::move(path)), header_(read_header(file_)) {}
 
 NpyWriter::NpyWriter(std::string path, NpyType type) : file_(std::move(path)), type_(type) {
   file_.append(make_npy_header(type, 0));

@@ -1,6 +1,8 @@
-// One-dimensional arrays of integers as NumPy's .npy files (format: numpy.lib.format), read by mapping.
+// One-dimensional arrays of integers as NumPy's .npy files (format: numpy.lib.format).
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,7 +11,7 @@
 #include <vector>
 
 #include "atomic_file.h"
-#include "mapped_file.h"
+#include "input_file.h"
 
 namespace zt::data {
 
@@ -26,13 +28,18 @@ struct NpyHeader {
 
 constexpr int64_t kNpyHeaderBytes = 128;  // of the files we write: large enough for any count
 
-// `file` holds the whole file; `path` is for messages. Fault for a defect, saying which: not .npy, another version, a header
-// that does not parse, another dtype, Fortran order, not one-dimensional, misaligned data, fewer or more bytes than promised.
-NpyHeader parse_npy_header(std::string_view file, const std::string& path);
+constexpr int64_t kMostNpyHeaderBytes = int64_t{1} << 17;  // of the files we read: more than version 1.0 can have
+
+// `head` holds the first kMostNpyHeaderBytes of the file, or all of it if it is shorter; `file_bytes` is the file's size; `path`
+// is for messages. Fault for a defect, saying which: not .npy, another version, a header that is too long or does not parse,
+// another dtype, Fortran order, not one-dimensional, misaligned data, fewer or more bytes than promised.
+NpyHeader parse_npy_header(std::string_view head, int64_t file_bytes, const std::string& path);
 // The header of a version 1.0 file, kNpyHeaderBytes long.
 std::string make_npy_header(NpyType type, int64_t count);
 
-// An array of a file on disk, without a copy. Threads: const after construction. Errors: Fault (MappedFile, parse_npy_header).
+// An array of a file on disk, read part by part. It is not mapped: a mapped file that is cut ends the process, and reads as
+// zeros within its last page, where `visit` throws.
+// Threads: const after construction. Errors: Fault (InputFile, parse_npy_header).
 class NpyFile {
  public:
   explicit NpyFile(std::string path);
@@ -41,30 +48,39 @@ class NpyFile {
   NpyType type() const { return header_.type; }
   int64_t count() const { return header_.count; }
 
-  // Calls visit(span<const T>) with the elements; T is uint16_t, uint32_t, uint64_t or int64_t.
+  // Calls visit(span<const T>, index of its first element) for elements [first, first + count), which must exist, part by part
+  // in ascending order; T is uint16_t, uint32_t, uint64_t or int64_t.
   template <class Visit>
-  decltype(auto) visit(Visit&& visit) const {
+  void visit(int64_t first, int64_t count, const Visit& visit) const {
     switch (header_.type) {
       case NpyType::u16:
-        return visit(values<uint16_t>());
+        return visit_as<uint16_t>(first, count, visit);
       case NpyType::u32:
-        return visit(values<uint32_t>());
+        return visit_as<uint32_t>(first, count, visit);
       case NpyType::u64:
-        return visit(values<uint64_t>());
+        return visit_as<uint64_t>(first, count, visit);
       case NpyType::i64:
         break;
     }
-    return visit(values<int64_t>());
+    return visit_as<int64_t>(first, count, visit);
   }
 
  private:
-  template <class T>
-  std::span<const T> values() const {
-    const char* first = file_.bytes().data() + header_.data_offset;
-    return {reinterpret_cast<const T*>(first), static_cast<size_t>(header_.count)};
+  static constexpr int64_t kPartBytes = int64_t{32} << 10;
+
+  template <class T, class Visit>
+  void visit_as(int64_t first, int64_t count, const Visit& visit) const {
+    constexpr int64_t kPart = kPartBytes / static_cast<int64_t>(sizeof(T));
+    std::array<T, kPart> memory;  // not initialised: read() fills what is used
+    for (const int64_t end = first + count; first < end;) {
+      const std::span<T> part(memory.data(), static_cast<size_t>(std::min(kPart, end - first)));
+      file_.read(header_.data_offset + first * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(part));
+      visit(std::span<const T>(part), first);
+      first += static_cast<int64_t>(part.size());
+    }
   }
 
-  MappedFile file_;
+  InputFile file_;
   NpyHeader header_;
 };
 

@@ -64,7 +64,7 @@ class Cursor {
   }
   void expect_end() {
     skip_spaces();
-    if (at_ != text_.size()) defect(path_, "its header is damaged (more text behind the dictionary)");
+    if (at_ != text_.size()) defect(path_, "its header is damaged (more text after the dictionary)");
   }
 
  private:
@@ -132,25 +132,28 @@ NpyType parse_type(const std::string& text, const std::string& path) {
 }
 
 // The text of the dictionary: after the magic, the version and the length.
-std::string_view header_text(std::string_view file, const std::string& path) {
-  if (file.empty()) defect(path, "it is empty");
-  if (!file.starts_with(kMagic)) defect(path, "it is not an .npy file (it does not start with \\x93NUMPY)");
-  if (file.size() < 10) defect(path, "it is cut short inside its header ({} bytes)", file.size());
-  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(file[i])); };
+std::string_view header_text(std::string_view head, int64_t file_bytes, const std::string& path) {
+  if (head.empty()) defect(path, "it is empty");
+  if (!head.starts_with(kMagic)) defect(path, "it is not an .npy file (it does not start with \\x93NUMPY)");
+  if (head.size() < 10) defect(path, "it is cut short inside its header ({} bytes)", head.size());
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(head[i])); };
   const size_t major = byte(6), minor = byte(7);
   if ((major != 1 && major != 2) || minor != 0)
     defect(path, "it has .npy version {}.{}, where 1.0 and 2.0 are known", major, minor);
   const size_t begin = major == 1 ? 10 : 12;
-  if (file.size() < begin) defect(path, "it is cut short inside its header ({} bytes)", file.size());
+  if (head.size() < begin) defect(path, "it is cut short inside its header ({} bytes)", head.size());
   const size_t length = major == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  if (file.size() - begin < length) {
-    defect(path, "it is cut short inside its header ({} bytes, where the header alone needs {})", file.size(), begin + length);
+  if (file_bytes < static_cast<int64_t>(begin + length)) {
+    defect(path, "it is cut short inside its header ({} bytes, where the header alone needs {})", file_bytes, begin + length);
   }
-  return file.substr(begin, length);
+  if (head.size() < begin + length) {
+    defect(path, "its header would have {} bytes, where at most {} are expected", begin + length, kMostNpyHeaderBytes);
+  }
+  return head.substr(begin, length);
 }
 
-void check_length(std::string_view file, const NpyHeader& header, const std::string& path) {
-  const auto held = static_cast<int64_t>(file.size()) - header.data_offset;
+void check_length(int64_t file_bytes, const NpyHeader& header, const std::string& path) {
+  const int64_t held = file_bytes - header.data_offset;
   // Compared by division: a damaged count times the item size may not fit 64 bits.
   const bool is_exact = held % item_size(header.type) == 0 && held / item_size(header.type) == header.count;
   if (is_exact) return;
@@ -179,8 +182,8 @@ const char* descr(NpyType type) {
   return "<i8";
 }
 
-NpyHeader parse_npy_header(std::string_view file, const std::string& path) {
-  const std::string_view text = header_text(file, path);
+NpyHeader parse_npy_header(std::string_view head, int64_t file_bytes, const std::string& path) {
+  const std::string_view text = header_text(head, file_bytes, path);
   const Dictionary dictionary = read_dictionary(text, path);
   NpyHeader header;
   header.type = parse_type(*dictionary.descr, path);
@@ -188,11 +191,11 @@ NpyHeader parse_npy_header(std::string_view file, const std::string& path) {
   if (shape.size() != 1) defect(path, "its shape is ({}), where one dimension is needed", fmt::join(shape, ", "));
   if (*dictionary.fortran_order) defect(path, "it is in Fortran order");
   header.count = shape[0];
-  header.data_offset = text.data() + text.size() - file.data();
+  header.data_offset = text.data() + text.size() - head.data();
   if (header.data_offset % item_size(header.type) != 0) {
     defect(path, "its numbers start at byte {}, which is not a multiple of their size", header.data_offset);
   }
-  check_length(file, header, path);
+  check_length(file_bytes, header, path);
   return header;
 }
 

@@ -29,9 +29,11 @@ TokenFile::TokenFile(std::string path, int64_t vocab)
 int64_t TokenFile::find_vocab(int64_t wanted) const {
   if (wanted > 0) return wanted;
   if (companion_) return companion_->vocab;
-  return file_.visit([](auto values) {
-    return values.empty() ? int64_t{1} : static_cast<int64_t>(*std::max_element(values.begin(), values.end())) + 1;
+  uint64_t largest = 0;
+  file_.visit(0, size(), [&](auto values, int64_t) {
+    largest = std::max(largest, static_cast<uint64_t>(*std::max_element(values.begin(), values.end())));
   });
+  return size() == 0 ? 1 : static_cast<int64_t>(largest) + 1;
 }
 
 void TokenFile::check_companion() const {
@@ -50,19 +52,19 @@ void TokenFile::check_companion() const {
 
 void TokenFile::read(int64_t first, std::span<int64_t> out) const {
   int64_t largest = 0;
-  file_.visit([&](auto values) {
-    const auto part = values.subspan(static_cast<size_t>(first), out.size());
-    for (size_t i = 0; i < part.size(); ++i) {
-      out[i] = static_cast<int64_t>(part[i]);
-      largest = std::max(largest, out[i]);
+  file_.visit(first, static_cast<int64_t>(out.size()), [&](auto values, int64_t begin) {
+    int64_t* to = out.data() + (begin - first);
+    for (const auto token : values) {
+      *to++ = static_cast<int64_t>(token);
+      largest = std::max(largest, static_cast<int64_t>(token));
     }
   });
   if (largest >= vocab_) refuse_tokens({first, first + static_cast<int64_t>(out.size())});
 }
 
 void TokenFile::add_counts(Range range, std::span<int64_t> counts) const {
-  file_.visit([&](auto values) {
-    for (const auto token : values.subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size()))) {
+  file_.visit(range.begin, range.size(), [&](auto values, int64_t) {
+    for (const auto token : values) {
       if (static_cast<uint64_t>(token) >= counts.size()) refuse_tokens(range);
       ++counts[token];
     }
@@ -71,24 +73,23 @@ void TokenFile::add_counts(Range range, std::span<int64_t> counts) const {
 
 std::vector<int64_t> TokenFile::find(int64_t token) const {
   std::vector<int64_t> places;
-  file_.visit([&](auto values) {
+  file_.visit(0, size(), [&](auto values, int64_t begin) {
     for (size_t i = 0; i < values.size(); ++i) {
-      if (static_cast<int64_t>(values[i]) == token) places.push_back(static_cast<int64_t>(i));
+      if (static_cast<int64_t>(values[i]) == token) places.push_back(begin + static_cast<int64_t>(i));
     }
   });
   return places;
 }
 
 void TokenFile::refuse_tokens(Range range) const {
-  file_.visit([&](auto values) {
-    for (int64_t i = range.begin; i < range.end; ++i) {
-      const auto token = static_cast<uint64_t>(values[static_cast<size_t>(i)]);
-      if (token >= static_cast<uint64_t>(vocab_)) {
-        fault(
-            "token {} of '{}' is {}, but the vocabulary has {} ids: the file is damaged, or made with another tokenizer. "
-            "Make it again with scripts/tokenize.lua, or give the right vocab",
-            i, path(), token, vocab_);
-      }
+  file_.visit(range.begin, range.size(), [&](auto values, int64_t begin) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto token = static_cast<uint64_t>(values[i]);
+      if (token < static_cast<uint64_t>(vocab_)) continue;
+      fault(
+          "token {} of '{}' is {}, but the vocabulary has {} ids: the file is damaged, or made with another tokenizer. "
+          "Make it again with scripts/tokenize.lua, or give the right vocab",
+          begin + static_cast<int64_t>(i), path(), token, vocab_);
     }
   });
   fault("'{}' changed while it was read: write token files to a new name and rename them", path());

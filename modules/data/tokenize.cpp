@@ -39,6 +39,22 @@ void check_text(const MappedFile& text, const Tokenizer& tokenizer) {
         text.path(), bad, static_cast<unsigned char>(text.bytes()[bad]));
 }
 
+// Before hours of work: nothing that is not a token file's may be replaced, least of all the text itself.
+void check_outputs(const std::string& input, const std::string& output) {
+  for (const char* extension : {".npy", ".json", ".model"}) {
+    const std::string path = beside(output, extension);
+    std::error_code error;
+    const auto kind = std::filesystem::status(path, error).type();
+    if (kind == std::filesystem::file_type::not_found) continue;
+    if (kind != std::filesystem::file_type::regular) {
+      misuse("cannot write '{}': something that is not a regular file has that name. Give another output", path);
+    }
+    if (std::filesystem::equivalent(path, input, error)) {
+      misuse("writing '{}' would replace the text '{}': give another output", path, input);
+    }
+  }
+}
+
 int64_t encode_all(const MappedFile& text, const Tokenizer& tokenizer, NpyWriter& out, const Progress& progress) {
   std::string_view rest = text.bytes();
   const auto total = static_cast<int64_t>(rest.size());
@@ -97,6 +113,7 @@ int64_t tokenize_file(const std::string& input, const std::string& output, const
   const std::string companion_path = beside(output, ".json");
   const MappedFile text(input);
   check_text(text, tokenizer);
+  check_outputs(input, output);
   NpyWriter tokens(output, tokenizer.vocab() <= 65536 ? NpyType::u16 : NpyType::u32);
   const int64_t count = encode_all(text, tokenizer, tokens, progress);
   // Never old tokens beside a new model.

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "companion.h"
-#include "mapped_file.h"
+#include "input_file.h"
 #include "sentencepiece_tokenizer.h"
 #include "zt/error.h"
 
@@ -37,14 +37,14 @@ class ByteTokenizer : public Tokenizer {
 };
 
 std::shared_ptr<Tokenizer> load_model(const std::string& path, const std::string& recorded_hash) {
-  const MappedFile file(path);
-  if (!recorded_hash.empty() && content_hash(file.bytes()) != recorded_hash) {
+  const std::string bytes = read_file(path);
+  if (!recorded_hash.empty() && content_hash(bytes) != recorded_hash) {
     fault(
         "'{}' is not the tokenizer model that the tokens beside it were made with (its hash is {}, recorded is {}): put the "
         "right file there, or make the tokens again with scripts/tokenize.lua",
-        path, content_hash(file.bytes()), recorded_hash);
+        path, content_hash(bytes), recorded_hash);
   }
-  return sentencepiece_tokenizer(file.bytes(), path);
+  return sentencepiece_tokenizer(bytes, path);
 }
 
 }  // namespace

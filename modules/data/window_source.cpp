@@ -40,10 +40,12 @@ int64_t WindowSource::shift(int64_t seed, int64_t epoch) const {
 Fields WindowSource::make(std::span<const Place> rows, int64_t seed) const {
   const std::vector<int64_t> shape{static_cast<int64_t>(rows.size()), seq_};
   const at::Tensor tokens = at::empty(shape, at::kLong), labels = at::empty(shape, at::kLong);
+  std::vector<int64_t> window(static_cast<size_t>(seq_) + 1);
   for (size_t row = 0; row < rows.size(); ++row) {
     const int64_t first = range_.begin + shift(seed, rows[row].epoch) + rows[row].sample * seq_;
-    file_->read(first, row_of(tokens, row));
-    file_->read(first + 1, row_of(labels, row));
+    file_->read(first, window);
+    std::copy(window.begin(), window.end() - 1, row_of(tokens, row).begin());
+    std::copy(window.begin() + 1, window.end(), row_of(labels, row).begin());
   }
   return {{"tokens", tokens}, {"labels", labels}};
 }

@@ -1,5 +1,7 @@
 #include "companion.h"
 
+#include <sys/stat.h>
+
 #include "folder.h"
 #include "token_file.h"
 #include "zt/error.h"
@@ -38,6 +40,25 @@ TEST(Companion, SaysWhatIsWrong) {
     EXPECT_THAT(message, HasSubstr("a.json"));
     EXPECT_THAT(message, HasSubstr("scripts/tokenize.lua"));
   }
+}
+
+// A companion from somewhere else decides on no file outside of its folder.
+TEST(Companion, NamesAModelInItsOwnFolder) {
+  const Folder folder;
+  for (const std::string model : {"/etc/passwd", "../a.model", "sub/a.model", "..", "."}) {
+    Companion companion = kCompanion;
+    companion.model = model;
+    folder.put("a.json", companion_text(companion));
+    const std::string message = message_of<Fault>([&] { read_companion(folder / "a.npy"); });
+    EXPECT_THAT(message, HasSubstr(folder / "a.json"));
+    EXPECT_THAT(message, HasSubstr("its model is '" + model + "', which must be the plain name"));
+  }
+}
+
+TEST(Companion, IsARegularFile) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo((folder / "a.json").c_str(), 0600), 0);
+  EXPECT_THAT(message_of<Fault>([&] { read_companion(folder / "a.npy"); }), HasSubstr("a.json': it is a FIFO"));
 }
 
 TEST(Companion, GivesTheVocabulary) {

@@ -1,5 +1,7 @@
 #include "npy.h"
 
+#include <sys/stat.h>
+
 #include "folder.h"
 #include "zt/error.h"
 
@@ -10,7 +12,9 @@ namespace {
 using testing::HasSubstr;
 
 std::vector<int64_t> read_all(const NpyFile& file) {
-  return file.visit([](auto values) { return std::vector<int64_t>(values.begin(), values.end()); });
+  std::vector<int64_t> all;
+  file.visit(0, file.count(), [&](auto values, int64_t) { all.insert(all.end(), values.begin(), values.end()); });
+  return all;
 }
 
 // A file around the text of a dictionary, as the format describes it.
@@ -19,8 +23,8 @@ std::string npy(const std::string& dictionary, const std::string& data, char maj
   const size_t prefix = major == 1 ? 10 : 12;
   text.resize((prefix + text.size()) / 64 * 64 + 64 - prefix - 1, ' ');
   text += '\n';
-  std::string header = std::string("\x93NUMPY") + major + '\0' + static_cast<char>(text.size()) + '\0';
-  if (major == 2) header += std::string(2, '\0');
+  std::string header = std::string("\x93NUMPY") + major + '\0';
+  for (size_t byte = 0; byte < prefix - 8; ++byte) header += static_cast<char>(text.size() >> (8 * byte));
   return header + text + data;
 }
 
@@ -167,7 +171,45 @@ TEST(Npy, RefusesADamagedHeader) {
 
 TEST(Npy, SaysWhichFileIsMissing) {
   EXPECT_THAT(message_of<Fault>([] { NpyFile file("/nowhere/corpus.npy"); }), HasSubstr("cannot open '/nowhere/corpus.npy'"));
-  EXPECT_THAT(message_of<Fault>([] { NpyFile file("/"); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(message_of<Fault>([] { NpyFile file("/"); }), HasSubstr("'/': it is a folder, not a regular file"));
+}
+
+// Opening a FIFO without a writer would wait for ever.
+TEST(Npy, RefusesWhatIsNoRegularFile) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo.npy").c_str(), 0600), 0);
+  EXPECT_THAT(message_of<Fault>([&] { NpyFile file(folder / "fifo.npy"); }), HasSubstr("fifo.npy': it is a FIFO"));
+  EXPECT_THAT(message_of<Fault>([] { NpyFile file("/dev/null"); }), HasSubstr("'/dev/null': it is a device"));
+}
+
+TEST(Npy, ReadsLargeFilesInParts) {
+  const Folder folder;
+  const NpyFile file(folder.put_tokens("a.npy", counting(60000)));
+  int64_t next = 7;
+  file.visit(7, 59990, [&](auto values, int64_t first) {
+    ASSERT_EQ(first, next);
+    for (const auto value : values) ASSERT_EQ(static_cast<int64_t>(value), next++);
+  });
+  EXPECT_EQ(next, 59997);
+}
+
+// A mapped file would end the process here, or give zeros.
+TEST(Npy, SaysThatAFileWasCutWhileItWasRead) {
+  const Folder folder;
+  const std::string path = folder.put_tokens("a.npy", counting(20000));
+  const NpyFile file(path);
+  const auto read = [&](int64_t first) { file.visit(first, 10, [](auto, int64_t) {}); };
+  read(19990);
+  std::filesystem::resize_file(path, kNpyHeaderBytes + 2 * 19995);
+  EXPECT_THAT(message_of<Fault>([&] { read(19990); }), testing::AllOf(HasSubstr(path), HasSubstr("was cut while it was in use")));
+  read(0);
+  std::filesystem::resize_file(path, 0);
+  EXPECT_THAT(message_of<Fault>([&] { read(0); }), HasSubstr("was cut while it was in use"));
+}
+
+TEST(Npy, RefusesAHeaderWithoutAnEnd) {
+  std::string huge = npy(dictionary("<u2", "(4,)") + std::string(300000, ' '), kFour, 2);
+  EXPECT_THAT(defect_of(huge), HasSubstr("where at most 131072 are expected"));
 }
 
 }  // namespace zt::data

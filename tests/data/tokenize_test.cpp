@@ -19,7 +19,10 @@ std::string long_text() {
 }
 
 std::vector<int64_t> tokens_of(const std::string& path) {
-  return NpyFile(path).visit([](auto values) { return std::vector<int64_t>(values.begin(), values.end()); });
+  const NpyFile file(path);
+  std::vector<int64_t> all;
+  file.visit(0, file.count(), [&](auto values, int64_t) { all.insert(all.end(), values.begin(), values.end()); });
+  return all;
 }
 
 }  // namespace
@@ -100,6 +103,20 @@ TEST(Tokenize, CutsAtLinesThenWordsThenCharacters) {
   EXPECT_EQ(next_chunk(" abcdefgh", 4), 4U);
   EXPECT_EQ(next_chunk("abc\xE2\x82\xAC", 4), 3U) << "never inside a character";
   EXPECT_EQ(next_chunk("\xE2\x82\xAC\xE2\x82\xAC", 1), 1U) << "always forward";
+}
+
+// The companions have names of their own: none of them may be the text's.
+TEST(Tokenize, NeverReplacesTheTextOrAFolder) {
+  const Folder folder;
+  const auto tokenizer = byte_tokenizer();
+  const std::string text = folder.put("a.json", "some text\n");
+  EXPECT_THAT(message_of<Misuse>([&] { tokenize_file(text, folder / "a.npy", *tokenizer, {}); }),
+              testing::HasSubstr("would replace the text"));
+  EXPECT_EQ(read_text(text), "some text\n");
+  std::filesystem::create_directory(folder / "b.npy");
+  EXPECT_THAT(message_of<Misuse>([&] { tokenize_file(text, folder / "b.npy", *tokenizer, {}); }),
+              testing::HasSubstr("not a regular file"));
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"a.json", "b.npy"}));
 }
 
 }  // namespace zt::data
