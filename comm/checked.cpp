@@ -158,7 +158,13 @@ void Checked::barrier() {
   submit({.kind = Kind::barrier}, Async::no).synchronize();
 }
 
+at::Tensor Checked::allocate(at::IntArrayRef shape, at::ScalarType dtype) {
+  check_allocation(backend_->group(), shape, dtype);
+  return backend_->allocate(shape, dtype);
+}
+
 at::Tensor Checked::allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) {
+  check_allocation(backend_->group(), shape, dtype);
   if (!shares_memory()) {
     misuse("the ranks of axis '{}' communicate by {}, which gives them no common memory: use backend = \"shm\" on one machine",
            name(), backend());

@@ -1,10 +1,26 @@
 #include "checks.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "reduce_tree.h"
 #include "zt/error.h"
 #include "zt/tensor.h"
 
 namespace zt::comm {
+
+void check_allocation(const Group& group, at::IntArrayRef shape, at::ScalarType dtype) {
+  const auto where = [&] { return fmt::format("allocate on axis '{}' (rank {} of {})", group.name, group.rank, group.size()); };
+  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  for (const int64_t size : shape) {
+    if (size < 0) misuse("{}: the shape {{{}}} holds {}: a size cannot be negative", where(), fmt::join(shape, ", "), size);
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
+      misuse("{}: the shape {{{}}} of {} is larger than any memory (2^63 bytes): was it meant to be split?", where(),
+             fmt::join(shape, ", "), dtype_name(dtype));
+    }
+  }
+}
 
 std::string Checks::where() const {
   return fmt::format("{} on axis '{}' (rank {} of {})", name_of(kind_), group_.name, group_.rank, group_.size());

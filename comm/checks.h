@@ -13,6 +13,9 @@
 
 namespace zt::comm {
 
+// Misuse unless every size is 0 or more and the bytes of a tensor of that shape, and its strides, can be counted in 64 bits.
+void check_allocation(const Group& group, at::IntArrayRef shape, at::ScalarType dtype);
+
 class Checks {
  public:
   Checks(Kind kind, const Group& group, std::optional<at::Device> device) : kind_(kind), group_(group), device_(device) {}

@@ -114,7 +114,6 @@ std::shared_ptr<Communicator> make_communicator(const World& world, const std::s
   if (backend == "null") return std::make_shared<Checked>(make_backend(world, backend, std::move(group), settings));
   auto box = black_box(world);  // before anything can wait
   auto made = make_backend(world, backend, std::move(group), settings);
-  note_end_at_shutdown(world);
   return std::make_shared<Checked>(std::move(made), std::move(box));
 }
 

@@ -1,9 +1,11 @@
 // zt.comm for Lua: comm.mesh{...} and the types Mesh, Axis and Work.
 #include "flight/flight_file.h"
+#include "flight/report.h"
 #include "flight/verdict.h"
 #include "mesh.h"
 #include "module_axis.h"
 #include "mpi/runtime.h"
+#include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 #include "zt/options.h"
 
@@ -76,7 +78,14 @@ int read_verdict(lua_State* L) {
 
 }  // namespace
 
+// Ranks that wait for one whose script has ended learn it from its black box.
+void watch_script_end(lua_State* L) {
+  const World& world = lua::world(L);
+  if (world.size > 1 && !world.dry) lua::at_script_end(L, [world] { note_script_end(world); });
+}
+
 void open(lua::Module& module) {
+  watch_script_end(module.state());
   module.function<make_mesh>("mesh").function<read_verdict>("verdict");
   module.type<Mesh>()
       .method<mesh_axis>("axis")

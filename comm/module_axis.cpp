@@ -2,7 +2,9 @@
 #include "module_axis.h"
 
 #include <chrono>
+#include <cmath>
 
+#include "zt/error.h"
 #include "zt/mesh.h"
 #include "zt/options.h"
 #include "zt/tensor.h"
@@ -166,8 +168,13 @@ int duplicate(lua_State* L) {
 }
 
 int set_timeout(lua_State* L) {
-  const auto seconds = std::chrono::duration<double>(lua::check_number(L, 2));
-  communicator(L).set_timeout(std::chrono::ceil<std::chrono::milliseconds>(seconds));
+  const double seconds = lua::check_number(L, 2);
+  // Not larger than what milliseconds of 64 bits hold beside the time of day.
+  if (!(seconds > 0 && seconds <= 1e12)) {
+    misuse("the time-out of axis '{}' must be above 0 seconds and at most 1e12, not {}", communicator(L).name(),
+           std::isnan(seconds) ? "nan" : fmt::format("{}", seconds));
+  }
+  communicator(L).set_timeout(std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds)));
   return 0;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace zt::comm {
 
 std::string Group::who(int group_rank) const {
@@ -22,9 +24,11 @@ Call call_of(const Operation& operation) {
   call.dtype = tensors[0].scalar_type();
   call.tensors = static_cast<int32_t>(tensors.size());
   if (call.kind == Kind::all_to_all) return call;
+  const bool is_list = tensors.size() > 1;
+  for (size_t i = 0; is_list && i < std::min(tensors.size(), kFirstLengths); ++i) call.first_lengths[i] = tensors[i].numel();
   for (const auto& tensor : tensors) {
     call.count += tensor.numel();
-    if (tensors.size() > 1) call.lengths = (call.lengths ^ static_cast<uint32_t>(tensor.numel())) * 16777619U + 1;
+    if (is_list) call.lengths = (call.lengths ^ static_cast<uint32_t>(tensor.numel())) * 16777619U + 1;
   }
   return call;
 }

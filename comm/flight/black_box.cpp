@@ -103,6 +103,10 @@ void BlackBox::set_end(const std::string& why) {
   memory_->end.store(end);
 }
 
+std::string BlackBox::end() const {
+  return memory_->end.load().why.data();
+}
+
 Flight BlackBox::read() const {
   return read_box(*memory_);
 }
@@ -115,6 +119,16 @@ std::vector<Flight> BlackBox::read_all() {
     with_box(entry.path(), [&](const BoxMemory& memory) { flights.push_back(read_box(memory)); });
   }
   std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) { return a.rank < b.rank; });
+  return flights;
+}
+
+std::vector<Flight> BlackBox::read_ended(std::span<const int> world_ranks, std::string_view why) {
+  std::vector<Flight> flights;
+  for (const int rank : world_ranks) {
+    with_box(box_path(rank), [&](const BoxMemory& memory) {
+      if (memory.end.load().why.data() == why) flights.push_back(read_box(memory));
+    });
+  }
   return flights;
 }
 

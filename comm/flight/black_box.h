@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "flight/flight.h"
@@ -17,6 +19,9 @@
 namespace zt::comm {
 
 struct BoxMemory;
+
+// The end of a rank whose script has returned or called os.exit(0).
+constexpr const char* kScriptEnded = "its script has ended";
 
 class BlackBox : public std::enable_shared_from_this<BlackBox> {
  public:
@@ -28,11 +33,14 @@ class BlackBox : public std::enable_shared_from_this<BlackBox> {
   std::shared_ptr<Ring> open_ring(const Group& group, const std::string& backend);
   // Why this rank ends. The first reason stays.
   void set_end(const std::string& why);
+  std::string end() const;
   int rank() const { return rank_; }
   Flight read() const;
 
   // The boxes of this machine's ranks, by rank, also of those that are gone; empty without mpirun.
   static std::vector<Flight> read_all();
+  // Those of these world ranks whose end is `why`.
+  static std::vector<Flight> read_ended(std::span<const int> world_ranks, std::string_view why);
   // Why `world_rank`, a process of this machine, ended; empty if it did not say.
   static std::string end_of(int world_rank);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <fstream>
 
 #include "zt/trace.h"
 
@@ -21,12 +22,23 @@ Track read_track(const RingMemory& ring) {
   const auto named = std::min<size_t>(static_cast<size_t>(std::max(0, title.size)), kMostMembers);
   track.ranks.assign(title.ranks.begin(), title.ranks.begin() + static_cast<std::ptrdiff_t>(named));
   const uint64_t added = ring.added.load(std::memory_order_acquire);
+  track.is_open = ring.state.load(std::memory_order_acquire) == RingMemory::open;
   track.collectives = ring.collectives.load(std::memory_order_relaxed);
   for (uint64_t number = added > kRecords ? added - kRecords : 0; number < added; ++number) {
     const Record record = ring.records[number % kRecords].load();
     if (record.number == number) track.records.push_back(record);
   }
   return track;
+}
+
+// /proc/PID/stat: "4711 (name) T ...", t for a debugger's.
+bool is_stopped(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(") ");
+  const char state = name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
+  return state == 'T' || state == 't';
 }
 
 }  // namespace
@@ -62,6 +74,7 @@ Flight read_box(const BoxMemory& memory) {
   const BoxTitle title = memory.title.load();
   Flight flight{.rank = title.rank, .world_size = title.world_size, .process = title.process, .end = {}, .tracks = {}};
   flight.is_alive = title.process == getpid() || kill(title.process, 0) == 0 || errno == EPERM;
+  flight.is_stopped = flight.is_alive && is_stopped(title.process);
   flight.end = memory.end.load().why.data();
   flight.read_ns = now_ns();
   flight.unix_offset_ns = title.unix_offset_ns;

@@ -25,6 +25,7 @@ json to_json(const Record& record) {
           {"call", name_of(record.call.kind)}, {"type", dtype_name(record.call.dtype)},
           {"op", name_of(record.call.reduce)}, {"peer", record.call.peer},
           {"tensors", record.call.tensors},    {"lengths", record.call.lengths},
+          {"first_lengths", record.call.first_lengths},
           {"count", record.call.count},        {"stage", name_of(record.stage)},
           {"queued_ns", record.queued_ns},     {"started_ns", record.started_ns},
           {"ended_ns", record.ended_ns},       {"action", record.activity.data()}};
@@ -44,6 +45,7 @@ json to_json(const Flight& flight) {
           {"world_size", flight.world_size},
           {"process", flight.process},
           {"is_alive", flight.is_alive},
+          {"is_stopped", flight.is_stopped},
           {"end", flight.end},
           {"read_ns", flight.read_ns},
           {"unix_offset_ns", flight.unix_offset_ns},
@@ -69,6 +71,7 @@ Record record_from(const json& value) {
                  .peer = value.at("peer"),
                  .tensors = value.at("tensors"),
                  .lengths = value.at("lengths"),
+                 .first_lengths = value.at("first_lengths"),
                  .count = value.at("count")};
   record.stage = parse_name<Stage>(value.at("stage"), kStages);
   record.queued_ns = value.at("queued_ns");
@@ -83,6 +86,7 @@ Flight flight_from(const json& value) {
   Flight flight{
       .rank = value.at("rank"), .world_size = value.at("world_size"), .process = value.at("process"), .end = {}, .tracks = {}};
   flight.is_alive = value.at("is_alive");
+  flight.is_stopped = value.at("is_stopped");
   flight.end = value.at("end");
   flight.read_ns = value.at("read_ns");
   flight.unix_offset_ns = value.at("unix_offset_ns");

@@ -13,8 +13,8 @@ bool is_under_way(const Record& record) {
   return record.stage == Stage::running || record.stage == Stage::timed_out;
 }
 
-// Whether a rank has come to the collective, or to its side of the message: what it has queued behind other calls does not count.
-// Calls older than its records are over.
+}  // namespace
+
 bool has_come(const Track& track, const Call& call, uint64_t turn, int peer) {
   const bool is_message = !is_collective(call.kind);
   const Kind answer = call.kind == Kind::send ? Kind::recv : Kind::send;
@@ -28,7 +28,17 @@ bool has_come(const Track& track, const Call& call, uint64_t turn, int peer) {
   return begun > turn;
 }
 
-}  // namespace
+bool has_finished(const Track& track, const Call& call, uint64_t turn, int peer) {
+  const bool is_message = !is_collective(call.kind);
+  const Kind answer = call.kind == Kind::send ? Kind::recv : Kind::send;
+  for (const Record& record : track.records) {
+    const bool is_kind = is_message ? record.call.kind == answer && record.call.peer == peer : is_collective(record.call.kind);
+    if (is_kind && record.turn == turn) return record.stage == Stage::done;
+  }
+  // A message may be older than the records.
+  const bool are_all = track.records.empty() || track.records.front().number == 0;
+  return has_come(track, call, turn, peer) || (is_message && !are_all);
+}
 
 Inquiry::Inquiry(const std::vector<Flight>& flights) {
   std::map<std::tuple<std::string, std::vector<int>, int>, size_t> places;
@@ -109,6 +119,7 @@ std::string Inquiry::status(int rank) const {
                                     [&](const Wait& wait) { return wait.rank == rank && wait.record->stage == stage; });
     return found == waits_.end() ? "" : "it is in " + call_text(*found->members, *found->record);
   };
+  if (known->is_stopped) return "its process is stopped";
   // A rank that gave up waiting has failed because of that.
   if (const std::string call = in_call(Stage::timed_out); !call.empty()) return call;
   if (!known->end.empty()) return known->end;

@@ -25,6 +25,12 @@ struct Wait {
   std::vector<int> unknown;  // of whom nothing was recorded there
 };
 
+// Whether a rank has come to the collective, or to its side of the message with `peer`: calls that it has queued after others do
+// not count. Calls older than its records are over.
+bool has_come(const Track& track, const Call& call, uint64_t turn, int peer);
+// Whether it has also done its part. True where the records do not reach back that far.
+bool has_finished(const Track& track, const Call& call, uint64_t turn, int peer);
+
 class Inquiry {
  public:
   // Keeps pointers into `flights`.
@@ -41,7 +47,7 @@ class Inquiry {
   std::string where(const Members& members, const Record& record) const;
   // Both: "all_reduce of 8 float32 (sum), operation 3 on axis dp"
   std::string call_text(const Members& members, const Record& record) const;
-  // What is known of a rank that did not come: "its process is gone", "it waits in ...", "its last call was ..., 2.1 s ago".
+  // What is known of a rank that did not come: "its process is gone", "its process is stopped", "it waits in ...", "its last call was ..., 2.1 s ago".
   std::string status(int rank) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -206,10 +207,18 @@ std::shared_ptr<BlackBox> black_box(const World& world) {
   return box;
 }
 
-void note_end_at_shutdown(const World& world) {
-  static std::once_flag once;
-  if (world.launch != Launch::mpi) return;
-  std::call_once(once, [&] { at_shutdown([box = black_box(world)] { box->set_end("its script has ended"); }); });
+void note_script_end(const World& world) {
+  black_box(world)->set_end(kScriptEnded);
+}
+
+std::vector<Flight> read_ended(std::span<const int> world_ranks) {
+  if (!session_folder().empty()) return BlackBox::read_ended(world_ranks, kScriptEnded);
+  std::vector<Flight> flights;
+  for (const auto& box : boxes().all()) {
+    if (std::ranges::find(world_ranks, box->rank()) != world_ranks.end() && box->end() == kScriptEnded)
+      flights.push_back(box->read());
+  }
+  return flights;
 }
 
 void report_stuck() {

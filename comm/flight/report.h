@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "flight/black_box.h"
 #include "zt/emergency.h"
@@ -13,9 +15,12 @@ namespace zt::comm {
 // Of this rank; made at the first call, which also makes emergencies call report_flights.
 std::shared_ptr<BlackBox> black_box(const World& world);
 
-// The box will say that the script has ended, from before MPI's own end on, which waits for the other ranks: to be called when
-// MPI has started. For ranks that are processes.
-void note_end_at_shutdown(const World& world);
+// This rank's box says from now on that its script has ended. Calls that it has queued, and those of the closing of its state,
+// still run.
+void note_script_end(const World& world);
+
+// What the boxes hold of those of these world ranks whose scripts have ended: of this machine's processes or this process's threads.
+std::vector<Flight> read_ended(std::span<const int> world_ranks);
 
 // A call of this rank has timed out: as below, but always printed.
 void report_stuck();

@@ -25,7 +25,7 @@ const char* name_of(Stage stage) {
 }
 
 Ring::Ring(RingMemory& memory, std::shared_ptr<void> keeper, const Group& group, const std::string& backend, int copy)
-    : memory_(memory), keeper_(std::move(keeper)), sends_(group.ranks.size()), receives_(group.ranks.size()) {
+    : memory_(memory), keeper_(std::move(keeper)), copy_(copy), sends_(group.ranks.size()), receives_(group.ranks.size()) {
   RingTitle title;
   write(title.axis, group.name);
   write(title.backend, backend);
@@ -41,7 +41,7 @@ Ring::Ring(RingMemory& memory, std::shared_ptr<void> keeper, const Group& group,
 std::shared_ptr<Ring> Ring::make_private(const Group& group, const std::string& backend) {
   auto memory = std::make_shared<RingMemory>();
   RingMemory& place = *memory;
-  return std::make_shared<Ring>(place, std::move(memory), group, backend, 0);
+  return std::make_shared<Ring>(place, std::move(memory), group, backend, -1);
 }
 
 Ring::~Ring() {

@@ -43,11 +43,12 @@ class Ring {
  public:
   // `memory` lives as long as what `keeper` holds.
   Ring(RingMemory& memory, std::shared_ptr<void> keeper, const Group& group, const std::string& backend, int copy);
-  // One in memory of its own, which nobody reads.
+  // One in memory of its own, which nobody reads, of copy -1.
   static std::shared_ptr<Ring> make_private(const Group& group, const std::string& backend);
   ~Ring();
   Ring(const Ring&) = delete;
 
+  int copy() const { return copy_; }
   // Writes down a call as queued. The record holds its number and turn.
   Record add(const Call& call);
   void start(uint64_t number, int64_t now_ns);
@@ -58,6 +59,7 @@ class Ring {
 
   RingMemory& memory_;
   const std::shared_ptr<void> keeper_;
+  const int copy_;
   uint64_t added_ = 0, collectives_ = 0;
   std::vector<uint64_t> sends_, receives_;  // by peer
 };

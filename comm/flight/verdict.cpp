@@ -81,10 +81,22 @@ std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   return "";
 }
 
+// Ranks that have come and are stopped in the middle: ", but the process of rank 1 is stopped".
+std::string stopped_text(const Inquiry& inquiry, const Wait& wait) {
+  std::vector<int> stopped;
+  for (const int rank : wait.members->ranks) {
+    const Flight* known = inquiry.flight(rank);
+    if (known && known->is_stopped) stopped.push_back(rank);
+  }
+  if (stopped.empty()) return "";
+  return fmt::format(", but the {} of {} {} stopped", stopped.size() > 1 ? "processes" : "process", ranks_text(stopped),
+                     stopped.size() > 1 ? "are" : "is");
+}
+
 std::string missing_text(const Inquiry& inquiry, const Wait& wait) {
   const auto& missing = wait.missing;
   const std::string unknown = wait.unknown.empty() ? "" : fmt::format("nothing is known of {}", ranks_text(wait.unknown));
-  if (missing.empty()) return unknown.empty() ? "all ranks have called it" : unknown;
+  if (missing.empty()) return unknown.empty() ? "all ranks have called it" + stopped_text(inquiry, wait) : unknown;
   std::string text;
   for (size_t i = 0; i < std::min(missing.size(), kMostStatuses); ++i)
     text += fmt::format("{}rank {} has not called it: {}", i > 0 ? "; " : "", missing[i], inquiry.status(missing[i]));
@@ -136,6 +148,7 @@ class Judgement {
 
   Verdict pass() {
     find_gone();
+    find_stopped();
     find_differences();
     find_waits();
     find_circles();
@@ -154,6 +167,16 @@ class Judgement {
       grave(fmt::format(
           "the process of rank {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or for want of memory",
           flight.rank, flight.process));
+    }
+  }
+
+  void find_stopped() {
+    for (const Flight& flight : flights_) {
+      if (!flight.is_stopped) continue;
+      grave(
+          fmt::format("the process of rank {0} ({1}) is stopped, by SIGSTOP, Ctrl-Z or a debugger, and the others wait for it: let "
+                      "it go on with kill -CONT {1}",
+                      flight.rank, flight.process));
     }
   }
 

@@ -9,10 +9,10 @@
 namespace zt::comm {
 
 struct Verdict {
-  // In words, the gravest first: whose process is gone, who called something else than the others, who waits in what and who
+  // In words, the gravest first: whose process is gone or stopped, who called something else than the others, who waits in what and who
   // never came, who waits in a circle. Empty: no rank waits for another.
   std::vector<std::string> findings;
-  // Somebody is gone, called something else, or has waited a second for ranks that did not come: worth telling though nobody
+  // Somebody is gone or stopped, called something else, or has waited a second for ranks that did not come: worth telling though nobody
   // asked.
   bool is_grave = false;
 

@@ -45,8 +45,7 @@ Packing::Packing(const Operation& operation, int ranks) : operation_(operation),
 Operation Packing::single(size_t index) const {
   Operation single{
       .kind = operation_.kind, .out = {operation_.out[index]}, .in = {operation_.in[index]}, .reduce = operation_.reduce};
-  single.call = call_of(single);
-  single.call.lengths = operation_.call.lengths;
+  single.call = operation_.call;  // what ranks compare, and read in messages
   return single;
 }
 
@@ -58,8 +57,7 @@ Operation Packing::pack() const {
   const auto out = in_place ? in : at::empty({total_elements(operation_.out, packed_)}, options);
   copy_parts(Direction::into_flat, operation_.in, packed_, parts, in);
   Operation packed{.kind = operation_.kind, .out = {out}, .in = {in}, .reduce = operation_.reduce};
-  packed.call = call_of(packed);
-  packed.call.lengths = operation_.call.lengths;
+  packed.call = operation_.call;
   return packed;
 }
 

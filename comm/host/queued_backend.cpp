@@ -27,43 +27,61 @@ Work QueuedBackend::submit(Operation operation, Async async) {
   return Work();
 }
 
-Patience QueuedBackend::patience(Patience::Style style, int64_t begin_ns) const {
+Patience QueuedBackend::patience(Patience::Style style, EndWatch& watch, int64_t begin_ns) const {
   const auto check = [this] {
     check_abort();
     if (queue_.cancelled()) throw Aborted("the communicator was closed while it waited");
   };
-  return {style, timeout_, check, begin_ns};
+  return {style, timeout_, check, begin_ns, [&watch] { watch.look(); }};
 }
 
 void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
+  std::exception_ptr declined;
   queue_.run_now([&](Patience::Style style) {
-    Patience waiting = patience(style);
+    EndWatch watch(group(), copy(), nullptr);
+    Patience waiting = patience(style, watch);
+    const auto tell = [&](const std::vector<int>& peers, const char* what) {
+      fault("{} of axis '{}' waits for {}{} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
+            group().name, names_of(peers), what);
+    };
     try {
       task(waiting);
+    } catch (const Declined&) {
+      declined = std::current_exception();
     } catch (const TimedOut& late) {
-      fault("{} of axis '{}' waits for {} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
-            group().name, names_of(late.peers));
+      tell(late.peers, "");
+    } catch (const PeersEnded& ended) {
+      tell(ended.peers, ended.peers.size() > 1 ? ", whose scripts have ended," : ", whose script has ended,");
     }
   });
+  if (declined) std::rethrow_exception(declined);
 }
 
 void QueuedBackend::run(const Operation& operation, Patience::Style style) {
   // What runs at once began when it was called: one look at the clock less.
-  Patience waiting = patience(style, style == Patience::Style::caller ? operation.queued_ns : 0);
+  EndWatch watch(group(), copy(), &operation);
+  Patience waiting = patience(style, watch, style == Patience::Style::caller ? operation.queued_ns : 0);
   if (ring_) ring_->start(operation.number, waiting.begin_ns());
   try {
     run_checked(operation, waiting);
     if (ring_) ring_->end(operation.number, Stage::done, now_ns());
   } catch (const TimedOut& late) {
-    if (ring_) ring_->end(operation.number, Stage::timed_out, now_ns());
-    keep_forever(operation);
-    report_stuck();
-    report(late.peers, operation);
+    give_up(operation);
+    report(late, operation);
+  } catch (const PeersEnded& ended) {
+    give_up(operation);
+    report(ended, operation);
   } catch (...) {
     if (ring_) ring_->end(operation.number, Stage::failed, now_ns());
     keep_forever(operation);
     throw;
   }
+}
+
+void QueuedBackend::give_up(const Operation& operation) {
+  if (ring_) ring_->end(operation.number, Stage::timed_out, now_ns());
+  keep_forever(operation);
+  report_stuck();
 }
 
 void QueuedBackend::run_checked(const Operation& operation, Patience& patience) {
@@ -85,12 +103,20 @@ std::string QueuedBackend::names_of(const std::vector<int>& peers) const {
   return names;
 }
 
-void QueuedBackend::report(const std::vector<int>& peers, const Operation& operation) const {
+void QueuedBackend::report(const TimedOut& late, const Operation& operation) const {
   const auto seconds = std::chrono::duration<double>(timeout_.load()).count();
   fault(
       "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did it fail, or take "
       "another path? If it only needs longer: axis:set_timeout(seconds)",
-      seconds, group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(peers), name());
+      seconds, group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers), name());
+}
+
+void QueuedBackend::report(const PeersEnded& ended, const Operation& operation) const {
+  fault(
+      "{} of axis '{}' waits in operation {}, {}, for {}, whose script{} ended (backend {}): all ranks have to make the same calls "
+      "in the same order. Did a script return or call os.exit before its last call?",
+      group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
+      ended.peers.size() > 1 ? "s have" : " has", name());
 }
 
 // A message that a peer still holds may be written or read later: its memory is never given back.

@@ -5,9 +5,19 @@
 #include <memory>
 
 #include "backend.h"
+#include "flight/ended.h"
 #include "host/queue.h"
+#include "zt/error.h"
 
 namespace zt::comm {
+
+struct TimedOut;
+
+// Thrown in tasks on all ranks alike when one of them cannot take part: nothing was changed.
+class Declined : public Fault {
+ public:
+  using Fault::Fault;
+};
 
 // Invariant: after a Fault every further operation fails with it; nothing is touched any more.
 // A subclass calls `close` in its destructor: tasks use what it has.
@@ -21,7 +31,8 @@ class QueuedBackend : public Backend {
   void record_in(std::shared_ptr<Ring> ring) override { ring_ = std::move(ring); }
 
  protected:
-  // One blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted, TimedOut.
+  // One blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted, TimedOut,
+  // PeersEnded.
   virtual void run_single(const Operation& operation, Patience& patience) = 0;
   // Before an operation that is to be checked: Fault if other ranks called something else. Errors as run_single. Nothing where
   // the operation itself, or what it is made of, compares.
@@ -31,7 +42,7 @@ class QueuedBackend : public Backend {
   // Memory that a peer may still write or read, to be kept for ever after a failure.
   virtual at::Tensor take_scratch() { return {}; }
 
-  // Runs a task that is no operation, in the order of the calls, and waits for it.
+  // Runs a task that is no operation, in the order of the calls, and waits for it. What it declines leaves the communicator usable.
   void run_task(const std::function<void(Patience&)>& task);
   std::chrono::milliseconds timeout() const { return timeout_; }
   CheckMode check() const { return check_; }
@@ -41,10 +52,13 @@ class QueuedBackend : public Backend {
   void run(const Operation& operation, Patience::Style style);
   void run_checked(const Operation& operation, Patience& patience);
   void run_list(const Operation& operation, Patience& patience);
-  Patience patience(Patience::Style style, int64_t begin_ns = 0) const;
+  Patience patience(Patience::Style style, EndWatch& watch, int64_t begin_ns = 0) const;
+  int copy() const { return ring_ ? ring_->copy() : -1; }
+  void give_up(const Operation& operation);
   void keep_forever(const Operation& operation);
   std::string names_of(const std::vector<int>& peers) const;
-  [[noreturn]] void report(const std::vector<int>& peers, const Operation& operation) const;
+  [[noreturn]] void report(const TimedOut& late, const Operation& operation) const;
+  [[noreturn]] void report(const PeersEnded& ended, const Operation& operation) const;
 
   std::shared_ptr<Ring> ring_;
   std::atomic<CheckMode> check_{CheckMode::first};

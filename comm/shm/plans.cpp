@@ -89,9 +89,11 @@ Pull plan_all_to_all(const Operation& operation, const Team& team) {
 }  // namespace
 
 bool is_inline(const Operation& operation, int size) {
-  const Call& call = operation.call;
-  const size_t bytes = static_cast<size_t>(call.count) * c10::elementSize(call.dtype);
-  if (operation.kind == Kind::all_to_all) return operation.in[0].nbytes() <= splits_begin(size);
+  if (operation.kind == Kind::barrier) return true;
+  // Not by its call, which may be that of the list that it is a part of.
+  const bool has_out = operation.kind == Kind::scatter || operation.kind == Kind::broadcast;
+  const size_t bytes = (has_out ? operation.out : operation.in)[0].nbytes();
+  if (operation.kind == Kind::all_to_all) return bytes <= splits_begin(size);
   return bytes * (operation.kind == Kind::scatter ? static_cast<size_t>(size) : 1) <= kInlineBytes;
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "host/queued_backend.h"
 #include "zt/error.h"
 
 namespace zt::comm {
@@ -35,7 +36,8 @@ std::vector<Offer> exchange(Team& team, const Offer& mine) {
 
 void refuse_together(const std::vector<Offer>& offers, const Group& group) {
   for (size_t r = 0; r < offers.size(); ++r) {
-    if (offers[r].complaint[0] != 0) fault("{}: {}", group.who(static_cast<int>(r)), offers[r].complaint.data());
+    if (offers[r].complaint[0] != 0)
+      throw Declined(fmt::format("{}: {}", group.who(static_cast<int>(r)), offers[r].complaint.data()));
   }
 }
 

@@ -8,7 +8,7 @@
 namespace zt::comm {
 
 // Each rank makes `bytes` of shared memory; returns all ranks' pieces, in rank order, mapped here. bytes 0: a rank makes none.
-// Collective. Fault on all ranks alike if one cannot make or open a piece.
+// Collective. Declined on all ranks alike if one cannot make or open a piece.
 std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages);
 
 }  // namespace zt::comm

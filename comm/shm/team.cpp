@@ -8,6 +8,7 @@
 
 #include "compare.h"
 #include "flight/black_box.h"
+#include "flight/ended.h"
 #include "host/transport.h"
 #include "zt/error.h"
 
@@ -106,12 +107,13 @@ void Team::check_calls() const {
   compare_calls(calls, group_);
 }
 
-void Team::check_alive(int peer) const {
+void Team::check_alive(int peer, const Signal& signal, uint32_t wanted) const {
   const int process = processes_[static_cast<size_t>(peer)];
   if (process < 0) return;
   pollfd entry{process, POLLIN, 0};
-  if (poll(&entry, 1, 0) <= 0) return;
+  if (poll(&entry, 1, 0) <= 0 || signal.has_reached(wanted)) return;
   const std::string why = BlackBox::end_of(group_.ranks[static_cast<size_t>(peer)]);
+  if (why == kScriptEnded) throw PeersEnded{{peer}};
   if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.who(peer), why));
   fault("the process of {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or for want of memory",
         group_.who(peer), board(peer).process);
@@ -120,7 +122,7 @@ void Team::check_alive(int peer) const {
 void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {
   await(signal, wanted, spin_, [&] {
     const bool in_time = patience_->go_on();
-    check_alive(peer);
+    check_alive(peer, signal, wanted);
     if (!in_time) throw TimedOut{{peer}};
   });
 }
@@ -135,7 +137,7 @@ void Team::await_all(Signal Board::*signal, uint32_t wanted) {
       std::vector<int> late;
       for (int r = 0; r < size(); ++r) {
         if (r == rank() || (board(r).*signal).has_reached(wanted)) continue;
-        check_alive(r);
+        check_alive(r, board(r).*signal, wanted);
         late.push_back(r);
       }
       if (!late.empty() && !in_time) throw TimedOut{late};

@@ -5,7 +5,7 @@
 // who reads other ranks' buffers `leave`s afterwards, and returns to the caller when all have left. Two notices alternate: that
 // of operation n is written again in n + 2, which nobody enters before all entered n + 1, so before all are done with n's.
 //
-// Threads: one at a time. Errors: Fault for a rank that is gone or announced another operation, TimedOut, Aborted.
+// Threads: one at a time. Errors: Fault for a rank that is gone or announced another operation, TimedOut, PeersEnded, Aborted.
 #pragma once
 
 #include <sys/types.h>
@@ -99,7 +99,8 @@ class Team {
   Board& board(int rank) const;
   void await_all(Signal Board::*signal, uint32_t wanted);
   void check_calls() const;
-  void check_alive(int peer) const;
+  // Throws unless the process of `peer` lives or has raised the signal before it ended.
+  void check_alive(int peer, const Signal& signal, uint32_t wanted) const;
 
   const Group group_;
   const std::shared_ptr<SharedMemory> memory_;
