@@ -169,9 +169,9 @@ int duplicate(lua_State* L) {
 
 int set_timeout(lua_State* L) {
   const double seconds = lua::check_number(L, 2);
-  // Not larger than what milliseconds of 64 bits hold beside the time of day.
-  if (!(seconds > 0 && seconds <= 1e12)) {
-    misuse("the time-out of axis '{}' must be above 0 seconds and at most 1e12, not {}", communicator(L).name(),
+  // Nanoseconds of 64 bits hold no more.
+  if (!(seconds > 0 && seconds <= 1e9)) {
+    misuse("the time-out of axis '{}' must be above 0 and at most 1e9 seconds, not {}", communicator(L).name(),
            std::isnan(seconds) ? "nan" : fmt::format("{}", seconds));
   }
   communicator(L).set_timeout(std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds)));

@@ -1,6 +1,7 @@
 #include "flight/ended.h"
 
 #include <algorithm>
+#include <span>
 
 #include "flight/box_memory.h"
 #include "flight/inquiry.h"
@@ -46,7 +47,8 @@ void EndWatch::look() {
   const bool is_recorded = operation_ && copy_ >= 0;
   std::vector<int> ended;
   for (const Flight& flight : read_ended(needed)) {
-    const bool is_lost = is_recorded ? !may_complete(flight, group_, copy_, operation_->call, operation_->turn) : has_left(flight);
+    const bool is_lost =
+        is_recorded ? !may_complete(flight, group_, copy_, operation_->call, operation_->turn) : has_left(flight);
     if (is_lost) ended.push_back(static_cast<int>(std::ranges::find(group_.ranks, flight.rank) - group_.ranks.begin()));
   }
   if (ended.empty()) return;

@@ -21,14 +21,21 @@ namespace {
 using nlohmann::json;
 
 json to_json(const Record& record) {
-  return {{"number", record.number},           {"turn", record.turn},
-          {"call", name_of(record.call.kind)}, {"type", dtype_name(record.call.dtype)},
-          {"op", name_of(record.call.reduce)}, {"peer", record.call.peer},
-          {"tensors", record.call.tensors},    {"lengths", record.call.lengths},
+  return {{"number", record.number},
+          {"turn", record.turn},
+          {"call", name_of(record.call.kind)},
+          {"type", dtype_name(record.call.dtype)},
+          {"op", name_of(record.call.reduce)},
+          {"peer", record.call.peer},
+          {"tensors", record.call.tensors},
+          {"lengths", record.call.lengths},
           {"first_lengths", record.call.first_lengths},
-          {"count", record.call.count},        {"stage", name_of(record.stage)},
-          {"queued_ns", record.queued_ns},     {"started_ns", record.started_ns},
-          {"ended_ns", record.ended_ns},       {"action", record.activity.data()}};
+          {"count", record.call.count},
+          {"stage", name_of(record.stage)},
+          {"queued_ns", record.queued_ns},
+          {"started_ns", record.started_ns},
+          {"ended_ns", record.ended_ns},
+          {"action", record.activity.data()}};
 }
 
 json to_json(const Track& track) {
@@ -41,15 +48,9 @@ json to_json(const Track& track) {
 json to_json(const Flight& flight) {
   auto tracks = json::array();
   for (const Track& track : flight.tracks) tracks.push_back(to_json(track));
-  return {{"rank", flight.rank},
-          {"world_size", flight.world_size},
-          {"process", flight.process},
-          {"is_alive", flight.is_alive},
-          {"is_stopped", flight.is_stopped},
-          {"end", flight.end},
-          {"read_ns", flight.read_ns},
-          {"unix_offset_ns", flight.unix_offset_ns},
-          {"communicators", std::move(tracks)}};
+  return {{"rank", flight.rank},         {"world_size", flight.world_size},         {"process", flight.process},
+          {"is_alive", flight.is_alive}, {"is_stopped", flight.is_stopped},         {"end", flight.end},
+          {"read_ns", flight.read_ns},   {"unix_offset_ns", flight.unix_offset_ns}, {"communicators", std::move(tracks)}};
 }
 
 // The value of 0, 1, ... `count` - 1 that has this name.
@@ -71,7 +72,7 @@ Record record_from(const json& value) {
                  .peer = value.at("peer"),
                  .tensors = value.at("tensors"),
                  .lengths = value.at("lengths"),
-                 .first_lengths = value.at("first_lengths"),
+                 .first_lengths = value.at("first_lengths").get<decltype(Call::first_lengths)>(),
                  .count = value.at("count")};
   record.stage = parse_name<Stage>(value.at("stage"), kStages);
   record.queued_ns = value.at("queued_ns");

@@ -173,10 +173,10 @@ class Judgement {
   void find_stopped() {
     for (const Flight& flight : flights_) {
       if (!flight.is_stopped) continue;
-      grave(
-          fmt::format("the process of rank {0} ({1}) is stopped, by SIGSTOP, Ctrl-Z or a debugger, and the others wait for it: let "
-                      "it go on with kill -CONT {1}",
-                      flight.rank, flight.process));
+      grave(fmt::format(
+          "the process of rank {0} ({1}) is stopped, by SIGSTOP, Ctrl-Z or a debugger, and the others wait for it: let "
+          "it go on with kill -CONT {1}",
+          flight.rank, flight.process));
     }
   }
 

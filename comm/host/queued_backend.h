@@ -42,7 +42,8 @@ class QueuedBackend : public Backend {
   // Memory that a peer may still write or read, to be kept for ever after a failure.
   virtual at::Tensor take_scratch() { return {}; }
 
-  // Runs a task that is no operation, in the order of the calls, and waits for it. What it declines leaves the communicator usable.
+  // Runs a task that is no operation, in the order of the calls, and waits for it. What it declines leaves the communicator
+  // usable.
   void run_task(const std::function<void(Patience&)>& task);
   std::chrono::milliseconds timeout() const { return timeout_; }
   CheckMode check() const { return check_; }

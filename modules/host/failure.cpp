@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 namespace zt::host {
@@ -16,6 +20,8 @@ namespace zt::host {
 namespace {
 
 using namespace std::chrono_literals;
+
+volatile sig_atomic_t status_of_alarm = EXIT_FAILURE;
 
 // Ranks as threads meet here.
 bool first_in_process(const std::string& key) {
@@ -49,10 +55,20 @@ void report_once(const World& world, const std::string& key, const std::string& 
 }
 
 void end_process_within(std::chrono::milliseconds limit, int status) {
-  std::thread([limit, status] {
-    std::this_thread::sleep_for(limit);
-    _exit(status);
-  }).detach();
+  try {
+    std::thread([limit, status] {
+      std::this_thread::sleep_for(limit);
+      _exit(status);
+    }).detach();
+  } catch (const std::system_error&) {
+    // No memory for a thread's stack (ulimit -v): the alarm needs none.
+    status_of_alarm = status;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { _exit(status_of_alarm); };
+    sigaction(SIGALRM, &action, nullptr);
+    const itimerval timer{.it_interval = {}, .it_value = {limit.count() / 1000, limit.count() % 1000 * 1000}};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+  }
 }
 
 void end_process(int status) {

@@ -57,8 +57,7 @@ int main(int argc, char** argv) {
     place.launch = zt::Launch::mpi;
     place.rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
   }
-  // mpirun tells the user itself. A peer's closed socket is MPI's to report; a closed pipe ends a plain process, as usual.
-  watch_signals(is_under_mpirun ? Announce::no : Announce::yes, place);
+  // A peer's closed socket is MPI's to report; a closed pipe ends a plain process, as usual.
   signal(SIGPIPE, is_under_mpirun ? SIG_IGN : SIG_DFL);
   signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is an error with words, not a death without
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
@@ -66,6 +65,8 @@ int main(int argc, char** argv) {
   int status = EXIT_FAILURE;
   std::string message;
   try {
+    // mpirun tells the user itself.
+    watch_signals(is_under_mpirun ? Announce::no : Announce::yes, place);
     const Paths paths = Paths::find();
     return dispatch(parse_command_line(argc, argv, paths), paths);
   } catch (const zt::Misuse& error) {

@@ -72,6 +72,16 @@ TEST_F(RuntimeTest, NonStringErrorsAreShown) {
             "the error value own text (no string)");
 }
 
+TEST_F(RuntimeTest, ErrorValuesThatCannotBeShown) {
+  const auto error = run_file("error(setmetatable({}, {__tostring = function() error('inner') end}))");
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->message.find("the error value is a table whose __tostring failed itself: "), std::string::npos)
+      << error->message;
+  EXPECT_NE(error->message.find("inner"), std::string::npos) << error->message;
+  EXPECT_EQ(lua_gettop(L), 0);
+  EXPECT_FALSE(run_file("local x = 1")) << "the state stays usable";
+}
+
 TEST_F(RuntimeTest, StrictGlobals) {
   EXPECT_EQ(run("return pront"), "test:1: the global 'pront' is not defined: did you mean 'print'?");
   EXPECT_EQ(run("my_own = 1; local function f() my_own = 2 end; f(); assert(my_own == 2)"), "");

@@ -97,7 +97,21 @@ TEST(Failure, ListsOfOtherLengthsAreNoticed) {
       comm->all_reduce(std::vector<at::Tensor>{at::ones({first}), at::ones({16 - first})});
     });
   };
-  EXPECT_CONTAINS(message_of<Fault>(run), "of 16 float32 in 2 tensors (lengths #");
+  EXPECT_CONTAINS(message_of<Fault>(run), "all_reduce of a list of 2 tensors of 4 + 12 float32 (sum)");
+}
+
+TEST(Failure, AListWhereTheOthersHaveOneTensorIsShown) {
+  const auto run = [] {
+    spawn(2, [](const World& world) {
+      const auto comm = world_communicator(world);
+      if (world.rank == 0) comm->all_reduce(at::ones({8}), at::ones({8}));
+      else comm->all_reduce(std::vector<at::Tensor>{at::ones({4}), at::ones({4})});
+    });
+  };
+  EXPECT_CONTAINS(
+      message_of<Fault>(run),
+      "called all_reduce of a list of 2 tensors of 4 + 4 float32 (sum) where rank 0 (world rank 0) called all_reduce of "
+      "8 float32 (sum)");
 }
 
 TEST(Failure, AMessageIsNoCollective) {

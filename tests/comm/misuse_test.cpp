@@ -77,6 +77,19 @@ TEST(Misuse, RanksAndSplits) {
   });
 }
 
+TEST(Misuse, ShapesToAllocate) {
+  on_ranks([](Communicator& comm) {
+    EXPECT_SAYS("the shape {-1} holds -1: a size cannot be negative", comm.allocate({-1}, at::kFloat));
+    EXPECT_SAYS("the shape {0, -3} holds -3", comm.allocate({0, -3}, at::kFloat));
+    EXPECT_SAYS("larger than any memory", comm.allocate({int64_t{1} << 40, int64_t{1} << 40}, at::kFloat));
+    EXPECT_SAYS("larger than any memory", comm.allocate({0, int64_t{1} << 62, int64_t{1} << 62}, at::kByte));
+    EXPECT_SAYS("larger than any memory", comm.allocate({int64_t{1} << 61}, at::kFloat));
+    EXPECT_EQ(comm.allocate({}, at::kFloat).numel(), 1);
+    EXPECT_EQ(comm.allocate({0}, at::kFloat).numel(), 0);
+    comm.barrier();
+  });
+}
+
 TEST(Misuse, Lists) {
   on_ranks([](Communicator& comm) {
     const auto f = at::ones({1}), d = at::ones({1}, at::kDouble);

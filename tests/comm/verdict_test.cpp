@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "flight/ended.h"
 #include "flight/inquiry.h"
 #include "support/message.h"
 
@@ -50,6 +51,10 @@ class Rank {
   }
   Rank& ended(const std::string& why) {
     flight_.end = why;
+    return *this;
+  }
+  Rank& stopped() {
+    flight_.is_stopped = true;
     return *this;
   }
   Rank& gone() {
@@ -132,6 +137,38 @@ TEST(Verdict, WhatIsQueuedHasNotCome) {
   const auto collective =
       judge({Rank(0, 2).done("dp", {}).waits("dp", two), Rank(1, 2).waits("dp", {}).call("dp", two, Stage::queued)});
   EXPECT_CONTAINS(collective.text(), "rank 1 has not called it: it is in barrier, operation 0 on axis dp");
+}
+
+TEST(Verdict, AProcessThatIsStoppedIsNamed) {
+  const auto two = all_reduce_of(2);
+  const auto late = judge({Rank(0, 2).done("dp", two).waits("dp", two), Rank(1, 2).done("dp", two).stopped()});
+  EXPECT_EQ(
+      late.findings.front(),
+      "the process of rank 1 (101) is stopped, by SIGSTOP, Ctrl-Z or a debugger, and the others wait for it: let it go on with "
+      "kill -CONT 101");
+  EXPECT_CONTAINS(late.text(), "rank 1 has not called it: its process is stopped");
+  EXPECT_TRUE(late.is_grave);
+  const auto inside = judge({Rank(0, 2).waits("dp", two), Rank(1, 2).waits("dp", two).stopped()});
+  EXPECT_CONTAINS(inside.text(), "all ranks have called it, but the process of rank 1 is stopped");
+}
+
+TEST(Ended, ARankThatDidItsPartDisturbsNobody) {
+  const auto two = all_reduce_of(2);
+  const Group group{"dp", 0, {0, 1}};
+  const auto may = [&](Rank rank, bool is_open, const Call& call, uint64_t turn) {
+    Flight flight = rank;
+    for (Track& track : flight.tracks) track.is_open = is_open;
+    return may_complete(flight, group, 0, call, turn);
+  };
+  EXPECT_TRUE(may(Rank(1, 2).done("dp", two), false, two, 0));
+  EXPECT_FALSE(may(Rank(1, 2).done("dp", two), false, two, 1));
+  EXPECT_TRUE(may(Rank(1, 2).done("dp", two), true, two, 1)) << "its communicator is not closed yet";
+  EXPECT_FALSE(may(Rank(1, 2).call("dp", two, Stage::failed), false, two, 0)) << "given up when it was closed";
+  EXPECT_FALSE(may(Rank(1, 2).done("tp", two), false, two, 0)) << "it never made this communicator";
+  const Call recv{.kind = Kind::recv, .dtype = at::kFloat, .peer = 1, .count = 10};
+  const Call send{.kind = Kind::send, .dtype = at::kFloat, .peer = 0, .count = 10};
+  EXPECT_TRUE(may(Rank(1, 2).done("dp", send), false, recv, 0));
+  EXPECT_FALSE(may(Rank(1, 2).done("dp", send), false, recv, 1));
 }
 
 TEST(Verdict, WhatAllHaveCalledIsNotGrave) {

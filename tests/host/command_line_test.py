@@ -2,9 +2,10 @@
 
 import json
 import os
+import subprocess
 import unittest
 
-from host import HostTest, ztoolkit
+from host import SANITIZED, ZTOOLKIT, HostTest, environment, ztoolkit
 
 
 class CommandLine(HostTest):
@@ -124,6 +125,17 @@ class CommandLine(HostTest):
         result = self.run_script(text, options=["--threads", "4"], env={"OMP_NUM_THREADS": None})
         share = max(1, cores // 4)
         self.assertEqual(sorted(result.out.splitlines()), sorted([f"{share}", *(f"[{rank}] {share}" for rank in (1, 2, 3))]))
+
+
+class ShortOfMemory(HostTest):
+    @unittest.skipIf(SANITIZED, "a sanitizer reserves more address space than the limit")
+    def test_lua_without_memory_is_an_error_with_words(self):
+        script = self.script('local t = {} for i = 1, 1e9 do t[i] = ("x"):rep(1000) .. i end')
+        done = subprocess.run(["bash", "-c", f"ulimit -c 0 -v 1500000; exec {ZTOOLKIT} run {script}"], capture_output=True, text=True,
+                              env=environment({}), timeout=60, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("ztoolkit: not enough memory: Lua's own objects", done.stderr)
+        self.assertNotIn("SIGABRT", done.stderr)
 
 
 if __name__ == "__main__":

@@ -78,9 +78,49 @@ class Flights(HostTest):
             self.assert_same_verdict_later(result)
 
     def test_a_rank_whose_script_has_ended(self):
-        result = self.run_ranks("if rank == 1 then os.exit(0) end mesh.dp:all_reduce(large)", "mpi")
-        self.assert_over(result, 2 + 5)
+        # The time-out of an operation is far away.
+        for backend in BACKENDS:
+            for end in ("os.exit(0)", "return"):
+                with self.subTest(backend=backend, end=end):
+                    text = f"mesh.dp:set_timeout(50) if rank == 1 then {end} end mesh.dp:all_reduce(large)"
+                    self.assert_ended_is_told(self.run_ranks(text, backend))
+
+    def assert_ended_is_told(self, result):
+        self.assert_over(result, 20)
+        self.assertIn("for rank 1 (world rank 1), whose script has ended", result.err)
         self.assertIn("rank 1 has not called it: its script has ended", result.err)
+
+    def test_a_thread_whose_script_has_ended(self):
+        for end in ("os.exit(0)", "return"):
+            result = self.run_script(f'''
+                local zt, comm = require "zt", require "zt.comm"
+                local mesh = comm.mesh{{dp = -1, timeout = 50}}
+                mesh.dp:barrier()
+                if zt.world.rank == 1 then {end} end
+                print("mark", ("%.3f"):format(zt.now()))
+                mesh.dp:barrier()''', options=["--threads", "3"])
+            self.assertEqual(result.status, 1)
+            self.assert_ended_is_told(result)
+
+    def test_ranks_that_end_after_their_last_call_disturb_nobody(self):
+        text = '''
+            local function late() if rank == 0 then zt.sleep(1.5) end end
+            mesh.dp:set_timeout(50)
+            mesh.dp:all_reduce(large)
+            if rank == 0 then late() mesh.dp:recv(small, 1) late()
+            elseif rank == 1 then mesh.dp:send(small, 0) end
+            if rank == 0 then print("written") end'''
+        for backend in BACKENDS:
+            result = self.run_ranks(text, backend)
+            self.assertEqual((result.status, result.err), (0, ""), backend)
+            self.assertIn("written", result.out)
+
+    def test_a_rank_that_is_stopped(self):
+        result = self.run_ranks('''
+            if rank == 1 then os.execute("kill -STOP $PPID") end
+            mesh.dp:all_reduce(large)''', "shm")
+        self.assertNotEqual(result.status, 0)
+        self.assertRegex(result.err, r"the process of rank 1 \((\d+)\) is stopped, by SIGSTOP.*kill -CONT \1")
 
     def test_a_rank_that_calls_something_else(self):
         text = '''

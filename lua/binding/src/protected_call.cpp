@@ -2,10 +2,15 @@
 
 #include "arguments.h"
 #include "zt/error.h"
+#include "zt/lua/state.h"
 
 namespace zt::lua {
 
 namespace {
+
+constexpr const char* kNoMemory =
+    "not enough memory: Lua's own objects (tables, strings, closures) need more than the process may take. Keep less in tables and "
+    "more in tensors, or raise the limit (ulimit -v, the batch system's memory)";
 
 // The message handler: runs where the error was raised, before the stack is unwound. Leaves the value as it is.
 int note_traceback(lua_State* L) {
@@ -13,6 +18,29 @@ int note_traceback(lua_State* L) {
   context(L).last_traceback = lua_tostring(L, -1);
   lua_pop(L, 1);
   return 1;
+}
+
+// Argument 1: an error value. Its text.
+int text_of_error(lua_State* L) {
+  std::string text = text_of(L, 1);
+  if (!lua_isstring(L, 1) && !lua_isuserdata(L, 1)) text = "the error value " + text + " (no string)";
+  push(L, text);
+  return 1;
+}
+
+// The text of the error value on top of the stack. Its __tostring may fail, and so may making any text when memory is short.
+std::string error_text(lua_State* L, int status) {
+  if (status == LUA_ERRMEM) return kNoMemory;
+  const char* type = luaL_typename(L, -1);
+  lua_pushcfunction(L, guarded<text_of_error>);
+  lua_pushvalue(L, -2);
+  const int made = lua_pcall(L, 1, 1, 0);
+  const char* text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;
+  std::string said = text ? text : "no string";
+  if (made == LUA_ERRMEM) said = kNoMemory;
+  else if (made != 0) said = fmt::format("the error value is a {} whose __tostring failed itself: {}", type, said);
+  lua_pop(L, 1);
+  return said;
 }
 
 }  // namespace
@@ -41,8 +69,7 @@ std::optional<Failure> protected_call(lua_State* L, int arguments, int results) 
   const int status = lua_pcall(L, arguments, results, handler);
   lua_remove(L, handler);
   if (status == 0) return std::nullopt;
-  Failure failure{text_of(L, -1), std::move(state.last_traceback), Family::error};
-  if (!lua_isstring(L, -1) && !lua_isuserdata(L, -1)) failure.message = "the error value " + failure.message + " (no string)";
+  Failure failure{error_text(L, status), std::move(state.last_traceback), Family::error};
   if (failure.message == state.last_message) failure.family = state.last_family;
   if (failure.message.find("\nstack traceback:") != std::string::npos) failure.traceback.clear();
   lua_pop(L, 1);

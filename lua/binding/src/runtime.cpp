@@ -1,5 +1,9 @@
 #include "zt/lua/runtime.h"
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "context.h"
@@ -47,6 +51,13 @@ void set_script_arguments(lua_State* L, const std::string& path, const std::vect
   lua_rawset(L, LUA_GLOBALSINDEX);
 }
 
+// Lua failed outside of every protected call: memory ran out while a state was being made. Nothing may return or unwind.
+int end_by_panic(lua_State* L) {
+  const char* text = lua_tostring(L, -1);
+  fmt::print(stderr, "ztoolkit: Lua failed while no script ran: {}\n", text ? text : "(no text)");
+  _exit(EXIT_FAILURE);
+}
+
 int run_end_of_script(lua_State* L) {
   end_script(L);
   return 0;
@@ -56,7 +67,8 @@ int run_end_of_script(lua_State* L) {
 
 lua_State* new_state(World world, const Paths& paths) {
   lua_State* L = luaL_newstate();
-  if (!L) fault("cannot make a Lua state: out of memory");
+  if (!L) fault("cannot make a Lua state: not enough memory (ulimit -v?)");
+  lua_atpanic(L, end_by_panic);
   luaL_openlibs(L);
   set_world(L, std::move(world));
   install_strict_globals(L);  // while package.path is still Lua's own
