@@ -91,7 +91,7 @@ class MpiTransport : public Transport {
   void check_abort() const override {}  // mpirun ends the others when a rank fails
   std::unique_ptr<Transport> duplicate(const std::string& name) override {
     MPI_Comm copy = MPI_COMM_NULL;
-    const Watchdog watchdog(limit_, waiting_text(group_));
+    const Watchdog watchdog(limit_, waiting_text(group_), group_);
     check_mpi(MPI_Comm_dup(comm_, &copy), "duplicating a communicator");
     return std::make_unique<MpiTransport>(copy, group_.renamed(name), limit_);
   }
@@ -106,7 +106,7 @@ class MpiTransport : public Transport {
 
 std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group, std::chrono::milliseconds limit) {
   start_mpi(world, limit);
-  const Watchdog watchdog(limit, waiting_text(group));
+  const Watchdog watchdog(limit, waiting_text(group), group);
   MPI_Group everyone = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "asking for the world's group");

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <numeric>
 
 #include "mpi/watchdog.h"
 #include "zt/error.h"
@@ -11,6 +12,12 @@ namespace zt::comm {
 namespace {
 
 std::atomic<bool> given_up{false};
+
+Group whole(const World& world) {
+  Group group{"world", world.rank, std::vector<int>(static_cast<size_t>(world.size))};
+  std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  return group;
+}
 
 void finalize() {
   int is_finalized = 0;
@@ -34,7 +41,8 @@ void initialize() {
 void start_mpi(const World& world, std::chrono::milliseconds limit) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to start MPI", world.rank, world.size));
+    const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to start MPI", world.rank, world.size),
+                            whole(world));
     initialize();
   });
   int rank = 0, size = 0;
@@ -57,7 +65,8 @@ std::string mpi_version() {
 const std::vector<int>& nodes_of_world(const World& world, std::chrono::milliseconds limit) {
   start_mpi(world, limit);
   static const std::vector<int> nodes = [&] {
-    const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size));
+    const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size),
+                            whole(world));
     MPI_Comm node = MPI_COMM_NULL;
     int lowest = 0;
     check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),

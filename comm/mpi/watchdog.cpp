@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "flight/ended.h"
 #include "zt/emergency.h"
 
 namespace zt::comm {
@@ -13,24 +15,44 @@ namespace {
 
 constexpr std::chrono::milliseconds kLastWords(1500);
 
+constexpr std::chrono::milliseconds kBetweenLooks(250);
+constexpr const char* kAdvice = "Did one fail, or take another path? If it only needs longer: comm.mesh{..., timeout = seconds}";
+
+[[noreturn]] void end_process(const std::string& said) {
+  fmt::print(stderr, "ztoolkit: {}\n", said);
+  std::thread([] {
+    std::this_thread::sleep_for(kLastWords);
+    _exit(1);
+  }).detach();
+  run_emergency_actions({Emergency::Kind::failed, -1, said});
+  _exit(1);
+}
+
 }  // namespace
 
-Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for)
-    : thread_([this, limit, waits_for = std::move(waits_for)] {
-        std::unique_lock lock(mutex_);
-        if (changed_.wait_for(lock, limit, [&] { return is_over_; })) return;
-        const std::string said = fmt::format(
-            "communication timed out after {} s: {}. Did one fail, or take another path? If it only needs longer: "
-            "comm.mesh{{..., timeout = seconds}}",
-            std::chrono::duration<double>(limit).count(), waits_for);
-        fmt::print(stderr, "ztoolkit: {}\n", said);
-        std::thread([] {
-          std::this_thread::sleep_for(kLastWords);
-          _exit(1);
-        }).detach();
-        run_emergency_actions({Emergency::Kind::failed, -1, said});
-        _exit(1);
+Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for, Group group)
+    : thread_([this, limit, waits_for = std::move(waits_for), group = std::move(group)] {
+        const std::string why = find_reason(limit, group);
+        if (!why.empty()) end_process(fmt::format("{}: {}. {}", why, waits_for, kAdvice));
       }) {}
+
+// Returns empty when the call has ended.
+std::string Watchdog::find_reason(std::chrono::milliseconds limit, const Group& group) {
+  EndWatch watch(group, -1, nullptr);
+  const auto until = std::chrono::steady_clock::now() + limit;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto look = std::min(until, std::chrono::steady_clock::now() + kBetweenLooks);
+    if (changed_.wait_until(lock, look, [&] { return is_over_; })) return "";
+    if (std::chrono::steady_clock::now() >= until)
+      return fmt::format("communication timed out after {} s", std::chrono::duration<double>(limit).count());
+    try {
+      watch.look();
+    } catch (const PeersEnded& ended) {
+      return fmt::format("the script of {} has ended", group.who(ended.peers[0]));
+    }
+  }
+}
 
 Watchdog::~Watchdog() {
   {
