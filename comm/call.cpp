@@ -25,7 +25,8 @@ namespace {
 // "2 tensors of 4 + 4 float32"; of a long list the checksum of all lengths, which differs where lists differ further on.
 std::string list_text(const Call& call) {
   const auto shown = std::min(static_cast<size_t>(call.tensors), kFirstLengths);
-  const auto lengths = fmt::join(call.first_lengths.begin(), call.first_lengths.begin() + shown, " + ");
+  const auto begin = call.first_lengths.begin();
+  const std::string lengths = fmt::format("{}", fmt::join(begin, begin + shown, " + "));
   if (shown == static_cast<size_t>(call.tensors))
     return fmt::format("{} tensors of {} {}", call.tensors, lengths, dtype_name(call.dtype));
   return fmt::format("{} tensors of {} + ... = {} {} (checksum of the lengths {:08x})", call.tensors, lengths, call.count,

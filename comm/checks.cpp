@@ -12,12 +12,13 @@ namespace zt::comm {
 
 void check_allocation(const Group& group, at::IntArrayRef shape, at::ScalarType dtype) {
   const auto where = [&] { return fmt::format("allocate on axis '{}' (rank {} of {})", group.name, group.rank, group.size()); };
+  const std::string text = fmt::format("{}", fmt::join(shape, ", "));
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
   for (const int64_t size : shape) {
-    if (size < 0) misuse("{}: the shape {{{}}} holds {}: a size cannot be negative", where(), fmt::join(shape, ", "), size);
+    if (size < 0) misuse("{}: the shape {{{}}} holds {}: a size cannot be negative", where(), text, size);
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
-      misuse("{}: the shape {{{}}} of {} is larger than any memory (2^63 bytes): was it meant to be split?", where(),
-             fmt::join(shape, ", "), dtype_name(dtype));
+      misuse("{}: the shape {{{}}} of {} is larger than any memory (2^63 bytes): was it meant to be split?", where(), text,
+             dtype_name(dtype));
     }
   }
 }
