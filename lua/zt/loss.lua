@@ -51,8 +51,10 @@ local function loss(run, value)
     return valid(labels)
   end
 
+  local info = debug.getinfo(run, "S")
+  local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
   return require("zt.nn").layer{
-    kind = "loss", io = {inputs = names, outputs = outputs}, forward = forward,
+    kind = "loss", defined_at = place, io = {inputs = names, outputs = outputs}, forward = forward,
     count = options.per == "token" and count_tokens or nil,
   }
 end

@@ -48,6 +48,14 @@ Io read_io(const Value::Table& table) {
   return io;
 }
 
+// Where a function is defined: "exp.lua:12".
+std::string place_of(lua::Callable& function) {
+  lua_State* L = function.begin();
+  lua_Debug info;
+  lua_getinfo(L, ">S", &info);
+  return info.linedefined > 0 ? fmt::format("{}:{}", info.short_src, info.linedefined) : info.short_src;
+}
+
 // Puts the stack back and ends the life of what the call was given, however the call ends.
 class CallScope {
  public:
@@ -68,6 +76,7 @@ class CallScope {
 
 LuaLayer::LuaLayer(const LuaLayerOptions& options)
     : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
+  place_ = options.defined_at ? *options.defined_at : place_of(*forward_);
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
 }
 
@@ -94,6 +103,24 @@ void LuaLayer::end_self(lua_State* L, int self) const {
   }
 }
 
+// The frame of a function that ends in `return x:matmul(w)` is gone when matmul fails: the message names the function itself.
+void LuaLayer::call(lua::Callable& function, int arguments, int results) const {
+  const auto text = [this](const std::exception& error) {
+    return fmt::format("in its function at {}: {}", place_, error.what());
+  };
+  try {
+    function.call(arguments, results);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Fault& error) {
+    throw Fault(text(error));
+  } catch (const Misuse& error) {
+    throw Misuse(text(error));
+  } catch (const Error& error) {
+    throw Error(text(error));
+  }
+}
+
 at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const {
   if (lua::is_tensor(L, index)) return lua::check_tensor(L, index);
   if (lua_isnil(L, index) && !output.differentiable) return {};
@@ -117,7 +144,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   for (const auto& input : in) lua::push(L, input);
   lua::push(L, handle);
   const lua::NoDefaultRandom no_default_random(L);
-  forward_->call(static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
+  call(*forward_, static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, self + 1 + static_cast<int>(i), io_.outputs[i]));
   return results;
@@ -129,7 +156,7 @@ Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batc
   const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
   const CallScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
   lua::push(L, handle);
-  count_->call(1, 1);
+  call(*count_, 1, 1);
   const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;
   if (tokens < 0)
     misuse("the count of a '{}' layer must return how many valid tokens the batch has, a number of at least 0", kind_);
@@ -143,7 +170,8 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
           .optional("params", &LuaLayerOptions::params, "initial values by name")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
           .optional("count", &LuaLayerOptions::count, "of a loss per token: function(batch) -> valid tokens")
-          .optional("kind", &LuaLayerOptions::kind, "a word for reports");
+          .optional("kind", &LuaLayerOptions::kind, "a word for reports")
+          .optional("defined_at", &LuaLayerOptions::defined_at, "\"file:line\" for messages; without it that of `forward`");
   return std::make_shared<LuaLayer>(kSchema.parse(value));
 }
 

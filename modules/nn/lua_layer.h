@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "zt/layer.h"
@@ -16,6 +17,7 @@ struct LuaLayerOptions {
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =}
   std::shared_ptr<lua::Callable> count;  // of a loss per token: function(batch) -> valid tokens; nullptr: it counts none
   std::string kind = "lua";
+  std::optional<std::string> defined_at;  // "file:line" for messages; nullopt: where `forward` is defined
 };
 
 // forward(self, inputs..., ctx) returns a tensor an output. `self` is a new table of the parameters' values in each call: a layer
@@ -35,12 +37,13 @@ class LuaLayer final : public Layer {
  private:
   void fill_self(lua_State* L, int self) const;
   void end_self(lua_State* L, int self) const;
+  void call(lua::Callable& function, int arguments, int results) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;
 
   std::shared_ptr<lua::Callable> forward_, count_;
   std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
   Io io_;
-  std::string kind_;
+  std::string kind_, place_;
 };
 
 std::shared_ptr<Layer> make_lua_layer(const Value& options);

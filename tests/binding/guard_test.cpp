@@ -38,6 +38,18 @@ TEST_F(GuardTest, MessageCarriesThePosition) {
   EXPECT_EQ(Counted::alive, 0);
 }
 
+// The script "test" calls a function of a library, which calls what fails.
+TEST_F(GuardTest, MessageNamesTheScriptNotTheLibrary) {
+  set<fail_with_misuse>("f");
+  const std::string library = "\n\nrawset(_G, 'g', function() f(); return 1 end)";
+  ASSERT_EQ(luaL_loadbuffer(L, library.data(), library.size(), "@/somewhere/zt/loss.lua"), 0);
+  ASSERT_EQ(lua_pcall(L, 0, 0, 0), 0);
+  EXPECT_EQ(run("\ng()"), "/somewhere/zt/loss.lua:3: seven is too many: give six");
+  ASSERT_EQ(run("require('zt.core').library_folder('/somewhere/zt')"), "");
+  EXPECT_EQ(run("\ng()"), "test:2: seven is too many: give six");
+  EXPECT_EQ(run("local text = require('zt.core').script_position() assert(text == 'test:1: ', text)"), "");
+}
+
 TEST_F(GuardTest, AtenErrorsComeWithoutCppBacktrace) {
   set<fail_in_aten>("f");
   const std::string message = run("f()");

@@ -72,6 +72,23 @@ function TestLoss:test_generating_gives_the_logits()
   lu.assertEquals(#zt.generate(trainer, {1, 2}, {max_tokens = 3, seq = SEQ}), 3)
 end
 
+-- Errors below a layer of the library name this file, never lua/zt, and the layer.
+function TestLoss:test_errors_name_the_script_and_the_layer()
+  local function message(run, options)
+    local trainer = trainer_of(gpt(false):append(zt.loss(run, options)))
+    local _, text = pcall(function() trainer:step(batch()) end)
+    return text:match("^(.-)\nstack traceback") or text
+  end
+  local tail = message(function(out) return out.logits:matmul(out.logits) end, {per = "sample"})
+  local vector = message(function(out) return out.logits end, {per = "sample"})
+  local field = message(cross_entropy, {labels = "label"})
+  for _, text in ipairs {tail, vector, field} do
+    lu.assertStrMatches(text, "[^\n]*loss_test%.lua:%d+: layer '[^']+' %(loss%): in its function at [^\n]*loss_test%.lua:%d+: .*")
+    lu.assertNil(text:find("zt/loss.lua", 1, true), text)
+  end
+  lu.assertStrContains(vector, "ctx:loss takes a scalar")
+end
+
 function TestLoss:test_errors()
   lu.assertErrorMsgContains("takes function(out, ctx)", zt.loss, {})
   lu.assertErrorMsgContains("did you mean 'reduction'?", zt.loss, print, {reductions = "sum"})

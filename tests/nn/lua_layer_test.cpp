@@ -33,6 +33,15 @@ class LuaLayerTest : public test::Script {
     return test::initialised(kept);
   }
 
+  std::string error_of(const test::Subject& subject) {
+    try {
+      subject.forward({x}, context);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
   static int keep(lua_State* state) {
     kept = lua::check<Layer>(state, 1);
     return 0;
@@ -123,6 +132,17 @@ TEST_F(LuaLayerTest, ErrorsInTheForwardLeaveTheStackAlone) {
       test::misuse_of([&] { returns_nothing.forward({x}, context); }).find("a 'gate' layer returned nil for its output 'h'"),
       std::string::npos);
   EXPECT_EQ(lua_gettop(L), top);
+}
+
+// The frame of a function that ends in a call is gone, and with it the line.
+TEST_F(LuaLayerTest, ErrorsInTheForwardNameItsPlace) {
+  const auto fails = made("\nkeep(nn.layer{params = {w = w},\n forward = function(self, x) return x:matmul(x) end})");
+  const std::string message = error_of(fails);
+  EXPECT_TRUE(message.starts_with("in its function at test:3: ")) << message;
+  EXPECT_NE(message.find("mat1 and mat2 shapes cannot be multiplied"), std::string::npos) << message;
+  const auto named = made("keep(nn.layer{forward = function(self, x) return x:matmul(x) end, defined_at = 'exp.lua:7'})");
+  const std::string other = error_of(named);
+  EXPECT_TRUE(other.starts_with("in its function at exp.lua:7: ")) << other;
 }
 
 TEST_F(LuaLayerTest, TheContextIsDeadAfterwards) {

@@ -33,6 +33,9 @@ struct Context : std::enable_shared_from_this<Context> {
   Family last_family = Family::error;
   std::string last_traceback;  // of the last Lua error that reached C++
 
+  // Lua files whose chunk names ("@folder/file.lua") begin with one of these are a library's: errors name its caller's line.
+  std::vector<std::string> library_folders;
+
   std::vector<std::function<void()>> at_script_end;
 
   TensorMemory memory;

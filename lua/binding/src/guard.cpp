@@ -1,5 +1,8 @@
 #include "guard.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "zt/error.h"
 #include "zt/lua/state.h"
 
@@ -14,21 +17,28 @@ Family family_of(const std::exception& error) {
   return Family::error;
 }
 
-// "file:line: " of the innermost Lua code. The direct caller has none when the native function was called last
-// (return f(x) is a tail call) or by pcall.
-std::string position(lua_State* L) {
-  lua_Debug frame;
-  for (int level = 1; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline > 0) return fmt::format("{}:{}: ", frame.short_src, frame.currentline);
-  }
-  return "";
+bool is_library(const Context& context, std::string_view source) {
+  return std::any_of(context.library_folders.begin(), context.library_folders.end(),
+                     [&](const std::string& folder) { return source.starts_with(folder); });
 }
 
 }  // namespace
 
+std::string script_position(lua_State* L, const Context& context) {
+  lua_Debug frame;
+  std::string innermost;
+  for (int level = 1; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    if (frame.currentline <= 0) continue;
+    std::string place = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
+    if (!is_library(context, frame.source)) return place;
+    if (innermost.empty()) innermost = std::move(place);
+  }
+  return innermost;
+}
+
 void push_error(lua_State* L, Context& context, const std::exception& error) {
-  context.last_message = position(L) + describe(error);
+  context.last_message = script_position(L, context) + describe(error);
   context.last_family = family_of(error);
   lua_pushlstring(L, context.last_message.data(), context.last_message.size());
 }

@@ -12,6 +12,27 @@
 
 namespace zt {
 
+namespace {
+
+// Calls `run` and returns its result. An error of it keeps its family and gets the layer's name in front.
+template <class Run>
+auto with_layer_name(const std::string& name, const std::string& kind, Run&& run) {
+  const auto text = [&](const std::exception& error) { return fmt::format("layer '{}' ({}): {}", name, kind, describe(error)); };
+  try {
+    return run();
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Fault& error) {
+    throw Fault(text(error));
+  } catch (const Misuse& error) {
+    throw Misuse(text(error));
+  } catch (const std::exception& error) {
+    throw Error(text(error));
+  }
+}
+
+}  // namespace
+
 Keep parse_keep(const std::string& name) {
   if (name.empty() || name == "graph") return Keep::graph;
   if (name == "inputs") return Keep::inputs;
@@ -74,7 +95,8 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, b
   slot.roots.clear();
   const auto drawn = [this] { return default_random_place(state_.units.empty() ? at::kCPU : state_.units[0].full.device()); };
   const DefaultRandomPlace before = drawn();
-  auto outputs = model_->positions()[position].layer->forward(slot.inputs, *slot.context);
+  auto outputs = with_layer_name(info.name, info.kind,
+                                 [&] { return model_->positions()[position].layer->forward(slot.inputs, *slot.context); });
   if (drawn() != before) {
     misuse(
         "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
@@ -175,7 +197,7 @@ Counts ComputeState::count() const {
   Counts total;
   const NamedLayer* counter = nullptr;
   for (const NamedLayer& use : model_->positions()) {
-    const Counts counts = use.layer->count(whole);
+    const Counts counts = with_layer_name(use.name, use.layer->kind(), [&] { return use.layer->count(whole); });
     if (counts.tokens == 0) continue;
     if (counter && total.tokens != counts.tokens) {
       misuse(

@@ -2,11 +2,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <thread>
 
+#include "context.h"
 #include "core/open.h"
+#include "guard.h"
 #include "zt/error.h"
 #include "zt/log.h"
 #include "zt/options.h"
@@ -111,6 +114,22 @@ int keep_run_folder(lua_State* L) {
   return 0;
 }
 
+// library_folder(folder): errors that pass through Lua files in this folder name the line of the first caller outside of it
+int add_library_folder(lua_State* L) {
+  const std::string given = check_string(L, 1);
+  if (given.empty()) misuse("library_folder takes the name of a folder, got an empty text");
+  const std::string folder = fmt::format("@{}{}", given, given.ends_with('/') ? "" : "/");
+  auto& folders = context(L).library_folders;
+  if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
+  return 0;
+}
+
+// script_position() -> "file:line: " of the innermost caller that is not in a library's folder
+int caller_position(lua_State* L) {
+  push(L, script_position(L, context(L)));
+  return 1;
+}
+
 const char* launch_name(Launch launch) {
   switch (launch) {
     case Launch::single:
@@ -149,7 +168,9 @@ void open_system(Module& module) {
       .function<suggest_name>("suggest")
       .function<log_message>("log_message")
       .function<change_log_level>("set_log_level")
-      .function<keep_run_folder>("set_run_folder");
+      .function<keep_run_folder>("set_run_folder")
+      .function<add_library_folder>("library_folder")
+      .function<caller_position>("script_position");
 }
 
 }  // namespace zt::lua
