@@ -42,11 +42,15 @@ local TYPES = {
   any = {"a value", function(value) return value ~= nil end},
 }
 
---- What is wrong with a value of the right type: "must be at least 1", or nil. `option` may hold `at_least`, `above`,
--- `between = {low, high}` and `one_of = {names}`.
+--- What is wrong with a value of the right type: "must be at least 1", or nil. `option` may hold `at_least`, `above`, `below`,
+-- `between = {low, high}` and `one_of = {names}`. nan, which compares with nothing, is always wrong.
 function check.complaint(option, value)
+  if value ~= value then return "must be a number, got nan" end
   if option.at_least and value < option.at_least then return ("must be at least %g"):format(option.at_least) end
   if option.above and value <= option.above then return ("must be above %g"):format(option.above) end
+  if option.below and value >= option.below then
+    return option.below == math.huge and "must be finite" or ("must be below %g"):format(option.below)
+  end
   local range = option.between
   if range and (value < range[1] or value > range[2]) then
     return ("must lie between %g and %g"):format(range[1], range[2])

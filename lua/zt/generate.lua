@@ -7,26 +7,40 @@ local fail = require "zt.fail"
 local SCHEMA = {
   {"max_tokens", "integer", "how many tokens to add", default = 100, at_least = 0},
   {"seq", "integer", "the longest window the model takes", required = true, at_least = 1},
-  {"temperature", "number", "0: always the likeliest token", default = 1, at_least = 0},
+  {"temperature", "number", "0: always the likeliest token", default = 1, at_least = 0, below = math.huge},
   {"top_k", "integer", "choose among this many; 0: all", default = 0, at_least = 0},
+  {"top_p", "number", "choose among the fewest likeliest tokens that have this probability together; 1: all", default = 1,
+   above = 0, between = {0, 1}},
   {"seed", "integer", "the same seed gives the same tokens", default = 1, at_least = 0},
-  {"stop", "integer", "ends after this token"},
+  {"stop", "integer", "ends after this token", at_least = 0},
 }
 
--- Uniform numbers in [0, 1) by SplitMix64 (Steele, Lea, Flood 2014), the same on every rank and machine.
+-- Uniform numbers in [0, 1), multiples of 2^-48, the same on every rank and machine. Number `index`, from 0, is made of elements
+-- 2 index and 2 index + 1 of the Philox stream of `seed`, so streams of different seeds have no numbers in common.
 local function uniform_stream(seed)
-  local state = 0x9e3779b97f4a7c15ULL * (seed + 1)
-  return function()
-    state = state + 0x9e3779b97f4a7c15ULL
-    local z = state
-    z = bit.bxor(z, bit.rshift(z, 30)) * 0xbf58476d1ce4e5b9ULL
-    z = bit.bxor(z, bit.rshift(z, 27)) * 0x94d049bb133111ebULL
-    z = bit.bxor(z, bit.rshift(z, 31))
-    return tonumber(bit.rshift(z, 11)) / 2 ^ 53
+  local made, values = 0, {}
+  return function(index)
+    if index >= made then
+      made = math.max(64, 2 * made)
+      values = core.rand({2 * made}, {seed = seed, dtype = "float64"}):tolist()
+    end
+    return values[2 * index + 1] + values[2 * index + 2] / 2 ^ 24
   end
 end
 
--- A token out of `logits`, [vocabulary]: the softmax over the likeliest `top_k` at `temperature`, cut at `uniform`.
+-- How many of `weights`, which fall and have the sum `total`, have at least the share `top_p` of it, and their sum.
+local function nucleus(weights, total, top_p)
+  if top_p == 1 then return #weights, total end
+  local sum = 0
+  for count, weight in ipairs(weights) do
+    sum = sum + weight
+    if sum >= top_p * total then return count, sum end
+  end
+  return #weights, sum
+end
+
+-- A token out of `logits`, [vocabulary]: the softmax at the temperature, over the likeliest `top_k`, of those over the likeliest
+-- that have the probability `top_p`, cut at `uniform`.
 local function sample(logits, options, uniform)
   local vocabulary = logits:size(0)
   if options.temperature == 0 then return logits:argmax():item() end
@@ -38,27 +52,65 @@ local function sample(logits, options, uniform)
     weights[index] = math.exp((value - values[1]) / options.temperature)
     total = total + weights[index]
   end
-  local left = uniform() * total
-  for index, weight in ipairs(weights) do
-    left = left - weight
+  local kept, left = nucleus(weights, total, options.top_p)
+  left = uniform * left
+  for index = 1, kept do
+    left = left - weights[index]
     if left < 0 then return tokens[index] end
   end
-  return tokens[#tokens]
+  return tokens[kept]
 end
 
---- Continues `prompt`, a list of at least one token, and returns the list of new tokens. Collective: all ranks call it alike
--- and get the same. Each new token takes one trainer:infer on the last `seq` tokens: there is no cache of keys and values.
+-- The logits of the last token, [vocabulary]. The largest one is nan where any is.
+local function checked_logits(logits, place)
+  local rows = logits:reshape({-1, logits:size(-1)})
+  local last = rows:select(0, rows:size(0) - 1)
+  local largest = last:max():item()
+  if largest ~= largest or math.abs(largest) == math.huge then
+    fail("zt.generate: the largest logit for new token %d is %s, so no token has a probability: the model's weights or "
+      .. "activations are not finite; look at the loss of the last steps, or go back to an earlier checkpoint", place,
+      largest ~= largest and "nan" or tostring(largest))
+  end
+  return last
+end
+
+local PROMPT = "zt.generate: the prompt must be a list of at least one token, or an int64 tensor [n] or [1, n] as "
+  .. "tokenizer:encode gives"
+
+-- The prompt as a list of tokens.
+local function tokens_of(prompt)
+  if type(prompt) == "userdata" then
+    local is_tensor, dtype = pcall(function() return prompt.dtype end)
+    if not is_tensor then fail("%s; got another object", PROMPT) end
+    if dtype ~= "int64" then fail("%s; got dtype %s", PROMPT, tostring(dtype)) end
+    local sizes = prompt:size()
+    if not (#sizes == 1 or #sizes == 2 and sizes[1] == 1) or prompt:numel() == 0 then
+      fail("%s; got the shape [%s]", PROMPT, table.concat(sizes, ", "))
+    end
+    return prompt:reshape({-1}):tolist()
+  end
+  if type(prompt) ~= "table" or #prompt == 0 then fail("%s; got %s", PROMPT, check.type_name(prompt)) end
+  for place, token in ipairs(prompt) do
+    if type(token) ~= "number" or token ~= math.floor(token) or token < 0 or token == math.huge then
+      fail("zt.generate: the prompt's token %d must be an integer of at least 0, got %s", place, tostring(token))
+    end
+  end
+  return prompt
+end
+
+--- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
+-- ranks call it alike and get the same. New token i depends on the prompt, the options, and element i of the seed's random
+-- numbers. Each takes one trainer:infer on the last `seq` tokens: there is no cache of keys and values.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
-  if type(prompt) ~= "table" or #prompt == 0 then fail("zt.generate: the prompt must be a list of at least one token") end
+  local given = tokens_of(prompt)
   local uniform = uniform_stream(options.seed)
   local window, out = {}, {}
-  for index = math.max(1, #prompt - options.seq + 1), #prompt do window[#window + 1] = prompt[index] end
+  for index = math.max(1, #given - options.seq + 1), #given do window[#window + 1] = given[index] end
   while #out < options.max_tokens do
     local token = core.scope(function()
       local logits = trainer:infer{tokens = core.tensor({window}, {dtype = "int64"})}.logits
-      local rows = logits:reshape({-1, logits:size(-1)})
-      return sample(rows:select(0, rows:size(0) - 1), options, uniform)
+      return sample(checked_logits(logits, #out + 1), options, uniform(#out))
     end)
     out[#out + 1] = token
     if token == options.stop then break end

@@ -45,6 +45,75 @@ function TestGenerate:test_a_seed_gives_the_same_tokens_again()
   lu.assertNotEquals(generate{max_tokens = 50, seed = 8}, first)
 end
 
+-- A trainer whose logits are the same after every token.
+local function constant_trainer(logits)
+  return {infer = function() return {logits = zt.tensor({{logits}})} end}
+end
+
+function TestGenerate:test_the_next_seed_is_no_shifted_copy()
+  local function tokens(seed) return zt.generate(constant_trainer {0, 0, 0, 0}, {0}, {max_tokens = 200, seq = 1, seed = seed}) end
+  local one, two, equal = tokens(1), tokens(2), 0
+  for place = 2, 200 do
+    if one[place] == two[place - 1] then equal = equal + 1 end
+  end
+  -- 199 comparisons of independent draws among 4: the mean is 49.75, the standard deviation sqrt(199 * 3 / 16) = 6.1; allow five.
+  lu.assertAlmostEquals(equal, 49.75, 5 * 6.1)
+end
+
+function TestGenerate:test_a_draw_depends_on_seed_and_index_only()
+  local function tokens(count) return zt.generate(constant_trainer {0, 0, 0, 0}, {0}, {max_tokens = count, seq = 1, seed = 9}) end
+  local long = tokens(300)
+  lu.assertEquals(tokens(70), {unpack(long, 1, 70)})
+end
+
+local function seen(logits, options, count)
+  options.max_tokens, options.seq = count, 1
+  local counts = {}
+  for _, token in ipairs(zt.generate(constant_trainer(logits), {0}, options)) do counts[token] = (counts[token] or 0) + 1 end
+  return counts
+end
+
+function TestGenerate:test_top_p_keeps_the_likeliest()
+  -- Probabilities 0.5, 0.25, 0.15, 0.1 of the tokens 2, 0, 3, 1.
+  local logits = {math.log(0.25), math.log(0.1), math.log(0.5), math.log(0.15)}
+  lu.assertEquals(seen(logits, {top_p = 0.4}, 200), {[2] = 200})
+  local two = seen(logits, {top_p = 0.7}, 3000)
+  lu.assertNil(two[1] or two[3])
+  -- 2/3 of 3000 draws: 2000 with the standard deviation sqrt(3000 * 2 / 9) = 25.8; allow five.
+  lu.assertAlmostEquals(two[2], 2000, 5 * 25.8)
+  local three = seen(logits, {top_p = 0.8}, 500)
+  lu.assertNil(three[1])
+  lu.assertNotNil(three[3])
+  lu.assertNotNil(seen(logits, {top_p = 1}, 500)[1])
+end
+
+function TestGenerate:test_temperature_then_top_k_then_top_p()
+  local logits = {math.log(0.4), math.log(0.3), math.log(0.2), math.log(0.1)}
+  -- Of the two likeliest the first has 4/7 = 0.571: it alone reaches 0.55, which 0.4 of all four would not.
+  lu.assertEquals(seen(logits, {top_k = 2, top_p = 0.55}, 100), {[0] = 100})
+  -- At temperature 1/2 the first has 0.16 / 0.3 = 0.533.
+  lu.assertEquals(seen(logits, {temperature = 0.5, top_p = 0.5}, 100), {[0] = 100})
+end
+
+function TestGenerate:test_prompts_of_tensors()
+  local expected = generate({max_tokens = 4, temperature = 0}, {1, 2, 3})
+  lu.assertEquals(generate({max_tokens = 4, temperature = 0}, zt.tensor({1, 2, 3}, {dtype = "int64"})), expected)
+  lu.assertEquals(generate({max_tokens = 4, temperature = 0}, zt.tensor({{1, 2, 3}}, {dtype = "int64"})), expected)
+  lu.assertErrorMsgContains("got the shape [2, 1]", generate, {}, zt.tensor({{1}, {2}}, {dtype = "int64"}))
+  lu.assertErrorMsgContains("got the shape [0]", generate, {}, zt.zeros({0}, {dtype = "int64"}))
+  lu.assertErrorMsgContains("got dtype float32", generate, {}, zt.tensor {1.5})
+  lu.assertErrorMsgContains("token 2 must be an integer of at least 0, got 1.5", generate, {}, {1, 1.5})
+end
+
+function TestGenerate:test_logits_that_are_not_finite()
+  for _, options in ipairs {{temperature = 0}, {temperature = 1}, {top_k = 2}} do
+    lu.assertErrorMsgContains("generate_test.lua:", seen, {0, 0 / 0, 1}, options, 3)
+    lu.assertErrorMsgContains("largest logit for new token 1 is nan", seen, {0, 0 / 0, 1}, options, 3)
+    lu.assertErrorMsgContains("new token 1 is inf", seen, {0, math.huge, 1}, options, 3)
+  end
+  lu.assertEquals(seen({-math.huge, 0}, {}, 10), {[1] = 10}) -- a masked token is none
+end
+
 function TestGenerate:test_frequencies_follow_the_softmax()
   local tokens, count, last = generate{max_tokens = 2000, top_k = 2, seed = 1}, 0, 3
   for _, token in ipairs(tokens) do
@@ -76,6 +145,11 @@ function TestGenerate:test_mistakes()
   lu.assertErrorMsgContains("the prompt must be a list of at least one token", generate, {}, {})
   lu.assertErrorMsgContains("zt.generate: option 'seq' is missing", zt.generate, counting_trainer(), {1}, {})
   lu.assertErrorMsgContains("zt.generate.temperature must be at least 0", generate, {temperature = -1})
+  lu.assertErrorMsgContains("zt.generate.temperature must be a number, got nan", generate, {temperature = 0 / 0})
+  lu.assertErrorMsgContains("zt.generate.temperature must be finite", generate, {temperature = math.huge})
+  for _, wrong in ipairs {0, -0.5, 1.5, 0 / 0} do
+    lu.assertErrorMsgContains("zt.generate.top_p must", generate, {top_p = wrong})
+  end
   lu.assertErrorMsgContains("zt.generate: unknown option 'topk': did you mean 'top_k'?", generate, {topk = 3})
 end
 
