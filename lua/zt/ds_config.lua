@@ -12,6 +12,7 @@ local fs = require "zt.fs"
 local hjson = require "zt.hjson"
 local judge = require "zt.ds_keys.judge"
 local keys = require "zt.ds_keys"
+local new_mistakes = require("zt.ds_keys.mistakes").new
 local result = require "zt.ds_keys.result"
 local result_optim = require "zt.ds_keys.result_optim"
 
@@ -102,11 +103,17 @@ end
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
 --
 -- Errors: unknown keys (with the nearest known one), keys given twice, wrong types and ranges, and what is refused, all with the
--- key's path. Values that change a run's numbers have DeepSpeed's defaults (clip 1, learning rate 0.001, no weight decay).
+-- key's path; one error lists those of all keys, and for an unknown type of optimizer or schedule only the type is judged. Values
+-- that change a run's numbers have DeepSpeed's defaults (clip 1, learning rate 0.001, no weight decay).
 function ds.read(source, context)
   context = check.options("ds_config.read", CONTEXT, context)
   local config = normalised(load(source))
-  local given, notes = judge.run(keys.blocks, config, context)
+  local mistakes = new_mistakes()
+  for _, name in ipairs {"optimizer", "scheduler"} do -- with an unknown type nothing can be said of its parameters
+    if not mistakes:try(result_optim.check_type, config, name) then config[name] = nil end
+  end
+  local given, notes = judge.run(keys.blocks, config, context, mistakes)
+  mistakes:raise()
   local out = {
     batch = result.batch(given, context), precision = result.precision(given), checkpoint = {tag_validation = "warn"},
     reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false}, notes = notes,

@@ -245,6 +245,33 @@ function TestFates:test_two_names_of_one_key()
                             "bf16: {enabled: true}, bfloat16: {enabled: true}")
 end
 
+local TestMistakes = {}
+
+local function message_of(config)
+  local is_done, message = pcall(read, config)
+  lu.assertFalse(is_done)
+  return message
+end
+
+function TestMistakes:test_the_type_is_judged_before_its_parameters()
+  local config = {train_batch_size = 8, optimizer = {type = "OneBitAdam", params = {comm_backend_name = "nccl"}}}
+  local message = message_of(config)
+  lu.assertStrContains(message, "optimizer.type = 'OneBitAdam' is unknown")
+  lu.assertNil(message:find("comm_backend_name", 1, true), message)
+end
+
+function TestMistakes:test_all_are_listed()
+  local message = message_of{
+    train_batch_sise = 8, steps_per_print = "ten", optimizer = {type = "Lamb", params = {max_coeff = 1}},
+    zero_optimization = {stage = 7, bucket = 1},
+  }
+  for _, part in ipairs {"5 mistakes", "unknown key 'train_batch_sise'", "steps_per_print must be", "optimizer.type = 'Lamb'",
+                         "zero_optimization.stage must", "zero_optimization: unknown key 'bucket'"} do
+    lu.assertStrContains(message, part)
+  end
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{
   {"TestHjson", TestHjson}, {"TestSources", TestSources}, {"TestBatch", TestBatch}, {"TestFates", TestFates},
+  {"TestMistakes", TestMistakes},
 })

@@ -156,17 +156,18 @@ local function meet_value(entry, path, value, state)
   note(state, entry, path, reason)
 end
 
-local function check_names(block, path, value)
+local function check_names(block, path, value, state)
   if block.by_name["*"] then return end
   local unknown, names = {}, {}
   for key in pairs(value) do
     if not block.by_name[key] then unknown[#unknown + 1] = tostring(key) end
   end
-  if #unknown == 0 then return end
   table.sort(unknown)
   for index, entry in ipairs(block.entries) do names[index] = entry.key end
   local place = path == "" and "the configuration" or path
-  fail("%s: unknown key '%s'%s", place, unknown[1], core.suggest(unknown[1], names))
+  for _, key in ipairs(unknown) do
+    state.mistakes:try(fail, "%s: unknown key '%s'%s", place, key, core.suggest(key, names))
+  end
 end
 
 local function is_block_on(block, value)
@@ -206,25 +207,25 @@ local function sorted_keys(value)
 end
 
 function walk(block, path, value, state, is_on)
-  check_names(block, path, value)
+  check_names(block, path, value, state)
   is_on = is_on and is_block_on(block, value)
   if block.by_name["*"] then
     for _, key in ipairs(sorted_keys(value)) do
-      meet(block.by_name["*"], path .. "." .. key, value[key], state, is_on)
+      state.mistakes:try(meet, block.by_name["*"], path .. "." .. key, value[key], state, is_on)
     end
     return
   end
   for _, entry in ipairs(block.entries) do
     if value[entry.key] ~= nil then
-      meet(entry, path == "" and entry.key or path .. "." .. entry.key, value[entry.key], state, is_on)
+      state.mistakes:try(meet, entry, path == "" and entry.key or path .. "." .. entry.key, value[entry.key], state, is_on)
     end
   end
 end
 
 --- Judges `config`, a table, by `blocks`. Returns what is given for mapped keys, by their main paths, the name under which each
--- was given, and notes {key =, fate =, reason =}.
-function judge.run(blocks, config, context)
-  local state = {context = context, given = {}, names = {}, notes = {}}
+-- was given, and notes {key =, fate =, reason =}. `mistakes` (mistakes.lua) gets every mistake.
+function judge.run(blocks, config, context, mistakes)
+  local state = {context = context, given = {}, names = {}, notes = {}, mistakes = mistakes}
   walk(blocks[""], "", config, state, true)
   return state.given, state.notes
 end

@@ -77,16 +77,34 @@ local function merged(defaults, given, path, params)
   return options
 end
 
+local function check_optimizer(name)
+  if OPTIMIZERS[name:lower()] then return end
+  refuse_type("optimizer.type", name, {"Adam", "AdamW", "Lion", "SGD"}, OTHER_OPTIMIZERS,
+              "give Adam, AdamW, Lion or SGD, or write the rule in modules/optim")
+end
+
+local function check_schedule(name)
+  if schedules[name] then return end
+  refuse_type("scheduler.type", name, {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"},
+              OTHER_SCHEDULES, "give one of DeepSpeed's own, or leave scheduler out and give a schedule of zt.optim")
+end
+
+local CHECKS = {optimizer = check_optimizer, scheduler = check_schedule}
+
+--- Fails if the type in the block "optimizer" or "scheduler" is the name of none that is here. Returns true: the rest of the
+-- block, which depends on the type, may be judged.
+function result_optim.check_type(config, block_name)
+  local block = block_of(config, block_name)
+  if block and type(block.type) == "string" then CHECKS[block_name](block.type) end
+  return true
+end
+
 --- `optimizer` of the result; nil when the configuration has none.
 function result_optim.optimizer(given, config)
   local block = block_of(config, "optimizer")
   if not block then return nil end
   local name = given["optimizer.type"] or fail("optimizer.type is missing: it names the optimizer, as in \"AdamW\"")
   local kind = OPTIMIZERS[name:lower()]
-  if not kind then
-    refuse_type("optimizer.type", name, {"Adam", "AdamW", "Lion", "SGD"}, OTHER_OPTIMIZERS,
-                "give Adam, AdamW, Lion or SGD, or write the rule in modules/optim")
-  end
   local params = block_of(block, "params") or {}
   check_params("optimizer", name, params, kind.defaults, kind.others)
   local options = merged(kind.defaults, given, "optimizer", params)
@@ -139,10 +157,6 @@ function result_optim.schedule(given, config, context, optimizer)
   if not block then return nil end
   local name = given["scheduler.type"] or fail("scheduler.type is missing: it names the schedule, as in \"WarmupLR\"")
   local defaults = schedule_defaults(optimizer and optimizer.options.lr or context.optimizer and context.optimizer.lr)[name]
-  if not defaults then
-    refuse_type("scheduler.type", name, {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"},
-                OTHER_SCHEDULES, "give one of DeepSpeed's own, or leave scheduler out and give a schedule of zt.optim")
-  end
   local params = block_of(block, "params") or {}
   check_params("scheduler", name, params, defaults, "last_batch_iteration " .. (name == "OneCycle" and OTHERS_OF_CYCLE or ""))
   local options = merged(defaults, given, "scheduler", params)
