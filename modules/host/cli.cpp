@@ -54,6 +54,7 @@ struct Parser {
     // What is not known here belongs to the script.
     plan->allow_extras();
     plan->set_help_flag();
+    plan->footer("--help before the script prints this text, after the script the script's own help.");
     plan->add_option("--ranks", options.ranks, "of the whole run")->check(CLI::Range(1, 1 << 20))->type_name("N");
     plan->add_option("--rank", options.rank, "the one that the script runs as")->check(CLI::Range(0, 1 << 20))->type_name("R");
     plan->add_option("--ranks-per-node", options.ranks_per_node, "how many share a machine's memory (1)")
@@ -75,6 +76,11 @@ struct Parser {
     misuse("unknown option '{}'{}", option, suggest(option, options_of(part)));
   }
 };
+
+// `plan` takes its options before and after the script, so its --help is one of the words that it leaves over.
+bool asks_for_help(const std::vector<std::string>& rest) {
+  return !rest.empty() && (rest[0] == "--help" || rest[0] == "-h");
+}
 
 Script script_of(const Parser& parser, const CLI::App* part, int argc, const char* const* argv) {
   const std::vector<std::string> rest = part->remaining();
@@ -145,7 +151,9 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
   }
   parser.options.is_plan = parser.plan->parsed();
   for (const CLI::App* part : {parser.run, parser.plan}) {
-    if (part->parsed()) return runs(script_of(parser, part, argc, argv), parser.options);
+    if (!part->parsed()) continue;
+    if (asks_for_help(part->remaining())) return prints(part->help());
+    return runs(script_of(parser, part, argc, argv), parser.options);
   }
   return without_script(parser);
 }

@@ -23,18 +23,23 @@ class CommandLine(HostTest):
         self.assertEqual(self.run_script(text, env={"ZT_LOG": "error"}).err, "")
 
     def test_help_and_version(self):
-        for arguments in (["--help"], [], ["run", "--help"]):
+        for arguments in (["--help"], [], ["run", "--help"], ["plan", "--help"], ["plan", "-h"], ["plan", "--ranks", "4", "--help"],
+                          ["info", "--help"], ["modules", "--help"], ["api", "--help"], ["ckpt", "--help"], ["ckpt", "ls", "--help"]):
             result = ztoolkit(*arguments)
             self.assertEqual((result.status, result.err), (0, ""), arguments)
             self.assertIn("ztoolkit", result.out)
         self.assertIn("OMP_NUM_THREADS", ztoolkit("--help").out)
         self.assertIn("--threads", ztoolkit("run", "--help").out)
+        self.assertIn("--ranks-per-node", ztoolkit("plan", "--help").out)
+        script = self.script('print("script", ...)')
+        self.assertEqual(ztoolkit("plan", script, "--help").out.splitlines()[0], "script\t--help")
         self.assertRegex(ztoolkit("--version").out, r"^ztoolkit \d+\.\d+\.\d+ \(ABI \d+, build [0-9a-f]{16}\)\n$")
 
     def test_wrong_options_name_the_nearest(self):
         script = self.script("")
         self.assert_refused(ztoolkit("--hlep"), "unknown option '--hlep'", "--help")
         self.assert_refused(ztoolkit("run", "--thread", 2, script), "unknown option '--thread'", "did you mean '--threads'")
+        self.assert_refused(ztoolkit("plan", "--rnaks", 2, script), "unknown option '--rnaks'", "did you mean '--ranks'")
         self.assert_refused(ztoolkit("info", "--jsno"), "did you mean '--json'")
         self.assert_refused(ztoolkit("modules", "x"), "modules takes no argument 'x'")
 
@@ -46,6 +51,8 @@ class CommandLine(HostTest):
 
     def test_scripts_that_are_not_there(self):
         self.assert_refused(ztoolkit("run"), "no script given")
+        self.assert_refused(ztoolkit("plan"), "no script given")
+        self.assert_refused(ztoolkit("plan", "--rank", 2), "no script given")
         self.assert_refused(ztoolkit("run", "nowhere.lua", cwd=self.folder), "no script 'nowhere.lua'", str(self.folder))
         self.assert_refused(ztoolkit("run", self.folder), "is a folder")
 
