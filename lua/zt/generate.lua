@@ -80,7 +80,7 @@ local PROMPT = "zt.generate: the prompt must be a list of at least one token, or
 -- The prompt as a list of tokens.
 local function tokens_of(prompt)
   if type(prompt) == "userdata" then
-    local is_tensor, dtype = pcall(function() return prompt.dtype end)
+    local is_tensor, dtype = pcall(function() return prompt:dtype() end)
     if not is_tensor then fail("%s; got another object", PROMPT) end
     if dtype ~= "int64" then fail("%s; got dtype %s", PROMPT, tostring(dtype)) end
     local sizes = prompt:size()
