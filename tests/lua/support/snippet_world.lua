@@ -1,0 +1,101 @@
+-- What the snippets of documents may use without making it: a small model, a small corpus, a folder of their own. Any other name
+-- that a snippet reads without having set it is an error.
+local ffi = require "ffi"
+local zt = require "zt"
+local comm = require "zt.comm"
+local data = require "zt.data"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+
+ffi.cdef [[
+int chdir(const char *path);
+char *getcwd(char *buffer, size_t size);
+char *mkdtemp(char *template);
+]]
+
+local world = {}
+
+local DS_CONFIG = [[{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}]]
+
+-- Enough different words for a tokenizer of some hundred pieces.
+local function sample_text()
+  local words, state = {}, 1
+  for index = 1, 12000 do
+    state = (state * 16807) % 2147483647
+    local word = {}
+    for place = 1, 3 + state % 5 do word[place] = string.char(97 + math.floor(state / 7 ^ place) % 26) end
+    words[index] = table.concat(word) .. (index % 12 == 0 and ".\n" or "")
+  end
+  return table.concat(words, " ")
+end
+
+-- Each is made when a snippet first reads its name; `get` reads another one.
+local MADE = {
+  mesh = function() return comm.mesh{dp = -1} end,
+  text = function(get) return data.tokens{path = "corpus.npy", seq = 32, batch = 4, axis = get "mesh".dp, seed = 1} end,
+  model = function()
+    return nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = 256, seq = 32, family = "llama", seed = 1}
+  end,
+  program = function(get) return zt.program(get "model") end,
+  trainer = function(get) return zt.trainer(get "program", {optimizer = optim.adamw{lr = 1e-3}}) end,
+  run = function(get) return zt.run{name = "snippet", overwrite = true, mesh = get "mesh", trainer = get "trainer"} end,
+  steps = function() return 2 end,
+  batch = function(get)
+    return function() return get "text":batch(0) end
+  end,
+  t = function() return zt.ones(4) end,
+  grad = function() return zt.ones(4) end,
+  shard = function(get) return zt.zeros(4 / get "mesh".dp.size) end,
+}
+local MODULES = {comm = true, data = true, nn = true, optim = true, zero = true, ckpt = true, example = true}
+
+-- The environment of one snippet. What is made for it is its own.
+function world.environment()
+  local environment, lookup = {zt = zt, io = io, os = {time = os.time}}, {}
+  local function get(name)
+    local value = rawget(environment, name)
+    if value == nil then
+      value = MADE[name](get)
+      environment[name] = value
+    end
+    return value
+  end
+  for _, name in ipairs{"assert", "error", "ipairs", "math", "pairs", "pcall", "print", "require", "string", "table", "tonumber",
+                        "tostring", "type", "unpack"} do
+    environment[name] = _G[name]
+  end
+  function lookup.__index(_, name)
+    if MODULES[name] then return require("zt." .. name) end
+    if MADE[name] then return get(name) end
+    error(("the snippet reads '%s', which neither it nor tests/lua/support/snippet_world.lua makes"):format(tostring(name)), 2)
+  end
+  function lookup.__newindex(_, name)
+    if not rawget(environment, name) and not MADE[name] then
+      error(("the snippet sets the global '%s': write local"):format(tostring(name)), 2)
+    end
+    rawset(environment, name, nil)
+  end
+  return setmetatable(environment, lookup)
+end
+
+-- Calls fn(root) in a new folder with a corpus, where `root` is the folder so far; then goes back and removes it.
+function world.inside(fn)
+  local buffer = ffi.new("char[4096]")
+  local root = ffi.string(ffi.C.getcwd(buffer, 4096))
+  local template = ffi.new("char[32]", "/tmp/zt_snippets_XXXXXX")
+  local folder = ffi.string(assert(ffi.C.mkdtemp(template)))
+  assert(ffi.C.chdir(folder) == 0)
+  zt.mkdir_p "corpus"
+  zt.write_file("text.txt", sample_text())
+  zt.write_file("ds_config.json", DS_CONFIG)
+  for _, output in ipairs{"corpus.npy", "corpus/gcide.npy"} do
+    data.tokenize{input = "text.txt", output = output, tokenizer = data.tokenizer.bytes()}
+  end
+  local is_done, message = pcall(fn, root)
+  assert(ffi.C.chdir(root) == 0)
+  os.execute("rm -rf '" .. folder .. "'")
+  if not is_done then error(message, 0) end
+end
+
+return world
