@@ -15,7 +15,7 @@ char *mkdtemp(char *template);
 
 local world = {}
 
-local DS_CONFIG = [[{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1},
+local DS_CONFIG = [[{"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1},
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}]]
 
 -- Enough different words for a tokenizer of some hundred pieces.
@@ -57,7 +57,7 @@ function world.environment()
     local value = rawget(environment, name)
     if value == nil then
       value = MADE[name](get)
-      environment[name] = value
+      rawset(environment, name, value)
     end
     return value
   end
@@ -71,10 +71,7 @@ function world.environment()
     error(("the snippet reads '%s', which neither it nor tests/lua/support/snippet_world.lua makes"):format(tostring(name)), 2)
   end
   function lookup.__newindex(_, name)
-    if not rawget(environment, name) and not MADE[name] then
-      error(("the snippet sets the global '%s': write local"):format(tostring(name)), 2)
-    end
-    rawset(environment, name, nil)
+    error(("the snippet sets the global '%s': write local"):format(tostring(name)), 2)
   end
   return setmetatable(environment, lookup)
 end
