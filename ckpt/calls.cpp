@@ -70,6 +70,9 @@ std::unique_ptr<File> open_file(FileSystem& files, const std::string& path, cons
   Opened opened;
   must(files, options.access == Access::read ? "open" : "create", path, [&] {
     opened = files.open(path, options);
+    if (opened.instead && opened.error != -EEXIST && opened.error != -EACCES) {
+      fault("cannot open {}: it is {}, where a file is meant: remove it, or give another path", path, opened.instead);
+    }
     return opened.error;
   });
   return std::move(opened.file);

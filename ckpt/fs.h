@@ -68,7 +68,8 @@ struct OpenOptions {
 
 struct Opened {
   std::unique_ptr<File> file;
-  int error = 0;  // -errno when there is no file
+  int error = 0;                  // -errno when there is no file
+  const char* instead = nullptr;  // what the name is, "a FIFO", when it is no regular file
 };
 
 enum class Kind : uint8_t { missing, file, folder, other };
@@ -88,6 +89,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
+  // Never blocks: a name that is no regular file is an error.
   virtual Opened open(const std::string& path, const OpenOptions& options) = 0;
   virtual int make_folder(const std::string& path) = 0;                    // 0 or -errno; -EEXIST if the name is taken
   virtual int rename(const std::string& from, const std::string& to) = 0;  // 0 or -errno; a file `to` is replaced at once

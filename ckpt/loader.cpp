@@ -1,8 +1,10 @@
 #include "loader.h"
 
+#include <algorithm>
 #include <set>
 
 #include "hdf5/master.h"
+#include "hdf5/user_block.h"
 #include "store.h"
 #include "tensor_reader.h"
 #include "transfer.h"
@@ -52,6 +54,9 @@ class Giver final : public Visitor {
 
 Index read_index(FileSystem& files, const std::string& folder) {
   const std::string path = folder + "/" + kMaster;
+  // A file of another kind is refused by its first bytes, however large it is.
+  const int64_t bytes = file_bytes(files, path);
+  check_master_start(read_start(files, path, std::min(bytes, kUserBlock)), bytes, path);
   return read_master(read_small(files, path, kLargestMaster), path);
 }
 

@@ -4,6 +4,7 @@
 #include "hash.h"
 #include "loader.h"
 #include "posix_fs.h"
+#include "run_lock.h"
 #include "saver.h"
 #include "store.h"
 #include "zt/lua/runtime.h"
@@ -15,12 +16,24 @@
 namespace zt {
 ZT_OBJECT(ckpt::Saver)
 ZT_DEFINE_OBJECT(ckpt::Saver, "Saver")
+ZT_OBJECT(ckpt::RunLock)
+ZT_DEFINE_OBJECT(ckpt::RunLock, "RunLock")
 }  // namespace zt
 
 namespace zt::ckpt {
 
 Ranks ranks_of(lua_State* L, int index) {
   return lua::is_absent(L, index) ? Ranks() : Ranks(lua::check<Mesh>(L, index)->world()->communicator);
+}
+
+std::string check_path(lua_State* L, int index) {
+  std::string path = lua::check_string(L, index);
+  const size_t nul = path.find('\0');
+  if (nul != std::string::npos) {
+    misuse("the path '{}' has a NUL character after these {} bytes, which the system takes for its end: give a path without one",
+           path.substr(0, nul), nul);
+  }
+  return path;
 }
 
 std::vector<std::pair<std::string, std::string>> map_of(const Value& value, const char* what) {
@@ -75,12 +88,32 @@ int saver_save(lua_State* L) {
   options.when_busy = given.skip ? WhenBusy::skip : WhenBusy::wait;
   options.retention = {given.keep, given.keep_every};
   const auto saver = lua::check<Saver>(L, 1);
-  lua::push(L, saver->save(lua::check_string(L, 2), lua::check_integer(L, 3), check_objects(L, 4), options));
+  lua::push(L, saver->save(check_path(L, 2), lua::check_integer(L, 3), check_objects(L, 4), options));
   return 1;
 }
 
 int saver_wait(lua_State* L) {
   lua::check<Saver>(L, 1)->wait();
+  return 0;
+}
+
+// --- a run's folder ---
+
+// lock_run(folder) -> RunLock, held until it is released or the script has ended, its last save too
+int lock_run(lua_State* L) {
+  const auto lock = std::make_shared<RunLock>(check_path(L, 1));
+  lua::at_script_end(L, [lock] {});  // keeps it: all such actions end before one of them is destroyed
+  lua::push(L, lock);
+  return 1;
+}
+
+int release_lock(lua_State* L) {
+  lua::check<RunLock>(L, 1)->release();
+  return 0;
+}
+
+int check_lock(lua_State* L) {
+  lua::check<RunLock>(L, 1)->check();
   return 0;
 }
 
@@ -96,14 +129,14 @@ int load_objects(lua_State* L) {
   convert(table.at("strict"), "ckpt.load.strict", options.strict);
   if (table.contains("only")) convert(table.at("only"), "ckpt.load.only", options.only);
   if (table.contains("map")) options.map = map_of(table.at("map"), "ckpt.load.map");
-  lua::push(L, Value(load(files, ranks_of(L, 2), lua::check_string(L, 1), check_objects(L, 3), options)));
+  lua::push(L, Value(load(files, ranks_of(L, 2), check_path(L, 1), check_objects(L, 3), options)));
   return 1;
 }
 
 // find(path, mesh or nil) -> the folder of the checkpoint that `path` means, or nil. Collective: rank 0 looks.
 int find(lua_State* L) {
   PosixFs files(lua::world(L));
-  const std::string path = lua::check_string(L, 1);
+  const std::string path = check_path(L, 1);
   const Ranks ranks = ranks_of(L, 2);
   std::string found;
   ranks.on_rank_zero([&] { found = find_checkpoint(files, path).value_or(""); });
@@ -138,6 +171,7 @@ void open(lua::Module& module) {
       .function<stop_requested>("is_stop_requested")
       .function<digest>("digest");
   module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
+  module.function<lock_run>("lock_run").type<RunLock>().method<release_lock>("release").method<check_lock>("check");
   open_tools(module);
   open_formats(module);
 }

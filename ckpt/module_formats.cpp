@@ -54,7 +54,7 @@ int rename_all(lua_State* L) {
 
 // safetensors(path) -> Safetensors
 int open_safetensors(lua_State* L) {
-  lua::push(L, std::make_shared<Foreign>(lua::world(L), lua::check_string(L, 1)));
+  lua::push(L, std::make_shared<Foreign>(lua::world(L), check_path(L, 1)));
   return 1;
 }
 
@@ -90,7 +90,7 @@ std::vector<safetensors::Tensor> check_announced(lua_State* L, int index) {
 // written. Collective: rank 0 writes, and every rank is asked for every tensor, in one order, also after an error.
 int write_safetensors(lua_State* L) {
   PosixFs files(lua::world(L));
-  const std::string path = lua::check_string(L, 1);
+  const std::string path = check_path(L, 1);
   const auto tensors = check_announced(L, 2);
   const int64_t most = lua::check_integer(L, 3);
   lua::Callable function(L, 4);
@@ -134,7 +134,7 @@ void abandon_when_told_to_end(const std::shared_ptr<Import>& import) {
 
 // import(folder of checkpoints, step) -> Import
 int begin_import(lua_State* L) {
-  const auto import = std::make_shared<Import>(lua::world(L), lua::check_string(L, 1), lua::check_integer(L, 2));
+  const auto import = std::make_shared<Import>(lua::world(L), check_path(L, 1), lua::check_integer(L, 2));
   abandon_when_told_to_end(import);
   lua::push(L, import);
   return 1;

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 
 #include "loader.h"
 #include "module.h"
@@ -39,7 +40,7 @@ namespace {
 int list_checkpoints(lua_State* L) {
   PosixFs files(lua::world(L));
   Value::List list;
-  for (const auto& [step, name] : complete(files, lua::check_string(L, 1))) {
+  for (const auto& [step, name] : complete(files, check_path(L, 1))) {
     Value::Table entry;
     entry["step"] = step;
     entry["name"] = name;
@@ -51,7 +52,7 @@ int list_checkpoints(lua_State* L) {
 
 int latest_checkpoint(lua_State* L) {
   PosixFs files(lua::world(L));
-  const auto found = latest(files, lua::check_string(L, 1));
+  const auto found = latest(files, check_path(L, 1));
   lua::push(L, found ? Value(*found) : Value());
   return 1;
 }
@@ -59,14 +60,14 @@ int latest_checkpoint(lua_State* L) {
 int remove_garbage(lua_State* L) {
   PosixFs files(lua::world(L));
   Value::List removed;
-  for (auto& name : collect_garbage(files, lua::check_string(L, 1))) removed.emplace_back(std::move(name));
+  for (auto& name : collect_garbage(files, check_path(L, 1))) removed.emplace_back(std::move(name));
   lua::push(L, Value(std::move(removed)));
   return 1;
 }
 
 int remove_checkpoints(lua_State* L) {
   PosixFs files(lua::world(L));
-  remove_all(files, lua::check_string(L, 1));
+  remove_all(files, check_path(L, 1));
   return 0;
 }
 
@@ -74,7 +75,7 @@ int remove_checkpoints(lua_State* L) {
 int list_partial(lua_State* L) {
   PosixFs files(lua::world(L));
   Value::List names;
-  for (auto& name : partial(files, lua::check_string(L, 1))) names.emplace_back(std::move(name));
+  for (auto& name : partial(files, check_path(L, 1))) names.emplace_back(std::move(name));
   lua::push(L, Value(std::move(names)));
   return 1;
 }
@@ -82,14 +83,22 @@ int list_partial(lua_State* L) {
 int list_folders(lua_State* L) {
   PosixFs files(lua::world(L));
   Value::List names;
-  for (auto& name : folders_in(files, lua::check_string(L, 1))) names.emplace_back(std::move(name));
+  for (auto& name : folders_in(files, check_path(L, 1))) names.emplace_back(std::move(name));
   lua::push(L, Value(std::move(names)));
+  return 1;
+}
+
+// kind(path) -> "missing", "file", "folder" or "other"
+int kind(lua_State* L) {
+  constexpr std::array<const char*, 4> kNames{"missing", "file", "folder", "other"};
+  PosixFs files(lua::world(L));
+  lua::push(L, std::string(kNames.at(static_cast<size_t>(files.kind_of(check_path(L, 1))))));
   return 1;
 }
 
 int folder_size(lua_State* L) {
   PosixFs files(lua::world(L));
-  lua::push(L, folder_bytes(files, lua::check_string(L, 1)));
+  lua::push(L, folder_bytes(files, check_path(L, 1)));
   return 1;
 }
 
@@ -132,14 +141,14 @@ int read_tensor(lua_State* L) {
 
 // open(folder) -> Checkpoint
 int open_checkpoint(lua_State* L) {
-  lua::push(L, std::make_shared<Checkpoint>(lua::world(L), lua::check_string(L, 1)));
+  lua::push(L, std::make_shared<Checkpoint>(lua::world(L), check_path(L, 1)));
   return 1;
 }
 
 int verify_checkpoint(lua_State* L) {
   PosixFs files(lua::world(L));
   Value::List wrong;
-  for (auto& line : verify(files, lua::check_string(L, 1))) wrong.emplace_back(std::move(line));
+  for (auto& line : verify(files, check_path(L, 1))) wrong.emplace_back(std::move(line));
   lua::push(L, Value(std::move(wrong)));
   return 1;
 }
@@ -159,6 +168,7 @@ void open_tools(lua::Module& module) {
       .function<latest_checkpoint>("latest")
       .function<list_partial>("partial")
       .function<list_folders>("folders")
+      .function<kind>("kind")
       .function<folder_size>("folder_bytes")
       .function<remove_garbage>("gc")
       .function<remove_checkpoints>("remove_all")

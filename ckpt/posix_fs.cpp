@@ -84,6 +84,29 @@ Descriptor open_descriptor(const std::string& path, int flags) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
 }
 
+// "a FIFO": what stands where a file is meant. nullptr: a regular file, or nothing is known of it.
+const char* not_a_file(const struct stat& status) {
+  switch (status.st_mode & S_IFMT) {
+    case S_IFIFO:
+      return "a FIFO";
+    case S_IFDIR:
+      return "a folder";
+    case S_IFSOCK:
+      return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+      return "a device";
+    default:
+      return nullptr;
+  }
+}
+
+// The error of a file that could not be opened: a FIFO without a reader, for instance, is ENXIO.
+Opened refused(const std::string& path, int error) {
+  struct stat status {};
+  return {nullptr, -error, stat(path.c_str(), &status) == 0 ? not_a_file(status) : nullptr};
+}
+
 // Turns direct I/O on for an open file; false where its file system has none, or only for larger blocks.
 bool turn_direct(const Descriptor& descriptor) {
   struct statx status {};
@@ -113,8 +136,13 @@ Kind kind_from(std::filesystem::file_type type) {
 }  // namespace
 
 Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
-  Descriptor descriptor = open_descriptor(path, flags_of(options.access));
-  if (!descriptor.is_open()) return {nullptr, -errno};
+  Descriptor descriptor = open_descriptor(path, flags_of(options.access) | O_NONBLOCK);
+  if (!descriptor.is_open()) return refused(path, errno);
+  struct stat status {};
+  if (fstat(descriptor.get(), &status) != 0) return {nullptr, -errno};
+  if (const char* instead = not_a_file(status)) return {nullptr, S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL, instead};
+  const int flags = fcntl(descriptor.get(), F_GETFL);
+  if (flags < 0 || fcntl(descriptor.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return {nullptr, -errno};
   int64_t alignment = 1;
   if (options.caching == Caching::direct) {
     if (turn_direct(descriptor)) {

@@ -8,6 +8,8 @@
 #include "calls.h"
 #include "transfer.h"
 #include "zt/error.h"
+#include "zt/log.h"
+#include "zt/world.h"
 
 namespace zt::ckpt {
 
@@ -80,6 +82,25 @@ void remove_if_there(FileSystem& files, const std::string& path) {
   if (result != 0 && result != -ENOENT) io_fault(files, "remove", path, result);
 }
 
+void warn_of_latest(const std::string& path, const std::string& newest, const std::string& problem) {
+  log(LogLevel::warn, World(),
+      fmt::format("'{}' is of no use, so the newest complete checkpoint counts, {}: {}", path, newest, problem));
+}
+
+// The step that the file `latest` names. nullopt, with a warning: it names none.
+std::optional<int64_t> read_latest(FileSystem& files, const std::string& path, const std::string& newest) {
+  try {
+    const auto bytes = read_small(files, path, kLongestLatest);
+    std::string named(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    while (named.ends_with('\n')) named.pop_back();
+    if (const auto parsed = parse(named)) return parsed->step;
+    warn_of_latest(path, newest, "it holds no checkpoint's name");
+  } catch (const Fault& error) {
+    warn_of_latest(path, newest, error.what());
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> folders_in(FileSystem& files, const std::string& folder) {
@@ -120,14 +141,10 @@ std::optional<std::string> latest(FileSystem& files, const std::string& root) {
   const auto all = complete(files, root);
   if (all.empty()) return std::nullopt;
   const std::string path = root + "/" + kLatest;
-  if (files.kind_of(path) == Kind::file) {
-    const auto bytes = read_small(files, path, kLongestLatest);
-    std::string named(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    while (named.ends_with('\n')) named.pop_back();
-    const auto parsed = parse(named);
-    if (parsed && all.contains(parsed->step)) return all.at(parsed->step);
-  }
-  return all.rbegin()->second;
+  const std::string& newest = all.rbegin()->second;
+  if (files.kind_of(path) != Kind::file) return newest;
+  const auto named = read_latest(files, path, newest);
+  return named && all.contains(*named) ? all.at(*named) : newest;
 }
 
 std::optional<std::string> find_checkpoint(FileSystem& files, const std::string& path) {

@@ -123,6 +123,13 @@ std::vector<std::byte> read_small(FileSystem& files, const std::string& path, in
   return content;
 }
 
+std::vector<std::byte> read_start(FileSystem& files, const std::string& path, int64_t bytes) {
+  const auto file = open_file(files, path, {Access::read});
+  std::vector<std::byte> content(static_cast<size_t>(bytes));
+  move_at_once({files, path, bytes}, *file, Direction::read, content.data(), bytes);
+  return content;
+}
+
 void write_small(FileSystem& files, const std::string& path, std::span<const std::byte> bytes) {
   write_at_once(files, path, Access::create, bytes);
 }

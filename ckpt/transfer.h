@@ -43,6 +43,8 @@ int64_t file_bytes(FileSystem& files, const std::string& path);
 
 // The whole file. Fault if it has more than `limit` bytes.
 std::vector<std::byte> read_small(FileSystem& files, const std::string& path, int64_t limit);
+// The first `bytes` of a file that has as many.
+std::vector<std::byte> read_start(FileSystem& files, const std::string& path, int64_t bytes);
 
 // Creates the file; otherwise like write_file.
 void write_small(FileSystem& files, const std::string& path, std::span<const std::byte> bytes);

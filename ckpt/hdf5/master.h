@@ -19,4 +19,8 @@ std::vector<std::byte> make_master(const Index& index);
 // `path` and what in it is wrong: a foreign, damaged or contradictory file, or a version that this program does not read.
 Index read_master(std::span<const std::byte> file, const std::string& path);
 
+// Checks the first bytes of that file, kUserBlock or all of a shorter one, before the rest of its `size` bytes is read. Throws:
+// Fault as read_master.
+void check_master_start(std::span<const std::byte> start, int64_t size, const std::string& path);
+
 }  // namespace zt::ckpt

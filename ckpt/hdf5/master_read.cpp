@@ -158,15 +158,25 @@ Index read_index(std::span<const std::byte> file) {
   return index;
 }
 
-}  // namespace
-
-Index read_master(std::span<const std::byte> file, const std::string& path) {
+// What `action` returns; its faults then name the file.
+template <class Action>
+auto naming(const std::string& path, const Action& action) {
   try {
-    return read_index(file);
+    return action();
   } catch (const Fault& error) {
     fault("cannot read the checkpoint's master file '{}': {}. Load an older checkpoint or a copy of this one", path,
           error.what());
   }
+}
+
+}  // namespace
+
+Index read_master(std::span<const std::byte> file, const std::string& path) {
+  return naming(path, [&] { return read_index(file); });
+}
+
+void check_master_start(std::span<const std::byte> start, int64_t size, const std::string& path) {
+  naming(path, [&] { check_file_start(start, size); });
 }
 
 }  // namespace zt::ckpt

@@ -43,21 +43,35 @@ std::string make_user_block(std::span<const std::byte> rest) {
   return user_block(kFormatMajor, kFormatMinor, kUserBlock + static_cast<int64_t>(rest.size()), xxh3(rest));
 }
 
-void check_user_block(std::span<const std::byte> file) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), kUserBlock));
+namespace {
+
+std::string_view text_of(std::span<const std::byte> file) {
+  return {reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), kUserBlock)};
+}
+
+}  // namespace
+
+void check_file_start(std::span<const std::byte> start, int64_t size) {
+  const std::string_view text = text_of(start);
   if (text.starts_with(kHdf5)) fault("it is an HDF5 file of another program: it lacks the first line of a checkpoint");
   if (!text.starts_with(kMagic)) fault("it does not begin like a checkpoint's master file");
   const Version version = parse_version(text.substr(kMagic.size()));
   if (version.major != kFormatMajor)
     fault("its format is {}.{}, and this program reads {}.x", version.major, version.minor, kFormatMajor);
   if (text.size() < kUserBlock) fault("it is cut short inside its first {} bytes", kUserBlock);
-  const auto size = static_cast<int64_t>(file.size());
-  const uint64_t checksum = xxh3(file.subspan(kUserBlock));
-  if (text == user_block(version.major, version.minor, size, checksum)) return;
   const size_t place = text.find("\nbytes ");
   int64_t bytes = -1;
   if (place != std::string_view::npos) std::from_chars(text.data() + place + 7, text.data() + text.size(), bytes);
   if (bytes != size) fault("it has {} bytes and says that it has {}", size, bytes);
+}
+
+void check_user_block(std::span<const std::byte> file) {
+  const auto size = static_cast<int64_t>(file.size());
+  check_file_start(file, size);
+  const std::string_view text = text_of(file);
+  const Version version = parse_version(text.substr(kMagic.size()));
+  const uint64_t checksum = xxh3(file.subspan(kUserBlock));
+  if (text == user_block(version.major, version.minor, size, checksum)) return;
   fault("its bytes do not fit its checksum (they hash to {:016x})", checksum);
 }
 

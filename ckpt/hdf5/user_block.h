@@ -13,6 +13,9 @@ constexpr int kFormatMajor = 1, kFormatMinor = 0;
 
 // The user block for a file whose bytes after it are `rest`.
 std::string make_user_block(std::span<const std::byte> rest);
+// Checks what can be known from the first kUserBlock bytes of a file (all of a shorter one) of `size` bytes, before it is read.
+// Throws: Fault, without the file's name, for another kind of file, version or size.
+void check_file_start(std::span<const std::byte> start, int64_t size);
 // Fault, without the file's name, unless the file is a whole master file of a version that can be read.
 void check_user_block(std::span<const std::byte> file);
 

@@ -8,7 +8,8 @@
 --
 -- With resume = true an earlier run of that name goes on (ckpt.resume); without one, a first run begins. runs/gpt/ then holds
 -- script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one JSON object a call of
--- `log`), loss.svg and trace.json. A run that fails in between leaves all it had written.
+-- `log`), loss.svg and trace.json. A run that fails in between leaves all it had written. One process at a time holds the
+-- folder, from zt.run to run:finish() or the end of the script: a second run of that name is an error meanwhile.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -40,8 +41,11 @@ local FILES = {"metrics.jsonl", "loss.svg", "trace.json", "script.lua", "options
 local Run = {}
 Run.__index = Run
 
+-- A run that ends well removes its lock, and the system ends that of a process that does not (ckpt/run_lock.h).
+local function lock(path) return require("zt.ckpt").lock_run(path) end
+
 local function check_name(name)
-  if name == "" or name == "." or name == ".." or name:find("/") then
+  if name == "" or name == "." or name == ".." or name:find("[/%z]") then
     fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
   end
 end
@@ -78,22 +82,32 @@ local function note_changes(path, options)
   if #changed > 0 then log.warn("the run in '%s' goes on with other options: %s", path, table.concat(changed, ", ")) end
 end
 
--- Rank 0 makes the folder; mkdir lets one of several runs of the same name through.
-local function make_folder(path, options)
-  core.mkdir_p(options.folder)
-  if not fs.make_folder(path) then
-    if options.resume then
-      note_changes(path, options)
-    elseif options.overwrite then
-      for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
-      require("zt.ckpt").remove_all(path)
-    else
-      fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
-    end
+-- Writes what a run begins with into its folder, which this process holds.
+local function fill_folder(path, options, is_new)
+  if not is_new and options.resume then note_changes(path, options) end
+  if not is_new and options.overwrite then
+    for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
+    require("zt.ckpt").remove_all(path)
   end
   if script.text then core.write_file(path .. "/script.lua", script.text) end
   core.write_file(path .. "/options.json", record(options))
 end
+
+-- Rank 0 makes the folder and holds it; returns the lock.
+local function make_folder(path, options)
+  if options.folder:find "%z" then fail "zt.run.folder has a NUL character, which the system takes for its end: leave it out" end
+  core.mkdir_p(options.folder)
+  local is_new = fs.make_folder(path)
+  if not is_new and not options.resume and not options.overwrite then
+    fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
+  end
+  local held = lock(path)
+  local is_done, message = pcall(fill_folder, path, options, is_new)
+  if is_done then return held end
+  held:release()
+  error(message, 0)
+end
+
 
 local function ranks_of(mesh)
   if core.world.size == 1 or core.world.dry then return nil end
@@ -115,7 +129,7 @@ local function open(value)
   }, Run)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
-    make_folder(self.path, options)
+    self.lock = make_folder(self.path, options)
     self.metrics = fs.append(self.path .. "/metrics.jsonl")
   end)
   if not core.world.dry then core.set_run_folder(self.path) end
@@ -163,6 +177,13 @@ function Run:rewind(step)
   end)
 end
 
+--- An error, on every rank alike, if another run has taken the folder over. Collective.
+function Run:check_lock()
+  on_rank_zero(self.ranks, function()
+    if self.lock then self.lock:check() end
+  end)
+end
+
 --- Calls `action`, collective, when the run is finished, before its files are closed.
 function Run:before_finish(action) self.finishers[#self.finishers + 1] = action end
 
@@ -203,6 +224,7 @@ function Run:finish()
       log.warn("%s/trace.json lacks the ranks %s: they see another file system", self.path, table.concat(missing, ", "))
     end
   end)
+  if self.lock then self.lock:release() end
   if problem then error(problem, 0) end
 end
 

@@ -90,7 +90,45 @@ function TestCommand:test_verify_and_gc()
   lu.assertFalse(zt.exists(self.folder .. "/a/step_00000009.partial-12ab"))
   text, status = command("gc", self.folder .. "/b")
   lu.assertEquals(status, 2)
-  lu.assertStrContains(text, "there is no folder")
+  lu.assertStrContains(text, "there is nothing of that name")
+end
+
+function TestCommand:test_a_file_is_no_folder()
+  if not IS_FIRST then return end
+  local file, pipe = self.folder .. "/file", self.folder .. "/pipe"
+  zt.write_file(file, "")
+  os.execute("mkfifo " .. pipe)
+  for _, name in ipairs {"ls", "show", "verify", "gc"} do
+    for path, what in pairs {[file] = "it is a file", [pipe] = "FIFO", [self.folder .. "/none"] = "nothing of that name"} do
+      local text, status = command(name, path)
+      lu.assertEquals(status, 2, text)
+      lu.assertStrContains(text, what)
+      lu.assertEquals(select(2, text:gsub("\n", "")), 1, text)
+    end
+  end
+  lu.assertNotStrContains(command("ls", self.folder .. "/a/"), "//")
+end
+
+function TestCommand:test_what_stands_in_the_way_of_a_checkpoint()
+  if not IS_FIRST then return end
+  local run = self.folder .. "/a"
+  lu.assertErrorMsgContains("has a NUL character", ckpt.save, run .. "\0b", {note = 1}, {async = false})
+  zt.write_file(run .. "/latest", ("x"):rep(5000))
+  lu.assertEquals(ckpt.latest(run), "step_00000002")
+  zt.write_file(run .. "/latest", "nonsense")
+  lu.assertEquals(ckpt.latest(run), "step_00000002")
+  local shard = run .. "/step_00000002/shards/rank_00000.h5"
+  os.remove(shard)
+  os.execute("mkfifo " .. shard)
+  local text, status = command("verify", run)
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "it is a FIFO, where a file is meant")
+  local master = run .. "/step_00000001/checkpoint.h5"
+  os.remove(master)
+  os.execute("truncate -s 3G " .. master) -- it is refused by its first bytes: as a whole it needs 3 GB of memory
+  text, status = command("verify", run .. "/step_00000001")
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "does not begin like a checkpoint's master file")
 end
 
 function TestCommand:test_export_and_import()

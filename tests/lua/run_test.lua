@@ -53,9 +53,9 @@ function TestRun:test_an_existing_folder_is_kept_unless_asked()
   lu.assertErrorMsgContains("exists: choose another name (--name), or replace that run (--overwrite)", open, "kept")
   lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
   zt.write_file(run.path .. "/notes.txt", "mine")
-  open("kept", {overwrite = true})
+  open("kept", {overwrite = true}):finish()
   lu.assertEquals(lines_of(run.path .. "/metrics.jsonl"), {})
-  lu.assertFalse(zt.exists(run.path .. "/loss.svg"))
+  lu.assertFalse(zt.exists(run.path .. "/run.lock"))
   lu.assertEquals(zt.fs.read(run.path .. "/notes.txt"), "mine")
 end
 
@@ -81,7 +81,24 @@ function TestRun:test_a_disk_that_is_full()
   lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
 end
 
+function TestRun:test_one_run_at_a_time()
+  local run = open "held"
+  for _, options in ipairs {{resume = true}, {overwrite = true}} do
+    lu.assertErrorMsgContains("belongs to a run that has not ended: process ", open, "held", options)
+  end
+  run:log(0, {loss = 1})
+  run:check_lock()
+  lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
+  run:finish()
+  local again = open("held", {resume = true})
+  zt.write_file(again.path .. "/run.lock", "") -- as if another machine's run had taken it over
+  lu.assertErrorMsgContains("is no longer held by this run", again.check_lock, again)
+  again:finish()
+end
+
 function TestRun:test_names()
+  lu.assertErrorMsgContains("must be the name of a folder", open, "a\0b")
+  lu.assertErrorMsgContains("NUL character", open, "x", {folder = folder .. "/a\0b"})
   for _, name in ipairs {"", ".", "..", "a/b"} do
     lu.assertErrorMsgContains("zt.run.name must be the name of a folder", open, name)
   end

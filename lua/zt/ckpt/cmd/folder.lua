@@ -1,9 +1,10 @@
 --- The folder of a checkpoint that a person names: its own, or that of a run, whose latest one is meant.
 
 local native = require "zt.ckpt"
+local needed_folder = require "zt.ckpt.cmd.needed_folder"
 
 return function(path)
-  local folder = native.find((path:gsub("/+$", "")))
+  local folder = native.find(needed_folder("ckpt", path))
   if folder then return folder end
   io.stderr:write(("ckpt: there is no checkpoint in '%s': give its own folder, or that of a run that has one\n"):format(path))
   os.exit(2)

@@ -4,12 +4,13 @@ local cli = require "zt.cli"
 local core = require "zt.core"
 local fs = require "zt.fs"
 local native = require "zt.ckpt"
+local needed_folder = require "zt.ckpt.cmd.needed_folder"
 local text = require "zt.text"
 
 -- The last loss that metrics.jsonl has of the steps that a checkpoint has done.
 local function losses_of(path)
   local losses = {}
-  if not core.exists(path .. "/metrics.jsonl") then return losses end
+  if native.kind(path .. "/metrics.jsonl") ~= "file" then return losses end
   for line in fs.read(path .. "/metrics.jsonl"):gmatch "[^\n]+" do
     local is_whole, values = pcall(core.json.decode, line)
     if is_whole and type(values.loss) == "number" then losses[values.step + 1] = values.loss end
@@ -36,14 +37,11 @@ return function()
     name = "ckpt ls", usage = "ztoolkit ckpt ls", about = "Lists checkpoints with sizes and the losses of their last steps.",
     options = {}, positional = {{"folder", "a run's folder, or one that holds runs"}},
   }
-  if not core.exists(o.folder) then
-    io.stderr:write(("ckpt ls: there is no folder '%s'\n"):format(o.folder))
-    os.exit(2)
-  end
+  local folder = needed_folder("ckpt ls", o.folder)
   local rows = {{"checkpoint", "size", "loss", ""}}
-  rows_of(o.folder, rows)
-  for _, name in ipairs(native.folders(o.folder)) do
-    if not name:find "^step_" then rows_of(o.folder .. "/" .. name, rows) end
+  rows_of(folder, rows)
+  for _, name in ipairs(native.folders(folder)) do
+    if not name:find "^step_" then rows_of(folder .. "/" .. name, rows) end
   end
   if #rows == 1 then print(("no checkpoints in '%s'"):format(o.folder)) else print(text.columns(rows)) end
 end
