@@ -86,8 +86,9 @@ std::vector<safetensors::Tensor> check_announced(lua_State* L, int index) {
   return tensors;
 }
 
-// write_safetensors(path, {{name, dtype, shape}, ...}, most bytes a file, function(name) return tensor end, mesh or nil) -> paths
-// written. Collective: rank 0 writes, and every rank is asked for every tensor, in one order, also after an error.
+// write_safetensors(path, {{name, dtype, shape}, ...}, most bytes per file, function(name) return tensor end, mesh or nil,
+// overwrite) -> paths written. Collective: rank 0 writes, and every rank is asked for every tensor, in one order, also after an
+// error.
 int write_safetensors(lua_State* L) {
   PosixFs files(lua::world(L));
   const std::string path = check_path(L, 1);
@@ -95,6 +96,8 @@ int write_safetensors(lua_State* L) {
   const int64_t most = lua::check_integer(L, 3);
   lua::Callable function(L, 4);
   const Ranks ranks = ranks_of(L, 5);
+  const bool is_replaced = !lua::is_absent(L, 6) && lua::check_boolean(L, 6);
+  const auto existing = is_replaced ? safetensors::Existing::replace : safetensors::Existing::refuse;
   size_t asked = 0;
   const auto provide = [&](const std::string& name) {
     ++asked;
@@ -112,7 +115,7 @@ int write_safetensors(lua_State* L) {
       while (asked < order.size()) provide(order[asked]);
     };
     try {
-      if (ranks.rank() == 0) written = safetensors::write_model(files, path, tensors, most, provide);
+      if (ranks.rank() == 0) written = safetensors::write_model(files, path, tensors, most, provide, existing);
     } catch (const std::exception&) {
       rest();
       throw;

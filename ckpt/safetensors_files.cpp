@@ -98,22 +98,48 @@ std::vector<std::vector<Tensor>> groups_of(const std::string& path, const std::v
   return groups;
 }
 
-void write_one(FileSystem& files, const std::string& path, std::vector<Tensor> tensors, const Provider& provider) {
-  if (files.kind_of(path) != Kind::missing) fault("'{}' is there already: remove it, or choose another name", path);
-  const std::string partial = path + ".partial";
-  persist([&] { return files.remove(partial); });
-  Data data({std::move(tensors), {{"format", "pt"}}}, provider);
+std::string partial_name(const std::string& path) {
+  return path + ".partial";
+}
+
+void write_partial(FileSystem& files, const std::string& path, const std::vector<Tensor>& tensors, const Provider& provider) {
+  persist([&] { return files.remove(partial_name(path)); });
+  Data data({tensors, {{"format", "pt"}}}, provider);
+  write_file(files, partial_name(path), data.bytes(),
+             [&](int64_t offset, std::span<std::byte> scratch) { return data.read(offset, scratch); });
+  data.finish();
+}
+
+// The files of a model that lie in `folder` already, its index first.
+std::vector<std::string> model_files(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> found;
+  for (const Entry& entry : files.list(folder).entries) {
+    const bool is_index = entry.name == "model" + std::string(kIndexEnding);
+    const bool is_part = entry.name == "model" + std::string(kFileEnding) ||
+                         (entry.name.starts_with("model-") && entry.name.ends_with(kFileEnding));
+    if (is_index) found.insert(found.begin(), folder + "/" + entry.name);
+    else if (is_part) found.push_back(folder + "/" + entry.name);
+  }
+  return found;
+}
+
+// Writes groups[i] to paths[i]; the names are given once all are complete, and `before` has been called.
+void write_all(FileSystem& files, const std::vector<std::string>& paths, const std::vector<std::vector<Tensor>>& groups,
+               const Provider& provider, const std::function<void()>& before) {
   try {
-    write_file(files, partial, data.bytes(),
-               [&](int64_t offset, std::span<std::byte> scratch) { return data.read(offset, scratch); });
-    data.finish();
-    must(files, "name", path, [&] { return files.rename(partial, path); });
+    for (size_t i = 0; i < paths.size(); ++i) write_partial(files, paths[i], groups[i], provider);
+    before();
+    for (const auto& path : paths) must(files, "name", path, [&] { return files.rename(partial_name(path), path); });
   } catch (const std::exception&) {
-    files.remove(partial);  // incomplete; what matters is the first error
+    for (const auto& path : paths) files.remove(partial_name(path));  // incomplete; what matters is the first error
     throw;
   }
-  const std::string folder = folder_of(path);
+  const std::string folder = folder_of(paths.front());
   must(files, "sync the folder", folder, [&] { return files.sync_folder(folder); });
+}
+
+[[noreturn]] void refuse_existing(const std::string& path) {
+  fault("'{}' is there already: choose another name, or replace it (overwrite)", path);
 }
 
 }  // namespace
@@ -175,14 +201,18 @@ std::vector<std::string> write_order(const std::string& path, const std::vector<
 }
 
 std::vector<std::string> write_model(FileSystem& files, const std::string& path, const std::vector<Tensor>& tensors, int64_t most,
-                                     const Provider& provider) {
+                                     const Provider& provider, Existing existing) {
   const auto groups = groups_of(path, tensors, most);
   if (path.ends_with(kFileEnding)) {
+    const Kind kind = files.kind_of(path);
+    if (kind != Kind::missing && (existing == Existing::refuse || kind != Kind::file)) refuse_existing(path);
     make_folders(files, folder_of(path));
-    write_one(files, path, groups[0], provider);
+    write_all(files, {path}, groups, provider, [] {});
     return {path};
   }
   make_folders(files, path);
+  const auto earlier = model_files(files, path);
+  if (!earlier.empty() && existing == Existing::refuse) refuse_existing(earlier.front());
   std::vector<std::string> written;
   Index index;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -192,8 +222,10 @@ std::vector<std::string> write_model(FileSystem& files, const std::string& path,
       index.total_bytes += tensor_bytes(tensor);
     }
     written.push_back(path + "/" + name);
-    write_one(files, written.back(), groups[i], provider);
   }
+  write_all(files, written, groups, provider, [&] {
+    for (const auto& file : earlier) must(files, "remove", file, [&] { return files.remove(file); });
+  });
   if (groups.size() > 1) {
     written.push_back(fmt::format("{}/model{}", path, kIndexEnding));
     const std::string text = make_index(index);

@@ -40,9 +40,12 @@ std::vector<std::string> write_order(const std::string& path, const std::vector<
 
 // Writes a model: as the file `path` where that ends in ".safetensors", otherwise into the folder `path`, which is made, as
 // model.safetensors or, where that would have more than `most` bytes of tensors, as several files and their index. Holds one
-// tensor at a time. A file has its name only when it is complete. Returns the paths of what was written. Fault if a file is there
-// already.
+// tensor at a time. A file has its name only when all files are complete. Returns the paths of what was written.
+//
+// existing: of an earlier model at that place. refuse: Fault before anything is written. replace: its files go once the new ones
+// are complete. A crash between leaves files without their index, which reading refuses.
+enum class Existing : uint8_t { refuse, replace };
 std::vector<std::string> write_model(FileSystem& files, const std::string& path, const std::vector<Tensor>& tensors, int64_t most,
-                                     const Provider& provider);
+                                     const Provider& provider, Existing existing = Existing::refuse);
 
 }  // namespace zt::ckpt::safetensors

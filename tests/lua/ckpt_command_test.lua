@@ -139,6 +139,8 @@ function TestCommand:test_export_and_import()
     text, status = command("export", self.folder .. "/a", to)
     lu.assertEquals(status, 1)
     lu.assertStrContains(text, "is there already")
+    text, status = command("export", self.folder .. "/a", to, "--overwrite")
+    lu.assertEquals(status, 0, text)
     local many = self.folder .. "/many"
     text, status = command("export", self.folder .. "/a", many, "--dtype", "bf16", "--shard-bytes", "300")
     lu.assertEquals(status, 0, text)

@@ -44,6 +44,37 @@ function TestCkpt:test_objects_and_plain_values()
   lu.assertFalse(zt.exists(folder))
 end
 
+function TestCkpt:test_numbers_come_back_as_they_were()
+  local values = {zero = -0.0, whole = 3, large = 2 ^ 53 + 2, infinite = -1 / 0, none = 0 / 0, small = 2 ^ -1074}
+  ckpt.save(self.folder, {values = values}, {async = false, step = 1})
+  local back = ckpt.load(self.folder, {values = 0}).values
+  lu.assertEquals(1 / back.zero, -1 / 0)
+  lu.assertTrue(back.none ~= back.none)
+  values.none, back.none = nil, nil
+  lu.assertEquals(back, values)
+end
+
+-- One file, and a folder in which the new model has other files than the old one.
+function TestCkpt:test_safetensors_are_replaced_only_when_asked()
+  local old, new = trained(1, 1), trained(2, 3)
+  local names = {}
+  local function saved(path)
+    local file = ckpt.safetensors(path)
+    for _, tensor in ipairs(file:tensors()) do names[tensor.name] = true end
+    return file:read "embedding.weight"
+  end
+  for _, path in ipairs{self.folder .. "/one.safetensors", self.folder .. "/many"} do
+    ckpt.save_safetensors(old, path)
+    lu.assertErrorMsgContains("is there already", ckpt.save_safetensors, new, path)
+    lu.assertErrorMsgContains("is there already", ckpt.save_safetensors, new, path, {overwrite = false})
+    lu.assertTrue(saved(path):equal(old:parameter "embedding.weight"))
+    ckpt.save_safetensors(new, path, {overwrite = true})
+    lu.assertTrue(saved(path):equal(new:parameter "embedding.weight"))
+  end
+  lu.assertTrue(names["embedding.weight"])
+  lu.assertErrorMsgContains("did you mean 'overwrite'?", ckpt.save_safetensors, new, "x.safetensors", {overwritten = true})
+end
+
 -- Beside `model`, of which parameters are taken, everything else is asked for.
 function TestCkpt:test_a_model_and_others()
   local trainer, critic = trained(1, 2), trained(0, 1)

@@ -1,6 +1,8 @@
 // Trees of zt::Value from Lua and back.
 #include "zt/value.h"
 
+#include <cmath>
+
 #include "arguments.h"
 #include "cdata.h"
 #include "object.h"
@@ -37,8 +39,13 @@ class Reader {
   }
 
  private:
+  // As an integer it would lose its sign.
+  bool is_negative_zero(int index) {
+    return lua_type(L_, index) == LUA_TNUMBER && lua_tonumber(L_, index) == 0 && std::signbit(lua_tonumber(L_, index));
+  }
+
   Value read_number(int index) {
-    if (const auto integer = integer_at(L_, index)) return *integer;
+    if (const auto integer = integer_at(L_, index); integer && !is_negative_zero(index)) return *integer;
     if (lua_type(L_, index) == LUA_TNUMBER) return lua_tonumber(L_, index);
     misuse("{}: {} cannot be used here", path_, type_text(L_, index));
   }

@@ -1,14 +1,21 @@
---- ckpt.save_safetensors(trainer, path): the parameters of a model in training, whole, in the type in which they compute.
+--- ckpt.save_safetensors(trainer, path, {overwrite}): writes the whole parameters of a model in training, in the type in which
+-- they compute.
 --
 -- Collective; rank 0 writes, with one parameter in memory at a time.
 
+local check = require "zt.check"
 local fail = require "zt.fail"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 
 local LARGEST_FILE = 5e9 -- bytes of tensors, where `path` is a folder
 
-local function save_safetensors(trainer, path)
+local SCHEMA = {
+  {"overwrite", "boolean", "replaces the model that is there, once the new one is complete", default = false},
+}
+
+local function save_safetensors(trainer, path, value)
+  local options = check.options("ckpt.save_safetensors", SCHEMA, value or {})
   if type(trainer) ~= "userdata" or type(path) ~= "string" then
     fail "ckpt.save_safetensors takes a trainer and the name of a .safetensors file or of a folder"
   end
@@ -18,7 +25,7 @@ local function save_safetensors(trainer, path)
     list[index] = {name = name, shape = described.shape, dtype = described.dtype}
   end
   return native.write_safetensors(path, list, LARGEST_FILE, function(name) return trainer:parameter(name) end,
-                                  objects.mesh(nil, {trainer = trainer}))
+                                  objects.mesh(nil, {trainer = trainer}), options.overwrite)
 end
 
 return save_safetensors

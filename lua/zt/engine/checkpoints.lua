@@ -122,7 +122,7 @@ function checkpoints.save_16bit_model(engine, folder, name)
     fail("engine:save_16bit_model writes safetensors: give a name that ends in .safetensors, got '%s'", tostring(name))
   end
   engine:expect_boundary "save_16bit_model"
-  if not core.world.dry then ckpt.save_safetensors(engine.trainer, folder .. "/" .. name) end
+  if not core.world.dry then ckpt.save_safetensors(engine.trainer, folder .. "/" .. name, {overwrite = true}) end
   return true
 end
 

@@ -90,6 +90,7 @@ return function()
       {"format", "safetensors", "what to write; there is this one", one_of = {"safetensors"}},
       {"dtype", "saved", "of floating tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},
       {"shard_bytes", 5e9, "into a folder: a file has so many bytes of tensors, or one tensor", at_least = 1},
+      {"overwrite", false, "replaces a model that is there already"},
       {"model", nil, "JSON of nn.gpt's options: names and config.json as Hugging Face writes them", type = "string"},
     },
     positional = {
@@ -105,7 +106,7 @@ return function()
   end
   local announced = {}
   for index, part in ipairs(list) do announced[index] = {name = part.name, shape = part.shape, dtype = part.dtype} end
-  local written = native.write_safetensors(o.to, announced, o.shard_bytes, provider(checkpoint, list))
+  local written = native.write_safetensors(o.to, announced, o.shard_bytes, provider(checkpoint, list), nil, o.overwrite)
   if config then
     local folder = o.to:find "%.safetensors$" and (o.to:match "^(.*)/" or ".") or o.to
     core.write_file(folder .. "/config.json", core.json.encode(config) .. "\n")
