@@ -116,7 +116,7 @@ bool turn_direct(const Descriptor& descriptor) {
     const auto suits = [](uint32_t alignment) { return alignment > 0 && kDirectAlignment % alignment == 0; };
     if (!suits(status.stx_dio_mem_align) || !suits(status.stx_dio_offset_align)) return false;
   }
-  const int flags = fcntl(descriptor.get(), F_GETFL);
+  const int flags = fcntl(descriptor.get(), F_GETFL, 0);
   return flags >= 0 && fcntl(descriptor.get(), F_SETFL, flags | O_DIRECT) == 0;
 }
 
@@ -141,7 +141,7 @@ Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
   struct stat status {};
   if (fstat(descriptor.get(), &status) != 0) return {nullptr, -errno};
   if (const char* instead = not_a_file(status)) return {nullptr, S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL, instead};
-  const int flags = fcntl(descriptor.get(), F_GETFL);
+  const int flags = fcntl(descriptor.get(), F_GETFL, 0);
   if (flags < 0 || fcntl(descriptor.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return {nullptr, -errno};
   int64_t alignment = 1;
   if (options.caching == Caching::direct) {

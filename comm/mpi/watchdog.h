@@ -11,8 +11,8 @@
 
 namespace zt::comm {
 
-// While one lives, the process has `limit` to get on, and less when the script of a rank that it waits for has ended. Then it says
-// on stderr what it waited for and ends with status 1, whereupon mpirun ends the others. Such a call cannot be left.
+// While one lives, the process has `limit` to get on, and less when the script of a rank that it waits for has ended. Then it
+// says on stderr what it waited for and ends with status 1, whereupon mpirun ends the others. Such a call cannot be left.
 class Watchdog {
  public:
   // waits_for: "rank 1 waits for all ranks to start MPI". group: of the ranks that the call waits for.

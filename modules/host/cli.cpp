@@ -77,6 +77,10 @@ struct Parser {
   }
 };
 
+std::string help_of(const Parser& parser, const CLI::App* part) {
+  return part->help(parser.app.get_name());
+}
+
 // `plan` takes its options before and after the script, so its --help is one of the words that it leaves over.
 bool asks_for_help(const std::vector<std::string>& rest) {
   return !rest.empty() && (rest[0] == "--help" || rest[0] == "-h");
@@ -139,7 +143,7 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
     return prints(parser.app.version() + "\n");
   } catch (const CLI::CallForHelp&) {
     const auto parts = parser.app.get_subcommands();
-    return prints((parts.empty() ? &parser.app : parts[0])->help());
+    return prints(parts.empty() ? parser.app.help() : help_of(parser, parts[0]));
   } catch (const CLI::ExtrasError&) {
     const auto parts = parser.app.get_subcommands();
     const CLI::App* part = parts.empty() ? &parser.app : parts[0];
@@ -152,7 +156,7 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
   parser.options.is_plan = parser.plan->parsed();
   for (const CLI::App* part : {parser.run, parser.plan}) {
     if (!part->parsed()) continue;
-    if (asks_for_help(part->remaining())) return prints(part->help());
+    if (asks_for_help(part->remaining())) return prints(help_of(parser, part));
     return runs(script_of(parser, part, argc, argv), parser.options);
   }
   return without_script(parser);

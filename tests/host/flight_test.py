@@ -18,7 +18,7 @@ START = '''
     mesh.dp:set_timeout(2)
     print("mark", ("%.3f"):format(zt.now())) io.flush()
 '''
-BACKENDS = ("mpi", "shm", "two_level")
+BACKENDS = ("mpi", "shm")
 
 
 class Flights(HostTest):
@@ -69,7 +69,7 @@ class Flights(HostTest):
         self.assertEqual(self.flight(1)["end"], "it crashed (segmentation fault (SIGSEGV))")
 
     def test_a_rank_that_does_not_come(self):
-        for backend in BACKENDS[:2]:
+        for backend in BACKENDS:
             result = self.run_ranks("if rank == 1 then zt.sleep(60) end mesh.dp:all_reduce(large)", backend)
             self.assert_over(result, 2 + 5)
             self.assertIn("communication timed out after 2 s", result.err)

@@ -12,10 +12,6 @@ local snippet_world = require "snippet_world"
 local LEFT_OUT = {
   ["zt.gemm()"] = "its form is being changed; modules/onednn/README.md shows it",
 }
--- Names that docs/lua.md has before the API has them. Remove a name here when it is there.
-local COMING = {
-  ["Trainer:finish_step()"] = "replaces trainer:step() without a batch",
-}
 -- Snippets that are compiled and not run, by their first line.
 local NOT_RUN = {
   ['require "zt.onednn".register()       -- a further provider for zt.gemm; returns the library\'s path'] =
@@ -64,7 +60,7 @@ function TestReference:test_every_name_is_there_and_no_other()
   for _, row in ipairs(markdown.api_rows(zt.fs.read "docs/lua.md")) do
     if seen[row.name] then complain("line %d: %s is there twice", row.line, row.name) end
     seen[row.name] = true
-    if not listed[row.name] and not COMING[row.name] then complain("line %d: there is no %s", row.line, row.name) end
+    if not listed[row.name] then complain("line %d: there is no %s", row.line, row.name) end
     local code = row.example
     if not code then
       complain("line %d: %s has no example", row.line, row.name)
@@ -74,7 +70,6 @@ function TestReference:test_every_name_is_there_and_no_other()
   end
   for name in pairs(listed) do
     if not seen[name] and not LEFT_OUT[name] then complain("%s is not described", name) end
-    if COMING[name] then complain("%s is in the API now: remove it from COMING in this test", name) end
   end
   for name in pairs(LEFT_OUT) do
     if not listed[name] then complain("LEFT_OUT names %s, which is not in the API", name) end
