@@ -4,11 +4,11 @@
 #include <atomic>
 #include <exception>
 #include <future>
-#include <numeric>
 #include <thread>
 
 #include "calls.h"
 #include "check.h"
+#include "hash.h"
 #include "hdf5/master.h"
 #include "hdf5/names.h"
 #include "shard_writer.h"
@@ -19,7 +19,14 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr int64_t kSpare = int64_t{16} << 20;  // bytes of the disk that a save leaves free, and those of the master file
+// File systems give space by blocks.
+constexpr int64_t kDiskBlock = 4096;
+// What a save takes besides its files: the folder, `latest` and its next version, each with an entry in a folder.
+constexpr int64_t kFolderBytes = 8 * kDiskBlock;
+
+int64_t on_disk(int64_t bytes) {
+  return (bytes + kDiskBlock - 1) / kDiskBlock * kDiskBlock;
+}
 
 // What the ranks wrote, as the master file says it.
 Index make_index(const SavePlan& plan, const std::vector<std::string>& records, const Value::Table& values) {
@@ -36,13 +43,22 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
   return index;
 }
 
-// Misuse for names and values that a master file cannot hold.
-void check_savable(const SavePlan& plan, const Value::Table& values) {
-  Index names, only_values;
-  names.values = only_values.values = values;
-  for (const PlannedTensor& tensor : plan.tensors) names.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {}, {}});
-  if (const auto problem = problem_of_names(names)) misuse("this cannot be saved: {}", *problem);
-  make_master(only_values);
+// Returns the bytes of the master file of a save that has not been written: only the values of its checksums and offsets are
+// unknown, not their number. Throws: Misuse for names and values that a master file cannot hold.
+int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
+  std::vector<std::string> records;
+  for (const auto& writes : plan.by_rank) {
+    ShardRecord record;
+    for (const Write& write : writes) {
+      const auto element = static_cast<int64_t>(c10::elementSize(plan.tensors[static_cast<size_t>(write.tensor)].dtype));
+      record.offsets.push_back(0);
+      record.checksums.emplace_back(static_cast<size_t>(checksum_blocks(write.region.count * element)));
+    }
+    records.push_back(record.packed());
+  }
+  const Index index = make_index(plan, records, values);
+  if (const auto problem = problem_of_names(index)) misuse("this cannot be saved: {}", *problem);
+  return static_cast<int64_t>(make_master(index).size());
 }
 
 }  // namespace
@@ -111,13 +127,13 @@ void Saver::plan(const Contents& contents, std::string structure) {
   structure_ = std::move(structure);
 }
 
-// The folder of a new save; what it needs has room on the disk.
-std::string Saver::open_folder(const std::string& root, int64_t step) const {
-  const auto sizes = ranks_.gather(std::to_string(image_->bytes()));
+// Makes the folder of a new save, if what it needs has room on the disk. master: bytes of its master file, on rank 0.
+std::string Saver::open_folder(const std::string& root, int64_t step, int64_t master) const {
+  const auto sizes = ranks_.gather(std::to_string(plan_.writes.empty() ? 0 : image_->bytes()));
   std::string partial;
   ranks_.on_rank_zero([&] {
-    const int64_t needed = std::accumulate(sizes.begin(), sizes.end(), kSpare,
-                                           [](int64_t sum, const std::string& size) { return sum + std::stoll(size); });
+    int64_t needed = on_disk(master) + kFolderBytes;
+    for (const std::string& size : sizes) needed += on_disk(std::stoll(size));
     make_folders(*files_, root);
     const int64_t free = must(*files_, "ask for the free space of", root, [&] { return files_->free_bytes(root); });
     if (free < needed) io_fault(*files_, "save a checkpoint in", root, -ENOSPC, needed);
@@ -133,18 +149,19 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   std::string structure;
   ranks_.together([&] {
     if (step < 0) misuse("a checkpoint cannot be that of step {}: steps are counted from 0", step);
-    contents = contents_of(objects);
+    contents = contents_of(objects, ranks_.rank() == 0 ? ValueTensors::saved : ValueTensors::referred);
     structure = structure_of(contents);
   });
   plan(contents, std::move(structure));
-  ranks_.on_rank_zero([&] { check_savable(plan_, contents.values); });
+  int64_t master = 0;
+  ranks_.on_rank_zero([&] { master = planned_master_bytes(plan_, contents.values); });
   auto job = std::make_unique<Job>();
   job->root = root;
   job->step = step;
   job->retention = options.retention;
   job->values = contents.values;
   ranks_.together([&] { take(*job, contents, options.mode); });
-  job->partial = open_folder(root, step);
+  job->partial = open_folder(root, step, master);
   job_ = std::move(job);
   if (options.mode == SaveMode::async) {
     job_->may_run.set_value(true);

@@ -52,7 +52,7 @@ class Saver {
 
   bool is_busy_anywhere() const;
   void plan(const Contents& contents, std::string structure);
-  std::string open_folder(const std::string& root, int64_t step) const;
+  std::string open_folder(const std::string& root, int64_t step, int64_t master) const;
   void take(Job& job, const Contents& contents, SaveMode mode) const;
   void run(Job& job) const;
   void write(const Job& job) const;

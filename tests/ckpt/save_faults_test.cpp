@@ -99,13 +99,31 @@ TEST(SaveFaults, AFlippedBitAtEveryCall) {
   EXPECT_GE(found, 2);  // the shard and the master are each written by one operation
 }
 
+std::shared_ptr<FaultFs> disk_of(int64_t bytes) {
+  FaultFsOptions options;
+  options.capacity = bytes;
+  return std::make_shared<FaultFs>(options);
+}
+
+int64_t used_by_a_save() {
+  constexpr int64_t kEnough = 1 << 30;
+  const auto files = disk_of(kEnough);
+  save(files, 1, 1);
+  return kEnough - files->free_bytes("/");
+}
+
 TEST(SaveFaults, AFullDiskIsFoundBeforeAnythingIsWritten) {
-  FaultFsOptions small;
-  small.capacity = 1 << 20;
-  const auto files = std::make_shared<FaultFs>(small);
+  const auto files = disk_of(used_by_a_save() - 1);
   EXPECT_NE(message_of<Fault>([&] { save(files, 1, 1); }).find("space"), std::string::npos);
   EXPECT_EQ(content_of_latest(*files), -1);
   EXPECT_TRUE(partial(*files, kRoot).empty());
+}
+
+TEST(SaveFaults, ADiskWithRoomForTheCheckpointIsEnough) {
+  constexpr int64_t kBlocksOfFilesAndFolders = 64 << 10;
+  const auto files = disk_of(used_by_a_save() + kBlocksOfFilesAndFolders);
+  save(files, 1, 1);
+  EXPECT_EQ(content_of_latest(*files), 1);
 }
 
 }  // namespace
