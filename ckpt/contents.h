@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,12 +27,32 @@ struct Part {
   Value::Table attributes = {};
 };
 
+// The kind of a thing, under `name`, to which all belongs whose name begins with one of `of` (Visitor::kind).
+struct StatedKind {
+  std::string name, kind;
+  std::vector<std::string> of;
+
+  bool holds(const std::string& other) const;
+};
+
 struct Contents {
   std::vector<Part> parts;  // in the order of the walk
-  Value::Table values;      // by name
+  Value::Table values;      // by name, kinds among them
+  std::vector<StatedKind> kinds;
+};
+
+// What tensors within plain values are taken for. Such a tensor is saved as a tensor of its own, named by its place in the value
+// ("value_tensors/counter/mean", "value_tensors/counter/lists/1"), to which the value refers.
+enum class ValueTensors : uint8_t {
+  saved,     // parts, as on the rank whose values are saved
+  referred,  // references only, as on the other ranks
+  left_out,  // the value is nil: a load only asks which values there are
 };
 
 // Collective where an object's walk is. Misuse for an object without state and for a name that occurs twice.
-Contents contents_of(const Objects& objects);
+Contents contents_of(const Objects& objects, ValueTensors tensors);
+
+// Calls each(reference) for every reference to a tensor in a saved value; `each` may replace it.
+void for_each_reference(Value& value, const std::function<void(Value& reference, const std::string& tensor)>& each);
 
 }  // namespace zt::ckpt

@@ -1,5 +1,7 @@
 #include "loader.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <set>
 
@@ -50,6 +52,22 @@ class Giver final : public Visitor {
   std::vector<Wish> wishes_;
 };
 
+// Puts the tensors that values refer to in the place of the references, whole on every rank.
+void read_referred(FileSystem& files, const std::string& folder, const Index& index, Value::Table& values) {
+  std::vector<Wish> wishes;
+  for (auto& [name, value] : values) {
+    for_each_reference(value, [&](Value& reference, const std::string& tensor) {
+      const auto saved = std::ranges::find(index.tensors, tensor, &SavedTensor::name);
+      if (saved == index.tensors.end())
+        fault("the checkpoint '{}' lacks the tensor '{}' that its value '{}' needs", folder, tensor, name);
+      const at::Tensor whole = at::empty(saved->shape, saved->dtype);
+      wishes.push_back({&*saved, whole_region(saved->shape), whole.view({-1})});
+      reference = whole;
+    });
+  }
+  read_tensors(files, folder, index, wishes);
+}
+
 }  // namespace
 
 Index read_index(FileSystem& files, const std::string& folder) {
@@ -65,7 +83,7 @@ Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& fold
   Index index;
   ranks.together([&] { index = read_index(files, folder); });
   Matches matches;
-  ranks.together([&] { matches = match(contents_of(objects), index, options); });
+  ranks.together([&] { matches = match(contents_of(objects, ValueTensors::left_out), index, options); });
   std::vector<uint8_t> is_used = matches.is_used;
   ranks.max(is_used);
   const std::string wrong = problems(matches, index, is_used, options);
@@ -89,6 +107,7 @@ Value::Table load(FileSystem& files, const Ranks& ranks, const std::string& fold
   }
   Value::Table values;
   for (const auto& [name, saved] : matches.values) values[name] = values_of(index).at(saved);
+  ranks.together([&] { read_referred(files, folder, index, values); });
   return values;
 }
 

@@ -1,6 +1,8 @@
 #include "matching.h"
 
 #include <algorithm>
+#include <ranges>
+#include <set>
 
 #include "zt/error.h"
 #include "zt/regex.h"
@@ -55,6 +57,56 @@ std::map<std::string, int> by_name(const Things& things, const Names& names, con
   return found;
 }
 
+// Tensors that belong to plain values need not be asked for, as these need not.
+void use_referred(const Index& index, std::vector<uint8_t>& is_used) {
+  std::set<std::string> referred;
+  for (Value value : std::views::values(values_of(index)))
+    for_each_reference(value, [&](Value&, const std::string& tensor) { referred.insert(tensor); });
+  for (size_t i = 0; i < index.tensors.size(); ++i) is_used[i] = referred.contains(index.tensors[i].name) ? 1 : 0;
+}
+
+// Things of which the checkpoint states another kind: what belongs to them fits nothing there.
+class OtherKinds {
+ public:
+  // saved: places in the table by the name that they have in the objects.
+  OtherKinds(const std::vector<StatedKind>& wanted, const std::map<std::string, int>& saved, const Value::Table& table) {
+    for (const StatedKind& stated : wanted) {
+      const auto found = saved.find(stated.name);
+      if (found == saved.end()) continue;
+      const auto* kind = std::next(table.begin(), found->second)->second.get_if<std::string>();
+      if (kind && *kind != stated.kind)
+        others_.emplace_back(stated, fmt::format("{} is {}, saved as {}", stated.name, stated.kind, *kind));
+    }
+  }
+
+  // Saved things that belong to them are no surplus.
+  void use(const std::map<std::string, int>& saved, size_t first, std::vector<uint8_t>& is_used) const {
+    for (const auto& [name, place] : saved) {
+      if (find(name) != others_.end()) is_used[first + static_cast<size_t>(place)] = 1;
+    }
+  }
+  // Whether `name` belongs to one of them, which is then noted.
+  bool refuse(const std::string& name) {
+    const auto found = find(name);
+    if (found != others_.end()) refused_.insert(found->second);
+    return found != others_.end();
+  }
+  std::vector<std::string> refused() const { return {refused_.begin(), refused_.end()}; }
+
+ private:
+  using Others = std::vector<std::pair<StatedKind, std::string>>;
+  Others::const_iterator find(const std::string& name) const {
+    return std::ranges::find_if(others_, [&](const auto& other) { return other.first.holds(name); });
+  }
+
+  Others others_;
+  std::set<std::string> refused_;
+};
+
+bool is_kind(const Contents& wanted, const std::string& name) {
+  return std::ranges::any_of(wanted.kinds, [&](const StatedKind& stated) { return stated.name == name; });
+}
+
 }  // namespace
 
 const Value::Table& values_of(const Index& index) {
@@ -78,9 +130,13 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
   const auto saved_values = by_name(table, names, [](const auto& entry) { return entry.first; });
   Matches matches;
   matches.is_used.resize(index.tensors.size() + table.size());
+  use_referred(index, matches.is_used);
+  OtherKinds others(wanted.kinds, saved_values, table);
+  others.use(saved, 0, matches.is_used);
+  others.use(saved_values, index.tensors.size(), matches.is_used);
   for (const Part& tensor : wanted.parts) {
     matches.tensors.push_back(-1);
-    if (!names.is_asked_for(tensor.name)) continue;
+    if (!names.is_asked_for(tensor.name) || others.refuse(tensor.name)) continue;
     const auto found = saved.find(tensor.name);
     if (found == saved.end()) {
       matches.missing.push_back(tensor.name);
@@ -94,15 +150,16 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
     else matches.tensors.back() = found->second;
   }
   for (const auto& [name, value] : wanted.values) {
-    if (!names.is_asked_for(name)) continue;
+    if (!names.is_asked_for(name) || others.refuse(name)) continue;
     const auto found = saved_values.find(name);
     if (found == saved_values.end()) {
-      matches.missing.push_back(name);
+      if (!is_kind(wanted, name)) matches.missing.push_back(name);  // older checkpoints state none
       continue;
     }
     matches.is_used[index.tensors.size() + found->second] = 1;
     matches.values[name] = std::next(table.begin(), found->second)->first;
   }
+  matches.of_another_kind = others.refused();
   return matches;
 }
 
@@ -123,6 +180,7 @@ std::string problems(const Matches& matches, const Index& index, const std::vect
   add_group(text, "not in the checkpoint", matches.missing);
   add_group(text, "in the checkpoint only", extra);
   add_group(text, "of another shape", matches.misshapen);
+  add_group(text, "of another kind", matches.of_another_kind);
   return text;
 }
 

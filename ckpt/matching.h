@@ -29,6 +29,7 @@ struct Matches {
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // by this rank: the index's tensors, then its values
   std::vector<std::string> missing, misshapen;
+  std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };
 
 const Value::Table& values_of(const Index& index);

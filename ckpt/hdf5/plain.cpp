@@ -104,7 +104,8 @@ std::optional<Plain> to_plain(const Value& value) {
   if (const auto* v = value.get_if<std::string>()) return plain_scalar(*v);
   if (const auto* v = value.get_if<Value::List>()) return plain_list_of_one_kind(*v);
   if (value.get_if<Value::Table>()) return std::nullopt;
-  misuse("{} cannot be saved as a value: give it as a tensor of the state, or leave it out", value.type_name());
+  misuse("{} cannot be saved as a value: values are booleans, numbers, strings, tensors, and lists and tables of them",
+         value.type_name());
 }
 
 }  // namespace zt::ckpt

@@ -9,7 +9,7 @@
 namespace zt::ckpt {
 
 constexpr int64_t kUserBlock = 512;
-constexpr int kFormatMajor = 1, kFormatMinor = 0;
+constexpr int kFormatMajor = 1, kFormatMinor = 1;
 
 // The user block for a file whose bytes after it are `rest`.
 std::string make_user_block(std::span<const std::byte> rest);

@@ -54,6 +54,67 @@ function TestCkpt:test_numbers_come_back_as_they_were()
   lu.assertEquals(back, values)
 end
 
+-- On every rank as rank 0 had them, bit for bit, of any dtype and shape.
+function TestCkpt:test_values_may_hold_tensors()
+  local tensors = {
+    weights = zt.randn({3, 5}, {seed = 4}), ids = zt.arange(7):to "int64", mask = zt.tensor{1, 0, 1}:gt(0),
+    scalar = zt.tensor(2.5):to "float64", none = zt.zeros{0, 4}, half = zt.randn({6}, {seed = 5}):to "bfloat16",
+    columns = zt.arange(6):view{2, 3}:t(),
+  }
+  local function fresh()
+    local object = {taken = {}}
+    function object.state() return {} end
+    function object.restore(_, values) object.taken = values end
+    return object
+  end
+  local function holder(values)
+    local object = fresh()
+    function object.state() return values end
+    return object
+  end
+  local mine = holder{count = 3, nested = {list = {tensors.weights, "text", {deep = tensors.ids}}}, all = tensors}
+  ckpt.save(self.folder, {object = mine, alone = tensors.half, plain = {1, 2}}, {step = 1})
+  local other = fresh()
+  local values = ckpt.load(self.folder, {object = other, alone = 0})
+  local function assert_equal(got, wanted)
+    lu.assertEquals({got:dtype(), got:size()}, {wanted:dtype(), wanted:size()})
+    lu.assertTrue(got:equal(wanted))
+  end
+  for name, tensor in pairs(tensors) do assert_equal(other.taken.all[name], tensor) end
+  assert_equal(values.alone, tensors.half)
+  lu.assertEquals({other.taken.count, other.taken.nested.list[2]}, {3, "text"})
+  assert_equal(other.taken.nested.list[1], tensors.weights)
+  assert_equal(other.taken.nested.list[3].deep, tensors.ids)
+  -- They need not be asked for, and another state of the same object replaces them.
+  lu.assertEquals(ckpt.load(self.folder, {plain = 0}), {plain = {1, 2}})
+  ckpt.save(self.folder, {object = holder{count = 4}, alone = zt.ones{2}}, {step = 2, async = false})
+  lu.assertEquals(ckpt.load(self.folder, {alone = 0}).alone:tolist(), {1, 1})
+  lu.assertErrorMsgContains("stands for a tensor", ckpt.save, self.folder, {x = {["zt.tensor"] = 1}}, {step = 3})
+end
+
+function TestCkpt:test_the_optimizer_of_another_kind()
+  local function with(optimizer)
+    local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = 3}
+    return zt.trainer(zt.program(model):apply(zero.shard{stage = 1, axis = mesh.dp}), {optimizer = optimizer})
+  end
+  local function step(trainer)
+    local tokens = zt.arange(8):to("int64"):view{2, 4}
+    trainer:step{tokens = tokens, labels = tokens}
+    return trainer
+  end
+  local saved = step(with(optim.adamw{lr = 1e-2}))
+  ckpt.save(self.folder, {trainer = saved}, {step = 1, async = false})
+  local lion = with(optim.lion{lr = 1e-2})
+  lu.assertErrorMsgContains("of another kind (1): trainer/optimizer is lion, saved as adamw", ckpt.load, self.folder,
+    {trainer = lion})
+  ckpt.load(self.folder, {trainer = lion}, {strict = false})
+  lu.assertTrue(lion:master("embedding.weight"):equal(saved:master "embedding.weight"))
+  lu.assertEquals(lion:optimizer_state("embedding.weight").exp_avg:abs():sum():item(), 0)
+  lu.assertEquals(lion.global_step, 1)
+  ckpt.load(self.folder, {model = with(optim.lion{lr = 1e-2})})
+  ckpt.load(self.folder, {trainer = with(optim.adamw{lr = 1e-3})})
+end
+
 -- One file, and a folder in which the new model has other files than the old one.
 function TestCkpt:test_safetensors_are_replaced_only_when_asked()
   local old, new = trained(1, 1), trained(2, 3)
@@ -117,6 +178,8 @@ function TestCkpt:test_parts_of_a_checkpoint()
 end
 
 function TestCkpt:test_mistakes()
+  lu.assertErrorMsgContains("has a NUL character", ckpt.save, self.folder .. "/a\0b", {note = 1}, {async = false})
+  lu.assertErrorMsgContains("has a NUL character", ckpt.load, self.folder .. "/a\0b", {note = 1})
   lu.assertErrorMsgContains("there is no checkpoint in", ckpt.load, self.folder, {})
   lu.assertErrorMsgContains("ckpt.save takes a run", ckpt.save, 3)
   lu.assertErrorMsgContains("did you mean 'keep'?", ckpt.save, self.folder, {}, {kep = 3})

@@ -174,6 +174,7 @@ void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) refuse_by_hand(is_by_hand_under_way(), "visit");
   drain();
   if (visitor.is_load()) await_readers();
+  visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
   for (size_t i = 0; i < state_.model->params.size(); ++i) {
     const ParamInfo& param = state_.model->params[i];
     const Unit& unit = state_.units[param.unit];

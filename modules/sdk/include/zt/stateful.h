@@ -30,10 +30,14 @@ class Visitor {
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
   // What people want to know of the tensor that was given last; a save keeps it. Equal on all ranks.
   virtual void attributes(const Value::Table&) {}
-  // All tensors of an object were given: behind it those of a load hold their values.
+  // All tensors of an object were given: afterwards those of a load hold their values.
   virtual void end_of_tensors() = 0;
   // A JSON-like value, equal on all ranks. A load replaces it.
   virtual void value(const std::string& name, Value& value) = 0;
+  // States that every name which begins with one of `of` belongs to a thing of this kind: optimizer state to "adamw". To be
+  // called first. A load refuses such names of a checkpoint that was saved with another kind, or leaves them as they are where it
+  // takes what fits. A checkpoint that states no kind is not compared.
+  virtual void kind(const std::string&, const std::string&, const std::vector<std::string>&) {}
 };
 
 class Stateful {
