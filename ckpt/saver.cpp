@@ -44,14 +44,16 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
 }
 
 // Returns the bytes of the master file of a save that has not been written: only the values of its checksums and offsets are
-// unknown, not their number. Throws: Misuse for names and values that a master file cannot hold.
+// unknown, not their number: here data lie one after the other. Throws: Misuse for names and values that a master file cannot
+// hold.
 int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
   std::vector<std::string> records;
   for (const auto& writes : plan.by_rank) {
     ShardRecord record;
     for (const Write& write : writes) {
       const auto element = static_cast<int64_t>(c10::elementSize(plan.tensors[static_cast<size_t>(write.tensor)].dtype));
-      record.offsets.push_back(0);
+      record.offsets.push_back(record.bytes);
+      record.bytes += write.region.count * element;
       record.checksums.emplace_back(static_cast<size_t>(checksum_blocks(write.region.count * element)));
     }
     records.push_back(record.packed());

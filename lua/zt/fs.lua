@@ -13,15 +13,12 @@ long write(int file, const void *data, size_t count);
 int ftruncate(int file, long length);
 long lseek(int file, long offset, int whence);
 char *strerror(int code);
-int statx(int folder, const char *path, int flags, unsigned int mask, void *status);
 ]]
 
 local C = ffi.C
 local EEXIST, EINTR = 17, 4
 local O_WRONLY, O_CREAT, O_CLOEXEC = 1, 64, 0x80000
 local SEEK_END = 2
-local AT_FDCWD, STATX_TYPE, MODE_OFFSET = -100, 1, 28 -- of struct statx, the same on all machines
-local KINDS = {[1] = "a FIFO (a named pipe)", [2] = "a device", [4] = "a folder", [6] = "a device", [12] = "a socket"}
 
 local fs = {}
 
@@ -41,17 +38,6 @@ function fs.read(path)
   local content, cause = file:read("*a")
   file:close()
   return content or fail("cannot read %s: %s", path, cause)
-end
-
---- The same, and an error for a FIFO, at which a reader waits for ever, a folder or a device.
-function fs.read_regular(path)
-  local status = ffi.new "uint8_t[256]"
-  if C.statx(AT_FDCWD, path, 0, STATX_TYPE, status) == 0 then
-    local mode = ffi.cast("uint16_t *", status + MODE_OFFSET)[0]
-    local kind = KINDS[math.floor(mode / 4096)]
-    if kind then fail("cannot read '%s': it is %s, not a regular file. Give the path of a file on disk", path, kind) end
-  end
-  return fs.read(path)
 end
 
 --- Removes a file; one that is not there is fine.
