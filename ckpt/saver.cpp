@@ -21,6 +21,7 @@ namespace {
 
 // File systems give space by blocks.
 constexpr int64_t kDiskBlock = 4096;
+constexpr int64_t kAlignment = 16;  // of data in a file: at least an element
 // What a save takes besides its files: the folder, `latest` and its next version, each with an entry in a folder.
 constexpr int64_t kFolderBytes = 8 * kDiskBlock;
 
@@ -53,7 +54,7 @@ int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
     for (const Write& write : writes) {
       const auto element = static_cast<int64_t>(c10::elementSize(plan.tensors[static_cast<size_t>(write.tensor)].dtype));
       record.offsets.push_back(record.bytes);
-      record.bytes += write.region.count * element;
+      record.bytes += (write.region.count * element + kAlignment - 1) / kAlignment * kAlignment;
       record.checksums.emplace_back(static_cast<size_t>(checksum_blocks(write.region.count * element)));
     }
     records.push_back(record.packed());
