@@ -73,7 +73,7 @@ function TestCkpt:test_values_may_hold_tensors()
     return object
   end
   local mine = holder{count = 3, nested = {list = {tensors.weights, "text", {deep = tensors.ids}}}, all = tensors}
-  ckpt.save(self.folder, {object = mine, alone = tensors.half, plain = {1, 2}}, {step = 1})
+  ckpt.save(self.folder, {object = mine, alone = tensors.half, plain = {1, 2}}, {step = 1, async = false})
   local other = fresh()
   local values = ckpt.load(self.folder, {object = other, alone = 0})
   local function assert_equal(got, wanted)
