@@ -256,7 +256,7 @@ end
 function TestMistakes:test_the_type_is_judged_before_its_parameters()
   local config = {train_batch_size = 8, optimizer = {type = "OneBitAdam", params = {comm_backend_name = "nccl"}}}
   local message = message_of(config)
-  lu.assertStrContains(message, "optimizer.type = 'OneBitAdam' is unknown")
+  lu.assertStrContains(message, "optimizer.type = 'OneBitAdam' is not built yet")
   lu.assertNil(message:find("comm_backend_name", 1, true), message)
 end
 

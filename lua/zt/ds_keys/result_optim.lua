@@ -21,8 +21,8 @@ local OPTIMIZERS = {
 
 -- DeepSpeed's own others, and those of PyTorch that it takes by name.
 local OTHER_OPTIMIZERS = {
-  "Adagrad", "Lamb", "Muon", "MuAdam", "MuAdamW", "MuSGD", "RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop",
-  "LBFGS", "SparseAdam", "Adafactor",
+  "Adagrad", "Lamb", "OneBitAdam", "OneBitLamb", "ZeroOneAdam", "Muon", "MuAdam", "MuAdamW", "MuSGD", "RMSprop", "Adadelta",
+  "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "LBFGS", "SparseAdam", "Adafactor",
 }
 local OTHER_SCHEDULES = {
   "LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "CosineAnnealingLR",

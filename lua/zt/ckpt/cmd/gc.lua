@@ -11,7 +11,11 @@ return function()
     options = {}, positional = {{"run", "the run's folder"}},
   }
   local folder = needed_folder("ckpt gc", o.run)
-  local lock = native.lock_run(folder) -- what a run that goes on is writing is no garbage
+  local is_held, lock = pcall(native.lock_run, folder) -- what a run that goes on is writing is no garbage
+  if not is_held then
+    io.stderr:write(("ckpt gc: %s\n"):format(tostring(lock):gsub("\nstack traceback:.*", "")))
+    os.exit(1)
+  end
   local removed = native.gc(folder)
   lock:release()
   for _, name in ipairs(removed) do print(("removed %s/%s"):format(folder, name)) end
