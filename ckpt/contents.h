@@ -41,7 +41,7 @@ struct Contents {
   std::vector<StatedKind> kinds;
 };
 
-// What tensors within plain values are taken for. Such a tensor is saved as a tensor of its own, named by its place in the value
+// How tensors within plain values are taken. Such a tensor is saved as a tensor of its own, named by its place in the value
 // ("value_tensors/counter/mean", "value_tensors/counter/lists/1"), to which the value refers.
 enum class ValueTensors : uint8_t {
   saved,     // parts, as on the rank whose values are saved

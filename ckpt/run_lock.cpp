@@ -254,7 +254,7 @@ RunLock::~RunLock() {
 
 void RunLock::release() noexcept {
   if (!state_) return;
-  if (state_->is_ours()) unlink(state_->path.c_str());  // before flock ends, so that nobody's new file is removed
+  if (state_->is_ours()) unlink(state_->path.c_str());  // before flock ends: later the name may be another run's
   state_.reset();
 }
 

@@ -11,7 +11,7 @@ namespace zt::ckpt {
 // locked by flock(2), which the kernel gives up when the process ends, however it ends. A thread renews the file's time every
 // kHeartbeat.
 //
-// Who may take over a file that a run has left:
+// Takeover of a file that a run has left:
 //   (1) on the same machine: another process, when the holder has ended. A suspended holder (SIGSTOP) is not overtaken.
 //   (2) from another machine, or where processes of another pid namespace cannot be seen and the file system is not a local one:
 //       when the file's time is older than kStale by the file system's own clock.

@@ -22,7 +22,7 @@ namespace {
 // File systems give space by blocks.
 constexpr int64_t kDiskBlock = 4096;
 constexpr int64_t kAlignment = 16;  // of data in a file: at least an element
-// What a save takes besides its files: the folder, `latest` and its next version, each with an entry in a folder.
+// The space that a save takes besides its files: the folder, `latest` and its next version, each with an entry in a folder.
 constexpr int64_t kFolderBytes = 8 * kDiskBlock;
 
 int64_t on_disk(int64_t bytes) {

@@ -158,7 +158,7 @@ Index read_index(std::span<const std::byte> file) {
   return index;
 }
 
-// What `action` returns; its faults then name the file.
+// Calls `action` and returns its result; its faults then name the file.
 template <class Action>
 auto naming(const std::string& path, const Action& action) {
   try {

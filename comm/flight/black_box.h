@@ -39,7 +39,7 @@ class BlackBox : public std::enable_shared_from_this<BlackBox> {
 
   // The boxes of this machine's ranks, by rank, also of those that are gone; empty without mpirun.
   static std::vector<Flight> read_all();
-  // Those of these world ranks whose end is `why`.
+  // The records of those of these world ranks that ended for the reason `why`.
   static std::vector<Flight> read_ended(std::span<const int> world_ranks, std::string_view why);
   // Why `world_rank`, a process of this machine, ended; empty if it did not say.
   static std::string end_of(int world_rank);

@@ -47,7 +47,7 @@ class Inquiry {
   std::string where(const Members& members, const Record& record) const;
   // Both: "all_reduce of 8 float32 (sum), operation 3 on axis dp"
   std::string call_text(const Members& members, const Record& record) const;
-  // What is known of a rank that did not come: "its process is gone", "its process is stopped", "it waits in ...", "its last call
+  // Says why a rank did not come: "its process is gone", "its process is stopped", "it waits in ...", "its last call
   // was ..., 2.1 s ago".
   std::string status(int rank) const;
 

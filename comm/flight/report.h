@@ -19,8 +19,8 @@ std::shared_ptr<BlackBox> black_box(const World& world);
 // still run.
 void note_script_end(const World& world);
 
-// What the boxes hold of those of these world ranks whose scripts have ended: of this machine's processes or this process's
-// threads.
+// Returns the records of those of these world ranks whose scripts have ended: processes of this machine, or threads of this
+// process.
 std::vector<Flight> read_ended(std::span<const int> world_ranks);
 
 // A call of this rank has timed out: as below, but always printed.

@@ -43,7 +43,7 @@ class Ring {
  public:
   // `memory` lives as long as what `keeper` holds.
   Ring(RingMemory& memory, std::shared_ptr<void> keeper, const Group& group, const std::string& backend, int copy);
-  // One in memory of its own, which nobody reads, of copy -1.
+  // A ring in memory of its own, which no other rank reads; its copy is -1.
   static std::shared_ptr<Ring> make_private(const Group& group, const std::string& backend);
   ~Ring();
   Ring(const Ring&) = delete;

@@ -42,7 +42,7 @@ local TYPES = {
   any = {"a value", function(value) return value ~= nil end},
 }
 
---- What is wrong with a value of the right type: "must be at least 1", or nil. `option` may hold `at_least`, `above`, `below`,
+--- Returns the fault of a value of the right type: "must be at least 1", or nil. `option` may hold `at_least`, `above`, `below`,
 -- `between = {low, high}` and `one_of = {names}`. nan, which compares with nothing, is always wrong.
 function check.complaint(option, value)
   if value ~= value then return "must be a number, got nan" end

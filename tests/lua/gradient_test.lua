@@ -33,7 +33,7 @@ end
 
 local function distance(a, b) return (a - b):norm():item() / b:norm():item() end
 
--- What one rank finds that knows no mesh.
+-- The gradient and its norm on one rank, without a mesh.
 local function expected()
   local trainer = make{}
   local norm = trainer:step(batch(0, SAMPLES)).grad_norm

@@ -55,7 +55,7 @@ Counts Trainer::begin_hand_micro_batch(int micro_batch) {
   return counts;
 }
 
-// What sums over the micro-batches of all data-parallel ranks are divided by.
+// Returns the divisor of sums over the micro-batches of all data-parallel ranks.
 double Trainer::hand_parts() const {
   return static_cast<double>(spec_->micro_batches()) * data_ranks();
 }

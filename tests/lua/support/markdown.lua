@@ -1,4 +1,4 @@
--- What the tests of documents read out of Markdown.
+-- Reads tables and code blocks out of Markdown, for the tests of documents.
 local markdown = {}
 
 -- The code blocks marked ```lua: a list of {line = of its first line, text = }.

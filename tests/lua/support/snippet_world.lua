@@ -1,5 +1,5 @@
--- What the snippets of documents may use without making it: a small model, a small corpus, a folder of their own. Any other name
--- that a snippet reads without having set it is an error.
+-- The names that snippets of documents may use without making them: a small model, a small corpus, a folder of their own. Any
+-- other name that a snippet reads without having set it is an error.
 local ffi = require "ffi"
 local zt = require "zt"
 local comm = require "zt.comm"
