@@ -30,7 +30,7 @@ int64_t on_disk(int64_t bytes) {
 }
 
 // What the ranks wrote, as the master file says it.
-Index make_index(const SavePlan& plan, const std::vector<std::string>& records, const Value::Table& values) {
+Index make_index(const SavePlan& plan, std::vector<ShardRecord> records, const Value::Table& values) {
   Index index;
   index.values = values;
   for (const PlannedTensor& tensor : plan.tensors)
@@ -39,7 +39,7 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
     if (plan.by_rank[r].empty()) continue;
     std::vector<IndexedPiece> pieces;
     for (const Write& write : plan.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
-    add_shard(index, shard_file(static_cast<int64_t>(r)), ShardRecord::unpacked(records[r]), pieces);
+    add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), pieces);
   }
   return index;
 }
@@ -48,18 +48,17 @@ Index make_index(const SavePlan& plan, const std::vector<std::string>& records, 
 // unknown, not their number: here data lie one after the other. Throws: Misuse for names and values that a master file cannot
 // hold.
 int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
-  std::vector<std::string> records;
+  std::vector<ShardRecord> records;
   for (const auto& writes : plan.by_rank) {
-    ShardRecord record;
+    ShardRecord& record = records.emplace_back();
     for (const Write& write : writes) {
       const auto element = static_cast<int64_t>(c10::elementSize(plan.tensors[static_cast<size_t>(write.tensor)].dtype));
       record.offsets.push_back(record.bytes);
       record.bytes += (write.region.count * element + kAlignment - 1) / kAlignment * kAlignment;
       record.checksums.emplace_back(static_cast<size_t>(checksum_blocks(write.region.count * element)));
     }
-    records.push_back(record.packed());
   }
-  const Index index = make_index(plan, records, values);
+  const Index index = make_index(plan, std::move(records), values);
   if (const auto problem = problem_of_names(index)) misuse("this cannot be saved: {}", *problem);
   return static_cast<int64_t>(make_master(index).size());
 }
@@ -216,8 +215,13 @@ void Saver::write(const Job& job) const {
   }
 }
 
-void Saver::finish(const Job& job, const std::vector<std::string>& records) const {
-  const auto master = make_master(make_index(plan_, records, job.values));
+void Saver::finish(const Job& job, const std::vector<std::string>& packed) const {
+  // Ranks that write nothing send nothing.
+  std::vector<ShardRecord> records(packed.size());
+  for (size_t r = 0; r < packed.size(); ++r) {
+    if (!plan_.by_rank[r].empty()) records[r] = ShardRecord::unpacked(packed[r]);
+  }
+  const auto master = make_master(make_index(plan_, std::move(records), job.values));
   write_small(*files_, job.root + "/" + job.partial + "/" + kMaster, master);
   commit(*files_, job.root, job.partial, job.step);
   try {

@@ -56,7 +56,7 @@ class Saver {
   void take(Job& job, const Contents& contents, SaveMode mode) const;
   void run(Job& job) const;
   void write(const Job& job) const;
-  void finish(const Job& job, const std::vector<std::string>& records) const;
+  void finish(const Job& job, const std::vector<std::string>& packed) const;
 
   std::shared_ptr<FileSystem> files_;
   Ranks ranks_, background_;

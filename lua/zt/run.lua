@@ -41,9 +41,6 @@ local FILES = {"metrics.jsonl", "loss.svg", "trace.json", "script.lua", "options
 local Run = {}
 Run.__index = Run
 
--- A run that ends well removes its lock, and the system ends that of a process that does not (ckpt/run_lock.h).
-local function lock(path) return require("zt.ckpt").lock_run(path) end
-
 local function check_name(name)
   if name == "" or name == "." or name == ".." or name:find("[/%z]") then
     fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
@@ -101,13 +98,13 @@ local function make_folder(path, options)
   if not is_new and not options.resume and not options.overwrite then
     fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
   end
-  local held = lock(path)
+  -- A run that ends well removes its lock, and the system ends that of a process that does not (ckpt/run_lock.h).
+  local held = require("zt.ckpt").lock_run(path)
   local is_done, message = pcall(fill_folder, path, options, is_new)
   if is_done then return held end
   held:release()
   error(message, 0)
 end
-
 
 local function ranks_of(mesh)
   if core.world.size == 1 or core.world.dry then return nil end

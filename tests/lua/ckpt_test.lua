@@ -38,7 +38,8 @@ function TestCkpt:test_objects_and_plain_values()
   lu.assertErrorMsgContains("has no state to save", ckpt.save, self.folder, {mesh = mesh})
   lu.assertErrorMsgContains("got 'a/b'", ckpt.save, self.folder, {["a/b"] = 1})
   lu.assertErrorMsgContains("none named restore", ckpt.save, self.folder, {x = {state = function() return 1 end}})
-  local folder, run = self.folder .. "/x", {path = self.folder .. "/x", before_finish = function() end}
+  local function nothing() end
+  local folder, run = self.folder .. "/x", {path = self.folder .. "/x", before_finish = nothing, check_lock = nothing}
   lu.assertErrorMsgContains("a Trainer cannot be saved as a value", ckpt.save, folder, {note = {trainer = actor}})
   lu.assertErrorMsgContains("steps are counted from 0", ckpt.save, run, -1)
   lu.assertFalse(zt.exists(folder))

@@ -80,7 +80,7 @@ local function save(target, what, value)
   local is_last = step == (run and run.steps)
   local is_time = not options.every or step % options.every == 0 or is_last
   if not is_time and not is_told then return nil end
-  if run and run.check_lock then run:check_lock() end
+  if run then run:check_lock() end
   local list = objects.list("ckpt.save", named)
   list[#list + 1] = {"rng", rng.state(mesh)}
   list[#list + 1] = {"script", record(run, named)}

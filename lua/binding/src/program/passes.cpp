@@ -67,7 +67,9 @@ class LuaPass : public Pass {
       if (key == "actions") continue;
       const auto* text = value.get_if<std::string>();
       const auto* number = value.get_if<int64_t>();
-      if (key == "mode" ? text && *text == mode : key == "micro_batches" && number && *number == micro_batches) continue;
+      const bool is_same_mode = key == "mode" && text && *text == mode;
+      const bool is_same_number = key == "micro_batches" && number && *number == micro_batches;
+      if (is_same_mode || is_same_number) continue;
       misuse("the pass {} sets program.{}, which would have no effect: a pass changes program.actions only{}", name_, key,
              key == "micro_batches" ? "; give zt.program(model, {micro_batches = n})" : "");
     }
