@@ -14,8 +14,8 @@
 #include <numeric>
 
 #include "comm_subjects.h"
-#include "mesh.h"
-#include "zt/tensor.h"
+#include "mesh/mesh.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm::bench {
 

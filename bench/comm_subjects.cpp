@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "reduce_tree.h"
+#include "core/reduce_tree.h"
 
 namespace zt::comm::bench {
 

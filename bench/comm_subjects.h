@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "zt/comm.h"
+#include "zt/comm/comm.h"
 
 namespace zt::comm::bench {
 
@@ -24,7 +24,7 @@ struct Subject {
 };
 
 enum class Memory : uint8_t { window, ordinary };
-enum class Place : uint8_t { apart, in_place };  // of `out` and `in`, as zt/comm.h says
+enum class Place : uint8_t { apart, in_place };  // of `out` and `in`, as zt/comm/comm.h says
 
 // Whether the collective can be in place.
 bool has_in_place(const std::string& op);

@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
-#include "document_source.h"
-#include "permutation.h"
-#include "sentencepiece_tokenizer.h"
-#include "window_source.h"
-#include "zt/error.h"
+#include "stream/document_source.h"
+#include "stream/permutation.h"
+#include "stream/window_source.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
+#include "zt/base/error.h"
 
 namespace zt::data {
 
@@ -26,7 +26,7 @@ std::shared_ptr<const TokenFile> corpus() {
   writer.append(tokens);
   writer.commit();
   auto file = std::make_shared<const TokenFile>(path, kVocab);
-  std::filesystem::remove(path);  // the mapping keeps it until the program ends
+  std::filesystem::remove(path);  // the open file keeps its content until the program ends
   return file;
 }
 

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 

@@ -18,7 +18,7 @@
 #include "adam.h"
 #include "lion.h"
 #include "sgd.h"
-#include "zt/norm.h"
+#include "zt/execute/gradient_norm.h"
 
 namespace zt::optim {
 namespace {

@@ -17,7 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "zt/gemm.h"
+#include "providers.h"
+#include "zt/gemm/gemm.h"
 
 namespace zt {
 namespace {
@@ -98,6 +99,7 @@ int run(const std::vector<std::string>& words) {
   }
   const auto number = [&](size_t place) { return static_cast<int64_t>(std::atoll(words[place].c_str())); };
   const int64_t layers = number(2), hidden = number(3), heads = number(4), seq = number(6), samples = number(7);
+  register_gemm_providers();
   const at::NoGradGuard no_grad;
   const auto linears = linears_of(layers, hidden, number(5), seq * samples, words[1] == "float32" ? at::kFloat : at::kBFloat16);
   std::vector<Attention> attentions;

@@ -1,8 +1,8 @@
 // What step programs cost by themselves: the executor per action when actions do nothing, and verifying before the first step.
 #include <benchmark/benchmark.h>
 
-#include "zt/executor.h"
-#include "zt/program.h"
+#include "zt/execute/executor.h"
+#include "zt/program/program.h"
 
 namespace zt {
 namespace {

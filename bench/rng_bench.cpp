@@ -7,8 +7,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "zt/error.h"
-#include "zt/rng.h"
+#include "zt/base/error.h"
+#include "zt/random/rng.h"
 
 namespace zt {
 namespace {

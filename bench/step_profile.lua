@@ -3,7 +3,7 @@
 --   mpirun -n 2 --bind-to core ztoolkit run bench/step_profile.lua --precision bf16
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
-local reports = require "zt.engine.reports"
+local reports = require "zt.deepspeed.engine.reports"
 
 local o = zt.cli{
   name = "step_profile", about = "Times the parts of a training step of a GPT.",

@@ -2,8 +2,8 @@
 # another one is refused when it is opened. Writes zt/build_id.h.
 set(ZT_ABI 1)
 function(zt_write_build_id)
-  file(GLOB headers CONFIGURE_DEPENDS
-    ${CMAKE_SOURCE_DIR}/modules/sdk/include/zt/*.h ${CMAKE_SOURCE_DIR}/lua/binding/include/zt/lua/*.h)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS
+    ${CMAKE_SOURCE_DIR}/modules/sdk/include/zt/*.h ${CMAKE_SOURCE_DIR}/modules/io/include/zt/*.h ${CMAKE_SOURCE_DIR}/lua/binding/include/zt/lua/*.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
   set(content "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_SYSTEM_PROCESSOR} ${LibTorch_VERSION} ${ZT_SANITIZE}")
   foreach(header ${headers})

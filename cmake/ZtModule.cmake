@@ -4,6 +4,9 @@
 # target zt_NAME_objects, so that tests can link what the library hides. Link further libraries to zt_NAME_objects.
 # In this tree the library lies in the build folder's lib/zt; outside, in zt below CMAKE_LIBRARY_OUTPUT_DIRECTORY or, where
 # that is not set, below the current binary folder. It is installed into lib/zt.
+#
+# Lua files in the folder lua beside the caller are the module's Lua half, found as zt.NAME.*: lua/load.lua is `require
+# "zt.NAME.load"`. They are installed into share/ztoolkit/lua/zt/NAME; in this tree the build folder links to them (ZtLuaTree.cmake).
 include(${CMAKE_CURRENT_LIST_DIR}/ZtNumerics.cmake)
 set(ZT_MODULE_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/module_exports.ld.in)
 
@@ -33,4 +36,12 @@ function(ztoolkit_add_module name)
     PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${exports} LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder}/zt
     BUILD_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}" INSTALL_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}")
   install(TARGETS zt_${name} DESTINATION lib/zt)
+  set_property(GLOBAL APPEND PROPERTY ZT_MODULES zt_${name})
+
+  file(GLOB lua_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/lua/*.lua)
+  if(lua_files)
+    install(DIRECTORY lua/ DESTINATION share/ztoolkit/lua/zt/${name} FILES_MATCHING PATTERN "*.lua")
+    set_property(GLOBAL APPEND PROPERTY ZT_LUA_MODULES ${name})
+    set_property(GLOBAL APPEND PROPERTY ZT_LUA_MODULE_FOLDERS ${CMAKE_CURRENT_SOURCE_DIR}/lua)
+  endif()
 endfunction()

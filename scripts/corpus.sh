@@ -70,7 +70,7 @@ make_text() {
 make_tokens() {
   [ -x "$ZTOOLKIT" ] || fail "there is no $ZTOOLKIT: build it with 'cmake --preset release && cmake --build --preset release', or use scripts/run.sh"
   step "learning $VOCAB pieces and tokenizing $TEXT to $TOKENS"
-  "$ZTOOLKIT" run scripts/tokenize.lua --input "$TEXT" --output "$TOKENS" --vocab "$VOCAB" ||
+  "$ZTOOLKIT" tokenize --input "$TEXT" --output "$TOKENS" --vocab "$VOCAB" ||
     fail "tokenizing failed (its message is above)"
 }
 

@@ -17,8 +17,8 @@ fi
 # A compiler cache serves every clone of the repository, wherever it lies.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
-build() { # preset
+build() { # preset [target]: without a target everything
   step "building (preset $1)"
   cmake --preset "$1"
-  cmake --build "build/$1"
+  cmake --build "build/$1" ${2:+--target "$2"}
 }

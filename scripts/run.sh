@@ -13,7 +13,7 @@ case ${1:-} in
 esac
 
 scripts/setup.sh
-build release
+build release toolkit
 scripts/corpus.sh
 
 step "training: scripts/exp/gpt.lua on 2 ranks"

@@ -46,13 +46,13 @@ select=()
 if [ "$preset" = tsan ]; then select=(-LE mpi); fi
 
 step "testing"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+results=build/$preset/test_results
+rm -rf "$results"
 # Tests say how many processors they use; no more run at once than the machine has.
-ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" "${select[@]}" "$@" 2>&1 | tee "$log" || true
+ctest --test-dir "build/$preset" --output-on-failure --output-junit "$PWD/$results/ctest.xml" -j "$(nproc)" "${select[@]}" "$@" || true
 
-# ctest's own last line: "98% tests passed, 2 tests failed out of 120".
-read -r failed total < <(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$log") ||
-  fail "ctest ran no tests (its output is above)"
-printf '%d passed, %d failed\n' "$((total - failed))" "$failed"
-[ "$failed" -eq 0 ]
+[ -f "$results/ctest.xml" ] || fail "ctest ran no tests (its output is above)"
+status=0
+python3 -B scripts/dev/count_tests.py "$results/ctest.xml" "$results" || status=$?
+[ "$status" -ne 2 ] || fail "ctest ran no tests (its output is above)"
+exit "$status"

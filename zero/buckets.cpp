@@ -57,10 +57,10 @@ class Grouping {
   const Bucketing& bucketing_;
 };
 
-Action action_of(const Bucket& bucket, const Bucketing& bucketing) {
+Action reduction_of(const Bucket& bucket, const Bucketing& bucketing) {
   Action action{.kind = bucketing.kind, .target = bucket.units.front().unit};
   action.attrs["axes"] = Value::List{bucketing.axis};
-  if (!bucket.units.front().part.empty()) action.attrs["sum"] = bucket.units.front().part;
+  action.set_gradient_part(bucket.units.front().part);
   Value::List others;
   for (size_t i = 1; i < bucket.units.size(); ++i) others.push_back(bucket.units[i].unit);
   if (!others.empty()) action.attrs["units"] = std::move(others);
@@ -77,7 +77,7 @@ std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo&
   auto next = buckets.begin();
   for (int index = 0; index < static_cast<int>(actions.size()); ++index) {
     result.push_back(std::move(actions[index]));
-    for (; next != buckets.end() && next->units.back().after == index; ++next) result.push_back(action_of(*next, bucketing));
+    for (; next != buckets.end() && next->units.back().after == index; ++next) result.push_back(reduction_of(*next, bucketing));
   }
   return result;
 }

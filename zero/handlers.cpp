@@ -2,7 +2,7 @@
 
 #include <ATen/ops/add.h>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::zero {
 
@@ -56,14 +56,14 @@ at::Tensor part_of_grad(const Unit& unit) {
 }
 
 // Where the shard is a buffer of its own it holds the sum so far; else `grad_sum` does. The same additions in the same order.
-void accumulate(Unit& unit, const std::string& part) {
+void accumulate(Unit& unit, GradientPart part) {
   if (unit.owns_grad_shard()) {
-    if (part == "first") unit.grad_shard.copy_(part_of_grad(unit));
+    if (part == GradientPart::first) unit.grad_shard.copy_(part_of_grad(unit));
     else unit.grad_shard.add_(part_of_grad(unit));
     return;
   }
-  if (part == "first") unit.grad_sum.copy_(unit.grad_shard);
-  else if (part == "middle") unit.grad_sum.add_(unit.grad_shard);
+  if (part == GradientPart::first) unit.grad_sum.copy_(unit.grad_shard);
+  else if (part == GradientPart::middle) unit.grad_sum.add_(unit.grad_shard);
   else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);
 }
 
@@ -93,18 +93,18 @@ class ReduceGrad : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     Communicator& comm = state.comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
-    const std::string part = action.attr("sum");
+    const GradientPart part = action.gradient_part();
     std::vector<at::Tensor> grads, sums;
     const bool scatters = is_cut(action, units, comm) || units.front()->owns_grad_shard();
     for (const Unit* unit : units) {
       grads.push_back(unit->grad);
-      sums.push_back(!scatters ? unit->grad : part.empty() ? unit->grad_shard : part_of_grad(*unit));
+      sums.push_back(!scatters ? unit->grad : part == GradientPart::whole ? unit->grad_shard : part_of_grad(*unit));
     }
     const bool is_converted = action.attrs.contains("dtype");
     const Work work = is_converted ? reduce_converted(comm, state.wire, units, grads, sums, scatters)
                       : scatters   ? comm.reduce_scatter(sums, grads, ReduceOp::sum, Async::yes)
                                    : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
-    if (part.empty()) return work;
+    if (part == GradientPart::whole) return work;
     return Work(std::make_shared<Then>(work, [units, part] {
       for (Unit* unit : units) accumulate(*unit, part);
     }));

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "zt/executor.h"
+#include "zt/execute/executor.h"
 
 namespace zt::zero {
 

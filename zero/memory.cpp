@@ -1,7 +1,7 @@
 #include "memory.h"
 
-#include "zt/optimizer.h"
-#include "zt/options.h"
+#include "zt/base/options.h"
+#include "zt/model/optimizer.h"
 
 namespace zt::zero {
 

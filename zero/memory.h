@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "zt/precision.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
+#include "zt/model/precision.h"
 
 namespace zt::zero {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::zero {
 
@@ -33,7 +33,7 @@ std::vector<Ready> last_writes(const std::vector<Action>& actions, const ModelIn
   for_each_write(actions, model, resource, units, [&](int unit, int index) { last[unit] = index; });
   std::vector<Ready> ready;
   for (size_t unit = 0; unit < last.size(); ++unit) {
-    if (last[unit] >= 0) ready.push_back({static_cast<int>(unit), last[unit], "", 0});
+    if (last[unit] >= 0) ready.push_back({static_cast<int>(unit), last[unit]});
   }
   sort(ready);
   return ready;
@@ -65,7 +65,10 @@ std::vector<Ready> micro_batch_gradients(const std::vector<Action>& actions, con
   for (size_t unit = 0; unit < runs.size(); ++unit) {
     const auto& mine = runs[unit];
     for (size_t i = 0; i < mine.size(); ++i) {
-      const char* part = mine.size() == 1 ? "" : i == 0 ? "first" : i + 1 == mine.size() ? "last" : "middle";
+      const GradientPart part = mine.size() == 1       ? GradientPart::whole
+                                : i == 0               ? GradientPart::first
+                                : i + 1 == mine.size() ? GradientPart::last
+                                                       : GradientPart::middle;
       ready.push_back({static_cast<int>(unit), mine[i].last, part, static_cast<int>(i)});
     }
   }

@@ -1,18 +1,17 @@
 // When units are ready to be communicated, found from the resources that actions declare, of unknown kinds too.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "zt/program.h"
+#include "zt/program/program.h"
 
 namespace zt::zero {
 
 struct Ready {
   int unit = 0;
-  int after = 0;     // index of the action that makes it ready
-  std::string part;  // which part of the step's gradient: "first", "middle", "last"; "": all of it
-  int round = 0;     // how many parts of this unit come before it
+  int after = 0;  // index of the action that makes it ready
+  GradientPart part = GradientPart::whole;
+  int round = 0;  // how many parts of this unit come before it
 };
 
 // Where each unit of `units` is written as `resource` for the last time, ascending by action, then by unit.

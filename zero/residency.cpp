@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::zero {
 
@@ -126,7 +126,7 @@ class Places {
   std::vector<int64_t> live_;  // by action: elements that stays hold whole, so far
 };
 
-Action action_of(KindId kind, int unit) {
+Action unit_action(KindId kind, int unit) {
   return {.kind = kind, .target = unit};
 }
 
@@ -139,10 +139,10 @@ std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInf
   const auto places = Places(actions, model, residency).find(stays);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < stays.size(); ++k) {
-    Action unshard = action_of(Kinds::get().unshard, stays[k].unit);
+    Action unshard = unit_action(Kinds::get().unshard, stays[k].unit);
     unshard.attrs["axes"] = Value::List{residency.axis};
     before[places[k]].push_back(std::move(unshard));
-    after[stays[k].last].push_back(action_of(Kinds::get().reshard, stays[k].unit));
+    after[stays[k].last].push_back(unit_action(Kinds::get().reshard, stays[k].unit));
   }
   std::vector<Action> result;
   for (size_t index = 0; index < actions.size(); ++index) {

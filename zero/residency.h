@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "zt/program.h"
+#include "zt/program/program.h"
 
 namespace zt::zero {
 

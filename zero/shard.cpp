@@ -7,8 +7,8 @@
 #include "readiness.h"
 #include "residency.h"
 #include "unit_plans.h"
-#include "zt/error.h"
-#include "zt/unit.h"
+#include "zt/base/error.h"
+#include "zt/model/unit.h"
 
 namespace zt::zero {
 
@@ -23,6 +23,11 @@ void add_axes(Action& action, const std::vector<std::string>& wanted, const Mesh
     if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) ordered.emplace_back(axis.name);
   }
   action.attrs["axes"] = std::move(ordered);
+}
+
+// Whether a REDUCE_GRAD of this part leaves the sum of the whole step.
+bool ends_sum(GradientPart part) {
+  return part == GradientPart::whole || part == GradientPart::last;
 }
 
 class Shard : public Pass {
@@ -90,12 +95,11 @@ class Shard : public Pass {
   void insert_replication(std::vector<Action>& actions) const {
     std::vector<Action> result;
     for (Action& action : actions) {
-      const std::string part = action.attr("sum");
-      const bool is_whole = action.kind == Kinds::get().reduce_grad && (part.empty() || part == "last");
+      const bool is_whole = action.kind == Kinds::get().reduce_grad && ends_sum(action.gradient_part());
       Action next{.kind = Kinds::get().replicate_grad, .target = action.target, .attrs = action.attrs};
       result.push_back(std::move(action));
       if (!is_whole) continue;
-      next.attrs.erase("sum");
+      next.set_gradient_part(GradientPart::whole);
       next.attrs.erase("dtype");
       next.attrs["axes"] = Value::List{replicate()};
       result.push_back(std::move(next));

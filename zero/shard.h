@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "zt/mesh.h"
-#include "zt/program.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
+#include "zt/comm/mesh.h"
+#include "zt/program/program.h"
 
 namespace zt::zero {
 

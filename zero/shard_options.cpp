@@ -1,11 +1,10 @@
 #include "shard.h"
-#include "zt/options.h"
+#include "zt/base/options.h"
 
 namespace zt::zero {
 
 bool ShardOptions::overlaps() const {
-  const auto& comm = axis->communicator;
-  return overlap.value_or(!comm || comm->backend() == "nccl");
+  return overlap.value_or(axis->link.backend == "nccl");
 }
 
 bool ShardOptions::moves_parameters() const {

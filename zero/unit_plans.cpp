@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::zero {
 
@@ -48,9 +48,9 @@ std::vector<bool> summed_units(const ShardOptions& options, const ModelInfo& mod
 }  // namespace
 
 bool is_node_shared(const ShardOptions& options) {
-  const auto& comm = options.axis->communicator;
+  const Axis& axis = *options.axis;
   return options.stage >= 1 &&
-         options.node_shared.value_or(comm && comm->size() > 1 && comm->shares_memory() && !options.moves_parameters());
+         options.node_shared.value_or(axis.size > 1 && axis.link.shares_memory && !options.moves_parameters());
 }
 
 UnitSets find_units(const ShardOptions& options, const ModelInfo& model) {

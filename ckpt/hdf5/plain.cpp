@@ -7,7 +7,7 @@
 #include "tree.h"
 #include "types.h"
 #include "utf8.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::ckpt {
 
@@ -28,7 +28,7 @@ Handle string_type(size_t size, bool is_text) {
 }
 
 template <class T>
-std::vector<std::byte> bytes_of(const T* items, size_t count) {
+std::vector<std::byte> as_byte_span(const T* items, size_t count) {
   std::vector<std::byte> bytes(count * sizeof(T));
   if (count > 0) std::memcpy(bytes.data(), items, bytes.size());
   return bytes;
@@ -43,19 +43,19 @@ constexpr at::ScalarType kTypeOf<bool> = at::kBool;
 
 template <class T>
 Plain plain_scalar(const T& number) {
-  return {hdf5_type(kTypeOf<T>), shape_of({}), bytes_of(&number, 1)};
+  return {hdf5_type(kTypeOf<T>), shape_of({}), as_byte_span(&number, 1)};
 }
 
 Plain plain_scalar(const std::string& text) {
   return {string_type(text.size(), is_utf8(text)), text.empty() ? null_space() : shape_of({}),
-          bytes_of(text.data(), text.size())};
+          as_byte_span(text.data(), text.size())};
 }
 
 template <class T>
 Plain plain_list(const Value::List& list) {
   const auto items = std::make_unique<T[]>(list.size());
   std::transform(list.begin(), list.end(), items.get(), [](const Value& item) { return *item.get_if<T>(); });
-  return {hdf5_type(kTypeOf<T>), shape_of({static_cast<int64_t>(list.size())}), bytes_of(items.get(), list.size())};
+  return {hdf5_type(kTypeOf<T>), shape_of({static_cast<int64_t>(list.size())}), as_byte_span(items.get(), list.size())};
 }
 
 std::optional<Plain> plain_string_list(const Value::List& list) {

@@ -1,6 +1,6 @@
 #include "reader.h"
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::ckpt {
 

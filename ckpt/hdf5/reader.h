@@ -8,7 +8,7 @@
 
 #include "handle.h"
 #include "stored.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
 
 namespace zt::ckpt {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::ckpt {
 

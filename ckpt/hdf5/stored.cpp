@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "types.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::ckpt {
 

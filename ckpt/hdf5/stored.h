@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "handle.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
 
 namespace zt::ckpt {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::ckpt {
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <thread>
 
-#include "zt/error.h"
-#include "zt/zeros.h"
+#include "zt/base/error.h"
+#include "zt/base/zeros.h"
 
 namespace zt::comm {
 

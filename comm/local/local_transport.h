@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
-#include "host/transport.h"
-#include "zt/world.h"
+#include "messages/transport.h"
+#include "zt/process/world.h"
 
 namespace zt::comm {
 

@@ -2,8 +2,8 @@
 
 #include "mpi/runtime.h"
 #include "mpi/watchdog.h"
-#include "zt/error.h"
-#include "zt/zeros.h"
+#include "zt/base/error.h"
+#include "zt/base/zeros.h"
 
 namespace zt::comm {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <memory>
 
-#include "host/transport.h"
-#include "zt/world.h"
+#include "messages/transport.h"
+#include "zt/process/world.h"
 
 namespace zt::comm {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "mpi/watchdog.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::comm {
 

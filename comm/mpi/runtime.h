@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::comm {
 

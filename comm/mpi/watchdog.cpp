@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "flight/ended.h"
-#include "zt/emergency.h"
+#include "recorder/ended.h"
+#include "zt/process/emergency.h"
 
 namespace zt::comm {
 

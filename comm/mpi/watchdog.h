@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "group.h"
+#include "core/group.h"
 
 namespace zt::comm {
 

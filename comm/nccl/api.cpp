@@ -4,7 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::comm {
 

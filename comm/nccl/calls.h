@@ -1,8 +1,8 @@
 // One Operation as calls of NCCL on a stream.
 #pragma once
 
+#include "core/operation.h"
 #include "nccl/api.h"
-#include "operation.h"
 
 namespace zt::comm {
 

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "reduce_tree.h"
+#include "core/reduce_tree.h"
 
 namespace zt::comm {
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "zt/comm.h"
+#include "zt/comm/comm.h"
 
 namespace zt::comm {
 

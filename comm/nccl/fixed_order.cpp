@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "host/algorithms.h"
+#include "messages/algorithms.h"
 #include "nccl/device_tree.h"
 
 namespace zt::comm {

@@ -1,8 +1,8 @@
 // Reductions whose sums have the same bits as on every other backend: NCCL moves the data, ATen adds it up in the fixed tree.
 #pragma once
 
+#include "core/operation.h"
 #include "nccl/calls.h"
-#include "operation.h"
 
 namespace zt::comm {
 

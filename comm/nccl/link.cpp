@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "flight/report.h"
-#include "host/patience.h"
-#include "zt/error.h"
-#include "zt/trace.h"
+#include "messages/patience.h"
+#include "recorder/report.h"
+#include "zt/base/error.h"
+#include "zt/process/trace.h"
 
 namespace zt::comm {
 

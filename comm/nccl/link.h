@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "backend.h"
+#include "core/backend.h"
 #include "nccl/api.h"
 #include "nccl/calls.h"
 

@@ -4,8 +4,8 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/accumulate.h>
 
-#include "zt/error.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm {
 

@@ -6,14 +6,14 @@
 #include <cstring>
 #include <vector>
 
-#include "compare.h"
+#include "core/compare.h"
 #include "nccl/calls.h"
 #include "nccl/device_tree.h"
 #include "nccl/fixed_order.h"
 #include "nccl/link.h"
 #include "nccl/memory.h"
-#include "zt/error.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backend.h"
+#include "core/backend.h"
 #include "nccl/api.h"
 
 namespace zt::comm {

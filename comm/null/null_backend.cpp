@@ -1,6 +1,6 @@
 #include "null/null_backend.h"
 
-#include "zt/zeros.h"
+#include "zt/base/zeros.h"
 
 namespace zt::comm {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backend.h"
+#include "core/backend.h"
 
 namespace zt::comm {
 

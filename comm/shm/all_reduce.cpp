@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "host/algorithms.h"
-#include "reduce_tree.h"
+#include "core/reduce_tree.h"
+#include "messages/algorithms.h"
 
 namespace zt::comm {
 

@@ -1,7 +1,7 @@
 // all_reduce in shared memory: each rank adds up its segment of all ranks' inputs and puts the result into everybody's output.
 #pragma once
 
-#include "operation.h"
+#include "core/operation.h"
 #include "shm/team.h"
 #include "shm/windows.h"
 

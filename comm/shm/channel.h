@@ -1,7 +1,7 @@
 // send and recv in shared memory.
 #pragma once
 
-#include "operation.h"
+#include "core/operation.h"
 #include "shm/team.h"
 #include "shm/windows.h"
 

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <span>
 
-#include "host/algorithms.h"
-#include "zt/error.h"
+#include "messages/algorithms.h"
+#include "zt/base/error.h"
 
 namespace zt::comm {
 

@@ -1,7 +1,7 @@
 // What a rank gives and takes in each collective, as data. Pure, but for all_to_all, where the ranks' splits are in the notices.
 #pragma once
 
-#include "operation.h"
+#include "core/operation.h"
 #include "shm/pull.h"
 
 namespace zt::comm {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "reduce_tree.h"
+#include "core/reduce_tree.h"
 
 namespace zt::comm {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstring>
 
-#include "host/queued_backend.h"
-#include "zt/error.h"
+#include "messages/queued_backend.h"
+#include "zt/base/error.h"
 
 namespace zt::comm {
 

@@ -10,8 +10,8 @@
 #include <fstream>
 #include <utility>
 
-#include "zt/error.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm {
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "host/algorithms.h"
-#include "host/queued_backend.h"
+#include "messages/algorithms.h"
+#include "messages/queued_backend.h"
 #include "shm/all_reduce.h"
 #include "shm/channel.h"
 #include "shm/plans.h"
 #include "shm/share.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::comm {
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "backend.h"
-#include "zt/comm.h"
+#include "core/backend.h"
+#include "zt/comm/comm.h"
 
 namespace zt::comm {
 

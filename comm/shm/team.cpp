@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "compare.h"
-#include "flight/black_box.h"
-#include "flight/ended.h"
-#include "host/transport.h"
-#include "zt/error.h"
+#include "core/compare.h"
+#include "messages/transport.h"
+#include "recorder/black_box.h"
+#include "recorder/ended.h"
+#include "zt/base/error.h"
 
 namespace zt::comm {
 

@@ -15,9 +15,9 @@
 #include <span>
 #include <vector>
 
-#include "call.h"
-#include "group.h"
-#include "host/patience.h"
+#include "core/call.h"
+#include "core/group.h"
+#include "messages/patience.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"
 

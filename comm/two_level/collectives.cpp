@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "reduce_tree.h"
+#include "core/reduce_tree.h"
 #include "two_level/halves.h"
 
 namespace zt::comm {

@@ -1,11 +1,11 @@
-// The collectives of the two-level backend, as steps on its communicators. Shapes and in-place rules: zt/comm.h. Each function is
-// one blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted.
+// The collectives of the two-level backend, as steps on its communicators. Shapes and in-place rules: zt/comm/comm.h. Each
+// function is one blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted.
 #pragma once
 
 #include <functional>
 
-#include "host/algorithms.h"
-#include "operation.h"
+#include "core/operation.h"
+#include "messages/algorithms.h"
 #include "two_level/two_level_backend.h"
 
 namespace zt::comm {

@@ -1,6 +1,6 @@
 #include "two_level/halves.h"
 
-#include "zt/float16.h"
+#include "zt/base/float16.h"
 
 namespace zt::comm {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "backend.h"
-#include "group.h"
+#include "core/backend.h"
+#include "core/group.h"
 
 namespace zt::comm {
 

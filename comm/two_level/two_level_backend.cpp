@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compare.h"
-#include "host/queued_backend.h"
+#include "core/compare.h"
+#include "messages/queued_backend.h"
 #include "two_level/collectives.h"
 
 namespace zt::comm {

@@ -17,15 +17,15 @@
 // for all_reduce, n / L for the other two. With SumOrder::fixed, sums and products of 16-bit floats travel in fp32 and are
 // rounded once: twice the bytes in a reduce_scatter and across, and an fp32 copy of the input (2 n, and 2 n / L, of scratch).
 //
-// Bits: with SumOrder::fixed and L a power of two, those of every other backend. In place as zt/comm.h says. Collectives that are
-// to be checked (CheckMode) are compared over `flat` first, whatever the levels compare of their own.
+// Bits: with SumOrder::fixed and L a power of two, those of every other backend. In place as zt/comm/comm.h says. Collectives
+// that are to be checked (CheckMode) are compared over `flat` first, whatever the levels compare of their own.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "backend.h"
-#include "zt/comm.h"
+#include "core/backend.h"
+#include "zt/comm/comm.h"
 
 namespace zt::comm {
 

@@ -1,5 +1,5 @@
---- Options tables in Lua code, checked as the C++ schemas check theirs (zt/options.h): an unknown key, a wrong type and a value
--- out of range are errors that name the key's path. Nothing is ignored.
+--- Options tables in Lua code, checked as the C++ schemas check theirs (zt/base/options.h): an unknown key, a wrong type and a
+-- value out of range are errors that name the key's path. Nothing is ignored.
 --
 --   local schema = {
 --     {"name",  "string",  "names the run's folder", required = true},
@@ -19,6 +19,14 @@ local function is_list(value)
   local count = 0
   for _ in pairs(value) do count = count + 1 end
   return count == #value
+end
+
+--- The keys of a table as strings, in ascending order.
+function check.sorted_keys(value)
+  local keys = {}
+  for key in pairs(value) do keys[#keys + 1] = tostring(key) end
+  table.sort(keys)
+  return keys
 end
 
 --- What `value` is, for messages: "an integer", "a list".

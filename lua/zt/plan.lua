@@ -1,4 +1,5 @@
---- What `ztoolkit plan` prints: what each kind of rank would hold, do and send.
+--- How dry runs end. `ztoolkit plan` prints what each kind of rank would hold, do and send, `ztoolkit run --dry` the trainer's
+-- report, both where the first step would begin.
 
 local core = require "zt.core"
 local text = require "zt.text"
@@ -23,7 +24,7 @@ local function lines_of(kind)
     sorted(kind.sent, function(name, bytes) return ("%s %s a step"):format(name, text.bytes(bytes)) end))
 end
 
---- The plan as text: `kinds` of trainer:plan(batch), for `ranks` ranks.
+-- The plan as text: `kinds` of trainer:plan(batch), for `ranks` ranks.
 local function plan_text(kinds, ranks)
   local each = core.world.ranks_per_node
   local parts = {("%d rank%s, %d on a machine, bytes a rank"):format(ranks, ranks == 1 and "" or "s", math.min(each, ranks))}
@@ -31,7 +32,7 @@ local function plan_text(kinds, ranks)
   return table.concat(parts, "\n\n")
 end
 
---- Prints the plan as text, or writes it as JSON to the descriptor that the host has kept free of what the script prints.
+-- Prints the plan as text, or writes it as JSON to the descriptor that the host has kept free of what the script prints.
 local function write(kinds, place)
   local ranks = core.world.size
   if not place.is_json then return print(plan_text(kinds, ranks)) end
@@ -40,4 +41,24 @@ local function write(kinds, place)
   assert(out:close())
 end
 
-return {text = plan_text, write = write}
+-- The batch of a step whose `parts` parts are like this one. The trainer judges what is no batch.
+local function whole_batch(batch, parts)
+  if parts == 1 or type(batch) ~= "table" then return batch end
+  local whole = {}
+  for name, field in pairs(batch) do
+    local has_rows, rank = pcall(function() return field:dim() end)
+    local copies = {}
+    for part = 1, parts do copies[part] = field end
+    whole[name] = has_rows and rank > 0 and core.cat(copies) or field
+  end
+  return whole
+end
+
+-- Called in a dry run where the first step would begin.
+local function finish(trainer, batch, parts)
+  local place = require("zt.host").plan()
+  if place then write(trainer:plan(whole_batch(batch, parts)), place) else print(trainer:report()) end
+  os.exit(0)
+end
+
+core.set_hook("dry_step", finish)

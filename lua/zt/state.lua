@@ -5,6 +5,7 @@
 --   for name, values in state:each() do ... end
 
 local class = require "zt.class"
+local core = require "zt.core"
 
 local State = class.new "State"
 
@@ -28,4 +29,4 @@ State.__index = function(self, key)
   return rawget(self, "trainer"):parameter(key)
 end
 
-return State
+core.set_hook("model_state", function(trainer) return State(trainer) end)

@@ -1,8 +1,8 @@
 // What `require "zt.example"` gives: reads options, makes objects, and nothing else.
 #include "scale.h"
 #include "weight_norm.h"
+#include "zt/base/options.h"
 #include "zt/lua/state.h"
-#include "zt/options.h"
 
 namespace {
 

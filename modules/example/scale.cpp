@@ -2,8 +2,8 @@
 
 #include <ATen/ops/mul.h>
 
-#include "zt/error.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::example {
 

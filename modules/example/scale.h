@@ -1,7 +1,7 @@
 // A layer: a learned factor per channel.
 #pragma once
 
-#include "zt/layer.h"
+#include "zt/model/layer.h"
 
 namespace zt::example {
 

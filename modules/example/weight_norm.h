@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "zt/executor.h"
-#include "zt/program.h"
+#include "zt/execute/executor.h"
+#include "zt/program/program.h"
 
 namespace zt::example {
 

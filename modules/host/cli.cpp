@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "zt/base/error.h"
 #include "zt/build_id.h"
-#include "zt/error.h"
 
 namespace zt::host {
 
@@ -33,7 +33,7 @@ struct Parser {
   CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
   CLI::App* plan = app.add_subcommand("plan",
                                       "what each kind of rank would hold, do and send: ztoolkit plan script.lua [arguments...] "
-                                      "[--ranks N] [--rank R] [--ranks-per-node K] [--json]");
+                                      "[--ranks N] [--rank R] [--ranks-per-node K] [--backend NAME] [--json]");
   CLI::App* info = app.add_subcommand("info", "what a bug report needs: versions, CPU, GPU, memory, environment, modules");
   CLI::App* modules = app.add_subcommand("modules", "the modules on the path, and why one cannot be loaded");
   LaunchOptions options;
@@ -60,6 +60,8 @@ struct Parser {
     plan->add_option("--ranks-per-node", options.ranks_per_node, "how many share a machine's memory (1)")
         ->check(CLI::Range(1, 1 << 20))
         ->type_name("K");
+    plan->add_option("--backend", options.backend, "how ranks communicate on axes for which the script does not say it")
+        ->type_name("NAME");
     plan->add_flag("--json", options.is_json, "as JSON; what the script prints goes to the standard error output");
     info->add_flag("--json", is_json, "as JSON");
   }

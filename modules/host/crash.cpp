@@ -10,7 +10,7 @@
 #include <ctime>
 #include <string_view>
 
-#include "zt/emergency.h"
+#include "zt/process/emergency.h"
 
 namespace zt::host {
 

@@ -1,7 +1,7 @@
 // Signals by which a process dies of its own doing.
 #pragma once
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 

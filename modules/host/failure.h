@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 

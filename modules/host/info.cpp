@@ -9,6 +9,7 @@
 #include "module_list.h"
 #include "rank.h"
 #include "zt/build_id.h"
+#include "zt/gemm/gemm_choice.h"
 
 namespace zt::host {
 
@@ -57,6 +58,11 @@ Json gpu() {
   return out;
 }
 
+// The choice of providers; the module gemm has been opened by now.
+Json gemm_choices() {
+  return to_value(gemm_choice()).to_json();
+}
+
 Json environment() {
   Json out = Json::object();
   for (const std::string& variable : find_environment()) {
@@ -89,11 +95,8 @@ Json collect_info(const Paths& paths) {
   const std::unique_ptr<lua_State, decltype(&lua_close)> L(open_state(World{}, paths), lua_close);
   Json modules = Json::object();
   for (const ModuleReport& module : list_modules(L.get())) modules[module.name] = module_json(module);
-  return {{"versions", versions(L.get())},
-          {"machine", machine()},
-          {"GPU", gpu()},
-          {"environment", environment()},
-          {"modules", modules}};
+  return {{"versions", versions(L.get())},    {"machine", machine()},         {"GPU", gpu()},
+          {"GEMM providers", gemm_choices()}, {"environment", environment()}, {"modules", modules}};
 }
 
 std::string info_text(const Json& info) {

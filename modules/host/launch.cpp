@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "failure.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::host {
 
@@ -111,6 +111,7 @@ World planned_world(World world, const LaunchOptions& options) {
   world.rank = options.rank;
   world.size = options.ranks;
   world.ranks_per_node = options.ranks_per_node;
+  world.backend = options.backend;
   world.dry = true;
   world.plan = dup(STDOUT_FILENO);
   world.is_json = options.is_json;

@@ -1,6 +1,8 @@
 // Starts the ranks of this process and ends it when they are done.
 #pragma once
 
+#include <string>
+
 #include "paths.h"
 #include "rank.h"
 
@@ -14,6 +16,7 @@ struct LaunchOptions {
   int ranks = 1;
   int rank = 0;
   int ranks_per_node = 1;
+  std::string backend = {};  // of the run that is planned; empty: the default
 };
 
 // Runs `script` on all ranks of this process; returns the exit status when all succeeded, and ends the process by itself

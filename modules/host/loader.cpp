@@ -144,11 +144,21 @@ int module_names(lua_State* L) {
   return 1;
 }
 
-// `require "zt.host"`: what subcommands in Lua ask the host.
+// plan() of the table below: {descriptor, is_json} under `ztoolkit plan`, else nil.
+int plan_place(lua_State* L) {
+  const World& world = lua::world(L);
+  if (world.plan < 0) return 0;
+  lua::push(L, Value(Value::Table{{"descriptor", static_cast<int64_t>(world.plan)}, {"is_json", world.is_json}}));
+  return 1;
+}
+
+// `require "zt.host"`: what the Lua library asks the host.
 int open_host(lua_State* L) {
   lua_newtable(L);
   lua_pushcfunction(L, lua::guarded<module_names>);
   lua_setfield(L, -2, "modules");
+  lua_pushcfunction(L, lua::guarded<plan_place>);
+  lua_setfield(L, -2, "plan");
   return 1;
 }
 

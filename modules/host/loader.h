@@ -8,8 +8,8 @@
 namespace zt::host {
 
 // Puts a searcher for names "zt.*" in front of Lua's own for C modules: the same search on package.cpath, with messages that
-// say what to do. In the message that a module was not found, a last one proposes the nearest name. Subcommands in Lua get
-// `require "zt.host"`: modules() lists the names of the C modules on the path.
+// say what to do. In the message that a module was not found, a last one proposes the nearest name. The Lua library gets
+// `require "zt.host"`: modules() lists the names of the C modules on the path, plan() says where `ztoolkit plan` writes.
 void install_loader(lua_State* L);
 
 struct ModuleFile {

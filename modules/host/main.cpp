@@ -12,7 +12,7 @@
 #include "memory.h"
 #include "module_list.h"
 #include "signals.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace {
 

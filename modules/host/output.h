@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 

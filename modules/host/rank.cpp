@@ -10,9 +10,9 @@
 #include "loader.h"
 #include "output.h"
 #include "torch_messages.h"
-#include "zt/emergency.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
+#include "zt/process/emergency.h"
 
 namespace zt::host {
 
@@ -26,7 +26,7 @@ int threads_per_rank(const World& world) {
   return std::max(1, std::min(bound, cores / world.ranks_per_node));
 }
 
-constexpr std::chrono::milliseconds kLastWords(1500);
+constexpr std::chrono::milliseconds kReportTime(1500);
 
 // What os.exit needs to know.
 struct Exit {
@@ -61,7 +61,7 @@ void replace_exit(lua_State* L, Exit& exit) {
 // What goes down with another rank has nothing to tell the user, but says why it ends.
 void report(const World& world, const lua::ScriptError& error) {
   // Nobody may be there to read what is written: the end does not wait for it.
-  end_process_within(kLastWords, EXIT_FAILURE);
+  end_process_within(kReportTime, EXIT_FAILURE);
   if (error.is_aborted) return run_emergency_actions({Emergency::Kind::failed, world.rank, error.message});
   const std::string who = world.size > 1 ? fmt::format("ztoolkit: rank {} failed: ", world.rank) : "ztoolkit: ";
   report_once(world, error.message, fmt::format("{}{}\n{}", who, error.message, error.traceback));

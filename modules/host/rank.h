@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "paths.h"
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 

@@ -12,7 +12,7 @@
 
 #include "crash.h"
 #include "failure.h"
-#include "zt/emergency.h"
+#include "zt/process/emergency.h"
 
 namespace zt::host {
 

@@ -1,7 +1,7 @@
 // Ctrl-C, termination, crashes, and the question what the process is doing.
 #pragma once
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 
@@ -12,9 +12,9 @@ enum class Announce { no, yes };
 //   SIGUSR2, and SIGTERM without mpirun, once: asks a run to stop by itself where one listens (is_stop_requested), instead
 //   SIGUSR1  runs the emergency actions, and it goes on
 //   SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT  print what happened where, and end it as they do without us
-// Emergency actions (zt/emergency.h) run before an end, for half a second at most, for a second in a crash. A signal that was
-// ignored at the start (nohup) stays ignored, one that somebody else handles stays theirs. Call once, before other threads start.
-// `place`: for messages.
+// Emergency actions (zt/process/emergency.h) run before an end, for half a second at most, for a second in a crash. A signal that
+// was ignored at the start (nohup) stays ignored, one that somebody else handles stays theirs. Call once, before other threads
+// start. `place`: for messages.
 void watch_signals(Announce announce, const World& place);
 
 }  // namespace zt::host

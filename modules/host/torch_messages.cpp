@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "zt/log.h"
+#include "zt/process/log.h"
 
 C10_DECLARE_int(caffe2_log_level);
 

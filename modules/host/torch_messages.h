@@ -1,7 +1,7 @@
 // What LibTorch has to say.
 #pragma once
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 

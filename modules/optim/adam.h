@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "flat_optimizer.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
 
 namespace zt::optim {
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "zt/error.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::optim {
 

@@ -8,8 +8,8 @@
 
 #include "groups.h"
 #include "kernels.h"
-#include "zt/isa.h"
-#include "zt/optimizer.h"
+#include "zt/base/isa.h"
+#include "zt/model/optimizer.h"
 
 namespace zt::optim {
 

@@ -1,7 +1,5 @@
 #include "groups.h"
 
-#include "zt/regex.h"
-
 namespace zt::optim {
 
 namespace {
@@ -30,7 +28,7 @@ GroupTable::GroupTable(const std::string& path, const CommonOptions& options) : 
     const std::string entry_path = fmt::format("{}.groups[{}]", path, i + 1);
     const Entry entry = parse_entry(entry_path, options.groups[i]);
     texts_.push_back(entry.match);
-    patterns_.push_back(compile_regex(entry.match, entry_path + ".match"));
+    patterns_.emplace_back(entry.match, entry_path + ".match");
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(options.weight_decay)});
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(other_decay)});
   }
@@ -40,7 +38,7 @@ int GroupTable::group_of(const ParamInfo& param) const {
   if (!param.trainable) return -1;
   int entry = 0;  // 0: the defaults
   for (size_t i = 0; i < patterns_.size() && entry == 0; ++i) {
-    if (std::regex_search(param.name, patterns_[i])) entry = static_cast<int>(i) + 1;
+    if (patterns_[i].is_found_in(param.name)) entry = static_cast<int>(i) + 1;
   }
   return 2 * entry + (param.is_matrix ? 0 : 1);
 }

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
-#include "zt/model.h"
-#include "zt/options.h"
+#include "zt/base/options.h"
+#include "zt/base/regex.h"
+#include "zt/model/model.h"
 
 namespace zt::optim {
 
@@ -58,7 +58,7 @@ class GroupTable {
  private:
   std::string path_;
   std::vector<std::string> texts_;  // of the patterns
-  std::vector<std::regex> patterns_;
+  std::vector<Regex> patterns_;
   std::vector<Group> groups_;  // two an entry, the defaults first: for matrices, for the rest
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "zt/isa.h"
+#include "zt/base/isa.h"
 
 namespace zt::optim {
 

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "zt/float16.h"
+#include "zt/base/float16.h"
 
 namespace zt::optim {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "zt/options.h"
+#include "zt/base/options.h"
 
 namespace zt::optim {
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "zt/optimizer.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
+#include "zt/model/optimizer.h"
 
 namespace zt::optim {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who includes and links whom, by the table in the README: arrows point down, and modules meet in Lua only.
+"""Checks who includes, links and requires whom, by the table in the README: arrows point down, and modules meet in Lua only.
 
     scripts/dev/layering.py [build folder]     the libraries of the build folder are checked too when it is given
 """
@@ -11,9 +11,25 @@ import sys
 
 import tree
 
-# Folders of the levels below Lua. A module may use the SDK and the binding, and never another module.
-SDK, BINDING, HOST = "modules/sdk", "lua/binding", "modules/host"
+# Folders of the levels below Lua, and whose headers each may include beside its own. A module never uses another module.
+SDK, IO, BINDING, HOST = "modules/sdk", "modules/io", "lua/binding", "modules/host"
+USES = {SDK: (), IO: (SDK,), BINDING: (SDK, IO)}
+MODULE_USES = (SDK, IO, BINDING)
 PLAIN_MODULES = ("comm", "zero", "pipe", "moe", "ckpt")
+
+# The rooms of the SDK, bottom up. A room uses those in the lines before its own, and of its own line those to the left.
+ROOMS = (
+    ("base",),
+    ("process",),
+    ("random", "comm", "model"),
+    ("program",),
+    ("verify",),
+    ("execute",),
+    ("gemm",),
+    ("plan",),
+    ("train",),
+)
+ROOM_RANK = {room: rank for rank, room in enumerate(room for line in ROOMS for room in line)}
 
 # Headers of libraries that only some may see: pattern of the include, who may, in words.
 RESTRICTED = (
@@ -21,14 +37,17 @@ RESTRICTED = (
     (r"hdf5\.h|H5\w+\.h", ("ckpt", "modules/data"), "HDF5 occurs in ckpt and data only"),
     (r"torch/torch\.h", (), "torch/torch.h costs 18 s a file: include what is used"),
 )
-BINDS = re.compile(r"(module|lua_\w+|module_\w+)\.(cpp|h)$")  # files of a module that speak to Lua
 LUA_HEADER = re.compile(r"lua\.hpp|lua\.h|lauxlib\.h|lualib\.h|luajit\.h|zt/lua/.*")
+
+# C++ that requires a Lua module. It may only be the Lua half of its own module.
+REQUIRES = re.compile(r'(?:lua_push(?:literal|string)\(\w+, |from_lua\("\w+", )"zt\.(\w+)')
 
 # Libraries that only some of ours may link to, by the file names of ours.
 LINKED = {
     "libmpi": {"zt/comm.so"},
     "libnccl": set(),
     "libhdf5": {"zt/ckpt.so", "zt/data.so"},
+    "liburing": {"libzt_io.so"},
     "libtorch_cuda": set(),
 }
 
@@ -48,36 +67,64 @@ def include_problem(file, include):
     for pattern, allowed, rule in RESTRICTED:
         if re.fullmatch(pattern, include) and mine not in allowed:
             return rule
-    if LUA_HEADER.fullmatch(include) and mine not in (BINDING, HOST) and not BINDS.match(file.name):
-        return "Lua headers occur in lua/binding, the host and a module's module*.cpp and lua_* files only"
-    if mine == SDK and include.startswith("zt/lua/"):
-        return "the SDK is below the binding"
+    if LUA_HEADER.fullmatch(include) and mine not in (BINDING, HOST) and file.parent.name != "lua" and file.name != "module.cpp":
+        return "Lua headers occur in lua/binding, the host and a module's module.cpp or folder lua only"
     return None
 
 
-def is_reachable(file, include):
-    """True if a quoted include names a file of the SDK, of the binding or of the file's own module."""
+def room_of(path):
+    """The room of the SDK that a file belongs to; None outside the SDK."""
+    match = re.match(SDK + r"/(?:src|include/zt)/(\w+)/", str(path))
+    return match and match[1]
+
+
+def room_problem(file, target):
+    """What is wrong when a file of the SDK includes `target`, another one; None: nothing."""
+    mine, other = room_of(file), room_of(target)
+    if mine is None or other is None or mine == other:
+        return None
+    for room in (mine, other):
+        if room not in ROOM_RANK:
+            return f"'{room}' is no room of the SDK: name it in scripts/dev/layering.py"
+    return None if ROOM_RANK[other] < ROOM_RANK[mine] else f"the room {other} lies above {mine}"
+
+
+def find_include(file, include):
+    """The file that a quoted include names, if `file` may use it; else None."""
     mine = owner(file)
-    roots = [tree.ROOT / file.parent, tree.ROOT / mine, tree.ROOT / SDK / "include", tree.ROOT / SDK / "src"]
-    if mine != SDK:
-        roots += [tree.ROOT / BINDING / "include", tree.ROOT / BINDING / "src"] if mine == BINDING else [tree.ROOT / BINDING / "include"]
+    roots = [file.parent, pathlib.Path(mine)]
+    allowed = (mine, *USES.get(mine, MODULE_USES))
+    roots += [pathlib.Path(mine) / "src"] + [pathlib.Path(used) / "include" for used in allowed]
     for root in roots:
-        path = (root / include).resolve()
-        if path.is_file():
-            return owner(path.relative_to(tree.ROOT)) in (mine, SDK, BINDING)
-    return include == "zt/build_id.h"
+        path = (tree.ROOT / root / include).resolve()
+        if path.is_file() and owner(path.relative_to(tree.ROOT)) in allowed:
+            return path.relative_to(tree.ROOT)
+    return None
+
+
+def quoted_problem(file, include):
+    """What is wrong with a quoted include; None: nothing."""
+    if include == "zt/build_id.h":
+        return None
+    target = find_include(file, include)
+    if target is None:
+        return "none that this file may use: arrows point down, and modules meet in Lua only"
+    return room_problem(file, target)
 
 
 def check_includes():
     problems = []
     for file in tree.sources(*tree.CPP, folders=("modules", "lua") + PLAIN_MODULES):
         for number, line in enumerate((tree.ROOT / file).read_text().splitlines(), 1):
+            for name in REQUIRES.findall(line):
+                if name not in ("core", owner(file).split("/")[-1]):
+                    problems.append(f"{file}:{number}: requires zt.{name}: the Lua library lies above, and modules meet in Lua only")
             match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
             if not match:
                 continue
             problem = include_problem(file, match[2])
-            if not problem and match[1] == '"' and not is_reachable(file, match[2]):
-                problem = "neither the SDK's, the binding's nor this module's: modules meet in Lua only"
+            if not problem and match[1] == '"':
+                problem = quoted_problem(file, match[2])
             if problem:
                 problems.append(f"{file}:{number}: includes {match[2]}: {problem}")
     return problems
@@ -93,8 +140,9 @@ def link_problem(name, library, modules):
     for stem, allowed in LINKED.items():
         if re.match(stem + r"[.\-_]", library) and name not in allowed:
             return f"only {', '.join(sorted(allowed)) or 'nobody'} may: open it at run time"
-    if name == "libzt.so" and (library.startswith("libluajit") or library.startswith("libzt_lua")):
-        return "the SDK is below Lua"
+    above = {"libzt.so": ("libluajit", "libzt_io", "libzt_lua"), "libzt_io.so": ("libluajit", "libzt_lua")}
+    if library.startswith(above.get(name, ())):
+        return "it lies above"
     if library in modules:
         return "modules meet in Lua only"
     return None
@@ -104,7 +152,7 @@ def check_libraries(build):
     lib = pathlib.Path(build) / "lib"
     modules = {path.name for path in (lib / "zt").glob("*.so")}
     problems = []
-    for path in sorted([lib / "libzt.so", lib / "libzt_lua.so", *(lib / "zt").glob("*.so")]):
+    for path in sorted([lib / "libzt.so", lib / "libzt_io.so", lib / "libzt_lua.so", *(lib / "zt").glob("*.so")]):
         name = str(path.relative_to(lib))
         for library in needed(path):
             problem = link_problem(name, library, modules)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Sizes of files and functions: fails on a file of more than 500 lines and on a function of more than 60, lists files of
-more than 300, prints median, 90th percentile and largest. Needs universal-ctags.
+"""Sizes of folders, files and functions: fails on a folder of more than 16 files (a header beside its source counts once), a file of
+more than 500 lines and a function of more than 60, lists files of more than 300, prints median, 90th percentile and largest. Needs
+universal-ctags.
 
     scripts/dev/sizes.py
 """
 
+import collections
 import json
 import re
 import statistics
@@ -12,7 +14,7 @@ import subprocess
 
 import tree
 
-FILE_LIMIT, FILE_WARNING, FUNCTION_LIMIT = 500, 300, 60
+FILE_LIMIT, FILE_WARNING, FUNCTION_LIMIT, FOLDER_LIMIT = 500, 300, 60, 16
 SUFFIXES = tree.CPP + (".lua", ".py", ".sh", ".cmake")
 
 
@@ -43,6 +45,16 @@ def functions(files):
     return found
 
 
+def crowded_folders(files):
+    """A problem for each folder with too many files."""
+    names = collections.defaultdict(set)
+    for file in files:
+        if file.name != "CMakeLists.txt":
+            names[file.parent].add(file.stem)
+    return [f"{folder}: {len(stems)} files, {FOLDER_LIMIT} at most: give it rooms" for folder, stems in names.items()
+            if len(stems) > FOLDER_LIMIT]
+
+
 def summary(what, sizes):
     ordered = sorted(sizes)
     ninth = ordered[int(0.9 * (len(ordered) - 1))]
@@ -53,6 +65,7 @@ def main():
     files = tree.sources(*SUFFIXES)
     lines = {file: len((tree.ROOT / file).read_text().splitlines()) for file in files}
     problems = [f"{file}: {count} lines, {FILE_LIMIT} at most: it has two subjects" for file, count in lines.items() if count > FILE_LIMIT]
+    problems += crowded_folders(files)
     for file, count in lines.items():
         if FILE_WARNING < count <= FILE_LIMIT:
             print(f"{file}: {count} lines (more than {FILE_WARNING})")

@@ -10,7 +10,7 @@ local o = zt.cli{
   name = "deepspeed", about = "Trains a GPT with DeepSpeed's calls and configuration.",
   options = {
     {"config", "scripts/exp/ds_config.json", "DeepSpeed's configuration"},
-    {"data", "corpus/gcide.npy", "the token file (scripts/tokenize.lua makes one)"},
+    {"data", "corpus/gcide.npy", "the token file (ztoolkit tokenize makes one)"},
     {"layers", 5, "blocks", at_least = 1},
     {"hidden", 192, "width", at_least = 1},
     {"heads", 3, "attention heads", at_least = 1},

@@ -31,7 +31,7 @@ local o = zt.cli{
     {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
     {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
     {"seed", 1, "of weights and data order", at_least = 0},
-    {"data", "corpus/gcide.npy", "the token file (scripts/tokenize.lua makes one)"},
+    {"data", "corpus/gcide.npy", "the token file (ztoolkit tokenize makes one)"},
     {"eval_every", 100, "steps between two looks at held-out text; 0: at the end only", at_least = 0},
     {"eval_batches", 8, "batches of held-out text", at_least = 1},
     {"generate", 120, "tokens to generate at the end", at_least = 0},

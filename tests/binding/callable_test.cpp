@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "script.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {

@@ -2,7 +2,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "script.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {
@@ -48,6 +48,16 @@ TEST_F(GuardTest, MessageNamesTheScriptNotTheLibrary) {
   ASSERT_EQ(run("require('zt.core').library_folder('/somewhere/zt')"), "");
   EXPECT_EQ(run("\ng()"), "test:2: seven is too many: give six");
   EXPECT_EQ(run("local text = require('zt.core').script_position() assert(text == 'test:1: ', text)"), "");
+}
+
+// A subcommand is a library file that runs by itself: there is no script to point to.
+TEST_F(GuardTest, MessageOfASubcommandHasNoPosition) {
+  set<fail_with_misuse>("f");
+  ASSERT_EQ(run("require('zt.core').library_folder('/somewhere/zt')"), "");
+  const std::string command = "local function check() f(); return 1 end\ncheck()\n";
+  ASSERT_EQ(luaL_loadbuffer(L, command.data(), command.size(), "@/somewhere/zt/cmd/import.lua"), 0);
+  ASSERT_NE(lua_pcall(L, 0, 0, 0), 0);
+  EXPECT_STREQ(lua_tostring(L, -1), "seven is too many: give six");
 }
 
 TEST_F(GuardTest, AtenErrorsComeWithoutCppBacktrace) {

@@ -1,6 +1,6 @@
 // Typed userdata: methods, getters, identity, lifetime.
 #include "script.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 

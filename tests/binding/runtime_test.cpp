@@ -3,12 +3,12 @@
 #include <fstream>
 
 #include "script.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {
 
-int abort_here(lua_State*) {
+int end_here(lua_State*) {
   throw Aborted("another rank failed");
 }
 
@@ -57,8 +57,8 @@ TEST_F(RuntimeTest, SyntaxErrorAndMissingFile) {
 }
 
 TEST_F(RuntimeTest, AbortedIsRecognised) {
-  set<abort_here>("abort_here");
-  const auto error = run_file("abort_here()");
+  set<end_here>("end_here");
+  const auto error = run_file("end_here()");
   ASSERT_TRUE(error);
   EXPECT_TRUE(error->is_aborted);
   EXPECT_EQ(error->message, path_ + ":1: another rank failed");

@@ -1,5 +1,5 @@
 // Lua values to zt::Value and back.
-#include "zt/value.h"
+#include "zt/base/value.h"
 
 #include <ATen/ops/ones.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each bench/*.py, run by a Python without any packages: --help works, or a line names the packages and the command to use."""
+"""Each Python file below bench, run by a Python without any packages: --help works, or a line names the packages and the command to use."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ WITHOUT_PACKAGES = {"backends.py", "needs.py", "plan_table.py", "stage_losses.py
 
 class Needs(unittest.TestCase):
     def test_every_script(self):
-        scripts = sorted(BENCH.glob("*.py"))
+        scripts = sorted(BENCH.rglob("*.py"))
         self.assertGreater(len(scripts), len(WITHOUT_PACKAGES))
         for script in scripts:
             with self.subTest(script.name):
@@ -26,7 +26,7 @@ class Needs(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn("this needs ", done.stderr)
                 self.assertIn("numpy", done.stderr)
-                self.assertIn("run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/", done.stderr)
+                self.assertIn("run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/peers/", done.stderr)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ class Checks(unittest.TestCase):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="zt-checks-"))
         self.addCleanup(shutil.rmtree, self.root)
         shutil.copytree(DEV, self.root / "scripts/dev")
-        self.write("modules/sdk/include/zt/error.h", "#pragma once\n")
+        self.write("modules/sdk/include/zt/base/error.h", "#pragma once\n")
         self.write("lua/binding/include/zt/lua/state.h", "#pragma once\n")
 
     def write(self, path, text):
@@ -29,19 +29,21 @@ class Checks(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def test_layering_accepts_what_points_down(self):
-        self.write("comm/local.cpp", '#include <mpi.h>\n#include "local.h"\n#include "zt/error.h"\n')
+        self.write("comm/local.cpp", '#include <mpi.h>\n#include "local.h"\n#include "zt/base/error.h"\n')
         self.write("comm/local.h", "#pragma once\n")
-        self.write("comm/module.cpp", '#include "zt/lua/state.h"\n')
+        self.write("comm/lua/module.cpp", '#include "zt/lua/state.h"\nmodule.from_lua("gather", "zt.comm.gather");\n')
         self.assertEqual(self.run_check("layering.py"), (0, "arrows point down\n"))
 
     def test_layering_refuses(self):
         wrong = {
             "zero/shard.cpp": ("#include <mpi.h>\n", "MPI and NCCL occur in comm only"),
             "comm/read.cpp": ("\n#include <hdf5.h>\n", "HDF5 occurs in"),
-            "modules/nn/linear.cpp": ('#include "zt/lua/state.h"\n', "Lua headers occur in"),
-            "modules/sdk/src/error.cpp": ("#include <lua.hpp>\n", "Lua headers occur in"),
+            "modules/nn/layers/linear.cpp": ('#include "zt/lua/state.h"\n', "Lua headers occur in"),
+            "modules/sdk/src/base/error.cpp": ("#include <lua.hpp>\n", "Lua headers occur in"),
             "modules/optim/adam.cpp": ('#include "../nn/linear.h"\n', "modules meet in Lua only"),
             "modules/optim/lion.cpp": ('#include "no_such_file.h"\n', "modules meet in Lua only"),
+            "zero/lua/module.cpp": ('module.from_lua("gathered", "zt.gathered");\n', "the Lua library lies above"),
+            "lua/binding/src/trainers.cpp": ('lua_pushliteral(L, "zt.plan");\n', "the Lua library lies above"),
             "modules/data/tokens.cpp": ("#include <torch/torch.h>\n", "torch/torch.h costs"),
         }
         self.write("modules/nn/linear.h", "#pragma once\n")

@@ -123,6 +123,8 @@ class CommandLine(HostTest):
         self.assertEqual(info["environment"]["OMP_NUM_THREADS"], "3")
         self.assertEqual(info["modules"]["zt.example"]["build"], info["versions"]["build"])
         self.assertGreaterEqual(info["machine"]["cores"], 1)
+        self.assertEqual(info["GEMM providers"]["float64"], "aten")
+        self.assertIn("oneDNN", info["modules"]["zt.gemm"])
 
     def test_threads_of_a_rank(self):
         text = 'local zt = require "zt"; print(zt.num_threads())'

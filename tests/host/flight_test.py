@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from host import SANITIZED, SOURCE, HostTest, Running, ztoolkit
+from host import SANITIZED, HostTest, Running, ztoolkit
 
 START = '''
     local zt, comm = require "zt", require "zt.comm"
@@ -34,7 +34,7 @@ class Flights(HostTest):
         self.assertLess(result.seconds_since_mark(), seconds, result.err)
 
     def assert_same_verdict_later(self, result):
-        later = ztoolkit("run", SOURCE / "scripts/flight.lua", "--run", self.folder_of_run / "run", "--last", 2)
+        later = ztoolkit("flight", "--run", self.folder_of_run / "run", "--last", 2)
         self.assertEqual(later.status, 0, later.err)
         verdict = result.err.split("who waits for whom:\n")[1].splitlines()[0]
         self.assertEqual(later.out.splitlines()[0], verdict)
@@ -139,13 +139,14 @@ class Flights(HostTest):
         self.assertIn("rank 2 called all_gather of 512 float32 where the others called reduce_scatter", result.err)
 
     def test_records_that_cannot_be_written_in_time(self):
-        # Opening a pipe that nobody reads takes for ever. Of two ranks that time out one tells, and the other waits for it.
+        # Another process holds the lock of a record, so writing it takes seconds. Of two ranks that time out one tells, and the
+        # other waits for it.
         for ranks in (2, 3):
             with self.subTest(ranks=ranks):
                 result = self.run_ranks(f'''
                     local last = rank == {ranks - 1}
                     if not last then
-                      os.execute(("cd %s/run && mkdir -p flight && mkfifo flight/rank0.json.partial-$PPID-0"):format(arg[3]))
+                      os.execute(("cd %s/run && mkdir -p flight && (flock flight/rank0.json.partial sleep 9 >/dev/null 2>&1 &)"):format(arg[3]))
                     end
                     mesh.dp:barrier()
                     if last then os.exit(0) end
@@ -212,10 +213,10 @@ class Flights(HostTest):
         self.assertTrue(any(action.startswith("REDUCE_GRAD") for action in actions), actions)
 
     def test_a_record_that_is_not_there(self):
-        result = ztoolkit("run", SOURCE / "scripts/flight.lua", "--run", self.folder)
+        result = ztoolkit("flight", "--run", self.folder)
         self.assertEqual(result.status, 1)
         self.assertIn("cannot read the flight records in", result.err)
-        self.assertEqual(ztoolkit("run", SOURCE / "scripts/flight.lua").status, 2)
+        self.assertEqual(ztoolkit("flight").status, 2)
 
 
 if __name__ == "__main__":

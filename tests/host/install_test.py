@@ -28,14 +28,21 @@ class Install(HostTest):
         return call(self.prefix / "bin/ztoolkit", *arguments, env=env)
 
     def test_the_tree(self):
-        for name in ("bin/ztoolkit", "lib/libzt.so", "lib/libzt_lua.so", "lib/zt/example.so", "include/zt/layer.h", "include/zt/build_id.h",
-                     "include/zt/lua/state.h", "share/ztoolkit/lua/zt/init.lua", "lib/cmake/ztoolkit/ztoolkitConfig.cmake"):
+        for name in ("bin/ztoolkit", "lib/libzt.so", "lib/libzt_io.so", "lib/libzt_lua.so", "lib/zt/example.so",
+                     "include/zt/model/layer.h", "include/zt/io/atomic_file.h", "include/zt/build_id.h", "include/zt/lua/state.h",
+                     "share/ztoolkit/lua/zt/init.lua", "share/ztoolkit/lua/zt/cmd/flight.lua",
+                     "share/ztoolkit/lua/zt/ckpt/load.lua", "share/ztoolkit/lua/zt/zero/gathered.lua",
+                     "lib/cmake/ztoolkit/ztoolkitConfig.cmake"):
             self.assertTrue((self.prefix / name).is_file(), name)
+        lua = self.prefix / "share/ztoolkit/lua"
+        self.assertEqual([file for file in lua.rglob("*") if file.is_file() and file.suffix != ".lua"], [])
+        self.assertEqual([file for file in lua.rglob("*") if file.is_symlink()], [])
         moved = self.folder / "moved"
         self.prefix.rename(moved)
         self.prefix = moved
         script = self.script('local zt = require "zt"; print(zt.ones({2}):sum():item(), package.loaded["zt.core"] ~= nil)')
         self.assertEqual(self.installed("run", script), "2\ttrue\n")
+        self.assertIn("ztoolkit ckpt ls", self.installed("ckpt", "ls", "--help"))
         self.assertNotIn("cannot be loaded", self.installed("modules"))
         self.assertNotIn(str(SOURCE), self.installed("modules"))
 

@@ -40,6 +40,42 @@ class Plan(HostTest):
         self.assertGreaterEqual(held[0], 2 * parameters)
         self.assertEqual(held[0], 4 * held[1])
 
+    def test_the_program_is_that_of_the_run(self):
+        text = """
+local zt = require "zt"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+local mesh = comm.mesh{dp = -1}
+local model = nn.gpt{layers = 2, hidden = 64, heads = 1, vocab = 50, seq = 8}
+local shard = {stage = 3, axis = mesh.dp, bucket_bytes = 0}
+for key, value in arg[1]:gmatch("(%w+)=(%w+)") do shard[key] = value == "true" end
+if arg[2] == "apart" then shard.node_shared = false end
+local trainer = zt.trainer(zt.program(model):apply(zero.shard(shard)), {optimizer = optim.adamw{lr = 1e-3}})
+if zt.world.rank == 0 then print(trainer:text()) end
+if not zt.world.dry then return end
+local tokens = zt.zeros({1, 8}, {dtype = "int64"})
+trainer:step{tokens = tokens, labels = tokens}
+"""
+        script = self.script(text)
+
+        def program_of(*arguments):
+            result = ztoolkit(*arguments)
+            self.assertEqual(result.status, 0, result.err)
+            return [line for line in result.out.split("\n") if line.split(" ")[0] in ("program", "unit", "UNSHARD", "REDUCE_GRAD")]
+
+        ran = program_of("run", "--threads", 2, script, "none", "none")
+        self.assertTrue(any("node_shared=true" in line for line in ran))
+        self.assertEqual(program_of("plan", script, "none", "none", "--ranks", 2, "--backend", "local"), ran)
+        self.assertEqual(program_of("plan", script, "none", "none", "--ranks", 2, "--ranks-per-node", 2), ran)
+        # A run over nccl overlaps and shares no memory, wherever its ranks are.
+        planned = program_of("plan", script, "none", "none", "--ranks", 64, "--backend", "nccl", "--ranks-per-node", 8)
+        self.assertEqual(planned, program_of("plan", script, "overlap=true", "apart", "--ranks", 64))
+        self.assertFalse(any("wait=true" in line or "node_shared=true" in line for line in planned))
+        for rank in (0, 63):
+            self.assertEqual(ztoolkit("plan", script, "none", "none", "--ranks", 64, "--rank", rank, "--backend", "mpi").status, 0)
+        wrong = ztoolkit("plan", script, "none", "none", "--ranks", 2, "--backend", "ncll")
+        self.assertEqual(wrong.status, 1)
+        self.assertIn("--backend must be one of 'shm'", wrong.err)
+
     def test_memory_follows_the_formulas(self):
         for stage, formula in enumerate((lambda p, n: 16 * p, lambda p, n: 4 * p + 12 * p / n, lambda p, n: 2 * p + 14 * p / n,
                                          lambda p, n: 16 * p / n)):
@@ -76,6 +112,31 @@ class Plan(HostTest):
             self.assertEqual(result.status, 2, result.err)
             self.assertIn(text, result.err)
         self.assertEqual(ztoolkit("plan").status, 2)
+
+    def test_without_the_lua_library(self):
+        parts = SCRIPT.replace('require "zt"\n', 'require "zt.core"\n').replace("trainer:step{", "%s trainer:forward{")
+        for hook, status, text in (("", 1, 'a dry run is completed by the Lua library, which is not loaded: write require "zt"'),
+                                   ("zt.set_hook('dry_step', function(made, batch, parts) "
+                                    "print('hook', made == trainer, batch.tokens:size(0), parts) os.exit(0) end)", 0,
+                                    "hook\ttrue\t4\t2\n")):
+            result = ztoolkit("plan", self.script(parts.replace("%s", hook)), 0, 1, 64, 10)
+            self.assertEqual(result.status, status, result.err)
+            self.assertIn(text, result.out + result.err)
+
+    def test_by_hand_the_plan_is_of_the_whole_step(self):
+        step = self.plan(1, 2, 128, 100, options=("--ranks", 4))
+        halves = SCRIPT.replace("trainer:step{", "trainer:forward{").replace("{4, 64}", "{2, 64}")
+        forward = ztoolkit("plan", self.script(halves), 1, 2, 128, 100, "--ranks", 4)
+        self.assertEqual(forward.status, 0, forward.err)
+        self.assertEqual(forward.out, step.out)
+
+    def test_what_is_no_batch(self):
+        for batch in ("{tokens = 1}", "7"):
+            script = self.script(SCRIPT.replace("trainer:step{tokens = tokens, labels = tokens}", f"trainer:forward({batch})"))
+            result = ztoolkit("plan", script, 1, 2, 128, 100)
+            self.assertEqual(result.status, 1)
+            self.assertIn("script.lua:13: ", result.err)
+            self.assertIn("batch", result.err)
 
     def test_an_operator_that_knows_no_meta_tensors(self):
         script = self.script("""

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "adam.h"
-#include "layers.h"
+#include "layers/layers.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "training.h"
-#include "zt/error.h"
-#include "zt/program_spec.h"
+#include "zt/base/error.h"
+#include "zt/program/program_spec.h"
 
 namespace zt::test {
 namespace {
@@ -81,6 +81,44 @@ TEST(Disagreement, ModelsOfOneLayerFreezeEachTheirOwn) {
   const at::Tensor before = trainer->parameter("e.weight");
   trainer->step(global_batch(0));
   EXPECT_FALSE(at::equal(trainer->parameter("e.weight"), before));
+}
+
+// Adds the loss term "aux" where `adds`, and passes its input on.
+class Auxiliary : public Layer {
+ public:
+  explicit Auxiliary(bool adds) : adds_(adds) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    if (adds_) context.loss("aux", in[0].square().sum(), Per::sample);
+    return {in[0]};
+  }
+  std::string kind() const override { return "auxiliary"; }
+
+ private:
+  bool adds_;
+};
+
+TEST(Disagreement, ALossTermThatOnlySomeRanksAddIsNamedOnAll) {
+  for (const int stage : {0, 2}) {
+    for (const int calling : {0, 1, -1}) {  // -1: all
+      spawn(2, [&](const World& world) {
+        const auto model = [&] {
+          const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+          const auto aux = std::make_shared<Auxiliary>(calling < 0 || calling == world.rank);
+          const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+          return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"aux", aux}, {"l", loss}}, 1);
+        };
+        for (const bool trains : {true, false}) {
+          const auto trainer = make_trainer(world, {.stage = stage, .model = model});
+          const Batch batch = first_samples(global_batch(0), 4);
+          const auto refusal = message_of<Misuse>([&] { trains ? trainer->step(batch) : trainer->evaluate(batch); });
+          const char* expected = calling < 0    ? "no error"
+                                 : calling == 0 ? "rank 0 has the loss terms aux (per sample), loss (per token), and rank 1"
+                                                : "rank 0 has the loss terms loss (per token), and rank 1 has aux (per sample)";
+          EXPECT_CONTAINS(refusal, expected);
+        }
+      });
+    }
+  }
 }
 
 // Counts how often a script's action runs.

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "layers.h"
+#include "layers/layers.h"
 
 namespace zt::test {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "params.h"
+#include "layers/params.h"
 
 namespace zt::test {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "zt/layer.h"
+#include "zt/model/layer.h"
 
 namespace zt::test {
 

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "layers.h"
+#include "layers/layers.h"
 #include "odd_layers.h"
 #include "support/message.h"
 #include "support/spawn.h"

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "layers.h"
+#include "layers/layers.h"
 #include "odd_layers.h"
 #include "promises.h"
 #include "support/spawn.h"

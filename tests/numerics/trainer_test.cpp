@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "adam.h"
-#include "layers.h"
+#include "layers/layers.h"
 #include "support/spawn.h"
 #include "training.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {
@@ -95,7 +95,7 @@ TEST(Trainer, ByHandIsTheSameAtAllStages) {
           trainer->backward();
         }
         const StepResult result = trainer->finish_step();
-        if (world.rank == 0) all.insert(all.end(), {result.loss, result.grad_norm});
+        if (world.rank == 0) all.insert(all.end(), {result.loss, result.grad_norm.value()});
       }
     });
     return all;

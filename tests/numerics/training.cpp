@@ -7,14 +7,15 @@
 #include <cmath>
 
 #include "adam.h"
-#include "layers.h"
+#include "layers/layers.h"
 #include "lion.h"
-#include "mesh.h"
+#include "mesh/mesh.h"
+#include "providers.h"
 #include "sgd.h"
 #include "shard.h"
 #include "support/spawn.h"
-#include "zt/recompute.h"
-#include "zt/rng.h"
+#include "zt/program/recompute.h"
+#include "zt/random/rng.h"
 
 namespace zt::test {
 
@@ -62,6 +63,7 @@ std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
 }  // namespace
 
 std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options) {
+  register_gemm_providers();  // multiply as runs do
   const auto model = config.model ? config.model() : make_gpt(config);
   if (!config.frozen.empty()) model->set_trainable(config.frozen, false);
   auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision);
@@ -124,7 +126,7 @@ StepResult RankRun::step() {
   const Batch mine = part_of_batch();
   const StepResult result = config_.by_hand ? step_by_hand(mine) : trainer_->step(mine);
   outcome_.losses.push_back(result.loss);
-  outcome_.norms.push_back(result.grad_norm);
+  outcome_.norms.push_back(result.grad_norm.value());
   const bool is_asked = config_.gradient || (config_.stage <= 0 && config_.reduce_every != "micro_batch");
   if (steps_ == 0 && is_asked) outcome_.first_gradient = flatten(*trainer_, true);
   ++steps_;

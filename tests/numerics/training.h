@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "zt/trainer.h"
-#include "zt/world.h"
+#include "zt/process/world.h"
+#include "zt/train/trainer.h"
 
 namespace zt::test {
 

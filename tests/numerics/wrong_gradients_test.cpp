@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "layers.h"
+#include "layers/layers.h"
 #include "odd_layers.h"
 #include "promises.h"
 #include "support/spawn.h"
@@ -18,7 +18,7 @@ std::shared_ptr<Layer> block(int64_t hidden) {
 }
 
 // Embedding, `middle`, head.
-std::shared_ptr<Model> model_of(std::vector<NamedLayer> middle) {
+std::shared_ptr<Model> model_with(std::vector<NamedLayer> middle) {
   const Table shape{{"vocab", kVocab}, {"hidden", 12}};
   middle.insert(middle.begin(), {"embedding", nn::make_embedding(shape)});
   middle.push_back({"head", nn::make_lm_loss(shape)});
@@ -37,7 +37,7 @@ std::shared_ptr<Model> model_of_a_block_used_twice() {
 }
 
 std::shared_ptr<Model> model_with_a_hot_layer() {
-  return model_of({{"hot", make_hot(1024, 768, 1024)}});
+  return model_with({{"hot", make_hot(1024, 768, 1024)}});
 }
 
 TEST(WrongGradients, OneRanksGradientIsTheSlopeOfItsLoss) {
@@ -45,7 +45,7 @@ TEST(WrongGradients, OneRanksGradientIsTheSlopeOfItsLoss) {
   for (const int recompute_every : {0, 1})
     expect_slope_of_loss({.micro_batches = 2, .recompute_every = recompute_every, .model = model_of_a_block_used_twice});
   expect_slope_of_loss({.model = model_with_a_hot_layer});
-  expect_slope_of_loss({.model = [] { return model_of({{"partly", make_partly_used()}, {"unread", make_unread(12)}}); }});
+  expect_slope_of_loss({.model = [] { return model_with({{"partly", make_partly_used()}, {"unread", make_unread(12)}}); }});
   expect_slope_of_loss({.model = [] { return std::make_shared<Model>(std::vector<NamedLayer>{{"guess", make_guess()}}, 5); }});
 }
 
@@ -89,7 +89,7 @@ TEST(WrongGradients, UnevenAndNoValidTokens) {
   const std::vector<int64_t> some_ranks{10, 1, 0, 0, 0, 0, 7, 0, 1, 0, 0, 0}, one_sample{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3};
   for (const auto& valid : {some_ranks, one_sample}) {
     for (const bool by_hand : {false, true}) {
-      Config config{.steps = 2, .by_hand = by_hand, .model = [] { return model_of({{"block", block(12)}}); }};
+      Config config{.steps = 2, .by_hand = by_hand, .model = [] { return model_with({{"block", block(12)}}); }};
       config.batch = [valid](int step) { return batch_with_valid(step, valid); };
       expect_promises(config, kTwoAndFourRanks);
       expect_promises(config, {{2, 1}, {4, 1}});
@@ -124,7 +124,7 @@ Overflow train_with_overflow(int ranks, int stage, int64_t hysteresis, int at) {
   Config config{.ranks = ranks, .micro_batches = 3, .stage = stage, .reduce_every = "step", .precision = Precision::fp16};
   config.node_shared = std::nullopt;
   config.loss_scale = LossScaleOptions{.hysteresis = hysteresis};
-  config.model = [] { return model_of({{"block", block(12)}, {"spike", make_spike()}}); };
+  config.model = [] { return model_with({{"block", block(12)}, {"spike", make_spike()}}); };
   config.batch = [at](int step) {
     Batch batch = global_batch(at >= 0 && step > at ? step - 1 : step);
     batch["spike"] = at::zeros({kSamples});
@@ -138,7 +138,7 @@ Overflow train_with_overflow(int ranks, int stage, int64_t hysteresis, int at) {
     for (int step = 0; step < (at < 0 ? 3 : 4); ++step) {
       const StepResult result = run.step();
       mine.losses.push_back(result.loss);
-      mine.norms.push_back(result.grad_norm);
+      mine.norms.push_back(result.grad_norm.value());
       mine.scales.push_back(result.loss_scale);
       mine.skipped.push_back(result.skipped);
     }

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "support.h"
-#include "zt/tensor.h"
+#include "zt/base/tensor.h"
 
 namespace zt::optim::test {
 namespace {

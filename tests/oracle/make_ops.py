@@ -1,4 +1,4 @@
-"""Writes tests/golden/ops_print.json, how PyTorch prints tensors, and tests/golden/ops.json: calls of ATen operators with the results that PyTorch gives, for tests/lua/ops_golden_test.lua.
+"""Writes tests/golden/ops_print.json, how PyTorch prints tensors, and tests/golden/ops.json: calls of ATen operators with the results that PyTorch gives, for tests/lua/tensors/ops_golden_test.lua.
 
 A tensor is {dtype, shape, bits}: its elements as integers of the same size, so that equal means every bit. A case is
 {op, dtype, args, kwargs, ulps, results}; an argument {"tensor": name} stands for an input.

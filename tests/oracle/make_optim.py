@@ -1,4 +1,4 @@
-"""Golden files for modules/optim, and for the exact sum of zt/norm.h."""
+"""Golden files for modules/optim, and for the exact sum of zt/execute/gradient_norm.h."""
 
 import itertools
 import math

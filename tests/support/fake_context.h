@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "zt/layer.h"
+#include "zt/model/layer.h"
 
 namespace zt::test {
 

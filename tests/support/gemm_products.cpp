@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "zt/gemm_choice.h"
-#include "zt/tensor.h"
+#include "zt/base/tensor.h"
+#include "zt/gemm/gemm_choice.h"
 
 namespace zt::test {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 

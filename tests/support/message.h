@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 #define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "it said: " << (text)
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::test {
 

@@ -6,12 +6,12 @@
 
 #include <numeric>
 
-#include "mesh.h"
-#include "sdk/program_models.h"
+#include "mesh/mesh.h"
+#include "sdk/program/program_models.h"
 #include "support/spawn.h"
 #include "zero/shard_support.h"
-#include "zt/error.h"
-#include "zt/rng.h"
+#include "zt/base/error.h"
+#include "zt/random/rng.h"
 
 namespace zt::test {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "sdk/program_models.h"
-#include "sdk/verify_support.h"
+#include "sdk/program/program_models.h"
+#include "sdk/verify/verify_support.h"
 #include "zero/shard_support.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {

@@ -2,8 +2,8 @@
 // of what is whole, memory that ranks share.
 #include <gtest/gtest.h>
 
-#include "sdk/program_models.h"
-#include "sdk/verify_support.h"
+#include "sdk/program/program_models.h"
+#include "sdk/verify/verify_support.h"
 #include "support/message.h"
 #include "zero/shard_support.h"
 

@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include "sdk/program_models.h"
-#include "sdk/verify_support.h"
+#include "sdk/program/program_models.h"
+#include "sdk/verify/verify_support.h"
 #include "support/message.h"
 #include "zero/shard_support.h"
-#include "zt/error.h"
-#include "zt/recompute.h"
+#include "zt/base/error.h"
+#include "zt/program/recompute.h"
 
 namespace zt::test {
 namespace {

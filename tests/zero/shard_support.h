@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "shard.h"
-#include "zt/mesh.h"
-#include "zt/program.h"
+#include "zt/comm/mesh.h"
+#include "zt/program/program.h"
 
 namespace zt::test {
 
@@ -15,6 +15,7 @@ inline std::shared_ptr<Axis> axis_of(const std::string& name, int size) {
   auto axis = std::make_shared<Axis>();
   axis->name = name;
   axis->size = size;
+  axis->link.backend = "nccl";  // so communication goes on beside compute unless a test says otherwise
   return axis;
 }
 

@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "sdk/program_models.h"
-#include "sdk/verify_support.h"
+#include "sdk/program/program_models.h"
+#include "sdk/verify/verify_support.h"
 #include "zero/shard_support.h"
-#include "zt/error.h"
-#include "zt/recompute.h"
+#include "zt/base/error.h"
+#include "zt/program/recompute.h"
 
 namespace zt::test {
 namespace {
@@ -23,6 +23,23 @@ TEST(Shard, Stage0SumsEachGradientOnce) {
     const bool communicates = action.kind == kinds.count || action.kind == kinds.norm || action.kind == kinds.reduce_grad;
     EXPECT_EQ(action.axes(), communicates ? Lines{"dp"} : Lines{}) << action_text(action);
   }
+}
+
+TEST(Shard, FollowsTheAxisLinkWhereOptionsSayNothing) {
+  const auto of_link = [](AxisLink link) {
+    const auto axis = axis_of("dp", 2);
+    axis->link = std::move(link);
+    return sharded(*zero::make_shard({.stage = 3, .axis = axis}), chain(1), 1);
+  };
+  const auto waits = [](const Program& program) {
+    return std::ranges::count_if(program.actions, [](const Action& action) { return action.flag("wait"); });
+  };
+  const Program near = of_link({"shm", true}), apart = of_link({"mpi", false}), overlapping = of_link({"nccl", false});
+  EXPECT_TRUE(near.units[0].node_shared);
+  EXPECT_FALSE(apart.units[0].node_shared);
+  EXPECT_GT(waits(near), 0);
+  EXPECT_GT(waits(apart), 0);
+  EXPECT_EQ(waits(overlapping), 0);
 }
 
 TEST(Shard, Stage1GathersAfterEachStep) {

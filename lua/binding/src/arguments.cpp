@@ -3,7 +3,7 @@
 #include "cdata.h"
 #include "object.h"
 #include "tensor/box.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

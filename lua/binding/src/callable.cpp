@@ -1,7 +1,7 @@
 #include "arguments.h"
 #include "context.h"
 #include "protected_call.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt {

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "guard.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::lua {
 

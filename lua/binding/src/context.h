@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "tensor/memory.h"
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::lua {
 
-// The families of zt/error.h, in the order from the most general.
+// The families of zt/base/error.h, in the order from the most general.
 enum class Family { error, misuse, fault, aborted };
 
 // Thread-safe: only `give_back`. All else belongs to the state's thread.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {
@@ -27,14 +27,16 @@ bool is_library(const Context& context, std::string_view source) {
 std::string script_position(lua_State* L, const Context& context) {
   lua_Debug frame;
   std::string innermost;
+  bool is_command = false;  // the outermost frame is the main part of a library file, such as a subcommand's
   for (int level = 1; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Sl", &frame);
     if (frame.currentline <= 0) continue;
     std::string place = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
     if (!is_library(context, frame.source)) return place;
+    is_command = std::string_view(frame.what) == "main";
     if (innermost.empty()) innermost = std::move(place);
   }
-  return innermost;
+  return is_command ? "" : innermost;
 }
 
 void push_error(lua_State* L, Context& context, const std::exception& error) {

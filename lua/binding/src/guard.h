@@ -10,8 +10,9 @@
 namespace zt::lua {
 
 // Returns "file:line: " of the innermost Lua frame outside of the libraries (Context::library_folders), for the start of a
-// message. Without such a frame: of the innermost Lua frame; without any, "". The direct caller has no frame when it called the
-// native function last (return f(x) is a tail call) or by pcall.
+// message. Without such a frame: of the innermost Lua frame. Returns "" without any Lua frame, and where a library file is what
+// runs, as for a subcommand: there is no script to point to. The direct caller has no frame when it called the native function
+// last (return f(x) is a tail call) or by pcall.
 std::string script_position(lua_State* L, const Context& context);
 
 // Pushes the error's text with the script's file and line in front, and remembers its family.

@@ -6,7 +6,7 @@
 
 #include "arguments.h"
 #include "guard.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

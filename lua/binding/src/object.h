@@ -3,7 +3,7 @@
 
 #include <lua.hpp>
 
-#include "zt/object.h"
+#include "zt/base/object.h"
 
 namespace zt::lua {
 

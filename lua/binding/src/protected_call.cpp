@@ -1,7 +1,7 @@
 #include "protected_call.h"
 
 #include "arguments.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

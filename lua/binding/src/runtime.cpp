@@ -9,7 +9,7 @@
 #include "context.h"
 #include "protected_call.h"
 #include "strict.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

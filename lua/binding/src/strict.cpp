@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "arguments.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

@@ -1,12 +1,12 @@
 // Trees of zt::Value from Lua and back.
-#include "zt/value.h"
+#include "zt/base/value.h"
 
 #include <cmath>
 
 #include "arguments.h"
 #include "cdata.h"
 #include "object.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

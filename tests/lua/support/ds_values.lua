@@ -1,5 +1,5 @@
 -- Configurations of DeepSpeed that give one key a value, for tests that go through all keys.
-local keys = require "zt.ds_keys"
+local keys = require "zt.deepspeed.keys"
 
 local ds_values = {}
 

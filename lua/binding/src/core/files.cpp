@@ -1,13 +1,9 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "core/open.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
+#include "zt/io/atomic_file.h"
 
 namespace zt::lua {
 
@@ -40,50 +36,10 @@ int copy_file(lua_State* L) {
   return 0;
 }
 
-// A file that is only there under its own name when it is complete and on the disk.
-class AtomicFile {
- public:
-  explicit AtomicFile(std::string path)
-      : path_(std::move(path)), temporary_(fmt::format("{}.{}.tmp", path_, getpid())), descriptor_(create()) {}
-  ~AtomicFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!is_committed_) unlink(temporary_.c_str());
-  }
-  AtomicFile(const AtomicFile&) = delete;
-
-  void write(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) file_fault("write", path_, errno);
-      bytes.remove_prefix(static_cast<size_t>(written));
-    }
-  }
-
-  void commit() {
-    if (fsync(descriptor_) != 0 && errno != EINVAL) file_fault("write", path_, errno);
-    if (close(std::exchange(descriptor_, -1)) != 0) file_fault("write", path_, errno);
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) file_fault("write", path_, errno);
-    is_committed_ = true;
-  }
-
- private:
-  int create() const {
-    const int descriptor = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0) file_fault("write", path_, errno);
-    return descriptor;
-  }
-
-  std::string path_, temporary_;
-  int descriptor_;
-  bool is_committed_ = false;
-};
-
-// write_file(path, text): the file has the old or the new contents whatever happens. A full disk is a Fault.
+// write_file(path, text): replaces the content of `path` in one step (io::AtomicFile).
 int write_file(lua_State* L) {
-  AtomicFile file(check_string(L, 1));
-  file.write(check_string(L, 2));
-  file.commit();
+  const std::string path = check_string(L, 1);
+  io::replace_file(path, check_string(L, 2));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/open.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::lua {
 

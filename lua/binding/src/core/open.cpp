@@ -5,7 +5,7 @@
 #include "ops/call.h"
 #include "program/open.h"
 #include "tensor/functions.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/runtime.h"
 
 namespace zt::lua {
@@ -68,6 +68,7 @@ ZT_LUA_MODULE(core) {
   zt::lua::open_scopes(module);
   zt::lua::open_json(module);
   zt::lua::open_files(module);
+  zt::lua::open_hooks(module);
   zt::lua::open_system(module);
   zt::lua::open_program(module);
   zt::lua::open_operators(module);

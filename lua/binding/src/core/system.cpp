@@ -10,10 +10,10 @@
 #include "context.h"
 #include "core/open.h"
 #include "guard.h"
-#include "zt/error.h"
-#include "zt/log.h"
-#include "zt/options.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+#include "zt/process/log.h"
 
 namespace zt::lua {
 

@@ -2,7 +2,7 @@
 
 #include "ops/convert.h"
 #include "ops/match.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

@@ -6,9 +6,9 @@
 #include "cdata.h"
 #include "context.h"
 #include "ops/random.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 #include "zt/lua/state.h"
-#include "zt/tensor.h"
 
 namespace zt::lua {
 
@@ -66,29 +66,29 @@ c10::IValue integers_of(const Source& source, lua_State* L) {
   return list;
 }
 
-c10::IValue word_value(Kind kind, const char* text) {
+c10::IValue word_value(ArgumentKind kind, const char* text) {
   switch (kind) {
-    case Kind::dtype:
+    case ArgumentKind::dtype:
       return parse_dtype(text);
-    case Kind::layout:
+    case ArgumentKind::layout:
       return *layout_of(text);
-    case Kind::memory_format:
+    case ArgumentKind::memory_format:
       return *memory_format_of(text);
     default:
       return c10::Device(text);
   }
 }
 
-c10::IValue convert_list(Kind kind, int index, lua_State* L) {
+c10::IValue convert_list(ArgumentKind kind, int index, lua_State* L) {
   switch (kind) {
-    case Kind::tensors:
+    case ArgumentKind::tensors:
       return list_of<at::Tensor>(L, index, [&](int at) { return check_tensor(L, at); });
-    case Kind::optional_tensors:
+    case ArgumentKind::optional_tensors:
       return list_of<std::optional<at::Tensor>>(
           L, index, [&](int at) { return is_tensor(L, at) ? std::optional(check_tensor(L, at)) : std::nullopt; });
-    case Kind::floatings:
+    case ArgumentKind::floatings:
       return list_of<double>(L, index, [&](int at) { return check_number(L, at); });
-    case Kind::scalars:
+    case ArgumentKind::scalars:
       return list_of<at::Scalar>(L, index, [&](int at) {
         const auto integer = integer_at(L, at);
         return integer ? at::Scalar(*integer) : at::Scalar(lua_tonumber(L, at));
@@ -102,26 +102,26 @@ c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_
   const Given& given = *source.given;
   if (given.form == Form::nil) return {};
   switch (parameter.kind) {
-    case Kind::tensor:
+    case ArgumentKind::tensor:
       return given.box ? given.box->tensor : wrapped_number(scalar_of(given, L));
-    case Kind::integer:
+    case ArgumentKind::integer:
       return given.integer;
-    case Kind::floating:
+    case ArgumentKind::floating:
       return given.number;
-    case Kind::scalar:
+    case ArgumentKind::scalar:
       return scalar_of(given, L);
-    case Kind::boolean:
+    case ArgumentKind::boolean:
       return lua_toboolean(L, given.index) != 0;
-    case Kind::text:
+    case ArgumentKind::text:
       return check_string(L, given.index);
-    case Kind::integers:
+    case ArgumentKind::integers:
       return integers_of(source, L);
-    case Kind::dtype:
-    case Kind::layout:
-    case Kind::memory_format:
-    case Kind::device:
+    case ArgumentKind::dtype:
+    case ArgumentKind::layout:
+    case ArgumentKind::memory_format:
+    case ArgumentKind::device:
       return word_value(parameter.kind, lua_tostring(L, given.index));
-    case Kind::generator:
+    case ArgumentKind::generator:
       return check<Generator>(L, given.index)->generator;
     default:
       return convert_list(parameter.kind, given.index, L);
@@ -133,14 +133,14 @@ c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_
 c10::IValue default_dtype(const Match& match, lua_State* L) {
   for (size_t i = 0; i < match.sources.size(); ++i) {
     const Given* given = match.sources[i].given;
-    if (match.overload->parameters[i].kind == Kind::scalar && given && given->form == Form::boolean) return at::kBool;
+    if (match.overload->parameters[i].kind == ArgumentKind::scalar && given && given->form == Form::boolean) return at::kBool;
   }
   return context(L).default_dtype;
 }
 
 c10::IValue convert_absent(const Match& match, const Parameter& parameter, lua_State* L) {
-  if (parameter.kind == Kind::generator) return own_generator(L);
-  const bool is_open_dtype = parameter.kind == Kind::dtype && parameter.default_value->isNone();
+  if (parameter.kind == ArgumentKind::generator) return own_generator(L);
+  const bool is_open_dtype = parameter.kind == ArgumentKind::dtype && parameter.default_value->isNone();
   if (is_open_dtype && match.overload->is_factory) return default_dtype(match, L);
   return *parameter.default_value;
 }
@@ -170,9 +170,9 @@ void push_result_tensor(const at::Tensor& tensor, const Call& call) {
 
 }  // namespace
 
-bool is_word(Kind kind, const char* text) {
-  if (kind == Kind::layout) return layout_of(text).has_value();
-  if (kind == Kind::memory_format) return memory_format_of(text).has_value();
+bool is_word(ArgumentKind kind, const char* text) {
+  if (kind == ArgumentKind::layout) return layout_of(text).has_value();
+  if (kind == ArgumentKind::memory_format) return memory_format_of(text).has_value();
   try {
     word_value(kind, text);
     return true;

@@ -8,7 +8,7 @@
 namespace zt::lua {
 
 // Whether `text` names a dtype, a layout, a memory format or a device. Never throws: a string that is none is no match.
-bool is_word(Kind kind, const char* text);
+bool is_word(ArgumentKind kind, const char* text);
 
 // The stack of arguments for the dispatcher, in the order of the schema.
 std::vector<c10::IValue> convert_arguments(const Match& match, const Call& call);

@@ -5,7 +5,7 @@
 #include "arguments.h"
 #include "cdata.h"
 #include "ops/random.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

@@ -2,7 +2,7 @@
 
 #include "arguments.h"
 #include "ops/convert.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::lua {
 
@@ -20,37 +20,37 @@ int cost_of(const Parameter& parameter, const Given& given, lua_State* L) {
   const auto needs = [&](bool condition, int cost = kExact) { return condition ? cost : kNo; };
   if (form == Form::nil) return needs(parameter.is_optional);
   switch (parameter.kind) {
-    case Kind::tensor:
+    case ArgumentKind::tensor:
       if (form == Form::tensor) return kExact;
       return needs((is_number || form == Form::boolean) && !parameter.is_written, kNumberAsTensor);
-    case Kind::tensors:
+    case ArgumentKind::tensors:
       return needs(form == Form::list && given.elements.tensors);
-    case Kind::optional_tensors:
+    case ArgumentKind::optional_tensors:
       return needs(form == Form::list && given.elements.optional_tensors);
-    case Kind::integer:
+    case ArgumentKind::integer:
       return needs(form == Form::integer);
-    case Kind::floating:
+    case ArgumentKind::floating:
       return needs(is_number, form == Form::number ? kExact : kConverted);
-    case Kind::scalar:
+    case ArgumentKind::scalar:
       return needs(is_number || form == Form::boolean);
-    case Kind::boolean:
+    case ArgumentKind::boolean:
       return needs(form == Form::boolean);
-    case Kind::text:
+    case ArgumentKind::text:
       return needs(form == Form::text);
-    case Kind::integers:
+    case ArgumentKind::integers:
       if (form == Form::list) return needs(given.elements.integers);
       return needs(form == Form::integer && parameter.takes_one, kConverted);
-    case Kind::floatings:
-    case Kind::scalars:
+    case ArgumentKind::floatings:
+    case ArgumentKind::scalars:
       return needs(form == Form::list && given.elements.numbers);
-    case Kind::booleans:
+    case ArgumentKind::booleans:
       return needs(form == Form::list && given.elements.booleans);
-    case Kind::dtype:
-    case Kind::layout:
-    case Kind::memory_format:
-    case Kind::device:
+    case ArgumentKind::dtype:
+    case ArgumentKind::layout:
+    case ArgumentKind::memory_format:
+    case ArgumentKind::device:
       return needs(form == Form::text && is_word(parameter.kind, lua_tostring(L, given.index)));
-    case Kind::generator:
+    case ArgumentKind::generator:
       return needs(form == Form::generator);
   }
   return kNo;
@@ -64,7 +64,7 @@ size_t position_of(const Overload& overload, CallStyle style, size_t place) {
 
 // How many positional arguments, from `first` on, are the sizes of an int[] written without braces; 0: none.
 size_t count_loose_sizes(const Overload& overload, const Call& call, const Parameter& parameter, size_t first) {
-  if (!overload.takes_loose_sizes || parameter.kind != Kind::integers) return 0;
+  if (!overload.takes_loose_sizes || parameter.kind != ArgumentKind::integers) return 0;
   for (size_t i = first; i < call.positional.size(); ++i) {
     if (call.positional[i].form != Form::integer) return 0;
   }
@@ -108,7 +108,7 @@ class Matcher {
       return true;
     }
     // A random operator without a generator gets the state's own; see convert.
-    if (!parameter.default_value && parameter.kind != Kind::generator) {
+    if (!parameter.default_value && parameter.kind != ArgumentKind::generator) {
       return refuse([&] { return fmt::format("'{}' is missing: {} expected", parameter.name, kind_text(parameter.kind)); });
     }
     match_.sources.push_back({});

@@ -4,7 +4,7 @@
 
 #include "context.h"
 #include "object.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt {

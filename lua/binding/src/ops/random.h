@@ -6,7 +6,7 @@
 #include <lua.hpp>
 #include <optional>
 
-#include "zt/object.h"
+#include "zt/base/object.h"
 
 namespace zt::lua {
 

@@ -9,57 +9,57 @@ namespace zt::lua {
 
 namespace {
 
-std::optional<Kind> kind_of(const c10::Type& type);
+std::optional<ArgumentKind> kind_of(const c10::Type& type);
 
-std::optional<Kind> list_kind(const c10::Type& element) {
+std::optional<ArgumentKind> list_kind(const c10::Type& element) {
   if (element.kind() == c10::TypeKind::OptionalType) {
     const auto& inner = *element.expectRef<c10::OptionalType>().getElementType();
-    return inner.kind() == c10::TypeKind::TensorType ? std::optional(Kind::optional_tensors) : std::nullopt;
+    return inner.kind() == c10::TypeKind::TensorType ? std::optional(ArgumentKind::optional_tensors) : std::nullopt;
   }
   const auto kind = kind_of(element);
   if (!kind) return std::nullopt;
   switch (*kind) {
-    case Kind::tensor:
-      return Kind::tensors;
-    case Kind::integer:
-      return Kind::integers;
-    case Kind::floating:
-      return Kind::floatings;
-    case Kind::scalar:
-      return Kind::scalars;
-    case Kind::boolean:
-      return Kind::booleans;
+    case ArgumentKind::tensor:
+      return ArgumentKind::tensors;
+    case ArgumentKind::integer:
+      return ArgumentKind::integers;
+    case ArgumentKind::floating:
+      return ArgumentKind::floatings;
+    case ArgumentKind::scalar:
+      return ArgumentKind::scalars;
+    case ArgumentKind::boolean:
+      return ArgumentKind::booleans;
     default:
       return std::nullopt;  // str[] is Dimname[]
   }
 }
 
 // nullopt: nothing in Lua can be given for it (storages, streams, packed parameters, names of dims).
-std::optional<Kind> kind_of(const c10::Type& type) {
+std::optional<ArgumentKind> kind_of(const c10::Type& type) {
   switch (type.kind()) {
     case c10::TypeKind::TensorType:
-      return Kind::tensor;
+      return ArgumentKind::tensor;
     case c10::TypeKind::IntType:
     case c10::TypeKind::SymIntType:
-      return Kind::integer;
+      return ArgumentKind::integer;
     case c10::TypeKind::FloatType:
-      return Kind::floating;
+      return ArgumentKind::floating;
     case c10::TypeKind::NumberType:
-      return Kind::scalar;
+      return ArgumentKind::scalar;
     case c10::TypeKind::BoolType:
-      return Kind::boolean;
+      return ArgumentKind::boolean;
     case c10::TypeKind::StringType:
-      return Kind::text;
+      return ArgumentKind::text;
     case c10::TypeKind::ScalarTypeType:
-      return Kind::dtype;
+      return ArgumentKind::dtype;
     case c10::TypeKind::LayoutType:
-      return Kind::layout;
+      return ArgumentKind::layout;
     case c10::TypeKind::MemoryFormatType:
-      return Kind::memory_format;
+      return ArgumentKind::memory_format;
     case c10::TypeKind::DeviceObjType:
-      return Kind::device;
+      return ArgumentKind::device;
     case c10::TypeKind::GeneratorType:
-      return Kind::generator;
+      return ArgumentKind::generator;
     case c10::TypeKind::ListType:
       return list_kind(*type.expectRef<c10::ListType>().getElementType());
     default:
@@ -74,14 +74,14 @@ std::optional<Parameter> parameter_of(const c10::Argument& argument) {
   const auto kind = kind_of(is_optional ? *real_type->expectRef<c10::OptionalType>().getElementType() : *real_type);
   if (!kind) return std::nullopt;
   // A Dimname looks like a string; what is called a dim is one.
-  if (*kind == Kind::text && argument.name().starts_with("dim")) return std::nullopt;
+  if (*kind == ArgumentKind::text && argument.name().starts_with("dim")) return std::nullopt;
   const auto* alias = argument.alias_info();
   return Parameter{
       argument.name(),         *kind, is_optional, argument.kwarg_only(), alias && alias->isWrite(), argument.N().has_value(),
       argument.default_value()};
 }
 
-bool has_kind(const std::vector<Parameter>& parameters, std::initializer_list<Kind> kinds) {
+bool has_kind(const std::vector<Parameter>& parameters, std::initializer_list<ArgumentKind> kinds) {
   return std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
     return std::find(kinds.begin(), kinds.end(), parameter.kind) != kinds.end();
   });
@@ -89,7 +89,7 @@ bool has_kind(const std::vector<Parameter>& parameters, std::initializer_list<Ki
 
 bool takes_loose_sizes(const std::vector<Parameter>& parameters, size_t positional) {
   const size_t first = !parameters.empty() && parameters[0].name == "self" ? 1 : 0;
-  return positional == first + 1 && parameters[first].kind == Kind::integers;
+  return positional == first + 1 && parameters[first].kind == ArgumentKind::integers;
 }
 
 std::optional<Overload> overload_of(const c10::OperatorHandle& handle) {
@@ -102,16 +102,16 @@ std::optional<Overload> overload_of(const c10::OperatorHandle& handle) {
   const auto count = [&](auto&& is) { return static_cast<size_t>(std::count_if(parameters.begin(), parameters.end(), is)); };
   const size_t positional = count([](const Parameter& p) { return !p.is_keyword_only; });
   const auto self = std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "self"; });
-  const bool takes_tensors = has_kind(parameters, {Kind::tensor, Kind::tensors, Kind::optional_tensors});
+  const bool takes_tensors = has_kind(parameters, {ArgumentKind::tensor, ArgumentKind::tensors, ArgumentKind::optional_tensors});
   return Overload{
       .handle = handle,
       .parameters = parameters,
       .positional = positional,
       .self_place = self == parameters.end() ? 0 : static_cast<size_t>(self - parameters.begin()),
       .takes_loose_sizes = takes_loose_sizes(parameters, positional),
-      .is_factory = !takes_tensors && has_kind(parameters, {Kind::dtype}),
+      .is_factory = !takes_tensors && has_kind(parameters, {ArgumentKind::dtype}),
       .is_out = count([](const Parameter& p) { return p.is_keyword_only && p.is_written; }) > 0,
-      .draws_unseen = handle.hasTag(at::Tag::nondeterministic_seeded) && !has_kind(parameters, {Kind::generator}),
+      .draws_unseen = handle.hasTag(at::Tag::nondeterministic_seeded) && !has_kind(parameters, {ArgumentKind::generator}),
   };
 }
 
@@ -176,39 +176,39 @@ const std::vector<std::string>& operator_names() {
   return table().names();
 }
 
-const char* kind_text(Kind kind) {
+const char* kind_text(ArgumentKind kind) {
   switch (kind) {
-    case Kind::tensor:
+    case ArgumentKind::tensor:
       return "a tensor";
-    case Kind::tensors:
+    case ArgumentKind::tensors:
       return "a list of tensors";
-    case Kind::optional_tensors:
+    case ArgumentKind::optional_tensors:
       return "a list of tensors (false for none)";
-    case Kind::integer:
+    case ArgumentKind::integer:
       return "an integer";
-    case Kind::floating:
-    case Kind::scalar:
+    case ArgumentKind::floating:
+    case ArgumentKind::scalar:
       return "a number";
-    case Kind::boolean:
+    case ArgumentKind::boolean:
       return "a boolean";
-    case Kind::text:
+    case ArgumentKind::text:
       return "a string";
-    case Kind::integers:
+    case ArgumentKind::integers:
       return "a list of integers";
-    case Kind::floatings:
-    case Kind::scalars:
+    case ArgumentKind::floatings:
+    case ArgumentKind::scalars:
       return "a list of numbers";
-    case Kind::booleans:
+    case ArgumentKind::booleans:
       return "a list of booleans";
-    case Kind::dtype:
+    case ArgumentKind::dtype:
       return "a dtype such as 'float32'";
-    case Kind::layout:
+    case ArgumentKind::layout:
       return "a layout: 'strided', 'sparse_coo', 'sparse_csr'";
-    case Kind::memory_format:
+    case ArgumentKind::memory_format:
       return "a memory format: 'contiguous', 'preserve', 'channels_last', 'channels_last_3d'";
-    case Kind::device:
+    case ArgumentKind::device:
       return "a device such as 'cpu' or 'cuda:0'";
-    case Kind::generator:
+    case ArgumentKind::generator:
       return "a generator made by zt.generator";
   }
   return "";

@@ -10,7 +10,7 @@
 
 namespace zt::lua {
 
-enum class Kind : uint8_t {
+enum class ArgumentKind : uint8_t {
   tensor,
   tensors,
   optional_tensors,
@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
 
 struct Parameter {
   std::string name;
-  Kind kind;
+  ArgumentKind kind;
   bool is_optional;  // nil is a value
   bool is_keyword_only;
   bool is_written;  // in place or out=: a number cannot stand for it
@@ -64,6 +64,6 @@ const Operator* find_operator(std::string_view name);
 // All names, sorted.
 const std::vector<std::string>& operator_names();
 
-const char* kind_text(Kind kind);  // "a tensor", "a list of integers"
+const char* kind_text(ArgumentKind kind);  // "a tensor", "a list of integers"
 
 }  // namespace zt::lua

@@ -1,33 +1,32 @@
 // zt.gemm: which library multiplies matrices.
 #include "program/open.h"
-#include "zt/gemm_choice.h"
-#include "zt/options.h"
+#include "zt/base/options.h"
+#include "zt/gemm/gemm_choice.h"
 
 namespace zt::lua {
 
 namespace {
 
-struct Options {
+struct GemmRequest {
   std::string provider;
 };
 
-const Schema<Options>& schema() {
-  static const auto schema = Schema<Options>("zt.gemm").required(
-      "provider", &Options::provider,
-      "'default', 'auto' (trials before products of a new kind run) or the name of a provider, such as 'aten'",
-      [](const std::string& name) {
+const Schema<GemmRequest>& gemm_schema() {
+  static const auto schema = Schema<GemmRequest>("zt.gemm").required(
+      "provider", &GemmRequest::provider,
+      "'default' (by the processor and the kind of GEMM) or the name of a provider, such as 'aten'", [](const std::string& name) {
         std::vector<std::string> known = gemm_providers();
-        known.insert(known.end(), {"default", "auto"});
+        known.emplace_back("default");
         return one_of(known)(name);
       });
   return schema;
 }
 
-// zt.gemm{provider = "auto"} says who multiplies; with or without an option it returns the choice in use: {float32 = "aten",
-// ...}.
+// zt.gemm{provider = "aten"} names one provider for all GEMMs that it can do. With or without an option it returns the choice in
+// use: {float32 = "aten", ...}.
 int gemm(lua_State* L) {
-  if (!is_absent(L, 1)) request_gemm(schema().parse(check_value(L, 1)).provider);
-  push(L, gemm_choice().to_value());
+  if (!is_absent(L, 1)) use_gemm_choice(fixed_gemm_choice(gemm_schema().parse(check_value(L, 1)).provider));
+  push(L, to_value(gemm_choice()));
   return 1;
 }
 

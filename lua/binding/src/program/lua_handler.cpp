@@ -5,7 +5,7 @@
 
 #include "arguments.h"
 #include "program/values.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 
 namespace zt::lua {
 

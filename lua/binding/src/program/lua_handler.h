@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "zt/executor.h"
+#include "zt/execute/executor.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

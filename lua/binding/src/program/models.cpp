@@ -1,9 +1,10 @@
 // model:append, model:parameters, model:initialise, tostring(model).
+#include "core/hooks.h"
 #include "program/open.h"
 #include "program/values.h"
-#include "zt/model.h"
-#include "zt/tensor.h"
-#include "zt/trainer.h"
+#include "zt/base/tensor.h"
+#include "zt/model/model.h"
+#include "zt/train/trainer.h"
 
 namespace zt::lua {
 
@@ -17,7 +18,7 @@ int append(lua_State* L) {
   return 1;
 }
 
-int parameters(lua_State* L) {
+int describe_parameters(lua_State* L) {
   const auto model = check<Model>(L, 1);
   Value::List list;
   for (const ParamInfo& param : model->info().params) {
@@ -73,13 +74,11 @@ int initialise(lua_State* L) {
   return 0;
 }
 
-// model:state(): whole parameters by name, gathered when they are asked for (zt/state.lua).
+// model:state(): whole parameters by name, gathered when they are asked for. The Lua library makes the object (zt/state.lua).
 int state(lua_State* L) {
   const auto trainer = check<Model>(L, 1)->trainer();
   if (!trainer) misuse("model:state(): no trainer holds the model yet, so its parameters have no values: make one first");
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "zt.state");
-  lua_call(L, 1, 1);
+  push_hook(L, Hook::model_state, "model:state()");
   push(L, trainer);
   lua_call(L, 1, 1);
   return 1;
@@ -95,7 +94,7 @@ int to_text(lua_State* L) {
 void open_models(Module& module) {
   module.type<Model>()
       .method<append>("append")
-      .method<parameters>("parameters")
+      .method<describe_parameters>("parameters")
       .method<numel>("numel")
       .method<state>("state")
       .method<freeze>("freeze")

@@ -2,8 +2,8 @@
 #include "program/lua_handler.h"
 #include "program/open.h"
 #include "program/values.h"
-#include "zt/executor.h"
-#include "zt/options.h"
+#include "zt/base/options.h"
+#include "zt/execute/executor.h"
 
 namespace zt::lua {
 
@@ -43,8 +43,7 @@ class LuaPass : public Pass {
 
   // apply({actions, mode, micro_batches}, info) returns the program; only its actions may change.
   Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
-    static const char* const kModes[] = {"train", "eval", "generate"};
-    const std::string mode = kModes[static_cast<size_t>(program.mode)];
+    const std::string& mode = mode_name(program.mode);
     lua_State* L = apply_->begin();
     push(L,
          Value(Value::Table{{"actions", to_value(program.actions)}, {"mode", mode}, {"micro_batches", program.micro_batches}}));

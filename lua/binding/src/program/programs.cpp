@@ -1,9 +1,9 @@
 // zt.program and its methods.
 #include "program/open.h"
 #include "program/values.h"
-#include "zt/options.h"
-#include "zt/program_spec.h"
-#include "zt/recompute.h"
+#include "zt/base/options.h"
+#include "zt/program/program_spec.h"
+#include "zt/program/recompute.h"
 
 namespace zt::lua {
 

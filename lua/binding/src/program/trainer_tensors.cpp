@@ -1,7 +1,7 @@
 // What a trainer holds, tensor by tensor.
 #include "program/open.h"
-#include "zt/tensor.h"
-#include "zt/trainer.h"
+#include "zt/base/tensor.h"
+#include "zt/train/trainer.h"
 
 namespace zt::lua {
 
@@ -47,7 +47,7 @@ int set_optimizer_state(lua_State* L) {
   return 0;
 }
 
-int parameters(lua_State* L) {
+int push_parameters(lua_State* L) {
   Value::List names;
   for (const ParamInfo& param : check<Trainer>(L, 1)->state().model->params) names.emplace_back(param.name);
   push(L, Value(names));
@@ -71,7 +71,7 @@ int describe_parameter(lua_State* L) {
 void open_trainer_tensors(Module& module) {
   module.type<Trainer>()
       .method<parameter>("parameter")
-      .method<parameters>("parameters")
+      .method<push_parameters>("parameters")
       .method<describe_parameter>("describe_parameter")
       .method<gradient>("gradient")
       .method<master>("master")

@@ -1,14 +1,13 @@
 // zt.trainer and its methods.
-#include <ATen/ops/cat.h>
-
 #include <cmath>
 
 #include "arguments.h"
+#include "core/hooks.h"
 #include "program/open.h"
 #include "program/values.h"
-#include "zt/options.h"
-#include "zt/tensor.h"
-#include "zt/trainer.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+#include "zt/train/trainer.h"
 
 namespace zt::lua {
 
@@ -41,7 +40,7 @@ class LuaSchedule : public Schedule {
   std::shared_ptr<Callable> rate_;
 };
 
-struct Options {
+struct TrainerArguments {
   std::shared_ptr<Optimizer> optimizer;
   Value schedule;
   double clip = 0;
@@ -49,15 +48,15 @@ struct Options {
   std::optional<Value> fp16;
 };
 
-const Schema<Options>& schema() {
+const Schema<TrainerArguments>& trainer_schema() {
   static const auto schema =
-      Schema<Options>("zt.trainer")
-          .required("optimizer", &Options::optimizer, "as from optim.adamw{...}")
-          .optional("schedule", &Options::schedule, "as from optim.warmup_cosine{...}, or function(updates) -> rate")
-          .optional("clip", &Options::clip, "maximum L2 norm of the gradient; 0: off", Check<double>(at_least(0)))
-          .optional("on_nonfinite", &Options::on_nonfinite, "what a step that is not finite does: error, or in fp16 skip",
-                    Check<std::string>(one_of({"error", "skip"})))
-          .optional("fp16", &Options::fp16, "the loss scale of fp16, with DeepSpeed's names");
+      Schema<TrainerArguments>("zt.trainer")
+          .required("optimizer", &TrainerArguments::optimizer, "as from optim.adamw{...}")
+          .optional("schedule", &TrainerArguments::schedule, "as from optim.warmup_cosine{...}, or function(updates) -> rate")
+          .optional("clip", &TrainerArguments::clip, "maximum L2 norm of the gradient; 0: off", Check<double>(at_least(0)))
+          .optional("on_nonfinite", &TrainerArguments::on_nonfinite,
+                    "what a step that is not finite does: error, or in fp16 skip", Check<std::string>(one_of({"error", "skip"})))
+          .optional("fp16", &TrainerArguments::fp16, "the loss scale of fp16, with DeepSpeed's names");
   return schema;
 }
 
@@ -68,18 +67,19 @@ std::shared_ptr<Schedule> parse_schedule(const Value& value) {
     if (auto function = object->as<Callable>()) return std::make_shared<LuaSchedule>(std::move(function));
     if (auto schedule = object->as<Schedule>()) return schedule;
   }
-  wrong_type(schema().name() + ".schedule", "a Schedule such as optim.warmup_cosine{...}, or a function(updates),", value);
+  wrong_type(trainer_schema().name() + ".schedule", "a Schedule such as optim.warmup_cosine{...}, or a function(updates),",
+             value);
 }
 
 int make_trainer(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
-  const Options given = schema().parse(check_value(L, 2));
+  const TrainerArguments given = trainer_schema().parse(check_value(L, 2));
   TrainerOptions options;
   options.optimizer = given.optimizer;
   options.schedule = parse_schedule(given.schedule);
   options.clip = given.clip;
   if (given.on_nonfinite) options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
-  if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, schema().name() + ".fp16");
+  if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, trainer_schema().name() + ".fp16");
   options.dry = world(L).dry;
   push(L, Trainer::make(spec, options));
   return 1;
@@ -103,43 +103,29 @@ Batch check_batch(lua_State* L, int index) {
 Value result_value(const StepResult& result) {
   Value::Table terms;
   for (const LossTerm& term : result.terms) terms[term.name] = term.value;
-  return Value::Table{{"step", result.step},
-                      {"loss", result.loss},
-                      {"grad_norm", result.grad_norm},
-                      {"lr", result.lr},
-                      {"tokens", result.tokens},
-                      {"samples", result.samples},
-                      {"seconds", result.seconds},
-                      {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
-                      {"skipped", result.skipped},
-                      {"terms", terms},
-                      {"loss_scale", result.loss_scale}};
+  Value::Table table{{"step", result.step},
+                     {"loss", result.loss},
+                     {"tokens", result.tokens},
+                     {"samples", result.samples},
+                     {"seconds", result.seconds},
+                     {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
+                     {"skipped", result.skipped},
+                     {"terms", terms},
+                     {"loss_scale", result.loss_scale}};
+  if (result.grad_norm) table["grad_norm"] = *result.grad_norm;
+  if (result.lr) table["lr"] = *result.lr;
+  return table;
 }
 
-// `ztoolkit run --dry` and `ztoolkit plan` end where the first step would begin: the one prints the report on rank 0, the other
-// writes the plan for such batches, of `parts` parts like this one (zt/plan.lua). Both leave by os.exit(0).
-void end_dry_run(lua_State* L, Trainer& trainer, int parts = 1) {
-  if (world(L).plan >= 0) {
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "zt.plan");
-    lua_call(L, 1, 1);
-    lua_getfield(L, -1, "write");
-    Batch batch = check_batch(L, 2);
-    for (auto& [name, field] : batch) {
-      if (field.dim() > 0) field = at::cat(std::vector<at::Tensor>(static_cast<size_t>(parts), field));
-    }
-    push(L, trainer.plan(batch));
-    push(L, Value(Value::Table{{"descriptor", world(L).plan}, {"is_json", world(L).is_json}}));
-    lua_call(L, 2, 0);
-  } else {
-    lua_getglobal(L, "print");
-    push(L, trainer.report());
-    lua_call(L, 1, 0);
-  }
-  lua_getglobal(L, "os");
-  lua_getfield(L, -1, "exit");
-  lua_pushinteger(L, 0);
-  lua_call(L, 1, 0);
+// `ztoolkit run --dry` and `ztoolkit plan` end where the first step would begin: the Lua library reports and exits (zt/plan.lua).
+// The batch of the step has `parts` parts like the one at index 2.
+int end_dry_run(lua_State* L, int64_t parts) {
+  lua_settop(L, 2);
+  push_hook(L, Hook::dry_step, "a dry run");
+  lua_insert(L, 1);
+  push(L, parts);
+  lua_call(L, 3, 0);
+  return 0;
 }
 
 // trainer:step(batch)
@@ -148,10 +134,7 @@ int step(lua_State* L) {
   if (is_absent(L, 2)) {
     misuse("trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()");
   }
-  if (world(L).dry) {
-    end_dry_run(L, *trainer);
-    return 0;
-  }
+  if (world(L).dry) return end_dry_run(L, 1);
   push(L, result_value(trainer->step(check_batch(L, 2))));
   return 1;
 }
@@ -185,10 +168,7 @@ int infer(lua_State* L) {
 
 int forward(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  if (world(L).dry) {
-    end_dry_run(L, *trainer, trainer->spec().micro_batches());
-    return 0;
-  }
+  if (world(L).dry) return end_dry_run(L, trainer->spec().micro_batches());
   push(L, trainer->forward(check_batch(L, 2)));
   return 1;
 }

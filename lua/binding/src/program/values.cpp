@@ -1,6 +1,6 @@
 #include "program/values.h"
 
-#include "zt/options.h"
+#include "zt/base/options.h"
 
 namespace zt::lua {
 

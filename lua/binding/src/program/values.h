@@ -1,9 +1,9 @@
 // Programs, actions and what passes know of a model, as plain values: what Lua sees as tables.
 #pragma once
 
-#include "zt/mesh.h"
-#include "zt/program.h"
-#include "zt/value.h"
+#include "zt/base/value.h"
+#include "zt/comm/mesh.h"
+#include "zt/program/program.h"
 
 namespace zt::lua {
 

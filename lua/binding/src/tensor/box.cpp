@@ -2,9 +2,9 @@
 
 #include "arguments.h"
 #include "context.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 #include "zt/lua/state.h"
-#include "zt/tensor.h"
 
 namespace zt::lua {
 

@@ -8,10 +8,10 @@
 #include "ops/random.h"
 #include "tensor/functions.h"
 #include "tensor/table.h"
-#include "zt/error.h"
-#include "zt/options.h"
-#include "zt/rng.h"
-#include "zt/tensor.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+#include "zt/random/rng.h"
 
 namespace zt::lua {
 

@@ -6,7 +6,7 @@
 #include "cdata.h"
 #include "tensor/box.h"
 #include "tensor/table.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

@@ -9,7 +9,7 @@
 #include "tensor/index.h"
 #include "tensor/methods.h"
 #include "tensor/print.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {

@@ -8,10 +8,10 @@
 #include "ops/convert.h"
 #include "tensor/box.h"
 #include "tensor/table.h"
-#include "zt/error.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
 #include "zt/lua/state.h"
-#include "zt/options.h"
-#include "zt/tensor.h"
 
 namespace zt::lua {
 
@@ -118,8 +118,8 @@ int release(lua_State* L) {
 
 // x:to("cuda") as well as x:to("float32"): ATen's overloads with one positional argument take only a dtype.
 int to(lua_State* L) {
-  const bool is_device = lua_gettop(L) == 2 && lua_type(L, 2) == LUA_TSTRING && !is_word(Kind::dtype, lua_tostring(L, 2)) &&
-                         is_word(Kind::device, lua_tostring(L, 2));
+  const bool is_device = lua_gettop(L) == 2 && lua_type(L, 2) == LUA_TSTRING &&
+                         !is_word(ArgumentKind::dtype, lua_tostring(L, 2)) && is_word(ArgumentKind::device, lua_tostring(L, 2));
   if (is_device) {
     lua_createtable(L, 0, 1);
     lua_insert(L, 2);

@@ -8,7 +8,7 @@
 #include <span>
 #include <sstream>
 
-#include "zt/tensor.h"
+#include "zt/base/tensor.h"
 
 namespace zt::lua {
 

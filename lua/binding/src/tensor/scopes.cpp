@@ -5,8 +5,8 @@
 #include "context.h"
 #include "tensor/box.h"
 #include "tensor/functions.h"
-#include "zt/error.h"
-#include "zt/options.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
 
 namespace zt::lua {
 

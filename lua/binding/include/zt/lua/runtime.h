@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::lua {
 

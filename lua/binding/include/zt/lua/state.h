@@ -19,11 +19,11 @@
 #include <memory>
 #include <string>
 
+#include "zt/base/error.h"
+#include "zt/base/object.h"
+#include "zt/base/value.h"
 #include "zt/build_id.h"
-#include "zt/error.h"
-#include "zt/object.h"
-#include "zt/value.h"
-#include "zt/world.h"
+#include "zt/process/world.h"
 
 namespace zt::lua {
 
@@ -176,7 +176,7 @@ class Module {
   TypeBuilder<T> type() {
     return TypeBuilder<T>(L_);
   }
-  // What the Lua module `source` ("zt.gathered") returns, a function, which is loaded at its first call.
+  // What the Lua module `source` ("zt.zero.gathered") returns, a function, which is loaded at its first call.
   Module& from_lua(const char* name, const char* source);
   // A nested table: module.table("schedule", [](Module& m) { ... }).
   Module& table(const char* name, void (*fill)(Module&));

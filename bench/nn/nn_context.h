@@ -1,0 +1,40 @@
+// A layer's context for benchmarks: gradients go into flat views kept over the steps, as in a step program.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <string>
+
+#include "zt/base/error.h"
+#include "zt/model/layer.h"
+
+namespace zt::nn {
+
+// The first use of a step overwrites a view. Sinks are float32, whatever the parameters are.
+class BenchContext final : public Context {
+ public:
+  at::Tensor batch(const std::string& name) override {
+    if (!has_batch(name)) misuse("the benchmark's batch has no '{}'", name);
+    return fields.at(name);
+  }
+  bool has_batch(const std::string& name) const override { return fields.contains(name); }
+  int64_t first_sample() const override { return 0; }
+  Philox rng(Purpose purpose) const override { return Philox::keyed(1, purpose); }
+  Communicator& comm(const std::string& axis) override { misuse("the benchmark has no axis '{}'", axis); }
+  void loss(const std::string&, at::Tensor sum, Per) override { last_loss = std::move(sum); }
+  std::function<Sink()> grad_sink(const Param& param) override {
+    return [this, &param] {
+      at::Tensor& view = views[&param];
+      if (!view.defined()) view = at::empty(param.shape, param.get().options().dtype(at::kFloat).requires_grad(false));
+      return Sink{view, true};
+    };
+  }
+  void defer(std::function<void()> weight_gradient) override { weight_gradient(); }
+
+  std::map<std::string, at::Tensor> fields;
+  at::Tensor last_loss;
+  std::map<const Param*, at::Tensor> views;
+};
+
+}  // namespace zt::nn

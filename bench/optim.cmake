@@ -1,1 +1,0 @@
-zt_add_bench(optim_bench optim_bench.cpp LIBRARIES zt_optim_objects)

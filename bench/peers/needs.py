@@ -1,0 +1,24 @@
+"""Says which environment a benchmark runs in when the Python that runs it has not the packages that it needs."""
+
+import importlib.util
+import pathlib
+import sys
+
+# What makes each environment.
+SETUP = {
+    ".venv-oracle": "run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/peers/{script}`",
+    ".venv-deepspeed": "it is started by {starter}; run `scripts/setup.sh --oracle` and use "
+                       "`.venv-oracle/bin/python bench/peers/{starter}`, which makes .venv-deepspeed",
+}
+
+
+def packages(*names, environment=".venv-oracle", starter=None):
+    """Ends the program with status 2 and the command to use where one of these packages is missing. `starter` is the script that
+    starts this one as a rank."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    script = pathlib.Path(sys.argv[0]).name
+    hint = SETUP[environment].format(script=script, starter=starter)
+    print(f"{script}: this needs {' and '.join(missing)}, which {sys.executable} does not have: {hint}", file=sys.stderr)
+    sys.exit(2)

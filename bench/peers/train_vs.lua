@@ -1,0 +1,96 @@
+-- ztoolkit's side of train_vs_torch.py and train_vs_deepspeed.py. Reads batches.i64, [steps, batch, seq + 1] tokens, from the
+-- folder it is given; with --export it writes its initial parameters there instead of training. train_vs.py says what files a run
+-- leaves.
+local zt = require "zt"
+local comm = require "zt.comm"
+local nn = require "zt.nn"
+local optim = require "zt.optim"
+local zero = require "zt.zero"
+
+local o = zt.cli{
+  name = "train_vs", about = "Times training steps; started by train_vs_torch.py and train_vs_deepspeed.py.",
+  options = {
+    {"folder", nil, "where the files are", type = "string"},
+    {"export", false, "write the initial parameters and stop"},
+    {"layers", 5, "blocks"}, {"hidden", 192, "width"}, {"heads", 3, "attention heads"}, {"vocab", 4096, "tokens"},
+    {"tied", false, "the head's weights are the embedding's"},
+    {"seq", 128, "tokens a sample"}, {"batch", 8, "samples a step"}, {"steps", 40, "steps"}, {"warmup", 5, "steps not timed"},
+    {"stage", 1, "ZeRO stage"}, {"precision", "fp32", "of parameters and arithmetic"}, {"lr", 1e-3, "learning rate"},
+    {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "what multiplies matrices", type = "string"},
+  },
+}
+
+local function mark(name, content) zt.write_file(("%s/run/%s.%d"):format(o.folder, name, zt.world.rank), content) end
+
+-- train_vs.py's held_bytes.
+local function held_bytes()
+  local bytes = 0
+  for line in io.lines("/proc/self/smaps_rollup") do
+    bytes = bytes + 1024 * (line:match("^Pss_Anon:%s*(%d+)") or line:match("^Pss_Shmem:%s*(%d+)") or 0)
+  end
+  return bytes
+end
+
+if o.gemm then zt.gemm{provider = o.gemm} end
+local mesh = comm.mesh{dp = -1, backend = o.backend}
+if not o.export then
+  mesh.dp:barrier()
+  local pid = io.open("/proc/self/stat"):read("*n")
+  mark("idle", zt.json.encode{pid = pid, bytes = held_bytes()})
+end
+local model = nn.gpt{
+  layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = o.tied, seed = 1,
+}
+local program = zt.program(model, {micro_batches = 1, precision = o.precision}):apply(zero.shard{stage = o.stage, axis = mesh.dp})
+local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = 1})
+
+-- parameters.f32 and parameters.json: all parameters one after the other, and {name, shape} of each in that order.
+local function export()
+  local parameters, elements = {}, 0
+  for index, name in ipairs(trainer:parameters()) do
+    local values = trainer:parameter(name)
+    parameters[index] = {name = name, shape = values:size(), values = values}
+    elements = elements + values:numel()
+  end
+  local file = zt.from_file(o.folder .. "/parameters.f32", true, elements, {dtype = "float32"})
+  local first = 0
+  for _, parameter in ipairs(parameters) do
+    local count = parameter.values:numel()
+    file:narrow(0, first, count):copy_(parameter.values:reshape({-1}))
+    first, parameter.values = first + count, nil
+  end
+  zt.write_file(o.folder .. "/parameters.json", zt.json.encode(parameters))
+end
+
+local function train()
+  local all = zt.from_file(o.folder .. "/batches.i64", false, o.steps * o.batch * (o.seq + 1), {dtype = "int64"})
+  all = all:view({o.steps, o.batch, o.seq + 1})
+  local rows = o.batch / mesh.dp.size
+  local losses, began, first_step_at, first_step_seconds = {}, nil, nil, nil
+  mark("ready", "")
+  for step = 0, o.steps - 1 do
+    if step == o.warmup then
+      mark("timed", "")
+      mesh.dp:barrier()
+      began = zt.now()
+    end
+    local step_began = zt.now()
+    local mine = all:select(0, step):narrow(0, mesh.dp.coordinate * rows, rows)
+    local s = trainer:step{tokens = mine:narrow(1, 0, o.seq):contiguous(), labels = mine:narrow(1, 1, o.seq):contiguous()}
+    losses[step + 1] = s.loss
+    if step == 0 then first_step_at, first_step_seconds = zt.now(), zt.now() - step_began end
+  end
+  mesh.dp:barrier()
+  local seconds = zt.now() - began
+  return {
+    losses = losses, tokens_per_second = (o.steps - o.warmup) * o.batch * o.seq / seconds, first_step_at = first_step_at,
+    first_step_seconds = first_step_seconds, predicted_memory = trainer:memory().total.predicted,
+  }
+end
+
+if o.export then
+  export()
+else
+  local result = train()
+  if zt.world.rank == 0 then zt.write_file(o.folder .. "/run/result.json", zt.json.encode(result)) end
+end

@@ -1,0 +1,182 @@
+#include <span>
+
+#include "check.h"
+#include "hdf5/image.h"
+#include "hdf5/names.h"
+#include "hdf5/reader.h"
+#include "hdf5/types.h"
+#include "master.h"
+#include "master_paths.h"
+#include "user_block.h"
+#include "values.h"
+#include "zt/base/error.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+// A column that is consumed from its start. Errors: Fault, naming it.
+template <class T>
+class Column {
+ public:
+  Column(const char* path, std::vector<T> cells) : path_(path), cells_(std::move(cells)) {}
+
+  size_t size() const { return cells_.size(); }
+  T next() { return std::move(take(1)[0]); }
+  std::vector<T> next(int64_t count) {
+    const std::span<T> cells = take(count);
+    return {cells.begin(), cells.end()};
+  }
+  void end() const {
+    if (place_ != cells_.size()) fault("{}: {} of its {} rows belong to nothing", path_, cells_.size() - place_, cells_.size());
+  }
+
+ private:
+  std::span<T> take(int64_t count) {
+    if (count < 0 || static_cast<uint64_t>(count) > cells_.size() - place_)
+      fault("{}: {} rows from {} on are asked for, it has {}", path_, count, place_, cells_.size());
+    place_ += static_cast<size_t>(count);
+    return std::span(cells_).subspan(place_ - static_cast<size_t>(count), static_cast<size_t>(count));
+  }
+
+  const char* path_;
+  std::vector<T> cells_;
+  size_t place_ = 0;
+};
+
+Column<int64_t> numbers(Reader& reader, const char* path) {
+  return {path, reader.column<int64_t>(path, H5T_STD_I64LE)};
+}
+Column<uint64_t> checksums(Reader& reader, const char* path) {
+  return {path, reader.column<uint64_t>(path, H5T_STD_U64LE)};
+}
+Column<std::string> names(Reader& reader, const char* path) {
+  return {path, reader.strings(path)};
+}
+
+std::vector<SavedShard> read_shards(Reader& reader) {
+  auto file = names(reader, master::kShardFile);
+  auto bytes = numbers(reader, master::kShardBytes);
+  auto rest = checksums(reader, master::kShardRest);
+  std::vector<SavedShard> shards;
+  for (size_t i = 0; i < file.size(); ++i) shards.push_back({file.next(), bytes.next(), rest.next()});
+  bytes.end();
+  rest.end();
+  return shards;
+}
+
+class Pieces {
+ public:
+  explicit Pieces(Reader& reader)
+      : shard_(numbers(reader, master::kPieceShard)),
+        offset_(numbers(reader, master::kPieceOffset)),
+        first_(numbers(reader, master::kPieceFirst)),
+        count_(numbers(reader, master::kPieceCount)),
+        boxes_(numbers(reader, master::kPieceBoxes)),
+        checksums_(numbers(reader, master::kPieceChecksums)),
+        begin_(numbers(reader, master::kBoxBegin)),
+        end_(numbers(reader, master::kBoxEnd)),
+        checksum_(checksums(reader, master::kChecksum)) {}
+
+  SavedPiece next(int64_t dims) {
+    SavedPiece piece;
+    const int64_t shard = shard_.next(), boxes = boxes_.next();
+    if (shard < 0 || shard > INT32_MAX) fault("{}: there is no shard {}", master::kPieceShard, shard);
+    // A box without dims takes no room in the columns of boxes, and one such box is all that there is of a tensor without dims.
+    if (dims == 0 && boxes != 1) fault("{}: {} boxes of a tensor without dims", master::kPieceBoxes, boxes);
+    piece.shard = static_cast<int32_t>(shard);
+    piece.offset = offset_.next();
+    for (int64_t i = 0; i < boxes; ++i) piece.region.boxes.push_back({begin_.next(dims), end_.next(dims)});
+    piece.region.first = first_.next();
+    piece.region.count = count_.next();
+    piece.checksums = checksum_.next(checksums_.next());
+    return piece;
+  }
+
+  void end() const {
+    for (const auto* column : {&shard_, &offset_, &first_, &count_, &boxes_, &checksums_, &begin_, &end_}) column->end();
+    checksum_.end();
+  }
+
+ private:
+  Column<int64_t> shard_, offset_, first_, count_, boxes_, checksums_, begin_, end_;
+  Column<uint64_t> checksum_;
+};
+
+std::string plain_name(const std::string& path) {
+  const auto name = decode_name(path);
+  if (!name || name->empty()) fault("'{}' is no name of a tensor or value", path);
+  return *name;
+}
+
+std::vector<SavedTensor> read_tensors(Reader& reader) {
+  auto name = names(reader, master::kTensorName), dtype = names(reader, master::kTensorType);
+  auto dims = numbers(reader, master::kTensorDims), pieces = numbers(reader, master::kTensorPieces);
+  auto attributes = numbers(reader, master::kTensorAttributes), shape = numbers(reader, master::kShape);
+  Pieces piece(reader);
+  std::vector<SavedTensor> tensors;
+  for (size_t i = 0; i < name.size(); ++i) {
+    SavedTensor tensor;
+    const std::string path = name.next();
+    tensor.name = plain_name(path);
+    const std::string type = dtype.next();
+    const auto known = type_named(type);
+    if (!known) fault("tensor '{}': unknown dtype '{}'", tensor.name, type);
+    tensor.dtype = *known;
+    const int64_t rank = dims.next(), count = pieces.next(), attribute_count = attributes.next();
+    tensor.shape = shape.next(rank);
+    for (int64_t k = 0; k < count; ++k) tensor.pieces.push_back(piece.next(rank));
+    tensor.attributes = read_attributes(reader, "/" + path, attribute_count);
+    tensors.push_back(std::move(tensor));
+  }
+  for (const auto* column : {&dims, &pieces, &attributes, &shape}) column->end();
+  dtype.end();
+  piece.end();
+  return tensors;
+}
+
+Value read_values(Reader& reader) {
+  const std::vector<std::string> paths = reader.strings(master::kValueName);
+  Value::Table values;
+  for (const std::string& path : paths) {
+    if (!values.emplace(plain_name(path), Value()).second) fault("{}: '{}' is there twice", master::kValueName, path);
+  }
+  for (const std::string& path : paths) values[plain_name(path)] = read_value(reader, "/" + path);
+  return values;
+}
+
+Index read_index(std::span<const std::byte> file) {
+  check_user_block(file);
+  const Hdf5Session session;
+  const Handle image = read_image(file);
+  Reader reader(image, static_cast<int64_t>(file.size()));
+  Index index;
+  index.shards = read_shards(reader);
+  index.tensors = read_tensors(reader);
+  index.values = read_values(reader);
+  if (const auto problem = problem_of(index)) fault("{}", *problem);
+  return index;
+}
+
+// Calls `action` and returns its result; its faults then name the file.
+template <class Action>
+auto naming(const std::string& path, const Action& action) {
+  try {
+    return action();
+  } catch (const Fault& error) {
+    fault("cannot read the checkpoint's master file '{}': {}. Load an older checkpoint or a copy of this one", path,
+          error.what());
+  }
+}
+
+}  // namespace
+
+Index read_master(std::span<const std::byte> file, const std::string& path) {
+  return naming(path, [&] { return read_index(file); });
+}
+
+void check_master_start(std::span<const std::byte> start, int64_t size, const std::string& path) {
+  naming(path, [&] { check_file_start(start, size); });
+}
+
+}  // namespace zt::ckpt

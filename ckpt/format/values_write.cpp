@@ -1,0 +1,60 @@
+#include "check.h"
+#include "hdf5/names.h"
+#include "hdf5/plain.h"
+#include "hdf5/types.h"
+#include "values.h"
+#include "zt/base/error.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr size_t kMostCompact = 4096;  // bytes that lie in the object itself
+
+std::string link_name(const std::string& path, const std::string& key) {
+  std::string link = encode_key(key);
+  if (link.size() > kLongestName) misuse("a key below '{}' has {} bytes, {} are allowed", path, key.size(), kLongestName);
+  return link;
+}
+
+void write_plain(TreeWriter& tree, const std::string& path, const Plain& plain) {
+  const bool is_small = plain.bytes.size() <= kMostCompact;
+  const Handle dataset = tree.dataset(path, plain.type, plain.space, dataset_list(is_small ? H5D_COMPACT : H5D_CONTIGUOUS));
+  if (!plain.bytes.empty())
+    checked(H5Dwrite(dataset, plain.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, plain.bytes.data()), "write '" + path + "'");
+}
+
+void write(TreeWriter& tree, const std::string& path, const Value& value, int depth) {
+  if (depth > kDeepestValue) misuse("the value '{}' has more than {} tables and lists inside each other", path, kDeepestValue);
+  if (const auto plain = to_plain(value)) return write_plain(tree, path, *plain);
+  const hid_t group = tree.group(path);
+  if (const auto* table = value.get_if<Value::Table>()) {
+    for (const auto& [key, item] : *table) write(tree, path + "/" + link_name(path, key), item, depth + 1);
+    return;
+  }
+  const auto& list = *value.get_if<Value::List>();
+  const auto count = static_cast<int64_t>(list.size());
+  const Handle type = hdf5_type(at::kLong);
+  const Handle length = tree.attribute(group, kListLength, type, shape_of({}));
+  checked(H5Awrite(length, type, &count), "write the length of list '" + path + "'");
+  for (size_t i = 0; i < list.size(); ++i) write(tree, fmt::format("{}/{}", path, i), list[i], depth + 1);
+}
+
+}  // namespace
+
+void write_value(TreeWriter& tree, const std::string& path, const Value& value) {
+  write(tree, path, value, 0);
+}
+
+void write_attributes(const TreeWriter& tree, hid_t object, const Value::Table& attributes) {
+  for (const auto& [key, value] : attributes) {
+    const auto plain = to_plain(value);
+    if (!plain)
+      misuse("the attribute '{}' is {} of several kinds: attributes hold one value or a list of one kind", key,
+             value.type_name());
+    const Handle attribute = tree.attribute(object, link_name("the attributes", key), plain->type, plain->space);
+    if (!plain->bytes.empty()) checked(H5Awrite(attribute, plain->type, plain->bytes.data()), "write attribute '" + key + "'");
+  }
+}
+
+}  // namespace zt::ckpt

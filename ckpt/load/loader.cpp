@@ -1,0 +1,114 @@
+#include "loader.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <set>
+
+#include "folder/store.h"
+#include "format/master.h"
+#include "format/user_block.h"
+#include "tensor_reader.h"
+#include "zt/base/error.h"
+#include "zt/base/stateful.h"
+#include "zt/io/small_files.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
+
+// Gives objects what a load found. Tensors are read together, when an object has named all of its own.
+class Giver final : public Visitor {
+ public:
+  Giver(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index, const Matches& matches)
+      : files_(files), ranks_(ranks), folder_(folder), index_(index), matches_(matches) {}
+  void enter(const std::string& prefix) { prefix_ = prefix; }
+
+  bool is_load() const override { return true; }
+  void tensor(const std::string&, const std::vector<int64_t>&, Piece piece) override {
+    const int source = matches_.tensors.at(part_++);
+    if (source >= 0) wishes_.push_back({&index_.tensors[source], {piece.boxes, piece.first, piece.count}, piece.data});
+  }
+  void end_of_tensors() override {
+    const auto shards = static_cast<int64_t>(index_.shards.size());
+    ranks_.together([&] { read_tensors(files_, folder_, index_, wishes_, shards * ranks_.rank() / ranks_.size()); });
+    wishes_.clear();
+  }
+  void value(const std::string& name, Value& value) override {
+    const auto found = matches_.values.find(prefix_ + name);
+    if (found != matches_.values.end()) value = values_of(index_).at(found->second);
+  }
+
+ private:
+  io::FileSystem& files_;
+  const Ranks& ranks_;
+  const std::string& folder_;
+  const Index& index_;
+  const Matches& matches_;
+  std::string prefix_;
+  size_t part_ = 0;
+  std::vector<Wish> wishes_;
+};
+
+// Puts the tensors that values refer to in the place of the references, whole on every rank.
+void read_referred(io::FileSystem& files, const std::string& folder, const Index& index, Value::Table& values) {
+  std::vector<Wish> wishes;
+  for (auto& [name, value] : values) {
+    for_each_reference(value, [&](Value& reference, const std::string& tensor) {
+      const auto saved = std::ranges::find(index.tensors, tensor, &SavedTensor::name);
+      if (saved == index.tensors.end())
+        fault("the checkpoint '{}' lacks the tensor '{}' that its value '{}' needs", folder, tensor, name);
+      const at::Tensor whole = at::empty(saved->shape, saved->dtype);
+      wishes.push_back({&*saved, whole_region(saved->shape), whole.view({-1})});
+      reference = whole;
+    });
+  }
+  read_tensors(files, folder, index, wishes);
+}
+
+}  // namespace
+
+Index read_index(io::FileSystem& files, const std::string& folder) {
+  const std::string path = folder + "/" + kMaster;
+  // A file of another kind is refused by its first bytes, however large it is.
+  const int64_t bytes = io::file_bytes(files, path);
+  check_master_start(io::read_start(files, path, std::min(bytes, kUserBlock)), bytes, path);
+  return read_master(io::read_small(files, path, kLargestMaster), path);
+}
+
+Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Objects& objects,
+                  const MatchOptions& options) {
+  Index index;
+  ranks.together([&] { index = read_index(files, folder); });
+  Matches matches;
+  ranks.together([&] { matches = match(contents_of(objects, ValueTensors::left_out), index, options); });
+  std::vector<uint8_t> is_used = matches.is_used;
+  ranks.max(is_used);
+  const std::string wrong = problems(matches, index, is_used, options);
+  ranks.together([&] {
+    if (options.strict && !wrong.empty())
+      misuse(
+          "the checkpoint '{}' does not fit:{}\nload a part of it with only = {{...}}, rename with map = {{...}}, or take what "
+          "fits with strict = false",
+          folder, wrong);
+  });
+  const auto of_ranks = ranks.gather(wrong);
+  for (const std::string& each : std::set(of_ranks.begin(), of_ranks.end())) {
+    if (!each.empty()) ranks.warn(fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, each));
+  }
+  Giver giver(files, ranks, folder, index, matches);
+  for (const auto& [prefix, value] : objects) {
+    const auto* object = value.get_if<Object>();
+    if (!object) continue;
+    giver.enter(prefix);
+    object->stateful()->visit(giver);
+  }
+  Value::Table values;
+  for (const auto& [name, saved] : matches.values) values[name] = values_of(index).at(saved);
+  ranks.together([&] { read_referred(files, folder, index, values); });
+  return values;
+}
+
+}  // namespace zt::ckpt

@@ -1,0 +1,188 @@
+// zt.ckpt for Lua. What scripts call is written in Lua, in the files beside this one, on top of what is here.
+#include "module.h"
+
+#include "folder/run_lock.h"
+#include "folder/store.h"
+#include "load/loader.h"
+#include "save/saver.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+#include "zt/comm/mesh.h"
+#include "zt/io/hash.h"
+#include "zt/io/posix_fs.h"
+#include "zt/lua/runtime.h"
+#include "zt/lua/state.h"
+
+namespace zt {
+ZT_OBJECT(ckpt::Saver)
+ZT_DEFINE_OBJECT(ckpt::Saver, "Saver")
+ZT_OBJECT(ckpt::RunLock)
+ZT_DEFINE_OBJECT(ckpt::RunLock, "RunLock")
+}  // namespace zt
+
+namespace zt::ckpt {
+
+Ranks ranks_of(lua_State* L, int index) {
+  return lua::is_absent(L, index) ? Ranks() : Ranks(lua::check<Mesh>(L, index)->world()->communicator);
+}
+
+std::string check_path(lua_State* L, int index) {
+  std::string path = lua::check_string(L, index);
+  const size_t nul = path.find('\0');
+  if (nul != std::string::npos) {
+    misuse("the path '{}' has a NUL character after these {} bytes, which the system takes for its end: give a path without one",
+           path.substr(0, nul), nul);
+  }
+  return path;
+}
+
+std::vector<std::pair<std::string, std::string>> map_of(const Value& value, const char* what) {
+  std::vector<std::pair<std::string, std::string>> map;
+  Value::Table table;
+  convert(value, what, table);
+  for (const auto& [from, to] : table) convert(to, what, map.emplace_back(from, "").second);
+  return map;
+}
+
+namespace {
+
+// {{prefix, object or value}, ...}
+Objects check_objects(lua_State* L, int index) {
+  Objects objects;
+  const Value value = lua::check_value(L, index);
+  if (const auto* list = value.get_if<Value::List>()) {
+    for (const Value& entry : *list) {
+      const auto& pair = *entry.get_if<Value::List>();
+      objects.emplace_back(*pair.at(0).get_if<std::string>(), pair.at(1));
+    }
+  }
+  return objects;
+}
+
+// --- saving ---
+
+// saver(mesh or nil) -> Saver
+int make_saver(lua_State* L) {
+  const auto saver = std::make_shared<Saver>(std::make_shared<io::PosixFs>(lua::world(L)), ranks_of(L, 1));
+  lua::at_script_end(L, [saver] { saver->wait(); });  // a script may end while a save is under way
+  lua::push(L, saver);
+  return 1;
+}
+
+// The options that save.lua leaves to the saver. It has their schema, with defaults and ranges, and has checked them.
+SaveOptions save_options(const Value& value) {
+  SaveOptions options;
+  if (value.is_nil()) return options;
+  Value::Table table;
+  convert(value, "ckpt.save", table);
+  bool is_async = true, skip = false;
+  for (const auto& [name, given] : table) {
+    const std::string path = "ckpt.save." + name;
+    if (name == "async") convert(given, path, is_async);
+    else if (name == "skip_if_busy") convert(given, path, skip);
+    else if (name == "keep") convert(given, path, options.retention.keep);
+    else if (name == "keep_every") convert(given, path, options.retention.keep_every);
+    else misuse("ckpt.save: unknown option '{}'", name);
+  }
+  options.mode = is_async ? SaveMode::async : SaveMode::blocking;
+  options.when_busy = skip ? WhenBusy::skip : WhenBusy::wait;
+  return options;
+}
+
+// saver:save(folder, step, objects, {async, skip_if_busy, keep, keep_every}) -> whether it was saved
+int saver_save(lua_State* L) {
+  const SaveOptions options = save_options(lua::check_value(L, 5));
+  const auto saver = lua::check<Saver>(L, 1);
+  lua::push(L, saver->save(check_path(L, 2), lua::check_integer(L, 3), check_objects(L, 4), options));
+  return 1;
+}
+
+int saver_wait(lua_State* L) {
+  lua::check<Saver>(L, 1)->wait();
+  return 0;
+}
+
+// --- a run's folder ---
+
+// lock_run(folder) -> RunLock, held until it is released or the script has ended, its last save too
+int lock_run(lua_State* L) {
+  const auto lock = std::make_shared<RunLock>(check_path(L, 1));
+  lua::at_script_end(L, [lock] {});  // keeps it: all such actions end before one of them is destroyed
+  lua::push(L, lock);
+  return 1;
+}
+
+int release_lock(lua_State* L) {
+  lua::check<RunLock>(L, 1)->release();
+  return 0;
+}
+
+int check_lock(lua_State* L) {
+  lua::check<RunLock>(L, 1)->check();
+  return 0;
+}
+
+// --- loading ---
+
+// load(folder, mesh or nil, objects, {strict, only, map = {{old, new}, ...}}) -> values by name
+int load_objects(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  const Value given = lua::check_value(L, 4);
+  MatchOptions options;
+  Value::Table table;
+  convert(given, "ckpt.load", table);
+  convert(table.at("strict"), "ckpt.load.strict", options.strict);
+  if (table.contains("only")) convert(table.at("only"), "ckpt.load.only", options.only);
+  if (table.contains("map")) options.map = map_of(table.at("map"), "ckpt.load.map");
+  lua::push(L, Value(load(files, ranks_of(L, 2), check_path(L, 1), check_objects(L, 3), options)));
+  return 1;
+}
+
+// find(path, mesh or nil) -> the folder of the checkpoint that `path` means, or nil. Collective: rank 0 looks.
+int find(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  const std::string path = check_path(L, 1);
+  const Ranks ranks = ranks_of(L, 2);
+  std::string found;
+  ranks.on_rank_zero([&] { found = find_checkpoint(files, path).value_or(""); });
+  found = ranks.broadcast(found);
+  lua::push(L, found.empty() ? Value() : Value(found));
+  return 1;
+}
+
+// is_stop_requested(mesh or nil): whether any rank was told to stop. Collective.
+int stop_requested(lua_State* L) {
+  std::vector<uint8_t> flag{static_cast<uint8_t>(is_stop_requested())};
+  ranks_of(L, 1).max(flag);
+  lua::push(L, flag[0] != 0);
+  return 1;
+}
+
+// digest(text) -> 16 hexadecimal digits
+int digest(lua_State* L) {
+  const std::string text = lua::check_string(L, 1);
+  lua::push(L, fmt::format("{:016x}", io::xxh3(std::as_bytes(std::span(text)))));
+  return 1;
+}
+
+}  // namespace
+
+void open(lua::Module& module) {
+  module.from_lua("save", "zt.ckpt.save").from_lua("load", "zt.ckpt.load").from_lua("resume", "zt.ckpt.resume");
+  module.from_lua("save_safetensors", "zt.ckpt.save_safetensors");
+  module.function<make_saver>("saver")
+      .function<load_objects>("load_objects")
+      .function<find>("find")
+      .function<stop_requested>("is_stop_requested")
+      .function<digest>("digest");
+  module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
+  module.function<lock_run>("lock_run").type<RunLock>().method<release_lock>("release").method<check_lock>("check");
+  open_tools(module);
+  open_formats(module);
+}
+
+}  // namespace zt::ckpt
+
+ZT_LUA_MODULE(ckpt) {
+  zt::ckpt::open(module);
+}

@@ -1,0 +1,182 @@
+// zt.ckpt for the tools: folders of checkpoints, and single ones.
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+
+#include "folder/store.h"
+#include "load/loader.h"
+#include "load/tensor_reader.h"
+#include "load/verify.h"
+#include "module.h"
+#include "zt/base/tensor.h"
+#include "zt/io/posix_fs.h"
+#include "zt/lua/state.h"
+
+namespace zt {
+namespace ckpt {
+
+// A checkpoint to read from: what its master file says is read once.
+struct Checkpoint {
+  io::PosixFs files;
+  std::string folder;
+  Index index;
+
+  Checkpoint(const World& world, std::string path) : files(world), folder(std::move(path)), index(read_index(files, folder)) {}
+};
+
+}  // namespace ckpt
+
+ZT_OBJECT(ckpt::Checkpoint)
+ZT_DEFINE_OBJECT(ckpt::Checkpoint, "Checkpoint")
+}  // namespace zt
+
+namespace zt::ckpt {
+
+namespace {
+
+// --- folders of checkpoints ---
+
+int list_checkpoints(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  Value::List list;
+  for (const auto& [step, name] : complete(files, check_path(L, 1))) {
+    Value::Table entry;
+    entry["step"] = step;
+    entry["name"] = name;
+    list.emplace_back(std::move(entry));
+  }
+  lua::push(L, Value(std::move(list)));
+  return 1;
+}
+
+int latest_checkpoint(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  const auto found = latest(files, check_path(L, 1));
+  lua::push(L, found ? Value(*found) : Value());
+  return 1;
+}
+
+int remove_garbage(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  Value::List removed;
+  for (auto& name : collect_garbage(files, check_path(L, 1))) removed.emplace_back(std::move(name));
+  lua::push(L, Value(std::move(removed)));
+  return 1;
+}
+
+int remove_checkpoints(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  remove_all(files, check_path(L, 1));
+  return 0;
+}
+
+// Folders that are no complete checkpoints, in the order of their names.
+int list_partial(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  Value::List names;
+  for (auto& name : partial(files, check_path(L, 1))) names.emplace_back(std::move(name));
+  lua::push(L, Value(std::move(names)));
+  return 1;
+}
+
+int list_folders(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  Value::List names;
+  for (auto& name : folders_in(files, check_path(L, 1))) names.emplace_back(std::move(name));
+  lua::push(L, Value(std::move(names)));
+  return 1;
+}
+
+// kind(path) -> "missing", "file", "folder" or "other"; what it is in words: "a FIFO"
+int kind(lua_State* L) {
+  constexpr std::array<const char*, 3> kNames{"missing", "file", "folder"};
+  const io::EntryKind kind = io::posix_files().kind_of(check_path(L, 1));
+  const auto number = static_cast<size_t>(kind);
+  lua::push(L, std::string(number < kNames.size() ? kNames.at(number) : "other"));
+  lua::push(L, std::string(io::phrase_for(kind)));
+  return 2;
+}
+
+int folder_size(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  lua::push(L, folder_bytes(files, check_path(L, 1)));
+  return 1;
+}
+
+// --- one checkpoint ---
+
+// describe() -> {tensors = {{name, dtype, shape, bytes, pieces, attributes}, ...}, values = {name = value}}
+int describe(lua_State* L) {
+  const Index& index = lua::check<Checkpoint>(L, 1)->index;
+  Value::List tensors;
+  for (const SavedTensor& tensor : index.tensors) {
+    Value::Table entry = description(tensor.name, tensor.dtype, tensor.shape);
+    entry["bytes"] = c10::multiply_integers(tensor.shape) * static_cast<int64_t>(c10::elementSize(tensor.dtype));
+    entry["pieces"] = static_cast<int64_t>(tensor.pieces.size());
+    entry["attributes"] = tensor.attributes;
+    tensors.emplace_back(std::move(entry));
+  }
+  Value::Table table;
+  table["tensors"] = std::move(tensors);
+  table["values"] = values_of(index);
+  lua::push(L, Value(std::move(table)));
+  return 1;
+}
+
+// read(name) -> the whole tensor
+int read_tensor(lua_State* L) {
+  const auto checkpoint = lua::check<Checkpoint>(L, 1);
+  const std::string name = lua::check_string(L, 2);
+  const auto found = std::ranges::find(checkpoint->index.tensors, name, &SavedTensor::name);
+  if (found == checkpoint->index.tensors.end()) {
+    std::vector<std::string> names;
+    for (const SavedTensor& tensor : checkpoint->index.tensors) names.push_back(tensor.name);
+    misuse("the checkpoint '{}' has no tensor '{}'{}", checkpoint->folder, name, suggest(name, names));
+  }
+  const at::Tensor whole = at::empty(found->shape, found->dtype);
+  read_tensors(checkpoint->files, checkpoint->folder, checkpoint->index,
+               {{&*found, whole_region(found->shape), whole.view({-1})}});
+  lua::push(L, whole);
+  return 1;
+}
+
+// open(folder) -> Checkpoint
+int open_checkpoint(lua_State* L) {
+  lua::push(L, std::make_shared<Checkpoint>(lua::world(L), check_path(L, 1)));
+  return 1;
+}
+
+int verify_checkpoint(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  Value::List wrong;
+  for (auto& line : verify(files, check_path(L, 1))) wrong.emplace_back(std::move(line));
+  lua::push(L, Value(std::move(wrong)));
+  return 1;
+}
+
+}  // namespace
+
+Value::Table description(const std::string& name, at::ScalarType dtype, const std::vector<int64_t>& shape) {
+  Value::Table table;
+  table["name"] = name;
+  table["dtype"] = dtype_name(dtype);
+  table["shape"] = Value::List(shape.begin(), shape.end());
+  return table;
+}
+
+void open_tools(lua::Module& module) {
+  module.function<list_checkpoints>("list")
+      .function<latest_checkpoint>("latest")
+      .function<list_partial>("partial")
+      .function<list_folders>("folders")
+      .function<kind>("kind")
+      .function<folder_size>("folder_bytes")
+      .function<remove_garbage>("gc")
+      .function<remove_checkpoints>("remove_all")
+      .function<open_checkpoint>("open")
+      .function<verify_checkpoint>("verify");
+  module.type<Checkpoint>().method<describe>("describe").method<read_tensor>("read");
+}
+
+}  // namespace zt::ckpt

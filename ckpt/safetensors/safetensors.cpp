@@ -1,0 +1,227 @@
+#include "safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "safetensors_json.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::ckpt::safetensors {
+
+namespace {
+
+using c10::ScalarType;
+using nlohmann::json;
+
+constexpr const char* kMetadata = "__metadata__";
+constexpr size_t kAlignment = 8;  // of the data's first byte
+
+// In the reference's order: its writer sorts by it, descending.
+constexpr std::pair<const char*, ScalarType> kTypes[] = {
+    {"BOOL", ScalarType::Bool},  {"U8", ScalarType::Byte},       {"I8", ScalarType::Char}, {"I16", ScalarType::Short},
+    {"F16", ScalarType::Half},   {"BF16", ScalarType::BFloat16}, {"I32", ScalarType::Int}, {"F32", ScalarType::Float},
+    {"F64", ScalarType::Double}, {"I64", ScalarType::Long}};
+
+// The place of a dtype in kTypes. Misuse for another one.
+size_t type_place(const Tensor& tensor) {
+  const auto found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& type) { return type.second == tensor.dtype; });
+  if (found == std::end(kTypes)) {
+    misuse("tensor {} is {}, which safetensors files cannot hold: convert it first", shown(tensor.name),
+           dtype_name(tensor.dtype));
+  }
+  return found - std::begin(kTypes);
+}
+
+// Returns nullopt where 64 bits cannot count the bytes. Sizes of zero are left out of that check: the strides of a tensor without
+// elements must fit 64 bits too.
+std::optional<int64_t> count_bytes(const std::vector<int64_t>& shape, ScalarType dtype) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  bool is_empty = false;
+  for (const int64_t size : shape) {
+    is_empty |= size == 0;
+    if (size != 0 && __builtin_mul_overflow(bytes, size, &bytes)) return {};
+  }
+  return is_empty ? 0 : bytes;
+}
+
+// One file's header.
+class Parser {
+ public:
+  Parser(const std::string& path, int64_t data_begin, int64_t file_bytes)
+      : path_(path), data_begin_(data_begin), file_bytes_(file_bytes) {}
+
+  Contents parse(std::string_view text) const {
+    Contents contents;
+    const json header = parse_json(text, path_);
+    for (const auto& [name, value] : header.items()) {
+      if (name == kMetadata) contents.metadata = read_texts(value, kMetadata, path_);
+      else contents.tensors.push_back(read_tensor(name, value));
+    }
+    auto place = [](const Tensor& t) { return std::tie(t.begin, t.end, t.name); };
+    std::sort(contents.tensors.begin(), contents.tensors.end(), [&](auto& a, auto& b) { return place(a) < place(b); });
+    check_places(contents.tensors);
+    return contents;
+  }
+
+ private:
+  Tensor read_tensor(const std::string& name, const json& entry) const {
+    if (!entry.is_object()) bad(name, "is no JSON object");
+    for (const auto& [key, value] : entry.items()) {
+      if (key != "dtype" && key != "shape" && key != "data_offsets") bad(name, fmt::format("has the unknown key {}", shown(key)));
+    }
+    Tensor tensor{name, read_type(name, entry), read_sizes(name, entry, "shape"), 0, 0};
+    const auto offsets = read_sizes(name, entry, "data_offsets");
+    if (offsets.size() != 2) bad(name, fmt::format("has {} data_offsets instead of begin and end", offsets.size()));
+    const int64_t room = file_bytes_ - data_begin_;
+    if (offsets[0] > offsets[1] || offsets[1] > room) {
+      bad(name, fmt::format("has bytes {} to {} of the {} bytes behind the header", offsets[0], offsets[1], room));
+    }
+    tensor.begin = data_begin_ + offsets[0];
+    tensor.end = data_begin_ + offsets[1];
+    const auto bytes = count_bytes(tensor.shape, tensor.dtype);
+    if (!bytes) {
+      bad(name, fmt::format("has the shape [{}], whose sizes multiply to more bytes of {} than 64 bits can count",
+                            fmt::join(tensor.shape, ", "), dtype_name(tensor.dtype)));
+    }
+    if (*bytes != tensor.end - tensor.begin) {
+      bad(name, fmt::format("has {} bytes, but {}[{}] needs {}", tensor.end - tensor.begin, dtype_name(tensor.dtype),
+                            fmt::join(tensor.shape, ", "), *bytes));
+    }
+    return tensor;
+  }
+
+  ScalarType read_type(const std::string& name, const json& entry) const {
+    const auto found = entry.find("dtype");
+    if (found == entry.end() || !found->is_string()) bad(name, "has no dtype");
+    const auto& wanted = found->get_ref<const std::string&>();
+    for (const auto& [type, dtype] : kTypes) {
+      if (wanted == type) return dtype;
+    }
+    unsupported(name, wanted);
+  }
+
+  // The file may well be valid, so it is not called damaged.
+  [[noreturn]] void unsupported(const std::string& name, const std::string& dtype) const {
+    std::vector<std::string_view> known;
+    for (const auto& type : kTypes) known.emplace_back(type.first);
+    fault(
+        "cannot read '{}': its tensor {} has the dtype {}, which is not supported. Supported are {}. Convert the tensor to one "
+        "of them where the file was made, for instance with tensor.to(torch.float32) in PyTorch, and save the file again",
+        path_, shown(name), shown(dtype), fmt::join(known, ", "));
+  }
+
+  std::vector<int64_t> read_sizes(const std::string& name, const json& entry, const char* key) const {
+    const auto found = entry.find(key);
+    if (found == entry.end() || !found->is_array()) bad(name, fmt::format("has no list of {}", key));
+    std::vector<int64_t> sizes;
+    for (const json& size : *found) {
+      if (!size.is_number_unsigned() || size.get<uint64_t>() > INT64_MAX) bad(name, fmt::format("has a wrong number in {}", key));
+      sizes.push_back(size.get<int64_t>());
+    }
+    return sizes;
+  }
+
+  // Tensors in the order of their data fill the file.
+  void check_places(const std::vector<Tensor>& tensors) const {
+    int64_t at = data_begin_;
+    for (const Tensor& tensor : tensors) {
+      if (tensor.begin < at) bad(tensor.name, fmt::format("begins at byte {}, inside of the tensor before it", tensor.begin));
+      const int64_t unused = tensor.begin - at;
+      if (unused > 0) bad(tensor.name, fmt::format("begins at byte {}, behind {} bytes of no tensor", tensor.begin, unused));
+      at = tensor.end;
+    }
+    if (at != file_bytes_) damaged(path_, fmt::format("its tensors end at byte {}, the file has {}", at, file_bytes_));
+  }
+
+  [[noreturn]] void bad(const std::string& name, const std::string& what) const {
+    damaged(path_, fmt::format("tensor {} {}", shown(name), what));
+  }
+
+  const std::string& path_;
+  int64_t data_begin_, file_bytes_;
+};
+
+// Text as JSON writes it.
+std::string written(const json& value) {
+  try {
+    return value.dump();
+  } catch (const json::type_error& error) {
+    misuse("safetensors: names and metadata must be UTF-8 ({})", shown(error.what()));
+  }
+}
+
+// The JSON with the spaces that align the data. Sets begin and end as if it had no bytes.
+std::string header_text(Contents& contents) {
+  std::vector<std::string> lines;
+  if (!contents.metadata.empty()) lines.push_back(fmt::format("\"{}\":{}", kMetadata, written(contents.metadata)));
+  int64_t at = 0;
+  std::set<std::string_view> names{kMetadata};
+  for (Tensor& tensor : contents.tensors) {
+    if (!names.insert(tensor.name).second) misuse("safetensors: the name {} is there twice, or reserved", shown(tensor.name));
+    tensor.begin = at;
+    if (__builtin_add_overflow(at, tensor_bytes(tensor), &at)) misuse("safetensors: 64 bits cannot count all tensors' bytes");
+    tensor.end = at;
+    lines.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", written(tensor.name),
+                                kTypes[type_place(tensor)].first, fmt::join(tensor.shape, ","), tensor.begin, tensor.end));
+  }
+  std::string text = fmt::format("{{{}}}", fmt::join(lines, ","));
+  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  return text;
+}
+
+}  // namespace
+
+int64_t header_bytes(std::span<const std::byte> prefix, int64_t file_bytes, const std::string& path) {
+  if (file_bytes < kPrefix) damaged(path, fmt::format("it has only {} bytes", file_bytes));
+  if (prefix.size() < kPrefix) misuse("safetensors: give the first {} bytes of '{}', not {}", kPrefix, path, prefix.size());
+  uint64_t length = 0;
+  std::memcpy(&length, prefix.data(), sizeof(length));
+  if (length > kMaxHeader) damaged(path, fmt::format("its header would have {} bytes, {} is the most", length, kMaxHeader));
+  const int64_t all = kPrefix + static_cast<int64_t>(length);
+  if (all > file_bytes) damaged(path, fmt::format("its header would end at byte {}, the file has {}", all, file_bytes));
+  return all;
+}
+
+Contents parse_header(std::span<const std::byte> head, int64_t file_bytes, const std::string& path) {
+  const int64_t all = header_bytes(head, file_bytes, path);
+  if (std::ssize(head) < all) misuse("safetensors: give the first {} bytes of '{}', not {}", all, path, head.size());
+  const std::string_view text(reinterpret_cast<const char*>(head.data()) + kPrefix, all - kPrefix);
+  return Parser(path, all, file_bytes).parse(text);
+}
+
+int64_t tensor_bytes(const Tensor& tensor) {
+  const bool is_negative = std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size < 0; });
+  const auto bytes = is_negative ? std::nullopt : count_bytes(tensor.shape, tensor.dtype);
+  if (!bytes) misuse("tensor {} cannot have the shape [{}]", shown(tensor.name), fmt::join(tensor.shape, ", "));
+  return *bytes;
+}
+
+std::vector<std::byte> make_header(Contents& contents) {
+  auto& tensors = contents.tensors;
+  std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
+    const size_t of_a = type_place(a), of_b = type_place(b);
+    return of_a != of_b ? of_a > of_b : a.name < b.name;
+  });
+  const std::string header = header_text(contents);
+  if (std::ssize(header) > kMaxHeader) {
+    misuse("safetensors: the names of {} tensors take {} bytes, readers take at most {}: split them over several files",
+           tensors.size(), header.size(), kMaxHeader);
+  }
+  for (Tensor& tensor : tensors) {
+    tensor.begin += kPrefix + std::ssize(header);
+    tensor.end += kPrefix + std::ssize(header);
+  }
+  const uint64_t length = header.size();
+  std::vector<std::byte> bytes(kPrefix + length);
+  std::memcpy(bytes.data(), &length, kPrefix);
+  std::memcpy(bytes.data() + kPrefix, header.data(), length);
+  return bytes;
+}
+
+}  // namespace zt::ckpt::safetensors

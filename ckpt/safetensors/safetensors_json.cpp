@@ -1,0 +1,76 @@
+#include "safetensors_json.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "zt/base/error.h"
+
+namespace zt::ckpt::safetensors {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLongest = 160;  // bytes of foreign text in a message
+constexpr int kObjects = 2;       // levels of objects
+constexpr int kListed = 64;       // values of a list: as many as a tensor of ATen can have dims
+
+// What nlohmann::json leaves open, watched while it parses.
+class Watch {
+ public:
+  explicit Watch(const std::string& path) : path_(path) {}
+
+  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
+    using Event = json::parse_event_t;
+    if (event == Event::object_start) {
+      if (depth >= kObjects) damaged(path_, "its JSON has objects within objects within objects");
+      keys_[depth].clear();
+    } else if (event == Event::array_start) {
+      if (depth != kObjects) damaged(path_, "its JSON has a list where none belongs");
+      listed_ = 0;
+    } else if (event == Event::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_[depth - 1].insert(key).second) damaged(path_, fmt::format("its JSON has the key {} twice", shown(key)));
+    } else if (event == Event::value && depth > kObjects && ++listed_ > kListed) {
+      damaged(path_, fmt::format("its JSON has a list of more than {} values", kListed));
+    }
+    return true;
+  }
+
+ private:
+  const std::string& path_;
+  std::set<std::string> keys_[kObjects];
+  int listed_ = 0;
+};
+
+}  // namespace
+
+void damaged(const std::string& path, const std::string& what) {
+  fault("'{}' is not valid: {}. It was cut or damaged, or written by something that does it wrong: get it again", path, what);
+}
+
+std::string shown(std::string_view name) {
+  const std::string text = json(name.substr(0, kLongest)).dump(-1, ' ', true, json::error_handler_t::replace);
+  return name.size() > kLongest ? text + "..." : text;
+}
+
+json parse_json(std::string_view text, const std::string& path) {
+  if (!text.starts_with('{')) damaged(path, "where its JSON should begin there is no '{'");
+  try {
+    return json::parse(text, Watch(path));
+  } catch (const json::exception& error) {
+    damaged(path, "its JSON cannot be read: " + shown(error.what()));
+  }
+}
+
+std::map<std::string, std::string> read_texts(const json& object, const std::string& name, const std::string& path) {
+  if (!object.is_object()) damaged(path, fmt::format("{} is no JSON object", shown(name)));
+  std::map<std::string, std::string> texts;
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_string()) damaged(path, fmt::format("{} in {} is no text", shown(key), shown(name)));
+    texts[key] = value.get<std::string>();
+  }
+  return texts;
+}
+
+}  // namespace zt::ckpt::safetensors

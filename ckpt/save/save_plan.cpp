@@ -1,0 +1,143 @@
+#include "save_plan.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "reshard/reshard.h"
+#include "reshard/share.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+using nlohmann::json;
+
+// --- what ranks tell each other, as CBOR ---
+
+std::string packed(const json& value) {
+  std::string bytes;
+  json::to_cbor(value, bytes);
+  return bytes;
+}
+json unpacked(const std::string& bytes) {
+  return json::from_cbor(bytes);
+}
+
+json json_of(const Region& region) {
+  json boxes = json::array();
+  for (const Box& box : region.boxes) boxes.push_back({box.begin, box.end});
+  return {boxes, region.first, region.count};
+}
+Region region_of(const json& value) {
+  Region region{{}, value[1], value[2]};
+  for (const json& box : value[0]) region.boxes.push_back({box[0], box[1]});
+  return region;
+}
+
+json json_of(const Contents& contents) {
+  json parts = json::array();
+  for (const Part& part : contents.parts)
+    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
+                     Value(part.attributes).to_json()});
+  return parts;
+}
+
+json json_of(const std::vector<Write>& writes) {
+  json list = json::array();
+  for (const Write& write : writes) list.push_back({write.tensor, write.part, write.first, json_of(write.region)});
+  return list;
+}
+std::vector<Write> writes_of(const json& list) {
+  std::vector<Write> writes;
+  for (const json& write : list) writes.push_back({write[0], write[1], write[2], region_of(write[3])});
+  return writes;
+}
+
+// --- rank 0's part ---
+
+// What all ranks hold, tensor by tensor.
+class Holdings {
+ public:
+  void add(int rank, const json& parts) {
+    int part = 0;
+    for (const json& entry : parts) {
+      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2], Value::from_json(entry[4])}, rank);
+      const Region region = region_of(entry[3]);
+      held_[tensor].add(rank, region);
+      parts_[{rank, tensor}].emplace_back(part++, region);
+    }
+  }
+
+  std::vector<std::vector<Write>> share(int ranks) const {
+    std::vector<std::vector<Write>> writes(ranks);
+    const auto shares = share_writing(held_, ranks);
+    for (int r = 0; r < ranks; ++r) {
+      for (const Share& share : shares[r]) add_writes(writes[r], share, parts_.at({r, share.tensor}));
+    }
+    return writes;
+  }
+
+  std::vector<PlannedTensor> tensors;
+
+ private:
+  int number_of(const PlannedTensor& tensor, int rank) {
+    const auto [entry, is_new] = numbers_.emplace(tensor.name, static_cast<int>(tensors.size()));
+    if (is_new) {
+      tensors.push_back(tensor);
+      held_.emplace_back().element_bytes = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+    }
+    const PlannedTensor& known = tensors[entry->second];
+    if (known.dtype != tensor.dtype || known.shape != tensor.shape)
+      misuse("'{}' is {} [{}] on rank {} and {} [{}] on another: one name means one tensor, the same on all ranks that have it",
+             tensor.name, dtype_name(tensor.dtype), fmt::join(tensor.shape, ", "), rank, dtype_name(known.dtype),
+             fmt::join(known.shape, ", "));
+    return entry->second;
+  }
+
+  // A share lies in one or several of the rank's parts of the tensor.
+  void add_writes(std::vector<Write>& writes, const Share& share, const std::vector<std::pair<int, Region>>& parts) const {
+    for (const auto& [part, held] : parts) {
+      if (share.region.boxes != held.boxes) continue;
+      if (share.region.first < held.first || share.region.first + share.region.count > held.first + held.count) continue;
+      writes.push_back({share.tensor, part, share.region.first - held.first, share.region});
+      return;
+    }
+    std::vector<Region> regions;
+    for (const auto& [part, held] : parts) regions.push_back(held);
+    for (const Run& run : plan_copy(tensors[share.tensor].shape, regions, share.region).runs) {
+      for (int64_t t = 0; t < run.times; ++t) {
+        const Region piece{share.region.boxes, share.region.first + run.to + t * run.to_stride, run.count};
+        writes.push_back({share.tensor, parts[run.source].first, run.from + t * run.from_stride, piece});
+      }
+    }
+  }
+
+  std::map<std::string, int> numbers_;
+  std::vector<HeldTensor> held_;
+  std::map<std::pair<int, int>, std::vector<std::pair<int, Region>>> parts_;
+};
+
+}  // namespace
+
+std::string structure_of(const Contents& contents) {
+  return packed(json_of(contents));
+}
+
+SavePlan plan_save(const Ranks& ranks, const std::string& structure) {
+  const auto all = ranks.gather(structure);
+  SavePlan plan;
+  std::vector<std::string> answers(ranks.size());
+  ranks.on_rank_zero([&] {
+    Holdings holdings;
+    for (int r = 0; r < ranks.size(); ++r) holdings.add(r, unpacked(all[r]));
+    plan.by_rank = holdings.share(ranks.size());
+    plan.tensors = std::move(holdings.tensors);
+    for (int r = 0; r < ranks.size(); ++r) answers[r] = packed(json_of(plan.by_rank[r]));
+  });
+  plan.writes = writes_of(unpacked(ranks.scatter(answers)));
+  return plan;
+}
+
+}  // namespace zt::ckpt

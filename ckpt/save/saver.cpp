@@ -1,0 +1,240 @@
+#include "saver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <future>
+#include <thread>
+
+#include "format/check.h"
+#include "format/master.h"
+#include "hdf5/names.h"
+#include "shard_writer.h"
+#include "zt/base/error.h"
+#include "zt/io/block_io.h"
+#include "zt/io/hash.h"
+#include "zt/io/io_errors.h"
+#include "zt/io/small_files.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+// File systems give space by blocks.
+constexpr int64_t kDiskBlock = 4096;
+constexpr int64_t kAlignment = 16;  // of data in a file: at least an element
+// The space that a save takes besides its files: the folder, `latest` and its next version, each with an entry in a folder.
+constexpr int64_t kFolderBytes = 8 * kDiskBlock;
+
+int64_t on_disk(int64_t bytes) {
+  return (bytes + kDiskBlock - 1) / kDiskBlock * kDiskBlock;
+}
+
+// What the ranks wrote, as the master file says it.
+Index make_index(const SavePlan& plan, std::vector<ShardRecord> records, const Value::Table& values) {
+  Index index;
+  index.values = values;
+  for (const PlannedTensor& tensor : plan.tensors)
+    index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
+  for (size_t r = 0; r < plan.by_rank.size(); ++r) {
+    if (plan.by_rank[r].empty()) continue;
+    std::vector<IndexedPiece> pieces;
+    for (const Write& write : plan.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
+    add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), pieces);
+  }
+  return index;
+}
+
+// Returns the bytes of the master file of a save that has not been written: only the values of its checksums and offsets are
+// unknown, not their number: here data lie one after the other. Throws: Misuse for names and values that a master file cannot
+// hold.
+int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
+  std::vector<ShardRecord> records;
+  for (const auto& writes : plan.by_rank) {
+    ShardRecord& record = records.emplace_back();
+    for (const Write& write : writes) {
+      const auto element = static_cast<int64_t>(c10::elementSize(plan.tensors[static_cast<size_t>(write.tensor)].dtype));
+      record.offsets.push_back(record.bytes);
+      record.bytes += (write.region.count * element + kAlignment - 1) / kAlignment * kAlignment;
+      record.checksums.emplace_back(static_cast<size_t>(io::checksum_blocks(write.region.count * element)));
+    }
+  }
+  const Index index = make_index(plan, std::move(records), values);
+  if (const auto problem = problem_of_names(index)) misuse("this cannot be saved: {}", *problem);
+  return static_cast<int64_t>(make_master(index).size());
+}
+
+}  // namespace
+
+// One save, from the snapshot to the commit.
+struct Saver::Job {
+  std::string root;
+  int64_t step = 0;
+  std::string partial;  // the name of its folder until the commit
+  Retention retention;
+  Value::Table values;
+  std::vector<at::Tensor> data;  // a write: its elements, flat, on the CPU
+  std::exception_ptr error;
+  std::atomic<bool> is_done = false;
+  std::promise<bool> may_run;  // false: the save is given up
+  std::thread thread;
+
+  ~Job() {
+    if (!thread.joinable()) return;
+    may_run.set_value(false);
+    thread.join();
+  }
+};
+
+Saver::Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks)
+    : files_(std::move(files)), ranks_(std::move(ranks)), background_(ranks_.duplicate("ckpt")) {
+  // A rank waits for the slowest disk of all.
+  background_.set_timeout(std::chrono::hours(2));
+}
+
+Saver::~Saver() {
+  if (job_ && job_->thread.joinable()) job_->thread.join();
+}
+
+void Saver::wait() {
+  if (!job_) return;
+  if (job_->thread.joinable()) job_->thread.join();
+  const auto job = std::move(job_);
+  if (job->error) std::rethrow_exception(job->error);
+}
+
+bool Saver::is_busy_anywhere() const {
+  std::vector<uint8_t> is_busy{static_cast<uint8_t>(job_ && !job_->is_done)};
+  ranks_.max(is_busy);
+  return is_busy[0] != 0;
+}
+
+// What was planned stays while the structure does.
+void Saver::plan(const Contents& contents, std::string structure) {
+  std::vector<uint8_t> is_new{static_cast<uint8_t>(!image_ || structure != structure_)};
+  ranks_.max(is_new);
+  if (is_new[0] == 0) return;
+  SavePlan plan = plan_save(ranks_, structure);
+  std::unique_ptr<ShardImage> image;
+  ranks_.together([&] {
+    std::vector<ShardDataset> datasets;
+    std::map<std::string, size_t> pieces;
+    for (const Write& write : plan.writes) {
+      const Part& part = contents.parts[write.part];
+      datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
+    }
+    image = std::make_unique<ShardImage>(datasets);
+  });
+  plan_ = std::move(plan);
+  image_ = std::move(image);
+  structure_ = std::move(structure);
+}
+
+// Makes the folder of a new save, if what it needs has room on the disk. master: bytes of its master file, on rank 0.
+std::string Saver::open_folder(const std::string& root, int64_t step, int64_t master) const {
+  const auto sizes = ranks_.gather(std::to_string(plan_.writes.empty() ? 0 : image_->bytes()));
+  std::string partial;
+  ranks_.on_rank_zero([&] {
+    int64_t needed = on_disk(master) + kFolderBytes;
+    for (const std::string& size : sizes) needed += on_disk(std::stoll(size));
+    with_disk_advice([&] {
+      make_folders(*files_, root);
+      const int64_t free =
+          io::retry_or_fault(*files_, "ask for the free space of", root, [&] { return files_->free_bytes(root); });
+      if (free < needed) io::io_fault(*files_, "save a checkpoint in", root, -ENOSPC, needed);
+      partial = begin(*files_, root, step);
+    });
+  });
+  return ranks_.broadcast(partial);
+}
+
+bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
+  if (options.when_busy == WhenBusy::skip && is_busy_anywhere()) return false;
+  wait();
+  Contents contents;
+  std::string structure;
+  ranks_.together([&] {
+    if (step < 0) misuse("a checkpoint cannot be that of step {}: steps are counted from 0", step);
+    contents = contents_of(objects, ranks_.rank() == 0 ? ValueTensors::saved : ValueTensors::referred);
+    structure = structure_of(contents);
+  });
+  plan(contents, std::move(structure));
+  int64_t master = 0;
+  ranks_.on_rank_zero([&] { master = planned_master_bytes(plan_, contents.values); });
+  auto job = std::make_unique<Job>();
+  job->root = root;
+  job->step = step;
+  job->retention = options.retention;
+  job->values = contents.values;
+  ranks_.together([&] { take(*job, contents, options.mode); });
+  job->partial = open_folder(root, step, master);
+  job_ = std::move(job);
+  if (options.mode == SaveMode::async) {
+    job_->may_run.set_value(true);
+    return true;
+  }
+  run(*job_);
+  wait();
+  return true;
+}
+
+// The job's data, which stay as they are until it is done, and its thread, which waits.
+void Saver::take(Job& job, const Contents& contents, SaveMode mode) const {
+  bool is_on_host = true;
+  for (const Write& write : plan_.writes) {
+    job.data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
+    is_on_host = is_on_host && job.data.back().is_cpu();
+  }
+  if (mode == SaveMode::async || !is_on_host) job.data = copy_into(*image_, job.data);
+  if (mode == SaveMode::blocking) return;
+  job.thread = std::thread([this, &job, may_run = job.may_run.get_future()]() mutable {
+    if (may_run.get()) run(job);
+  });
+}
+
+void Saver::run(Job& job) const {
+  try {
+    write(job);
+  } catch (...) {
+    job.error = std::current_exception();
+  }
+  job.is_done = true;
+}
+
+// Shards of all ranks, then the master, then the name.
+void Saver::write(const Job& job) const {
+  std::string record;
+  try {
+    background_.together([&] {
+      if (plan_.writes.empty()) return;
+      const std::string path = job.root + "/" + job.partial + "/" + shard_file(background_.rank());
+      with_disk_advice([&] { record = write_shard(*files_, path, *image_, job.data).packed(); });
+    });
+    const auto records = background_.gather(record);
+    background_.on_rank_zero([&] { finish(job, records); });
+  } catch (const Error&) {
+    // What is there is incomplete and takes space. Should it stay, its name says what it is.
+    if (background_.rank() == 0) discard(*files_, job.root + "/" + job.partial);
+    throw;
+  }
+}
+
+void Saver::finish(const Job& job, const std::vector<std::string>& packed) const {
+  // Ranks that write nothing send nothing.
+  std::vector<ShardRecord> records(packed.size());
+  for (size_t r = 0; r < packed.size(); ++r) {
+    if (!plan_.by_rank[r].empty()) records[r] = ShardRecord::unpacked(packed[r]);
+  }
+  const auto master = make_master(make_index(plan_, std::move(records), job.values));
+  with_disk_advice([&] {
+    io::write_small(*files_, job.root + "/" + job.partial + "/" + kMaster, master);
+    commit(*files_, job.root, job.partial, job.step);
+  });
+  try {
+    retain(*files_, job.root, job.retention);
+  } catch (const Error& error) {
+    background_.warn(fmt::format("an old checkpoint in '{}' cannot be removed: {}", job.root, error.what()));
+  }
+}
+
+}  // namespace zt::ckpt

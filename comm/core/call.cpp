@@ -1,0 +1,49 @@
+#include "call.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "zt/base/tensor.h"
+
+namespace zt::comm {
+
+const char* name_of(Kind kind) {
+  static constexpr const char* kNames[kKinds] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+                                                 "scatter",    "all_to_all",     "send",       "recv",      "barrier"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+const char* name_of(ReduceOp op) {
+  static constexpr const char* kNames[] = {"sum", "max", "min", "product"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+namespace {
+
+// "2 tensors of 4 + 4 float32"; of a long list the checksum of all lengths, which differs where lists differ further on.
+std::string list_text(const Call& call) {
+  const auto shown = std::min(static_cast<size_t>(call.tensors), kFirstLengths);
+  const auto begin = call.first_lengths.begin();
+  const std::string lengths = fmt::format("{}", fmt::join(begin, begin + shown, " + "));
+  if (shown == static_cast<size_t>(call.tensors))
+    return fmt::format("{} tensors of {} {}", call.tensors, lengths, dtype_name(call.dtype));
+  return fmt::format("{} tensors of {} + ... = {} {} (checksum of the lengths {:08x})", call.tensors, lengths, call.count,
+                     dtype_name(call.dtype), call.lengths);
+}
+
+}  // namespace
+
+std::string Call::text(const std::string& peer_name) const {
+  if (kind == Kind::barrier) return "barrier";
+  std::string text = kind == Kind::all_to_all ? fmt::format("all_to_all of {}", dtype_name(dtype))
+                     : tensors > 1            ? fmt::format("{} of a list of {}", name_of(kind), list_text(*this))
+                                              : fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
+  if (is_reduction(kind)) text += fmt::format(" ({})", name_of(reduce));
+  if (kind == Kind::reduce || kind == Kind::gather || kind == Kind::send) return text + " to " + peer_name;
+  if (kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::recv) return text + " from " + peer_name;
+  return text;
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,58 @@
+// What the ranks of a group have to agree on in one call, as plain data that can be sent, compared and written down.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "zt/comm/comm.h"
+
+namespace zt::comm {
+
+enum class Kind : uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  send,
+  recv,
+  barrier
+};
+
+constexpr int kKinds = 11;
+
+const char* name_of(Kind kind);
+const char* name_of(ReduceOp op);
+// send and recv concern two ranks, all others the whole group.
+inline bool is_collective(Kind kind) {
+  return kind != Kind::send && kind != Kind::recv;
+}
+inline bool is_reduction(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce;
+}
+
+constexpr size_t kFirstLengths = 4;
+
+struct Call {
+  Kind kind = Kind::barrier;
+  at::ScalarType dtype = at::kByte;
+  ReduceOp reduce = ReduceOp::sum;
+  int32_t peer = -1;                                   // group rank: the root, or the other side of send and recv
+  int32_t tensors = 1;                                 // in a list
+  uint32_t lengths = 0;                                // of a list: tells lists of other lengths apart
+  std::array<int64_t, kFirstLengths> first_lengths{};  // of a list: elements of its first tensors, for messages
+  int64_t count = 0;  // elements, over the list, of what is alike on all ranks; 0 where nothing is (all_to_all)
+
+  bool operator==(const Call&) const = default;
+  // "all_reduce of 1024 float32 (sum)", "broadcast of 8 int64 from rank 1": `peer_name` is for the peer. Of a list: "all_reduce
+  // of a list of 2 tensors of 4 + 4 float32 (sum)".
+  std::string text(const std::string& peer_name) const;
+};
+
+}  // namespace zt::comm

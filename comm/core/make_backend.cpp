@@ -1,0 +1,134 @@
+#include "make_backend.h"
+
+#include <algorithm>
+
+#include "checked.h"
+#include "local/local_transport.h"
+#include "mesh/mesh.h"
+#include "messages/host_backend.h"
+#include "mpi/mpi_transport.h"
+#include "mpi/runtime.h"
+#include "null/null_backend.h"
+#include "shm/shm_backend.h"
+#include "two_level/levels.h"
+#include "two_level/two_level_backend.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#ifdef ZT_HAS_NCCL
+#include "nccl/nccl_backend.h"
+#endif
+
+namespace zt::comm {
+
+namespace {
+
+std::function<void()> abort_check(const World& world) {
+  return [threads = world.threads] {
+    if (threads && threads->aborted()) throw Aborted("another rank failed");
+  };
+}
+
+// The backend that needs nothing but messages: over the network between processes, or between threads.
+std::string flat_backend(const World& world) {
+  return world.launch == Launch::mpi ? "mpi" : "local";
+}
+
+std::unique_ptr<Backend> make_host(const World& world, const std::string& backend, Group group, const Settings& settings) {
+  if (backend == "mpi") {
+    if (world.launch != Launch::mpi)
+      misuse("backend 'mpi' needs ranks started by mpirun: mpirun -n {} ztoolkit run ...", world.size);
+    return std::make_unique<HostBackend>(make_mpi_transport(world, std::move(group), settings.timeout));
+  }
+  if (group.size() > 1 && !world.threads) {
+    misuse("backend 'local' needs ranks that are threads of one process: ztoolkit run --threads {} ..., or take backend 'mpi'",
+           world.size);
+  }
+  return std::make_unique<HostBackend>(make_local_transport(world.threads, std::move(group)));
+}
+
+std::unique_ptr<Backend> make_shm(const World& world, Group group, const Settings& settings) {
+  if (!is_one_node(nodes_of(world, group, settings)))
+    misuse("backend 'shm' needs all ranks of axis '{}' on one machine, and they are on several: take 'mpi' or 'two_level'",
+           group.name);
+  Checked first_contact(make_host(world, flat_backend(world), group, settings));
+  first_contact.set_timeout(settings.timeout);
+  return make_shm_backend(first_contact, std::move(group), abort_check(world));
+}
+
+std::unique_ptr<Backend> make_two_level(const World& world, Group group, const Settings& settings) {
+  const auto nodes = nodes_of(world, group, settings);
+  const SumOrder order = settings.sum_order.value_or(SumOrder::fixed);
+  const std::string reason = why_not_two_level(nodes, order);
+  if (!reason.empty()) misuse("backend 'two_level' does not suit axis '{}': {}", group.name, reason);
+  const LevelGroups groups = level_groups(group, nodes);
+  const std::string flat = flat_backend(world);
+  Levels levels{make_communicator(world, "shm", groups.inside, settings), make_communicator(world, flat, groups.across, settings),
+                make_communicator(world, flat, group.renamed(group.name + "/flat"), settings)};
+  return make_two_level_backend(std::move(levels), std::move(group), order, abort_check(world));
+}
+
+#ifdef ZT_HAS_NCCL
+// What carries NCCL's first contact and the comparison of calls.
+std::shared_ptr<Communicator> make_nccl_host(const World& world, const Group& group, const Settings& settings) {
+  return make_communicator(world, flat_backend(world), group.renamed(group.name + "/host"), settings);
+}
+
+#endif
+
+std::unique_ptr<Backend> make_nccl([[maybe_unused]] const World& world, [[maybe_unused]] Group group,
+                                   [[maybe_unused]] const Settings& settings) {
+#ifdef ZT_HAS_NCCL
+  auto host = make_nccl_host(world, group, settings);
+  return make_nccl_backend(std::move(host), std::move(group), settings.sum_order.value_or(SumOrder::any));
+#else
+  misuse("backend 'nccl' is not in this build, which was made without CUDA or NCCL: 'mpi' and 'local' work on host memory");
+#endif
+}
+
+std::unique_ptr<Backend> make_unset(const World& world, const std::string& backend, Group group, const Settings& settings) {
+  if (backend == "null") return make_null_backend(std::move(group));
+  if (backend == "nccl") return make_nccl(world, std::move(group), settings);
+  if (backend == "shm") return make_shm(world, std::move(group), settings);
+  if (backend == "two_level") return make_two_level(world, std::move(group), settings);
+  return make_host(world, backend, std::move(group), settings);
+}
+
+std::unique_ptr<Backend> with_settings(std::unique_ptr<Backend> backend, const Settings& settings) {
+  backend->set_timeout(settings.timeout);
+  backend->set_check(settings.check);
+  return backend;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings) {
+  const auto& known = backend_names();
+  if (std::find(known.begin(), known.end(), backend) == known.end())
+    misuse("unknown backend '{}'{}", backend, suggest(backend, known));
+  return with_settings(make_unset(world, backend, std::move(group), settings), settings);
+}
+
+std::unique_ptr<Backend> split_backend([[maybe_unused]] const World& world, [[maybe_unused]] Backend& nccl_world,
+                                       [[maybe_unused]] Group group, [[maybe_unused]] const Settings& settings) {
+#ifdef ZT_HAS_NCCL
+  auto host = make_nccl_host(world, group, settings);
+  return with_settings(split_nccl_backend(nccl_world, std::move(host), std::move(group)), settings);
+#else
+  misuse("backend 'nccl' is not in this build");
+#endif
+}
+
+std::vector<int> nodes_of(const World& world, const Group& group, const Settings& settings) {
+  std::vector<int> nodes;
+  for (const int rank : group.ranks) {
+    if (settings.ranks_per_node > 0) nodes.push_back(rank / settings.ranks_per_node);
+    else nodes.push_back(world.launch == Launch::mpi ? nodes_of_world(world, settings.timeout)[static_cast<size_t>(rank)] : 0);
+  }
+  return nodes;
+}
+
+bool is_one_node(const std::vector<int>& nodes) {
+  return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end();
+}
+
+}  // namespace zt::comm

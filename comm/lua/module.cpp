@@ -1,0 +1,107 @@
+// zt.comm for Lua: comm.mesh{...} and the types Mesh, Axis and Work.
+#include "mesh/mesh.h"
+#include "module_axis.h"
+#include "mpi/runtime.h"
+#include "recorder/flight_file.h"
+#include "recorder/report.h"
+#include "recorder/verdict.h"
+#include "zt/base/options.h"
+#include "zt/lua/runtime.h"
+#include "zt/lua/state.h"
+
+namespace zt::comm {
+
+namespace {
+
+#ifdef ZT_HAS_NCCL
+constexpr const char* kNccl = "compiled in; opened when a mesh asks for it";
+#else
+constexpr const char* kNccl = "not compiled in (its headers or CUDA were not found)";
+#endif
+
+int make_mesh(lua_State* L) {
+  lua::push(L, make_mesh(lua::world(L), parse_mesh_options(lua::check_value(L, 1))));
+  return 1;
+}
+
+// mesh:axis("dp"), and mesh.dp where no method has that name
+int mesh_axis(lua_State* L) {
+  lua::push(L, lua::check<Mesh>(L, 1)->axis(lua::check_string(L, 2)));
+  return 1;
+}
+
+// mesh:join{"dp", "ep"}
+int mesh_join(lua_State* L) {
+  std::vector<std::string> names;
+  convert(lua::check_value(L, 2), "mesh:join", names);
+  lua::push(L, lua::check<Mesh>(L, 1)->join(names));
+  return 1;
+}
+
+// mesh:refactor{dp = 2, ep = 2, order = {...}}: axes as for comm.mesh; the mesh's options stay, backends by axis for axes of
+// those names
+int mesh_refactor(lua_State* L) {
+  lua::push(L, lua::check<Mesh>(L, 1)->refactor(parse_mesh_options(lua::check_value(L, 2)).axes));
+  return 1;
+}
+
+int mesh_world(lua_State* L) {
+  lua::push(L, lua::check<Mesh>(L, 1)->world());
+  return 1;
+}
+
+int mesh_text(lua_State* L) {
+  const auto mesh = lua::check<Mesh>(L, 1);
+  lua::push(L, fmt::format("mesh {} (rank {} of {})", mesh->shape().text(), mesh->rank(), mesh->shape().world_size()));
+  return 1;
+}
+
+int work_wait(lua_State* L) {
+  lua::check<Work>(L, 1)->wait();
+  return 0;
+}
+
+int work_done(lua_State* L) {
+  lua::push(L, lua::check<Work>(L, 1)->done());
+  return 1;
+}
+
+// verdict(folder) -> who waits for whom, in words, and the ranks of which the flight recorder left a file there
+int read_verdict(lua_State* L) {
+  const auto flights = read_flights(lua::check_string(L, 1));
+  Value::List ranks;
+  for (const Flight& flight : flights) ranks.emplace_back(flight.rank);
+  lua::push(L, judge(flights).text());
+  lua::push(L, Value(std::move(ranks)));
+  return 2;
+}
+
+}  // namespace
+
+// Ranks that wait for one whose script has ended learn it from its black box.
+void watch_script_end(lua_State* L) {
+  const World& world = lua::world(L);
+  if (world.size > 1 && !world.dry) lua::at_script_end(L, [world] { note_script_end(world); });
+}
+
+void open(lua::Module& module) {
+  watch_script_end(module.state());
+  module.function<make_mesh>("mesh").function<read_verdict>("verdict");
+  module.type<Mesh>()
+      .method<mesh_axis>("axis")
+      .method<mesh_join>("join")
+      .method<mesh_refactor>("refactor")
+      .method<mesh_world>("world")
+      .fallback<mesh_axis>()
+      .metamethod<mesh_text>("__tostring");
+  open_axis(module);
+  module.type<Work>().method<work_wait>("wait").method<work_done>("done");
+  lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
+  lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
+}
+
+}  // namespace zt::comm
+
+ZT_LUA_MODULE(comm) {
+  zt::comm::open(module);
+}

@@ -1,0 +1,139 @@
+#include "mesh.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include "core/checked.h"
+#include "core/make_backend.h"
+#include "null/null_backend.h"
+#include "recorder/report.h"
+#include "shm/shm_backend.h"
+#include "two_level/levels.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/process/log.h"
+
+namespace zt::comm {
+
+namespace {
+
+// The sides of a mesh's axes: the backends that scripts named, or what suits.
+class Factory {
+ public:
+  Factory(const World& world, const MeshOptions& options) : world_(world), options_(options) {}
+
+  AxisLink describe(const Group& group) const {
+    const std::string backend = backend_of(group);
+    return {backend, backend == "shm" || backend == "local"};
+  }
+
+  std::shared_ptr<Communicator> make(const std::vector<int>& ranks, const std::string& name) {
+    const auto place = std::find(ranks.begin(), ranks.end(), world_.rank) - ranks.begin();
+    Group group{name, static_cast<int>(place), ranks};
+    if (world_.dry) return stand_in(std::move(group));
+    const std::string backend = backend_of(group);
+    if (named_backend(name).empty() && world_.size > 1) tell(group, backend);
+    if (backend == "nccl" && world_.size > 1) return wrap(split_from_world(std::move(group)));
+    return make_communicator(world_, backend, std::move(group), options_.settings);
+  }
+
+ private:
+  // The backend of the group's ranks; in a dry run, the backend that they would have.
+  std::string backend_of(const Group& group) const {
+    const std::string named = named_backend(group.name);
+    if (!named.empty()) return named;
+    if (!world_.dry) return default_backend(world_, group, options_.settings);
+    if (!world_.backend.empty()) return world_.backend;
+    World run = world_;
+    if (run.launch == Launch::single) run.launch = Launch::mpi;  // who plans for several ranks means to use mpirun
+    Settings settings = options_.settings;
+    if (settings.ranks_per_node == 0) settings.ranks_per_node = world_.ranks_per_node;
+    return default_backend(run, group, settings);
+  }
+
+  // The null backend in place of the backend that a run would have. It shares memory if that one does.
+  std::shared_ptr<Communicator> stand_in(Group group) const {
+    const bool shares = describe(group).shares_memory;
+    return std::make_shared<Checked>(make_null_backend(std::move(group), shares));
+  }
+
+  // What the script says; empty if nothing.
+  std::string named_backend(const std::string& axis) const {
+    const auto own = options_.backends.find(axis);
+    if (own != options_.backends.end()) return own->second;
+    return options_.backend.empty() ? common_backend(axis) : options_.backend;
+  }
+
+  // Of an axis that is joined of axes with one backend: theirs.
+  std::string common_backend(const std::string& name) const {
+    std::string common;
+    for (size_t begin = 0; begin <= name.size();) {
+      const size_t end = std::min(name.find('+', begin), name.size());
+      const auto part = options_.backends.find(name.substr(begin, end - begin));
+      if (part == options_.backends.end() || (!common.empty() && part->second != common)) return "";
+      common = part->second;
+      begin = end + 1;
+    }
+    return common;
+  }
+
+  // One line for each axis name and backend, over all meshes of the process.
+  void tell(const Group& group, const std::string& backend) const {
+    if (world_.rank != 0) return;
+    static std::mutex mutex;
+    static std::set<std::string> told;
+    const std::string text = fmt::format("axis {}: {} ranks communicate over {}", group.name, group.size(), backend);
+    const std::lock_guard lock(mutex);
+    if (told.insert(text).second) log(LogLevel::info, world_, text);
+  }
+
+  // NCCL's communicators are cut out of one over the world, made for the first of them.
+  std::unique_ptr<Backend> split_from_world(Group group) {
+    if (!nccl_world_) {
+      std::vector<int> all(static_cast<size_t>(world_.size));
+      std::iota(all.begin(), all.end(), 0);
+      nccl_world_ = make_backend(world_, "nccl", {"world", world_.rank, all}, options_.settings);
+    }
+    return split_backend(world_, *nccl_world_, std::move(group), options_.settings);
+  }
+
+  std::shared_ptr<Communicator> wrap(std::unique_ptr<Backend> backend) const {
+    return std::make_shared<Checked>(std::move(backend), black_box(world_));
+  }
+
+  const World world_;
+  const MeshOptions options_;
+  std::unique_ptr<Backend> nccl_world_;
+};
+
+}  // namespace
+
+std::string default_backend(const World& world, const Group& group, const Settings& settings) {
+  if (world.launch != Launch::mpi) return "local";
+  const auto nodes = nodes_of(world, group, settings);
+  if (is_one_node(nodes)) return group.size() <= kMostShmRanks ? "shm" : "mpi";
+  return why_not_two_level(nodes, settings.sum_order.value_or(SumOrder::fixed)).empty() ? "two_level" : "mpi";
+}
+
+std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
+                                                const Settings& settings) {
+  if (backend == "null") return std::make_shared<Checked>(make_backend(world, backend, std::move(group), settings));
+  auto box = black_box(world);  // before anything can wait
+  auto made = make_backend(world, backend, std::move(group), settings);
+  return std::make_shared<Checked>(std::move(made), std::move(box));
+}
+
+std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options) {
+  const std::string complaint = world.backend.empty() ? "" : one_of(backend_names())(world.backend);
+  if (!complaint.empty()) misuse("ztoolkit plan: --backend {}", complaint);
+  const auto factory = std::make_shared<Factory>(world, options);
+  const auto make = [factory](const std::vector<int>& ranks, const std::string& name) { return factory->make(ranks, name); };
+  const auto describe = [factory](const std::vector<int>& ranks, const std::string& name) {
+    return factory->describe({name, 0, ranks});
+  };
+  return Mesh::make(MeshShape(options.axes, world.size), world.rank, make, describe);
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,72 @@
+// Broadcast: down a binomial tree, or for long data scatter + all_gather; and the barrier.
+#include <bit>
+
+#include "algorithms.h"
+
+namespace zt::comm {
+
+namespace {
+
+// From here on the tree's log2(W) full-length sends cost more than the second way's two partial ones.
+constexpr size_t kLong = size_t{64} << 10;
+
+// Ranks are counted from the root; rank k gets its data from k without its highest bit.
+void broadcast_tree(Site site, const at::Tensor& tensor, int root) {
+  const int size = site.size();
+  const auto place = static_cast<unsigned>((site.rank() - root + size) % size);
+  const auto peer = [&](unsigned p) { return (static_cast<int>(p) + root) % size; };
+  Messages messages(site.transport, site.patience);
+  if (place != 0) {
+    messages.recv(peer(place & ~std::bit_floor(place)), bytes_of(tensor), tensor.nbytes());
+    messages.wait();
+  }
+  for (unsigned bit = place == 0 ? 1 : std::bit_floor(place) * 2; place + bit < static_cast<unsigned>(size); bit *= 2) {
+    messages.send(peer(place + bit), bytes_of(tensor), tensor.nbytes());
+  }
+  messages.wait();
+}
+
+void broadcast_segments(Site site, const at::Tensor& tensor, int root) {
+  const int size = site.size(), rank = site.rank();
+  const Segments segments{static_cast<int64_t>(tensor.nbytes()), size};
+  const auto part = [&](int peer, int segment) {
+    return Part{peer, bytes_of(tensor) + segments.begin(segment), static_cast<size_t>(segments.size(segment))};
+  };
+  // The root sends everybody a segment, then everybody everybody else that segment; the root needs none back.
+  std::vector<Part> sends, receives;
+  if (rank == root) {
+    for (int r = 0; r < size; ++r) sends.push_back(part(r, r));
+    exchange(site, sends, {});
+    sends.clear();
+    for (int r = 0; r < size; ++r) {
+      if (r != root) sends.push_back(part(r, root));
+    }
+    return exchange(site, sends, {});
+  }
+  exchange(site, {}, {part(root, rank)});
+  for (int r = 0; r < size; ++r) {
+    if (r != rank) receives.push_back(part(r, r));
+    if (r != rank && r != root) sends.push_back(part(r, rank));
+  }
+  exchange(site, sends, receives);
+}
+
+}  // namespace
+
+void broadcast(Site site, const Operation& operation) {
+  const at::Tensor& tensor = operation.out[0];
+  if (site.size() == 2 || tensor.nbytes() < kLong) broadcast_tree(site, tensor, operation.peer);
+  else broadcast_segments(site, tensor, operation.peer);
+}
+
+// Dissemination: after round k every rank knows of the 2^k before it.
+void barrier(Site site, const Operation&) {
+  const int size = site.size(), rank = site.rank();
+  char* token = site.staging.get(2);
+  token[0] = 0;
+  for (int step = 1; step < size; step *= 2) {
+    exchange(site, {{(rank + step) % size, token, 1}}, {{(rank - step + size) % size, token + 1, 1}});
+  }
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,37 @@
+// A backend in host memory over a Transport, with the collectives of algorithms.h.
+#pragma once
+
+#include <memory>
+
+#include "algorithms.h"
+#include "queued_backend.h"
+#include "transport.h"
+
+namespace zt::comm {
+
+class HostBackend : public QueuedBackend {
+ public:
+  explicit HostBackend(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
+  ~HostBackend() override { close(); }
+
+  const Group& group() const override { return transport_->group(); }
+  const std::string& name() const override { return transport_->name(); }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return transport_->allocate(shape, dtype); }
+  bool shares_memory() const override { return transport_->shares_memory(); }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
+    return transport_->allocate_shared(shape, dtype);
+  }
+  std::unique_ptr<Backend> duplicate(const std::string& name) override;
+
+ protected:
+  void run_single(const Operation& operation, Patience& patience) override;
+  void compare(const Operation& operation, Patience& patience) override;
+  void check_abort() const override { transport_->check_abort(); }
+  at::Tensor take_scratch() override { return staging_.release(); }
+
+ private:
+  std::unique_ptr<Transport> transport_;
+  Staging staging_;
+};
+
+}  // namespace zt::comm

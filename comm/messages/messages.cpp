@@ -1,0 +1,52 @@
+#include <algorithm>
+
+#include "transport.h"
+
+namespace zt::comm {
+
+namespace {
+
+// Calls part(offset, bytes) for pieces no longer than the transport takes; once for an empty message.
+template <class Part>
+void in_pieces(size_t bytes, size_t longest, Part part) {
+  size_t offset = 0;
+  do {
+    const size_t piece = std::min(bytes - offset, longest);
+    part(offset, piece);
+    offset += piece;
+  } while (offset < bytes);
+}
+
+}  // namespace
+
+void Messages::send(int peer, const void* data, size_t bytes) {
+  in_pieces(bytes, transport_.longest_message(), [&](size_t offset, size_t piece) {
+    pending_.push_back({peer, transport_.send(peer, static_cast<const char*>(data) + offset, piece)});
+  });
+}
+
+void Messages::recv(int peer, void* data, size_t bytes) {
+  in_pieces(bytes, transport_.longest_message(), [&](size_t offset, size_t piece) {
+    pending_.push_back({peer, transport_.recv(peer, static_cast<char*>(data) + offset, piece)});
+  });
+}
+
+void Messages::wait() {
+  while (!pending_.empty()) {
+    if (std::erase_if(pending_, [](const Pending& pending) { return pending.message->done(); }) > 0) {
+      patience_.progressed();
+    } else if (!patience_.pause()) {
+      throw TimedOut{peers()};
+    }
+  }
+}
+
+std::vector<int> Messages::peers() const {
+  std::vector<int> peers;
+  for (const auto& pending : pending_) peers.push_back(pending.peer);
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,62 @@
+#include "patience.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace zt::comm {
+
+namespace {
+
+constexpr std::chrono::microseconds kShortestNap(20);
+constexpr std::chrono::microseconds kLongestNap(200);
+// A peer that computes comes later than this; one that is in the same call answers sooner.
+constexpr std::chrono::microseconds kYielding(500);
+constexpr std::chrono::milliseconds kBetweenLooks(250);
+
+}  // namespace
+
+Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns,
+                   std::function<void()> look)
+    : style_(style),
+      begin_(begin_ns > 0 ? Clock::time_point(std::chrono::nanoseconds(begin_ns)) : Clock::now()),
+      deadline_(begin_ + timeout),
+      check_abort_(std::move(check_abort)),
+      look_(std::move(look)),
+      idle_since_(begin_),
+      next_look_(begin_ + kBetweenLooks),
+      nap_(kShortestNap) {}
+
+bool Patience::pause() {
+  check_abort_();
+  const auto now = Clock::now();
+  if (!is_in_time(now)) return false;
+  if (style_ == Style::caller && now - idle_since_ < kYielding) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(nap_);
+    nap_ = std::min(nap_ * 3 / 2, kLongestNap);
+  }
+  return true;
+}
+
+bool Patience::go_on() {
+  check_abort_();
+  return is_in_time(Clock::now());
+}
+
+bool Patience::is_in_time(Clock::time_point now) {
+  if (look_ && now >= next_look_) {
+    next_look_ = now + kBetweenLooks;
+    look_();
+  }
+  return now < deadline_;
+}
+
+void Patience::progressed() {
+  idle_since_ = Clock::now();
+  nap_ = kShortestNap;
+}
+
+}  // namespace zt::comm

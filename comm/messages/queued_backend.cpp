@@ -1,0 +1,135 @@
+#include "queued_backend.h"
+
+#include <mutex>
+
+#include "pack.h"
+#include "recorder/report.h"
+#include "transport.h"
+#include "zt/base/error.h"
+#include "zt/process/trace.h"
+
+namespace zt::comm {
+
+// Small tensors travel as one, long ones as they are.
+void QueuedBackend::run_list(const Operation& operation, Patience& patience) {
+  const Packing packing(operation, group().size());
+  for (const size_t i : packing.alone()) run_single(packing.single(i), patience);
+  if (packing.empty()) return;
+  const Operation packed = packing.pack();
+  run_single(packed, patience);
+  packing.unpack(packed);
+}
+
+Work QueuedBackend::submit(Operation operation, Async async) {
+  if (async == Async::yes)
+    return queue_.submit([this, operation = std::move(operation)](Patience::Style style) { run(operation, style); });
+  queue_.run_now([&](Patience::Style style) { run(operation, style); });
+  return Work();
+}
+
+Patience QueuedBackend::patience(Patience::Style style, EndWatch& watch, int64_t begin_ns) const {
+  const auto check = [this] {
+    check_abort();
+    if (queue_.cancelled()) throw Aborted("the communicator was closed while it waited");
+  };
+  return {style, timeout_, check, begin_ns, [&watch] { watch.look(); }};
+}
+
+void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
+  std::exception_ptr declined;
+  queue_.run_now([&](Patience::Style style) {
+    EndWatch watch(group(), copy(), nullptr);
+    Patience waiting = patience(style, watch);
+    const auto tell = [&](const std::vector<int>& peers, const char* what) {
+      fault("{} of axis '{}' waits for {}{} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
+            group().name, names_of(peers), what);
+    };
+    try {
+      task(waiting);
+    } catch (const Declined&) {
+      declined = std::current_exception();
+    } catch (const TimedOut& late) {
+      tell(late.peers, "");
+    } catch (const PeersEnded& ended) {
+      tell(ended.peers, ended.peers.size() > 1 ? ", whose scripts have ended," : ", whose script has ended,");
+    }
+  });
+  if (declined) std::rethrow_exception(declined);
+}
+
+void QueuedBackend::run(const Operation& operation, Patience::Style style) {
+  // What runs at once began when it was called: one look at the clock less.
+  EndWatch watch(group(), copy(), &operation);
+  Patience waiting = patience(style, watch, style == Patience::Style::caller ? operation.queued_ns : 0);
+  if (ring_) ring_->start(operation.number, waiting.begin_ns());
+  try {
+    run_checked(operation, waiting);
+    if (ring_) ring_->end(operation.number, Stage::done, now_ns());
+  } catch (const TimedOut& late) {
+    give_up(operation);
+    report(late, operation);
+  } catch (const PeersEnded& ended) {
+    give_up(operation);
+    report(ended, operation);
+  } catch (...) {
+    if (ring_) ring_->end(operation.number, Stage::failed, now_ns());
+    keep_forever(operation);
+    throw;
+  }
+}
+
+void QueuedBackend::give_up(const Operation& operation) {
+  if (ring_) ring_->end(operation.number, Stage::timed_out, now_ns());
+  keep_forever(operation);
+  report_stuck();
+}
+
+void QueuedBackend::run_checked(const Operation& operation, Patience& patience) {
+  try {
+    if (operation.turn < kCheckedFirst || check_ == CheckMode::full) compare(operation, patience);
+    if (operation.in.size() > 1 || operation.out.size() > 1) run_list(operation, patience);
+    else run_single(operation, patience);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Fault& failure) {
+    fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.text(group()), group().name, operation.turn,
+          group().who(group().rank), name(), failure.what());
+  }
+}
+
+std::string QueuedBackend::names_of(const std::vector<int>& peers) const {
+  std::string names;
+  for (const int peer : peers) names += (names.empty() ? "" : ", ") + group().who(peer);
+  return names;
+}
+
+void QueuedBackend::report(const TimedOut& late, const Operation& operation) const {
+  const auto seconds = std::chrono::duration<double>(timeout_.load()).count();
+  fault(
+      "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did it fail, or take "
+      "another path? If it only needs longer: axis:set_timeout(seconds)",
+      seconds, group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers), name());
+}
+
+void QueuedBackend::report(const PeersEnded& ended, const Operation& operation) const {
+  fault(
+      "{} of axis '{}' waits in operation {}, {}, for {}, whose script{} ended (backend {}): all ranks have to make the same calls "
+      "in the same order. Did a script return or call os.exit before its last call?",
+      group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
+      ended.peers.size() > 1 ? "s have" : " has", name());
+}
+
+// A message that a peer still holds may be written or read later: its memory is never given back.
+void QueuedBackend::keep_forever(const Operation& operation) {
+  struct Kept {
+    std::mutex mutex;
+    std::vector<at::Tensor> tensors;
+  };
+  static auto& kept = *new Kept;
+  const std::lock_guard lock(kept.mutex);
+  kept.tensors.insert(kept.tensors.end(), operation.out.begin(), operation.out.end());
+  kept.tensors.insert(kept.tensors.end(), operation.in.begin(), operation.in.end());
+  kept.tensors.push_back(take_scratch());
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,162 @@
+// The collectives that add up. Segments travel to the rank that owns them, which adds them in the fixed tree (reduce_tree.h);
+// results travel on from there. No partial sum ever leaves a rank, so the order does not depend on the way.
+#include <algorithm>
+
+#include "algorithms.h"
+#include "core/reduce_tree.h"
+
+namespace zt::comm {
+
+namespace {
+
+// Up to here (all ranks' data together) everybody gets everything and adds by itself: one round instead of two.
+constexpr size_t kOneRound = size_t{64} << 10;
+// A piece is received while the one before it is added; small enough that it is added from the cache.
+constexpr size_t kPiece = size_t{512} << 10;
+
+int64_t piece_elements(size_t element, int size) {
+  const size_t room = kStagingBytes / (2 * static_cast<size_t>(std::max(1, size - 1)));
+  return static_cast<int64_t>(std::max<size_t>(1, std::min(kPiece, room) / element));
+}
+
+// What `reduce_owned` needs to know: segment r of `in`, elements [begin(r), begin(r) + size(r)), belongs to rank r.
+struct Owners {
+  std::vector<int64_t> begin, size;
+};
+
+// Receives this rank's segment from all others piece by piece and adds; `out` holds the result of this segment.
+class OwnedSegment {
+ public:
+  OwnedSegment(Site site, const at::Tensor& in, char* out, int64_t begin, int64_t size, ReduceOp op)
+      : site_(site),
+        dtype_(in.scalar_type()),
+        element_(in.element_size()),
+        own_(bytes_of(in) + static_cast<size_t>(begin) * element_),
+        out_(out),
+        size_(size),
+        piece_(piece_elements(element_, site.size())),
+        op_(op) {}
+
+  void run() {
+    const int64_t pieces = (size_ + piece_ - 1) / piece_;
+    const size_t slot = static_cast<size_t>(std::min(piece_, size_)) * element_ * static_cast<size_t>(site_.size() - 1);
+    char* staging = site_.staging.get(slot * static_cast<size_t>(std::min<int64_t>(2, pieces)));
+    Messages slots[2] = {{site_.transport, site_.patience}, {site_.transport, site_.patience}};
+    for (int64_t p = 0; p <= pieces; ++p) {
+      if (p < pieces) receive(slots[p % 2], staging + static_cast<size_t>(p % 2) * slot, p);
+      if (p == 0) continue;
+      slots[(p - 1) % 2].wait();
+      add(staging + static_cast<size_t>((p - 1) % 2) * slot, p - 1);
+    }
+  }
+
+ private:
+  int64_t length(int64_t piece) const { return std::min(piece_, size_ - piece * piece_); }
+
+  void receive(Messages& messages, char* staging, int64_t piece) {
+    const size_t bytes = static_cast<size_t>(length(piece)) * element_;
+    for (int step = 1; step < site_.size(); ++step) {
+      const int peer = (site_.rank() - step + site_.size()) % site_.size();
+      messages.recv(peer, staging + static_cast<size_t>(step - 1) * bytes, bytes);
+    }
+  }
+
+  void add(const char* staging, int64_t piece) {
+    const size_t bytes = static_cast<size_t>(length(piece)) * element_;
+    const size_t offset = static_cast<size_t>(piece * piece_) * element_;
+    std::vector<const void*> sources(static_cast<size_t>(site_.size()));
+    sources[site_.rank()] = own_ + offset;
+    for (int step = 1; step < site_.size(); ++step) {
+      const int peer = (site_.rank() - step + site_.size()) % site_.size();
+      sources[peer] = staging + static_cast<size_t>(step - 1) * bytes;
+    }
+    reduce_tree(dtype_, op_, out_ + offset, sources, length(piece));
+  }
+
+  Site site_;
+  at::ScalarType dtype_;
+  size_t element_;
+  const char* own_;
+  char* out_;
+  int64_t size_, piece_;
+  ReduceOp op_;
+};
+
+// `out` holds the reduced segment of this rank.
+void reduce_owned(Site site, const at::Tensor& in, char* out, const Owners& owners, ReduceOp op) {
+  const size_t element = in.element_size();
+  const int64_t piece = piece_elements(element, site.size());
+  // All sends start at once: the receivers take them in their own time, also while this rank computes.
+  Messages sends(site.transport, site.patience);
+  for (int step = 1; step < site.size(); ++step) {
+    const int peer = (site.rank() + step) % site.size();
+    for (int64_t first = 0; first < owners.size[peer]; first += piece) {
+      const int64_t length = std::min(piece, owners.size[peer] - first);
+      sends.send(peer, bytes_of(in) + static_cast<size_t>(owners.begin[peer] + first) * element,
+                 static_cast<size_t>(length) * element);
+    }
+  }
+  OwnedSegment(site, in, out, owners.begin[site.rank()], owners.size[site.rank()], op).run();
+  sends.wait();
+}
+
+Owners owners_of(const Segments& segments) {
+  Owners owners;
+  for (int r = 0; r < segments.ranks; ++r) {
+    owners.begin.push_back(segments.begin(r));
+    owners.size.push_back(segments.size(r));
+  }
+  return owners;
+}
+
+void all_reduce_in_one_round(Site site, const at::Tensor& out, const at::Tensor& in, ReduceOp op) {
+  const int size = site.size();
+  char* staging = site.staging.get(in.nbytes() * static_cast<size_t>(size));
+  std::vector<Part> sends, receives;
+  std::vector<const void*> sources;
+  for (int r = 0; r < size; ++r) {
+    sends.push_back({r, bytes_of(in), in.nbytes()});
+    receives.push_back({r, staging + static_cast<size_t>(r) * in.nbytes(), in.nbytes()});
+    sources.push_back(receives.back().data);
+  }
+  exchange(site, sends, receives);
+  reduce_tree(in.scalar_type(), op, bytes_of(out), sources, in.numel());
+}
+
+}  // namespace
+
+void all_reduce(Site site, const Operation& operation) {
+  const at::Tensor &out = operation.out[0], &in = operation.in[0];
+  const int size = site.size(), rank = site.rank();
+  if (in.nbytes() * static_cast<size_t>(size) <= kOneRound) return all_reduce_in_one_round(site, out, in, operation.reduce);
+  const Segments segments{in.numel(), size};
+  const size_t element = in.element_size();
+  const auto segment = [&](int r) {
+    return Part{r, bytes_of(out) + static_cast<size_t>(segments.begin(r)) * element,
+                static_cast<size_t>(segments.size(r)) * element};
+  };
+  reduce_owned(site, in, segment(rank).data, owners_of(segments), operation.reduce);
+  std::vector<Part> sends, receives;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    receives.push_back(segment(r));
+    sends.push_back({r, segment(rank).data, segment(rank).bytes});
+  }
+  exchange(site, sends, receives);
+}
+
+void reduce_scatter(Site site, const Operation& operation) {
+  const at::Tensor& in = operation.in[0];
+  reduce_owned(site, in, bytes_of(operation.out[0]), owners_of({in.numel(), site.size()}), operation.reduce);
+}
+
+void reduce(Site site, const Operation& operation) {
+  const at::Tensor& in = operation.in[0];
+  Owners owners{std::vector<int64_t>(static_cast<size_t>(site.size()), 0),
+                std::vector<int64_t>(static_cast<size_t>(site.size()), 0)};
+  owners.size[operation.peer] = in.numel();
+  char* out = site.rank() == operation.peer ? bytes_of(operation.out[0]) : nullptr;
+  reduce_owned(site, in, out, owners, operation.reduce);
+}
+
+}  // namespace zt::comm

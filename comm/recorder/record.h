@@ -1,0 +1,27 @@
+// What the flight recorder keeps of one call of a communicator.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/call.h"
+
+namespace zt::comm {
+
+// timed_out: it gave up waiting for the others.
+enum class Stage : uint64_t { queued, running, done, failed, timed_out };
+constexpr int kStages = 5;
+
+const char* name_of(Stage stage);
+
+// Plain data: it lies in memory that other processes read. Times are those of the machine's steady clock; 0: not yet.
+struct Record {
+  uint64_t number = 0;  // as in Operation
+  uint64_t turn = 0;
+  Call call;
+  Stage stage = Stage::queued;
+  int64_t queued_ns = 0, started_ns = 0, ended_ns = 0;
+  std::array<char, 40> activity{};  // of the thread that called, cut short: "REDUCE_GRAD 3"
+};
+
+}  // namespace zt::comm

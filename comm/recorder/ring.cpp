@@ -1,0 +1,78 @@
+#include "ring.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "zt/process/activity.h"
+#include "zt/process/trace.h"
+
+namespace zt::comm {
+
+namespace {
+
+template <size_t N>
+void write(std::array<char, N>& to, const std::string& text) {
+  const size_t length = std::min(text.size(), N - 1);
+  std::memcpy(to.data(), text.data(), length);
+  to[length] = 0;
+}
+
+}  // namespace
+
+const char* name_of(Stage stage) {
+  static constexpr const char* kNames[kStages] = {"queued", "running", "done", "failed", "timed_out"};
+  return kNames[static_cast<size_t>(stage)];
+}
+
+Ring::Ring(RingMemory& memory, std::shared_ptr<void> keeper, const Group& group, const std::string& backend, int copy)
+    : memory_(memory), keeper_(std::move(keeper)), copy_(copy), sends_(group.ranks.size()), receives_(group.ranks.size()) {
+  RingTitle title;
+  write(title.axis, group.name);
+  write(title.backend, backend);
+  title.size = group.size();
+  title.copy = copy;
+  std::copy_n(group.ranks.begin(), std::min(group.ranks.size(), kMostMembers), title.ranks.begin());
+  memory_.title.store(title);
+  memory_.added.store(0, std::memory_order_relaxed);
+  memory_.collectives.store(0, std::memory_order_relaxed);
+  memory_.state.store(RingMemory::open, std::memory_order_release);
+}
+
+std::shared_ptr<Ring> Ring::make_private(const Group& group, const std::string& backend) {
+  auto memory = std::make_shared<RingMemory>();
+  RingMemory& place = *memory;
+  return std::make_shared<Ring>(place, std::move(memory), group, backend, -1);
+}
+
+Ring::~Ring() {
+  memory_.state.store(RingMemory::closed, std::memory_order_release);
+}
+
+Record Ring::add(const Call& call) {
+  Record record{.number = added_++, .call = call, .queued_ns = now_ns()};
+  if (is_collective(call.kind)) record.turn = collectives_++;
+  else record.turn = (call.kind == Kind::send ? sends_ : receives_)[static_cast<size_t>(call.peer)]++;
+  write(record.activity, current_activity());
+  memory_.records[record.number % kRecords].store(record);
+  memory_.collectives.store(collectives_, std::memory_order_relaxed);
+  memory_.added.store(added_, std::memory_order_release);
+  return record;
+}
+
+// A call whose record was overwritten by then leaves no trace.
+void Ring::change(uint64_t number, size_t time, int64_t now_ns, Stage stage) {
+  auto& slot = memory_.records[number % kRecords];
+  if (slot.word(offsetof(Record, number)).load(std::memory_order_relaxed) != number) return;
+  slot.word(time).store(static_cast<uint64_t>(now_ns), std::memory_order_relaxed);
+  slot.word(offsetof(Record, stage)).store(static_cast<uint64_t>(stage), std::memory_order_release);
+}
+
+void Ring::start(uint64_t number, int64_t now_ns) {
+  change(number, offsetof(Record, started_ns), now_ns, Stage::running);
+}
+
+void Ring::end(uint64_t number, Stage stage, int64_t now_ns) {
+  change(number, offsetof(Record, ended_ns), now_ns, stage);
+}
+
+}  // namespace zt::comm

@@ -1,0 +1,90 @@
+-- ztoolkit tokenize: turns a text into a file of tokens that data.tokens reads.
+--
+--   ztoolkit tokenize --input text.txt --output corpus.npy [options]
+--
+-- Writes corpus.npy (uint16, or uint32 for more than 65,536 ids), corpus.json (what it was made from) and, with
+-- sentencepiece, corpus.model (the tokenizer). They appear when all is done, the .npy last.
+local zt   = require "zt"
+local data = require "zt.data"
+
+local options = zt.cli {
+  name = "tokenize", usage = "ztoolkit tokenize",
+  about = "Turns a text into tokens: OUTPUT.npy, and OUTPUT.json and OUTPUT.model beside it.",
+  options = {
+    {"input", nil, "the text, UTF-8", type = "string"},
+    {"output", nil, "the token file, NAME.npy", type = "string"},
+    {"mode", "sentencepiece", "learnt pieces of words, or one token a byte", one_of = {"sentencepiece", "bytes"}},
+    {"tokenizer", nil, "use that of this .model or token file instead of learning one", type = "string"},
+    {"vocab", nil, "pieces to learn (4096)", type = "integer"},
+    {"kind", nil, "how to learn them, bpe (the default) or unigram", type = "string"},
+    {"sample_bytes", nil, "bytes of the text to learn from, spread over all of it (3145728)", type = "integer"},
+  },
+}
+
+local function refuse(...)
+  io.stderr:write("tokenize: ", string.format(...), "\nRun it with --help to see the options.\n")
+  os.exit(2)
+end
+
+-- Missing options, and those that the others leave without a meaning: nothing is ignored.
+local function check()
+  for _, name in ipairs {"input", "output"} do
+    if not options[name] then refuse("option '--%s' is missing", name) end
+  end
+  if not options.output:match "%.npy$" then refuse("option '--output' must end in .npy, got '%s'", options.output) end
+  local reason = options.mode == "bytes" and "--mode bytes" or options.tokenizer and "--tokenizer"
+  if not reason then return end
+  local unused = {"vocab", "kind", "sample_bytes"}
+  if options.mode == "bytes" then unused[#unused + 1] = "tokenizer" end
+  for _, name in ipairs(unused) do
+    if options[name] then refuse("option '--%s' has no meaning with %s", name:gsub("_", "-"), reason) end
+  end
+end
+
+local function make_tokenizer()
+  if options.mode == "bytes" then return data.tokenizer.bytes() end
+  if options.tokenizer then return data.tokenizer.load(options.tokenizer) end
+  local started = zt.now()
+  local tokenizer = data.tokenizer.train {
+    input = options.input,
+    vocab = options.vocab,
+    type = options.kind,
+    sample_bytes = options.sample_bytes,
+  }
+  print(string.format("learnt %d pieces in %.1f s", tokenizer.vocab, zt.now() - started))
+  return tokenizer
+end
+
+-- A line every few seconds.
+local function progress_lines(started)
+  local shown = started
+  return function(done, total)
+    local now = zt.now()
+    if now - shown < 3 and done < total then return end
+    shown = now
+    print(string.format("encoded %3.0f %% (%.1f of %.1f MB, %.1f MB/s)", 100 * done / total, done / 1e6, total / 1e6,
+                        done / 1e6 / (now - started)))
+  end
+end
+
+local function main()
+  check()
+  local tokenizer = make_tokenizer()
+  local started = zt.now()
+  local count = data.tokenize {
+    input = options.input,
+    output = options.output,
+    tokenizer = tokenizer,
+    progress = progress_lines(started),
+  }
+  print(string.format("wrote %s: %d tokens of %d kinds in %.1f s", options.output, count, tokenizer.vocab, zt.now() - started))
+end
+
+-- Under mpirun one rank does the work. Errors are about files and options, so a stack would only hide the message.
+if zt.world.rank == 0 then
+  local is_done, message = pcall(main)
+  if not is_done then
+    io.stderr:write("tokenize: ", (tostring(message):gsub("^%S+:%d+: ", "")), "\n")
+    os.exit(1)
+  end
+end

@@ -1,0 +1,149 @@
+--- zt.deepspeed.config: reads the JSON configuration of DeepSpeed 0.19.
+--
+--   local ds = require "zt.deepspeed.config"
+--   local config = ds.read("ds_config.json", {world = mesh.dp.size, model = {hidden_size = 512}})
+--
+-- Every key of DeepSpeed's schema is known and has one fate: mapped into the result, accepted because it is how we always work,
+-- refused with what to use instead, or refused as not built yet. A key of no effect is an error or a note, never nothing.
+
+local check = require "zt.check"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+local hjson = require "zt.deepspeed.hjson"
+local judge = require "zt.deepspeed.values.judge"
+local keys = require "zt.deepspeed.keys"
+local new_mistakes = require("zt.deepspeed.values.mistakes").new
+local result = require "zt.deepspeed.values.result"
+local result_optim = require "zt.deepspeed.values.result_optim"
+
+local CONTEXT = {
+  {"world", "integer", "number of data-parallel ranks", required = true, at_least = 1},
+  {"batch", "table", "{global =, micro =, accumulation =} for \"auto\""},
+  {"optimizer", "table", "{lr =, betas =, eps =, weight_decay =} for \"auto\" and for schedules that need the rate"},
+  {"schedule", "table", "{warmup =, total =}, in steps, for \"auto\""},
+  {"clip", "number", "largest gradient norm, for \"auto\"", at_least = 0},
+  {"precision", "string", "for \"auto\"", one_of = {"fp32", "bf16", "fp16"}},
+  {"model", "table", "{hidden_size =, vocab =} for \"auto\" and checks"},
+  {"own_optimizer", "table", "{name =, options = {lr =}} of the script's optimizer, from whose rate schedules begin"},
+}
+
+local BATCH_KEYS = {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", ""}
+local LOG_LEVELS = {debug = "debug", info = "info", warning = "warn", error = "error", critical = "error"}
+
+local ds = {}
+
+--- Stands for null in a configuration given as a table.
+ds.null = hjson.null
+
+local function load(source)
+  if type(source) == "table" then return source end
+  if type(source) ~= "string" then
+    fail("a DeepSpeed configuration is a file's name, JSON text or a table, got %s", check.type_name(source))
+  end
+  if hjson.is_table(source) then return hjson.decode(source, "json") end
+  local config = hjson.decode(fs.read(source), source)
+  if type(config) ~= "table" or #config > 0 or config == hjson.null then
+    fail("%s: a configuration is a table in braces { }, got %s", source, check.type_name(config))
+  end
+  return config
+end
+
+-- A copy with the deprecated `"zero_optimization": true` written as a block.
+local function normalised(config)
+  local out = {}
+  for key, value in pairs(config) do out[key] = value end
+  if type(out.zero_optimization) == "boolean" then out.zero_optimization = {stage = out.zero_optimization and 1 or 0} end
+  return out
+end
+
+local function put(out, place, value)
+  local group, key = place:match("^(.-)%.(.+)$")
+  if not group then
+    out[place] = value
+    return
+  end
+  out[group] = out[group] or {}
+  out[group][key] = value
+end
+
+-- Values that go into the result as they are. What the stage has no use for stays out, and its note says so.
+local function put_given(out, given, notes, stage)
+  local idle = {}
+  for _, entry in ipairs(keys.list) do
+    local row, value = entry.row, given[entry.main]
+    if row.needs_stage and stage < row.needs_stage then
+      idle[entry.path] = ("no effect at stage %d: it is for stage %d"):format(stage, row.needs_stage)
+    elseif row.to and value ~= nil then
+      put(out, row.to, value)
+    end
+  end
+  for _, note in ipairs(notes) do note.reason = idle[note.key] or note.reason end
+end
+
+--- Reads `source`: a file's name, JSON text (comments, keys without quotes and a last comma are allowed), or a table. `context`:
+-- {world = number of data-parallel ranks}, and what "auto" may stand for: {batch = {global =, micro =, accumulation =},
+-- optimizer = {lr =, betas =, eps =, weight_decay =}, schedule = {warmup =, total =}, clip =, precision =,
+-- model = {hidden_size =, vocab =}}; own_optimizer = {name =, options = {lr =}} is the script's, where it has one: schedules
+-- begin from its rate, not from that of the file's optimizer. Returns a table; what is marked with ? is absent unless given, and
+-- then the engine's own default holds:
+--
+--   batch = {global, micro, accumulation}          samples of a step, of a rank's micro-batch; micro-batches of a step
+--   precision = {name = "fp32" | "bf16" | "fp16", on_nonfinite = "skip" | "error", cast_inputs = boolean,
+--                loss_scale? = {loss_scale, initial_scale_power, loss_scale_window, hysteresis, consecutive_hysteresis,
+--                               min_loss_scale}}  fp16 only; loss_scale 0 is dynamic
+--   zero = {stage, reduce_every = "step" | "micro_batch", bucket_bytes?, gather_bucket_bytes?, grad_dtype?, reduce_dtype?,
+--           overlap?, sub_group_size?, replicate?, elements; copies of the shards (ranks / replicate share one)
+--           prefetch_elements?, persist_below?, persist_total?, max_live?, max_reuse_distance?}    stage 3 only; elements
+--   optimizer? = {name, options}                   for zt.optim[name](options); names adamw, adam, lion, sgd
+--   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after so many updates
+--   clip?                                          largest gradient norm; absent: no clipping
+--   communication_data_type? = "fp32" | "bf16" | "fp16"
+--   recompute? = {every} or {checkpoints}          as given; either means that layers are recomputed
+--   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
+--   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
+--   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
+--
+-- Errors: unknown keys (with the nearest known one), keys given twice, wrong types and ranges, and what is refused, all with the
+-- key's path; one error lists those of all keys, and for an unknown type of optimizer or schedule only the type is judged. Values
+-- that change a run's numbers have DeepSpeed's defaults (clip 1, learning rate 0.001, no weight decay).
+function ds.read(source, context)
+  context = check.options("deepspeed.config.read", CONTEXT, context)
+  local config = normalised(load(source))
+  local mistakes = new_mistakes()
+  for _, name in ipairs {"optimizer", "scheduler"} do -- with an unknown type nothing can be said of its parameters
+    if not mistakes:try(name .. ".type", result_optim.check_type, config, name) then config[name] = nil end
+  end
+  local given, notes = judge.run(keys.blocks, config, context, mistakes)
+  local out = {
+    batch = mistakes:try_with(BATCH_KEYS, result.batch, given, context),
+    precision = mistakes:try_with({"fp16", "bf16", "data_types"}, result.precision, given),
+    checkpoint = {tag_validation = "warn"},
+    reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false}, notes = notes,
+  }
+  put_given(out, given, notes, given["zero_optimization.stage"] or 0)
+  out.zero = mistakes:try_with({"zero_optimization", "fp16", "bf16", "data_types"}, result.zero, given, context, out)
+  out.optimizer = mistakes:try_with({"optimizer.type", "optimizer"}, result_optim.optimizer, given, config, mistakes)
+  out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
+                                   context, context.own_optimizer or out.optimizer, mistakes)
+  out.recompute = mistakes:try_with({"activation_checkpointing", "pipeline"}, result.recompute, given, out)
+  mistakes:raise()
+  out.clip = given.gradient_clipping or 1
+  if out.clip == 0 then out.clip = nil end
+  out.reports.log_level = LOG_LEVELS[given.log_level]
+  return out
+end
+
+--- All keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet", text =}, ...}. A block is a key too.
+function ds.keys()
+  local out = {}
+  for index, entry in ipairs(keys.list) do out[index] = {path = entry.path, fate = entry.fate, text = entry.text} end
+  return out
+end
+
+--- The keys and what becomes of them, as a table of Markdown.
+ds.table = keys.markdown
+
+--- How many keys have each fate: {mapped =, always =, refused =, not_yet =, all =}.
+ds.counts = keys.counts
+
+return ds

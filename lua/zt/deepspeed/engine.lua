@@ -1,0 +1,237 @@
+--- zt.initialize: an engine with DeepSpeed's names, for scripts and configurations that come from there.
+--
+--   local engine = zt.initialize{model = model, config = "ds_config.json"}
+--   for _ = 1, steps do
+--     local loss = engine:forward(batch)     -- one micro-batch of this rank
+--     engine:backward(loss)
+--     engine:step()                          -- updates behind the last micro-batch of a step
+--   end
+--
+-- Pure Lua on top of zt.program, zero.shard and zt.trainer: engine.trainer, .mesh, .axis, .model, .optimizer, .schedule, .data
+-- and .config (what ds.read made of the JSON) may be used beside it. engine.result is what trainer:step returned last.
+
+local build = require "zt.deepspeed.engine.build"
+local checkpoints = require "zt.deepspeed.engine.checkpoints"
+local class = require "zt.class"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local log = require "zt.log"
+local reports = require "zt.deepspeed.engine.reports"
+
+local Engine = class.new "Engine"
+
+function Engine:init(options)
+  for name, part in pairs(build.parts(options)) do self[name] = part end
+  self.training = true
+  self.global_steps, self.micro_steps, self.skipped_steps, self.global_samples = 0, 0, 0, 0
+  self.schedule_start = 0 -- updates done when the schedule began
+  self.phase, self.is_applied = "step", false -- the last of forward, backward and step that was called
+  self:follow_schedule()
+  if self.config.reports.dump_state then self:dump_state() end
+end
+
+-- Rates and counters ----------------------------------------------------------------------------------------------------------
+
+-- Gives the trainer the next step's rate where the schedule is not the trainer's own.
+function Engine:follow_schedule()
+  if self.rate and not self.own_lr then self.trainer:set_lr(self:get_lr()) end
+end
+
+--- The learning rate of the next step. As in DeepSpeed the JSON's schedule moves with updates: skipped steps do not count.
+function Engine:get_lr()
+  if self.own_lr then return self.own_lr end
+  if self.rate then return self.rate(self.global_steps - self.skipped_steps - self.schedule_start) end
+  return self.schedule and self.schedule:lr(self.trainer.global_step, self.optimizer.lr) or self.optimizer.lr
+end
+
+--- Sets the learning rate from the next step that begins; nil: the schedule's again.
+function Engine:set_lr(lr)
+  if lr ~= nil and not (type(lr) == "number" and lr >= 0) then fail("engine:set_lr takes a rate of at least 0, or nil") end
+  self.own_lr = lr
+  self.trainer:set_lr(lr)
+  self:follow_schedule()
+end
+
+--- L2 norm of the last step's gradient before clipping; nil before the first step.
+function Engine:get_global_grad_norm() return self.result and self.result.grad_norm end
+
+--- The factor on the next step's loss in fp16, else 1.
+function Engine:loss_scale() return self.trainer.loss_scale end
+
+--- Whether the last call of step or train_batch changed the parameters: not between boundaries, and not if it was skipped.
+function Engine:was_step_applied() return self.is_applied end
+
+--- Whether the micro-batch at hand is the last of its step.
+function Engine:is_gradient_accumulation_boundary() return (self.micro_steps + 1) % self.config.batch.accumulation == 0 end
+
+function Engine:zero_optimization_stage() return self.config.zero.stage end
+function Engine:train_batch_size() return self.config.batch.global end
+function Engine:train_micro_batch_size_per_gpu() return self.config.batch.micro end
+function Engine:gradient_accumulation_steps() return self.config.batch.accumulation end
+
+--- Logs the configuration as it was understood.
+function Engine:dump_state() log.info("%s", reports.dump(self)) end
+
+--- Chooses what `forward` does: with train() (or true) a micro-batch of a step, with eval() a look at the loss.
+function Engine:train(is_training) self.training = is_training ~= false end
+function Engine:eval() self.training = false end
+
+-- Batches ---------------------------------------------------------------------------------------------------------------------
+
+-- Batch fields of floats in the compute type, where fp16.auto_cast asks for it.
+function Engine:cast(batch)
+  if not self.config.precision.cast_inputs then return batch end
+  local out = {}
+  for name, field in pairs(batch) do out[name] = field:is_floating_point() and field:to "float16" or field end
+  return out
+end
+
+-- What is no batch at all the trainer refuses.
+local function check_samples(call, batch, expected, what)
+  local field = type(batch) == "table" and select(2, next(batch))
+  if type(field) ~= "userdata" or field:size(0) == expected then return end
+  fail("engine:%s got %d samples, but this rank's part is %d, %s: give so many, or change the configuration", call,
+       field:size(0), expected, what)
+end
+
+-- So many micro-batches of an iterator as one batch.
+local function joined(call, iterator, count)
+  local fields, out = {}, {}
+  for index = 1, count do
+    local part = iterator() or fail("engine:%s: the iterator ended after %d of %d micro-batches", call, index - 1, count)
+    for name, field in pairs(part) do
+      fields[name] = fields[name] or {}
+      table.insert(fields[name], field)
+    end
+  end
+  for name, list in pairs(fields) do
+    if #list < count then fail("engine:%s: %d of %d micro-batches have no field '%s'", call, count - #list, count, name) end
+    out[name] = core.cat(list, 0)
+  end
+  return out
+end
+
+-- A rank's whole batch out of what train_batch and eval_batch take.
+function Engine:whole_batch(call, source)
+  if source == nil and call == "train_batch" and self.data then source = self.data:batch(self.global_steps) end
+  if type(source) == "function" then source = joined(call, source, self.config.batch.accumulation) end
+  if type(source) ~= "table" then
+    fail("engine:%s takes this rank's batch, or an iterator of its micro-batches%s", call,
+         call == "train_batch" and "; without either zt.initialize needs data = a stream of zt.data" or "")
+  end
+  return self:cast(source)
+end
+
+-- A step in three calls -------------------------------------------------------------------------------------------------------
+
+local EXPECTED = {
+  forward = {after = "step", forward = "its loss is not yet given to engine:backward; for a loss alone call engine:eval() before",
+             backward = "engine:step() is missing: it follows every backward, and updates at the boundary only"},
+  backward = {after = "forward", step = "there is no engine:forward(batch) in training mode before it",
+              backward = "the gradient of this micro-batch is there already: engine:step() is next"},
+  step = {after = "backward", step = "there is no engine:forward and engine:backward before it",
+          forward = "engine:backward(loss) is missing"},
+}
+
+function Engine:expect(call)
+  local expected = EXPECTED[call]
+  if self.phase ~= expected.after then fail("engine:%s: %s", call, expected[self.phase]) end
+end
+
+function Engine:expect_boundary(call)
+  local done = self.micro_steps % self.config.batch.accumulation
+  if self.phase == "step" and done == 0 then return end
+  fail("engine:%s: a step is under way, with %d of %d micro-batches: end it first, or its gradients would be lost", call, done,
+       self.config.batch.accumulation)
+end
+
+--- The mean loss of a micro-batch, a number: this rank's in training, in eval mode (any number of samples) that of all ranks, and
+-- collective. `engine(batch)` is the same.
+function Engine:forward(batch)
+  if not self.training then return self:evaluated("forward", self:cast(batch)) end
+  self:expect "forward"
+  check_samples("forward", batch, self.config.batch.micro, "train_micro_batch_size_per_gpu")
+  if self.micro_steps % self.config.batch.accumulation == 0 then reports.begin_step(self) end
+  self.loss = self.trainer:forward(self:cast(batch))
+  self.phase = "forward"
+  return self.loss
+end
+
+Engine.__call = Engine.forward
+
+--- The backward pass of the last forward, whose loss is given back as it is. Returns its share of the step's loss.
+function Engine:backward(loss)
+  self:expect "backward"
+  local is_same = loss == self.loss or loss ~= loss and self.loss ~= self.loss -- nan
+  if not is_same then
+    fail("engine:backward takes the loss that engine:forward returned, %s, got %s: to scale a loss or add to it, change the "
+      .. "model's own (zt.loss)", tostring(self.loss), tostring(loss))
+  end
+  self.trainer:backward()
+  self.phase = "backward"
+  return loss / self.config.batch.accumulation
+end
+
+--- Ends a micro-batch; behind the last of a step updates the parameters. Collective there.
+function Engine:step()
+  self:expect "step"
+  local is_boundary = self:is_gradient_accumulation_boundary()
+  self.phase, self.is_applied = "step", false
+  self.micro_steps = self.micro_steps + 1
+  if is_boundary then self:end_step(self.trainer:finish_step()) end
+end
+
+function Engine:end_step(result)
+  self.result, self.is_applied = result, not result.skipped
+  self.global_steps = self.global_steps + 1
+  self.global_samples = self.global_samples + self.config.batch.global
+  if result.skipped then self.skipped_steps = self.skipped_steps + 1 end
+  self:follow_schedule()
+  reports.end_step(self)
+end
+
+-- A step in one call ----------------------------------------------------------------------------------------------------------
+
+--- A whole step: forward, backward and update of `source`, this rank's part of the global batch, or a function that returns one
+-- of its micro-batches a call; without either the next batch of `data`. Returns the loss: the mean over the whole global batch,
+-- where the three calls weigh every micro-batch alike. Collective.
+function Engine:train_batch(source)
+  self:expect_boundary "train_batch"
+  local batch, sizes = self:whole_batch("train_batch", source), self.config.batch
+  check_samples("train_batch", batch, sizes.micro * sizes.accumulation,
+                "train_micro_batch_size_per_gpu x gradient_accumulation_steps")
+  self.training = true
+  reports.begin_step(self)
+  local result = self.trainer:step(batch)
+  self.micro_steps = self.micro_steps + sizes.accumulation
+  self:end_step(result)
+  return result.loss
+end
+
+function Engine:evaluated(call, batch)
+  self:expect_boundary(call)
+  return self.trainer:evaluate(batch).loss
+end
+
+--- The loss of a batch of any size (or of an iterator's next micro-batches), without an update. Collective.
+function Engine:eval_batch(source) return self:evaluated("eval_batch", self:whole_batch("eval_batch", source)) end
+
+for name, method in pairs(checkpoints) do Engine[name] = method end
+
+-- What DeepSpeed's engine has and this one has not ----------------------------------------------------------------------------
+
+for name, use in pairs {
+  zero_grad = "the first backward of a step overwrites the gradients: leave the call out",
+  no_sync = "gradients are summed over the ranks where the program says (zero.reduce_every): leave it out",
+  set_gradient_accumulation_boundary = "the number of micro-batches is part of the program: give gradient_accumulation_steps",
+  set_train_batch_size = "the number of micro-batches is part of the program: make another engine",
+} do
+  Engine[name] = function() fail("engine:%s: %s", name, use) end
+end
+
+--- Makes an engine. Collective. Options: model, config (a file's name, JSON text or a table), and if wanted optimizer and
+-- schedule (which go before the JSON's), data, mesh with axis and replicate, auto (what "auto" in the JSON stands for: ds.read's
+-- context).
+local function initialize(options) return Engine(options) end
+
+return initialize

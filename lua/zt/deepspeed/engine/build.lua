@@ -1,0 +1,145 @@
+--- Makes what an engine runs on, out of DeepSpeed's configuration and what the script gives: mesh, program, passes, trainer.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local ds = require "zt.deepspeed.config"
+local fail = require "zt.fail"
+local log = require "zt.log"
+local units = require "zt.deepspeed.engine.units"
+
+local SCHEMA = {
+  {"model", "any", "as from nn.gpt{...}", required = true},
+  {"config", "any", "DeepSpeed's JSON: a file's name, its text, or a table", required = true},
+  {"optimizer", "any", "as from optim.adamw{...}; goes before the JSON's"},
+  {"schedule", "any", "as from optim.warmup_cosine{...}, or function(updates) -> rate; goes before the JSON's"},
+  {"data", "any", "a stream of zt.data, which train_batch() reads"},
+  {"mesh", "any", "from comm.mesh; without it all ranks see other data"},
+  {"axis", "any", "the mesh's axis of ranks that see other data; without it mesh.dp"},
+  {"replicate", "any", "the mesh's axis of copies of the shards, for mics_shard_size"},
+  {"auto", "table", "what \"auto\" stands for: {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
+}
+
+-- DeepSpeed's default of stage3_param_persistence_threshold, for a file that says only how much may persist altogether.
+local PERSIST_BELOW = 1e5
+
+local build = {}
+
+local function check_axes(options)
+  for _, name in ipairs {"axis", "replicate"} do
+    if options[name] and not options.mesh then fail("zt.initialize.%s is an axis of a mesh: give its mesh too", name) end
+  end
+  if options.mesh and not options.axis then options.axis = options.mesh.dp end
+end
+
+local function data_ranks(options)
+  if not options.mesh then return core.world.size end
+  return options.axis.size * (options.replicate and options.replicate.size or 1)
+end
+
+local function read_config(options)
+  local context = {world = data_ranks(options)}
+  for key, value in pairs(options.auto) do context[key] = value end
+  local own = options.optimizer
+  if own then
+    context.own_optimizer = {name = own.kind, options = {lr = own.lr}}
+    context.optimizer = context.optimizer or context.own_optimizer.options
+  end
+  local config = ds.read(options.config, context)
+  for _, note in ipairs(config.notes) do
+    if note.reason:find "^no effect" then log.info("%s: %s", note.key, note.reason) end
+  end
+  return config
+end
+
+-- mesh, axis, axis of copies or nil. A script's own mesh must say what the configuration says.
+local function make_mesh(options, copies)
+  if not options.mesh then
+    local comm = require "zt.comm"
+    if copies == 1 then
+      local mesh = comm.mesh{dp = -1}
+      return mesh, mesh.dp
+    end
+    local mesh = comm.mesh{replica = copies, dp = -1, order = {"replica", "dp"}} -- neighbours share one copy
+    return mesh, mesh.dp, mesh.replica
+  end
+  local given = options.replicate and options.replicate.size or 1
+  if given ~= copies then
+    fail("zt.initialize.replicate has %d ranks, but zero_optimization.mics_shard_size means %d copies: give an axis of that "
+      .. "size, or let the engine make the mesh", given, copies)
+  end
+  return options.mesh, options.axis, options.replicate
+end
+
+-- Gradients have types of their own only where the configuration says so.
+local function precision(config)
+  local name, grads, reduce = config.precision.name, config.zero.grad_dtype, config.zero.reduce_dtype
+  if not grads and not reduce then return name end
+  return {params = name, grads = grads, reduce = reduce}
+end
+
+-- What zero.shard says in other words, or not at all.
+local IN_OTHER_WORDS = {
+  persist_below = true, persist_total = true, prefetch_elements = true, grad_dtype = true, reduce_dtype = true,
+}
+
+local function shard_options(model, zero, axis, copies)
+  local out = {}
+  for name, value in pairs(zero) do
+    if not IN_OTHER_WORDS[name] then out[name] = value end
+  end
+  out.axis, out.replicate = axis, copies
+  local sizes = units.sizes(model)
+  if zero.persist_below or zero.persist_total then
+    out.persist_below = units.persist_below(sizes, zero.persist_below or PERSIST_BELOW, zero.persist_total)
+  end
+  if zero.prefetch_elements then
+    out.prefetch = units.prefetch(sizes, zero.prefetch_elements, out.persist_below or 0)
+  end
+  return out
+end
+
+local function make_program(model, config, axis, copies)
+  local program = core.program(model, {micro_batches = config.batch.accumulation, precision = precision(config)})
+    :apply(require("zt.zero").shard(shard_options(model, config.zero, axis, copies)))
+  if not config.recompute then return program end
+  return program:apply(core.recompute{every = 1}) -- kept inputs are one tensor a layer: segments of several would save little
+end
+
+-- DeepSpeed's rule: what the script brings is used.
+local function choose(kind, own, configured)
+  if own and configured then
+    log.info("zt.initialize: the script's own %s is used, not the configuration's %s", kind, configured.name)
+  end
+  return own or configured
+end
+
+local function make_optimizer(options, config)
+  local chosen = choose("optimizer", options.optimizer, config.optimizer)
+  if not chosen then
+    fail("zt.initialize: there is no optimizer: give \"optimizer\" in the configuration, or optimizer = optim.adamw{...}")
+  end
+  return options.optimizer or require("zt.optim")[chosen.name](chosen.options)
+end
+
+--- Checks the options of zt.initialize and returns the fields of an engine: model, data, config, mesh, axis, optimizer, schedule,
+-- trainer, and rate, a function of the updates done, where the schedule is one of DeepSpeed's or a function.
+function build.parts(value)
+  local options = check.options("zt.initialize", SCHEMA, value)
+  check_axes(options)
+  local config = read_config(options)
+  local parts = {model = options.model, data = options.data, config = config}
+  if config.reports.log_level then log.set_level(config.reports.log_level) end
+  parts.optimizer = make_optimizer(options, config)
+  parts.schedule = choose("schedule", options.schedule, config.schedule)
+  local copies
+  parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1)
+  local is_function = type(parts.schedule) == "function"
+  parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
+  parts.trainer = core.trainer(make_program(options.model, config, parts.axis, copies), {
+    optimizer = parts.optimizer, schedule = not parts.rate and parts.schedule or nil, clip = config.clip,
+    on_nonfinite = config.precision.on_nonfinite, fp16 = config.precision.loss_scale,
+  })
+  return parts
+end
+
+return build

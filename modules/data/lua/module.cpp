@@ -1,0 +1,240 @@
+// The Lua face of the module: arguments in, results out.
+#include "stream/open.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
+#include "tokenizer/text_reader.h"
+#include "tokenizer/tokenize.h"
+#include "zt/base/options.h"
+#include "zt/lua/state.h"
+
+namespace zt::data {
+
+namespace {
+
+// --- streams ---
+
+int tokens(lua_State* L) {
+  lua::push(L, open_tokens(lua::check_value(L, 1)));
+  return 1;
+}
+
+int documents(lua_State* L) {
+  lua::push(L, open_documents(lua::check_value(L, 1)));
+  return 1;
+}
+
+void push_batch(lua_State* L, const Fields& fields) {
+  lua_createtable(L, 0, static_cast<int>(fields.size()));
+  for (const auto& [name, tensor] : fields) {
+    lua::push(L, tensor);
+    lua_setfield(L, -2, name.c_str());
+  }
+}
+
+int stream_batch(lua_State* L) {
+  push_batch(L, lua::check<Stream>(L, 1)->batch(lua::check_integer(L, 2)));
+  return 1;
+}
+
+// One turn of `for step, batch in text:steps(n)`. The stream stands behind the step whose batch is out: saved now, it resumes
+// with the next one.
+int next_step(lua_State* L) {
+  const auto stream = lua::check<Stream>(L, lua_upvalueindex(1));
+  const int64_t step = stream->step();
+  if (step >= lua::check_integer(L, lua_upvalueindex(2))) return 0;
+  const Fields fields = stream->batch(step);
+  stream->seek(step + 1);
+  lua::push(L, step);
+  push_batch(L, fields);
+  return 2;
+}
+
+int stream_steps(lua_State* L) {
+  lua::check<Stream>(L, 1);
+  lua::check_integer(L, 2);
+  lua_settop(L, 2);
+  lua_pushcclosure(L, lua::guarded<next_step>, 2);
+  return 1;
+}
+
+int stream_seek(lua_State* L) {
+  lua::check<Stream>(L, 1)->seek(lua::check_integer(L, 2));
+  return 0;
+}
+
+int stream_epoch(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->epoch(lua::check_integer(L, 2)));
+  return 1;
+}
+
+int stream_entropy(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->source().entropy());
+  return 1;
+}
+
+int stream_state(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->state());
+  return 1;
+}
+
+int stream_restore(lua_State* L) {
+  lua::check<Stream>(L, 1)->restore(lua::check_value(L, 2));
+  return 0;
+}
+
+int stream_vocab(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->source().file().vocab());
+  return 1;
+}
+
+int stream_samples(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->source().samples());
+  return 1;
+}
+
+int stream_seq(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->source().seq());
+  return 1;
+}
+
+int stream_batch_size(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->batch_size());
+  return 1;
+}
+
+int stream_step(lua_State* L) {
+  lua::push(L, lua::check<Stream>(L, 1)->step());
+  return 1;
+}
+
+int stream_tokenizer(lua_State* L) {
+  lua::push(L, load_tokenizer(lua::check<Stream>(L, 1)->source().file().path()));
+  return 1;
+}
+
+// --- tokenizers ---
+
+struct TrainCall {
+  std::string input;
+  int64_t vocab = TrainOptions{}.vocab;
+  std::string type = TrainOptions{}.type;
+  int64_t sample_bytes = TrainOptions{}.sample_bytes;
+};
+const auto kTrain =
+    Schema<TrainCall>("data.tokenizer.train")
+        .required("input", &TrainCall::input, "the text, UTF-8")
+        .optional("vocab", &TrainCall::vocab, "pieces, 256 of them single bytes", between(300, 1 << 20))
+        .optional("type", &TrainCall::type, "'bpe' or 'unigram'", one_of({"bpe", "unigram"}))
+        .optional("sample_bytes", &TrainCall::sample_bytes, "how much of the text to learn from", at_least(1 << 16));
+
+int train(lua_State* L) {
+  const TrainCall call = kTrain.parse(lua::check_value(L, 1));
+  FileText text(call.input);
+  const TrainOptions options{.vocab = call.vocab, .type = call.type, .sample_bytes = call.sample_bytes};
+  lua::push(L, train_sentencepiece(text, options, call.input));
+  return 1;
+}
+
+int load(lua_State* L) {
+  lua::push(L, load_tokenizer(lua::check_string(L, 1)));
+  return 1;
+}
+
+int bytes(lua_State* L) {
+  lua::push(L, byte_tokenizer());
+  return 1;
+}
+
+int encode(lua_State* L) {
+  std::vector<int32_t> ids;
+  lua::check<Tokenizer>(L, 1)->encode(lua::check_string(L, 2), ids);
+  const auto count = static_cast<int64_t>(ids.size());
+  lua::push(L, at::from_blob(ids.data(), {count}, at::kInt).to(at::kLong));
+  return 1;
+}
+
+std::vector<int64_t> check_ids(lua_State* L, int index) {
+  std::vector<int64_t> ids;
+  if (!lua::is_tensor(L, index)) {
+    convert(lua::check_value(L, index), "decode: the token ids", ids);
+    return ids;
+  }
+  const at::Tensor tensor = lua::check_tensor(L, index);
+  if (!at::isIntegralType(tensor.scalar_type(), false))
+    misuse("decode: token ids are integers, got a tensor of {}", tensor.dtype().name());
+  const at::Tensor flat = tensor.to(at::kCPU, at::kLong).contiguous().view(-1);
+  const auto* first = flat.data_ptr<int64_t>();
+  return {first, first + flat.numel()};
+}
+
+int decode(lua_State* L) {
+  lua::push(L, lua::check<Tokenizer>(L, 1)->decode(check_ids(L, 2)));
+  return 1;
+}
+
+int tokenizer_vocab(lua_State* L) {
+  lua::push(L, lua::check<Tokenizer>(L, 1)->vocab());
+  return 1;
+}
+
+int tokenizer_kind(lua_State* L) {
+  lua::push(L, std::string(lua::check<Tokenizer>(L, 1)->kind()));
+  return 1;
+}
+
+// --- from text to tokens ---
+
+struct TokenizeCall {
+  std::string input, output;
+  std::shared_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<lua::Callable> progress;
+};
+const auto kTokenize = Schema<TokenizeCall>("data.tokenize")
+                           .required("input", &TokenizeCall::input, "the text")
+                           .required("output", &TokenizeCall::output, "the token file, NAME.npy")
+                           .required("tokenizer", &TokenizeCall::tokenizer, "of data.tokenizer")
+                           .optional("progress", &TokenizeCall::progress, "function(bytes done, bytes in all)");
+
+int tokenize(lua_State* L) {
+  const TokenizeCall call = kTokenize.parse(lua::check_value(L, 1));
+  Progress progress;
+  if (call.progress) {
+    progress = [&](int64_t done, int64_t total) {
+      lua_State* callee = call.progress->begin();
+      lua::push(callee, done);
+      lua::push(callee, total);
+      call.progress->call(2, 0);
+    };
+  }
+  lua::push(L, tokenize_file(call.input, call.output, *call.tokenizer, progress));
+  return 1;
+}
+
+}  // namespace
+
+}  // namespace zt::data
+
+ZT_LUA_MODULE(data) {
+  using namespace zt::data;
+  module.function<tokens>("tokens").function<documents>("documents").function<tokenize>("tokenize");
+  module.table("tokenizer",
+               [](zt::lua::Module& table) { table.function<train>("train").function<load>("load").function<bytes>("bytes"); });
+  module.type<Stream>()
+      .method<stream_batch>("batch")
+      .method<stream_steps>("steps")
+      .method<stream_seek>("seek")
+      .method<stream_epoch>("epoch")
+      .method<stream_entropy>("entropy")
+      .method<stream_state>("state")
+      .method<stream_restore>("restore")
+      .getter<stream_vocab>("vocab")
+      .getter<stream_samples>("samples")
+      .getter<stream_seq>("seq")
+      .getter<stream_batch_size>("batch_size")
+      .getter<stream_step>("step")
+      .getter<stream_tokenizer>("tokenizer");
+  module.type<Tokenizer>()
+      .method<encode>("encode")
+      .method<decode>("decode")
+      .getter<tokenizer_vocab>("vocab")
+      .getter<tokenizer_kind>("kind");
+}

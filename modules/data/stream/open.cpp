@@ -1,0 +1,91 @@
+#include "open.h"
+
+#include <optional>
+
+#include "document_source.h"
+#include "window_source.h"
+#include "zt/base/options.h"
+#include "zt/comm/mesh.h"
+
+namespace zt::data {
+
+namespace {
+
+struct Options {
+  std::string path;
+  int64_t seq = 0, batch = 0;
+  std::shared_ptr<Axis> axis;
+  int64_t seed = 0;
+  std::string split = "train";
+  double validation = 0.05;
+  bool shuffle = true;
+  int64_t micro_batches = 1;
+  std::optional<int64_t> vocab;
+  std::optional<int64_t> separator;
+  std::string offsets;
+  int64_t pad = 0, ignore_index = -100;
+  bool pack = false;
+};
+
+Schema<Options> common(const char* name) {
+  return Schema<Options>(name)
+      .required("path", &Options::path, "the token file, as ztoolkit tokenize makes it")
+      .required("seq", &Options::seq, "tokens of a sample", at_least(1))
+      .required("batch", &Options::batch, "samples of the global batch, over all ranks", at_least(1))
+      .optional("axis", &Options::axis, "mesh axis whose ranks share the batch; none: this rank reads all of it")
+      .optional("seed", &Options::seed, "of the order of samples")
+      .optional("split", &Options::split, "'train' or 'validation'", one_of({"train", "validation"}))
+      .optional("validation", &Options::validation, "fraction at the end of the file that is not trained on", between(0, 1))
+      .optional("shuffle", &Options::shuffle, "another order in each epoch")
+      .optional("micro_batches", &Options::micro_batches, "parts that a rank's samples must divide into", at_least(1))
+      .optional("vocab", &Options::vocab, "number of token ids; default: what the tokenizer recorded", at_least(1));
+}
+
+const auto kTokens = common("data.tokens");
+const auto kDocuments =
+    common("data.documents")
+        .optional("separator", &Options::separator, "token that ends a document")
+        .optional("offsets", &Options::offsets, "path of an .npy file with the documents' borders")
+        .optional("pad", &Options::pad, "token behind the end of a document")
+        .optional("ignore_index", &Options::ignore_index, "label there")
+        .optional("pack", &Options::pack, "fill rows with several documents; adds the fields segments and positions");
+
+std::shared_ptr<Stream> make_stream(const std::string& name, const Options& options, std::unique_ptr<Source> source) {
+  return std::make_shared<Stream>(name, std::move(source),
+                                  StreamOptions{.batch = options.batch,
+                                                .rank = options.axis ? options.axis->coordinate : 0,
+                                                .ranks = options.axis ? options.axis->size : 1,
+                                                .micro_batches = options.micro_batches,
+                                                .seed = options.seed,
+                                                .shuffle = options.shuffle});
+}
+
+std::vector<Document> find_documents(const TokenFile& file, const Options& options) {
+  if (options.separator.has_value() != options.offsets.empty()) {
+    misuse("data.documents needs to know where documents end: give either separator (a token id) or offsets (an .npy file)");
+  }
+  return options.separator ? documents_by_separator(file, *options.separator) : documents_by_offsets(file, options.offsets);
+}
+
+}  // namespace
+
+std::shared_ptr<Stream> open_tokens(const Value& value) {
+  const Options options = kTokens.parse(value);
+  auto file = std::make_shared<const TokenFile>(options.path, options.vocab.value_or(0));
+  const Range range = split_range(file->size(), options.validation, parse_split(options.split));
+  const auto cut = options.shuffle ? WindowSource::Cut::shifted : WindowSource::Cut::fixed;
+  return make_stream(kTokens.name(), options, std::make_unique<WindowSource>(std::move(file), range, options.seq, cut));
+}
+
+std::shared_ptr<Stream> open_documents(const Value& value) {
+  const Options options = kDocuments.parse(value);
+  auto file = std::make_shared<const TokenFile>(options.path, options.vocab.value_or(0));
+  const std::vector<Document> all = find_documents(*file, options);
+  const Range range = split_range(static_cast<int64_t>(all.size()), options.validation, parse_split(options.split));
+  std::vector<Document> documents(all.begin() + range.begin, all.begin() + range.end);
+  const DocumentOptions layout{
+      .seq = options.seq, .pad = options.pad, .ignore_index = options.ignore_index, .pack = options.pack};
+  return make_stream(kDocuments.name(), options, std::make_unique<DocumentSource>(std::move(file), std::move(documents), layout));
+}
+
+}  // namespace zt::data

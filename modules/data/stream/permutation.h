@@ -1,0 +1,29 @@
+// Shuffling without memory: a pseudo-random permutation of 0 .. n-1 that is computed place by place.
+#pragma once
+
+#include <cstdint>
+
+#include "zt/random/rng.h"
+
+namespace zt::data {
+
+// A Feistel network (Luby and Rackoff 1988) over the next power of two, with Philox as its round function; results outside
+// 0 .. n-1 are put through again until they fall inside ("cycle walking", Black and Rogaway: Ciphers with arbitrary finite
+// domains, 2002). A bijection for every key; one place costs well under a microsecond for n >= 32. Threads: const.
+class Permutation {
+ public:
+  // n >= 1.
+  Permutation(int64_t n, Philox key);
+
+  // Where place `i` (0 <= i < n) goes.
+  int64_t operator()(int64_t i) const;
+
+ private:
+  uint64_t walk(uint64_t x) const;
+
+  uint64_t n_;
+  Philox key_;
+  int low_bits_, high_bits_;
+};
+
+}  // namespace zt::data

@@ -1,0 +1,153 @@
+#include "sentencepiece_tokenizer.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include "tokenize.h"
+#include "zt/base/error.h"
+
+namespace zt::data {
+
+namespace {
+
+constexpr int64_t kBlocks = 64;             // places in the text that the sample is taken from
+constexpr size_t kLongestSentence = 65536;  // bytes; the library skips longer ones
+
+// The library's complaint without its source lines: "Internal: ./src/x.cc(66) [a == b] Text." -> "Text".
+std::string complaint(const sentencepiece::util::Status& status) {
+  std::string text = status.error_message();
+  const size_t condition = text.rfind(']');
+  if (condition != std::string::npos) text.erase(0, condition + 1);
+  text.erase(0, text.find_first_not_of(' '));
+  while (text.ends_with('.')) text.pop_back();
+  return text.empty() ? "it cannot be parsed" : text;
+}
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  SentencePieceTokenizer(std::string_view model, const std::string& name) : model_(model) {
+    const auto status = processor_.LoadFromSerializedProto(model_);
+    if (!status.ok() || processor_.GetPieceSize() < 1) {
+      fault("'{}' is not a sentencepiece model ({}): give the .model file that ztoolkit tokenize wrote", name, complaint(status));
+    }
+  }
+
+  const char* kind() const override { return "sentencepiece"; }
+  int64_t vocab() const override { return processor_.GetPieceSize(); }
+  const std::string& model() const override { return model_; }
+
+  void encode(std::string_view text, std::vector<int32_t>& out) const override {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    if (!status.ok()) fault("cannot encode {} bytes of text: {}", text.size(), complaint(status));
+    out.insert(out.end(), ids.begin(), ids.end());
+  }
+
+  std::string decode(std::span<const int64_t> ids) const override {
+    std::vector<int> narrow;
+    for (const int64_t id : ids) {
+      if (id < 0 || id >= vocab()) misuse("cannot decode the id {}: this tokenizer has the ids 0 to {}", id, vocab() - 1);
+      narrow.push_back(static_cast<int>(id));
+    }
+    std::string text;
+    const auto status = processor_.Decode(narrow, &text);
+    if (!status.ok()) fault("cannot decode {} tokens: {}", ids.size(), complaint(status));
+    return text;
+  }
+
+ private:
+  std::string model_;
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+// The lines of a sample of the text: whole lines from equally spaced blocks, so that an alphabetical text is seen from A to Z.
+class SampledLines : public sentencepiece::SentenceIterator {
+ public:
+  SampledLines(TextReader& text, int64_t sample_bytes) : text_(text) {
+    const bool takes_all = text.size() <= sample_bytes;
+    stride_ = takes_all ? text.size() : text.size() / kBlocks;
+    block_ = takes_all ? text.size() : sample_bytes / kBlocks;
+    Next();
+  }
+
+  bool done() const override { return is_done_; }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+  void Next() override {
+    line_.clear();
+    while (line_.empty() && !is_done_) read_line();
+  }
+
+ private:
+  void read_line() {
+    if (at_ >= block_begin_ + block_) {
+      block_begin_ += stride_;
+      at_ = block_begin_;
+      if (at_ > 0) at_ = std::max(at_, after_line(at_ - 1));
+    }
+    is_done_ = at_ >= text_.size() || stride_ == 0;
+    if (is_done_) return;
+    const int64_t next = after_line(at_);
+    const std::string_view line = text_.read(at_, std::min<int64_t>(next - at_, kLongestSentence + 1));
+    line_ = line.substr(0, next_chunk(line, kLongestSentence));
+    while (line_.ends_with('\n') || line_.ends_with('\r')) line_.pop_back();
+    at_ = next;
+  }
+  // Returns where the line that `at` belongs to ends, its line feed included.
+  int64_t after_line(int64_t at) {
+    while (at < text_.size()) {
+      const std::string_view part = text_.read(at, kLongestSentence);
+      const size_t end = part.find('\n');
+      if (end != std::string_view::npos) return at + static_cast<int64_t>(end) + 1;
+      at += static_cast<int64_t>(part.size());
+    }
+    return at;
+  }
+
+  TextReader& text_;
+  int64_t stride_, block_;
+  int64_t block_begin_ = 0, at_ = 0;
+  std::string line_;
+  bool is_done_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Tokenizer> sentencepiece_tokenizer(std::string_view model, const std::string& name) {
+  return std::make_shared<SentencePieceTokenizer>(model, name);
+}
+
+std::shared_ptr<Tokenizer> train_sentencepiece(std::string_view text, const TrainOptions& options, const std::string& name) {
+  MemoryText whole(text);
+  return train_sentencepiece(whole, options, name);
+}
+
+std::shared_ptr<Tokenizer> train_sentencepiece(TextReader& text, const TrainOptions& options, const std::string& name) {
+  SampledLines lines(text, options.sample_bytes);
+  if (lines.done()) misuse("cannot learn a tokenizer from '{}': it has no text", name);
+  // No begin, end or padding ids: nothing in this toolkit gives them a meaning. The unknown id must exist; it stays unused.
+  const std::unordered_map<std::string, std::string> settings{
+      {"model_type", options.type},
+      {"vocab_size", std::to_string(options.vocab)},
+      {"byte_fallback", "true"},
+      {"normalization_rule_name", "identity"},
+      {"add_dummy_prefix", "false"},
+      {"remove_extra_whitespaces", "false"},
+      {"character_coverage", "0.9999"},
+      {"max_sentence_length", std::to_string(kLongestSentence)},
+      {"bos_id", "-1"},
+      {"eos_id", "-1"},
+      {"num_threads", "2"},
+      {"minloglevel", "2"},
+  };
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
+  if (!status.ok()) {
+    misuse("cannot learn {} pieces from '{}' ({} bytes, a sample of {}): {}. Give more text or a smaller vocab", options.vocab,
+           name, text.size(), options.sample_bytes, complaint(status));
+  }
+  return sentencepiece_tokenizer(model, name);
+}
+
+}  // namespace zt::data

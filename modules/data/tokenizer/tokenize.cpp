@@ -1,0 +1,139 @@
+#include "tokenize.h"
+
+#include <filesystem>
+
+#include "text_reader.h"
+#include "tokens/companion.h"
+#include "tokens/npy.h"
+#include "zt/base/error.h"
+#include "zt/io/atomic_file.h"
+
+namespace zt::data {
+
+namespace {
+
+constexpr int64_t kChunk = 1 << 16;  // bytes encoded at a time
+
+bool is_continuation(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
+
+// Bytes of the character that starts here, 0 if it is malformed: overlong forms, surrogates and values past U+10FFFF are.
+size_t character_size(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const size_t size = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  if (size < 2) return size;
+  if (text.size() < size || !std::all_of(text.begin() + 1, text.begin() + static_cast<ptrdiff_t>(size), is_continuation))
+    return 0;
+  const auto second = static_cast<unsigned char>(text[1]);
+  const bool is_bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
+                      (first == 0xF4 && second > 0x8F);
+  return is_bad ? 0 : size;
+}
+
+void check_text(FileText& text, const Tokenizer& tokenizer) {
+  if (text.size() == 0) fault("'{}' is empty: there is nothing to tokenize", text.path());
+  if (tokenizer.model().empty()) return;  // the byte tokenizer takes any bytes
+  for (int64_t at = 0; at < text.size();) {
+    const std::string_view part = text.read(at, kChunk);
+    const size_t bad = find_invalid_utf8(part);
+    if (bad == std::string_view::npos) {
+      at += static_cast<int64_t>(part.size());
+      continue;
+    }
+    at += static_cast<int64_t>(bad);
+    if (bad > 0) continue;  // perhaps the end of the part cuts the character, so look at it again in the next part
+    fault("'{}' is not UTF-8 (byte {} is 0x{:02x}): convert it, as in iconv -f latin1 -t utf-8, or use the byte tokenizer",
+          text.path(), at, static_cast<unsigned char>(part[0]));
+  }
+}
+
+// Before hours of work: nothing that is not a token file's may be replaced, least of all the text itself.
+void check_outputs(const std::string& input, const std::string& output) {
+  for (const char* extension : {".npy", ".json", ".model"}) {
+    const std::string path = beside(output, extension);
+    std::error_code error;
+    const auto kind = std::filesystem::status(path, error).type();
+    if (kind == std::filesystem::file_type::not_found) continue;
+    if (kind != std::filesystem::file_type::regular) {
+      misuse("cannot write '{}': something that is not a regular file has that name. Give another output", path);
+    }
+    if (std::filesystem::equivalent(path, input, error)) {
+      misuse("writing '{}' would replace the text '{}': give another output", path, input);
+    }
+  }
+}
+
+// Returns the content hash of the text.
+std::string encode_all(FileText& text, const Tokenizer& tokenizer, NpyWriter& out, const Progress& progress) {
+  ContentHash hash;
+  std::vector<int32_t> ids;
+  for (int64_t at = 0; at < text.size();) {
+    const std::string_view ahead = text.read(at, kChunk + 1);  // one byte more tells whether a character ends at kChunk
+    const std::string_view chunk = ahead.substr(0, next_chunk(ahead, kChunk));
+    ids.clear();
+    tokenizer.encode(chunk, ids);
+    out.append(ids);
+    hash.add(chunk);
+    at += static_cast<int64_t>(chunk.size());
+    if (progress) progress(at, text.size());
+  }
+  return hash.text();
+}
+
+Companion describe(const FileText& text, const std::string& hash, const Tokenizer& tokenizer, const std::string& output,
+                   int64_t tokens) {
+  Companion companion{.tokens = tokens,
+                      .vocab = tokenizer.vocab(),
+                      .tokenizer = tokenizer.kind(),
+                      .model = {},
+                      .model_hash = {},
+                      .source = std::filesystem::path(text.path()).filename(),
+                      .source_bytes = text.size(),
+                      .source_hash = hash};
+  if (!tokenizer.model().empty()) {
+    companion.model = std::filesystem::path(beside(output, ".model")).filename();
+    companion.model_hash = content_hash(tokenizer.model());
+  }
+  return companion;
+}
+
+}  // namespace
+
+size_t find_invalid_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t size = character_size(text.substr(at));
+    if (size == 0) return at;
+    at += size;
+  }
+  return std::string_view::npos;
+}
+
+size_t next_chunk(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text.size();
+  for (const char end : {'\n', ' '}) {
+    const size_t found = text.rfind(end, limit - 1);
+    // A space goes with the word behind it: that is how sentencepiece cuts.
+    if (found != std::string_view::npos && found > 0) return end == '\n' ? found + 1 : found;
+  }
+  size_t size = limit;
+  while (size > 1 && is_continuation(text[size])) --size;
+  return size;
+}
+
+int64_t tokenize_file(const std::string& input, const std::string& output, const Tokenizer& tokenizer, const Progress& progress) {
+  const std::string companion_path = beside(output, ".json");
+  FileText text(input);
+  check_text(text, tokenizer);
+  check_outputs(input, output);
+  NpyWriter tokens(output, tokenizer.vocab() <= 65536 ? NpyType::u16 : NpyType::u32);
+  const std::string hash = encode_all(text, tokenizer, tokens, progress);
+  // Never old tokens beside a new model.
+  std::filesystem::remove(output);
+  if (!tokenizer.model().empty()) io::replace_file(beside(output, ".model"), tokenizer.model());
+  io::replace_file(companion_path, companion_text(describe(text, hash, tokenizer, output, tokens.count())));
+  tokens.commit();
+  return tokens.count();
+}
+
+}  // namespace zt::data

@@ -1,0 +1,47 @@
+// What a token file was made from: corpus.json beside corpus.npy.
+//
+// {"format": "ztoolkit tokens 1", "tokens": 9876543, "vocab": 4096,
+//  "tokenizer": {"kind": "sentencepiece", "model": "corpus.model", "hash": "89abcdef01234567"},   (kind "bytes" has no model)
+//  "source": {"name": "gcide.txt", "bytes": 29317154, "hash": "0123456789abcdef"}}
+//
+// Hashes are 64-bit FNV-1a of the bytes, as 16 hexadecimal digits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace zt::data {
+
+struct Companion {
+  int64_t tokens = 0;
+  int64_t vocab = 0;
+  std::string tokenizer;   // "bytes" or "sentencepiece"
+  std::string model;       // the model's file, in the same folder; empty for bytes
+  std::string model_hash;  // of that file
+  std::string source;      // name of the text, without its folder
+  int64_t source_bytes = 0;
+  std::string source_hash;
+};
+
+// corpus.npy -> corpus.json, corpus.model: `extension` replaces ".npy". Misuse when `path` does not end in .npy.
+std::string beside(const std::string& path, const std::string& extension);
+std::string content_hash(std::string_view bytes);
+
+// Computes content_hash of bytes that arrive in parts.
+class ContentHash {
+ public:
+  void add(std::string_view bytes);
+  // Returns content_hash of everything that was added so far.
+  std::string text() const;
+
+ private:
+  uint64_t state_ = 0xcbf29ce484222325;
+};
+
+std::string companion_text(const Companion& companion);
+// The companion of the token file at `path`; nullopt when there is none. Fault when it cannot be understood.
+std::optional<Companion> read_companion(const std::string& path);
+
+}  // namespace zt::data

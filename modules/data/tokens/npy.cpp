@@ -1,0 +1,62 @@
+#include "npy.h"
+
+#include <limits>
+
+#include "zt/base/error.h"
+
+namespace zt::data {
+
+namespace {
+
+template <class T>
+void pack(std::span<const int32_t> values, const std::string& path, std::string& out) {
+  out.resize(values.size() * sizeof(T));
+  auto* narrow = reinterpret_cast<T*>(out.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::in_range<T>(values[i])) {
+      misuse("cannot write {} to '{}': its elements are whole numbers from 0 to {}", values[i], path,
+             std::numeric_limits<T>::max());
+    }
+    narrow[i] = static_cast<T>(values[i]);
+  }
+}
+
+NpyHeader read_header(const io::InputFile& file) {
+  std::string head(static_cast<size_t>(std::min(file.size(), kMostNpyHeaderBytes)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  return parse_npy_header(head, file.size(), file.path());
+}
+
+}  // namespace
+
+NpyFile::NpyFile(std::string path) : file_(std::move(path)), header_(read_header(file_)) {}
+
+NpyWriter::NpyWriter(std::string path, NpyType type) : file_(std::move(path)), type_(type) {
+  file_.append(make_npy_header(type, 0));
+}
+
+void NpyWriter::append(std::span<const int32_t> values) {
+  switch (type_) {
+    case NpyType::u16:
+      pack<uint16_t>(values, file_.path(), buffer_);
+      break;
+    case NpyType::u32:
+      pack<uint32_t>(values, file_.path(), buffer_);
+      break;
+    case NpyType::u64:
+      pack<uint64_t>(values, file_.path(), buffer_);
+      break;
+    case NpyType::i64:
+      pack<int64_t>(values, file_.path(), buffer_);
+      break;
+  }
+  file_.append(buffer_);
+  count_ += static_cast<int64_t>(values.size());
+}
+
+void NpyWriter::commit() {
+  file_.overwrite(0, make_npy_header(type_, count_));
+  file_.commit();
+}
+
+}  // namespace zt::data

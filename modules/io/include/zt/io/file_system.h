@@ -1,0 +1,120 @@
+// The interface through which this toolkit reads and writes files. Tests implement it to inject faults.
+//
+// An implementation does what the operating system does and nothing more. Results are counts or -errno. A count may be smaller
+// than asked for, and any call may return -EINTR or -EAGAIN. Retries, blocks and messages are implemented once, above it
+// (io_errors.h, block_io.h, small_files.h, atomic_file.h, input_file.h).
+//
+// Paths are those of the operating system, with '/' as the separator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace zt::io {
+
+enum class Direction : uint8_t { read, write };
+
+// One read or write of a part of a file. `offset`, `memory` and `bytes` are multiples of File::alignment().
+struct Operation {
+  Direction direction = Direction::read;
+  int64_t offset = 0;           // bytes from the start of the file
+  std::byte* memory = nullptr;  // the caller keeps it until wait() has returned `tag`; a write does not change it
+  int64_t bytes = 0;
+  int tag = 0;  // chosen by the caller; wait() returns it
+};
+
+struct Completion {
+  int tag = 0;
+  int64_t result = 0;  // number of bytes moved, possibly fewer than asked for and 0 at the end of the file; or -errno
+};
+
+// An open file. The destructor closes it.
+// Each submit() needs its own wait(), also after an error: until then the system may read or write the operation's memory.
+// Threads: one at a time.
+class File {
+ public:
+  virtual ~File() = default;
+
+  // Returns the number of which offsets, sizes and addresses have to be multiples: 4096 with direct I/O, else 1.
+  virtual int64_t alignment() const = 0;
+
+  // Starts an operation. At most OpenOptions::depth operations may be under way. wait() reports an error of the operation.
+  virtual void submit(const Operation& operation) = 0;
+  // Waits for an operation to end and returns it. Operations end in any order. Requires that one is under way.
+  virtual Completion wait() = 0;
+
+  // Returns the size in bytes, or -errno.
+  virtual int64_t size() = 0;
+  // Sets the size in bytes. Returns 0 or -errno.
+  virtual int truncate(int64_t bytes) = 0;
+  // Reserves disk space for the bytes [0, bytes) and makes the file at least that long. Returns 0 or -errno.
+  virtual int reserve(int64_t bytes) = 0;
+  // Waits until content and size survive a crash of the machine. Returns 0 or -errno.
+  virtual int sync() = 0;
+};
+
+enum class Access : uint8_t {
+  read,
+  create,   // to write; -EEXIST if the name exists
+  replace,  // to write from empty, whether or not the name exists; -EBUSY while another file is open in this way under the name
+};
+
+enum class Caching : uint8_t {
+  cached,  // through the page cache of the system
+  direct,  // without the page cache where the file system can do so, else through it
+};
+
+struct OpenOptions {
+  Access access = Access::read;
+  Caching caching = Caching::cached;
+  int depth = 1;  // operations that may be under way at once
+};
+
+enum class EntryKind : uint8_t { missing, file, folder, fifo, socket, device, other };
+
+// Returns what a person calls such an entry, with its article: "a FIFO".
+const char* phrase_for(EntryKind kind);
+
+struct Opened {
+  std::unique_ptr<File> file;        // null after an error
+  int error = 0;                     // 0 or -errno
+  EntryKind kind = EntryKind::file;  // after an error: what has the name, if that is known and is no regular file
+};
+
+struct Entry {
+  std::string name;
+  EntryKind kind = EntryKind::other;  // `other` for a symbolic link
+};
+
+struct Listing {
+  std::vector<Entry> entries;  // in any order, without "." and ".."
+  int error = 0;               // 0 or -errno
+};
+
+// Threads: any, at the same time.
+// A name that was created, renamed or removed survives a crash of the machine only after sync_folder of its folder.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  // Opens a regular file; anything else under the name is an error. Never blocks.
+  virtual Opened open(const std::string& path, const OpenOptions& options) = 0;
+  // Returns 0 or -errno; -EEXIST if the name exists.
+  virtual int make_folder(const std::string& path) = 0;
+  // Gives an entry another name, in one step, and replaces a file of that name. Returns 0 or -errno.
+  virtual int rename(const std::string& from, const std::string& to) = 0;
+  // Removes a file or an empty folder. Returns 0 or -errno.
+  virtual int remove(const std::string& path) = 0;
+  virtual Listing list(const std::string& folder) = 0;
+  // Returns what has the name, or what the symbolic link of that name leads to.
+  virtual EntryKind kind_of(const std::string& path) = 0;
+  // Waits until the names in a folder survive a crash of the machine. Returns 0 or -errno.
+  virtual int sync_folder(const std::string& path) = 0;
+  // Returns the bytes that this user may still write to the folder's file system, or -errno.
+  virtual int64_t free_bytes(const std::string& folder) = 0;
+};
+
+}  // namespace zt::io

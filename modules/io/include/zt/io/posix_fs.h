@@ -1,0 +1,40 @@
+// The file systems of this machine.
+#pragma once
+
+#include <mutex>
+
+#include "zt/io/file_system.h"
+#include "zt/process/world.h"
+
+namespace zt::io {
+
+// Uses io_uring for files with a depth above 1, and O_DIRECT for Caching::direct. Where the system refuses io_uring (containers
+// often do), operations run one at a time by pread and pwrite. Where a file system has no direct I/O with blocks of 4096 bytes,
+// the page cache is used. Either fallback is logged once (level info). Access::replace locks the file by flock. On a file system
+// without flock, two writers of one file are not detected.
+class PosixFs : public FileSystem {
+ public:
+  // `world` is for the log.
+  explicit PosixFs(const World& world) : world_(world) {}
+
+  Opened open(const std::string& path, const OpenOptions& options) override;
+  int make_folder(const std::string& path) override;
+  int rename(const std::string& from, const std::string& to) override;
+  int remove(const std::string& path) override;
+  Listing list(const std::string& folder) override;
+  EntryKind kind_of(const std::string& path) override;
+  int sync_folder(const std::string& path) override;
+  int64_t free_bytes(const std::string& folder) override;
+
+ private:
+  void log_without_direct(const std::string& path);
+  void log_without_uring(int error);
+
+  const World world_;
+  std::once_flag without_direct_, without_uring_;
+};
+
+// Returns the PosixFs of this process for cached files with a depth of 1, which never logs. It lives until the process ends.
+FileSystem& posix_files();
+
+}  // namespace zt::io

@@ -1,0 +1,19 @@
+// Parts of a file.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace zt::io {
+
+// The bytes [offset, offset + bytes).
+struct Range {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// Returns the parts of [0, bytes) that lie in none of the `taken` ranges, in ascending order and without empty ones.
+// Requires that the taken ranges lie within [0, bytes) and do not overlap.
+std::vector<Range> gaps_between(std::vector<Range> taken, int64_t bytes);
+
+}  // namespace zt::io

@@ -1,0 +1,80 @@
+#include <liburing.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "posix_queue.h"
+
+namespace zt::io {
+
+namespace {
+
+constexpr int64_t kLargest = int64_t{1} << 30;  // bytes of one operation; a larger one ends with a short count
+
+// Hands operations to the kernel by io_uring.
+class UringQueue : public PosixQueue {
+ public:
+  UringQueue(int descriptor, int depth)
+      : descriptor_(descriptor), refused_(io_uring_queue_init(static_cast<unsigned>(depth), &ring_, 0)) {}
+  UringQueue(const UringQueue&) = delete;
+  UringQueue& operator=(const UringQueue&) = delete;
+  ~UringQueue() override {
+    if (refused_ == 0) io_uring_queue_exit(&ring_);
+  }
+
+  // Returns 0, or the -errno with which the kernel refused the ring: the queue is then unusable.
+  int refused() const { return refused_; }
+
+  void submit(const Operation& operation) override {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    const auto bytes = static_cast<unsigned>(std::min(operation.bytes, kLargest));
+    const auto offset = static_cast<uint64_t>(operation.offset);
+    if (operation.direction == Direction::read) {
+      io_uring_prep_read(entry, descriptor_, operation.memory, bytes, offset);
+    } else {
+      io_uring_prep_write(entry, descriptor_, operation.memory, bytes, offset);
+    }
+    io_uring_sqe_set_data64(entry, static_cast<uint64_t>(operation.tag));
+    io_uring_submit(&ring_);  // entries that it leaves in the ring go with the next call or with wait()
+  }
+
+  Completion wait() override {
+    io_uring_cqe* entry = nullptr;
+    while (io_uring_peek_cqe(&ring_, &entry) != 0) enter();
+    const Completion done{static_cast<int>(io_uring_cqe_get_data64(entry)), entry->res};
+    io_uring_cqe_seen(&ring_, entry);
+    return done;
+  }
+
+ private:
+  void enter() {
+    const int result = io_uring_submit_and_wait(&ring_, 1);
+    if (result >= 0 || result == -EINTR) return;
+    if (result == -EAGAIN || result == -EBUSY) {  // the kernel is short of memory for the moment
+      std::this_thread::yield();
+      return;
+    }
+    // The kernel may still write to the caller's memory, and nothing tells when it has ended: continuing would be unsafe.
+    std::fprintf(stderr, "io_uring_enter: %s\n", std::strerror(-result));
+    std::abort();
+  }
+
+  const int descriptor_;
+  io_uring ring_{};
+  const int refused_;
+};
+
+}  // namespace
+
+std::unique_ptr<PosixQueue> make_uring_queue(int descriptor, int depth, int& refused) {
+  auto queue = std::make_unique<UringQueue>(descriptor, depth);
+  refused = queue->refused();
+  if (refused != 0) return nullptr;
+  return queue;
+}
+
+}  // namespace zt::io

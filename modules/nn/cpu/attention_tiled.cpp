@@ -1,0 +1,238 @@
+#include "attention_tiled.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention_call.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::nn {
+
+namespace {
+
+template <class T, class A>
+class Forward {
+ public:
+  Forward(const Call<T, A>& call, T* out, A* logsumexp)
+      : call_(call),
+        out_(out),
+        logsumexp_(logsumexp),
+        score_row_(padded(std::min(call.places, kKeys)) + tile::kChunk),
+        keys_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
+        values_(scratch_.take(call.places * call.padded_dim)),
+        queries_(scratch_.take(kQueries * call.padded_dim)),
+        scores_(scratch_.take(kQueries * score_row_)),
+        mixed_(scratch_.take(kQueries * call.padded_dim)),
+        kept_(call.inputs.keep ? kQueries * kKeys : 0) {}
+
+  // Tile `index` of all: those that share a key head follow each other.
+  void run(int64_t index) {
+    const auto& c = call_;
+    const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: of the sample and the head
+    const int64_t sample = row / c.inputs.shape.heads, head = row % c.inputs.shape.heads;
+    load_keys(sample, head / c.group());
+    run_tile(sample, head, c.query_tile(from_both_ends(index % tiles, tiles)));
+  }
+
+ private:
+  // 0, n - 1, 1, n - 2, ...: under a causal mask later tiles cost more, and so all runs of tiles of one length cost about the
+  // same.
+  static int64_t from_both_ends(int64_t i, int64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
+
+  void load_keys(int64_t sample, int64_t kv) {
+    const auto& c = call_;
+    const int64_t pair = sample * c.inputs.shape.kv_heads + kv;
+    if (pair == loaded_) return;
+    loaded_ = pair;
+    const T *key = c.qkv + c.joined_at(sample, 0, c.key_head(kv)), *value = c.qkv + c.joined_at(sample, 0, c.value_head(kv));
+    tile::load(c.isa, values_, key, c.columns(), c.places, c.head_dim, A(1));
+    tile::transpose(c.isa, keys_, values_, c.places, c.head_dim);
+    tile::load(c.isa, values_, value, c.columns(), c.places, c.head_dim, A(1));
+  }
+
+  void run_tile(int64_t sample, int64_t head, Range queries) {
+    const auto& c = call_;
+    const int64_t rows = queries.end - queries.begin;
+    A largest[kQueries], sum[kQueries], reciprocal[kQueries];
+    std::fill_n(largest, kQueries, -std::numeric_limits<A>::infinity());
+    std::fill_n(sum, kQueries, A(0));
+    tile::load(c.isa, mixed_, c.qkv + c.joined_at(sample, queries.begin, head), c.columns(), rows, c.head_dim, c.scale);
+    tile::transpose(c.isa, queries_, mixed_, rows, c.head_dim);
+    bool later = false;
+    c.for_keys(c.visible(sample, queries), [&](Range keys) {
+      const int64_t count = keys.end - keys.begin;
+      tile::product<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
+                               kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
+      tile::softmax<A>(c.isa, scores_, score_row_, rows, c.sight(sample, head, queries, keys, kept_.data()),
+                       {largest, sum, later ? mixed_ : nullptr, c.padded_dim});
+      tile::product<A>(c.isa, {mixed_, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim, c.padded_dim,
+                               kPanel, rows, c.padded_dim, count, later});
+      later = true;
+    });
+    A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
+    for (int64_t i = 0; i < rows; ++i) {
+      logsumexp[i] = largest[i] + std::log(sum[i]);
+      reciprocal[i] = 1 / sum[i];
+    }
+    T* out = out_ + c.out_at(sample, queries.begin, head);
+    tile::store(c.isa, out, c.out_columns(), mixed_, rows, c.head_dim, reciprocal, A(1));
+  }
+
+  const Call<T, A>& call_;
+  T* out_;
+  A* logsumexp_;
+  int64_t score_row_;
+  Scratch<A> scratch_;
+  A *keys_, *values_, *queries_, *scores_, *mixed_;
+  std::vector<uint8_t> kept_;
+  int64_t loaded_ = -1;  // the pair of a sample and a key head whose keys and values are at hand
+};
+
+template <class T, class A>
+class Backward {
+ public:
+  Backward(const Call<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
+      : call_(call),
+        dqkv_(dqkv),
+        dout_(dout),
+        out_(out),
+        logsumexp_(logsumexp),
+        score_row_(padded(std::min(call.places, kKeys)) + tile::kChunk),
+        keys_(scratch_.take(call.places * call.padded_dim)),
+        keys_across_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
+        values_across_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
+        dkeys_(scratch_.take(call.places * call.padded_dim)),
+        dvalues_(scratch_.take(call.places * call.padded_dim)),
+        queries_(scratch_.take(kQueries * call.padded_dim)),
+        dqueries_(scratch_.take(kQueries * call.padded_dim)),
+        queries_across_(scratch_.take(kQueries * call.padded_dim)),
+        mixed_(scratch_.take(kQueries * call.padded_dim)),
+        dmixed_across_(scratch_.take(kQueries * call.padded_dim)),
+        dmixed_(scratch_.take(kQueries * call.padded_dim)),
+        weights_(scratch_.take(kQueries * score_row_)),
+        dscores_(scratch_.take(kQueries * score_row_)),
+        kept_(call.inputs.keep ? kQueries * kKeys : 0) {}
+
+  // The query heads that share a key head of a sample, `pair` of all.
+  void run(int64_t pair) {
+    const auto& c = call_;
+    const int64_t sample = pair / c.inputs.shape.kv_heads, kv = pair % c.inputs.shape.kv_heads;
+    const int64_t key_at = c.joined_at(sample, 0, c.key_head(kv)), value_at = c.joined_at(sample, 0, c.value_head(kv));
+    tile::load(c.isa, keys_, c.qkv + key_at, c.columns(), c.places, c.head_dim, A(1));
+    tile::transpose(c.isa, keys_across_, keys_, c.places, c.head_dim);
+    tile::load(c.isa, dvalues_, c.qkv + value_at, c.columns(), c.places, c.head_dim, A(1));
+    tile::transpose(c.isa, values_across_, dvalues_, c.places, c.head_dim);
+    std::fill_n(dkeys_, c.places * c.padded_dim, A(0));
+    std::fill_n(dvalues_, c.places * c.padded_dim, A(0));
+    for (int64_t head = kv * c.group(); head < (kv + 1) * c.group(); ++head) {
+      c.for_queries([&](Range queries) { run_tile(sample, head, queries); });
+    }
+    tile::store<A>(c.isa, dqkv_ + key_at, c.columns(), dkeys_, c.places, c.head_dim, nullptr, A(1));
+    tile::store<A>(c.isa, dqkv_ + value_at, c.columns(), dvalues_, c.places, c.head_dim, nullptr, A(1));
+  }
+
+ private:
+  void run_tile(int64_t sample, int64_t head, Range queries) {
+    const auto& c = call_;
+    const int64_t rows = queries.end - queries.begin, query_at = c.joined_at(sample, queries.begin, head);
+    const int64_t out_at = c.out_at(sample, queries.begin, head);
+    A dots[kQueries];
+    tile::load(c.isa, queries_, c.qkv + query_at, c.columns(), rows, c.head_dim, c.scale);
+    tile::load(c.isa, mixed_, out_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
+    tile::load(c.isa, dmixed_, dout_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
+    tile::transpose(c.isa, queries_across_, queries_, rows, c.head_dim);
+    tile::transpose(c.isa, dmixed_across_, dmixed_, rows, c.head_dim);
+    tile::row_dots<A>(c.isa, dots, mixed_, dmixed_, rows, c.head_dim);
+    bool later = false;
+    c.for_keys(c.visible(sample, queries), [&](Range keys) {
+      const A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
+      run_keys(c.sight(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
+      later = true;
+    });
+    tile::store<A>(c.isa, dqkv_ + query_at, c.columns(), dqueries_, rows, c.head_dim, nullptr, c.scale);
+  }
+
+  void run_keys(const tile::Sight& sight, int64_t rows, Range keys, const A* logsumexp, const A* dots, bool later) {
+    const auto& c = call_;
+    const int64_t count = keys.end - keys.begin, first = keys.begin * c.padded_dim;
+    const auto scores = [&](A* to, const A* a, const A* b) {
+      tile::product<A>(c.isa, {to, score_row_, a, 1, kPanel, b + first, kPanel, kPanel * c.padded_dim, rows, padded(count),
+                               c.head_dim, false});
+    };
+    const auto add_over_queries = [&](A* to, const A* a, const A* b) {
+      tile::product<A>(c.isa,
+                       {to + first, c.padded_dim, a, 1, score_row_, b, c.padded_dim, kPanel, count, c.padded_dim, rows, true});
+    };
+    scores(weights_, queries_across_, keys_across_);
+    scores(dscores_, dmixed_across_, values_across_);
+    tile::softmax_backward(c.isa, weights_, dscores_, score_row_, rows, sight, logsumexp, dots);
+    tile::product<A>(c.isa, {dqueries_, c.padded_dim, dscores_, score_row_, 1, keys_ + first, c.padded_dim, kPanel, rows,
+                             c.padded_dim, count, later});
+    add_over_queries(dkeys_, dscores_, queries_);
+    add_over_queries(dvalues_, weights_, dmixed_);
+  }
+
+  const Call<T, A>& call_;
+  T* dqkv_;
+  const T *dout_, *out_;
+  const A* logsumexp_;
+  int64_t score_row_;
+  Scratch<A> scratch_;
+  A *keys_, *keys_across_, *values_across_, *dkeys_, *dvalues_, *queries_, *dqueries_, *queries_across_, *mixed_, *dmixed_across_,
+      *dmixed_, *weights_, *dscores_;
+  std::vector<uint8_t> kept_;
+};
+
+// Calls body(T{}, A{}) with the element of `x` and what is computed in.
+template <class Body>
+void for_dtypes(const at::Tensor& x, const Body& body) {
+  switch (x.scalar_type()) {
+    case at::kFloat:
+      return body(float{}, float{});
+    case at::kDouble:
+      return body(double{}, double{});
+    case at::kBFloat16:
+      return body(c10::BFloat16{}, float{});
+    case at::kHalf:
+      return body(c10::Half{}, float{});
+    default:
+      misuse("attention computes in float16, bfloat16, float32 or float64, got {}", describe(x));
+  }
+}
+
+// Runs make_task().run(index) for all indices, with one task object for a thread's share.
+template <class MakeTask>
+void for_tasks(int64_t count, const MakeTask& make_task) {
+  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    auto task = make_task();
+    for (int64_t index = begin; index < end; ++index) task.run(index);
+  });
+}
+
+}  // namespace
+
+void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& qkv, const AttentionInputs& inputs,
+                       Isa isa) {
+  for_dtypes(qkv, [&]<class T, class A>(T, A) {
+    const Call<T, A> call(qkv, inputs, isa);
+    for_tasks(call.samples * inputs.shape.heads * call.query_tiles(),
+              [&] { return Forward<T, A>(call, out.data_ptr<T>(), logsumexp.data_ptr<A>()); });
+  });
+}
+
+void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                        const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa) {
+  for_dtypes(qkv, [&]<class T, class A>(T, A) {
+    const Call<T, A> call(qkv, inputs, isa);
+    for_tasks(call.samples * inputs.shape.kv_heads, [&] {
+      return Backward<T, A>(call, dqkv.data_ptr<T>(), dout.const_data_ptr<T>(), out.const_data_ptr<T>(),
+                            logsumexp.const_data_ptr<A>());
+    });
+  });
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,66 @@
+#include "attention_cuda.h"
+
+#include <cmath>
+#include <limits>
+
+#include "layers/function.h"
+
+namespace zt::nn {
+
+namespace {
+
+struct RotateFunction : torch::autograd::Function<RotateFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& qkv, AttentionInputs inputs) {
+    rotate_heads(qkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::forward);
+    node->mark_dirty({qkv});
+    keep(node, std::move(inputs));
+    return qkv;
+  }
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& inputs = kept<AttentionInputs>(node);
+    const at::Tensor dqkv = grads[0].clone(at::MemoryFormat::Contiguous);  // others may hold grads[0] too
+    rotate_heads(dqkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::back);
+    return {dqkv, {}};
+  }
+};
+
+// Who sees whom, [B or 1, 1, T, T] of bools: places of the same segment and, if causal, no later one.
+at::Tensor sight(const AttentionInputs& inputs, int64_t places, at::Device device) {
+  at::Tensor seen = at::ones({1, 1, places, places}, at::TensorOptions(at::kBool).device(device));
+  if (inputs.causal) seen = seen.tril();
+  if (!inputs.segments.defined()) return seen;
+  const at::Tensor segments = inputs.segments.to(device, at::kLong, /*non_blocking=*/true);
+  return seen.logical_and(segments.unsqueeze(1).unsqueeze(3) == segments.unsqueeze(1).unsqueeze(2));
+}
+
+// The formula with its weights held, so that a mask can be laid on them.
+at::Tensor with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionInputs& inputs) {
+  const int64_t group = inputs.shape.heads / inputs.shape.kv_heads;
+  const double scale = 1 / std::sqrt(static_cast<double>(inputs.shape.head_dim));
+  const at::Tensor scores = q.matmul(k.repeat_interleave(group, 1).transpose(2, 3)) * scale;
+  const at::Tensor hidden = sight(inputs, q.size(2), q.device()).logical_not();
+  const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
+  const at::Tensor kept = inputs.keep->mask(weights.sizes(), q.device());
+  return (weights * kept * inputs.keep->scale()).matmul(v.repeat_interleave(group, 1));
+}
+
+}  // namespace
+
+at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& inputs) {
+  const AttentionShape& shape = inputs.shape;
+  const int64_t samples = qkv.size(0), places = qkv.size(1);
+  const at::Tensor turned = inputs.angles ? RotateFunction::apply(qkv, inputs) : qkv;
+  const auto parts = turned.view({samples, places, -1, shape.head_dim})
+                         .transpose(1, 2)
+                         .split_with_sizes({shape.heads, shape.kv_heads, shape.kv_heads}, 1);
+  const auto by_kernel = [&](const std::optional<at::Tensor>& mask, bool causal) {
+    return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, 0, causal, std::nullopt,
+                                            shape.heads != shape.kv_heads);
+  };
+  const at::Tensor out = inputs.keep                 ? with_dropout(parts[0], parts[1], parts[2], inputs)
+                         : inputs.segments.defined() ? by_kernel(sight(inputs, places, qkv.device()), false)
+                                                     : by_kernel(std::nullopt, inputs.causal);
+  return out.transpose(1, 2).reshape({samples, places, shape.heads * shape.head_dim});
+}
+
+}  // namespace zt::nn

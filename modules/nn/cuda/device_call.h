@@ -1,0 +1,30 @@
+// Where a layer decides between its loops for the CPU and those for a GPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "device_run.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::nn {
+
+// False for a tensor on the CPU. For one on CUDA runs the row algorithm on its device, queued on the current stream, and returns
+// true. Misuse for other devices, and for CUDA in a build without it.
+template <class Rows>
+bool on_gpu(const at::Tensor& x, [[maybe_unused]] const Rows& rows) {
+  if (x.is_cpu()) return false;
+  if (!x.is_cuda()) misuse("layers compute on cpu and cuda, and find out shapes on meta; got {}", describe(x));
+#ifdef ZT_HAS_CUDA
+  const c10::DeviceGuard guard(x.device());
+  const c10::impl::VirtualGuardImpl impl(x.device().type());
+  device::run_cuda(rows, impl.getStreamNativeHandle(impl.getStream(x.device())));
+  return true;
+#else
+  misuse("a layer got {}, and this build has no CUDA code: build where nvcc is found", describe(x));
+#endif
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,48 @@
+#include "norm_cuda.h"
+
+#include "cpu/rows.h"
+#include "device_call.h"
+#include "device_norm.h"
+
+namespace zt::nn {
+
+namespace {
+
+// Sums rows of `parts` [rows, width] until one is left, in `out` [1, width].
+template <class W>
+void sum_parts(const at::Tensor& out, at::Tensor parts) {
+  while (parts.size(0) > 1) {
+    const int64_t rows = device::sum_blocks(parts.size(0)), width = parts.size(1);
+    const at::Tensor sums = rows == 1 ? out : at::empty({rows, width}, parts.options());
+    on_gpu(parts, device::SumRows<W>{sums.data_ptr<W>(), parts.const_data_ptr<W>(), parts.size(0), rows, width});
+    parts = sums;
+  }
+}
+
+}  // namespace
+
+void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias, const at::Tensor& dy,
+                          const at::Tensor& x, const at::Tensor& weight, const at::Tensor& beside, const at::Tensor& stats) {
+  const int64_t rows = x.size(0), width = x.size(1), blocks = device::sum_blocks(rows);
+  if (rows == 0) return;
+  // One block needs no more sums: it is the result.
+  const auto parts_of = [&](const at::Tensor& sum) {
+    return sum.defined() && blocks > 1 ? at::empty({blocks, width}, sum.options()) : sum;
+  };
+  const at::Tensor weight_parts = parts_of(dweight), bias_parts = parts_of(dbias);
+  for_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    using W = kernels::Wide<T>;
+    const W* reciprocal = static_cast<const W*>(stats.const_data_ptr());
+    const kernels::NormStats<const W> found{stats.size(0) == 2 ? reciprocal + rows : nullptr, reciprocal};
+    const T *in = x.const_data_ptr<T>(), *grad = dy.const_data_ptr<T>();
+    on_gpu(x, device::NormBackward<T>{dx.data_ptr<T>(), grad, in, weight.const_data_ptr<T>(), data_or_null<T>(beside), found,
+                                      rows, width});
+    const auto data = [](const at::Tensor& sums) { return sums.defined() ? sums.data_ptr<W>() : nullptr; };
+    on_gpu(x, device::NormParts<T>{data(weight_parts), data(bias_parts), grad, in, found, rows, blocks, width});
+    if (dweight.defined()) sum_parts<W>(dweight, weight_parts);
+    if (dbias.defined()) sum_parts<W>(dbias, bias_parts);
+  });
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,72 @@
+#include "attention.h"
+
+#include "layers.h"
+#include "part.h"
+#include "positions.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+AttentionShape checked_shape(const AttentionOptions& options, const std::string& path) {
+  AttentionShape shape{options.heads, options.kv_heads ? options.kv_heads : options.heads, options.head_dim};
+  if (!shape.head_dim && options.hidden % options.heads != 0) {
+    misuse("{}: hidden = {} cannot be cut into {} heads evenly: change one, or give head_dim", path, options.hidden,
+           options.heads);
+  }
+  if (!shape.head_dim) shape.head_dim = options.hidden / options.heads;
+  if (shape.heads % shape.kv_heads != 0) {
+    misuse("{}: {} heads cannot share {} kv_heads evenly: make kv_heads a divisor of heads", path, shape.heads, shape.kv_heads);
+  }
+  if (options.rotary && shape.head_dim % 2 != 0) {
+    misuse("{}: rotary positions turn pairs and need an even head_dim, got {}", path, shape.head_dim);
+  }
+  return shape;
+}
+
+at::Tensor segments_of(Context& context, int64_t samples, int64_t seq) {
+  if (!context.has_batch("segments")) return {};
+  at::Tensor segments = context.batch("segments");
+  if (segments.scalar_type() != at::kLong || segments.sizes() != at::IntArrayRef{samples, seq}) {
+    misuse("the batch's segments must be int64 [{}, {}], got {}; segments:to \"int64\" converts them", samples, seq,
+           describe(segments));
+  }
+  return segments;
+}
+
+}  // namespace
+
+Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
+    : options_(options), shape_(checked_shape(options, path)) {
+  const Bias bias = options.bias ? Bias::yes : Bias::no;
+  qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), bias, init_normal(0, options.std));
+  out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
+  if (options.rotary) rotary_ = std::make_shared<Rotary>(shape_.head_dim, options.rope_base);
+}
+
+at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
+  if (x.dim() != 3) misuse("'{}' takes [samples, seq, {}], got {}", qkv_.weight->name, options_.hidden, describe(x));
+  const int64_t samples = x.size(0), seq = x.size(1);
+  const at::Tensor qkv = linear(x, qkv_, context);
+  AttentionInputs inputs;
+  inputs.shape = shape_;
+  inputs.causal = options_.causal;
+  inputs.segments = segments_of(context, samples, seq);
+  if (rotary_ && !x.is_meta()) inputs.angles = rotary_->angles(positions_of(context, samples, seq), x.scalar_type(), x.device());
+  if (options_.dropout > 0 && context.mode == Mode::train) inputs.keep.emplace(options_.dropout, context, 0);
+  return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
+}
+
+Params Attention::params() const {
+  Params all = qkv_.params();
+  append(all, out_.params());
+  return all;
+}
+
+std::shared_ptr<Layer> make_attention(const Value& value) {
+  static const auto kSchema = attention_options(Schema<AttentionOptions>("nn.attention"), "of the attention weights");
+  return layer_of("attention", Attention(kSchema.parse(value), "", kSchema.name()));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,82 @@
+#include "block.h"
+
+#include "function.h"
+#include "layers.h"
+#include "part.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+// Slot 0 of the dropout stream belongs to the attention weights.
+constexpr int kAttentionSlot = 1, kMlpSlot = 2;
+
+AttentionOptions with_dropout(AttentionOptions options, double dropout) {
+  options.dropout = dropout;
+  return options;
+}
+
+}  // namespace
+
+Block::Block(const BlockOptions& options, const std::string& path)
+    : norm1_(parse_norm(options.norm), options.attention.hidden, options.eps, options.attention.bias, "norm1."),
+      attention_(with_dropout(options.attention, options.dropout), "attention.", path),
+      norm2_(parse_norm(options.norm), options.attention.hidden, options.eps, options.attention.bias, "norm2."),
+      mlp_(options.mlp, "mlp."),
+      attention_dropout_(options.dropout, kAttentionSlot),
+      mlp_dropout_(options.dropout, kMlpSlot) {}
+
+template <class Branch>
+at::Tensor Block::add_branch(const at::Tensor& x, const Norm& norm, const Branch& branch, const Dropout& dropout,
+                             Context& context) const {
+  const auto [normed, residual] = norm.fork(x, context);
+  if (dropout.is_active(context)) return dropout.run(branch.run(normed, context), context, residual);
+  return branch.run(normed, context, residual);  // the last product accumulates onto the residual
+}
+
+at::Tensor Block::run(const at::Tensor& x, Context& context) const {
+  const at::Tensor h = in_dtype_of(*mlp_.params().front(), x);
+  const at::Tensor middle = add_branch(h, norm1_, attention_, attention_dropout_, context);
+  return add_branch(middle, norm2_, mlp_, mlp_dropout_, context);
+}
+
+Params Block::params() const {
+  Params all = norm1_.params();
+  append(all, attention_.params());
+  append(all, norm2_.params());
+  append(all, mlp_.params());
+  return all;
+}
+
+namespace {
+
+// What a script gives; ffn = 0 is four times hidden.
+struct FlatOptions : AttentionOptions {
+  int64_t ffn = 0;
+  std::string norm = "layernorm", activation = "gelu_tanh";
+  double eps = 1e-5;
+};
+
+BlockOptions nested(const FlatOptions& o) {
+  BlockOptions block;
+  block.attention = o;
+  block.mlp = {o.hidden, o.ffn ? o.ffn : 4 * o.hidden, o.activation, o.bias, o.std, o.residual_std};
+  block.norm = o.norm;
+  block.eps = o.eps;
+  block.dropout = o.dropout;
+  return block;
+}
+
+}  // namespace
+
+std::shared_ptr<Layer> make_block(const Value& value) {
+  static const auto kSchema = attention_options(Schema<FlatOptions>("nn.block"), "of both branches and the attention weights")
+                                  .optional("ffn", &FlatOptions::ffn, "columns inside the MLP; 0: four times hidden", at_least(0))
+                                  .optional("norm", &FlatOptions::norm, "before each branch", one_of(norm_names()))
+                                  .optional("activation", &FlatOptions::activation, "of the MLP", one_of(activation_names()))
+                                  .optional("eps", &FlatOptions::eps, "of the norms", at_least(0));
+  return layer_of("block", Block(nested(kSchema.parse(value)), kSchema.name()));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,177 @@
+#include "embedding.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <numeric>
+
+#include "cpu/kernels.h"
+#include "cpu/rows.h"
+#include "cuda/device_call.h"
+#include "cuda/device_rows.h"
+#include "function.h"
+#include "layers.h"
+#include "positions.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+// [samples, seq] int64 as it is used: contiguous, all in [0, limit).
+at::Tensor checked_indices(const at::Tensor& indices, int64_t limit, const char* what) {
+  if (indices.scalar_type() != at::kLong) {
+    misuse("an embedding takes {0}s as int64 [samples, seq], got {1}: convert them with {0}s:to \"int64\"", what,
+           describe(indices));
+  }
+  if (indices.dim() != 2) misuse("an embedding takes {}s as int64 [samples, seq], got {}", what, describe(indices));
+  const at::Tensor flat = indices.contiguous();
+  if (flat.is_meta()) return flat;
+  const at::Tensor on_host = flat.cpu();
+  const auto* data = on_host.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < flat.numel(); ++i) {
+    if (data[i] < 0 || data[i] >= limit) {
+      misuse("{} {} at sample {}, place {} is outside the embedding's {} rows: check the data, or make the embedding larger",
+             what, data[i], i / flat.size(1), i % flat.size(1), limit);
+    }
+  }
+  return flat;
+}
+
+// out[r] += table[indices[r]]
+void gather_rows(const at::Tensor& out, const at::Tensor& table, const at::Tensor& indices) {
+  const int64_t width = table.size(1);
+  for_dtype(table, [&](auto zero) {
+    using T = decltype(zero);
+    const auto* index = indices.const_data_ptr<int64_t>();
+    if (on_gpu(out, device::GatherRows<T>{out.data_ptr<T>(), table.const_data_ptr<T>(), index, indices.numel(), width})) return;
+    for_rows(indices.numel(), width, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        kernels::add_rows(out.data_ptr<T>() + r * width, table.const_data_ptr<T>(), index + r, 1, width, width);
+      }
+    });
+  });
+}
+
+// The places of `indices` by the row that they look up: those of row rows[i] are places[begin[i]] .. places[begin[i + 1] - 1],
+// ascending.
+struct Uses {
+  std::vector<int64_t> places, rows, begins;
+
+  explicit Uses(const at::Tensor& indices) : places(indices.numel()) {
+    const auto* index = indices.const_data_ptr<int64_t>();
+    std::iota(places.begin(), places.end(), 0);
+    std::stable_sort(places.begin(), places.end(), [=](int64_t a, int64_t b) { return index[a] < index[b]; });
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (i > 0 && index[places[i]] == rows.back()) continue;
+      rows.push_back(index[places[i]]);
+      begins.push_back(static_cast<int64_t>(i));
+    }
+    begins.push_back(static_cast<int64_t>(places.size()));
+  }
+};
+
+template <class To, class From>
+void scatter_rows_on_gpu(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
+  const std::tuple<at::Tensor, at::Tensor> found = indices.view({-1}).sort(std::optional(true), 0, false);
+  const at::Tensor &sorted = std::get<0>(found), &places = std::get<1>(found);
+  const int64_t *index = sorted.const_data_ptr<int64_t>(), *place = places.const_data_ptr<int64_t>();
+  on_gpu(table, device::ScatterRows<To, From>{table.data_ptr<To>(), dy.const_data_ptr<From>(), index, place, indices.numel(),
+                                              table.size(1)});
+}
+
+// table[indices[r]] += dy[r], r ascending, each row of the table rounded once: threads cut the columns.
+template <class To, class From>
+void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
+  const int64_t width = table.size(1);
+  if (table.is_cuda()) return scatter_rows_on_gpu<To, From>(table, dy, indices);
+  const Uses uses(indices);
+  for_rows(width, indices.numel(), [&](int64_t begin, int64_t end) {
+    for (size_t i = 0; i < uses.rows.size(); ++i) {
+      kernels::add_rows(table.data_ptr<To>() + uses.rows[i] * width + begin, dy.const_data_ptr<From>() + begin,
+                        uses.places.data() + uses.begins[i], uses.begins[i + 1] - uses.begins[i], width, end - begin);
+    }
+  });
+}
+
+using SinkFn = std::function<Context::Sink()>;
+
+// dy is added as it is where the sink has its dtype or the one that it is computed with.
+void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor& indices) {
+  const auto [view, first] = sink_of();
+  if (!view.defined()) return;
+  if (first) view.zero_();
+  const bool is_wide = view.scalar_type() == wide_dtype(dy.scalar_type());
+  const at::Tensor rows = is_wide ? dy : dy.to(view.scalar_type());
+  for_dtype(rows, [&](auto zero) {
+    using From = decltype(zero);
+    if (is_wide) scatter_rows<kernels::Wide<From>, From>(view, rows, indices);
+    else scatter_rows<From, From>(view, rows, indices);
+  });
+}
+
+// One table and what is looked up in it.
+struct Lookup {
+  std::shared_ptr<Param> table;
+  at::Tensor indices;
+  SinkFn sink;
+};
+
+struct LookupFunction : torch::autograd::Function<LookupFunction> {
+  static at::Tensor forward(AutogradContext* node, at::TensorList tables, std::vector<Lookup> lookups, Context* context) {
+    const at::Tensor& indices = lookups.front().indices;
+    at::Tensor out = at::zeros({indices.size(0), indices.size(1), tables[0].size(1)}, tables[0].options().requires_grad(false));
+    for (size_t i = 0; i < lookups.size(); ++i) gather_rows(out, tables[i], lookups[i].indices);
+    keep(node, std::make_pair(std::move(lookups), context));
+    return out;
+  }
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& [lookups, context] = kept<std::pair<std::vector<Lookup>, Context*>>(node);
+    context->defer([lookups = lookups, dy = as_rows(grads[0])] {
+      const at::NoGradGuard no_grad;
+      for (const auto& lookup : lookups) scatter_into(lookup.sink, dy, lookup.indices);
+    });
+    return variable_list(lookups.size() + 2);
+  }
+};
+
+}  // namespace
+
+Embedding::Embedding(const EmbeddingOptions& options) : dropout_(options.dropout) {
+  const InitFn init = init_normal(0, options.std);
+  weight_ = make_param("weight", {options.vocab, options.hidden}, init, true, {"vocab", "hidden"});
+  if (options.positions > 0)
+    positions_ = make_param("positions", {options.positions, options.hidden}, init, true, {"position", "hidden"});
+}
+
+std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
+  const at::Device device = weight_->get().device();
+  const at::Tensor tokens =
+      checked_indices(context.batch("tokens"), weight_->shape[0], "token").to(device, at::kLong, /*non_blocking=*/true);
+  std::vector<Lookup> lookups{{weight_, tokens, context.grad_sink(*weight_)}};
+  variable_list tables{weight_->get()};
+  if (positions_) {
+    const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.is_meta() ? device : at::kCPU);
+    const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position")
+                                  .to(device, at::kLong, /*non_blocking=*/true);
+    lookups.push_back({positions_, places, context.grad_sink(*positions_)});
+    tables.push_back(positions_->get());
+  }
+  return {dropout_.run(LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context), context)};
+}
+
+Params Embedding::params() const {
+  return positions_ ? Params{weight_, positions_} : Params{weight_};
+}
+
+std::shared_ptr<Layer> make_embedding(const Value& value) {
+  static const auto kSchema =
+      Schema<EmbeddingOptions>("nn.embedding")
+          .required("vocab", &EmbeddingOptions::vocab, "number of tokens", at_least(1))
+          .required("hidden", &EmbeddingOptions::hidden, "columns of the output", at_least(1))
+          .optional("positions", &EmbeddingOptions::positions, "rows of learned positions; 0: none", at_least(0))
+          .optional("dropout", &EmbeddingOptions::dropout, "probability of a zero", between(0, 0.999))
+          .optional("std", &EmbeddingOptions::std, "of the initial tables", at_least(0));
+  return std::make_shared<Embedding>(kSchema.parse(value));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,63 @@
+// What the layers' autograd functions share.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+#include <utility>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+#include "zt/model/param.h"
+
+namespace zt::nn {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Keeps a C++ value in an autograd node until its backward. One a node.
+template <class T>
+struct Kept : torch::CustomClassHolder {
+  explicit Kept(T v) : value(std::move(v)) {}
+  T value;
+};
+template <class T>
+void keep(AutogradContext* node, T value) {
+  node->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept<T>>(std::move(value)));
+}
+template <class T>
+T& kept(AutogradContext* node) {
+  return c10::static_intrusive_pointer_cast<Kept<T>>(node->saved_data.at("kept").toCapsule())->value;
+}
+
+// Autograd functions take a tensor that may be missing as an optional: they refuse undefined tensors.
+inline std::optional<at::Tensor> maybe(const at::Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
+inline at::Tensor value_or_none(const std::optional<at::Tensor>& x) {
+  return x ? *x : at::Tensor();
+}
+
+// A layer's input in the dtype of its parameters: a batch field or another layer may give float32 to a layer in bfloat16. Its
+// gradient comes back in the dtype of x. Misuse for integers.
+inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x) {
+  const at::ScalarType dtype = param.get().scalar_type();
+  if (x.scalar_type() == dtype) return x;
+  if (!x.is_floating_point()) misuse("'{}' takes floating-point numbers, got {}", param.name, describe(x));
+  return x.to(dtype);
+}
+
+// [..., n] as a contiguous [rows, n].
+inline at::Tensor as_rows(const at::Tensor& x) {
+  const int64_t columns = x.size(-1);
+  return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
+}
+// [rows, n] in the shape of `like` but for the last dim. Not a view for autograd.
+inline at::Tensor in_shape_of(const at::Tensor& like, const at::Tensor& rows) {
+  auto shape = like.sizes().vec();
+  shape.back() = rows.size(-1);
+  return at::_unsafe_view(rows, shape);
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,47 @@
+#include <cmath>
+
+#include "affine.h"
+#include "layers.h"
+#include "part.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+struct LinearOptions {
+  int64_t in = 0, out = 0;
+  bool bias = true;
+  std::optional<double> std;
+};
+
+class Linear {
+ public:
+  static constexpr bool kSplits = true;
+
+  // Without `std` weights and bias start uniform in +-1 / sqrt(in), as in PyTorch; with it normal, the bias zero.
+  explicit Linear(const LinearOptions& options) {
+    const double bound = 1 / std::sqrt(static_cast<double>(options.in));
+    const InitFn init = options.std ? init_normal(0, *options.std) : init_uniform(-bound, bound);
+    affine_ = make_affine("", options.in, options.out, options.bias ? Bias::yes : Bias::no, init);
+    if (options.bias && !options.std) affine_.bias->init = init;
+  }
+  at::Tensor run(const at::Tensor& x, Context& context) const { return linear(x, affine_, context); }
+  Params params() const { return affine_.params(); }
+
+ private:
+  Affine affine_;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> make_linear(const Value& value) {
+  static const auto kSchema = Schema<LinearOptions>("nn.linear")
+                                  .required("in", &LinearOptions::in, "columns of the input", at_least(1))
+                                  .required("out", &LinearOptions::out, "columns of the output", at_least(1))
+                                  .optional("bias", &LinearOptions::bias, "add a bias")
+                                  .optional("std", &LinearOptions::std, "of normal initial weights", at_least(0));
+  return layer_of("linear", Linear(kSchema.parse(value)));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,86 @@
+#include "mlp.h"
+
+#include "function.h"
+#include "layers.h"
+#include "part.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+
+namespace zt::nn {
+
+namespace {
+
+// What the backward needs beside the input and the product before the activation.
+struct MlpState {
+  Activation activation;
+  Affine up, down;
+  AffineGradient up_gradient, down_gradient;
+  bool has_residual;
+};
+
+struct MlpFunction : torch::autograd::Function<MlpFunction> {
+  // `parameters` are passed so that autograd knows that the result depends on them.
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
+                            at::TensorList /*parameters*/, MlpState state) {
+    const at::Tensor rows = as_rows(x);
+    const at::Tensor pre = affine_rows(rows, state.up.weight->get(), {});
+    const at::Tensor value = activate(state.activation, pre, state.up.bias_value());
+    const at::Tensor out =
+        affine_rows(value, state.down.weight->get(), state.down.bias_value(), residual ? as_rows(*residual) : at::Tensor());
+    node->save_for_backward({rows, pre});
+    keep(node, std::move(state));
+    return in_shape_of(x, out);
+  }
+
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& state = kept<MlpState>(node);
+    const auto saved = node->get_saved_variables();
+    const at::Tensor dy = as_rows(grads[0]);
+    const ActivationGradient inner =
+        activate_backward(state.activation, affine_input_gradient(dy, state.down.weight->get()), saved[1], state.up.bias_value());
+    state.down_gradient.add(dy, inner.value);
+    at::Tensor dx;
+    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight->get()));
+    state.up_gradient.add(inner.pre, saved[0]);
+    variable_list results{dx, state.has_residual ? grads[0] : at::Tensor()};
+    results.resize(2 + state.up.params().size() + state.down.params().size() + 1);
+    return results;
+  }
+};
+
+}  // namespace
+
+Mlp::Mlp(const MlpOptions& options, const std::string& prefix) : activation_(parse_activation(options.activation)) {
+  const Bias bias = options.bias ? Bias::yes : Bias::no;
+  up_ = make_affine(prefix + "up.", options.hidden, columns_before(activation_, options.ffn), bias, init_normal(0, options.std));
+  down_ = make_affine(prefix + "down.", options.ffn, options.hidden, bias, init_normal(0, options.residual_std));
+}
+
+at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
+  const int64_t hidden = up_.weight->shape[1];
+  if (x.dim() < 1 || x.size(-1) != hidden) misuse("'{}' takes [..., {}], got {}", up_.weight->name, hidden, describe(x));
+  variable_list parameters;
+  for (const auto& param : params()) parameters.push_back(param->get());
+  MlpState state{activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), residual.defined()};
+  return MlpFunction::apply(in_dtype_of(*up_.weight, x), maybe(residual), at::TensorList(parameters), std::move(state));
+}
+
+Params Mlp::params() const {
+  Params all = up_.params();
+  append(all, down_.params());
+  return all;
+}
+
+std::shared_ptr<Layer> make_mlp(const Value& value) {
+  static const auto kSchema =
+      Schema<MlpOptions>("nn.mlp")
+          .required("hidden", &MlpOptions::hidden, "columns of input and output", at_least(1))
+          .required("ffn", &MlpOptions::ffn, "columns inside", at_least(1))
+          .optional("activation", &MlpOptions::activation, "the nonlinearity", one_of(activation_names()))
+          .optional("bias", &MlpOptions::bias, "add biases")
+          .optional("std", &MlpOptions::std, "of the initial weights", at_least(0))
+          .optional("residual_std", &MlpOptions::residual_std, "of the initial down weights", at_least(0));
+  return layer_of("mlp", Mlp(kSchema.parse(value), ""));
+}
+
+}  // namespace zt::nn

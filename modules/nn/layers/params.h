@@ -1,0 +1,35 @@
+// Making parameters.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zt/model/param.h"
+
+namespace zt::nn {
+
+using Params = std::vector<std::shared_ptr<Param>>;
+
+// dims: what they mean, one a dim; empty: not said.
+inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> shape, InitFn init, bool is_matrix,
+                                         std::vector<std::string> dims) {
+  auto param = std::make_shared<Param>();
+  param->name = std::move(name);
+  param->shape = std::move(shape);
+  param->init = std::move(init);
+  param->is_matrix = is_matrix;
+  param->dims = std::move(dims);
+  return param;
+}
+
+// A parameter that weight decay leaves alone by default: a bias, a norm's scale.
+inline std::shared_ptr<Param> make_vector(std::string name, int64_t size, InitFn init, const char* dim) {
+  return make_param(std::move(name), {size}, std::move(init), false, {dim});
+}
+
+inline void append(Params& params, const Params& more) {
+  params.insert(params.end(), more.begin(), more.end());
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,36 @@
+// A part is what a layer is made of: parameters and a function of one tensor. A block joins several parts in one layer;
+// PartLayer makes a layer of one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "params.h"
+#include "zt/model/layer.h"
+
+namespace zt::nn {
+
+// P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits`:
+// whether its backward puts weight gradients into Context::defer.
+template <class P>
+class PartLayer final : public Layer {
+ public:
+  PartLayer(std::string kind, P part) : kind_(std::move(kind)), part_(std::move(part)) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override { return {part_.run(in[0], context)}; }
+  Params params() const override { return part_.params(); }
+  bool splits_backward() const override { return P::kSplits; }
+  std::string kind() const override { return kind_; }
+
+ private:
+  std::string kind_;
+  P part_;
+};
+
+template <class P>
+std::shared_ptr<Layer> layer_of(std::string kind, P part) {
+  return std::make_shared<PartLayer<P>>(std::move(kind), std::move(part));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,62 @@
+// The cross-entropy of logits that another layer made.
+#include "layers/function.h"
+#include "layers/layers.h"
+#include "softmax_loss.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+
+namespace zt::nn {
+
+namespace {
+
+struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, SoftmaxLoss loss) {
+    const at::Tensor logits = as_rows(x);
+    at::Tensor sum = loss.sum(logits);
+    node->save_for_backward({logits});
+    keep(node, std::move(loss));
+    return sum;
+  }
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const at::Tensor logits = node->get_saved_variables()[0], out = at::empty_like(logits);
+    kept<SoftmaxLoss>(node).gradient(out, logits, grads[0]);
+    return {out, {}};
+  }
+};
+
+struct CrossEntropyOptions {
+  int64_t ignore_index = -100;
+};
+
+class CrossEntropy final : public Layer {
+ public:
+  explicit CrossEntropy(CrossEntropyOptions options) : options_(std::move(options)) {}
+
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    if (context.mode == Mode::generate) return {};
+    const at::Tensor& logits = in[0];
+    if (logits.dim() < 2) misuse("nn.cross_entropy takes logits [..., classes], got {}", describe(logits));
+    const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
+    const SoftmaxLoss loss(context.batch("labels"), options_.ignore_index);
+    context.loss("loss", CrossEntropyFunction::apply(rows, loss), Per::token);
+    return {};
+  }
+  Io io() const override { return {.inputs = {"h"}, .outputs = {}}; }
+  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
+    return count_labels(batch, options_.ignore_index);
+  }
+  std::string kind() const override { return "cross_entropy"; }
+
+ private:
+  CrossEntropyOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> make_cross_entropy(const Value& value) {
+  static const auto kSchema = Schema<CrossEntropyOptions>("nn.cross_entropy")
+                                  .optional("ignore_index", &CrossEntropyOptions::ignore_index, "the label that is not valid");
+  return std::make_shared<CrossEntropy>(kSchema.parse(value));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,107 @@
+#include "lm_loss.h"
+
+#include "layers/embedding.h"
+#include "layers/function.h"
+#include "layers/layers.h"
+#include "softmax_loss.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+
+namespace zt::nn {
+
+namespace {
+
+struct HeadState {
+  Affine head;
+  AffineGradient gradient;
+  SoftmaxLoss loss;
+  at::Tensor logits;  // here and nowhere else: the backward overwrites them
+};
+
+struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& h, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, HeadState state) {
+    const at::Tensor rows = as_rows(h);
+    state.logits = affine_rows(rows, weight, value_or_none(bias));
+    at::Tensor sum = state.loss.sum(state.logits);
+    node->save_for_backward({rows});
+    keep(node, std::move(state));
+    return sum;
+  }
+
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    auto& state = kept<HeadState>(node);
+    if (!state.logits.defined()) fault("the backward of an lm_loss ran twice: its logits were overwritten by the first");
+    const at::Tensor dlogits = std::exchange(state.logits, at::Tensor());
+    state.loss.gradient(dlogits, dlogits, grads[0]);
+    const at::Tensor rows = node->get_saved_variables()[0];
+    at::Tensor dh;
+    if (node->needs_input_grad(0)) dh = affine_input_gradient(dlogits, state.head.weight->get());
+    state.gradient.add(dlogits, rows);
+    return {dh, {}, {}, {}};
+  }
+};
+
+// nullptr for nil.
+std::shared_ptr<Param> tied_param(const Value& tied) {
+  if (tied.is_nil()) return nullptr;
+  const auto* object = tied.get_if<Object>();
+  if (object && object->as<Param>()) return object->as<Param>();
+  const auto layer = object ? std::dynamic_pointer_cast<Embedding>(object->as<Layer>()) : nullptr;
+  if (!layer) wrong_type("nn.lm_loss.tied", "an nn.embedding layer or a Param", tied);
+  return layer->weight();
+}
+
+}  // namespace
+
+LmLoss::LmLoss(const LmLossOptions& options)
+    : norm_(parse_norm(options.norm), options.hidden, options.eps, options.norm_bias, "norm."),
+      ignore_index_(options.ignore_index),
+      has_loss_(options.loss) {
+  head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
+  const auto tied = tied_param(options.tied);
+  if (!tied) return;
+  if (tied->shape != head_.weight->shape) {
+    misuse("nn.lm_loss: a tied head needs weights [vocab, hidden] = [{}, {}], but '{}' is [{}]", options.vocab, options.hidden,
+           tied->name, fmt::join(tied->shape, ", "));
+  }
+  head_.weight = tied;
+}
+
+std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
+  if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
+  const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0]), context);
+  if (!has_loss_ || context.mode == Mode::generate) return {linear(h, head_, context)};
+  HeadState state{head_, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_), {}};
+  const at::Tensor rows = h.reshape({-1, h.size(2)});
+  context.loss("loss", HeadLossFunction::apply(rows, head_.weight->get(), maybe(head_.bias_value()), std::move(state)),
+               Per::token);
+  return {at::Tensor()};
+}
+
+Params LmLoss::params() const {
+  Params all = norm_.params();
+  append(all, head_.params());
+  return all;
+}
+
+Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch) const {
+  return has_loss_ ? count_labels(batch, ignore_index_) : Counts{};
+}
+
+std::shared_ptr<Layer> make_lm_loss(const Value& value) {
+  static const auto kSchema = Schema<LmLossOptions>("nn.lm_loss")
+                                  .required("vocab", &LmLossOptions::vocab, "number of classes", at_least(1))
+                                  .required("hidden", &LmLossOptions::hidden, "columns of the input", at_least(1))
+                                  .optional("norm", &LmLossOptions::norm, "before the head", one_of(norm_names()))
+                                  .optional("eps", &LmLossOptions::eps, "of the norm", at_least(0))
+                                  .optional("norm_bias", &LmLossOptions::norm_bias, "a bias in the norm")
+                                  .optional("bias", &LmLossOptions::bias, "a bias in the head")
+                                  .optional("ignore_index", &LmLossOptions::ignore_index, "the label that is not valid")
+                                  .optional("loss", &LmLossOptions::loss, "add the loss; else the logits are an output")
+                                  .optional("std", &LmLossOptions::std, "of the head's initial weights", at_least(0))
+                                  .optional("tied", &LmLossOptions::tied, "the embedding whose table is the head's too");
+  return std::make_shared<LmLoss>(kSchema.parse(value));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,165 @@
+#include "lua_layer.h"
+
+#include "layers/params.h"
+#include "lua_context.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
+  const auto* object = value.get_if<Object>();
+  if (object && object->as<Param>()) return object->as<Param>();
+  const auto* tensor = value.get_if<at::Tensor>();
+  if (!tensor || !tensor->is_floating_point()) wrong_type("nn.layer.params." + name, "a floating-point tensor or a Param", value);
+  return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2, {});
+}
+
+struct IoOptions {
+  std::optional<std::vector<std::string>> inputs;
+  std::optional<std::vector<Value>> outputs;
+};
+
+struct OutputOptions {
+  std::string name;
+  bool differentiable = true;
+};
+
+Output read_output(const Value& value) {
+  static const auto kSchema = Schema<OutputOptions>("nn.layer.io.outputs")
+                                  .required("name", &OutputOptions::name, "of the value")
+                                  .optional("differentiable", &OutputOptions::differentiable, "a gradient flows through it");
+  if (const auto* name = value.get_if<std::string>()) return {*name, true};
+  const OutputOptions options = kSchema.parse(value);
+  return {options.name, options.differentiable};
+}
+
+Io read_io(const Value::Table& table) {
+  static const auto kSchema = Schema<IoOptions>("nn.layer.io")
+                                  .optional("inputs", &IoOptions::inputs, "names of the values it reads")
+                                  .optional("outputs", &IoOptions::outputs, "names of the values it makes");
+  const IoOptions options = kSchema.parse(table);
+  Io io;
+  if (options.inputs) io.inputs = *options.inputs;
+  if (!options.outputs) return io;
+  io.outputs.clear();
+  for (const auto& output : *options.outputs) io.outputs.push_back(read_output(output));
+  return io;
+}
+
+// Where a function is defined: "exp.lua:12".
+std::string place_of(lua::Callable& function) {
+  lua_State* L = function.begin();
+  lua_Debug info;
+  lua_getinfo(L, ">S", &info);
+  return info.linedefined > 0 ? fmt::format("{}:{}", info.short_src, info.linedefined) : info.short_src;
+}
+
+// Puts the stack back and ends the life of what the call was given, however the call ends.
+class CallScope {
+ public:
+  CallScope(lua_State* L, int top, std::function<void()> end) : L_(L), top_(top), end_(std::move(end)) {}
+  ~CallScope() {
+    end_();
+    lua_settop(L_, top_);
+  }
+  CallScope(const CallScope&) = delete;
+
+ private:
+  lua_State* L_;
+  int top_;
+  std::function<void()> end_;
+};
+
+}  // namespace
+
+LuaLayer::LuaLayer(const LuaLayerOptions& options)
+    : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
+  place_ = options.defined_at ? *options.defined_at : place_of(*forward_);
+  for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
+}
+
+std::vector<std::shared_ptr<Param>> LuaLayer::params() const {
+  std::vector<std::shared_ptr<Param>> all;
+  for (const auto& [name, param] : params_) all.push_back(param);
+  return all;
+}
+
+void LuaLayer::fill_self(lua_State* L, int self) const {
+  for (const auto& [name, param] : params_) {
+    lua::push(L, param->get());
+    lua_setfield(L, self, name.c_str());
+  }
+}
+
+// A tensor that the script keeps would show what is gathered into its memory later.
+void LuaLayer::end_self(lua_State* L, int self) const {
+  for (const auto& [name, param] : params_) {
+    lua_pushstring(L, name.c_str());
+    lua_rawget(L, self);
+    lua::expire_parameter(L, -1);
+    lua_pop(L, 1);
+  }
+}
+
+// The frame of a function that ends in `return x:matmul(w)` is gone when matmul fails: the message names the function itself.
+void LuaLayer::call(lua::Callable& function, int arguments, int results) const {
+  with_context([this] { return fmt::format("in its function at {}", place_); }, [&] { function.call(arguments, results); });
+}
+
+at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const {
+  if (lua::is_tensor(L, index)) return lua::check_tensor(L, index);
+  if (lua_isnil(L, index) && !output.differentiable) return {};
+  misuse("the forward of a '{}' layer returned {} for its output '{}': return one tensor an output, {} in all", kind_,
+         luaL_typename(L, index), output.name, io_.outputs.size());
+}
+
+std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
+  const auto handle = std::make_shared<LuaContext>(LuaContext{&context});
+  lua_State* L = forward_->begin();
+  const int top = lua_gettop(L) - 1;
+  lua_newtable(L);
+  const int self = top + 1;
+  lua_insert(L, self);  // below the function: it outlives the call
+  const CallScope scope(L, top, [&] {
+    handle->context = nullptr;
+    end_self(L, self);
+  });
+  fill_self(L, self);
+  lua_pushvalue(L, self);
+  for (const auto& input : in) lua::push(L, input);
+  lua::push(L, handle);
+  const lua::NoDefaultRandom no_default_random(L);
+  call(*forward_, static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, self + 1 + static_cast<int>(i), io_.outputs[i]));
+  return results;
+}
+
+Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batch) const {
+  if (!count_) return {};
+  lua_State* L = count_->begin();
+  const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
+  const CallScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
+  lua::push(L, handle);
+  call(*count_, 1, 1);
+  const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;
+  if (tokens < 0)
+    misuse("the count of a '{}' layer must return how many valid tokens the batch has, a number of at least 0", kind_);
+  return {tokens, 0};
+}
+
+std::shared_ptr<Layer> make_lua_layer(const Value& value) {
+  static const auto kSchema =
+      Schema<LuaLayerOptions>("nn.layer")
+          .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
+          .optional("params", &LuaLayerOptions::params, "initial values by name")
+          .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
+          .optional("count", &LuaLayerOptions::count, "of a loss per token: function(batch) -> valid tokens")
+          .optional("kind", &LuaLayerOptions::kind, "a word for reports")
+          .optional("defined_at", &LuaLayerOptions::defined_at, "\"file:line\" for messages; without it that of `forward`");
+  return std::make_shared<LuaLayer>(kSchema.parse(value));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,51 @@
+// Layers written in Lua: nn.layer{params = {w = tensor}, forward = function(self, x, ctx) ... end, io = {inputs =, outputs =}}.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "zt/base/value.h"
+#include "zt/lua/state.h"
+#include "zt/model/layer.h"
+
+namespace zt::nn {
+
+struct LuaLayerOptions {
+  std::shared_ptr<lua::Callable> forward;
+  Value::Table params;                   // name -> initial values (a tensor) or a Param of another layer
+  Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =}
+  std::shared_ptr<lua::Callable> count;  // of a loss per token: function(batch) -> valid tokens; nullptr: it counts none
+  std::string kind = "lua";
+  std::optional<std::string> defined_at;  // "file:line" for messages; nullopt: where `forward` is defined
+};
+
+// forward(self, inputs..., ctx) returns a tensor an output. `self` is a new table of the parameters' values in each call: a layer
+// keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Drawing from the state's own generator is a Misuse.
+// count(batch) gets batch(name), which gives a field of the rank's whole batch or nil.
+// Runs on the thread of its lua_State only.
+class LuaLayer final : public Layer {
+ public:
+  explicit LuaLayer(const LuaLayerOptions& options);
+
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
+  std::vector<std::shared_ptr<Param>> params() const override;
+  Io io() const override { return io_; }
+  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
+  std::string kind() const override { return kind_; }
+
+ private:
+  void fill_self(lua_State* L, int self) const;
+  void end_self(lua_State* L, int self) const;
+  void call(lua::Callable& function, int arguments, int results) const;
+  at::Tensor result(lua_State* L, int index, const Output& output) const;
+
+  std::shared_ptr<lua::Callable> forward_, count_;
+  std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
+  Io io_;
+  std::string kind_, place_;
+};
+
+std::shared_ptr<Layer> make_lua_layer(const Value& options);
+
+}  // namespace zt::nn

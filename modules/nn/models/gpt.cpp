@@ -1,0 +1,105 @@
+// Decoder-only language models. Family "gpt2" (Radford et al. 2019): pre-norm LayerNorm, learned positions, biases, tanh gelu,
+// tied head, normal 0.02 with the products that end in the residual stream divided by sqrt(2 layers). Family "llama" (Touvron et
+// al. 2023): RMSNorm, rotary positions, swiglu, no biases, untied head, normal 0.02.
+#include <cmath>
+
+#include "layers/block.h"
+#include "layers/embedding.h"
+#include "layers/layers.h"
+#include "layers/part.h"
+#include "losses/lm_loss.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+namespace {
+
+struct GptOptions : HeadOptions {
+  int64_t layers = 0, vocab = 0, seq = 0, ffn = 0;
+  std::string family = "gpt2";
+  // By the family unless given.
+  std::optional<std::string> norm, position, activation;
+  std::optional<bool> bias, tied, scale_residual;
+  double eps = 1e-5, dropout = 0;
+  bool loss = true;
+  int64_t ignore_index = -100, seed = 0;
+};
+
+const Schema<GptOptions>& gpt_schema() {
+  static const auto kSchema =
+      head_options(Schema<GptOptions>("nn.gpt").required("layers", &GptOptions::layers, "number of blocks", at_least(0)))
+          .required("vocab", &GptOptions::vocab, "number of tokens", at_least(1))
+          .optional("seq", &GptOptions::seq, "longest sequence: rows of learned positions", at_least(0))
+          .optional("family", &GptOptions::family, "what options not given follow", one_of({"gpt2", "llama"}))
+          .optional("ffn", &GptOptions::ffn, "columns inside the MLP; 0: by the family", at_least(0))
+          .optional("norm", &GptOptions::norm, "before each branch and the head", one_of(norm_names()))
+          .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
+          .optional("activation", &GptOptions::activation, "of the MLPs", one_of(activation_names()))
+          .optional("bias", &GptOptions::bias, "biases in blocks and norms")
+          .optional("tied", &GptOptions::tied, "the head's weights are the embedding's")
+          .optional("scale_residual", &GptOptions::scale_residual, "divide initial residual weights by sqrt(2 layers)")
+          .optional("eps", &GptOptions::eps, "of the norms", at_least(0))
+          .optional("dropout", &GptOptions::dropout, "of embedding, branches and attention weights", between(0, 0.999))
+          .optional("loss", &GptOptions::loss, "end with cross-entropy; else with the output logits, for a loss of your own")
+          .optional("ignore_index", &GptOptions::ignore_index, "the label that is not valid")
+          .optional("seed", &GptOptions::seed, "of the initial weights and dropout");
+  return kSchema;
+}
+
+// What the family says where the script says nothing.
+void fill_in(GptOptions& o) {
+  const bool is_llama = o.family == "llama";
+  const auto otherwise = [](auto& option, auto value) {
+    if (!option) option = value;
+  };
+  otherwise(o.norm, is_llama ? "rmsnorm" : "layernorm");
+  otherwise(o.position, is_llama ? "rotary" : "learned");
+  otherwise(o.activation, is_llama ? "swiglu" : "gelu_tanh");
+  otherwise(o.bias, !is_llama);
+  otherwise(o.tied, !is_llama);
+  otherwise(o.scale_residual, !is_llama);
+  // Llama: two thirds of four times hidden, rounded up to a multiple of 256.
+  if (!o.ffn) o.ffn = is_llama ? (8 * o.hidden / 3 + 255) / 256 * 256 : 4 * o.hidden;
+  if (*o.position == "learned" && o.seq == 0) misuse("nn.gpt: learned positions need option 'seq', the longest sequence");
+}
+
+BlockOptions block_options(const GptOptions& o) {
+  const double residual_std = *o.scale_residual ? o.std / std::sqrt(2.0 * static_cast<double>(o.layers)) : o.std;
+  BlockOptions block;
+  static_cast<HeadOptions&>(block.attention) = o;
+  block.attention.rotary = *o.position == "rotary";
+  block.attention.bias = *o.bias;
+  block.attention.residual_std = residual_std;
+  block.mlp = {o.hidden, o.ffn, *o.activation, *o.bias, o.std, residual_std};
+  block.norm = *o.norm;
+  block.eps = o.eps;
+  block.dropout = o.dropout;
+  return block;
+}
+
+}  // namespace
+
+std::shared_ptr<Model> make_gpt(const Value& value) {
+  GptOptions o = gpt_schema().parse(value);
+  fill_in(o);
+  const int64_t positions = *o.position == "learned" ? o.seq : 0;
+  const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std});
+  std::vector<NamedLayer> layers{{"embedding", embedding}};
+  for (int64_t i = 0; i < o.layers; ++i) {
+    layers.push_back({fmt::format("blocks.{}", i), layer_of("block", Block(block_options(o), gpt_schema().name()))});
+  }
+  LmLossOptions head;
+  head.vocab = o.vocab;
+  head.hidden = o.hidden;
+  head.norm = *o.norm;
+  head.eps = o.eps;
+  head.norm_bias = *o.bias;
+  head.ignore_index = o.ignore_index;
+  head.std = o.std;
+  head.loss = o.loss;
+  if (*o.tied) head.tied = Object::of(embedding->weight());
+  layers.push_back({"head", std::make_shared<LmLoss>(head)});
+  return std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
+}
+
+}  // namespace zt::nn

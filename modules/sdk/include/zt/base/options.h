@@ -1,0 +1,170 @@
+// Options tables. Each has one declared schema; an unknown key, a wrong type and a value out of range are errors that
+// name the key's path. Nothing is ignored.
+//
+//   struct LinearOptions { int64_t in = 0, out = 0; bool bias = true; };
+//   const auto kLinear = Schema<LinearOptions>("nn.linear")
+//       .required("in", &LinearOptions::in, "columns of the input", at_least(1))
+//       .required("out", &LinearOptions::out, "columns of the output", at_least(1))
+//       .optional("bias", &LinearOptions::bias, "add a bias");
+//   LinearOptions options = kLinear.parse(value);
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "zt/base/error.h"
+#include "zt/base/value.h"
+
+namespace zt {
+
+// A Check returns what is wrong ("must be at least 1") or an empty string.
+template <class V>
+using Check = std::function<std::string(const V&)>;
+
+inline auto at_least(double low) {
+  return [low](const auto& v) -> std::string {
+    return static_cast<double>(v) >= low ? std::string() : fmt::format("must be at least {}", low);
+  };
+}
+inline auto above(double low) {
+  return [low](const auto& v) -> std::string {
+    return static_cast<double>(v) > low ? std::string() : fmt::format("must be above {}", low);
+  };
+}
+inline auto between(double low, double high) {
+  return [low, high](const auto& v) -> std::string {
+    const auto x = static_cast<double>(v);
+    return x >= low && x <= high ? std::string() : fmt::format("must lie between {} and {}", low, high);
+  };
+}
+inline auto one_of(std::vector<std::string> names) {
+  return [names](const std::string& v) {
+    for (const auto& name : names) {
+      if (name == v) return std::string();
+    }
+    return fmt::format("must be one of '{}'", fmt::join(names, "', '"));
+  };
+}
+
+// Conversions used by Schema. Each throws Misuse with the path when the value has another type.
+void convert(const Value& value, const std::string& path, bool& out);
+void convert(const Value& value, const std::string& path, int64_t& out);  // a double with an integral value is accepted
+void convert(const Value& value, const std::string& path, int& out);
+void convert(const Value& value, const std::string& path, double& out);
+void convert(const Value& value, const std::string& path, std::string& out);
+void convert(const Value& value, const std::string& path, at::Tensor& out);
+void convert(const Value& value, const std::string& path, Value::Table& out);
+void convert(const Value& value, const std::string& path, Value& out);
+[[noreturn]] void wrong_type(const std::string& path, const std::string& wanted, const Value& got);
+
+template <class V>
+void convert(const Value& value, const std::string& path, std::vector<V>& out) {
+  const auto* list = value.get_if<Value::List>();
+  const auto* table = value.get_if<Value::Table>();
+  if (table && table->empty()) return out.clear();
+  if (!list) wrong_type(path, "a list", value);
+  out.clear();
+  for (size_t i = 0; i < list->size(); ++i) {
+    V item{};
+    convert((*list)[i], fmt::format("{}[{}]", path, i + 1), item);
+    out.push_back(std::move(item));
+  }
+}
+template <class V>
+void convert(const Value& value, const std::string& path, std::optional<V>& out) {
+  out.reset();
+  if (value.is_nil()) return;
+  V item{};
+  convert(value, path, item);
+  out = std::move(item);
+}
+template <class T>
+void convert(const Value& value, const std::string& path, std::shared_ptr<T>& out) {
+  const auto* object = value.get_if<Object>();
+  out = object ? object->as<T>() : nullptr;
+  if (!out) wrong_type(path, std::string("a ") + tag_of<T>().name, value);
+}
+
+// What a schema says about one key, for help texts and for the list of the public surface.
+struct OptionInfo {
+  std::string key, doc, default_text;
+  bool is_required = false;
+};
+
+std::string default_text(bool value);
+std::string default_text(int64_t value);
+std::string default_text(double value);
+std::string default_text(const std::string& value);
+inline std::string default_text(int value) {
+  return default_text(static_cast<int64_t>(value));
+}
+template <class V>
+std::string default_text(const V&) {
+  return "";
+}
+
+// Finds the keys of `value` (nil or a table) that are not in `known`: Misuse with the nearest known key.
+const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known);
+
+template <class T>
+class Schema {
+ public:
+  explicit Schema(std::string name) : name_(std::move(name)) {}
+
+  template <class V>
+  Schema&& required(std::string key, V T::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
+    add(std::move(key), member, std::move(doc), std::move(check), true);
+    return std::move(*this);
+  }
+  // The default is what a default-constructed T holds.
+  template <class V>
+  Schema&& optional(std::string key, V T::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
+    add(std::move(key), member, std::move(doc), std::move(check), false);
+    return std::move(*this);
+  }
+  template <class V>
+  Schema&& optional(std::string key, std::optional<V> T::*member, std::string doc,
+                    std::type_identity_t<Check<V>> check = nullptr) && {
+    Check<std::optional<V>> whole;
+    if (check) whole = [check](const std::optional<V>& v) { return check(*v); };
+    add(std::move(key), member, std::move(doc), std::move(whole), false);
+    return std::move(*this);
+  }
+
+  T parse(const Value& value) const {
+    const Value::Table& table = checked_table(value, name_, infos_);
+    T out{};
+    for (size_t i = 0; i < infos_.size(); ++i) {
+      const auto found = table.find(infos_[i].key);
+      const bool given = found != table.end() && !found->second.is_nil();
+      if (given) readers_[i](found->second, out);
+      else if (infos_[i].is_required) misuse("{}: option '{}' is missing ({})", name_, infos_[i].key, infos_[i].doc);
+    }
+    return out;
+  }
+  const std::string& name() const { return name_; }
+  const std::vector<OptionInfo>& options() const { return infos_; }
+
+ private:
+  template <class V>
+  void add(std::string key, V T::*member, std::string doc, Check<V> check, bool is_required) {
+    const std::string path = name_ + "." + key;
+    infos_.push_back({std::move(key), std::move(doc), default_text(T{}.*member), is_required});
+    readers_.push_back([path, member, check](const Value& value, T& out) {
+      convert(value, path, out.*member);
+      const std::string complaint = check ? check(out.*member) : std::string();
+      if (!complaint.empty()) misuse("{} {}", path, complaint);
+    });
+  }
+
+  std::string name_;
+  std::vector<OptionInfo> infos_;
+  std::vector<std::function<void(const Value&, T&)>> readers_;
+};
+
+}  // namespace zt

@@ -1,0 +1,47 @@
+// A value from a script: what an options table, an action's attributes or client state is made of.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "zt/base/object.h"
+
+namespace zt {
+
+class Value {
+ public:
+  using List = std::vector<Value>;
+  using Table = std::map<std::string, Value>;
+  using Data = std::variant<std::monostate, bool, int64_t, double, std::string, List, Table, at::Tensor, Object>;
+
+  Value() = default;
+  template <class T>
+  requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>) Value(T&& data)
+      : data_(std::forward<T>(data)) {}  // NOLINT: a value is made implicitly from what it can hold
+  Value(const char* text) : data_(std::string(text)) {}
+  Value(int number) : data_(static_cast<int64_t>(number)) {}
+
+  bool is_nil() const { return std::holds_alternative<std::monostate>(data_); }
+  template <class T>
+  const T* get_if() const {
+    return std::get_if<T>(&data_);
+  }
+  const Data& data() const { return data_; }
+
+  // "a table", "an integer", "a tensor", "a Layer": for messages.
+  std::string type_name() const;
+  // Misuse if the value holds a tensor or an object, which JSON cannot carry.
+  nlohmann::json to_json() const;
+  static Value from_json(const nlohmann::json& json);
+
+ private:
+  Data data_;
+};
+
+}  // namespace zt

@@ -1,0 +1,78 @@
+// The exact gradient norm: a sum of squares whose bits do not depend on how the elements are cut over ranks, buckets or
+// calls. Squares are summed per block of 256 elements in a fixed order; block sums go into an exact accumulator.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "zt/base/isa.h"
+
+namespace zt {
+
+// A sum of doubles without rounding: a fixed-point number of 32-bit limbs that covers the whole range of double, held in
+// 64-bit integers so that additions need no carry. The order of additions does not matter.
+//
+// Invariants: (1) the sum is limb[i] * 2^(32 i - 1074) summed over i; (2) every limb but the last is below 2^33 * pending_
+// in absolute value, so none overflows before carries are propagated.
+// Threads: as an int; one object, one thread.
+class ExactSum {
+ public:
+  static constexpr int kLimbs = 66;  // 2098 bits for double, and 45 bits of headroom in the last limb
+  static constexpr int kWords = kLimbs + 3;
+
+  void add(double x) {
+    const auto bits = std::bit_cast<uint64_t>(x);
+    const auto exponent = static_cast<int>(bits >> 52 & 0x7FF);
+    if (exponent == 0x7FF) return add_special(x);
+    const uint64_t fraction = bits & 0xFFFFFFFFFFFFF;
+    const uint64_t significand = exponent == 0 ? fraction : fraction | 1ULL << 52;
+    const int shift = exponent == 0 ? 0 : exponent - 1;
+    add_shifted(static_cast<int64_t>(bits) >> 63, significand, shift);
+    if (++pending_ == kMaxPending) propagate();
+  }
+  // Adds what the other has added, exactly.
+  void merge(const ExactSum& other);
+
+  // The sum, rounded once to nearest even. NaN after a NaN or infinities of both signs, an infinity after one.
+  double value() const;
+  // No infinity and no NaN was added.
+  bool is_finite() const;
+
+  // The state as an int64 tensor [kWords]: limbs, then counts of NaN, +inf and -inf. Up to 2^30 states may be added
+  // elementwise, as an all_reduce over ranks does, and the result is the state of the sum of all.
+  at::Tensor state() const;
+  // Misuse when `state` is not a contiguous int64[kWords] on the CPU.
+  static ExactSum from_state(const at::Tensor& state);
+
+ private:
+  static constexpr int64_t kMaxPending = 1 << 29;
+  static constexpr int kNan = kLimbs, kPlusInf = kLimbs + 1, kMinusInf = kLimbs + 2;
+
+  // Adds significand * 2^(shift - 1074), or subtracts it when `sign` is -1 and not 0: 53 bits touch three limbs.
+  void add_shifted(int64_t sign, uint64_t significand, int shift) {
+    const auto signed_of = [sign](uint64_t x) { return (static_cast<int64_t>(x) ^ sign) - sign; };
+    const uint64_t low = (significand & 0xFFFFFFFF) << (shift & 31);
+    const uint64_t high = (significand >> 32) << (shift & 31);
+    int64_t* limb = words_.data() + (shift >> 5);
+    limb[0] += signed_of(low & 0xFFFFFFFF);
+    limb[1] += signed_of((low >> 32) + (high & 0xFFFFFFFF));
+    if (high >> 32) limb[2] += signed_of(high >> 32);
+  }
+  void add_special(double x);
+  void propagate();
+
+  std::array<int64_t, kWords> words_{};
+  int64_t pending_ = 0;
+};
+
+// Adds the squares of elements [begin, end) of `flat` ([n], contiguous, CPU; float32, float64, bfloat16 or float16) to `sum`.
+// Blocks are aligned to multiples of 256 of the index into `flat`, and elements outside the range count as zeros: cut at
+// multiples of 256, the parts add up to the same bits as the whole. Squares are taken in double: exact but for float64, where a
+// square above the range of double counts as infinite. An infinite or NaN element makes sum.is_finite() false.
+// Misuse for another tensor or a range outside it.
+void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa = best_isa());
+
+}  // namespace zt

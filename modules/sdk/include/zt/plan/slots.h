@@ -1,0 +1,32 @@
+// Buffers that units share: a unit holds its buffer from the action that takes it to the one that gives it back. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "zt/model/unit.h"
+#include "zt/program/program.h"
+
+namespace zt {
+
+struct Slots {
+  std::vector<int> of_unit;    // by unit; -1: a buffer of its own
+  std::vector<int64_t> sizes;  // by slot: elements of the longest unit in it
+
+  int64_t total() const;
+};
+
+// For units whose parameters are sharded: from UNSHARD to RESHARD, in any of the programs.
+Slots parameter_slots(std::span<const Program* const> programs, const std::vector<Unit>& units);
+
+// For units whose gradients are sharded: from the first write of a gradient to its reduction, and on to the second next unit's
+// first write, so that a reduction goes on beside one unit's backward, unless it is waited for.
+Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units);
+
+// The shared buffers of one rank.
+struct SharedSlots {
+  Slots parameters, gradients;
+};
+
+}  // namespace zt

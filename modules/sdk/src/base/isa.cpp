@@ -1,0 +1,56 @@
+#include "zt/base/isa.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::plain:
+      break;
+  }
+  return "plain";
+}
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> isas{Isa::plain};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(Isa::avx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl")) {
+    isas.push_back(Isa::avx512);
+  }
+#endif
+  return isas;
+}
+
+namespace {
+
+Isa choose_isa() {
+  const std::vector<Isa> isas = supported_isas();
+  const char* wanted = std::getenv("ZT_ISA");
+  if (!wanted) return isas.back();
+  std::vector<std::string> names;
+  for (const Isa isa : isas) {
+    if (std::string(isa_name(isa)) == wanted) return isa;
+    names.emplace_back(isa_name(isa));
+  }
+  misuse("the environment variable ZT_ISA = '{}' names no instruction set that this processor runs{}", wanted,
+         suggest(wanted, names));
+}
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa isa = choose_isa();
+  return isa;
+}
+
+}  // namespace zt

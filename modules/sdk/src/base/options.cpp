@@ -1,0 +1,96 @@
+#include "zt/base/options.h"
+
+namespace zt {
+
+void wrong_type(const std::string& path, const std::string& wanted, const Value& got) {
+  misuse("{} must be {}, got {}", path, wanted, got.type_name());
+}
+
+namespace {
+
+template <class T>
+void convert_exact(const Value& value, const std::string& path, const char* wanted, T& out) {
+  const T* held = value.get_if<T>();
+  if (!held) wrong_type(path, wanted, value);
+  out = *held;
+}
+
+}  // namespace
+
+void convert(const Value& value, const std::string& path, bool& out) {
+  convert_exact(value, path, "true or false", out);
+}
+
+void convert(const Value& value, const std::string& path, int64_t& out) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  const double* number = value.get_if<double>();
+  if (number && std::nearbyint(*number) == *number && std::fabs(*number) <= kExact) {
+    out = static_cast<int64_t>(*number);
+  } else if (number) {
+    misuse("{} must be an integer, got {}", path, *number);
+  } else {
+    convert_exact(value, path, "an integer", out);
+  }
+}
+
+void convert(const Value& value, const std::string& path, int& out) {
+  int64_t wide = 0;
+  convert(value, path, wide);
+  if (wide < std::numeric_limits<int>::min() || wide > std::numeric_limits<int>::max()) {
+    misuse("{} must fit 32 bits, got {}", path, wide);
+  }
+  out = static_cast<int>(wide);
+}
+
+void convert(const Value& value, const std::string& path, double& out) {
+  if (const auto* whole = value.get_if<int64_t>()) out = static_cast<double>(*whole);
+  else convert_exact(value, path, "a number", out);
+}
+
+void convert(const Value& value, const std::string& path, std::string& out) {
+  convert_exact(value, path, "a string", out);
+}
+void convert(const Value& value, const std::string& path, at::Tensor& out) {
+  convert_exact(value, path, "a tensor", out);
+}
+
+void convert(const Value& value, const std::string& path, Value::Table& out) {
+  const auto* list = value.get_if<Value::List>();
+  if (list && list->empty()) return out.clear();
+  convert_exact(value, path, "a table", out);
+}
+
+void convert(const Value& value, const std::string&, Value& out) {
+  out = value;
+}
+
+std::string default_text(bool value) {
+  return value ? "true" : "false";
+}
+std::string default_text(int64_t value) {
+  return std::to_string(value);
+}
+std::string default_text(double value) {
+  return fmt::format("{}", value);
+}
+std::string default_text(const std::string& value) {
+  return value.empty() ? "" : "'" + value + "'";
+}
+
+const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known) {
+  static const Value::Table kEmpty;
+  const auto* list = value.get_if<Value::List>();
+  if (value.is_nil() || (list && list->empty())) return kEmpty;
+  const auto* table = value.get_if<Value::Table>();
+  if (!table) wrong_type(path, "a table of options", value);
+  std::vector<std::string> names;
+  for (const auto& info : known) names.push_back(info.key);
+  for (const auto& [key, unused] : *table) {
+    if (std::find(names.begin(), names.end(), key) == names.end()) {
+      misuse("{}: unknown option '{}'{}", path, key, suggest(key, names));
+    }
+  }
+  return *table;
+}
+
+}  // namespace zt

@@ -1,0 +1,83 @@
+#include "zt/base/tensor.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "zt/base/error.h"
+#include "zt/base/hash.h"
+
+namespace zt {
+
+namespace {
+
+const std::vector<std::pair<std::string, at::ScalarType>>& dtype_names() {
+  static const std::vector<std::pair<std::string, at::ScalarType>> names{
+      {"float32", at::kFloat},
+      {"float64", at::kDouble},
+      {"float16", at::kHalf},
+      {"bfloat16", at::kBFloat16},
+      {"int64", at::kLong},
+      {"int32", at::kInt},
+      {"int16", at::kShort},
+      {"int8", at::kChar},
+      {"uint8", at::kByte},
+      {"uint16", at::kUInt16},
+      {"uint32", at::kUInt32},
+      {"uint64", at::kUInt64},
+      {"bool", at::kBool},
+      {"complex64", at::kComplexFloat},
+      {"complex128", at::kComplexDouble},
+      {"float", at::kFloat},
+      {"double", at::kDouble},
+      {"half", at::kHalf},
+      {"int", at::kInt},
+      {"long", at::kLong},
+      {"float8_e4m3fn", at::kFloat8_e4m3fn},
+      {"float8_e5m2", at::kFloat8_e5m2},
+  };
+  return names;
+}
+
+}  // namespace
+
+at::ScalarType parse_dtype(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& [known, dtype] : dtype_names()) {
+    if (known == name) return dtype;
+    names.push_back(known);
+  }
+  misuse("unknown dtype '{}'{}", name, suggest(name, names));
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const auto& [name, known] : dtype_names()) {
+    if (known == dtype) return name;
+  }
+  return c10::toString(dtype);
+}
+
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  return fmt::format("{}[{}] on {}", dtype_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "), tensor.device().str());
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; std::abs(value) >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return fmt::format("{:.{}f} {}", value, std::abs(value) < 100 ? 1 : 0, kUnits[unit]);
+}
+
+uint64_t fingerprint(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous() || !tensor.is_cpu()) misuse("fingerprint needs a contiguous CPU tensor, got {}", describe(tensor));
+  return stable_hash({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
+}
+
+}  // namespace zt

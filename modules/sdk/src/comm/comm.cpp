@@ -1,0 +1,45 @@
+#include "zt/comm/comm.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Communicator, "Communicator")
+ZT_DEFINE_OBJECT(Work, "Work")
+
+Work::State::~State() = default;
+Communicator::~Communicator() = default;
+
+ReduceOp parse_reduce_op(const std::string& name) {
+  const std::vector<std::string> names{"sum", "max", "min", "product"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<ReduceOp>(i);
+  }
+  misuse("unknown reduction '{}'{}", name, suggest(name, names));
+}
+
+std::vector<Value> Communicator::all_gather_values(const Value& value) {
+  const std::string text = value.to_json().dump();
+  auto length = at::empty({1}, at::kLong);
+  length.data_ptr<int64_t>()[0] = static_cast<int64_t>(text.size());
+  auto lengths = at::empty({size()}, at::kLong);
+  all_gather(lengths, length);
+  const int64_t longest = lengths.max().item<int64_t>();
+  auto mine = at::zeros({longest}, at::kByte);
+  std::memcpy(mine.data_ptr(), text.data(), text.size());
+  auto all = at::empty({size() * longest}, at::kByte);
+  all_gather(all, mine);
+  std::vector<Value> values;
+  for (int r = 0; r < size(); ++r) {
+    const char* start = reinterpret_cast<const char*>(all.data_ptr<uint8_t>()) + r * longest;
+    values.push_back(Value::from_json(nlohmann::json::parse(start, start + lengths.data_ptr<int64_t>()[r])));
+  }
+  return values;
+}
+
+}  // namespace zt

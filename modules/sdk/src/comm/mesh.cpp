@@ -1,0 +1,164 @@
+#include "zt/comm/mesh.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Mesh, "Mesh")
+ZT_DEFINE_OBJECT(Axis, "Axis")
+
+namespace {
+
+std::string product_text(const std::vector<AxisSize>& axes) {
+  std::string text;
+  for (const auto& axis : axes) text += fmt::format("{}{}={}", text.empty() ? "" : " x ", axis.name, axis.size);
+  return text;
+}
+
+}  // namespace
+
+MeshShape::MeshShape(std::vector<AxisSize> axes, int world_size) : axes_(std::move(axes)), world_size_(world_size) {
+  const std::string asked = product_text(axes_);
+  int64_t product = 1;
+  AxisSize* inferred = nullptr;
+  for (auto& axis : axes_) {
+    if (axis.name.empty()) misuse("a mesh axis needs a name");
+    const auto same = std::count_if(axes_.begin(), axes_.end(), [&](const AxisSize& other) { return other.name == axis.name; });
+    if (same > 1) misuse("mesh {}: axis '{}' is given twice", asked, axis.name);
+    if (axis.size == -1) {
+      if (inferred) misuse("mesh {}: only one axis may be -1", asked);
+      inferred = &axis;
+    } else if (axis.size < 1) {
+      misuse("mesh {}: axis '{}' must have at least one rank (or -1: what is left)", asked, axis.name);
+    } else {
+      product *= axis.size;
+    }
+  }
+  if (inferred && world_size % product == 0) {
+    inferred->size = static_cast<int>(world_size / product);
+    product = world_size;
+  }
+  if (product != world_size) {
+    const char* why = inferred ? "does not divide" : "is not";
+    misuse("mesh {}: the product {} {} the {} ranks of this run: change an axis, or start with mpirun -n {}", asked, product, why,
+           world_size, product);
+  }
+}
+
+size_t MeshShape::index_of(const std::string& axis) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (axes_[i].name == axis) return i;
+    names.push_back(axes_[i].name);
+  }
+  misuse("the mesh {} has no axis '{}'{}", text(), axis, suggest(axis, names));
+}
+
+bool MeshShape::has(const std::string& axis) const {
+  return std::any_of(axes_.begin(), axes_.end(), [&](const AxisSize& a) { return a.name == axis; });
+}
+
+int MeshShape::size(const std::string& axis) const {
+  return axes_[index_of(axis)].size;
+}
+
+int MeshShape::coordinate(int rank, const std::string& axis) const {
+  int stride = 1;
+  for (size_t i = axes_.size() - 1; i > index_of(axis); --i) stride *= axes_[i].size;
+  return rank / stride % size(axis);
+}
+
+std::vector<int> MeshShape::group(int rank, std::span<const std::string> axes) const {
+  std::vector<int> ranks{rank};
+  for (const auto& axis : axes) {
+    int stride = 1;
+    for (size_t i = axes_.size() - 1; i > index_of(axis); --i) stride *= axes_[i].size;
+    std::vector<int> wider;
+    for (const int base : ranks) {
+      const int first = base - coordinate(base, axis) * stride;
+      for (int k = 0; k < size(axis); ++k) wider.push_back(first + k * stride);
+    }
+    ranks = std::move(wider);
+  }
+  return ranks;
+}
+
+std::string MeshShape::text() const {
+  return product_text(axes_);
+}
+
+bool MeshShape::operator==(const MeshShape& other) const {
+  return world_size_ == other.world_size_ && text() == other.text();
+}
+
+Mesh::Mesh(MeshShape shape, int rank, Factory factory, Describe describe)
+    : shape_(std::move(shape)), rank_(rank), factory_(std::move(factory)), describe_(std::move(describe)) {}
+
+std::shared_ptr<Mesh> Mesh::make(MeshShape shape, int rank, Factory factory, Describe describe) {
+  std::shared_ptr<Mesh> mesh(new Mesh(std::move(shape), rank, std::move(factory), std::move(describe)));
+  for (const auto& axis : mesh->shape_.axes()) mesh->axes_.push_back(mesh->make_axis({axis.name}));
+  return mesh;
+}
+
+std::shared_ptr<Axis> Mesh::make_axis(const std::vector<std::string>& names) {
+  const std::vector<int> ranks = shape_.group(rank_, names);
+  auto axis = std::make_shared<Axis>();
+  axis->name = fmt::format("{}", fmt::join(names, "+"));
+  axis->size = static_cast<int>(ranks.size());
+  axis->coordinate = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+  axis->communicator = factory_(ranks, axis->name);
+  axis->link = link_of(names, axis->name);
+  axis->mesh = weak_from_this();
+  return axis;
+}
+
+AxisLink Mesh::link_of(const std::vector<std::string>& names, const std::string& axis) const {
+  if (!describe_) return {};
+  std::optional<AxisLink> link;
+  for (int rank = 0; rank < shape_.world_size(); ++rank) {
+    const bool is_first = std::ranges::all_of(names, [&](const auto& name) { return shape_.coordinate(rank, name) == 0; });
+    if (!is_first) continue;  // its group was met with the group's first rank
+    const AxisLink group = describe_(shape_.group(rank, names), axis);
+    if (!link) link = group;
+    if (link->backend != group.backend) link->backend.clear();
+    link->shares_memory = link->shares_memory && group.shares_memory;
+  }
+  return *link;
+}
+
+std::shared_ptr<Axis> Mesh::axis(const std::string& name) const {
+  for (const auto& axis : axes_) {
+    if (axis->name == name) return axis;
+  }
+  shape_.size(name);  // throws, with the names there are
+  return nullptr;
+}
+
+std::shared_ptr<Axis> Mesh::join(const std::vector<std::string>& names) {
+  if (names.empty()) misuse("mesh:join needs at least one axis name");
+  for (size_t i = 0; i < names.size(); ++i) {
+    shape_.size(names[i]);
+    if (std::count(names.begin(), names.end(), names[i]) > 1) misuse("mesh:join: axis '{}' is given twice", names[i]);
+  }
+  const std::string name = fmt::format("{}", fmt::join(names, "+"));
+  for (const auto& axis : axes_) {
+    if (axis->name == name) return axis;
+  }
+  axes_.push_back(make_axis(names));
+  return axes_.back();
+}
+
+std::shared_ptr<Axis> Mesh::world() {
+  std::vector<std::string> names;
+  for (const auto& axis : shape_.axes()) names.push_back(axis.name);
+  return join(names);
+}
+
+std::shared_ptr<Mesh> Mesh::refactor(std::vector<AxisSize> axes) {
+  return make(MeshShape(std::move(axes), shape_.world_size()), rank_, factory_, describe_);
+}
+
+}  // namespace zt

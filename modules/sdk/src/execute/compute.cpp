@@ -1,0 +1,218 @@
+#include "compute.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "layer_context.h"
+#include "random/random_watch.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+namespace {
+
+// Calls `run` and returns its result; an error of it gets the layer's name in front.
+template <class Run>
+auto with_layer_name(const std::string& name, const std::string& kind, Run&& run) {
+  return with_context([&] { return fmt::format("layer '{}' ({})", name, kind); }, std::forward<Run>(run));
+}
+
+}  // namespace
+
+Keep parse_keep(const std::string& name) {
+  if (name.empty() || name == "graph") return Keep::graph;
+  if (name == "inputs") return Keep::inputs;
+  if (name == "none") return Keep::none;
+  misuse("a forward cannot keep '{}': give keep = graph, inputs or none", name);
+}
+
+ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state)
+    : model_(std::move(model)), state_(state), gradients_(model_->info(), state.units) {
+  const ModelInfo& info = model_->info();
+  for (const Unit& unit : state_.units) {
+    if (unit.owns_shard()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
+  }
+  for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
+  readers_.resize(info.positions.size(), 0);
+  for (size_t p = 0; p < info.positions.size(); ++p) {
+    auto& params = position_params_.emplace_back();
+    for (const auto& param : model_->positions()[p].layer->params()) {
+      const int index = param_index_.at(param.get());
+      if (info.params[index].trainable) params.push_back(index);
+    }
+    for (const Edge& edge : info.positions[p].inputs) ++readers_[edge.position];
+  }
+}
+
+void ComputeState::begin(const Batch& batch, Mode mode, int micro_batches, int64_t first_sample) {
+  batch_ = batch;
+  mode_ = mode;
+  micro_batches_ = micro_batches;
+  first_sample_ = first_sample;
+  whole_batch_of_ = -1;
+  sums_.clear();
+  slots_.clear();
+  slots_.resize(model_->positions().size() * micro_batches);
+  if (mode == Mode::train) gradients_.begin_step();
+}
+
+void ComputeState::begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample) {
+  batch_ = batch;
+  whole_batch_of_ = micro_batch;
+  first_sample_ = first_sample;
+}
+
+at::Tensor ComputeState::batch_field(const std::string& name, int micro_batch) const {
+  const auto found = batch_.find(name);
+  if (found == batch_.end()) return {};
+  if (whole_batch_of_ >= 0) return found->second;
+  const int64_t part = found->second.size(0) / micro_batches_;
+  return found->second.narrow(0, micro_batch * part, part);
+}
+
+std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, bool is_recompute, Slot& slot) {
+  const PositionInfo& info = model_->info().positions[position];
+  slot.context = std::make_shared<LayerContext>(*this, position, micro_batch);
+  slot.context->mode = mode_;
+  slot.context->recompute = is_recompute;
+  slot.context->step = state_.step;
+  slot.context->position = position;
+  slot.context->micro_batch = micro_batch;
+  slot.roots.clear();
+  const auto drawn = [this] { return default_random_place(state_.units.empty() ? at::kCPU : state_.units[0].full.device()); };
+  const DefaultRandomPlace before = drawn();
+  auto outputs = with_layer_name(info.name, info.kind,
+                                 [&] { return model_->positions()[position].layer->forward(slot.inputs, *slot.context); });
+  if (drawn() != before) {
+    misuse(
+        "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
+        "resume; draw from Context::rng (in Lua ctx:dropout)",
+        info.name);
+  }
+  const bool drops_all = outputs.empty() && mode_ != Mode::generate;  // a loss layer yields nothing but its loss
+  if (!drops_all && outputs.size() != info.outputs.size()) {
+    misuse("layer '{}' returned {} values, its io() names {}", info.name, outputs.size(), info.outputs.size());
+  }
+  // A value outlives its layer's use of its parameters: in a buffer that units share it would be overwritten.
+  for (at::Tensor& output : outputs) {
+    if (output.defined() && output.has_storage() && shared_storages_.contains(output.storage().unsafeGetStorageImpl()))
+      output = output.clone();
+  }
+  return outputs;
+}
+
+void ComputeState::forward(int position, int micro_batch, Keep keep) {
+  const PositionInfo& info = model_->info().positions[position];
+  Slot& mine = slot(position, micro_batch);
+  mine.inputs.clear();
+  for (const Edge& edge : info.inputs) {
+    const at::Tensor& source = slot(edge.position, micro_batch).outputs.at(edge.output);
+    const bool wants_grad = keep != Keep::none && model_->info().positions[edge.position].outputs[edge.output].differentiable &&
+                            source.is_floating_point();
+    mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
+  }
+  {
+    const at::AutoGradMode grad_mode(keep == Keep::graph);
+    mine.outputs = run_layer(position, micro_batch, false, mine);
+  }
+  if (keep == Keep::none) {
+    mine.inputs.clear();
+    mine.readers_left = readers_[position];
+    release_read_values(position, micro_batch);
+  }
+}
+
+void ComputeState::release_read_values(int position, int micro_batch) {
+  for (const Edge& edge : model_->info().positions[position].inputs) {
+    Slot& source = slot(edge.position, micro_batch);
+    if (--source.readers_left == 0) source.outputs.clear();
+  }
+}
+
+void ComputeState::recompute(int position, int micro_batch) {
+  Slot& mine = slot(position, micro_batch);
+  const at::AutoGradMode grad_mode(true);
+  mine.outputs = run_layer(position, micro_batch, true, mine);
+}
+
+void ComputeState::backward(int position, int micro_batch) {
+  Slot& mine = slot(position, micro_batch);
+  const PositionInfo& info = model_->info().positions[position];
+  for (const int unit : info.units) gradients_.open(unit);
+  torch::autograd::variable_list roots, seeds, wanted;
+  for (size_t i = 0; i < mine.grads.size(); ++i) {
+    if (!mine.grads[i].defined() || !mine.outputs[i].requires_grad()) continue;
+    roots.push_back(mine.outputs[i]);
+    seeds.push_back(mine.grads[i]);
+  }
+  for (const Root& root : mine.roots) {
+    if (!root.sum.requires_grad()) continue;
+    roots.push_back(root.sum);
+    seeds.push_back(at::full_like(root.sum, seeds_.of(root.per) * state_.loss_scale));
+  }
+  std::vector<size_t> wanted_inputs;
+  for (size_t i = 0; i < mine.inputs.size(); ++i) {
+    if (!mine.inputs[i].requires_grad()) continue;
+    wanted.push_back(mine.inputs[i]);
+    wanted_inputs.push_back(i);
+  }
+  for (const int param : position_params_[position]) wanted.push_back(model_->params()[param]->get());
+  if (!roots.empty() && !wanted.empty()) {
+    const auto grads = torch::autograd::grad(roots, wanted, seeds, false, false, true);
+    for (size_t k = 0; k < wanted_inputs.size(); ++k) {
+      if (!grads[k].defined()) continue;
+      const Edge& edge = info.inputs[wanted_inputs[k]];
+      Slot& source = slot(edge.position, micro_batch);
+      source.grads.resize(source.outputs.size());
+      at::Tensor& sum = source.grads[edge.output];
+      sum = sum.defined() ? sum + grads[k] : grads[k];
+    }
+    for (size_t k = 0; k < position_params_[position].size(); ++k) {
+      const at::Tensor& gradient = grads[wanted_inputs.size() + k];
+      if (gradient.defined()) gradients_.add(position_params_[position][k], position, gradient);
+    }
+  }
+  mine = Slot();
+}
+
+Counts ComputeState::count() const {
+  const auto whole = [this](const std::string& name) {
+    const auto found = batch_.find(name);
+    return found == batch_.end() ? at::Tensor() : found->second;
+  };
+  Counts total;
+  const NamedLayer* counter = nullptr;
+  for (const NamedLayer& use : model_->positions()) {
+    const Counts counts = with_layer_name(use.name, use.layer->kind(), [&] { return use.layer->count(whole); });
+    if (counts.tokens == 0) continue;
+    if (counter && total.tokens != counts.tokens) {
+      misuse(
+          "the loss layers '{}' and '{}' count {} and {} valid tokens: the terms of one objective are divided by one number; "
+          "give them the same labels or make one a loss per sample",
+          counter->name, use.name, total.tokens, counts.tokens);
+    }
+    total.tokens = counts.tokens;
+    counter = &use;
+  }
+  if (!batch_.empty()) total.samples = batch_.begin()->second.size(0);
+  return total;
+}
+
+std::vector<LossSum> ComputeState::losses() const {
+  std::vector<LossSum> sums;
+  for (const auto& [name, sum] : sums_) sums.push_back({name, sum.per, sum.sum.item<double>()});
+  return sums;
+}
+
+std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {
+  std::map<std::string, at::Tensor> named;
+  const auto& last = model_->info().positions.back();
+  const Slot& held = slots_[(model_->positions().size() - 1) * micro_batches_ + micro_batch];
+  for (size_t i = 0; i < held.outputs.size(); ++i) named[last.outputs[i].name] = held.outputs[i];
+  return named;
+}
+
+}  // namespace zt

@@ -1,0 +1,96 @@
+#include "zt/execute/executor.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+#include "zt/process/activity.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(ActionHandler, "ActionHandler")
+
+ActionHandler::~ActionHandler() = default;
+
+Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
+                   Trace* trace, const BufferOf& buffer_of)
+    : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
+  std::map<Resource, int> ids;
+  for (const Action& action : program_.actions) {
+    const auto handler = handlers_.find(action.kind);
+    if (handler == handlers_.end()) {
+      misuse(
+          "nothing runs the action {}: apply the pass that brings its handler (zero.shard for REDUCE_GRAD and UNSHARD), also where "
+          "the program is given whole",
+          action_text(action));
+    }
+    Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0, action.flag("wait")};
+    if (trace_) instruction.trace_name = trace_->intern(instruction.text);
+    const Resources resources = kind(action.kind).resources(action, model);
+    for (const auto* list : {&resources.reads, &resources.writes}) {
+      for (const Resource& resource : *list) {
+        const int id = ids.emplace(buffer_of ? buffer_of(resource) : resource, static_cast<int>(ids.size())).first->second;
+        auto& mine = instruction.resources;
+        if (std::find(mine.begin(), mine.end(), id) == mine.end()) mine.push_back(id);
+      }
+    }
+    for (const Resource& resource : resources.reads) {
+      if (resource.kind == ResourceKind::grad) instruction.gradients.push_back(resource.index);
+    }
+    instructions_.push_back(std::move(instruction));
+  }
+  holder_.assign(ids.size(), -1);
+}
+
+void Executor::wait_for(int slot) {
+  const InFlight flight = std::move(*in_flight_[slot]);
+  in_flight_[slot].reset();  // also if the work failed: its failure is thrown once
+  for (const int id : flight.resources) holder_[id] = -1;
+  const int64_t begin = now_ns();
+  flight.work.wait();
+  if (trace_ && trace_->on()) {
+    const int64_t end = now_ns();
+    trace_->add(flight.trace_name, Trace::Lane::communication, flight.begin_ns, end);
+    if (end - begin > 1000) trace_->add(trace_->intern("wait"), Trace::Lane::compute, begin, end);
+  }
+}
+
+void Executor::wait_for_all(bool (*is_wanted)(const InFlight&)) {
+  for (size_t slot = 0; slot < in_flight_.size(); ++slot) {
+    if (in_flight_[slot] && is_wanted(*in_flight_[slot])) wait_for(static_cast<int>(slot));
+  }
+}
+
+void Executor::start(const Instruction& instruction, const Action& action, StepState& state) {
+  const Activity activity(instruction.text);
+  const int64_t begin = now_ns();
+  Work work = instruction.handler->start(action, state);
+  if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());
+  if (work.done()) return work.wait();  // a failure is reported here
+  auto free_slot = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
+  if (free_slot == in_flight_.end()) free_slot = in_flight_.emplace(in_flight_.end());
+  *free_slot = InFlight{std::move(work), instruction.resources, instruction.trace_name, begin};
+  const int slot = static_cast<int>(free_slot - in_flight_.begin());
+  for (const int id : instruction.resources) holder_[id] = slot;
+  if (instruction.waits) wait_for(slot);
+}
+
+void Executor::run(StepState& state, int begin, int end) {
+  const int last = static_cast<int>(instructions_.size());
+  if (end < 0) end = last;
+  for (int i = begin; i < end; ++i) {
+    const Instruction& instruction = instructions_[i];
+    for (const int id : instruction.resources) {
+      if (holder_[id] >= 0) wait_for(holder_[id]);
+    }
+    for (const int unit : instruction.gradients) complete_gradient_(unit);
+    start(instruction, program_.actions[i], state);
+  }
+  // No later action waits for a work without resources.
+  if (end == last) wait_for_all([](const InFlight& flight) { return flight.resources.empty(); });
+}
+
+void Executor::drain() {
+  wait_for_all([](const InFlight&) { return true; });
+}
+
+}  // namespace zt

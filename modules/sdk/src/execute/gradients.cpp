@@ -1,0 +1,99 @@
+#include "gradients.h"
+
+#include <ATen/ops/zeros.h>
+
+namespace zt {
+
+Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units)
+    : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
+  for (size_t i = 0; i < model.params.size(); ++i) {
+    const ParamInfo& param = model.params[i];
+    const at::Tensor& flat = units[param.unit].grad;
+    if (!param.trainable || !flat.defined()) continue;
+    for (const int position : param.positions) {
+      const bool is_first = uses_[i].empty();
+      at::Tensor view =
+          is_first ? flat.narrow(0, param.offset, param.numel).view(param.shape) : at::zeros(param.shape, flat.options());
+      uses_[i].push_back({position, std::move(view)});
+    }
+  }
+  for (const Unit& unit : units) {
+    if (unit.owns_grad_shard()) find_gaps(unit);
+  }
+}
+
+void Gradients::find_gaps(const Unit& unit) {
+  int64_t end = 0;
+  const auto add_gap = [&](int64_t next) {
+    if (next > end) gaps_[unit.index].push_back(unit.grad.narrow(0, end, next - end));
+  };
+  for (const int index : model_.units[unit.index].params) {
+    if (uses_[index].empty()) continue;
+    const ParamInfo& param = model_.params[index];
+    add_gap(param.offset);
+    end = param.offset + param.numel;
+  }
+  add_gap(unit.layout.padded());
+}
+
+void Gradients::begin_step() {
+  std::fill(is_complete_.begin(), is_complete_.end(), false);
+  for (auto& uses : uses_) {
+    for (auto& use : uses) use.has_sum = false;
+  }
+}
+
+void Gradients::open(int unit) {
+  if (!is_complete_[unit]) return;
+  is_complete_[unit] = false;
+  for (const int param : model_.units[unit].params) {
+    for (auto& use : uses_[param]) use.has_sum = false;
+  }
+}
+
+Context::Sink Gradients::sink(int param, int position) {
+  for (auto& use : uses_[param]) {
+    if (use.position != position) continue;
+    const bool first = !use.has_sum;
+    use.has_sum = true;
+    return {use.view, first};
+  }
+  return {};
+}
+
+void Gradients::add(int param, int position, const at::Tensor& gradient) {
+  sink(param, position).add(gradient);
+}
+
+void Gradients::complete(int unit) {
+  if (is_complete_[unit]) return;
+  is_complete_[unit] = true;
+  for (const at::Tensor& gap : gaps_[unit]) gap.zero_();
+  for (const int param : model_.units[unit].params) {
+    if (uses_[param].empty()) continue;
+    const Use& total = uses_[param].front();
+    if (!total.has_sum) total.view.zero_();
+    for (size_t k = 1; k < uses_[param].size(); ++k) {
+      if (uses_[param][k].has_sum) total.view.add_(uses_[param][k].view);
+    }
+  }
+}
+
+int Gradients::find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const {
+  for (size_t param = 0; param < uses_.size(); ++param) {
+    for (const Use& use : uses_[param]) {
+      if (use.position == position && use.has_sum && is_wanted(use.view)) return static_cast<int>(param);
+    }
+  }
+  return -1;
+}
+
+int64_t Gradients::extra_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& uses : uses_) {
+    for (size_t k = 1; k < uses.size(); ++k) bytes += static_cast<int64_t>(uses[k].view.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace zt

@@ -1,0 +1,56 @@
+#include "layer_context.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+at::Tensor ComputeState::LayerContext::batch(const std::string& name) {
+  const at::Tensor field = compute_.batch_field(name, micro_batch_index_);
+  if (field.defined()) return field;
+  std::vector<std::string> fields;
+  for (const auto& [known, unused] : compute_.batch_) fields.push_back(known);
+  misuse("layer '{}' needs the batch field '{}', which the batch does not have{}",
+         compute_.model_->positions()[position_index_].name, name, suggest(name, fields));
+}
+
+int64_t ComputeState::LayerContext::first_sample() const {
+  if (compute_.batch_.empty()) return compute_.first_sample_;
+  const int64_t samples = compute_.batch_.begin()->second.size(0);
+  const bool is_cut = compute_.whole_batch_of_ < 0;
+  return compute_.first_sample_ + (is_cut ? samples / compute_.micro_batches_ * micro_batch_index_ : 0);
+}
+
+Philox ComputeState::LayerContext::rng(Purpose purpose) const {
+  const auto place = static_cast<uint64_t>(position_index_);
+  return Philox::keyed(compute_.model_->seed(), purpose, place, static_cast<uint64_t>(step));
+}
+
+void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, Per per) {
+  if (sum.dim() != 0) misuse("the loss '{}' must be a scalar (a sum over tokens or samples), got {}", name, describe(sum));
+  if (sum.requires_grad()) compute_.slot(position_index_, micro_batch_index_).roots.push_back({sum, per});
+  if (recompute) return;
+  auto& total = compute_.sums_[name];
+  const bool is_by_hand = compute_.whole_batch_of_ >= 0 && compute_.mode_ == Mode::train;
+  at::Tensor value = sum.detach().to(at::kDouble);
+  if (is_by_hand) value = value * compute_.seeds_.of(per);
+  if (total.sum.defined() && total.per != per)
+    misuse("the loss '{}' is summed over tokens at one place and over samples at another", name);
+  total.per = per;
+  total.sum = total.sum.defined() ? total.sum + value : value;
+}
+
+std::function<Context::Sink()> ComputeState::LayerContext::grad_sink(const Param& param) {
+  const auto found = compute_.param_index_.find(&param);
+  if (found == compute_.param_index_.end()) misuse("grad_sink: '{}' is not a parameter of this model", param.name);
+  if (!compute_.model_->info().params[found->second].trainable || mode != Mode::train) {
+    return [] { return Sink{}; };
+  }
+  return [&gradients = compute_.gradients_, index = found->second, position = position_index_] {
+    return gradients.sink(index, position);
+  };
+}
+
+}  // namespace zt

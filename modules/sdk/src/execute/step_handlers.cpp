@@ -1,0 +1,245 @@
+#include "step_handlers.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "zt/base/error.h"
+#include "zt/base/hash.h"
+#include "zt/execute/gradient_norm.h"
+
+namespace zt {
+
+namespace {
+
+// F, R and B: what ComputeState does for a position and a micro-batch.
+class Compute : public ActionHandler {
+ public:
+  using Run = void (*)(ComputeState&, const Action&);
+  Compute(std::shared_ptr<ComputeState> compute, Run run) : compute_(std::move(compute)), run_(run) {}
+
+  Work start(const Action& action, StepState&) override {
+    run_(*compute_, action);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+  Run run_;
+};
+
+void forward(ComputeState& compute, const Action& action) {
+  compute.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+}
+void recompute(ComputeState& compute, const Action& action) {
+  compute.recompute(action.target, action.micro_batch);
+}
+void backward(ComputeState& compute, const Action& action) {
+  compute.backward(action.target, action.micro_batch);
+}
+
+class Count : public ActionHandler {
+ public:
+  Count(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
+      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    state.counts = compute_->count();
+    int ranks = 1;
+    if (const auto axes = action.axes(); !axes.empty()) {
+      Communicator& comm = state.comm(axes);
+      ranks = comm.size();
+      state.counts = sum_counts(comm, state.counts, compute_->mode(), state.step);
+    }
+    const auto [tokens, samples] = state.counts;
+    if (samples == 0) misuse("the global batch has no samples");
+    const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
+    if (compute_->mode() != Mode::train) return {};
+    auto& exponent = normalisation_->seed_exponent;
+    if (!exponent) exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
+    const double seed = std::ldexp(1.0, -*exponent);
+    compute_->set_seeds({seed, seed * base / static_cast<double>(samples)});
+    state.grad_divisor = seed * base * state.loss_scale;
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<Normalisation> normalisation_;
+};
+
+// "aux (per sample), loss (per token)"
+std::string terms_text(const std::vector<LossSum>& terms) {
+  std::vector<std::string> names;
+  for (const LossSum& term : terms)
+    names.push_back(fmt::format("{} (per {})", term.name, term.per == Per::token ? "token" : "sample"));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Throws: Misuse, on all ranks of `comm`, unless they have the same loss terms. Sums of different terms would be added, or ranks
+// would wait for each other in vain. Hashes are compared first, so a step sends one number per rank.
+void check_same_terms(Communicator& comm, const std::vector<LossSum>& mine) {
+  const std::string text = terms_text(mine);
+  const at::Tensor own = at::tensor({static_cast<int64_t>(stable_hash(text))}, at::kLong);
+  const at::Tensor all = at::empty({comm.size()}, at::kLong);
+  comm.all_gather(all, own).synchronize();
+  const auto* hashes = all.const_data_ptr<int64_t>();
+  const auto* other = std::find_if(hashes, hashes + comm.size(), [&](int64_t hash) { return hash != hashes[0]; });
+  if (other == hashes + comm.size()) return;
+  const std::vector<Value> texts = comm.all_gather_values(text);
+  const auto rank = static_cast<size_t>(other - hashes);
+  misuse(
+      "rank 0 has the loss terms {}, and rank {} has {}: all ranks of '{}' call ctx:loss with the same names, with a sum of 0 "
+      "where there is nothing to add",
+      *texts[0].get_if<std::string>(), rank, *texts[rank].get_if<std::string>(), comm.name());
+}
+
+// The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
+// parts are added as integers. So its bits do not depend on stage, buckets or schedule.
+class Norm : public ActionHandler {
+ public:
+  Norm(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
+      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    const auto axes = action.axes();
+    Communicator* comm = axes.empty() ? nullptr : &state.comm(axes);
+    reduce_losses(comm, state);
+    state.is_finite = std::isfinite(state.loss);
+    if (compute_->mode() == Mode::train) reduce_norm(comm, state);
+    return {};
+  }
+
+ private:
+  void reduce_losses(Communicator* comm, StepState& state) {
+    const auto mine = compute_->losses();
+    if (comm) check_same_terms(*comm, mine);
+    const auto n = static_cast<int64_t>(mine.size());
+    const at::Tensor sums = at::empty({n}, at::kDouble);
+    for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
+    if (comm && n > 0) comm->all_reduce(sums, sums).synchronize();
+    state.losses.clear();
+    state.loss = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double value = sums.data_ptr<double>()[i] / divisor(mine[i].per, state);
+      state.losses.push_back({mine[i].name, value});
+      state.loss += value;
+    }
+  }
+
+  double divisor(Per per, const StepState& state) const {
+    if (normalisation_->is_by_hand) return normalisation_->loss_divisor;
+    const int64_t count = per == Per::token ? state.counts.tokens : state.counts.samples;
+    if (count == 0)
+      misuse("the global batch has no valid token, so the loss per token is not defined: are all labels ignore_index?");
+    return static_cast<double>(count);
+  }
+
+  static void reduce_norm(Communicator* comm, StepState& state) {
+    const int ranks = comm ? comm->size() : 1;
+    const int rank = comm ? comm->rank() : 0;
+    ExactSum sum;
+    for (const Unit& unit : state.units) {
+      if (!unit.grad.defined()) continue;
+      if (unit.layout.ranks > 1 || unit.owns_grad_shard()) {
+        if (unit.is_first) add_squares(unit.grad_shard, 0, unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), sum);
+        continue;
+      }
+      const FlatLayout parts(unit.layout.numel, ranks);
+      add_squares(unit.grad, parts.begin(rank), parts.end(rank), sum);
+    }
+    if (comm) {
+      const at::Tensor limbs = sum.state();
+      comm->all_reduce(limbs, limbs).synchronize();
+      sum = ExactSum::from_state(limbs);
+    }
+    state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
+    state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
+  }
+
+  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<Normalisation> normalisation_;
+};
+
+class Step : public ActionHandler {
+ public:
+  Step(std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates)
+      : optimizer_(std::move(optimizer)), updates_(std::move(updates)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    if (!state.is_finite) return {};  // skipped: the trainer says so or ends the run
+    Unit& unit = state.units[action.target];
+    Scalars scalars = state.scalars;
+    scalars.grad_scale = clip_factor(state) / state.grad_divisor;
+    FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor()};
+    const auto& updates = updates_[action.target];
+    const int64_t parts = action.number("parts", 1);
+    if (parts == 1) optimizer_->step(shard, unit.grad_shard, updates, scalars);
+    else optimizer_->step(shard, unit.grad_shard, slice(updates, unit.layout.chunk, action.number("part", 0), parts), scalars);
+    return {};
+  }
+
+ private:
+  // What of the segments lies in the part-th of `parts` slices of the shard.
+  static std::vector<Segment> slice(const std::vector<Segment>& segments, int64_t chunk, int64_t part, int64_t parts) {
+    const int64_t size = (chunk + parts - 1) / parts;
+    std::vector<Segment> inside;
+    for (Segment segment : segments) {
+      segment.begin = std::max(segment.begin, part * size);
+      segment.end = std::min(segment.end, (part + 1) * size);
+      if (segment.begin < segment.end) inside.push_back(segment);
+    }
+    return inside;
+  }
+
+  // As torch.nn.utils.clip_grad_norm_.
+  static double clip_factor(const StepState& state) {
+    if (state.clip <= 0) return 1;
+    return std::min(1.0, state.clip / (state.grad_norm + 1e-6));
+  }
+
+  std::shared_ptr<const Optimizer> optimizer_;
+  std::vector<std::vector<Segment>> updates_;
+};
+
+}  // namespace
+
+Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step) {
+  constexpr int64_t kWords = 4;
+  static const char* const kDoing[] = {"trains", "evaluates", "infers"};
+  const at::Tensor own = at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step}, at::kLong);
+  const at::Tensor all = at::empty({kWords * comm.size()}, at::kLong);
+  comm.all_gather(all, own).synchronize();
+  const auto* words = all.const_data_ptr<int64_t>();
+  Counts total;
+  for (int rank = 0; rank < comm.size(); ++rank, words += kWords) {
+    total.tokens += words[0];
+    total.samples += words[1];
+    const int64_t* first = all.const_data_ptr<int64_t>();
+    if (words[2] == first[2] && words[3] == first[3] && words[1] == first[1]) continue;
+    if (words[2] == first[2] && words[3] == first[3])
+      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[1], rank,
+             words[1], comm.name());
+    misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike", 0,
+           kDoing[first[2]], first[3], rank, kDoing[words[2]], words[3], comm.name());
+  }
+  return total;
+}
+
+Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,
+                                 std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates) {
+  const Kinds& kinds = Kinds::get();
+  return {
+      {kinds.count, std::make_shared<Count>(compute, normalisation)},
+      {kinds.forward, std::make_shared<Compute>(compute, forward)},
+      {kinds.recompute, std::make_shared<Compute>(compute, recompute)},
+      {kinds.backward, std::make_shared<Compute>(compute, backward)},
+      {kinds.norm, std::make_shared<Norm>(compute, normalisation)},
+      {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},
+  };
+}
+
+}  // namespace zt

@@ -1,0 +1,69 @@
+#include "zt/gemm/gemm_widen.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "zt/gemm/gemm.h"
+
+namespace zt {
+
+namespace {
+
+// Of a tile of c, and of k. The widened part of b is 1 MiB; where few rows use it, half, to stay in the cache.
+constexpr int64_t kTileRows = 1024, kTileColumns = 1024, kTileDepth = 256;
+constexpr int64_t kShortRows = 256, kColumnsOfShortRows = 512;
+
+// fp32 copies of a thread, overwritten by every tile.
+class Scratch {
+ public:
+  // [rows, columns], with garbage in it.
+  at::Tensor matrix(int64_t rows, int64_t columns) {
+    if (!memory_.defined() || memory_.numel() < rows * columns) memory_ = at::empty({rows * columns}, at::kFloat);
+    return memory_.narrow(0, 0, rows * columns).view({rows, columns});
+  }
+  // As `part` lies: rows stay rows.
+  at::Tensor widened(const at::Tensor& part) {
+    const bool is_transposed = blas_layout(part).transposed;
+    const at::Tensor rows = is_transposed ? part.t() : part, wide = matrix(rows.size(0), rows.size(1));
+    wide.copy_(rows);
+    return is_transposed ? wide.t() : wide;
+  }
+
+ private:
+  at::Tensor memory_;
+};
+
+struct Tile {
+  int64_t row, rows, column, columns;
+  at::Tensor of(const at::Tensor& c) const { return c.narrow(0, row, rows).narrow(1, column, columns); }
+};
+
+void add_products(const at::Tensor& a, const at::Tensor& b, const Tile& tile, const at::Tensor& sum, double beta, double alpha) {
+  thread_local Scratch left, right;
+  for (int64_t k = 0; k < a.size(1); k += kTileDepth) {
+    const int64_t depth = std::min(kTileDepth, a.size(1) - k);
+    sum.addmm_(left.widened(a.narrow(0, tile.row, tile.rows).narrow(1, k, depth)),
+               right.widened(b.narrow(0, k, depth).narrow(1, tile.column, tile.columns)), k == 0 ? beta : 1, alpha);
+  }
+}
+
+}  // namespace
+
+void multiply_widened(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) {
+  thread_local Scratch sums;
+  const bool is_sum = c.scalar_type() == at::kFloat;
+  const int64_t columns = c.size(0) <= kShortRows ? kColumnsOfShortRows : kTileColumns;
+  for (int64_t column = 0; column < c.size(1); column += columns) {
+    for (int64_t row = 0; row < c.size(0); row += kTileRows) {
+      const Tile tile{row, std::min(kTileRows, c.size(0) - row), column, std::min(columns, c.size(1) - column)};
+      const at::Tensor part = tile.of(c);
+      const at::Tensor sum = is_sum ? part : sums.matrix(tile.rows, tile.columns);
+      if (!is_sum && beta != 0) sum.copy_(part);
+      add_products(a, b, tile, sum, beta, alpha);
+      if (!is_sum) part.copy_(sum);
+    }
+  }
+}
+
+}  // namespace zt

@@ -1,0 +1,85 @@
+#include "zt/model/loss_scale.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+
+namespace zt {
+
+namespace {
+
+constexpr double kFactor = 2;
+
+struct State {
+  double scale = 1;
+  int64_t steps = 0, last_overflow = -1, hysteresis_left = 1;
+};
+
+}  // namespace
+
+LossScaleOptions parse_loss_scale(const Value& options, const std::string& path) {
+  using O = LossScaleOptions;
+  return Schema<O>(path)
+      .optional("loss_scale", &O::loss_scale, "a constant scale; 0: dynamic", at_least(0))
+      .optional("initial_scale_power", &O::initial_scale_power, "the first scale is 2^n", between(0, 127))
+      .optional("loss_scale_window", &O::loss_scale_window, "steps without an overflow until the scale doubles", at_least(1))
+      .optional("hysteresis", &O::hysteresis, "overflows until the scale is halved", at_least(1))
+      .optional("consecutive_hysteresis", &O::consecutive_hysteresis, "a step without an overflow restores the hysteresis")
+      .optional("min_loss_scale", &O::min_loss_scale, "the scale is never halved below", above(0))
+      .parse(options);
+}
+
+LossScale::LossScale(const LossScaleOptions& options)
+    : options_(options),
+      scale_(options.is_dynamic() ? std::ldexp(1.0, static_cast<int>(options.initial_scale_power)) : options.loss_scale),
+      hysteresis_left_(options.hysteresis) {
+  if (options.is_dynamic() && scale_ < options.min_loss_scale)
+    misuse("min_loss_scale is {}, above the first scale 2^{} = {}: lower it, or raise initial_scale_power",
+           options.min_loss_scale, options.initial_scale_power, scale_);
+}
+
+bool LossScale::update(bool has_overflowed) {
+  if (!options_.is_dynamic()) return true;
+  bool is_possible = true;
+  if (has_overflowed) {
+    if (options_.hysteresis == 1 || hysteresis_left_ == 1) {
+      is_possible = scale_ != options_.min_loss_scale;
+      scale_ = std::max(scale_ / kFactor, options_.min_loss_scale);
+    } else {
+      --hysteresis_left_;
+    }
+    last_overflow_ = steps_;
+  } else {
+    if (options_.consecutive_hysteresis) hysteresis_left_ = options_.hysteresis;
+    const int64_t stable = steps_ - last_overflow_ - 1;  // steps without an overflow before this one
+    if (stable > 0 && stable % options_.loss_scale_window == 0) {
+      hysteresis_left_ = options_.hysteresis;
+      scale_ *= kFactor;
+    }
+  }
+  ++steps_;
+  return is_possible;
+}
+
+Value LossScale::state() const {
+  return Value::Table{
+      {"scale", scale_}, {"steps", steps_}, {"last_overflow", last_overflow_}, {"hysteresis_left", hysteresis_left_}};
+}
+
+void LossScale::set_state(const Value& state) {
+  if (!is_dynamic()) return;
+  const State given = Schema<State>("the state of a loss scale")
+                          .required("scale", &State::scale, "the factor", above(0))
+                          .required("steps", &State::steps, "seen", at_least(0))
+                          .required("last_overflow", &State::last_overflow, "the step", at_least(-1))
+                          .required("hysteresis_left", &State::hysteresis_left, "overflows", at_least(1))
+                          .parse(state);
+  scale_ = given.scale;
+  steps_ = given.steps;
+  last_overflow_ = given.last_overflow;
+  hysteresis_left_ = given.hysteresis_left;
+}
+
+}  // namespace zt

@@ -1,0 +1,104 @@
+#include "zt/model/param.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "zt/base/error.h"
+#include "zt/base/hash.h"
+#include "zt/base/tensor.h"
+#include "zt/model/layer.h"
+#include "zt/random/rng.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Param, "Param")
+ZT_DEFINE_OBJECT(Layer, "Layer")
+
+Context::~Context() = default;
+Layer::~Layer() = default;
+
+void Context::Sink::add(const at::Tensor& sum) const {
+  if (!view.defined()) return;
+  if (first) view.copy_(sum);
+  else view.add_(sum);
+}
+
+const std::vector<std::string>& mode_names() {
+  static const std::vector<std::string> names{"train", "eval", "generate"};
+  return names;
+}
+
+const std::string& mode_name(Mode mode) {
+  return mode_names()[static_cast<size_t>(mode)];
+}
+
+Mode parse_mode(const std::string& name) {
+  const auto found = std::ranges::find(mode_names(), name);
+  if (found == mode_names().end()) misuse("unknown mode '{}'{}", name, suggest(name, mode_names()));
+  return kModes[static_cast<size_t>(found - mode_names().begin())];
+}
+Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
+  return {};
+}
+
+InitFn init_constant(double value) {
+  return [value](uint64_t, const std::string&, int64_t, std::span<double> out) { std::fill(out.begin(), out.end(), value); };
+}
+InitFn init_zeros() {
+  return init_constant(0);
+}
+InitFn init_ones() {
+  return init_constant(1);
+}
+
+InitFn init_normal(double mean, double std) {
+  return [mean, std](uint64_t seed, const std::string& name, int64_t first, std::span<double> out) {
+    Philox::keyed(seed, Purpose::init, stable_hash(name)).normal(0, first, out);
+    for (double& x : out) x = mean + std * x;
+  };
+}
+
+InitFn init_uniform(double low, double high) {
+  return [low, high](uint64_t seed, const std::string& name, int64_t first, std::span<double> out) {
+    std::vector<float> unit(out.size());
+    Philox::keyed(seed, Purpose::init, stable_hash(name)).uniform(0, first, unit);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = low + (high - low) * unit[i];
+  };
+}
+
+InitFn init_tensor(at::Tensor values) {
+  const at::Tensor flat = values.detach().to(at::kCPU, at::kDouble).contiguous().view({-1});
+  return [flat](uint64_t, const std::string& name, int64_t first, std::span<double> out) {
+    if (first + static_cast<int64_t>(out.size()) > flat.numel()) {
+      misuse("the initial values of '{}' have {} elements, {} are needed", name, flat.numel(), first + out.size());
+    }
+    std::copy_n(flat.data_ptr<double>() + first, out.size(), out.begin());
+  };
+}
+
+int64_t Param::numel() const {
+  int64_t n = 1;
+  for (const int64_t size : shape) n *= size;
+  return n;
+}
+
+Placement placement_on(const std::vector<AxisPlacement>& given, const std::string& axis) {
+  for (const auto& placement : given) {
+    if (placement.axis == axis) return placement.placement;
+  }
+  const bool sees_same_data = axis == "tp" || axis == "pp";
+  return sees_same_data ? Placement::replicated_same_data : Placement::replicated_other_data;
+}
+
+Placement Param::placement(const std::string& axis) const {
+  return placement_on(placements, axis);
+}
+
+const at::Tensor& Param::get() const {
+  if (!values.defined()) misuse("parameter '{}' is not present: its unit is not unsharded here", name);
+  return values;
+}
+
+}  // namespace zt

@@ -1,0 +1,23 @@
+#include "zt/model/unit.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+FlatLayout::FlatLayout(int64_t numel, int ranks) : numel(numel), ranks(ranks) {
+  if (numel < 0) misuse("a flat layout cannot have {} elements: give 0 or more", numel);
+  if (ranks < 1) misuse("a flat layout over {} ranks has no owner: give at least one rank", ranks);
+  const int64_t row = kBlock * ranks;
+  chunk = kBlock * ((numel + row - 1) / row);
+}
+
+int64_t FlatLayout::begin(int rank) const {
+  return std::min(numel, rank * chunk);
+}
+int64_t FlatLayout::end(int rank) const {
+  return std::min(numel, (rank + 1) * chunk);
+}
+
+}  // namespace zt

@@ -1,0 +1,87 @@
+#include "unit_build.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+#include "zt/base/zeros.h"
+
+namespace zt {
+
+Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord) {
+  Unit unit;
+  unit.index = index;
+  const bool is_sharded = plan.state_sharded && !plan.axis.empty();
+  unit.layout = FlatLayout(model.units[index].numel, is_sharded ? coord.size(plan.axis) : 1);
+  unit.rank = is_sharded ? coord[plan.axis] : 0;
+  unit.node_shared = plan.node_shared;
+  unit.is_first = plan.replicate.empty() || coord[plan.replicate] == 0;
+  return unit;
+}
+
+void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
+                   const AllocateFn& allocate, const SharedBuffers& shared) {
+  const FlatLayout& layout = unit.layout;
+  // The whole, and the owned part: cut from it, or where units share the whole a buffer of its own.
+  const auto make = [&](const at::Tensor& slot, at::ScalarType dtype, at::Tensor& whole, at::Tensor& owned) {
+    whole = slot.defined() ? slot.narrow(0, 0, layout.padded()) : allocate(layout.padded(), dtype);
+    owned = slot.defined() ? allocate(layout.chunk, dtype) : whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
+  };
+  if (unit.node_shared) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
+  else make(shared.full, precision.params, unit.full, unit.shard);
+  unit.master = unit.shard;
+  if (!info.trainable) return;
+  make(shared.grad, precision.grads, unit.grad, unit.grad_shard);
+  const at::TensorOptions exact = unit.full.options().dtype(precision.master());
+  if (precision.is_mixed()) unit.master = large_zeros({layout.chunk}, exact);
+  for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);
+}
+
+at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full) {
+  return full.narrow(0, param.offset, param.numel).view(param.shape).detach().requires_grad_(param.trainable);
+}
+
+OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
+  const int64_t shard_begin = unit.layout.begin(unit.rank), shard_end = unit.layout.end(unit.rank);
+  const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, param.numel);
+  const int64_t end = std::clamp(shard_end - param.offset, begin, param.numel);
+  return {begin, end - begin, begin < end ? param.offset + begin - shard_begin : 0};
+}
+
+namespace {
+
+// Elements [first, first + to.numel()) of the parameter `name`.
+void initialise(const InitFn& init, uint64_t seed, const std::string& name, int64_t first, const at::Tensor& to) {
+  constexpr int64_t kStride = 1 << 16;
+  std::vector<double> values(static_cast<size_t>(std::min(kStride, to.numel())));
+  for (int64_t done = 0; done < to.numel(); done += kStride) {
+    const int64_t count = std::min(kStride, to.numel() - done);
+    init(seed, name, first + done, {values.data(), static_cast<size_t>(count)});
+    to.narrow(0, done, count).copy_(at::from_blob(values.data(), {count}, at::kDouble));
+  }
+}
+
+}  // namespace
+
+void initialise_unit(const Model& model, Unit& unit) {
+  for (const int index : model.info().units[unit.index].params) {
+    const ParamInfo& info = model.info().params[index];
+    Param& param = *model.params()[index];
+    const OwnedRun owned = owned_run(info, unit);
+    initialise(param.init, model.seed(), info.name, owned.first, unit.master.narrow(0, owned.place, owned.count));
+    param.values = leaf_of(info, unit.full);
+  }
+  unit.round_master();
+}
+
+std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer) {
+  std::vector<Segment> segments;
+  for (const int index : model.units[unit.index].params) {
+    const ParamInfo& param = model.params[index];
+    const int group = param.trainable ? optimizer.group_of(param) : -1;
+    const OwnedRun owned = owned_run(param, unit);
+    if (group >= 0 && owned.count > 0) segments.push_back({index, group, owned.place, owned.place + owned.count});
+  }
+  return segments;
+}
+
+}  // namespace zt

@@ -1,0 +1,149 @@
+#include "zt/plan/slots.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace zt {
+
+namespace {
+
+// Indices of actions of one program, both included.
+struct Interval {
+  int program, begin, end;
+  bool outlasts = true;  // work on the buffer goes on beside what comes next
+};
+
+// When one buffer is held; intervals that do not overlap.
+class Held {
+ public:
+  bool is_free(const std::vector<Interval>& wanted) const {
+    return std::none_of(wanted.begin(), wanted.end(), [&](const Interval& x) {
+      const auto next = ends_.upper_bound({x.program, x.end});
+      if (next == ends_.begin()) return false;
+      const auto& [begin, end] = *std::prev(next);
+      return begin.first == x.program && end >= x.begin;
+    });
+  }
+  void add(const std::vector<Interval>& taken) {
+    for (const Interval& interval : taken) ends_[{interval.program, interval.begin}] = interval.end;
+  }
+
+ private:
+  std::map<std::pair<int, int>, int> ends_;  // by program and begin
+};
+
+// Units in the order in which they first hold a buffer; each takes the free slot that fits best.
+class Assignment {
+ public:
+  Assignment(const std::vector<std::vector<Interval>>& held, const std::vector<Unit>& units) : held_(held), units_(units) {
+    slots_.of_unit.assign(units.size(), -1);
+  }
+
+  Slots make() {
+    std::vector<size_t> order;
+    for (size_t unit = 0; unit < held_.size(); ++unit) {
+      if (!held_[unit].empty()) order.push_back(unit);
+    }
+    const auto first = [&](size_t unit) { return std::pair(held_[unit].front().program, held_[unit].front().begin); };
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return first(a) < first(b); });
+    for (const size_t unit : order) assign(unit);
+    return std::move(slots_);
+  }
+
+ private:
+  void assign(size_t unit) {
+    const int64_t size = units_[unit].layout.padded();
+    int best = -1;
+    int64_t least_growth = std::numeric_limits<int64_t>::max(), least_room = least_growth;
+    for (int slot = 0; slot < static_cast<int>(slots_.sizes.size()); ++slot) {
+      if (!holders_[slot].is_free(held_[unit])) continue;
+      const int64_t growth = std::max<int64_t>(0, size - slots_.sizes[slot]), room = slots_.sizes[slot] - size;
+      if (std::pair(growth, room) >= std::pair(least_growth, least_room)) continue;
+      best = slot;
+      least_growth = growth;
+      least_room = room;
+    }
+    if (best < 0) {
+      best = static_cast<int>(slots_.sizes.size());
+      slots_.sizes.push_back(0);
+      holders_.emplace_back();
+    }
+    holders_[best].add(held_[unit]);
+    slots_.sizes[best] = std::max(slots_.sizes[best], size);
+    slots_.of_unit[unit] = best;
+  }
+
+  const std::vector<std::vector<Interval>>& held_;
+  const std::vector<Unit>& units_;
+  std::vector<Held> holders_;  // by slot
+  Slots slots_;
+};
+
+bool writes_gradient(const Resources& resources, int unit) {
+  return std::any_of(resources.writes.begin(), resources.writes.end(), [&](const Resource& resource) {
+    return resource.kind == ResourceKind::grad && (unit < 0 || resource.index == unit);
+  });
+}
+
+}  // namespace
+
+int64_t Slots::total() const {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+}
+
+Slots parameter_slots(std::span<const Program* const> programs, const std::vector<Unit>& units) {
+  const Kinds& kinds = Kinds::get();
+  std::vector<std::vector<Interval>> held(units.size());
+  for (int number = 0; number < static_cast<int>(programs.size()); ++number) {
+    const Program& program = *programs[static_cast<size_t>(number)];
+    for (int index = 0; index < static_cast<int>(program.actions.size()); ++index) {
+      const Action& action = program.actions[index];
+      if (action.kind != kinds.unshard && action.kind != kinds.reshard) continue;
+      for (const int unit : action.units()) {
+        if (!program.units[unit].param_sharded) continue;
+        if (action.kind == kinds.unshard) held[unit].push_back({number, index, index});
+        else if (!held[unit].empty()) held[unit].back().end = index;
+      }
+    }
+  }
+  return Assignment(held, units).make();
+}
+
+Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units) {
+  const KindId reduce = Kinds::get().reduce_grad;
+  const int n = static_cast<int>(training.actions.size());
+  std::vector<std::vector<Interval>> held(units.size());
+  std::vector<int> backwards;  // actions other than reductions that write a gradient
+  std::vector<char> is_open(units.size(), 0);
+  for (int index = 0; index < n; ++index) {
+    const Action& action = training.actions[index];
+    const Resources resources = kind(action.kind).resources(action, model);
+    if (action.kind == reduce) {
+      for (const int unit : action.units()) is_open[unit] = 0;
+    } else if (writes_gradient(resources, -1)) {
+      backwards.push_back(index);
+    }
+    for (size_t unit = 0; unit < units.size(); ++unit) {
+      if (!training.units[unit].grad_sharded || !writes_gradient(resources, static_cast<int>(unit))) continue;
+      if (action.kind != reduce && !is_open[unit]) {
+        held[unit].push_back({0, index, index});
+        is_open[unit] = 1;
+      }
+      if (held[unit].empty()) continue;
+      held[unit].back().end = index;
+      held[unit].back().outlasts = !action.flag("wait");
+    }
+  }
+  for (auto& intervals : held) {
+    for (Interval& interval : intervals) {
+      if (!interval.outlasts) continue;
+      const auto next = std::upper_bound(backwards.begin(), backwards.end(), interval.end);
+      if (next != backwards.end()) interval.end = *next;
+    }
+  }
+  return Assignment(held, units).make();
+}
+
+}  // namespace zt

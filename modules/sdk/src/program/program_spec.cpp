@@ -1,0 +1,114 @@
+#include "zt/program/program_spec.h"
+
+#include <algorithm>
+#include <map>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(ProgramSpec, "Program")
+
+namespace {
+
+// In the order of phases; within a phase in the order in which they were applied.
+void insert_by_phase(std::vector<std::shared_ptr<Pass>>& passes, const std::shared_ptr<Pass>& pass) {
+  const auto later = std::find_if(passes.begin(), passes.end(),
+                                  [&](const std::shared_ptr<Pass>& other) { return other->phase() > pass->phase(); });
+  passes.insert(later, pass);
+}
+
+}  // namespace
+
+ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision)
+    : model_(std::move(model)), micro_batches_(micro_batches), precision_(precision) {
+  if (micro_batches < 1) misuse("a program needs at least one micro-batch, got {}", micro_batches);
+}
+
+std::shared_ptr<ProgramSpec> ProgramSpec::apply(std::shared_ptr<Pass> pass) const {
+  auto next = std::make_shared<ProgramSpec>(*this);
+  if (const auto mesh = pass->mesh()) {
+    if (next->mesh_ && next->mesh_ != mesh) {
+      misuse("the pass {} uses the mesh {}, an earlier pass the mesh {}: take all axes of a program from one mesh", pass->name(),
+             mesh->shape().text(), next->mesh_->shape().text());
+    }
+    next->mesh_ = mesh;
+  }
+  insert_by_phase(next->passes_, pass);
+  if (given_) insert_by_phase(next->training_passes_, pass);
+  return next;
+}
+
+std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actions) const {
+  auto next = std::make_shared<ProgramSpec>(*this);
+  next->training_passes_.clear();
+  next->given_ = [before = std::make_shared<const ProgramSpec>(*this), actions = std::move(actions)](const Coord& coord) {
+    Program program = before->build(Mode::train, coord);
+    program.actions = actions;
+    return program;
+  };
+  return next;
+}
+
+std::shared_ptr<ProgramSpec> ProgramSpec::with_program(Program program) const {
+  if (program.mode != Mode::train)
+    misuse("the program that is given is not one of training (mode=train), and only that can be given");
+  if (const size_t units = model_->info().units.size(); program.units.size() != units) {
+    misuse("the program that is given has {} units and the model {}: it was made for another model", program.units.size(), units);
+  }
+  auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision);
+  next->passes_ = passes_;
+  next->mesh_ = mesh_;
+  next->given_ = [program = std::move(program)](const Coord&) { return program; };
+  return next;
+}
+
+Coord ProgramSpec::coord() const {
+  return mesh_ ? mesh_->coord() : Coord{MeshShape({}, 1), 0};
+}
+
+Program ProgramSpec::build(Mode mode, const Coord& coord) const {
+  const auto apply = [&](Program program, const std::vector<std::shared_ptr<Pass>>& passes) {
+    for (const auto& pass : passes) program = pass->apply(std::move(program), model_->info(), coord);
+    return program;
+  };
+  if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
+  Program program = base_program(model_->info(), mode, mode == Mode::train ? micro_batches_ : 1);
+  program.precision = precision_;
+  return apply(std::move(program), passes_);
+}
+
+std::set<std::string> ProgramSpec::differing_axes() const {
+  const MeshShape shape = coord().shape;
+  std::set<std::string> axes;
+  for (const auto& pass : passes_) {
+    if (const auto named = pass->differs_along()) {
+      axes.insert(named->begin(), named->end());
+    } else {
+      for (const AxisSize& axis : shape.axes()) axes.insert(axis.name);
+    }
+  }
+  return axes;
+}
+
+std::vector<std::shared_ptr<const Program>> ProgramSpec::build_all(Mode mode) const {
+  const MeshShape shape = coord().shape;
+  const std::set<std::string> axes = differing_axes();
+  std::map<std::vector<int>, std::shared_ptr<const Program>> by_place;
+  std::map<uint64_t, std::shared_ptr<const Program>> distinct;
+  std::vector<std::shared_ptr<const Program>> programs;
+  for (int rank = 0; rank < shape.world_size(); ++rank) {
+    const Coord coord{shape, rank};
+    std::vector<int> place;
+    for (const auto& axis : axes) place.push_back(coord[axis]);
+    auto& program = by_place[place];
+    if (!program) {
+      program = std::make_shared<const Program>(build(mode, coord));
+      program = distinct.emplace(program->hash(), program).first->second;
+    }
+    programs.push_back(program);
+  }
+  return programs;
+}
+
+}  // namespace zt

@@ -1,0 +1,214 @@
+// Programs as text. A header, then an action a line; '#' starts a comment line, empty lines are skipped.
+//
+//   program mode=train micro_batches=2 units=3 params=bf16     (types that are not fp32: params, grads, reduce)
+//   unit 1 axis=dp state_sharded=true                 (units that are not held in the default way)
+//   COUNT axes=["dp"]
+//   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
+//
+// A string that is a word stands without quotes; the peer is written as if it were an attribute.
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "zt/base/error.h"
+#include "zt/program/program.h"
+
+namespace zt {
+
+namespace {
+
+bool is_word(std::string_view text) {
+  const auto is_allowed = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) && std::all_of(text.begin(), text.end(), is_allowed);
+}
+
+std::string value_text(const Value& value) {
+  const auto* text = value.get_if<std::string>();
+  const bool is_bare = text && is_word(*text) && *text != "true" && *text != "false" && *text != "null";
+  return is_bare ? *text : value.to_json().dump();
+}
+
+Value parse_value(const std::string& name, const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_discarded()) return Value::from_json(json);
+  if (is_word(text)) return text;
+  misuse("attribute '{}' has the value {}, which is neither JSON nor a word: quote strings", name, text);
+}
+
+// Cuts a line at blanks outside of quotes and brackets.
+std::vector<std::string> tokens_of(const std::string& line) {
+  std::vector<std::string> tokens(1);
+  int depth = 0;
+  bool is_quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (!is_quoted && depth == 0 && std::isspace(static_cast<unsigned char>(c))) {
+      if (!tokens.back().empty()) tokens.emplace_back();
+      continue;
+    }
+    tokens.back() += c;
+    if (is_quoted && c == '\\' && i + 1 < line.size()) tokens.back() += line[++i];
+    else if (c == '"') is_quoted = !is_quoted;
+    else if (!is_quoted && (c == '[' || c == '{')) ++depth;
+    else if (!is_quoted && (c == ']' || c == '}')) --depth;
+  }
+  if (tokens.back().empty()) tokens.pop_back();
+  return tokens;
+}
+
+// The attributes from token `first` on.
+Value::Table parse_attrs(const std::vector<std::string>& tokens, size_t first) {
+  Value::Table attrs;
+  for (size_t i = first; i < tokens.size(); ++i) {
+    const size_t equals = tokens[i].find('=');
+    const std::string name = tokens[i].substr(0, equals);
+    if (equals == std::string::npos || !is_word(name)) misuse("'{}' is not an attribute: write name=value", tokens[i]);
+    if (!attrs.emplace(name, parse_value(name, tokens[i].substr(equals + 1))).second)
+      misuse("attribute '{}' is given twice", name);
+  }
+  return attrs;
+}
+
+int32_t parse_number(const std::string& text, const std::string& what) {
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) misuse("{} must be a number, not '{}'", what, text);
+  return number;
+}
+
+// Takes the attribute `name` out of `attrs`; nil when it is not there.
+Value take(Value::Table& attrs, const std::string& name) {
+  const auto node = attrs.extract(name);
+  return node.empty() ? Value() : std::move(node.mapped());
+}
+
+template <class T>
+T take_as(Value::Table& attrs, const std::string& name, T otherwise) {
+  const Value value = take(attrs, name);
+  if (value.is_nil()) return otherwise;
+  if (const T* held = value.get_if<T>()) return *held;
+  misuse("'{}' cannot be {}", name, value.type_name());
+}
+
+void refuse_rest(const Value::Table& attrs, std::vector<std::string> known) {
+  if (!attrs.empty()) misuse("unknown key '{}'{}", attrs.begin()->first, suggest(attrs.begin()->first, known));
+}
+
+std::array<std::pair<const char*, c10::ScalarType*>, 3> types_of(Precision& precision) {
+  return {{{"params", &precision.params}, {"grads", &precision.grads}, {"reduce", &precision.reduce}}};
+}
+
+void parse_header(const std::vector<std::string>& tokens, Program& program) {
+  Value::Table attrs = parse_attrs(tokens, 1);
+  program.mode = parse_mode(take_as<std::string>(attrs, "mode", mode_name(Mode::train)));
+  const int64_t micro_batches = take_as<int64_t>(attrs, "micro_batches", 1);
+  if (micro_batches < 1 || micro_batches > 1'000'000) misuse("micro_batches={} is out of range: give at least 1", micro_batches);
+  program.micro_batches = static_cast<int>(micro_batches);
+  const int64_t units = take_as<int64_t>(attrs, "units", 0);
+  if (units < 0 || units > 1'000'000) misuse("units={} is out of range: give the model's number of units", units);
+  program.units.resize(units);
+  for (const auto& [name, type] : types_of(program.precision))
+    *type = parse_float_type(take_as<std::string>(attrs, name, "fp32"), std::string(name));
+  program.max_live = take_as<int64_t>(attrs, "max_live", 0);
+  refuse_rest(attrs, {"mode", "micro_batches", "units", "params", "grads", "reduce", "max_live"});
+}
+
+void parse_unit(const std::vector<std::string>& tokens, Program& program) {
+  const int32_t unit = tokens.size() > 1 ? parse_number(tokens[1], "the unit") : -1;
+  if (unit < 0 || unit >= static_cast<int32_t>(program.units.size())) {
+    misuse("unit {} is out of range: the header says units={}", unit, program.units.size());
+  }
+  Value::Table attrs = parse_attrs(tokens, 2);
+  program.units[unit].axis = take_as<std::string>(attrs, "axis", "");
+  program.units[unit].replicate = take_as<std::string>(attrs, "replicate", "");
+  program.units[unit].state_sharded = take_as<bool>(attrs, "state_sharded", false);
+  program.units[unit].grad_sharded = take_as<bool>(attrs, "grad_sharded", false);
+  program.units[unit].node_shared = take_as<bool>(attrs, "node_shared", false);
+  program.units[unit].param_sharded = take_as<bool>(attrs, "param_sharded", false);
+  refuse_rest(attrs, {"axis", "replicate", "state_sharded", "grad_sharded", "node_shared", "param_sharded"});
+}
+
+void parse_line(const std::string& line, bool is_first, Program& program) {
+  const std::vector<std::string> tokens = tokens_of(line);
+  const bool is_header = tokens[0] == "program";
+  if (is_first && !is_header) misuse("a program starts with a line such as 'program mode=train micro_batches=1 units=0'");
+  if (!is_first && is_header) misuse("a second header: a text holds the program of one rank");
+  if (is_header) parse_header(tokens, program);
+  else if (tokens[0] == "unit") parse_unit(tokens, program);
+  else program.actions.push_back(parse_action(line));
+}
+
+}  // namespace
+
+std::string action_text(const Action& action) {
+  const Kind& info = kind(action.kind);
+  std::string text = info.name;
+  if (info.target != Target::none) text += fmt::format(" {}", action.target);
+  if (info.has_micro_batch) text += fmt::format(" {}", action.micro_batch);
+  if (action.peer >= 0) text += fmt::format(" peer={}", action.peer);
+  for (const auto& [name, value] : action.attrs) text += fmt::format(" {}={}", name, value_text(value));
+  return text;
+}
+
+Action parse_action(const std::string& line) {
+  const std::vector<std::string> tokens = tokens_of(line);
+  if (tokens.empty()) misuse("an action starts with the name of its kind: the line is empty");
+  Action action{.kind = kind_id(tokens[0])};
+  const Kind& info = kind(action.kind);
+  size_t next = 1;
+  const auto number = [&](const char* what) {
+    if (next >= tokens.size()) misuse("{} needs {}", info.name, what);
+    return parse_number(tokens[next++], fmt::format("{} of {}", what, info.name));
+  };
+  if (info.target != Target::none) action.target = number(info.target == Target::unit ? "a unit" : "a position");
+  if (info.has_micro_batch) action.micro_batch = number("a micro-batch");
+  action.attrs = parse_attrs(tokens, next);
+  action.peer = static_cast<int32_t>(take_as<int64_t>(action.attrs, "peer", -1));
+  return action;
+}
+
+std::string Program::text() const {
+  std::string text = fmt::format("program mode={} micro_batches={} units={}", mode_name(mode), micro_batches, units.size());
+  Precision types = precision;
+  for (const auto& [name, type] : types_of(types)) {
+    if (*type != c10::ScalarType::Float) text += fmt::format(" {}={}", name, float_type_name(*type));
+  }
+  if (max_live > 0) text += fmt::format(" max_live={}", max_live);
+  text += "\n";
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (units[unit] == UnitPlan{}) continue;
+    const UnitPlan& plan = units[unit];
+    text += fmt::format("unit {} axis={} state_sharded={}", unit, value_text(plan.axis), plan.state_sharded);
+    if (!plan.replicate.empty()) text += fmt::format(" replicate={}", value_text(plan.replicate));
+    if (plan.grad_sharded) text += " grad_sharded=true";
+    if (plan.node_shared) text += " node_shared=true";
+    if (plan.param_sharded) text += " param_sharded=true";
+    text += "\n";
+  }
+  for (const Action& action : actions) text += action_text(action) + "\n";
+  return text;
+}
+
+Program Program::parse(const std::string& text) {
+  Program program;
+  bool is_first = true;
+  int number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    const size_t start = line.find_first_not_of(" \t\r");
+    if (start == std::string::npos || line[start] == '#') continue;
+    try {
+      parse_line(line, is_first, program);
+    } catch (const Misuse& error) {
+      misuse("program text, line {}: {}", number, error.what());
+    }
+    is_first = false;
+  }
+  if (is_first) misuse("the program text is empty: it needs at least the line 'program mode=train micro_batches=1 units=0'");
+  return program;
+}
+
+}  // namespace zt

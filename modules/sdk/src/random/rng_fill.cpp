@@ -1,0 +1,139 @@
+// The loops that fill rows with random numbers. One body, compiled for each instruction set.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "box_muller.h"
+#include "philox_rounds.h"
+#include "zt/random/rng.h"
+
+namespace zt {
+
+namespace {
+
+constexpr int kBatch = 32;  // counters made at a time
+
+template <class T, int kWidth>
+using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
+
+template <int kWidth>
+using Words = Vector<uint64_t, kWidth>;
+
+struct Stream {
+  uint64_t key, row;
+};
+
+// Blocks of the counters (row, counter), (row, counter + 1), ...: words 0 and 1 in `low`, words 2 and 3 in `high`.
+template <int kWidth>
+[[gnu::always_inline]] inline void blocks(const Stream& stream, uint64_t counter, Words<kWidth>& low, Words<kWidth>& high) {
+  Words<kWidth> lane;
+  for (int i = 0; i < kWidth; ++i) lane[i] = i;
+  const Words<kWidth> counters = lane + counter, row = Words<kWidth>{} + stream.row;
+  Words<kWidth> word[4] = {counters, counters >> 32, row, row >> 32};
+  philox_rounds(word, stream.key);
+  low = (word[0] & 0xFFFFFFFF) | word[1] << 32;
+  high = (word[2] & 0xFFFFFFFF) | word[3] << 32;
+}
+
+// The numbers of the counters of a[0], b[0], a[1], b[1], ...
+template <int kWidth>
+[[gnu::always_inline]] inline void store_uniform(const Words<kWidth>& pairs, float* out) {
+  Vector<int32_t, 2 * kWidth> numbers;
+  const Words<kWidth> upper = (pairs >> 8) & 0x00FFFFFF00FFFFFF;
+  std::memcpy(&numbers, &upper, sizeof(numbers));
+  const auto uniform = __builtin_convertvector(numbers, Vector<float, 2 * kWidth>) * 0x1p-24F;
+  std::memcpy(out, &uniform, sizeof(uniform));
+}
+
+// Lanes of a and b in turns.
+template <int kWidth, int... kIndex>
+[[gnu::always_inline]] inline void interleave(Words<kWidth>& a, Words<kWidth>& b, std::integer_sequence<int, kIndex...>) {
+  constexpr int kHalf = kWidth / 2;
+  const Words<kWidth> first = __builtin_shufflevector(a, b, (kIndex / 2 + kIndex % 2 * kWidth)...);
+  b = __builtin_shufflevector(a, b, (kIndex / 2 + kIndex % 2 * kWidth + kHalf)...);
+  a = first;
+}
+
+// 4 * kBatch numbers.
+template <int kWidth>
+[[gnu::always_inline]] inline void fill_batch(const Stream& stream, uint64_t counter, float* out) {
+  for (int i = 0; i < kBatch; i += kWidth, out += 4 * kWidth) {
+    Words<kWidth> low, high;
+    blocks<kWidth>(stream, counter + i, low, high);
+    interleave<kWidth>(low, high, std::make_integer_sequence<int, kWidth>());
+    store_uniform<kWidth>(low, out);
+    store_uniform<kWidth>(high, out + 2 * kWidth);
+  }
+}
+
+// 2 * kBatch numbers.
+template <int kWidth>
+[[gnu::always_inline]] inline void fill_batch(const Stream& stream, uint64_t counter, double* out) {
+  alignas(64) uint64_t a[kBatch], b[kBatch];  // 53-bit uniforms
+  for (int i = 0; i < kBatch; i += kWidth) {
+    Words<kWidth> low, high;
+    blocks<kWidth>(stream, counter + i, low, high);
+    low >>= 11;
+    high >>= 11;
+    std::memcpy(a + i, &low, sizeof(low));
+    std::memcpy(b + i, &high, sizeof(high));
+  }
+  for (int i = 0; i < kBatch; ++i) box_muller::pair(a[i], b[i], out[2 * i], out[2 * i + 1]);
+}
+
+// Whole batches in place; what begins inside a counter's numbers, or is shorter than a batch, through a copy.
+template <int kWidth, class T>
+[[gnu::always_inline]] inline void fill(const Stream& stream, uint64_t first, T* out, size_t count) {
+  constexpr size_t kPerCounter = 16 / sizeof(T), kLength = kBatch * kPerCounter;
+  while (count > 0) {
+    const size_t skipped = first % kPerCounter, made = std::min(count, kLength - skipped);
+    if (made == kLength) {
+      fill_batch<kWidth>(stream, first / kPerCounter, out);
+    } else {
+      alignas(64) T batch[kLength];
+      fill_batch<kWidth>(stream, first / kPerCounter, batch);
+      std::memcpy(out, batch + skipped, made * sizeof(T));
+    }
+    first += made;
+    out += made;
+    count -= made;
+  }
+}
+
+template <class T>
+void fill_plain(const Stream& stream, uint64_t first, T* out, size_t count) {
+  fill<2>(stream, first, out, count);
+}
+template <class T>
+ZT_TARGET_AVX2 void fill_avx2(const Stream& stream, uint64_t first, T* out, size_t count) {
+  fill<4>(stream, first, out, count);
+}
+template <class T>
+ZT_TARGET_AVX512 void fill_avx512(const Stream& stream, uint64_t first, T* out, size_t count) {
+  fill<8>(stream, first, out, count);
+}
+
+template <class T>
+void fill_with(Isa isa, const Stream& stream, int64_t first, std::span<T> out) {
+  const auto element = static_cast<uint64_t>(first);
+  switch (isa) {
+    case Isa::plain:
+      return fill_plain(stream, element, out.data(), out.size());
+    case Isa::avx2:
+      return fill_avx2(stream, element, out.data(), out.size());
+    case Isa::avx512:
+      return fill_avx512(stream, element, out.data(), out.size());
+  }
+}
+
+}  // namespace
+
+void Philox::uniform(uint64_t row, int64_t first, std::span<float> out, Isa isa) const {
+  fill_with(isa, {key_, row}, first, out);
+}
+
+void Philox::normal(uint64_t row, int64_t first, std::span<double> out, Isa isa) const {
+  fill_with(isa, {key_, row}, first, out);
+}
+
+}  // namespace zt

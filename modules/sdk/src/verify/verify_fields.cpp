@@ -1,0 +1,217 @@
+#include <set>
+
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+// What is special about a kind that every program knows. Other kinds may have any attributes.
+struct Rule {
+  std::vector<std::string> attrs;
+  bool only_in_training = false;
+  bool needs_axes = false;
+};
+
+const std::map<KindId, Rule>& rules() {
+  static const Kinds& kinds = Kinds::get();
+  static const std::map<KindId, Rule> rules{
+      {kinds.count, {{"axes"}, false, false}},
+      {kinds.forward, {{"keep"}, false, false}},
+      {kinds.backward, {{}, true, false}},
+      {kinds.recompute, {{}, true, false}},
+      {kinds.reduce_grad, {{"axes", "dtype", "sum", "units", "wait"}, true, true}},
+      {kinds.replicate_grad, {{"axes", "units", "wait"}, true, true}},
+      {kinds.unshard, {{"axes", "units", "wait"}, false, true}},
+      {kinds.reshard, {{}, false, false}},
+      {kinds.norm, {{"axes"}, false, false}},
+      {kinds.step, {{"part", "parts"}, true, false}},
+  };
+  return rules;
+}
+
+std::vector<std::string> axis_names(const MeshShape& mesh) {
+  std::vector<std::string> names;
+  for (const AxisSize& axis : mesh.axes()) names.push_back(axis.name);
+  return names;
+}
+
+class FieldCheck {
+ public:
+  FieldCheck(const Subject& subject, int step, Findings& findings)
+      : subject_(subject), action_(subject.action(step)), kind_(kind(action_.kind)), step_(step), findings_(findings) {}
+
+  void run() {
+    check_target();
+    check_micro_batch();
+    check_peer();
+    const auto rule = rules().find(action_.kind);
+    if (rule != rules().end()) check_rule(rule->second);
+    try {
+      check_axes();
+      if (kind_.target == Target::unit) check_units();
+      check_word("keep", Kinds::get().forward, {"graph", "inputs", "none"});
+      if (action_.kind == Kinds::get().reduce_grad) action_.gradient_part();
+      check_dtype();
+      check_parts();
+      action_.flag("wait");
+    } catch (const Misuse& error) {
+      say("{}", error.what());
+    }
+  }
+
+ private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    refuse(findings_, step_, format, std::forward<Args>(args)...);
+  }
+
+  void check_target() {
+    if (kind_.target == Target::none) {
+      if (action_.target != -1) say("{} has no target, but {} is given: leave it out", kind_.name, action_.target);
+      return;
+    }
+    const bool is_unit = kind_.target == Target::unit;
+    const auto count = static_cast<int>(is_unit ? subject_.model.units.size() : subject_.model.positions.size());
+    if (action_.target >= 0 && action_.target < count) return;
+    say("there is no {} {}: the model has {}, counted from 0", is_unit ? "unit" : "position", action_.target, count);
+  }
+
+  void check_micro_batch() {
+    const int count = subject_.program.micro_batches;
+    if (!kind_.has_micro_batch) {
+      if (action_.micro_batch != -1) say("{} has no micro-batch, but {} is given: leave it out", kind_.name, action_.micro_batch);
+    } else if (action_.micro_batch < 0 || action_.micro_batch >= count) {
+      say("there is no micro-batch {}: the program has {}, counted from 0", action_.micro_batch, count);
+    }
+  }
+
+  void check_peer() {
+    if (rules().contains(action_.kind) && action_.peer != -1) {
+      say("{} has no peer, but rank {} is given: leave it out", kind_.name, action_.peer);
+    } else if (action_.peer < -1 || action_.peer >= subject_.mesh.world_size()) {
+      say("there is no rank {} to be its peer: the mesh {} has {}", action_.peer, subject_.mesh.text(),
+          subject_.mesh.world_size());
+    }
+  }
+
+  void check_rule(const Rule& rule) {
+    if (rule.only_in_training && !subject_.is_training()) say("{} belongs into a training program: remove it", kind_.name);
+    const bool is_scalar = action_.kind == Kinds::get().count || action_.kind == Kinds::get().norm;
+    if (is_scalar && subject_.program.mode == Mode::generate)
+      say("{} has nothing to work on when generating: remove it", kind_.name);
+    for (const auto& [name, value] : action_.attrs) {
+      if (std::find(rule.attrs.begin(), rule.attrs.end(), name) != rule.attrs.end()) continue;
+      say("{} has no attribute '{}'{}", kind_.name, name, suggest(name, rule.attrs));
+    }
+    if (rule.needs_axes && !action_.attrs.contains("axes")) say("it names no axis to communicate on: give axes=[\"dp\"]");
+  }
+
+  void check_axes() {
+    const std::vector<std::string> known = axis_names(subject_.mesh);
+    std::set<std::string> seen;
+    for (const auto& axis : action_.axes()) {
+      if (subject_.mesh.axes().empty())
+        say("no pass gave the program a mesh, so there is no axis '{}': apply the pass that uses it", axis);
+      else if (!subject_.mesh.has(axis)) say("the mesh {} has no axis '{}'{}", subject_.mesh.text(), axis, suggest(axis, known));
+      if (!seen.insert(axis).second) say("axis '{}' is given twice", axis);
+    }
+  }
+
+  void check_units() {
+    std::set<int> seen;
+    const std::vector<int> units = action_.units();
+    for (size_t i = 0; i < units.size(); ++i) {
+      const int count = static_cast<int>(subject_.model.units.size());
+      const bool is_known = units[i] >= 0 && units[i] < count;
+      if (!is_known && i > 0) say("there is no unit {}: the model has {}, counted from 0", units[i], count);
+      if (!seen.insert(units[i]).second) say("unit {} is in this bucket twice", units[i]);
+    }
+  }
+
+  void check_parts() {
+    const int64_t part = action_.number("part", 0), parts = action_.number("parts", 1);
+    if (action_.kind == Kinds::get().step && (part < 0 || part >= parts))
+      say("part={} of parts={}: slices are counted from 0", part, parts);
+  }
+
+  // Gradients travel in one type only, which the trainer's buffers are made for.
+  void check_dtype() {
+    if (action_.kind != Kinds::get().reduce_grad) return;
+    const Precision& types = subject_.program.precision;
+    const std::string wanted = types.reduce == types.grads ? "" : float_type_name(types.reduce), given = action_.attr("dtype");
+    if (given == wanted) return;
+    if (wanted.empty())
+      say("dtype={}, but this program sends gradients as it sums them, in {}: leave it out", given, float_type_name(types.grads));
+    else say("this program sends gradients in {}: give dtype=\"{}\"", wanted, wanted);
+  }
+
+  void check_word(const char* name, KindId owner, const std::vector<std::string>& words) {
+    if (action_.kind != owner || !action_.attrs.contains(name)) return;
+    const std::string word = action_.attr(name);
+    if (std::find(words.begin(), words.end(), word) == words.end())
+      say("unknown value '{}' of {}{}", word, name, suggest(word, words));
+  }
+
+  const Subject& subject_;
+  const Action& action_;
+  const Kind& kind_;
+  int step_;
+  Findings& findings_;
+};
+
+void check_plans(const Subject& subject, Findings& findings) {
+  for (size_t unit = 0; unit < subject.program.units.size(); ++unit) {
+    const UnitPlan& plan = subject.program.units[unit];
+    const std::string name = subject.unit(static_cast<int>(unit));
+    if (plan.state_sharded && plan.axis.empty())
+      refuse(findings, -1, "the plan of {} shards its state but names no axis: give one", name);
+    if ((plan.grad_sharded && !plan.state_sharded) || (plan.param_sharded && !plan.grad_sharded))
+      refuse(findings, -1, "the plan of {} shards parameters without gradients, or gradients without state: shard those too",
+             name);
+    if (plan.node_shared && (!plan.state_sharded || plan.param_sharded))
+      refuse(findings, -1,
+             "the plan of {} shares parameters that are not sharded, or not whole: share those whose state is sharded", name);
+    if (!plan.replicate.empty() && (!plan.state_sharded || plan.replicate == plan.axis))
+      refuse(findings, -1,
+             "the plan of {} replicates shards along '{}', which has to be another axis than the one they are cut along", name,
+             plan.replicate);
+    for (const std::string& axis : {plan.axis, plan.replicate}) {
+      if (axis.empty() || subject.mesh.has(axis)) continue;
+      refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", name, subject.mesh.text(), axis,
+             suggest(axis, axis_names(subject.mesh)));
+    }
+  }
+}
+
+void check_layers(const Subject& subject, Findings& findings) {
+  for (size_t p = 0; p < subject.model.positions.size(); ++p) {
+    for (const auto& axis : subject.model.positions[p].axes) {
+      if (subject.mesh.has(axis)) continue;
+      refuse(findings, -1, "the layer at {} communicates on axis '{}', which the mesh {} does not have: add it to the mesh",
+             subject.position(static_cast<int>(p)), axis, subject.mesh.text());
+    }
+  }
+}
+
+}  // namespace
+
+void check_fields(const Subject& subject, Findings& findings) {
+  if (subject.program.micro_batches < 1)
+    refuse(findings, -1, "{} micro-batches: a program needs at least one", subject.program.micro_batches);
+  if (subject.program.units.size() != subject.model.units.size()) {
+    return refuse(findings, -1, "it has plans for {} units, the model has {}: give one a unit", subject.program.units.size(),
+                  subject.model.units.size());
+  }
+  check_plans(subject, findings);
+  check_layers(subject, findings);
+  for (int step = 0; step < subject.size(); ++step) {
+    try {
+      FieldCheck(subject, step, findings).run();
+    } catch (const Misuse& error) {
+      refuse(findings, step, "{}", error.what());  // a kind that is not registered
+    }
+  }
+}
+
+}  // namespace zt::verifier

@@ -1,0 +1,250 @@
+#include <set>
+
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+class GradientCheck {
+ public:
+  GradientCheck(const Subject& subject, Findings& findings)
+      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
+    for (int step = 0; step < subject.size(); ++step) {
+      const Action& action = subject.action(step);
+      const bool is_reduction = action.kind == Kinds::get().reduce_grad;
+      if (!is_reduction && action.kind != Kinds::get().replicate_grad) continue;
+      for (const auto& axis : action.axes()) reduced_axes_.insert(axis);
+      for (const int unit : action.units()) {
+        if (is_reduction) units_[unit].last_reduction = step;
+      }
+    }
+  }
+
+  void run() {
+    const Kinds& kinds = Kinds::get();
+    for (int step = 0; step < subject_.size(); ++step) {
+      const KindId id = subject_.action(step).kind;
+      if (id == kinds.count) count(step);
+      else if (id == kinds.norm) norm(step);
+      else if (id == kinds.forward) forward(step);
+      else if (id == kinds.step) update(step);
+      else if (id == kinds.reduce_grad) reduce(step);
+      else if (id == kinds.replicate_grad) replicate(step);
+      else check_others(step);
+    }
+    check_complete();
+  }
+
+ private:
+  // Indices of actions; -1: none.
+  struct UnitState {
+    int last_reduction = -1;                  // in the whole list
+    int write = -1;                           // the latest gradient written that no reduction has taken up
+    int reduction = -1;                       // the latest reduction walked over
+    GradientPart part = GradientPart::whole;  // of that reduction
+    int replication = -1;                     // the latest REPLICATE_GRAD
+    int look = -1;                            // the latest other action that read a gradient that no reduction has taken up
+    int update = -1;
+    std::set<std::string> summed = {};  // the axes summed over
+    int64_t parts = 0;                  // of the update, once its first is walked over
+    int64_t parts_done = 0;
+  };
+
+  // Whether a later REDUCE_GRAD adds to the sum that one of this part begins.
+  static bool is_continued(GradientPart part) { return part == GradientPart::first || part == GradientPart::middle; }
+
+  template <class... Args>
+  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
+    refuse(findings_, step, format, std::forward<Args>(args)...);
+  }
+
+  void count(int step) {
+    if (count_ >= 0) return say(step, "it repeats {}: the global batch is counted once, remove one", subject_.at(count_));
+    if (first_forward_ >= 0)
+      say(step, "it comes after {}: put COUNT first, losses and gradients are scaled by it", subject_.at(first_forward_));
+    count_ = step;
+    check_axes(step);
+  }
+
+  void forward(int step) {
+    if (first_forward_ < 0) first_forward_ = step;
+    if (norm_ >= 0) say(step, "it comes after {}, which sums the losses: put NORM after every F", subject_.at(norm_));
+  }
+
+  // Counts, losses and the norm are of the same ranks that gradients are summed over.
+  void check_axes(int step) {
+    const std::vector<std::string> axes = subject_.action(step).axes();
+    for (const auto& axis : reduced_axes_) {
+      if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+      say(step,
+          "gradients are summed over '{}' but this action is not, so they would be scaled by one rank's part: add it to axes",
+          axis);
+    }
+  }
+
+  void norm(int step) {
+    if (norm_ >= 0) return say(step, "it repeats {}: remove one", subject_.at(norm_));
+    norm_ = step;
+    if (count_ < 0) say(step, "no COUNT comes before it: losses are divided by its numbers, put COUNT first");
+    check_axes(step);
+    if (!subject_.is_training()) return;
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) check_reduced(step, unit);
+  }
+
+  void check_reduced(int step, int unit) {
+    if (!subject_.model.units[unit].trainable) return;
+    const UnitState& state = units_[unit];
+    const std::string& replicate = subject_.program.units[unit].replicate;
+    if (is_continued(state.part)) {
+      say(step, "the sum over micro-batches of {} was not ended after {}: its last REDUCE_GRAD needs sum=last",
+          subject_.unit(unit), subject_.at(state.reduction));
+    } else if (state.last_reduction > step) {
+      say(step, "{} comes after it: the norm is that of the summed gradient, reduce first", subject_.at(state.last_reduction));
+    } else if (!replicate.empty() && state.replication < 0) {
+      say(step,
+          "the gradient of {} was not summed over '{}', along which its shards are replicated: put REPLICATE_GRAD {} before",
+          subject_.unit(unit), replicate, unit);
+    } else if (const std::string axis = axis_left_out(unit); !axis.empty()) {
+      say(step, "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before",
+          subject_.unit(unit), axis, unit);
+    }
+  }
+
+  // An axis that the unit's gradient has to be summed over and is not, empty if none: the one its state is sharded along and, in
+  // a program that sums at all (local SGD does not), those along which its parameters see other data.
+  std::string axis_left_out(int unit) const {
+    const UnitState& state = units_[unit];
+    const UnitPlan& plan = subject_.program.units[unit];
+    if (plan.state_sharded && !state.summed.contains(plan.axis)) return plan.axis;
+    for (const AxisSize& axis : subject_.mesh.axes()) {
+      if (axis.size == 1 || reduced_axes_.empty() || state.summed.contains(axis.name)) continue;
+      for (const int index : subject_.model.units[unit].params) {
+        const ParamInfo& param = subject_.model.params[index];
+        if (param.trainable && placement_on(param.placements, axis.name) == Placement::replicated_other_data) return axis.name;
+      }
+    }
+    return "";
+  }
+
+  void check_others(int step) {
+    check_writes(step);
+    for (const Resource& read : subject_.resources[step].reads) {
+      if (read.kind != ResourceKind::grad) continue;
+      if (units_[read.index].write >= 0) units_[read.index].look = step;
+    }
+  }
+
+  void check_writes(int step) {
+    for (const Resource& write : subject_.resources[step].writes) {
+      if (write.kind != ResourceKind::grad) continue;
+      UnitState& state = units_[write.index];
+      if (subject_.action(step).kind == Kinds::get().backward && state.look > state.write) {
+        say(step, "{} has looked at the gradient of {}, which ends its sum: look after the last backward, or after a reduction",
+            subject_.at(state.look), subject_.unit(write.index));
+      }
+      if (norm_ >= 0) {
+        say(step, "it changes the gradient of {} after {}: put NORM last", subject_.unit(write.index), subject_.at(norm_));
+      } else if (state.last_reduction >= 0 && state.last_reduction < step) {
+        say(step, "it writes the gradient of {} after its last reduction, {}: reduce after this", subject_.unit(write.index),
+            subject_.at(state.last_reduction));
+      }
+      state.write = step;
+    }
+  }
+
+  void reduce(int step) {
+    const Action& action = subject_.action(step);
+    for (const int unit : action.units()) {
+      if (!subject_.model.units[unit].trainable) {
+        say(step, "{} is frozen and has no gradient: remove it", subject_.unit(unit));
+        continue;
+      }
+      const std::string& axis = subject_.program.units[unit].axis;
+      if (subject_.is_sharded(unit) && action.axes() != std::vector{axis}) {
+        say(step, "the state of {} is sharded along '{}': give axes=[\"{}\"]", subject_.unit(unit), axis, axis);
+      }
+      check_order(step, unit, action);
+      if (units_[unit].replication >= 0)
+        say(step, "it comes after {}: sum over '{}' first", subject_.at(units_[unit].replication), axis);
+      for (const std::string& each : action.axes()) units_[unit].summed.insert(each);
+      units_[unit].write = -1;
+      units_[unit].reduction = step;
+      units_[unit].part = action.gradient_part();
+    }
+  }
+
+  void replicate(int step) {
+    const Action& action = subject_.action(step);
+    for (const int unit : action.units()) {
+      UnitState& state = units_[unit];
+      const UnitPlan& plan = subject_.program.units[unit];
+      if (plan.replicate.empty()) say(step, "the shards of {} are not replicated: remove it", subject_.unit(unit));
+      else if (action.axes() != std::vector{plan.replicate})
+        say(step, "the shards of {} are replicated along '{}': give axes=[\"{}\"]", subject_.unit(unit), plan.replicate,
+            plan.replicate);
+      else if (state.reduction < 0 || norm_ >= 0)
+        say(step, "it sums what REDUCE_GRAD {} has left: put it after that and before NORM", unit);
+      else if (state.replication >= 0) say(step, "it repeats {}: remove one", subject_.at(state.replication));
+      state.summed.insert(plan.replicate);
+      state.replication = step;
+    }
+  }
+
+  // A gradient is summed over the ranks once, or part by part: first, middle ..., last.
+  void check_order(int step, int unit, const Action& action) {
+    const UnitState& state = units_[unit];
+    const GradientPart part = action.gradient_part();
+    const bool wants_earlier = part == GradientPart::middle || part == GradientPart::last;
+    if (state.reduction >= 0 && !(is_continued(state.part) && wants_earlier)) {
+      say(step, "the gradient of {} was summed by {} already: it would count every rank twice, remove one", subject_.unit(unit),
+          subject_.at(state.reduction));
+    } else if (state.reduction < 0 && wants_earlier) {
+      say(step, "sum={}, but {} was not reduced before: the first part needs sum=first", action.attr("sum"), subject_.unit(unit));
+    } else if (state.write < 0) {
+      say(step, "no gradient of {} was written before it: put it after the unit's backward", subject_.unit(unit));
+    }
+  }
+
+  void update(int step) {
+    const Action& action = subject_.action(step);
+    const int unit = action.target;
+    UnitState& state = units_[unit];
+    if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
+    if (state.update >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.update));
+    const int64_t parts = action.number("parts", 1);
+    if (state.parts == 0) state.parts = parts;
+    if (state.parts != parts)
+      return say(step, "parts={}, but STEP {} was begun in {} slices: cut a unit into slices once", parts, unit, state.parts);
+    if (action.number("part", 0) != state.parts_done)
+      return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
+                 action.number("part", 0), unit, state.parts_done);
+    if (++state.parts_done == parts) state.update = step;
+    if (norm_ < 0) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
+  }
+
+  void check_complete() {
+    if (subject_.program.mode == Mode::generate) return;
+    if (count_ < 0) say(-1, "COUNT is missing: put it first");
+    if (norm_ < 0) say(-1, "NORM is missing: put it after the last B and REDUCE_GRAD");
+    if (!subject_.is_training()) return;
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+      if (!subject_.model.units[unit].trainable || units_[unit].update >= 0) continue;
+      say(-1, "STEP {} is missing: {} would never be updated", unit, subject_.unit(unit));
+    }
+  }
+
+  const Subject& subject_;
+  Findings& findings_;
+  std::vector<UnitState> units_;
+  std::set<std::string> reduced_axes_;
+  int count_ = -1, norm_ = -1, first_forward_ = -1;
+};
+
+}  // namespace
+
+void check_gradients(const Subject& subject, Findings& findings) {
+  GradientCheck(subject, findings).run();
+}
+
+}  // namespace zt::verifier

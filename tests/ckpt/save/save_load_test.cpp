@@ -1,0 +1,211 @@
+// Checkpoints of trainers: saved on one layout, loaded on another.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ostream>
+
+#include "ckpt/support/ckpt_folder.h"
+#include "load/loader.h"
+#include "numerics/training.h"
+#include "save/saver.h"
+#include "support/spawn.h"
+#include "zt/base/error.h"
+#include "zt/comm/mesh.h"
+#include "zt/io/posix_fs.h"
+
+namespace zt::test {
+namespace {
+
+using namespace zt::ckpt;
+using namespace zt::io;
+
+Config layout(Precision precision, const char* optimizer) {
+  Config config;
+  config.precision = precision;
+  config.optimizer = optimizer;
+  config.micro_batches = 1;
+  return config;
+}
+
+std::string name_of(const Config& config) {
+  return fmt::format("{} ranks, stage {}", config.ranks, config.stage);
+}
+
+// All that a trainer holds, whole, by name: equal on all ranks.
+std::map<std::string, at::Tensor> whole_state(Trainer& trainer) {
+  std::map<std::string, at::Tensor> all;
+  for (const ParamInfo& param : trainer.spec().model()->info().params) {
+    all["model/" + param.name] = trainer.master(param.name);
+    all["compute/" + param.name] = trainer.parameter(param.name);
+    for (const auto& [key, tensor] : trainer.optimizer_state(param.name)) all["optimizer/" + key + "/" + param.name] = tensor;
+  }
+  return all;
+}
+
+Objects objects_of(const std::shared_ptr<Trainer>& trainer) {
+  return {{"", Value(Object::of(trainer))}};
+}
+Ranks ranks_of(const Trainer& trainer) {
+  const auto mesh = trainer.spec().mesh();
+  return mesh ? Ranks(mesh->world()->communicator) : Ranks();
+}
+
+constexpr int kSteps = 3, kStepsBehind = 10;
+
+struct Saved {
+  std::map<std::string, at::Tensor> state;  // when it was saved
+  std::vector<double> losses;               // of the steps after
+};
+
+Saved train_and_save(const Config& config, const std::string& root, SaveMode mode) {
+  Saved saved;
+  spawn(config.ranks, [&](const World& world) {
+    RankRun run(world, config);
+    for (int step = 0; step < kSteps; ++step) run.step();
+    Saver saver(std::make_shared<io::PosixFs>(world), ranks_of(run.trainer()));
+    SaveOptions options;
+    options.mode = mode;
+    saver.save(root, kSteps, objects_of(run.shared_trainer()), options);
+    const auto state = whole_state(run.trainer());
+    std::vector<double> losses;
+    for (int step = 0; step < kStepsBehind; ++step) losses.push_back(run.step().loss);
+    saver.wait();
+    if (world.rank == 0) saved = {state, losses};
+  });
+  return saved;
+}
+
+// The state after the load, and the losses of the steps that follow.
+Saved load_and_train(const Config& config, const std::string& root) {
+  Saved loaded;
+  spawn(config.ranks, [&](const World& world) {
+    RankRun run(world, config);
+    io::PosixFs files(world);
+    load(files, ranks_of(run.trainer()), root + "/" + *latest(files, root), objects_of(run.shared_trainer()), {});
+    run.skip_to(kSteps);
+    const auto state = whole_state(run.trainer());
+    std::vector<double> losses;
+    for (int step = 0; step < kStepsBehind; ++step) losses.push_back(run.step().loss);
+    if (world.rank == 0) loaded = {state, losses};
+  });
+  return loaded;
+}
+
+void expect_equal(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) EXPECT_TRUE(tensor.equal(b.at(name))) << name;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return largest;
+}
+
+bool is_whole_matrix() {
+  const char* wanted = std::getenv("ZT_CKPT_MATRIX");
+  return wanted && std::string(wanted) == "all";
+}
+
+std::vector<Config> layouts_of(const Config& base) {
+  std::vector<std::pair<int, int>> each{{1, 0}, {2, 1}, {3, 3}, {4, 2}};
+  if (is_whole_matrix()) {
+    each.clear();
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int stage = 0; stage <= 3; ++stage) each.emplace_back(ranks, stage);
+    }
+  }
+  std::vector<Config> layouts;
+  for (const auto& [ranks, stage] : each) {
+    layouts.push_back(base);
+    layouts.back().ranks = ranks;
+    layouts.back().stage = stage;
+  }
+  return layouts;
+}
+
+struct Kind {
+  const char* name;
+  Precision precision;
+  const char* optimizer;
+  SaveMode mode;
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) {
+  *out << kind.name;
+}
+
+// All pairs of layouts: equal tensors; then ten steps, with the bits of the run that saved on as many ranks, and in fp64 within
+// the bound of NUMERICS on others. ZT_CKPT_MATRIX=all: stages 0 to 3 on 1 to 4 ranks.
+class Layouts : public testing::TestWithParam<Kind> {};
+
+TEST_P(Layouts, AnySavesForAny) {
+  const Kind& kind = GetParam();
+  Config base = layout(kind.precision, kind.optimizer);
+  double largest = 0;
+  int pairs = 0;
+  for (const Config& from : layouts_of(base)) {
+    const CkptFolder folder;
+    const Saved saved = train_and_save(from, folder.path(), kind.mode);
+    for (const Config& to : layouts_of(base)) {
+      SCOPED_TRACE(name_of(from) + " -> " + name_of(to));
+      const Saved loaded = load_and_train(to, folder.path());
+      expect_equal(saved.state, loaded.state);
+      const double difference = largest_difference(loaded.losses, saved.losses);
+      if (from.ranks == to.ranks) {
+        EXPECT_EQ(saved.losses, loaded.losses);
+      } else if (kind.precision == Precision::fp64) {
+        EXPECT_LT(difference, 1e-12);
+      }
+      largest = std::max(largest, difference);
+      ++pairs;
+    }
+  }
+  fmt::print(
+      "{}: {} pairs of layouts, all tensors equal; losses of {} steps on other numbers of ranks differ by {:.1e} at most\n",
+      kind.name, pairs, kStepsBehind, largest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ckpt, Layouts,
+                         testing::Values(Kind{"fp32_adamw", Precision::fp32, "adamw", SaveMode::async},
+                                         Kind{"bf16_adamw", Precision::bf16, "adamw", SaveMode::async},
+                                         Kind{"fp64_adamw", Precision::fp64, "adamw", SaveMode::blocking},
+                                         Kind{"fp32_momentum", Precision::fp32, "momentum", SaveMode::blocking},
+                                         Kind{"bf16_momentum", Precision::bf16, "momentum", SaveMode::async},
+                                         Kind{"fp32_lion", Precision::fp32, "lion", SaveMode::async},
+                                         Kind{"bf16_lion", Precision::bf16, "lion", SaveMode::blocking}),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+// Parameters saved in one precision and loaded in another: the masters are equal, compute parameters are their rounding.
+TEST(Ckpt, OtherPrecision) {
+  const CkptFolder folder;
+  Config from = layout(Precision::fp32, "adamw"), to = layout(Precision::bf16, "adamw");
+  from.ranks = 2;
+  from.stage = 2;
+  to.ranks = 3;
+  to.stage = 3;
+  const Saved saved = train_and_save(from, folder.path(), SaveMode::async), loaded = load_and_train(to, folder.path());
+  for (const auto& [name, tensor] : saved.state) {
+    const at::Tensor& other = loaded.state.at(name);
+    EXPECT_TRUE(other.equal(name.starts_with("compute/") ? tensor.to(at::kBFloat16) : tensor)) << name;
+  }
+}
+
+TEST(Ckpt, TiedFrozenAndSharedByMoreRanksThanElements) {
+  const CkptFolder folder;
+  Config from = layout(Precision::fp32, "adamw");
+  from.frozen = "norm1";
+  from.ranks = 4;
+  from.stage = 3;
+  Config to = from;
+  to.ranks = 2;
+  to.stage = 1;
+  const Saved saved = train_and_save(from, folder.path(), SaveMode::async), loaded = load_and_train(to, folder.path());
+  expect_equal(saved.state, loaded.state);
+}
+
+}  // namespace
+}  // namespace zt::test

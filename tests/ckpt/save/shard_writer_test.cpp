@@ -1,0 +1,82 @@
+// The files of shards: every byte and every checksum, wherever the tensors lie.
+#include "save/shard_writer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "format/index.h"
+#include "io/content.h"
+#include "io/fault_fs.h"
+#include "zt/io/hash.h"
+
+namespace zt::ckpt {
+
+namespace {
+
+struct Case {
+  const char* name;
+  std::vector<int64_t> sizes;  // bytes
+};
+
+std::vector<int64_t> many(int64_t count, int64_t bytes) {
+  return std::vector<int64_t>(static_cast<size_t>(count), bytes);
+}
+
+// Sizes on both sides of checksum blocks and of blocks that are written; then HDF5's own bytes fill more than one of these.
+const std::vector<Case> kCases{
+    {"nothing", {}},
+    {"small", {0, 1, 4097, 100}},
+    {"blocks",
+     {io::kChecksumBlock, io::kChecksumBlock - 1, 0, io::kChecksumBlock + 1, 5 * io::kBlock + 3, 4096, 2 * io::kBlock, 300'000}},
+    {"many", many(8000, 700)},
+};
+
+std::vector<at::Tensor> tensors_of(const Case& each) {
+  std::vector<at::Tensor> tensors;
+  uint64_t seed = 1;
+  for (const int64_t size : each.sizes) {
+    const io::Bytes bytes = io::content(size, seed++);
+    tensors.push_back(at::empty({size}, at::kByte));
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(tensors.back().mutable_data_ptr()));
+  }
+  return tensors;
+}
+
+std::vector<ShardDataset> datasets_of(const Case& each) {
+  std::vector<ShardDataset> datasets;
+  for (const int64_t size : each.sizes) datasets.push_back({"/t" + std::to_string(datasets.size()), at::kByte, size});
+  return datasets;
+}
+
+TEST(ShardWriter, WritesWhatIsGivenAndItsChecksums) {
+  for (const Case& each : kCases) {
+    SCOPED_TRACE(each.name);
+    const auto tensors = tensors_of(each);
+    ShardImage image(datasets_of(each)), snapshot(datasets_of(each));
+    io::FaultFs files;
+    const ShardRecord record = write_shard(files, "elsewhere", image, tensors);
+    const ShardRecord copied = write_shard(files, "in_place", snapshot, copy_into(snapshot, tensors));
+    const io::Bytes file = io::read_whole(files, "elsewhere");
+    EXPECT_EQ(file, read_whole(files, "in_place"));
+    EXPECT_EQ(record.packed(), copied.packed());
+    ASSERT_EQ(record.bytes, static_cast<int64_t>(file.size()));
+
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const std::span wanted(static_cast<const std::byte*>(tensors[i].const_data_ptr()), tensors[i].nbytes());
+      ASSERT_TRUE(std::ranges::equal(std::span(file).subspan(record.offsets[i], wanted.size()), wanted)) << i;
+      ASSERT_EQ(static_cast<int64_t>(record.checksums[i].size()), io::checksum_blocks(each.sizes[i]));
+      for (size_t block = 0; block < record.checksums[i].size(); ++block) {
+        const auto rest = wanted.subspan(block * io::kChecksumBlock);
+        ASSERT_EQ(record.checksums[i][block], io::xxh3(rest.first(std::min<size_t>(io::kChecksumBlock, rest.size()))))
+            << i << " " << block;
+      }
+    }
+    io::Hash hash;
+    for (const io::Range& range : image.rest_ranges()) hash.add(std::span(file).subspan(range.offset, range.bytes));
+    EXPECT_EQ(record.rest, hash.value());
+  }
+}
+
+}  // namespace
+
+}  // namespace zt::ckpt

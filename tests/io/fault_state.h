@@ -1,0 +1,39 @@
+// The state that a FaultFs and its files share.
+#pragma once
+
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fault_fs.h"
+
+namespace zt::io {
+
+struct FaultFs::State {
+  std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();  // of the disk, for all processes
+  FaultFsOptions options;
+  std::shared_ptr<MemoryFolder> root = std::make_shared<MemoryFolder>();
+  Trouble trouble;
+  bool is_dead = false;
+  std::vector<std::string> calls;
+  std::mt19937_64 random{1};
+
+  // Counts a call. Returns the trouble at it. Throws: Death.
+  Trouble count(const std::string& call);
+  int64_t free_bytes() const { return options.capacity - bytes_in(*root); }
+};
+
+// One counted call. It holds the lock of the state.
+struct Call {
+  Call(FaultFs::State& state, const std::string& text) : lock(*state.mutex), trouble(state.count(text)) {}
+
+  std::lock_guard<std::mutex> lock;
+  const Trouble trouble;
+  const int error = trouble.what == Trouble::What::error ? -trouble.error : 0;
+};
+
+std::unique_ptr<File> make_fault_file(std::shared_ptr<FaultFs::State> state, std::shared_ptr<MemoryFile> file, std::string path,
+                                      const OpenOptions& options);
+
+}  // namespace zt::io

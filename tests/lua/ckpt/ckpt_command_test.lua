@@ -1,0 +1,180 @@
+-- `ztoolkit ckpt`: what people do with checkpoints. (On two ranks as well, which save; the commands are one process's work.)
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local ckpt = require "zt.ckpt"
+local command = require "support.command"
+local small = require "support.small_trainer"
+local temporary = require "support.temporary"
+
+local IS_FIRST = zt.world.rank == 0
+local mesh, trainer_of, trained, batch = small.mesh, small.trainer_of, small.trained, small.batch
+
+local TestCommand = {}
+
+function TestCommand:setUp()
+  zt.log.set_level "error"
+  self.folder = temporary()
+  self.trainer = trained(1, 2)
+  ckpt.save(self.folder .. "/a", {trainer = self.trainer}, {step = 1, async = false})
+  self.trainer:step(batch(2))
+  ckpt.save(self.folder .. "/a", {trainer = self.trainer}, {step = 2, async = false})
+  mesh:world():barrier()
+end
+
+function TestCommand:test_ls_and_show()
+  if not IS_FIRST then return end
+  local text, status = command("ls", self.folder)
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, self.folder .. "/a/step_00000002")
+  lu.assertStrContains(text, "latest")
+  text, status = command("show", self.folder .. "/a", "--statistics", "--only", "embedding.weight")
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "optimizer/exp_avg_sq/embedding.weight")
+  lu.assertStrContains(text, "[11, 8]")
+  text = command("show", self.folder .. "/a", "--json")
+  lu.assertEquals(zt.json.decode(text).values["trainer/step"], 3)
+  text, status = command("show", self.folder)
+  lu.assertEquals(status, 2)
+  lu.assertStrContains(text, "there is no checkpoint in")
+  text, status = command "lss"
+  lu.assertEquals(status, 2)
+  lu.assertStrContains(text, "did you mean 'ls'?")
+  text, status = command "--help"
+  lu.assertEquals(status, 0)
+  lu.assertStrContains(text, "verify")
+end
+
+function TestCommand:test_diff()
+  if not IS_FIRST then return end
+  local a = self.folder .. "/a/step_0000000"
+  local text, status = command("diff", a .. "1", a .. "1")
+  lu.assertEquals(status, 0, text)
+  local nan = self.folder .. "/nan"
+  zt.mkdir_p(nan)
+  local import = ckpt.import(nan, 0)
+  import:add("x", zt.tensor{0 / 0, 1, 2})
+  import:finish{}
+  text, status = command("diff", nan, nan)
+  lu.assertEquals(status, 0, text)
+  import = ckpt.import(nan, 1)
+  import:add("x", zt.tensor{0 / 0, 1, 3})
+  import:finish{}
+  text, status = command("diff", nan .. "/step_00000000", nan)
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "largest difference 1, of 1 in 3 elements")
+  text, status = command("diff", a .. "1", self.folder .. "/a")
+  lu.assertEquals(status, 1, text)
+  local line = text:match "model/embedding.weight[^\n]*"
+  lu.assertStrMatches(line, "model/embedding.weight +largest difference .* of %d+ in 88 elements")
+  lu.assertStrContains(text, "trainer/step")
+end
+
+function TestCommand:test_verify_and_gc()
+  if not IS_FIRST then return end
+  local shard = self.folder .. "/a/step_00000002/shards/rank_00000.h5"
+  local text, status = command("verify", self.folder .. "/a")
+  lu.assertEquals(status, 0, text)
+  local file = io.open(shard, "r+b")
+  file:seek("end", -5)
+  file:write "\171"
+  file:close()
+  text, status = command("verify", self.folder .. "/a")
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(text, "rank_00000.h5")
+  zt.mkdir_p(self.folder .. "/a/step_00000009.partial-12ab/shards")
+  lu.assertStrContains(command("ls", self.folder), "incomplete")
+  text, status = command("gc", self.folder .. "/a")
+  lu.assertEquals(status, 0)
+  lu.assertStrContains(text, "step_00000009.partial-12ab")
+  lu.assertFalse(zt.exists(self.folder .. "/a/step_00000009.partial-12ab"))
+  text, status = command("gc", self.folder .. "/b")
+  lu.assertEquals(status, 2)
+  lu.assertStrContains(text, "there is nothing of that name")
+end
+
+function TestCommand:test_a_file_is_no_folder()
+  if not IS_FIRST then return end
+  local file, pipe = self.folder .. "/file", self.folder .. "/pipe"
+  zt.write_file(file, "")
+  os.execute("mkfifo " .. pipe)
+  for _, name in ipairs {"ls", "show", "verify", "gc"} do
+    for path, what in pairs {[file] = "it is a file", [pipe] = "FIFO", [self.folder .. "/none"] = "nothing of that name"} do
+      local text, status = command(name, path)
+      lu.assertEquals(status, 2, text)
+      lu.assertStrContains(text, what)
+      lu.assertEquals(select(2, text:gsub("\n", "")), 1, text)
+    end
+  end
+  lu.assertNotStrContains(command("ls", self.folder .. "/a/"), "//")
+end
+
+function TestCommand:test_what_stands_in_the_way_of_a_checkpoint()
+  if not IS_FIRST then return end
+  local run = self.folder .. "/a"
+  zt.write_file(run .. "/latest", ("x"):rep(5000))
+  lu.assertEquals(ckpt.latest(run), "step_00000002")
+  zt.write_file(run .. "/latest", "nonsense")
+  lu.assertEquals(ckpt.latest(run), "step_00000002")
+  local shard = run .. "/step_00000002/shards/rank_00000.h5"
+  os.remove(shard)
+  os.execute("mkfifo " .. shard)
+  local text, status = command("verify", run)
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "it is a FIFO, not a regular file")
+  local master = run .. "/step_00000001/checkpoint.h5"
+  os.remove(master)
+  os.execute("truncate -s 3G " .. master) -- it is refused by its first bytes: as a whole it needs 3 GB of memory
+  text, status = command("verify", run .. "/step_00000001")
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "does not begin like a checkpoint's master file")
+end
+
+function TestCommand:test_export_and_import()
+  local to, back, rounded = self.folder .. "/out.safetensors", self.folder .. "/back", self.folder .. "/rounded"
+  if IS_FIRST then
+    local text, status = command("export", self.folder .. "/a", to)
+    lu.assertEquals(status, 0, text)
+    text, status = command("export", self.folder .. "/a", to)
+    lu.assertEquals(status, 1)
+    lu.assertStrContains(text, "is there already")
+    text, status = command("export", self.folder .. "/a", to, "--overwrite")
+    lu.assertEquals(status, 0, text)
+    local many = self.folder .. "/many"
+    text, status = command("export", self.folder .. "/a", many, "--dtype", "bf16", "--shard-bytes", "300")
+    lu.assertEquals(status, 0, text)
+    lu.assertTrue(zt.exists(many .. "/model.safetensors.index.json"))
+    text, status = command("import", to, back, "--step", "5")
+    lu.assertEquals(status, 0, text)
+    lu.assertStrContains(text, "no config.json is beside them: tensors keep their names")
+    text, status = command("import", many .. "/model.safetensors.index.json", rounded)
+    lu.assertEquals(status, 0, text)
+    text, status = command("import", many, rounded)
+    lu.assertEquals(status, 1)
+    lu.assertStrContains(text, "give a new folder")
+  end
+  mesh:world():barrier()
+  local other = trainer_of(3, 9)
+  ckpt.load(back, {model = other})
+  for _, name in ipairs(other:parameters()) do lu.assertTrue(other:master(name):equal(self.trainer:master(name)), name) end
+  ckpt.load(rounded, {model = other})
+  for _, name in ipairs(other:parameters()) do
+    lu.assertTrue(other:master(name):equal(self.trainer:master(name):to("bfloat16"):to "float32"), name)
+  end
+end
+
+function TestCommand:test_import_by_a_map()
+  if not IS_FIRST then return end
+  local to, map, back = self.folder .. "/out.safetensors", self.folder .. "/map.json", self.folder .. "/mapped"
+  command("export", self.folder .. "/a", to)
+  zt.write_file(map, zt.json.encode{["^blocks[.]([0-9]+)[.]"] = "layer$1/"})
+  local text, status = command("import", to, back, "--map", map)
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(command("show", back), "model/layer0/mlp.up.weight")
+  zt.write_file(map, "[")
+  text, status = command("import", to, back .. "2", "--map", map)
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(text, "map.json' is no JSON")
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCommand", TestCommand}})

@@ -1,0 +1,97 @@
+-- zt.deepspeed.config: every key, one by one, meets its fate: what is mapped changes the result, what is always so does not,
+-- what is refused or not built yet is an error.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local ds = require "zt.deepspeed.config"
+local keys = require "zt.deepspeed.keys"
+local values = require "support.ds_values"
+
+local function read(entry, value)
+  local is_done, config = pcall(ds.read, values.configuration(entry, value), {world = 4, optimizer = {lr = 1}})
+  if not is_done then return nil, config end
+  local notes, schedule = config.notes, config.schedule
+  config.notes = nil
+  if schedule then -- whatever its options are called, a schedule is its rates
+    config.schedule = {}
+    for updates = 0, 30 do config.schedule[updates + 1] = schedule.rate(updates) end
+  end
+  return zt.json.encode(config), nil, notes
+end
+
+local TestFates = {}
+
+function TestFates:test_every_mapped_key_changes_the_result()
+  for _, entry in ipairs(keys.list) do
+    if entry.fate == "mapped" and not entry.block and entry.key ~= "param_dtype" then -- param_dtype is checked only
+      local without = read(entry, nil)
+      local seen, count = {[without or ""] = true}, without and 1 or 0
+      for _, value in ipairs(values.candidates(entry)) do
+        local result = read(entry, value)
+        if result and not seen[result] then seen[result], count = true, count + 1 end
+      end
+      lu.assertTrue(count >= 2, entry.path)
+    end
+  end
+end
+
+function TestFates:test_every_key_that_is_always_so_changes_nothing()
+  for _, entry in ipairs(keys.list) do
+    if entry.fate == "always" and not entry.block then
+      local without, accepted = read(entry, nil), 0
+      for _, value in ipairs(values.candidates(entry)) do
+        local result, _, notes = read(entry, value)
+        if result then
+          accepted = accepted + 1
+          lu.assertEquals(result, without, entry.path)
+          lu.assertStrContains(zt.json.encode(notes), '"fate":"always"')
+        end
+      end
+      lu.assertTrue(accepted > 0, entry.path)
+    end
+  end
+end
+
+-- Whether a block above the key is refused or not built yet as a whole, or by its switch: then nothing is heard of the key.
+local function is_shadowed(entry)
+  local block = keys.blocks[""]
+  for name in entry.path:gmatch "([^.]+)%." do
+    local above = block.by_name[name]
+    block = above.block
+    if block.whole or block.is_on and above.fate ~= "mapped" then return true end
+  end
+  return false
+end
+
+local function path_of(entry) return (entry.path:gsub("%*", "seqlen")) end
+
+function TestFates:test_every_refused_key_is_refused_and_off_by_null()
+  local says = {refused = " is refused: ", not_yet = " is not built yet: "}
+  for _, entry in ipairs(keys.list) do
+    if says[entry.fate] and not entry.block then
+      local is_alone, refused = not is_shadowed(entry), 0
+      for _, value in ipairs(values.candidates(entry)) do
+        local _, message = read(entry, value)
+        local is_refused = message and message:find(says[entry.fate], 1, true)
+        if is_refused and (not is_alone or message:find(path_of(entry) .. " = ", 1, true)) then refused = refused + 1 end
+      end
+      lu.assertTrue(refused > 0, entry.path)
+      -- OneCycle without cycle_momentum moves the momentum.
+      if is_alone and entry.key ~= "cycle_momentum" then lu.assertNotNil(read(entry, ds.null), entry.path) end
+    end
+  end
+end
+
+function TestFates:test_a_wrong_type_is_an_error_with_the_path()
+  local count = 0
+  for _, entry in ipairs(keys.list) do
+    if entry.type ~= "any" and not is_shadowed(entry) then
+      local _, message = read(entry, function() end)
+      lu.assertStrContains(message, path_of(entry) .. " must be ")
+      count = count + 1
+    end
+  end
+  lu.assertTrue(count > 200)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestFates", TestFates}})

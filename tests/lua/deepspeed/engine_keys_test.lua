@@ -1,0 +1,64 @@
+-- zt.initialize: every mapped key of a configuration reaches what the engine is made of, or what it does. (Reports have a test
+-- of their own.)
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local keys = require "zt.deepspeed.keys"
+local optim = require "zt.optim"
+local stand_ins = require "support.stand_ins"
+local values = require "support.ds_values"
+
+-- What is only checked against another key, and what waits for checkpoints (which are refused).
+local ELSEWHERE = {["data_types.param_dtype"] = true, ["checkpoint.tag_validation"] = true}
+
+local function is_report(entry) return (entry.row.to or ""):find "^reports%." end
+
+local function recorder(name)
+  return function(options) return {kind = name, lr = options.lr, options = options} end
+end
+
+-- What an engine is and does, as text.
+local function behaviour(engine, given)
+  engine:train_batch{x = zt.zeros{engine:train_micro_batch_size_per_gpu() * engine:gradient_accumulation_steps(), 1}}
+  local rates = {}
+  for updates = 0, engine.rate and 30 or -1 do rates[#rates + 1] = engine.rate(updates) end
+  return zt.json.encode{
+    given = given, rates = rates, input = engine.trainer.batch.x:dtype(), batch = engine:train_batch_size(),
+    micro = engine:train_micro_batch_size_per_gpu(), stage = engine:zero_optimization_stage(),
+  }
+end
+
+-- The behaviour with that value, nil where the configuration is refused.
+local function try(entry, value)
+  local level
+  local stubs = {{zt.log, "set_level", function(name) level = name end}, {zt.world, "size", 4}}
+  for _, name in ipairs {"adam", "adamw", "lion", "sgd"} do stubs[#stubs + 1] = {optim, name, recorder(name)} end
+  local undo = stand_ins.replace(stubs)
+  local is_done, engine, given = pcall(stand_ins.build, values.configuration(entry, value), {auto = {optimizer = {lr = 1}}})
+  undo()
+  if not is_done then return nil end
+  given.level = level
+  return behaviour(engine, given)
+end
+
+local TestKeys = {}
+
+function TestKeys:test_every_mapped_key_reaches_the_engine()
+  local tried = 0
+  for _, entry in ipairs(keys.list) do
+    if entry.fate == "mapped" and not entry.block and not is_report(entry) and not ELSEWHERE[entry.main] then
+      local seen, count = {}, 0
+      local function add(value)
+        local result = try(entry, value)
+        if result and not seen[result] then seen[result], count = true, count + 1 end
+      end
+      add(nil)
+      for _, value in ipairs(values.candidates(entry)) do add(value) end
+      lu.assertTrue(count >= 2, entry.path)
+      tried = tried + 1
+    end
+  end
+  lu.assertTrue(tried > 60)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestKeys", TestKeys}})

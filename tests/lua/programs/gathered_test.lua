@@ -1,0 +1,84 @@
+-- zero.gathered and model:state(); also run on two ranks.
+local lu = require "luaunit"
+local zt = require "zt"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+
+local rank, ranks = zt.world.rank, zt.world.size
+
+local function make(stage, node_shared)
+  local mesh = comm.mesh{dp = -1}
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = 3}
+  local program = zt.program(model):apply(zero.shard{stage = stage, axis = mesh.dp, node_shared = node_shared})
+  local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}})
+  local tokens = zt.arange(8):to("int64"):view({2, 4}):add(rank)
+  trainer:step{tokens = tokens, labels = tokens}
+  return trainer, model
+end
+
+-- At every stage parameters of each rank's own, and held as zero.shard has it by itself.
+local function for_all(test)
+  for stage = 0, 3 do
+    test(make(stage, false))
+    test(make(stage, nil))
+  end
+end
+
+local TestGathered = {}
+
+function TestGathered:test_whole_tensors_to_look_at()
+  for_all(function(trainer)
+    local shape, norm = zero.gathered(trainer, "embedding.weight", function(tensors)
+      local one = tensors["embedding.weight"]
+      lu.assertNil(one.gradient)
+      one.value:zero_() -- a copy
+      return one.value:size(), one.value:norm():item()
+    end)
+    lu.assertEquals({shape, norm}, {{11, 8}, 0})
+    lu.assertTrue(trainer:parameter("embedding.weight"):norm():item() > 0)
+  end)
+end
+
+function TestGathered:test_one_ranks_changes_are_taken_by_all()
+  for_all(function(trainer)
+    local source = ranks - 1
+    zero.gathered(trainer, {"embedding.weight", "head.norm.weight"}, function(tensors)
+      lu.assertEquals(tensors["embedding.weight"].gradient:size(), {11, 8})
+      lu.assertTrue(tensors["head.norm.weight"].state.exp_avg:norm():item() > 0)
+      tensors["embedding.weight"].value:fill_(rank + 1)
+      tensors["head.norm.weight"].state.exp_avg:fill_(rank + 5)
+    end, {write_rank = source, gradients = true, state = true})
+    lu.assertEquals(trainer:parameter("embedding.weight"):sum():item(), 88 * (source + 1))
+    lu.assertEquals(trainer:optimizer_state("head.norm.weight").exp_avg:sum():item(), 8 * (source + 5))
+  end)
+end
+
+function TestGathered:test_mistakes()
+  local trainer = make(1)
+  lu.assertErrorMsgContains("did you mean 'head.norm.weight'", zero.gathered, trainer, "head.norm.wight", function() end)
+  lu.assertErrorMsgContains("zero.gathered takes a trainer", zero.gathered, trainer, {"x"})
+  local _, message = pcall(function() zero.gathered(trainer, {"x"}) end) -- its file is linked into the library's folder
+  lu.assertStrMatches(message, ".*gathered_test%.lua:%d+: zero%.gathered takes.*")
+  lu.assertErrorMsgContains("there is no rank 99", zero.gathered, trainer, "head.norm.weight", function() end, {write_rank = 99})
+end
+
+local TestState = {}
+
+function TestState:test_parameters_by_name_when_they_are_asked_for()
+  for_all(function(trainer, model)
+    local state, names = model:state(), {}
+    lu.assertTrue(state["head.norm.weight"]:equal(trainer:parameter("head.norm.weight")))
+    for name, values in state:each() do
+      names[#names + 1] = name
+      lu.assertTrue(values:equal(trainer:parameter(name)))
+    end
+    lu.assertEquals(names, trainer:parameters())
+    lu.assertErrorMsgContains("no parameter 'nothing'", function() return state.nothing end)
+  end)
+end
+
+function TestState:test_a_model_without_a_trainer()
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4}
+  lu.assertErrorMsgContains("no trainer holds the model", model.state, model)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestGathered", TestGathered}, {"TestState", TestState}})

@@ -1,0 +1,130 @@
+-- zt.run: the folder of a run and what is in it, on one rank. (tests/experiments has it on several.)
+local lu = require "luaunit"
+local zt = require "zt"
+local trace = require "zt.run.trace"
+
+local folder = os.tmpname()
+os.remove(folder)
+
+local function lines_of(path)
+  local lines = {}
+  for line in io.lines(path) do lines[#lines + 1] = line end
+  return lines
+end
+
+local function open(name, more)
+  local options = {name = name, folder = folder, steps = 3}
+  for key, value in pairs(more or {}) do options[key] = value end
+  return zt.run(options)
+end
+
+-- What zt.run asks of a trainer.
+local function fake_trainer()
+  local events = {'{"name":"F 0 0","ph":"X","pid":0,"tid":0,"ts":1,"dur":2}'}
+  return {trace_start = function(self) self.is_on = true end, trace_events = function() return table.concat(events, ",") end}
+end
+
+local TestRun = {}
+
+function TestRun:setUp() zt.log.set_level "error" end
+
+function TestRun:test_a_whole_run()
+  local trainer = fake_trainer()
+  local run = open("whole", {trainer = trainer, options = {layers = 2}})
+  lu.assertTrue(trainer.is_on)
+  for step = 0, 2 do run:log(step, {loss = 3 - step, tokens_per_second = 10}) end
+  run:log(2, {validation_loss = 1.5})
+  run:finish()
+  local lines = lines_of(run.path .. "/metrics.jsonl")
+  lu.assertEquals(#lines, 4)
+  lu.assertEquals(zt.json.decode(lines[2]), {step = 1, loss = 2, tokens_per_second = 10})
+  lu.assertStrContains(zt.fs.read(run.path .. "/loss.svg"), ">validation</text>")
+  lu.assertEquals(#zt.json.decode(zt.fs.read(run.path .. "/trace.json")).traceEvents, 1)
+  lu.assertEquals(zt.fs.read(run.path .. "/script.lua"), zt.fs.read(arg[0]))
+  local record = zt.json.decode(zt.fs.read(run.path .. "/options.json"))
+  lu.assertEquals({record.name, record.options, record.ranks}, {"whole", {layers = 2}, 1})
+  lu.assertStrContains(table.concat(record.command, " "), "run_test.lua")
+end
+
+function TestRun:test_an_existing_folder_is_kept_unless_asked()
+  local run = open("kept")
+  run:log(0, {loss = 1})
+  run:finish()
+  lu.assertErrorMsgContains("exists: choose another name (--name), or replace that run (--overwrite)", open, "kept")
+  lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
+  zt.write_file(run.path .. "/notes.txt", "mine")
+  open("kept", {overwrite = true}):finish()
+  lu.assertEquals(lines_of(run.path .. "/metrics.jsonl"), {})
+  lu.assertFalse(zt.exists(run.path .. "/run.lock"))
+  lu.assertEquals(zt.fs.read(run.path .. "/notes.txt"), "mine")
+end
+
+function TestRun:test_a_run_that_fails_in_between_keeps_its_lines()
+  local run = open("failed")
+  run:log(0, {loss = 1})
+  pcall(function() run:log(1, {loss = zt.tensor{1}}) end)
+  lu.assertEquals(lines_of(run.path .. "/metrics.jsonl"), {'{"loss":1,"step":0}'})
+end
+
+function TestRun:test_numbers_that_json_lacks()
+  local run = open("nan")
+  run:log(0, {loss = 0 / 0, grad_norm = math.huge}) -- both become null
+  lu.assertEquals(zt.json.decode(lines_of(run.path .. "/metrics.jsonl")[1]), {step = 0})
+  run:finish()
+end
+
+function TestRun:test_a_disk_that_is_full()
+  local run = open("full")
+  run:log(0, {loss = 1})
+  run.metrics = zt.fs.append("/dev/full")
+  lu.assertErrorMsgContains("cannot write '/dev/full': No space left on device", run.log, run, 1, {loss = 1})
+  lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
+end
+
+function TestRun:test_one_run_at_a_time()
+  local run = open "held"
+  for _, options in ipairs {{resume = true}, {overwrite = true}} do
+    lu.assertErrorMsgContains("belongs to a run that has not ended: process ", open, "held", options)
+  end
+  run:log(0, {loss = 1})
+  run:check_lock()
+  lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
+  run:finish()
+  local again = open("held", {resume = true})
+  zt.write_file(again.path .. "/run.lock", "") -- as if another machine's run had taken it over
+  lu.assertErrorMsgContains("is no longer held by this run", again.check_lock, again)
+  again:finish()
+end
+
+function TestRun:test_names()
+  lu.assertErrorMsgContains("must be the name of a folder", open, "a\0b")
+  lu.assertErrorMsgContains("NUL character", open, "x", {folder = folder .. "/a\0b"})
+  for _, name in ipairs {"", ".", "..", "a/b"} do
+    lu.assertErrorMsgContains("zt.run.name must be the name of a folder", open, name)
+  end
+  lu.assertErrorMsgContains("zt.run: option 'name' is missing", zt.run, {})
+  lu.assertErrorMsgContains("zt.run: unknown option 'stesp': did you mean 'steps'?", zt.run, {name = "x", stesp = 3})
+end
+
+function TestRun:test_a_folder_that_cannot_be_made()
+  zt.mkdir_p(folder)
+  zt.write_file(folder .. "/file", "")
+  lu.assertErrorMsgContains("Not a directory", open, "x", {folder = folder .. "/file"})
+end
+
+local TestTrace = {}
+
+function TestTrace:test_parts_are_joined()
+  zt.mkdir_p(folder)
+  trace.write_part(folder, 0, '{"pid":0},{"pid":0}')
+  trace.write_part(folder, 1, "")
+  trace.write_part(folder, 3, '{"pid":3}')
+  lu.assertEquals(trace.join(folder, 4), {2})
+  local events = zt.json.decode(zt.fs.read(folder .. "/trace.json")).traceEvents
+  lu.assertEquals({#events, events[3].pid}, {3, 3})
+  lu.assertFalse(zt.exists(trace.part(folder, 3)))
+end
+
+local failures = lu.LuaUnit.new():runSuiteByInstances{{"TestRun", TestRun}, {"TestTrace", TestTrace}}
+os.execute("rm -rf " .. folder)
+os.exit(failures)

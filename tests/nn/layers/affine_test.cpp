@@ -1,0 +1,134 @@
+// The product with weights: its forms, dtypes, and planning on meta tensors.
+#include "layers/affine.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "layers/layers.h"
+#include "nn/support/run.h"
+#include "zt/base/tensor.h"
+
+namespace zt::nn {
+namespace {
+
+at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype) {
+  return at::randn(shape, at::kDouble).to(dtype);
+}
+
+// A sum of 7 products and two more terms, each rounding at most unit.
+TEST(Affine, AddsBiasAndResidual) {
+  for (const auto& [dtype, unit] :
+       {std::pair(at::kDouble, 0x1p-53), std::pair(at::kFloat, 0x1p-24), std::pair(at::kBFloat16, 0x1p-8)}) {
+    const at::Tensor x = random({5, 7}, dtype), weight = random({3, 7}, dtype), bias = random({3}, dtype);
+    const at::Tensor residual = random({5, 3}, dtype), kept = residual.clone();
+    for (const bool has_bias : {false, true}) {
+      for (const bool has_residual : {false, true}) {
+        const at::Tensor y = affine_rows(x, weight, has_bias ? bias : at::Tensor(), has_residual ? residual : at::Tensor());
+        at::Tensor exact = x.to(at::kDouble).mm(weight.to(at::kDouble).t());
+        at::Tensor sizes = x.to(at::kDouble).abs().mm(weight.to(at::kDouble).abs().t());
+        if (has_bias) exact += bias, sizes += bias.abs();
+        if (has_residual) exact += residual, sizes += residual.abs();
+        EXPECT_EQ(y.scalar_type(), dtype);
+        EXPECT_TRUE(((y.to(at::kDouble) - exact).abs() <= sizes * (10 * unit)).all().item<bool>());
+      }
+    }
+    EXPECT_TRUE(residual.equal(kept));
+  }
+}
+
+TEST(Affine, InputGradientIsTheTransposedProduct) {
+  const at::Tensor dy = random({5, 3}, at::kDouble), weight = random({3, 7}, at::kDouble);
+  EXPECT_LE(test::distance(affine_input_gradient(dy, weight), dy.mm(weight)), 4 * 0x1p-53);
+  const at::Tensor broadcast = at::ones({1, 3}, at::kDouble).expand({5, 3});
+  EXPECT_LE(test::distance(affine_input_gradient(broadcast, weight), broadcast.mm(weight)), 4 * 0x1p-53);
+}
+
+TEST(Affine, PlansOnMetaTensors) {
+  const auto on_meta = [](at::IntArrayRef shape) { return at::empty(shape, at::TensorOptions(at::kMeta).dtype(at::kBFloat16)); };
+  const at::Tensor x = on_meta({5, 7}), weight = on_meta({3, 7});
+  const at::Tensor y = affine_rows(x, weight, on_meta({3}), on_meta({5, 3}));
+  const at::Tensor dx = affine_input_gradient(y, weight);
+  EXPECT_TRUE(y.is_meta() && dx.is_meta());
+  EXPECT_EQ(y.sizes(), (std::vector<int64_t>{5, 3}));
+  EXPECT_EQ(dx.sizes(), (std::vector<int64_t>{5, 7}));
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+}
+
+// Sinks of a dtype of their own.
+class SinksOf : public test::FakeContext {
+ public:
+  explicit SinksOf(at::ScalarType dtype) : dtype_(dtype) {}
+  std::function<Sink()> grad_sink(const Param& param) override {
+    return [this, &param]() -> Sink {
+      const auto [entry, first] = sunk.try_emplace(&param);
+      if (first) entry->second = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), dtype_);
+      return {entry->second, first};
+    };
+  }
+
+ private:
+  at::ScalarType dtype_;
+};
+
+double unit_of(at::ScalarType dtype) {
+  if (dtype == at::kDouble) return 0x1p-53;
+  return dtype == at::kFloat ? 0x1p-24 : dtype == at::kHalf ? 0x1p-11 : 0x1p-8;
+}
+
+// Two micro-batches, each a sum over the rows in fp32 (fp64 for fp64) and a rounding to the sink's dtype, as is their sum. A
+// product into 16 bits of the layer's own dtype may be rounded before it is added. The factor 2 is for terms of second order.
+void check_sinks(at::ScalarType layer, at::ScalarType sink) {
+  SCOPED_TRACE(fmt::format("{} into {}", dtype_name(layer), dtype_name(sink)));
+  constexpr int64_t kRows = 301;
+  const Affine affine = make_affine("", 7, 3, Bias::yes, init_zeros());
+  for (const auto& param : affine.params()) param->values = at::zeros(param->shape, layer);
+  SinksOf context(sink);
+  const AffineGradient gradient(affine, context);
+  // The bias is a weight of an input that is always 1.
+  at::Tensor exact = at::zeros({3, 8}, at::kDouble), bound = exact.clone();
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const at::Tensor dy = random({kRows, 3}, layer), x = random({kRows, 7}, layer);
+    gradient.add(dy, x);
+    const at::Tensor rows = at::cat({x.to(at::kDouble), at::ones({kRows, 1}, at::kDouble)}, 1), columns = dy.to(at::kDouble).t();
+    const at::Tensor product = columns.mm(rows);
+    exact += product;
+    bound += columns.abs().mm(rows.abs()) * (2 * (kRows + 3) * unit_of(layer == at::kDouble ? at::kDouble : at::kFloat)) +
+             (product.abs() + exact.abs()) * (2 * unit_of(sink));
+  }
+  const at::Tensor &weight = context.sunk.at(affine.weight.get()), &bias = context.sunk.at(affine.bias.get());
+  EXPECT_EQ(weight.scalar_type(), sink);
+  const at::Tensor got = at::cat({weight, bias.unsqueeze(1)}, 1).to(at::kDouble);
+  EXPECT_TRUE(((got - exact).abs() - bound).le(0).all().item<bool>());
+}
+
+TEST(AffineGradient, GoesIntoSinksOfEveryDtype) {
+  for (const at::ScalarType layer : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const at::ScalarType sink : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) check_sinks(layer, sink);
+  }
+}
+
+TEST(Linear, ConvertsAnInputOfAnotherFloatingDtype) {
+  const test::Subject subject = test::initialised(make_linear(Value::Table{{"in", 4}, {"out", 3}}));
+  const at::Tensor x = random({2, 4}, at::kFloat), cot = random({2, 3}, at::kDouble);
+  test::FakeContext context, wide_context;
+  const test::Result got = test::run(subject, {x}, context, cot),
+                     wide = test::run(subject, {x.to(at::kDouble)}, wide_context, cot);
+  EXPECT_EQ(got.out.scalar_type(), at::kDouble);
+  EXPECT_TRUE(got.out.equal(wide.out));
+  EXPECT_EQ(got.input_grads[0].scalar_type(), at::kFloat);
+  EXPECT_TRUE(got.input_grads[0].equal(wide.input_grads[0].to(at::kFloat)));
+  EXPECT_TRUE(got.grads.at("weight").equal(wide.grads.at("weight")));
+}
+
+TEST(Linear, RefusesWholeNumbers) {
+  const test::Subject subject = test::initialised(make_linear(Value::Table{{"in", 4}, {"out", 3}}));
+  test::FakeContext context;
+  const std::string said = test::misuse_of([&] { subject.forward({at::ones({2, 4}, at::kLong)}, context); });
+  EXPECT_NE(said.find("'weight' multiplies floating-point values, got int64[2, 4]"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace zt::nn

@@ -1,0 +1,121 @@
+// Forward and gradients of every layer against PyTorch's golden file (tests/oracle/make_nn.py), in fp64 and fp32.
+#include "support/golden.h"
+
+#include <gtest/gtest.h>
+
+#include "layers/layers.h"
+#include "nn/support/run.h"
+
+namespace zt::nn {
+namespace {
+
+using test::Tensors;
+using Table = Value::Table;
+
+struct GoldenCase {
+  std::string name;
+  std::function<test::Subject()> make;
+};
+
+template <auto make>
+GoldenCase layer_case(const std::string& name, Table options) {
+  return {name, [options] { return test::subject(make(options)); }};
+}
+
+Table attention(int hidden, int heads, Table more) {
+  more.insert({{"hidden", hidden}, {"heads", heads}});
+  return more;
+}
+
+const Table kLlamaBlock{{"hidden", 18},      {"heads", 3},     {"kv_heads", 1}, {"ffn", 13},
+                        {"norm", "rmsnorm"}, {"rotary", true}, {"bias", false}, {"activation", "swiglu"}};
+const Table kGpt2{{"layers", 2}, {"hidden", 15}, {"heads", 3}, {"vocab", 23}, {"seq", 7}};
+const Table kLlama{{"layers", 2}, {"hidden", 18}, {"heads", 3}, {"kv_heads", 1}, {"ffn", 13}, {"vocab", 23}, {"family", "llama"}};
+
+void PrintTo(const GoldenCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+std::vector<GoldenCase> cases() {
+  std::vector<GoldenCase> all{
+      layer_case<make_linear>("linear", {{"in", 9}, {"out", 5}}),
+      layer_case<make_linear>("linear_no_bias", {{"in", 9}, {"out", 5}, {"bias", false}}),
+      layer_case<make_layernorm>("layernorm", {{"hidden", 37}}),
+      layer_case<make_rmsnorm>("rmsnorm", {{"hidden", 37}}),
+      layer_case<make_embedding>("embedding", {{"vocab", 11}, {"hidden", 6}, {"positions", 9}}),
+      layer_case<make_embedding>("embedding_positions", {{"vocab", 11}, {"hidden", 6}, {"positions", 9}}),
+      layer_case<make_attention>("attention", attention(15, 3, {})),
+      layer_case<make_attention>("attention_rotary_grouped",
+                                 attention(18, 4, {{"kv_heads", 2}, {"head_dim", 6}, {"rotary", true}, {"bias", false}})),
+      layer_case<make_attention>("attention_bidirectional", attention(15, 3, {{"causal", false}})),
+      layer_case<make_attention>("attention_packed",
+                                 attention(18, 3, {{"kv_heads", 1}, {"rotary", true}, {"rope_base", 500}, {"bias", false}})),
+      layer_case<make_attention>("attention_packed_bidirectional", attention(15, 3, {{"causal", false}})),
+      layer_case<make_cross_entropy>("cross_entropy", {}),
+      layer_case<make_lm_loss>("lm_loss_none", {{"vocab", 21}, {"hidden", 9}, {"norm", "none"}}),
+      layer_case<make_lm_loss>("lm_loss_layernorm", {{"vocab", 21}, {"hidden", 9}}),
+      layer_case<make_lm_loss>("lm_loss_rmsnorm", {{"vocab", 21}, {"hidden", 9}, {"norm", "rmsnorm"}, {"bias", true}}),
+      layer_case<make_block>("block_gpt2", {{"hidden", 15}, {"heads", 3}}),
+      layer_case<make_block>("block_llama", kLlamaBlock),
+      layer_case<make_gpt>("model_gpt2", kGpt2),
+      layer_case<make_gpt>("model_llama", kLlama),
+  };
+  for (const std::string activation : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
+    all.push_back(layer_case<make_mlp>("mlp_" + activation, {{"hidden", 9}, {"ffn", 19}, {"activation", activation}}));
+  }
+  return all;
+}
+
+// The tensors under CASE/KIND/, by name.
+Tensors part(const Tensors& all, const std::string& prefix) {
+  Tensors found;
+  for (const auto& [key, tensor] : all) {
+    if (key.starts_with(prefix)) found[key.substr(prefix.size())] = tensor;
+  }
+  return found;
+}
+
+class Golden : public testing::TestWithParam<GoldenCase> {
+ protected:
+  void check(at::ScalarType dtype, double tolerance) {
+    static const Tensors all = test::golden("nn");
+    const Tensors tensors = part(all, GetParam().name + "/");
+    const test::Subject subject = GetParam().make();
+    test::set_values(subject, part(tensors, "param/"), dtype);
+    test::FakeContext context;
+    context.fields = part(tensors, "batch/");
+    std::vector<at::Tensor> inputs;
+    for (const auto& [name, input] : part(tensors, "in/")) inputs.push_back(input.to(dtype));
+    at::Tensor cot;
+    if (tensors.contains("cot")) cot = tensors.at("cot").to(dtype);
+    const test::Result result = test::run(subject, inputs, context, cot);
+
+    Tensors got = result.grads;
+    if (result.out.defined()) got["out"] = result.out;
+    if (result.loss.defined()) got["loss"] = result.loss;
+    if (!inputs.empty()) got["grad_in/h"] = result.input_grads[0];
+    Tensors wanted = part(tensors, "grad/");
+    for (const std::string name : {"out", "loss", "grad_in/h"}) {
+      if (tensors.contains(name)) wanted[name] = tensors.at(name);
+    }
+    for (const auto& [name, expected] : wanted) {
+      ASSERT_TRUE(got.contains(name)) << name;
+      EXPECT_LE(test::distance(got.at(name), expected), tolerance) << name;
+    }
+  }
+};
+
+TEST_P(Golden, Fp64) {
+  check(at::kDouble, 1e-12);
+}
+
+// fp32: each value passes a chain of sums of at most 64 terms a product and at most 16 products (two blocks there and back), each
+// with a relative error of n * eps / 2 at worst; errors of sums are independent and grow by the root of their number.
+TEST_P(Golden, Fp32) {
+  check(at::kFloat, 16 * 8 * 0x1p-24);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nn, Golden, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace zt::nn

@@ -1,0 +1,166 @@
+// When the executor starts actions and when it waits for their works: handlers and works only write down what is called.
+#include "zt/execute/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "sdk/program/program_models.h"
+#include "support/message.h"
+
+namespace zt {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// A work that is done when it is waited for.
+class FakeWork : public Work::State {
+ public:
+  FakeWork(Lines& lines, std::string name, bool fails) : lines_(lines), name_(std::move(name)), fails_(fails) {}
+  bool done() override { return false; }
+  void synchronize() override { wait(); }
+  void wait() override {
+    lines_.push_back("wait " + name_);
+    if (fails_) fault("{} failed", name_);
+  }
+
+ private:
+  Lines& lines_;
+  const std::string name_;
+  const bool fails_;
+};
+
+// Starts a work for every action, but for those with now = true. fails = true: waiting for the work throws.
+class FakeHandler : public ActionHandler {
+ public:
+  explicit FakeHandler(Lines& lines) : lines_(lines) {}
+  Work start(const Action& action, StepState&) override {
+    const std::string name = kind(action.kind).name + (action.target < 0 ? "" : " " + std::to_string(action.target));
+    lines_.push_back("start " + name);
+    if (action.flag("now")) return {};
+    return Work(std::make_shared<FakeWork>(lines_, name, action.flag("fails")));
+  }
+
+ private:
+  Lines& lines_;
+};
+
+// Kinds that read or write the parameters of a unit, read its gradient, or touch nothing.
+KindId register_fake(const char* name, Target target, std::vector<ResourceKind> reads, std::vector<ResourceKind> writes) {
+  return register_kind({name, target, false, "", [=](const Action& action, const ModelInfo&) {
+                          Resources resources;
+                          for (const ResourceKind each : reads) resources.reads.push_back({each, action.target});
+                          for (const ResourceKind each : writes) resources.writes.push_back({each, action.target});
+                          return resources;
+                        }});
+}
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  // Prepares the program of these actions: "FAKE_WRITE 1 fails=true".
+  void make(const Lines& actions, const Executor::BufferOf& buffer_of = nullptr) {
+    const auto handler = std::make_shared<FakeHandler>(lines_);
+    Executor::Handlers handlers;
+    handlers[register_fake("FAKE_WRITE", Target::unit, {}, {ResourceKind::param})] = handler;
+    handlers[register_fake("FAKE_READ", Target::unit, {ResourceKind::param}, {})] = handler;
+    handlers[register_fake("FAKE_GRAD", Target::unit, {ResourceKind::grad}, {})] = handler;
+    handlers[register_fake("FAKE_NOTHING", Target::none, {}, {})] = handler;
+    Program program;
+    for (const std::string& action : actions) program.actions.push_back(parse_action(action));
+    const auto complete = [this](int unit) { lines_.push_back("complete " + std::to_string(unit)); };
+    executor_ = std::make_unique<Executor>(std::move(program), model_, handlers, complete, nullptr, buffer_of);
+  }
+
+  // Runs actions [begin, end) and returns what was called.
+  Lines run(int begin = 0, int end = -1) {
+    executor_->run(state_, begin, end);
+    return std::exchange(lines_, {});
+  }
+
+  Lines drain() {
+    executor_->drain();
+    return std::exchange(lines_, {});
+  }
+
+  const ModelInfo model_ = test::chain(2);
+  StepState state_;
+  Lines lines_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_F(ExecutorTest, StartsInOrderAndWaitsForNothingThatIsDone) {
+  make({"FAKE_WRITE 1 now=true", "FAKE_READ 1 now=true", "FAKE_NOTHING now=true", "FAKE_WRITE 0 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_WRITE 1", "start FAKE_READ 1", "start FAKE_NOTHING", "start FAKE_WRITE 0"}));
+  EXPECT_EQ(drain(), Lines{});
+}
+
+TEST_F(ExecutorTest, WaitsBeforeTheFirstLaterActionThatTouchesAResource) {
+  make({"FAKE_WRITE 0", "FAKE_READ 1 now=true", "FAKE_READ 0 now=true", "FAKE_READ 0 now=true"});
+  EXPECT_EQ(run(),
+            (Lines{"start FAKE_WRITE 0", "start FAKE_READ 1", "wait FAKE_WRITE 0", "start FAKE_READ 0", "start FAKE_READ 0"}));
+}
+
+TEST_F(ExecutorTest, KeepsTwoWorksInFlightAndWaitsForEachByItself) {
+  make({"FAKE_WRITE 0", "FAKE_WRITE 1", "FAKE_READ 1 now=true", "FAKE_READ 0 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_WRITE 0", "start FAKE_WRITE 1", "wait FAKE_WRITE 1", "start FAKE_READ 1",
+                          "wait FAKE_WRITE 0", "start FAKE_READ 0"}));
+}
+
+TEST_F(ExecutorTest, ResourcesInOneBufferAreOne) {
+  make({"FAKE_WRITE 0", "FAKE_WRITE 1 now=true"}, [](const Resource& resource) { return Resource{resource.kind, 0}; });
+  EXPECT_EQ(run(), (Lines{"start FAKE_WRITE 0", "wait FAKE_WRITE 0", "start FAKE_WRITE 1"}));
+}
+
+TEST_F(ExecutorTest, WaitsAtOnceWhereTheProgramSaysSo) {
+  make({"FAKE_WRITE 0 wait=true", "FAKE_NOTHING wait=true", "FAKE_READ 1 now=true"});
+  EXPECT_EQ(run(),
+            (Lines{"start FAKE_WRITE 0", "wait FAKE_WRITE 0", "start FAKE_NOTHING", "wait FAKE_NOTHING", "start FAKE_READ 1"}));
+}
+
+TEST_F(ExecutorTest, AWorkWithResourcesCrossesTheEndOfAStep) {
+  make({"FAKE_READ 0 now=true", "FAKE_WRITE 0"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_READ 0", "start FAKE_WRITE 0"}));
+  EXPECT_EQ(run(), (Lines{"wait FAKE_WRITE 0", "start FAKE_READ 0", "start FAKE_WRITE 0"}));
+  EXPECT_EQ(drain(), Lines{"wait FAKE_WRITE 0"});
+  EXPECT_EQ(drain(), Lines{});
+}
+
+TEST_F(ExecutorTest, AWorkWithoutResourcesIsWaitedForAtTheEndOfTheStep) {
+  make({"FAKE_NOTHING", "FAKE_NOTHING", "FAKE_WRITE 0", "FAKE_READ 1 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_NOTHING", "start FAKE_NOTHING", "start FAKE_WRITE 0", "start FAKE_READ 1",
+                          "wait FAKE_NOTHING", "wait FAKE_NOTHING"}));
+  EXPECT_EQ(drain(), Lines{"wait FAKE_WRITE 0"});
+}
+
+TEST_F(ExecutorTest, APartOfAStepIsNotItsEnd) {
+  make({"FAKE_NOTHING", "FAKE_READ 0 now=true", "FAKE_READ 1 now=true"});
+  EXPECT_EQ(run(0, 2), (Lines{"start FAKE_NOTHING", "start FAKE_READ 0"}));
+  EXPECT_EQ(run(2), (Lines{"start FAKE_READ 1", "wait FAKE_NOTHING"}));
+  EXPECT_EQ(run(0, 1), Lines{"start FAKE_NOTHING"});
+  EXPECT_EQ(drain(), Lines{"wait FAKE_NOTHING"});
+}
+
+TEST_F(ExecutorTest, AFailureOfAWorkIsThrownOnceWhereItIsWaitedFor) {
+  make({"FAKE_WRITE 0 fails=true", "FAKE_WRITE 1", "FAKE_READ 0 now=true"});
+  EXPECT_CONTAINS(test::message_of<Fault>([&] { run(); }), "FAKE_WRITE 0 failed");
+  EXPECT_EQ(std::exchange(lines_, {}), (Lines{"start FAKE_WRITE 0", "start FAKE_WRITE 1", "wait FAKE_WRITE 0"}));
+  EXPECT_EQ(drain(), Lines{"wait FAKE_WRITE 1"});
+}
+
+TEST_F(ExecutorTest, AFailureOfAWorkWithoutResourcesIsThrownAtTheEndOfTheStep) {
+  make({"FAKE_NOTHING fails=true", "FAKE_READ 0 now=true"});
+  EXPECT_CONTAINS(test::message_of<Fault>([&] { run(); }), "FAKE_NOTHING failed");
+  EXPECT_EQ(lines_, (Lines{"start FAKE_NOTHING", "start FAKE_READ 0", "wait FAKE_NOTHING"}));
+}
+
+TEST_F(ExecutorTest, CompletesAGradientBeforeItIsReadAfterTheWorksThatTouchIt) {
+  make({"FAKE_GRAD 1", "FAKE_GRAD 1 now=true"});
+  EXPECT_EQ(run(), (Lines{"complete 1", "start FAKE_GRAD 1", "wait FAKE_GRAD 1", "complete 1", "start FAKE_GRAD 1"}));
+}
+
+TEST_F(ExecutorTest, NamesAnActionThatNothingRuns) {
+  EXPECT_SAYS("nothing runs the action UNSHARD 0", make({"UNSHARD 0"}));
+}
+
+}  // namespace
+}  // namespace zt

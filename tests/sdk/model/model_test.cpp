@@ -1,0 +1,165 @@
+#include "zt/model/model.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "zt/base/error.h"
+
+namespace zt {
+namespace {
+
+std::shared_ptr<Param> make_param(const std::string& name, std::vector<int64_t> shape) {
+  auto param = std::make_shared<Param>();
+  param->name = name;
+  param->shape = std::move(shape);
+  return param;
+}
+
+struct StubLayer final : Layer {
+  StubLayer(std::vector<std::shared_ptr<Param>> params, Io io) : params_(std::move(params)), io_(std::move(io)) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return in.vec(); }
+  std::vector<std::shared_ptr<Param>> params() const override { return params_; }
+  Io io() const override { return io_; }
+  std::string kind() const override { return "stub"; }
+
+  std::vector<std::shared_ptr<Param>> params_;
+  Io io_;
+};
+
+using Params = std::vector<std::shared_ptr<Param>>;
+
+std::shared_ptr<Layer> source(Params params = {}, std::vector<Output> outputs = {Output{}}) {
+  return std::make_shared<StubLayer>(std::move(params), Io{{}, std::move(outputs)});
+}
+std::shared_ptr<Layer> stub(Params params = {}, Io io = {}) {
+  return std::make_shared<StubLayer>(std::move(params), std::move(io));
+}
+
+std::string misuse_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Misuse& error) {
+    return error.what();
+  }
+  return "no Misuse";
+}
+
+TEST(Model, LaysParametersOutAtMultiplesOf32) {
+  const Model model({{"a", source({make_param("w", {5, 7}), make_param("b", {32}), make_param("c", {0}), make_param("d", {1})})}},
+                    3);
+  const ModelInfo& info = model.info();
+  ASSERT_EQ(info.units.size(), 1U);
+  ASSERT_EQ(info.params.size(), 4U);
+  EXPECT_EQ(info.params[0].offset, 0);
+  EXPECT_EQ(info.params[1].offset, 64);
+  EXPECT_EQ(info.params[2].offset, 96);
+  EXPECT_EQ(info.params[3].offset, 96);
+  EXPECT_EQ(info.units[0].numel, 97);
+  EXPECT_EQ(info.params[0].name, "a.w");
+  EXPECT_EQ(info.params[0].numel, 35);
+  EXPECT_EQ(model.params()[1]->name, "a.b");
+  EXPECT_EQ(model.seed(), 3U);
+}
+
+TEST(Model, GivesAUnitToLayersWithParametersOnly) {
+  const Model model({{"in", source()}, {"a", stub({make_param("w", {2})})}, {"mid", stub()}, {"b", stub({make_param("w", {3})})}},
+                    0);
+  ASSERT_EQ(model.info().units.size(), 2U);
+  EXPECT_EQ(model.info().units[1].name, "b");
+  EXPECT_TRUE(model.info().positions[0].units.empty());
+  EXPECT_EQ(model.info().positions[3].units, std::vector<int>{1});
+  EXPECT_NE(model.summary().find("4 positions, 2 units, 5 parameters"), std::string::npos) << model.summary();
+}
+
+TEST(Model, TiedParameterBelongsToTheFirstLayer) {
+  const auto shared = make_param("weight", {4, 2});
+  const Model model(
+      {{"embedding", source({shared})}, {"x", stub({make_param("w", {1})})}, {"head", stub({make_param("n", {2}), shared})}}, 0);
+  const ModelInfo& info = model.info();
+  ASSERT_EQ(info.params.size(), 3U);
+  EXPECT_EQ(shared->name, "embedding.weight");
+  EXPECT_EQ(info.params[0].positions, (std::vector<int>{0, 2}));
+  EXPECT_EQ(info.units[0].positions, (std::vector<int>{0, 2}));
+  EXPECT_EQ(info.positions[2].units, (std::vector<int>{0, 2}));
+  EXPECT_EQ(info.units[2].params, std::vector<int>{2});
+  EXPECT_EQ(info.units[2].numel, 2);
+}
+
+TEST(Model, ALayerUsedTwiceHasTwoPositionsAndOneUnit) {
+  const auto twice = stub({make_param("w", {2})});
+  const Model model({{"in", source()}, {"a", twice}, {"", twice}}, 0);
+  const ModelInfo& info = model.info();
+  EXPECT_EQ(info.positions[2].name, "a");
+  EXPECT_EQ(info.positions[2].layer, info.positions[1].layer);
+  EXPECT_EQ(info.units[0].positions, (std::vector<int>{1, 2}));
+  EXPECT_EQ(info.positions[2].inputs, (std::vector<Edge>{{1, 0}}));
+}
+
+TEST(Model, InputsTakeTheLatestEarlierOutput) {
+  const Model model({{"in", source({}, {{"h"}, {"skip"}})}, {"a", stub()}, {"b", stub({}, {{"skip", "h"}, {{"h"}}})}}, 0);
+  EXPECT_EQ(model.info().positions[1].inputs, (std::vector<Edge>{{0, 0}}));
+  EXPECT_EQ(model.info().positions[2].inputs, (std::vector<Edge>{{0, 1}, {1, 0}}));
+}
+
+TEST(Model, NamesAreNotPrefixedTwice) {
+  const auto layer = source({make_param("w", {2})});
+  const auto first = std::make_shared<Model>(std::vector<NamedLayer>{{"a", layer}}, 0);
+  const auto longer = first->append({"b", stub({make_param("w", {2})})});
+  EXPECT_EQ(longer->info().params[0].name, "a.w");
+  EXPECT_EQ(longer->info().params[1].name, "b.w");
+  EXPECT_EQ(first->info().positions.size(), 1U);
+  const Model renamed({{"other", layer}}, 0);
+  EXPECT_EQ(renamed.info().params[0].name, "other.w");
+  EXPECT_EQ(first->info().params[0].name, "a.w");
+}
+
+TEST(Model, FrozenParametersKeepTheirPlace) {
+  auto frozen = make_param("f", {3});
+  frozen->trainable = false;
+  const Model model({{"a", source({frozen, make_param("w", {2})})}, {"b", stub({frozen})}}, 0);
+  EXPECT_FALSE(model.info().params[0].trainable);
+  EXPECT_EQ(model.info().params[1].offset, 32);
+  EXPECT_TRUE(model.info().units[0].trainable);
+  const auto only = make_param("f", {3});
+  only->trainable = false;
+  EXPECT_FALSE(Model({{"a", source({only})}}, 0).info().units[0].trainable);
+}
+
+TEST(Model, EmptyModelIsAModel) {
+  EXPECT_TRUE(Model({}, 0).info().positions.empty());
+}
+
+TEST(Model, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(misuse_of([] {
+              Model({{"in", source({}, {{"hidden"}, {"mask"}})}, {"a", stub({}, {{"hiden"}, {}})}}, 0);
+            }),
+            "'a' (stub) reads 'hiden', which no earlier layer outputs: did you mean 'hidden'?");
+  EXPECT_NE(misuse_of([] { Model({{"a", stub()}}, 0); }).find("no layer before it has an output"), std::string::npos);
+  EXPECT_NE(misuse_of([] { Model({{"a", source()}, {"a", stub()}}, 0); }).find("two layers are named 'a'"), std::string::npos);
+  EXPECT_NE(misuse_of([] { Model({{"", source()}}, 0); }).find("at position 0 has no name"), std::string::npos);
+  EXPECT_NE(misuse_of([] { Model({{"a", nullptr}}, 0); }).find("holds no layer"), std::string::npos);
+  EXPECT_NE(misuse_of([] {
+              Model({{"a", source({make_param("w", {1}), make_param("w", {1})})}}, 0);
+            }).find("'a.w'"),
+            std::string::npos);
+  EXPECT_NE(misuse_of([] { Model({{"a", source({}, {{"h"}, {"h"}})}}, 0); }).find("two outputs named 'h'"), std::string::npos);
+}
+
+TEST(Sink, WritesTheFirstSumAndAddsLaterOnes) {
+  const at::Tensor view = at::full({2}, 7.0f), sum = at::full({2}, 0.5, at::kDouble);
+  Context::Sink{view, true}.add(sum);
+  EXPECT_TRUE(at::equal(view, at::full({2}, 0.5f)));
+  Context::Sink{view, false}.add(sum);
+  EXPECT_TRUE(at::equal(view, at::full({2}, 1.0f)));
+  Context::Sink{}.add(sum);
+}
+
+TEST(Mode, HasOneName) {
+  for (const Mode mode : kModes) EXPECT_EQ(parse_mode(mode_name(mode)), mode);
+  EXPECT_EQ(mode_name(Mode::generate), "generate");
+  EXPECT_NE(misuse_of([] { parse_mode("evl"); }).find("unknown mode 'evl': did you mean 'eval'?"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace zt
