@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "onednn_library.h"
 #include "providers.h"
 #include "zt/base/error.h"
 #include "zt/gemm/gemm_choice.h"
@@ -115,7 +114,5 @@ void run(int64_t rows, int64_t hidden, int64_t ffn, int64_t vocab) {
 int main(int argc, char** argv) {
   const auto size = [&](int place, int64_t usual) { return argc > place ? std::atoll(argv[place]) : usual; };
   zt::register_gemm_providers();
-  const zt::onednn::Library& library = zt::onednn::library();
-  fmt::print("oneDNN: {}\n", library.sgemm ? library.path : "not offered: " + library.problem);
   zt::run(size(1, 1024), size(2, 512), size(3, 2048), size(4, 8192));
 }

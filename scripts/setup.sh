@@ -36,7 +36,6 @@ PACKAGES=(
   libluajit-5.1-dev luajit lua-check lua-unit
   libgtest-dev libgmock-dev libbenchmark-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev
-  libdnnl-dev
   libsentencepiece-dev sentencepiece
   libhdf5-dev hdf5-tools liburing-dev libxxhash-dev
   clang-format universal-ctags

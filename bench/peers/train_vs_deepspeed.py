@@ -179,7 +179,7 @@ def parse():
     parser.add_argument("--warmup", type=int, default=3, help="first steps, not timed; memory is looked at in them (3)")
     parser.add_argument("--lr", type=float, default=1e-4, help="learning rate (1e-4)")
     parser.add_argument("--backend", help="how our ranks communicate, shm or mpi; what suits them unless given")
-    parser.add_argument("--gemm", help="what multiplies our matrices, aten, mkl or onednn; the default rule unless given")
+    parser.add_argument("--gemm", help="what multiplies our matrices, aten, mkl or skinny; the default rule unless given")
     parser.add_argument("--config", type=json.loads, default={}, help="JSON to lay over DeepSpeed's configuration")
     parser.add_argument("--json", action="store_true", help="print JSON with all losses instead of tables")
     train_vs.add_common_arguments(parser)

@@ -1,12 +1,8 @@
 // require "zt.gemm": registers the GEMM providers. It has no functions; zt.gemm{provider = ...} names one of them.
-#include "onednn_library.h"
 #include "providers.h"
 #include "zt/lua/state.h"
 
 ZT_LUA_MODULE(gemm) {
+  (void)module;
   zt::register_gemm_providers();
-  const zt::onednn::Library& onednn = zt::onednn::library();
-  const bool is_there = onednn.sgemm != nullptr;
-  zt::lua::push(module.state(), zt::Value::Table{{"oneDNN", is_there ? onednn.path : "not offered: " + onednn.problem}});
-  lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

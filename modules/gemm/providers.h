@@ -3,8 +3,8 @@
 
 namespace zt {
 
-// Registers "mkl", "skinny" and "onednn", those that can be used here, and makes the rule (rule.h) the default choice. Only the
-// first call does something. Thread-safe.
+// Registers "skinny" and, where LibTorch has MKL, "mkl", and makes the rule (rule.h) the default choice. Only the first call
+// does something. Thread-safe.
 void register_gemm_providers();
 
 }  // namespace zt

@@ -13,7 +13,7 @@ std::string provider_of(const Processor& processor, const std::set<std::string>&
   const bool is_emulated = is_16_bit(group.dtype) && !processor.multiplies(group.dtype);
   const bool is_for_skinny = group.few_rows && processor.has_avx512 && (group.dtype == at::kFloat || is_emulated);
   if (is_for_skinny && available.contains("skinny")) return "skinny";
-  if (group.dtype == at::kFloat) return processor.is_amd && available.contains("onednn") ? "onednn" : "aten";
+  if (group.dtype == at::kFloat) return "aten";
   return group.widens || group.dtype == at::kHalf || is_emulated ? "mkl" : "aten";
 }
 

@@ -13,8 +13,7 @@ namespace zt {
 // exist; the rule names no other ones, and "aten" exists always.
 //
 // - Without MKL: "aten" for all.
-// - fp64: "aten".
-// - fp32: "onednn" on an AMD processor, where MKL is 10 to 20 % slower; else "aten".
+// - fp32 and fp64: "aten".
 // - 16 bits into fp32: "mkl", which uses the instructions that exist, while "aten" multiplies widened tiles.
 // - fp16, and bf16 on a processor without bf16 instructions: "mkl". LibTorch's oneDNN emulates them at a fraction of fp32's
 // speed.

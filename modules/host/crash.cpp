@@ -78,7 +78,8 @@ void watch_crashes(const World& place, void (*wake)()) {
   // The first call loads a library, which a handler may not.
   std::array<void*, 1> frame;
   backtrace(frame.data(), 1);
-  // A stack that overflowed cannot be the handler's; the main thread's is the one that scripts overflow.
+  // Handlers run on a stack of their own: a stack that overflowed has no room, and a library's kernel may use the stack pointer
+  // for something else. This serves the main thread, whose stack scripts overflow and which gets the process's signals.
   static std::array<char, kStackBytes> stack;
   const stack_t alternative{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
   sigaltstack(&alternative, nullptr);

@@ -77,7 +77,7 @@ void handle(int signal) {
   struct sigaction action = {};
   if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigaction(signal, &action, nullptr);
 }
 

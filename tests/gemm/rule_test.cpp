@@ -8,7 +8,7 @@
 namespace zt::test {
 namespace {
 
-const std::set<std::string> kAll{"aten", "cublas", "mkl", "onednn", "skinny"};
+const std::set<std::string> kAll{"aten", "cublas", "mkl", "skinny"};
 
 // The choice by the names of groups, only those that are not "aten".
 std::map<std::string, std::string> others(const Processor& processor, const std::set<std::string>& available = kAll) {
@@ -59,14 +59,6 @@ TEST(GemmRule, InstructionsOf16BitTypesAreUsed) {
   Names with_fp16 = wanted;
   with_fp16["float16_of_few_rows"] = with_fp16["float16_to_float32_of_few_rows"] = "mkl";
   EXPECT_EQ(others({.has_avx512 = true, .has_bf16 = true, .has_fp16 = true}), with_fp16);
-}
-
-TEST(GemmRule, OnAmdOneDnnMultipliesFp32) {
-  Names wanted = others({.has_avx512 = true});
-  wanted["float32"] = "onednn";
-  EXPECT_EQ(others({.is_amd = true, .has_avx512 = true}), wanted);
-  EXPECT_EQ(others({.is_amd = true})["float32_of_few_rows"], "onednn");
-  EXPECT_EQ(others({.is_amd = true, .has_avx512 = true}, {"aten", "mkl", "skinny"}), others({.has_avx512 = true}));
 }
 
 TEST(GemmRule, NamesOnlyWhatIsAvailable) {

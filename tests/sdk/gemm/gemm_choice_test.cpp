@@ -127,8 +127,8 @@ TEST_F(Choice, IsAlikeOnAllRanks) {
 TEST_F(Choice, IsComparedWithASavedOne) {
   EXPECT_TRUE(differing_gemm_groups(to_value(default_gemm_choice())).empty());
   EXPECT_TRUE(differing_gemm_groups(Value()).empty());
-  EXPECT_TRUE(differing_gemm_groups(Value::Table{{"forward/float32/64x64x64", "onednn"}}).empty());
-  EXPECT_EQ(differing_gemm_groups(Value::Table{{"float32", "onednn"}, {"float64", "aten"}}), std::vector<std::string>{"float32"});
+  EXPECT_TRUE(differing_gemm_groups(Value::Table{{"forward/float32/64x64x64", "mkl"}}).empty());
+  EXPECT_EQ(differing_gemm_groups(Value::Table{{"float32", "mkl"}, {"float64", "aten"}}), std::vector<std::string>{"float32"});
 }
 
 }  // namespace

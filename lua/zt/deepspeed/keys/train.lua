@@ -71,7 +71,7 @@ return {
   {path = "timers", fate = "always", text = "times are taken in every step", rows = {}},
   {path = "timers.throughput", fate = "always", text = "every step returns `tokens_per_second`", rows = {
     {"enabled", "always", "boolean", "every step returns `tokens_per_second`; measuring costs nothing", agrees = "any"},
-    {"synchronized", "always", "boolean", "the host waits for the device once per step, and times are taken there", agrees = "any"},
+    {"synchronized", "always", "boolean", "the host waits for the device once per step and takes times there", agrees = "any"},
   }},
 
   {path = "data_types", fate = "mapped", text = "`zero.grad_dtype`, checks of `precision`", rows = {

@@ -100,7 +100,7 @@ Table& table() {
   return table;
 }
 
-// "'aten' on ranks 0, 2, 'onednn' on rank 1"
+// "'aten' on ranks 0, 2, 'skinny' on rank 1"
 std::string providers_by_rank(const std::vector<const Value::Table*>& ranks, const std::string& group) {
   std::map<std::string, std::vector<size_t>> ranks_of;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

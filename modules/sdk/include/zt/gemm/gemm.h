@@ -1,7 +1,7 @@
 // GEMMs (products of matrices) by one of several libraries, called "providers". gemm_choice.h says which one multiplies what.
 //
 // The SDK has "aten" (what at::addmm calls: MKL for fp32 and fp64, LibTorch's oneDNN for 16-bit types) and "cublas" (tensors on
-// CUDA). The module gemm registers "mkl", "skinny" and "onednn"; others may register more.
+// CUDA). The module gemm registers "mkl" and "skinny"; other modules may register more.
 #pragma once
 
 #include <ATen/core/Tensor.h>
