@@ -9,9 +9,9 @@ namespace zt::zero {
 namespace {
 
 // A work that has something left to do once another one is complete, on the thread that waits.
-class Then : public Work::State {
+class ChainedWork : public Work::State {
  public:
-  Then(Work work, std::function<void()> rest) : work_(std::move(work)), rest_(std::move(rest)) {}
+  ChainedWork(Work work, std::function<void()> rest) : work_(std::move(work)), rest_(std::move(rest)) {}
   bool done() override { return work_.done(); }
   void wait() override {
     work_.wait();
@@ -105,7 +105,7 @@ class ReduceGrad : public ActionHandler {
                       : scatters   ? comm.reduce_scatter(sums, grads, ReduceOp::sum, Async::yes)
                                    : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
     if (part == GradientPart::whole) return work;
-    return Work(std::make_shared<Then>(work, [units, part] {
+    return Work(std::make_shared<ChainedWork>(work, [units, part] {
       for (Unit* unit : units) accumulate(*unit, part);
     }));
   }
@@ -119,7 +119,7 @@ class ReduceGrad : public ActionHandler {
       received[i] = sent[i].narrow(0, units[i]->rank * units[i]->layout.chunk, units[i]->layout.chunk);
     const Work moved = scatters ? comm.reduce_scatter(received, sent, ReduceOp::sum, Async::yes)
                                 : comm.all_reduce(sent, ReduceOp::sum, Async::yes);
-    const Work work(std::make_shared<Then>(moved, [received, sums] {
+    const Work work(std::make_shared<ChainedWork>(moved, [received, sums] {
       for (size_t i = 0; i < sums.size(); ++i) at::Tensor(sums[i]).copy_(received[i]);
     }));
     wire_.holds_until(work);

@@ -11,7 +11,7 @@ namespace zt::zero {
 namespace {
 
 // A unit is whole from action `first` to action `last`.
-struct Stay {
+struct ResidencyInterval {
   int unit = 0, first = 0, last = 0;
 };
 
@@ -69,61 +69,61 @@ class Reuse {
 };
 
 // In the order in which they begin.
-std::vector<Stay> stays_of(const std::vector<Use>& uses, const Reuse& reuse, size_t units) {
-  std::vector<Stay> stays;
+std::vector<ResidencyInterval> intervals_of(const std::vector<Use>& uses, const Reuse& reuse, size_t units) {
+  std::vector<ResidencyInterval> intervals;
   std::vector<int> latest(units, -1);
   for (int index = 0; index < static_cast<int>(uses.size()); ++index) {
     for (const int unit : uses[index].read) {
-      if (latest[unit] < 0 || !reuse.stays(unit, stays[latest[unit]].last, index)) {
-        latest[unit] = static_cast<int>(stays.size());
-        stays.push_back({unit, index, index});
+      if (latest[unit] < 0 || !reuse.stays(unit, intervals[latest[unit]].last, index)) {
+        latest[unit] = static_cast<int>(intervals.size());
+        intervals.push_back({unit, index, index});
       }
-      stays[latest[unit]].last = index;
+      intervals[latest[unit]].last = index;
     }
   }
-  return stays;
+  return intervals;
 }
 
-// The actions that UNSHARDs go before. A unit is gathered where the stay begins that is `prefetch` ones earlier, but not before
-// its own earlier stay has ended, and not before there is room for it.
+// The actions that UNSHARDs go before. A unit is gathered where the interval begins that is `prefetch` ones earlier, but not
+// before its own earlier interval has ended, and not before there is room for it.
 class Places {
  public:
   Places(const std::vector<Action>& actions, const ModelInfo& model, const Residency& residency)
       : actions_(actions), model_(model), residency_(residency), live_(actions.size(), 0) {}
 
-  std::vector<int> find(const std::vector<Stay>& stays) {
+  std::vector<int> find(const std::vector<ResidencyInterval>& intervals) {
     std::vector<int> places;
-    std::map<int, int> ends;  // of the units' latest stays
-    for (int k = 0; k < static_cast<int>(stays.size()); ++k) {
-      const auto [end, is_first] = ends.try_emplace(stays[k].unit, -1);
-      const int wanted = std::max(stays[std::max(0, k - residency_.prefetch)].first, end->second + 1);
-      places.push_back(residency_.max_live > 0 ? with_room(stays[k], wanted) : wanted);
-      end->second = stays[k].last;
+    std::map<int, int> ends;  // of the units' latest intervals
+    for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
+      const auto [end, is_first] = ends.try_emplace(intervals[k].unit, -1);
+      const int wanted = std::max(intervals[std::max(0, k - residency_.prefetch)].first, end->second + 1);
+      places.push_back(residency_.max_live > 0 ? with_room(intervals[k], wanted) : wanted);
+      end->second = intervals[k].last;
     }
     return places;
   }
 
  private:
-  int with_room(const Stay& stay, int wanted) {
-    const int64_t size = model_.units[stay.unit].numel;
+  int with_room(const ResidencyInterval& interval, int wanted) {
+    const int64_t size = model_.units[interval.unit].numel;
     const auto has_room = [&](int index) { return live_[index] + size <= residency_.max_live; };
-    for (int index = stay.first; index <= stay.last; ++index) {
+    for (int index = interval.first; index <= interval.last; ++index) {
       if (has_room(index)) continue;
       misuse(
           "zero.shard: at action {} ({}) {} elements of sharded parameters have to be whole, and max_live is {}: raise it, or "
           "keep fewer units whole (keep, max_reuse_distance)",
           index, action_text(actions_[index]), live_[index] + size, residency_.max_live);
     }
-    int place = stay.first;
+    int place = interval.first;
     while (place > wanted && has_room(place - 1)) --place;
-    for (int index = place; index <= stay.last; ++index) live_[index] += size;
+    for (int index = place; index <= interval.last; ++index) live_[index] += size;
     return place;
   }
 
   const std::vector<Action>& actions_;
   const ModelInfo& model_;
   const Residency& residency_;
-  std::vector<int64_t> live_;  // by action: elements that stays hold whole, so far
+  std::vector<int64_t> live_;  // by action: elements that intervals hold whole, so far
 };
 
 Action unit_action(KindId kind, int unit) {
@@ -135,14 +135,14 @@ Action unit_action(KindId kind, int unit) {
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const std::vector<bool>& units,
                                      const Residency& residency) {
   const auto uses = uses_of(actions, model, units);
-  const auto stays = stays_of(uses, Reuse(actions, uses, model, residency), model.units.size());
-  const auto places = Places(actions, model, residency).find(stays);
+  const auto intervals = intervals_of(uses, Reuse(actions, uses, model, residency), model.units.size());
+  const auto places = Places(actions, model, residency).find(intervals);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
-  for (size_t k = 0; k < stays.size(); ++k) {
-    Action unshard = unit_action(Kinds::get().unshard, stays[k].unit);
+  for (size_t k = 0; k < intervals.size(); ++k) {
+    Action unshard = unit_action(Kinds::get().unshard, intervals[k].unit);
     unshard.attrs["axes"] = Value::List{residency.axis};
     before[places[k]].push_back(std::move(unshard));
-    after[stays[k].last].push_back(unit_action(Kinds::get().reshard, stays[k].unit));
+    after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].unit));
   }
   std::vector<Action> result;
   for (size_t index = 0; index < actions.size(); ++index) {

@@ -20,21 +20,21 @@ namespace {
 constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
 
 // Gives objects what a load found. Tensors are read together, when an object has named all of its own.
-class Giver final : public Visitor {
+class LoadVisitor final : public Visitor {
  public:
-  Giver(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index, const Matches& matches)
+  LoadVisitor(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index, const Matches& matches)
       : files_(files), ranks_(ranks), folder_(folder), index_(index), matches_(matches) {}
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
   bool is_load() const override { return true; }
   void tensor(const std::string&, const std::vector<int64_t>&, Piece piece) override {
     const int source = matches_.tensors.at(part_++);
-    if (source >= 0) wishes_.push_back({&index_.tensors[source], {piece.boxes, piece.first, piece.count}, piece.data});
+    if (source >= 0) requests_.push_back({&index_.tensors[source], {piece.boxes, piece.first, piece.count}, piece.data});
   }
   void end_of_tensors() override {
     const auto shards = static_cast<int64_t>(index_.shards.size());
-    ranks_.together([&] { read_tensors(files_, folder_, index_, wishes_, shards * ranks_.rank() / ranks_.size()); });
-    wishes_.clear();
+    ranks_.together([&] { read_tensors(files_, folder_, index_, requests_, shards * ranks_.rank() / ranks_.size()); });
+    requests_.clear();
   }
   void value(const std::string& name, Value& value) override {
     const auto found = matches_.values.find(prefix_ + name);
@@ -49,23 +49,23 @@ class Giver final : public Visitor {
   const Matches& matches_;
   std::string prefix_;
   size_t part_ = 0;
-  std::vector<Wish> wishes_;
+  std::vector<ReadRequest> requests_;
 };
 
 // Puts the tensors that values refer to in the place of the references, whole on every rank.
 void read_referred(io::FileSystem& files, const std::string& folder, const Index& index, Value::Table& values) {
-  std::vector<Wish> wishes;
+  std::vector<ReadRequest> requests;
   for (auto& [name, value] : values) {
     for_each_reference(value, [&](Value& reference, const std::string& tensor) {
       const auto saved = std::ranges::find(index.tensors, tensor, &SavedTensor::name);
       if (saved == index.tensors.end())
         fault("the checkpoint '{}' lacks the tensor '{}' that its value '{}' needs", folder, tensor, name);
       const at::Tensor whole = at::empty(saved->shape, saved->dtype);
-      wishes.push_back({&*saved, whole_region(saved->shape), whole.view({-1})});
+      requests.push_back({&*saved, whole_region(saved->shape), whole.view({-1})});
       reference = whole;
     });
   }
-  read_tensors(files, folder, index, wishes);
+  read_tensors(files, folder, index, requests);
 }
 
 }  // namespace
@@ -98,12 +98,12 @@ Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& 
   for (const std::string& each : std::set(of_ranks.begin(), of_ranks.end())) {
     if (!each.empty()) ranks.warn(fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, each));
   }
-  Giver giver(files, ranks, folder, index, matches);
+  LoadVisitor visitor(files, ranks, folder, index, matches);
   for (const auto& [prefix, value] : objects) {
     const auto* object = value.get_if<Object>();
     if (!object) continue;
-    giver.enter(prefix);
-    object->stateful()->visit(giver);
+    visitor.enter(prefix);
+    object->stateful()->visit(visitor);
   }
   Value::Table values;
   for (const auto& [name, saved] : matches.values) values[name] = values_of(index).at(saved);

@@ -19,16 +19,16 @@ namespace {
 
 static_assert(io::kBlock % io::kChecksumBlock == 0, "a read has whole checksum blocks");
 
-// Where a wish's elements go: its tensor, or memory of the host that is copied there at the end.
+// Where a request's elements go: its tensor, or memory of the host that is copied there at the end.
 struct Target {
   at::Tensor host;  // flat
   CopyPlan plan;
 };
 
 // A stretch of whole checksum blocks of one saved piece.
-struct Request {
+struct BlockRead {
   const SavedPiece* piece;
-  const Wish* wish;
+  const ReadRequest* request;
   Target* target;
   int32_t source;      // number of the piece in its tensor
   int64_t begin, end;  // bytes of the piece
@@ -43,66 +43,66 @@ class PieceReader {
   PieceReader(io::FileSystem& files, const std::string& folder, const Index& index)
       : files_(files), folder_(folder), index_(index) {}
 
-  void add(const Wish& wish) {
+  void add(const ReadRequest& request) {
     Target& target = *targets_.emplace_back(std::make_unique<Target>());
-    target.host = wish.to.is_cpu() ? wish.to : at::empty(wish.to.sizes(), wish.to.options().device(at::kCPU));
-    const SavedTensor& tensor = *wish.tensor;
+    target.host = request.to.is_cpu() ? request.to : at::empty(request.to.sizes(), request.to.options().device(at::kCPU));
+    const SavedTensor& tensor = *request.tensor;
     std::vector<Region> saved;
     for (const SavedPiece& piece : tensor.pieces) saved.push_back(piece.region);
-    target.plan = plan_copy(tensor.shape, saved, wish.region);
+    target.plan = plan_copy(tensor.shape, saved, request.region);
     if (target.plan.missing > 0)
       fault("the checkpoint '{}' lacks {} elements of '{}': no shard holds them", folder_, target.plan.missing, tensor.name);
-    for (size_t i = 0; i < tensor.pieces.size(); ++i) add_requests(wish, target, static_cast<int32_t>(i));
-    wishes_.push_back(&wish);
+    for (size_t i = 0; i < tensor.pieces.size(); ++i) add_reads(request, target, static_cast<int32_t>(i));
+    requests_.push_back(&request);
   }
 
   void read(int64_t first_shard) {
     const auto shards = static_cast<int64_t>(index_.shards.size());
     for (int64_t i = 0; i < shards; ++i) read_shard(static_cast<int32_t>((first_shard + i) % shards));
-    for (size_t i = 0; i < wishes_.size(); ++i) {
-      if (!wishes_[i]->to.is_cpu()) at::Tensor(wishes_[i]->to).copy_(targets_[i]->host);
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (!requests_[i]->to.is_cpu()) at::Tensor(requests_[i]->to).copy_(targets_[i]->host);
     }
   }
 
  private:
-  void add_requests(const Wish& wish, Target& target, int32_t source) {
-    const SavedPiece& piece = wish.tensor->pieces[source];
-    const int64_t size = element_bytes(*wish.tensor);
+  void add_reads(const ReadRequest& request, Target& target, int32_t source) {
+    const SavedPiece& piece = request.tensor->pieces[source];
+    const int64_t size = element_bytes(*request.tensor);
     for (const PieceBytes& range : block_ranges(runs_of(target.plan, source), size, piece.region.count * size)) {
       for (int64_t at = range.begin; at < range.end; at += io::kBlock)
-        requests_[piece.shard].push_back({&piece, &wish, &target, source, at, std::min(at + io::kBlock, range.end)});
+        reads_[piece.shard].push_back({&piece, &request, &target, source, at, std::min(at + io::kBlock, range.end)});
     }
   }
 
   void read_shard(int32_t shard) {
-    auto& requests = requests_[shard];
-    if (requests.empty()) return;
-    std::ranges::sort(requests, {}, [](const Request& each) { return each.piece->offset + each.begin; });
+    auto& reads = reads_[shard];
+    if (reads.empty()) return;
+    std::ranges::sort(reads, {}, [](const BlockRead& each) { return each.piece->offset + each.begin; });
     std::vector<io::Range> ranges;
-    for (const Request& each : requests) ranges.push_back({each.piece->offset + each.begin, each.end - each.begin});
+    for (const BlockRead& each : reads) ranges.push_back({each.piece->offset + each.begin, each.end - each.begin});
     const std::string path = folder_ + "/" + index_.shards[shard].file;
     io::read_ranges(files_, path, ranges, [&](size_t i, std::span<const std::byte> data) {
-      check(requests[i], data, path);
-      put(requests[i], data);
+      check(reads[i], data, path);
+      put(reads[i], data);
     });
   }
 
-  static void check(const Request& request, std::span<const std::byte> data, const std::string& path) {
-    io::for_each_block(request.begin, data, [&](size_t number, std::span<const std::byte> block) {
+  static void check(const BlockRead& read, std::span<const std::byte> data, const std::string& path) {
+    io::for_each_block(read.begin, data, [&](size_t number, std::span<const std::byte> block) {
       const size_t begin = number * io::kChecksumBlock;
-      if (io::xxh3(block) != request.piece->checksums[number])
+      if (io::xxh3(block) != read.piece->checksums[number])
         fault(
             "'{}' is damaged: bytes {} to {} of '{}' in it are not those that were saved (their checksum differs): load another "
             "checkpoint",
-            path, begin, begin + block.size(), request.wish->tensor->name);
+            path, begin, begin + block.size(), read.request->tensor->name);
     });
   }
 
   // Elements of the saved dtype to their places.
-  static void put(const Request& request, std::span<const std::byte> data) {
-    const SavedTensor& tensor = *request.wish->tensor;
-    const int64_t size = element_bytes(tensor), begin = request.begin / size, end = request.end / size;
-    const at::Tensor& host = request.target->host;
+  static void put(const BlockRead& read, std::span<const std::byte> data) {
+    const SavedTensor& tensor = *read.request->tensor;
+    const int64_t size = element_bytes(tensor), begin = read.begin / size, end = read.end / size;
+    const at::Tensor& host = read.target->host;
     // A byte of a boolean may be any number, whoever wrote it.
     const bool is_bool = tensor.dtype == at::kBool;
     const at::Tensor saved =
@@ -111,7 +111,7 @@ class PieceReader {
     const auto width = static_cast<int64_t>(host.element_size());
     const auto* from = static_cast<const std::byte*>(wanted.const_data_ptr());
     auto* to = static_cast<std::byte*>(host.mutable_data_ptr());
-    for (const Run& run : runs_of(request.target->plan, request.source)) {
+    for (const Run& run : runs_of(read.target->plan, read.source)) {
       for_each_stretch(run, begin, end, [&](int64_t first, int64_t place, int64_t count) {
         std::memcpy(to + place * width, from + (first - begin) * width, count * width);
       });
@@ -121,17 +121,17 @@ class PieceReader {
   io::FileSystem& files_;
   const std::string& folder_;
   const Index& index_;
-  std::vector<const Wish*> wishes_;
+  std::vector<const ReadRequest*> requests_;
   std::vector<std::unique_ptr<Target>> targets_;
-  std::map<int32_t, std::vector<Request>> requests_;  // by shard
+  std::map<int32_t, std::vector<BlockRead>> reads_;  // by shard
 };
 
 }  // namespace
 
-void read_tensors(io::FileSystem& files, const std::string& folder, const Index& index, const std::vector<Wish>& wishes,
+void read_tensors(io::FileSystem& files, const std::string& folder, const Index& index, const std::vector<ReadRequest>& requests,
                   int64_t first_shard) {
   PieceReader reader(files, folder, index);
-  for (const Wish& wish : wishes) reader.add(wish);
+  for (const ReadRequest& request : requests) reader.add(request);
   if (!index.shards.empty()) reader.read(first_shard);
 }
 

@@ -26,7 +26,7 @@ constexpr size_t kStagingBytes = size_t{8} << 20;
 
 struct Site {
   Transport& transport;
-  Patience& patience;
+  WaitPolicy& policy;
   Staging& staging;
   int rank() const { return transport.group().rank; }
   int size() const { return transport.group().size(); }

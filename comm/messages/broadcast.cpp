@@ -15,7 +15,7 @@ void broadcast_tree(Site site, const at::Tensor& tensor, int root) {
   const int size = site.size();
   const auto place = static_cast<unsigned>((site.rank() - root + size) % size);
   const auto peer = [&](unsigned p) { return (static_cast<int>(p) + root) % size; };
-  Messages messages(site.transport, site.patience);
+  Messages messages(site.transport, site.policy);
   if (place != 0) {
     messages.recv(peer(place & ~std::bit_floor(place)), bytes_of(tensor), tensor.nbytes());
     messages.wait();

@@ -17,7 +17,7 @@ void compare_all(Site site, const Call& call) {
   calls[0] = call;
   for (int known = 1; known < size; known *= 2) {
     const size_t bytes = sizeof(Call) * static_cast<size_t>(std::min(known, size - known));
-    Messages messages(site.transport, site.patience);
+    Messages messages(site.transport, site.policy);
     messages.recv((rank + known) % size, calls + known, bytes);
     messages.send((rank - known + size) % size, calls, bytes);
     messages.wait();
@@ -30,7 +30,7 @@ void compare_all(Site site, const Call& call) {
 // The sender says what it sends.
 void compare_pair(Site site, const Call& call) {
   auto* theirs = reinterpret_cast<Call*>(site.staging.get(sizeof(Call)));
-  Messages messages(site.transport, site.patience);
+  Messages messages(site.transport, site.policy);
   if (call.kind == Kind::send) {
     *theirs = call;
     messages.send(call.peer, theirs, sizeof(Call));

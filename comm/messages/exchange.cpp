@@ -26,7 +26,7 @@ char* Staging::get(size_t bytes) {
 
 void exchange(Site site, const std::vector<Part>& sends, const std::vector<Part>& receives) {
   const int rank = site.rank();
-  Messages messages(site.transport, site.patience);
+  Messages messages(site.transport, site.policy);
   const Part* own = nullptr;
   for (const Part& part : staggered(receives, rank, site.size(), -1)) {
     if (part.peer != rank) messages.recv(part.peer, part.data, part.bytes);

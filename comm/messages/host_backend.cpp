@@ -2,8 +2,8 @@
 
 namespace zt::comm {
 
-void HostBackend::run_single(const Operation& operation, Patience& patience) {
-  const Site site{*transport_, patience, staging_};
+void HostBackend::run_single(const Operation& operation, WaitPolicy& policy) {
+  const Site site{*transport_, policy, staging_};
   switch (operation.kind) {
     case Kind::all_reduce:
       return all_reduce(site, operation);
@@ -30,8 +30,8 @@ void HostBackend::run_single(const Operation& operation, Patience& patience) {
   }
 }
 
-void HostBackend::compare(const Operation& operation, Patience& patience) {
-  comm::compare(Site{*transport_, patience, staging_}, operation);
+void HostBackend::compare(const Operation& operation, WaitPolicy& policy) {
+  comm::compare(Site{*transport_, policy, staging_}, operation);
 }
 
 std::unique_ptr<Backend> HostBackend::duplicate(const std::string& name) {

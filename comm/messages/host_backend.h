@@ -24,8 +24,8 @@ class HostBackend : public QueuedBackend {
   std::unique_ptr<Backend> duplicate(const std::string& name) override;
 
  protected:
-  void run_single(const Operation& operation, Patience& patience) override;
-  void compare(const Operation& operation, Patience& patience) override;
+  void run_single(const Operation& operation, WaitPolicy& policy) override;
+  void compare(const Operation& operation, WaitPolicy& policy) override;
   void check_abort() const override { transport_->check_abort(); }
   at::Tensor take_scratch() override { return staging_.release(); }
 

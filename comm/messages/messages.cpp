@@ -34,8 +34,8 @@ void Messages::recv(int peer, void* data, size_t bytes) {
 void Messages::wait() {
   while (!pending_.empty()) {
     if (std::erase_if(pending_, [](const Pending& pending) { return pending.message->done(); }) > 0) {
-      patience_.progressed();
-    } else if (!patience_.pause()) {
+      policy_.progressed();
+    } else if (!policy_.pause()) {
       throw TimedOut{peers()};
     }
   }

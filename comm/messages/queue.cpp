@@ -40,7 +40,7 @@ Work Queue::submit(Task task) {
 }
 
 // Returns false, and leaves the reason in failure_, if the task did not succeed.
-bool Queue::run(const Task& task, Patience::Style style) {
+bool Queue::run(const Task& task, WaitPolicy::Style style) {
   if (failure_) return false;
   try {
     task(style);
@@ -63,7 +63,7 @@ void Queue::serve() {
     entries_.pop_front();
     busy_ = true;
     lock.unlock();
-    const bool ran = run(entry.task, Patience::Style::background);
+    const bool ran = run(entry.task, WaitPolicy::Style::background);
     entry.task = nullptr;  // lets go of the tensors before the waiter learns of it
     lock.lock();
     busy_ = false;

@@ -14,14 +14,14 @@
 #include <mutex>
 #include <thread>
 
-#include "patience.h"
+#include "wait_policy.h"
 #include "zt/comm/comm.h"
 
 namespace zt::comm {
 
 class Queue {
  public:
-  using Task = std::function<void(Patience::Style)>;
+  using Task = std::function<void(WaitPolicy::Style)>;
 
   Queue() = default;
   ~Queue() { close(); }
@@ -35,7 +35,7 @@ class Queue {
     // Nobody else touches failure_ now: one thread submits, and the queue's thread has nothing to do.
     if (failure_) std::rethrow_exception(failure_);
     try {
-      call(Patience::Style::caller);
+      call(WaitPolicy::Style::caller);
     } catch (...) {
       failure_ = std::current_exception();
       throw;
@@ -55,7 +55,7 @@ class Queue {
   };
   bool is_idle();
   void serve();
-  bool run(const Task& task, Patience::Style style);
+  bool run(const Task& task, WaitPolicy::Style style);
   void finish(Entry& entry, bool ran);
 
   std::mutex mutex_;

@@ -11,23 +11,23 @@
 namespace zt::comm {
 
 // Small tensors travel as one, long ones as they are.
-void QueuedBackend::run_list(const Operation& operation, Patience& patience) {
+void QueuedBackend::run_list(const Operation& operation, WaitPolicy& policy) {
   const Packing packing(operation, group().size());
-  for (const size_t i : packing.alone()) run_single(packing.single(i), patience);
+  for (const size_t i : packing.alone()) run_single(packing.single(i), policy);
   if (packing.empty()) return;
   const Operation packed = packing.pack();
-  run_single(packed, patience);
+  run_single(packed, policy);
   packing.unpack(packed);
 }
 
 Work QueuedBackend::submit(Operation operation, Async async) {
   if (async == Async::yes)
-    return queue_.submit([this, operation = std::move(operation)](Patience::Style style) { run(operation, style); });
-  queue_.run_now([&](Patience::Style style) { run(operation, style); });
+    return queue_.submit([this, operation = std::move(operation)](WaitPolicy::Style style) { run(operation, style); });
+  queue_.run_now([&](WaitPolicy::Style style) { run(operation, style); });
   return Work();
 }
 
-Patience QueuedBackend::patience(Patience::Style style, EndWatch& watch, int64_t begin_ns) const {
+WaitPolicy QueuedBackend::policy(WaitPolicy::Style style, EndWatch& watch, int64_t begin_ns) const {
   const auto check = [this] {
     check_abort();
     if (queue_.cancelled()) throw Aborted("the communicator was closed while it waited");
@@ -35,11 +35,11 @@ Patience QueuedBackend::patience(Patience::Style style, EndWatch& watch, int64_t
   return {style, timeout_, check, begin_ns, [&watch] { watch.look(); }};
 }
 
-void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
+void QueuedBackend::run_task(const std::function<void(WaitPolicy&)>& task) {
   std::exception_ptr declined;
-  queue_.run_now([&](Patience::Style style) {
+  queue_.run_now([&](WaitPolicy::Style style) {
     EndWatch watch(group(), copy(), nullptr);
-    Patience waiting = patience(style, watch);
+    WaitPolicy waiting = policy(style, watch);
     const auto tell = [&](const std::vector<int>& peers, const char* what) {
       fault("{} of axis '{}' waits for {}{} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
             group().name, names_of(peers), what);
@@ -57,10 +57,10 @@ void QueuedBackend::run_task(const std::function<void(Patience&)>& task) {
   if (declined) std::rethrow_exception(declined);
 }
 
-void QueuedBackend::run(const Operation& operation, Patience::Style style) {
+void QueuedBackend::run(const Operation& operation, WaitPolicy::Style style) {
   // What runs at once began when it was called: one look at the clock less.
   EndWatch watch(group(), copy(), &operation);
-  Patience waiting = patience(style, watch, style == Patience::Style::caller ? operation.queued_ns : 0);
+  WaitPolicy waiting = policy(style, watch, style == WaitPolicy::Style::caller ? operation.queued_ns : 0);
   if (ring_) ring_->start(operation.number, waiting.begin_ns());
   try {
     run_checked(operation, waiting);
@@ -84,11 +84,11 @@ void QueuedBackend::give_up(const Operation& operation) {
   report_stuck();
 }
 
-void QueuedBackend::run_checked(const Operation& operation, Patience& patience) {
+void QueuedBackend::run_checked(const Operation& operation, WaitPolicy& policy) {
   try {
-    if (operation.turn < kCheckedFirst || check_ == CheckMode::full) compare(operation, patience);
-    if (operation.in.size() > 1 || operation.out.size() > 1) run_list(operation, patience);
-    else run_single(operation, patience);
+    if (operation.turn < kCheckedFirst || check_ == CheckMode::full) compare(operation, policy);
+    if (operation.in.size() > 1 || operation.out.size() > 1) run_list(operation, policy);
+    else run_single(operation, policy);
   } catch (const Aborted&) {
     throw;
   } catch (const Fault& failure) {

@@ -33,10 +33,10 @@ class QueuedBackend : public Backend {
  protected:
   // One blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted, TimedOut,
   // PeersEnded.
-  virtual void run_single(const Operation& operation, Patience& patience) = 0;
+  virtual void run_single(const Operation& operation, WaitPolicy& policy) = 0;
   // Before an operation that is to be checked: Fault if other ranks called something else. Errors as run_single. Nothing where
   // the operation itself, or what it is made of, compares.
-  virtual void compare(const Operation&, Patience&) {}
+  virtual void compare(const Operation&, WaitPolicy&) {}
   // Throws Aborted when another rank of the run failed.
   virtual void check_abort() const = 0;
   // Memory that a peer may still write or read, to be kept for ever after a failure.
@@ -44,16 +44,16 @@ class QueuedBackend : public Backend {
 
   // Runs a task that is no operation, in the order of the calls, and waits for it. What it declines leaves the communicator
   // usable.
-  void run_task(const std::function<void(Patience&)>& task);
+  void run_task(const std::function<void(WaitPolicy&)>& task);
   std::chrono::milliseconds timeout() const { return timeout_; }
   CheckMode check() const { return check_; }
   void close() { queue_.close(); }
 
  private:
-  void run(const Operation& operation, Patience::Style style);
-  void run_checked(const Operation& operation, Patience& patience);
-  void run_list(const Operation& operation, Patience& patience);
-  Patience patience(Patience::Style style, EndWatch& watch, int64_t begin_ns = 0) const;
+  void run(const Operation& operation, WaitPolicy::Style style);
+  void run_checked(const Operation& operation, WaitPolicy& policy);
+  void run_list(const Operation& operation, WaitPolicy& policy);
+  WaitPolicy policy(WaitPolicy::Style style, EndWatch& watch, int64_t begin_ns = 0) const;
   int copy() const { return ring_ ? ring_->copy() : -1; }
   void give_up(const Operation& operation);
   void keep_forever(const Operation& operation);

@@ -41,7 +41,7 @@ class OwnedSegment {
     const int64_t pieces = (size_ + piece_ - 1) / piece_;
     const size_t slot = static_cast<size_t>(std::min(piece_, size_)) * element_ * static_cast<size_t>(site_.size() - 1);
     char* staging = site_.staging.get(slot * static_cast<size_t>(std::min<int64_t>(2, pieces)));
-    Messages slots[2] = {{site_.transport, site_.patience}, {site_.transport, site_.patience}};
+    Messages slots[2] = {{site_.transport, site_.policy}, {site_.transport, site_.policy}};
     for (int64_t p = 0; p <= pieces; ++p) {
       if (p < pieces) receive(slots[p % 2], staging + static_cast<size_t>(p % 2) * slot, p);
       if (p == 0) continue;
@@ -87,7 +87,7 @@ void reduce_owned(Site site, const at::Tensor& in, char* out, const Owners& owne
   const size_t element = in.element_size();
   const int64_t piece = piece_elements(element, site.size());
   // All sends start at once: the receivers take them in their own time, also while this rank computes.
-  Messages sends(site.transport, site.patience);
+  Messages sends(site.transport, site.policy);
   for (int step = 1; step < site.size(); ++step) {
     const int peer = (site.rank() + step) % site.size();
     for (int64_t first = 0; first < owners.size[peer]; first += piece) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/group.h"
-#include "patience.h"
+#include "wait_policy.h"
 
 namespace zt::comm {
 
@@ -51,7 +51,7 @@ struct TimedOut {
 // Several messages that are waited for together.
 class Messages {
  public:
-  Messages(Transport& transport, Patience& patience) : transport_(transport), patience_(patience) {}
+  Messages(Transport& transport, WaitPolicy& policy) : transport_(transport), policy_(policy) {}
 
   void send(int peer, const void* data, size_t bytes);
   void recv(int peer, void* data, size_t bytes);
@@ -66,7 +66,7 @@ class Messages {
   std::vector<int> peers() const;
 
   Transport& transport_;
-  Patience& patience_;
+  WaitPolicy& policy_;
   std::vector<Pending> pending_;
 };
 

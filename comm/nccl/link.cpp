@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "messages/patience.h"
+#include "messages/wait_policy.h"
 #include "recorder/report.h"
 #include "zt/base/error.h"
 #include "zt/process/trace.h"
@@ -26,8 +26,8 @@ Link::Link(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group g
 Link::~Link() {
   if (!comm_) return;
   try {
-    Patience patience(Patience::Style::caller, std::min(timeout_, kGrace), [] {});
-    while (!poll() && patience.pause()) {
+    WaitPolicy policy(WaitPolicy::Style::caller, std::min(timeout_, kGrace), [] {});
+    while (!poll() && policy.pause()) {
     }
   } catch (const std::exception&) {
     // The device failed: what is outstanding never ends.
@@ -91,9 +91,9 @@ void Link::wait(const Started& started) const {
 
 void Link::finish(const Started& started) {
   try {
-    Patience patience(Patience::Style::caller, timeout_, [&] { check_peers(started); });
+    WaitPolicy policy(WaitPolicy::Style::caller, timeout_, [&] { check_peers(started); });
     while (!is_over(started)) {
-      if (!patience.pause()) time_out(started);
+      if (!policy.pause()) time_out(started);
     }
   } catch (const Error&) {
     throw;

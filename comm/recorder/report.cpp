@@ -102,8 +102,8 @@ class Teller {
   void set_saved() { note(&Done::saved_ns); }
 
  private:
-  bool lock_file(std::chrono::milliseconds patience) const {
-    const auto until = std::chrono::steady_clock::now() + patience;
+  bool lock_file(std::chrono::milliseconds policy) const {
+    const auto until = std::chrono::steady_clock::now() + policy;
     while (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (std::chrono::steady_clock::now() >= until) return false;
       std::this_thread::sleep_for(10ms);

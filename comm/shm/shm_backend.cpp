@@ -40,8 +40,8 @@ class ShmBackend : public QueuedBackend {
 
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
     at::Tensor tensor;
-    run_task([&](Patience& patience) {
-      team_->set_patience(patience);
+    run_task([&](WaitPolicy& policy) {
+      team_->set_wait_policy(policy);
       tensor = windows_.allocate(shape, dtype);
     });
     return tensor;
@@ -51,8 +51,8 @@ class ShmBackend : public QueuedBackend {
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
     const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
     std::shared_ptr<std::vector<SharedMemory>> pieces;
-    run_task([&](Patience& patience) {
-      team_->set_patience(patience);
+    run_task([&](WaitPolicy& policy) {
+      team_->set_wait_policy(policy);
       const size_t mine = team_->rank() == 0 ? std::max<size_t>(bytes, 1) : 0;
       pieces = std::make_shared<std::vector<SharedMemory>>(share(*team_, mine, Pages::on_demand));
     });
@@ -62,11 +62,11 @@ class ShmBackend : public QueuedBackend {
 
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::unique_ptr<Backend> copy;
-    run_task([&](Patience& patience) {
-      team_->set_patience(patience);
+    run_task([&](WaitPolicy& policy) {
+      team_->set_wait_policy(policy);
       auto pieces = share(*team_, team_->rank() == 0 ? Team::bytes_for(team_->size()) : 0, Pages::on_demand);
       const auto memory = std::make_shared<SharedMemory>(std::move(pieces[0]));
-      copy = std::make_unique<ShmBackend>(std::make_unique<Team>(group().renamed(name), memory, patience), check_abort_);
+      copy = std::make_unique<ShmBackend>(std::make_unique<Team>(group().renamed(name), memory, policy), check_abort_);
       copy->set_timeout(timeout());
       copy->set_check(check());
     });
@@ -76,8 +76,8 @@ class ShmBackend : public QueuedBackend {
  protected:
   void check_abort() const override { check_abort_(); }
 
-  void run_single(const Operation& operation, Patience& patience) override {
-    team_->set_patience(patience);
+  void run_single(const Operation& operation, WaitPolicy& policy) override {
+    team_->set_wait_policy(policy);
     if (operation.kind == Kind::send) return send(*team_, windows_, operation);
     if (operation.kind == Kind::recv) return recv(*team_, windows_, operation);
     const bool fits = is_inline(operation, team_->size());
@@ -151,7 +151,7 @@ at::Tensor address_of(const SharedMemory& memory) {
 }
 
 // The memory that rank 0 makes, on all ranks; a failure anywhere is one everywhere.
-std::shared_ptr<SharedMemory> meet(Communicator& first_contact, int size) {
+std::shared_ptr<SharedMemory> share_memory(Communicator& first_contact, int size) {
   SharedMemory memory;
   std::string complaint;
   const auto attempt = [&](auto call) {
@@ -183,9 +183,9 @@ std::shared_ptr<SharedMemory> meet(Communicator& first_contact, int size) {
 std::unique_ptr<Backend> make_shm_backend(Communicator& first_contact, Group group, std::function<void()> check_abort) {
   if (group.size() > kMostShmRanks)
     misuse("backend 'shm' serves up to {} ranks of a machine, not {}: take 'mpi'", kMostShmRanks, group.size());
-  const auto memory = meet(first_contact, group.size());
-  Patience patience(Patience::Style::caller, kDefaultTimeout, check_abort);
-  auto team = std::make_unique<Team>(std::move(group), memory, patience);
+  const auto memory = share_memory(first_contact, group.size());
+  WaitPolicy policy(WaitPolicy::Style::caller, kDefaultTimeout, check_abort);
+  auto team = std::make_unique<Team>(std::move(group), memory, policy);
   return std::make_unique<ShmBackend>(std::move(team), std::move(check_abort));
 }
 

@@ -43,12 +43,12 @@ size_t Team::bytes_for(int size) {
   return Places(size).end;
 }
 
-Team::Team(Group group, std::shared_ptr<SharedMemory> memory, Patience& patience)
+Team::Team(Group group, std::shared_ptr<SharedMemory> memory, WaitPolicy& policy)
     : group_(std::move(group)), memory_(std::move(memory)) {
   board(rank()).process = getpid();
   has_cores_ = sysconf(_SC_NPROCESSORS_ONLN) >= size();
   processes_.assign(static_cast<size_t>(size()), -1);
-  set_patience(patience);
+  set_wait_policy(policy);
   // Everybody has written its process number when all have entered this barrier.
   my_notice().call = {};
   enter();
@@ -80,9 +80,9 @@ char* Team::channel_stage(int from, int to, uint32_t piece) const {
   return memory_->data() + Places(size()).channel_stages + kChannelBytes * (2 * pair + piece % 2);
 }
 
-void Team::set_patience(Patience& patience) {
-  patience_ = &patience;
-  spin_ = patience.style() == Patience::Style::caller && has_cores_ ? Spin::long_enough : Spin::briefly;
+void Team::set_wait_policy(WaitPolicy& policy) {
+  policy_ = &policy;
+  spin_ = policy.style() == WaitPolicy::Style::caller && has_cores_ ? Spin::long_enough : Spin::briefly;
 }
 
 void Team::enter() {
@@ -121,7 +121,7 @@ void Team::check_alive(int peer, const Signal& signal, uint32_t wanted) const {
 
 void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {
   await(signal, wanted, spin_, [&] {
-    const bool in_time = patience_->go_on();
+    const bool in_time = policy_->go_on();
     check_alive(peer, signal, wanted);
     if (!in_time) throw TimedOut{{peer}};
   });
@@ -133,7 +133,7 @@ void Team::await_all(Signal Board::*signal, uint32_t wanted) {
     Signal& theirs = board(peer).*signal;
     if (theirs.has_reached(wanted)) continue;
     await(theirs, wanted, spin_, [&] {
-      const bool in_time = patience_->go_on();
+      const bool in_time = policy_->go_on();
       std::vector<int> late;
       for (int r = 0; r < size(); ++r) {
         if (r == rank() || (board(r).*signal).has_reached(wanted)) continue;

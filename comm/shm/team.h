@@ -17,7 +17,7 @@
 
 #include "core/call.h"
 #include "core/group.h"
-#include "messages/patience.h"
+#include "messages/wait_policy.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"
 
@@ -65,7 +65,7 @@ class Team {
   static size_t bytes_for(int size);
 
   // `memory` is one piece of shared memory, zeroed, the same for all ranks. Collective.
-  Team(Group group, std::shared_ptr<SharedMemory> memory, Patience& patience);
+  Team(Group group, std::shared_ptr<SharedMemory> memory, WaitPolicy& policy);
   ~Team();
   Team(const Team&) = delete;
 
@@ -74,7 +74,7 @@ class Team {
   int size() const { return group_.size(); }
 
   // How to wait from now on; it must live until the next call of this.
-  void set_patience(Patience& patience);
+  void set_wait_policy(WaitPolicy& policy);
 
   Notice& my_notice() { return board(rank()).notices[(operation_ + 1) % 2]; }
   const Notice& notice(int rank) const { return board(rank).notices[operation_ % 2]; }
@@ -109,7 +109,7 @@ class Team {
   uint32_t pieces_ = 0;
   Spin spin_ = Spin::briefly;
   bool has_cores_ = false;  // a core for each rank
-  Patience* patience_ = nullptr;
+  WaitPolicy* policy_ = nullptr;
 };
 
 }  // namespace zt::comm

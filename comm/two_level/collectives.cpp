@@ -47,11 +47,11 @@ std::vector<at::Tensor> by_node(const at::Tensor& whole, int nodes) {
 // While the owner computes, the step is given to the communicator's own thread: that one waits without taking the core, and
 // this one sees when the two-level communicator is closed, which the level does not know.
 void LevelSite::step(const std::function<Work(Async)>& start) const {
-  if (patience.style() == Patience::Style::caller) return start(Async::no).wait();
-  patience.progressed();
+  if (policy.style() == WaitPolicy::Style::caller) return start(Async::no).wait();
+  policy.progressed();
   const Work work = start(Async::yes);
   // When the time is up, the step's own time-out is near, and its message says who is missing.
-  while (!work.done() && patience.pause()) {
+  while (!work.done() && policy.pause()) {
   }
   work.wait();
 }

@@ -13,7 +13,7 @@ namespace zt::comm {
 // What an operation works with.
 struct LevelSite {
   const Levels& levels;
-  Patience& patience;
+  WaitPolicy& policy;
   Staging& scratch;
   SumOrder order;
 

@@ -39,13 +39,13 @@ class TwoLevelBackend : public QueuedBackend {
   // A window that the node's ranks share.
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
     at::Tensor tensor;
-    run_task([&](Patience&) { tensor = levels_.inside->allocate(shape, dtype); });
+    run_task([&](WaitPolicy&) { tensor = levels_.inside->allocate(shape, dtype); });
     return tensor;
   }
 
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::unique_ptr<Backend> copy;
-    run_task([&](Patience&) {
+    run_task([&](WaitPolicy&) {
       Levels levels{levels_.inside->duplicate(name + "/inside"), levels_.across->duplicate(name + "/across"),
                     levels_.flat->duplicate(name + "/flat")};
       copy = make_two_level_backend(std::move(levels), group_.renamed(name), order_, check_abort_);
@@ -64,8 +64,8 @@ class TwoLevelBackend : public QueuedBackend {
   void check_abort() const override { check_abort_(); }
   at::Tensor take_scratch() override { return scratch_.release(); }
 
-  void run_single(const Operation& operation, Patience& patience) override {
-    const LevelSite site{levels_, patience, scratch_, order_};
+  void run_single(const Operation& operation, WaitPolicy& policy) override {
+    const LevelSite site{levels_, policy, scratch_, order_};
     if (!is_for_two_levels(operation)) return run_flat(site, operation);
     if (operation.kind == Kind::all_reduce) all_reduce(site, operation);
     else if (operation.kind == Kind::reduce_scatter) reduce_scatter(site, operation);
@@ -73,9 +73,9 @@ class TwoLevelBackend : public QueuedBackend {
   }
 
   // A level compares its own calls, but ranks with different ones here may wait on different levels. Messages all go to `flat`.
-  void compare(const Operation& operation, Patience& patience) override {
+  void compare(const Operation& operation, WaitPolicy& policy) override {
     if (!is_collective(operation.kind)) return;
-    const LevelSite site{levels_, patience, scratch_, order_};
+    const LevelSite site{levels_, policy, scratch_, order_};
     const at::Tensor mine = at::empty({sizeof(Call)}, at::kByte), all = at::empty({group_.size(), sizeof(Call)}, at::kByte);
     std::memcpy(bytes_of(mine), &operation.call, sizeof(Call));
     site.step([&](Async async) { return levels_.flat->all_gather(all, mine, async); });

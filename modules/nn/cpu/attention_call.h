@@ -74,7 +74,7 @@ struct Call {
     return keys;
   }
   // kept: room for kQueries * kKeys bytes, to be filled where weights are dropped.
-  tile::Sight sight(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
+  tile::AttentionMask mask(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
     if (inputs.keep) fill_kept(sample, head, queries, keys, kept);
     const int64_t count = keys.end - keys.begin, *segment = segments(sample);
     return {.keys = count,

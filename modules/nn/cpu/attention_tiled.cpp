@@ -67,7 +67,7 @@ class Forward {
       const int64_t count = keys.end - keys.begin;
       tile::product<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
                                kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
-      tile::softmax<A>(c.isa, scores_, score_row_, rows, c.sight(sample, head, queries, keys, kept_.data()),
+      tile::softmax<A>(c.isa, scores_, score_row_, rows, c.mask(sample, head, queries, keys, kept_.data()),
                        {largest, sum, later ? mixed_ : nullptr, c.padded_dim});
       tile::product<A>(c.isa, {mixed_, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim, c.padded_dim,
                                kPanel, rows, c.padded_dim, count, later});
@@ -150,13 +150,13 @@ class Backward {
     bool later = false;
     c.for_keys(c.visible(sample, queries), [&](Range keys) {
       const A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
-      run_keys(c.sight(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
+      run_keys(c.mask(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
       later = true;
     });
     tile::store<A>(c.isa, dqkv_ + query_at, c.columns(), dqueries_, rows, c.head_dim, nullptr, c.scale);
   }
 
-  void run_keys(const tile::Sight& sight, int64_t rows, Range keys, const A* logsumexp, const A* dots, bool later) {
+  void run_keys(const tile::AttentionMask& mask, int64_t rows, Range keys, const A* logsumexp, const A* dots, bool later) {
     const auto& c = call_;
     const int64_t count = keys.end - keys.begin, first = keys.begin * c.padded_dim;
     const auto scores = [&](A* to, const A* a, const A* b) {
@@ -169,7 +169,7 @@ class Backward {
     };
     scores(weights_, queries_across_, keys_across_);
     scores(dscores_, dmixed_across_, values_across_);
-    tile::softmax_backward(c.isa, weights_, dscores_, score_row_, rows, sight, logsumexp, dots);
+    tile::softmax_backward(c.isa, weights_, dscores_, score_row_, rows, mask, logsumexp, dots);
     tile::product<A>(c.isa, {dqueries_, c.padded_dim, dscores_, score_row_, 1, keys_ + first, c.padded_dim, kPanel, rows,
                              c.padded_dim, count, later});
     add_over_queries(dkeys_, dscores_, queries_);

@@ -46,7 +46,7 @@ template <class A, class T>
 void store(Isa isa, T* to, int64_t stride, const A* from, int64_t rows, int64_t columns, const A* scale, A scales);
 
 // Which keys of a tile of scores its queries see. Row i sees the keys before min(keys, diagonal + i + 1).
-struct Sight {
+struct AttentionMask {
   int64_t keys, diagonal;
   const int64_t* query_segments;  // of them, those of the row's own segment; nullptr: all
   const int64_t* key_segments;
@@ -62,9 +62,9 @@ struct Softmax {
   A* mixed;          // [rows, columns]: what earlier weights were summed up to, scaled to the new `largest`; nullptr: nothing yet
   int64_t columns;
 };
-// Turns scores [rows, padded(keys)], `row` apart, into weights exp(score - largest), dropped where `sight` says so.
+// Turns scores [rows, padded(keys)], `row` apart, into weights exp(score - largest), dropped where `mask` says so.
 template <class A>
-void softmax(Isa isa, A* scores, int64_t row, int64_t rows, const Sight& sight, const Softmax<A>& state);
+void softmax(Isa isa, A* scores, int64_t row, int64_t rows, const AttentionMask& mask, const Softmax<A>& state);
 
 // dot(i) = sum over d of a(i, d) b(i, d); rows padded(columns) apart.
 template <class A>
@@ -73,7 +73,7 @@ void row_dots(Isa isa, A* dot, const A* a, const A* b, int64_t rows, int64_t col
 // The backward: w = exp(score - logsumexp). Turns `scores` into the dropped w and `grads`, the gradients of the dropped w,
 // into those of the scores: w (dropped grad - dot).
 template <class A>
-void softmax_backward(Isa isa, A* scores, A* grads, int64_t row, int64_t rows, const Sight& sight, const A* logsumexp,
+void softmax_backward(Isa isa, A* scores, A* grads, int64_t row, int64_t rows, const AttentionMask& mask, const A* logsumexp,
                       const A* dot);
 
 }  // namespace zt::nn::tile

@@ -34,40 +34,40 @@ ZT_INLINE A lane_max(int64_t chunks, const A* x) {
 }
 
 // The keys that row i sees are among the first so many.
-ZT_INLINE int64_t width_of(const Sight& sight, int64_t i) {
-  return std::clamp<int64_t>(sight.diagonal + i + 1, 0, sight.keys);
+ZT_INLINE int64_t width_of(const AttentionMask& mask, int64_t i) {
+  return std::clamp<int64_t>(mask.diagonal + i + 1, 0, mask.keys);
 }
 
 // -inf where row i sees nothing, as far as whole chunks are read.
 template <class A>
-ZT_INLINE void hide(A* scores, const Sight& sight, int64_t i, int64_t width) {
+ZT_INLINE void hide(A* scores, const AttentionMask& mask, int64_t i, int64_t width) {
   constexpr A kHidden = -std::numeric_limits<A>::infinity();
   for (int64_t j = width; j < padded(width); ++j) scores[j] = kHidden;
-  if (!sight.query_segments) return;
-  const int64_t mine = sight.query_segments[i];
-  for (int64_t j = 0; j < width; ++j) scores[j] = sight.key_segments[j] == mine ? scores[j] : kHidden;
+  if (!mask.query_segments) return;
+  const int64_t mine = mask.query_segments[i];
+  for (int64_t j = 0; j < width; ++j) scores[j] = mask.key_segments[j] == mine ? scores[j] : kHidden;
 }
 
 template <class A>
-ZT_INLINE void drop(A* weights, const Sight& sight, int64_t i, int64_t width) {
-  if (!sight.keep) return;
-  const uint8_t* keep = sight.keep + i * sight.keep_row;
-  const A scale = static_cast<A>(sight.keep_scale);
+ZT_INLINE void drop(A* weights, const AttentionMask& mask, int64_t i, int64_t width) {
+  if (!mask.keep) return;
+  const uint8_t* keep = mask.keep + i * mask.keep_row;
+  const A scale = static_cast<A>(mask.keep_scale);
   for (int64_t j = 0; j < width; ++j) weights[j] = keep[j] ? weights[j] * scale : A(0);
 }
 
 template <class A>
-ZT_INLINE void softmax_row(A* scores, const Sight& sight, int64_t i, const Softmax<A>& state) {
-  const int64_t width = width_of(sight, i), chunks = padded(width);
-  hide(scores, sight, i, width);
+ZT_INLINE void softmax_row(A* scores, const AttentionMask& mask, int64_t i, const Softmax<A>& state) {
+  const int64_t width = width_of(mask, i), chunks = padded(width);
+  hide(scores, mask, i, width);
   const A here = lane_max(chunks, scores), before = state.largest[i];
   const A largest = before > here ? before : here;
   // Where nothing was seen yet any number does: it only must not give inf - inf.
   const A origin = largest == -std::numeric_limits<A>::infinity() ? A(0) : largest;
   const A sum = lane_sum<A>(
       chunks, [=](int64_t j) __attribute__((always_inline)) { return scores[j] = exponential(scores[j] - origin); });
-  for (int64_t j = chunks; j < padded(sight.keys); ++j) scores[j] = 0;
-  drop(scores, sight, i, width);
+  for (int64_t j = chunks; j < padded(mask.keys); ++j) scores[j] = 0;
+  drop(scores, mask, i, width);
   state.largest[i] = largest;
   const A correction = exponential(before - origin);
   state.sum[i] = state.sum[i] * correction + sum;
@@ -77,35 +77,35 @@ ZT_INLINE void softmax_row(A* scores, const Sight& sight, int64_t i, const Softm
 }
 
 template <class A>
-ZT_INLINE void softmax_backward_row(A* scores, A* grads, const Sight& sight, int64_t i, A logsumexp, A dot) {
-  const int64_t width = width_of(sight, i), chunks = padded(width);
-  hide(scores, sight, i, width);
-  drop(grads, sight, i, width);
+ZT_INLINE void softmax_backward_row(A* scores, A* grads, const AttentionMask& mask, int64_t i, A logsumexp, A dot) {
+  const int64_t width = width_of(mask, i), chunks = padded(width);
+  hide(scores, mask, i, width);
+  drop(grads, mask, i, width);
   for (int64_t j = 0; j < chunks; ++j) {
     scores[j] = exponential(scores[j] - logsumexp);
     grads[j] = scores[j] * (grads[j] - dot);
   }
-  drop(scores, sight, i, width);
-  for (int64_t j = chunks; j < padded(sight.keys); ++j) scores[j] = grads[j] = 0;
+  drop(scores, mask, i, width);
+  for (int64_t j = chunks; j < padded(mask.keys); ++j) scores[j] = grads[j] = 0;
 }
 
 }  // namespace
 
 template <class A>
-void softmax(Isa isa, A* scores, int64_t row, int64_t rows, const Sight& sight, const Softmax<A>& state) {
+void softmax(Isa isa, A* scores, int64_t row, int64_t rows, const AttentionMask& mask, const Softmax<A>& state) {
   run(
       isa, [=](auto) __attribute__((always_inline)) {
-        for (int64_t i = 0; i < rows; ++i) softmax_row(scores + i * row, sight, i, state);
+        for (int64_t i = 0; i < rows; ++i) softmax_row(scores + i * row, mask, i, state);
       });
 }
 
 template <class A>
-void softmax_backward(Isa isa, A* scores, A* grads, int64_t row, int64_t rows, const Sight& sight, const A* logsumexp,
+void softmax_backward(Isa isa, A* scores, A* grads, int64_t row, int64_t rows, const AttentionMask& mask, const A* logsumexp,
                       const A* dot) {
   run(
       isa, [=](auto) __attribute__((always_inline)) {
         for (int64_t i = 0; i < rows; ++i) {
-          softmax_backward_row(scores + i * row, grads + i * row, sight, i, logsumexp[i], dot[i]);
+          softmax_backward_row(scores + i * row, grads + i * row, mask, i, logsumexp[i], dot[i]);
         }
       });
 }
@@ -122,9 +122,9 @@ void row_dots(Isa isa, A* dot, const A* a, const A* b, int64_t rows, int64_t col
       });
 }
 
-#define ZT_DEFINE_SOFTMAX(A)                                                                       \
-  template void softmax(Isa, A*, int64_t, int64_t, const Sight&, const Softmax<A>&);               \
-  template void softmax_backward(Isa, A*, A*, int64_t, int64_t, const Sight&, const A*, const A*); \
+#define ZT_DEFINE_SOFTMAX(A)                                                                               \
+  template void softmax(Isa, A*, int64_t, int64_t, const AttentionMask&, const Softmax<A>&);               \
+  template void softmax_backward(Isa, A*, A*, int64_t, int64_t, const AttentionMask&, const A*, const A*); \
   template void row_dots(Isa, A*, const A*, const A*, int64_t, int64_t);
 
 ZT_DEFINE_SOFTMAX(float)

@@ -8,7 +8,7 @@ namespace zt::comm {
 
 namespace {
 
-using Style = Patience::Style;
+using Style = WaitPolicy::Style;
 
 TEST(Queue, RunsInTheCallerWhenNothingIsQueued) {
   Queue queue;

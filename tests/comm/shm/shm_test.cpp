@@ -90,16 +90,16 @@ TEST(SharedMemory, IsSharedThroughItsAddressUntilHidden) {
 
 TEST(SharedMemory, AWaitEndsWhenTheProcessOfTheOtherIsGone) {
   const auto memory = std::make_shared<SharedMemory>(SharedMemory::create(Team::bytes_for(2), Pages::on_demand));
-  const auto team_of = [&](int rank, Patience& patience) {
-    return std::make_unique<Team>(Group{"dp", rank, {0, 1}}, memory, patience);
+  const auto team_of = [&](int rank, WaitPolicy& policy) {
+    return std::make_unique<Team>(Group{"dp", rank, {0, 1}}, memory, policy);
   };
-  Patience patience(Patience::Style::caller, std::chrono::seconds(20), [] {});
+  WaitPolicy policy(WaitPolicy::Style::caller, std::chrono::seconds(20), [] {});
   const pid_t child = fork();
   if (child == 0) {
-    const auto team = team_of(1, patience);
+    const auto team = team_of(1, policy);
     _exit(0);  // after the first barrier, before the second
   }
-  const auto team = team_of(0, patience);
+  const auto team = team_of(0, policy);
   const auto begin = std::chrono::steady_clock::now();
   team->my_notice().call = {};
   EXPECT_CONTAINS(test::message_of<Fault>([&] { team->enter(); }), "the process of rank 1 (world rank 1)");

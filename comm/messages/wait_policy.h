@@ -6,7 +6,7 @@
 
 namespace zt::comm {
 
-class Patience {
+class WaitPolicy {
  public:
   // caller: nothing else to do, yields the core for a while before it sleeps. background: a compute thread wants the core.
   enum class Style { caller, background };
@@ -14,8 +14,8 @@ class Patience {
   // `aborted` throws when the wait is to end at once.
   // begin_ns: when the wait began, on the steady clock; 0: now.
   // look: called a few times per second during a wait, also throws to end it; may be empty.
-  Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns = 0,
-           std::function<void()> look = {});
+  WaitPolicy(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns = 0,
+             std::function<void()> look = {});
 
   // Between two polls that found nothing. False once the time is up.
   [[nodiscard]] bool pause();

@@ -1,4 +1,4 @@
-#include "patience.h"
+#include "wait_policy.h"
 
 #include <sched.h>
 
@@ -17,8 +17,8 @@ constexpr std::chrono::milliseconds kBetweenLooks(250);
 
 }  // namespace
 
-Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns,
-                   std::function<void()> look)
+WaitPolicy::WaitPolicy(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns,
+                       std::function<void()> look)
     : style_(style),
       begin_(begin_ns > 0 ? Clock::time_point(std::chrono::nanoseconds(begin_ns)) : Clock::now()),
       deadline_(begin_ + timeout),
@@ -28,7 +28,7 @@ Patience::Patience(Style style, std::chrono::milliseconds timeout, std::function
       next_look_(begin_ + kBetweenLooks),
       nap_(kShortestNap) {}
 
-bool Patience::pause() {
+bool WaitPolicy::pause() {
   check_abort_();
   const auto now = Clock::now();
   if (!is_in_time(now)) return false;
@@ -41,12 +41,12 @@ bool Patience::pause() {
   return true;
 }
 
-bool Patience::go_on() {
+bool WaitPolicy::go_on() {
   check_abort_();
   return is_in_time(Clock::now());
 }
 
-bool Patience::is_in_time(Clock::time_point now) {
+bool WaitPolicy::is_in_time(Clock::time_point now) {
   if (look_ && now >= next_look_) {
     next_look_ = now + kBetweenLooks;
     look_();
@@ -54,7 +54,7 @@ bool Patience::is_in_time(Clock::time_point now) {
   return now < deadline_;
 }
 
-void Patience::progressed() {
+void WaitPolicy::progressed() {
   idle_since_ = Clock::now();
   nap_ = kShortestNap;
 }
