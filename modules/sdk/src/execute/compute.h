@@ -33,9 +33,6 @@ struct LossSum {
   double sum = 0;
 };
 
-// Misuse if a step by hand is under way.
-void refuse_by_hand(bool is_under_way, const char* call);
-
 class ComputeState {
  public:
   ComputeState(std::shared_ptr<Model> model, StepState& state);

@@ -1,12 +1,14 @@
 #include "zt/train/trainer.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "execute/compute.h"
-#include "execute/step_handlers.h"
+#include "by_hand.h"
+#include "plan/batch.h"
+#include "plan/plan.h"
+#include "report.h"
+#include "runner.h"
+#include "store.h"
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
+#include "zt/gemm/gemm_choice.h"
+#include "zt/process/log.h"
 
 namespace zt {
 
@@ -15,151 +17,213 @@ ZT_DEFINE_OBJECT(Trainer, "Trainer")
 Stateful::~Stateful() = default;
 Visitor::~Visitor() = default;
 
-// Values, gradients and losses of the step so far would be lost.
-void refuse_by_hand(bool is_under_way, const char* call) {
-  if (is_under_way) misuse("trainer:{}: forward / backward by hand are under way: finish with trainer:finish_step() first", call);
-}
+namespace {
 
-Trainer::~Trainer() {
-  if (!compute_) return;
-  for (const auto& param : spec_->model()->params()) param->values = at::Tensor();
-}
-
-void Trainer::drain() {
-  if (running_) running_->drain();
-  running_ = nullptr;
-}
-
-Executor& Trainer::activate(Mode mode) {
-  if (options_.dry) misuse("this trainer is dry: it reports, but has no buffers to run on");
-  Executor& wanted = executor(mode);
-  if (running_ != &wanted) drain();
-  running_ = &wanted;
-  return wanted;
-}
-
-// Before a program without a COUNT in front: where it communicates, the ranks have to be at the same one.
-void Trainer::meet(const Program& program) const {
-  const bool communicates = std::any_of(program.actions.begin(), program.actions.end(), [](const Action& action) {
-    return action.kind != Kinds::get().count && !action.axes().empty();
-  });
-  if (communicates && !data_axes_.empty()) sum_counts(state_.comm(data_axes_), {}, program.mode, state_.step);
-}
-
-void Trainer::check_batch(const Batch& batch, int parts) const {
-  if (batch.empty()) misuse("the batch is empty: give a table of tensors such as {{tokens = ..., labels = ...}}");
-  const auto& [first_name, first] = *batch.begin();
-  for (const auto& [name, field] : batch) {
-    if (field.dim() == 0) misuse("the batch field '{}' is a scalar: fields are [samples, ...]", name);
-    if (field.size(0) != first.size(0)) {
-      misuse("the batch fields '{}' and '{}' have {} and {} samples", first_name, name, first.size(0), field.size(0));
-    }
+// Throws Misuse if the options do not fit the program, or the model has a trainer.
+void check_options(const ProgramSpec& spec, const TrainerOptions& options) {
+  if (!options.optimizer) misuse("a trainer needs an optimizer: give optimizer = optim.adamw{{...}}");
+  if (options.optimizer->scope() != Scope::element) {
+    misuse("the optimizer {} needs whole tensors, which sharded units do not hold yet: use one that works element by element",
+           options.optimizer->kind());
   }
-  if (first.size(0) % parts != 0 || first.size(0) == 0) {
-    misuse("this rank's {} samples cannot be cut into {} micro-batches evenly: change the batch or micro_batches", first.size(0),
-           parts);
+  for (const auto& param : spec.model()->params()) {
+    if (param->values.defined())
+      misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
   }
-}
-
-int Trainer::data_ranks() const {
-  const Coord coord = spec_->coord();
-  int ranks = 1;
-  for (const auto& axis : data_axes_) ranks *= coord.size(axis);
-  return ranks;
-}
-
-int64_t Trainer::first_sample(const Batch& batch) const {
-  const Coord coord = spec_->coord();
-  int64_t place = 0;
-  for (const auto& axis : data_axes_) place = place * coord.size(axis) + coord[axis];
-  return place * batch.begin()->second.size(0);
-}
-
-void Trainer::set_lr(std::optional<double> lr) {
-  if (lr && !(std::isfinite(*lr) && *lr >= 0)) misuse("trainer:set_lr: a learning rate is finite and not negative, got {}", *lr);
-  lr_ = lr;
-}
-
-void Trainer::prepare_step() {
-  state_.clip = options_.clip;
-  state_.loss_scale = loss_scale();
-  state_.scalars.step = updates_done_ + 1;
-  const double base = options_.optimizer->lr();
-  const auto scheduled = [&](const Schedule& schedule) {
-    return schedule.lr(schedule.counts_updates() ? updates_done_ : state_.step, base);
-  };
-  state_.scalars.lr = lr_ ? *lr_ : options_.schedule ? scheduled(*options_.schedule) : base;
-}
-
-StepResult Trainer::result(int64_t begin_ns) const {
-  StepResult result;
-  result.step = state_.step;
-  result.loss = without_nan_sign(state_.loss);
-  result.grad_norm = without_nan_sign(state_.grad_norm);
-  result.lr = state_.scalars.lr;
-  result.loss_scale = state_.loss_scale;
-  result.tokens = state_.counts.tokens;
-  result.samples = state_.counts.samples;
-  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  result.skipped = !state_.is_finite;
-  result.terms = state_.losses;
-  return result;
-}
-
-// The step is over: count it, or say what was not finite.
-StepResult Trainer::end_step(int64_t begin_ns) {
-  const StepResult done = result(begin_ns);
-  if (state_.is_finite) ++updates_done_;
-  const bool is_possible = !loss_scale_ || loss_scale_->update(!state_.is_finite);
-  if (!state_.is_finite) skip_step();
-  if (!is_possible) {
-    fault("step {}: the gradients overflow at the least loss scale ({}): lower min_loss_scale or the learning rate, or give bf16",
-          state_.step, loss_scale());
+  const bool is_fp16 = spec.precision().params == at::kHalf;
+  if (options.loss_scale && !is_fp16) {
+    misuse("a loss scale is for fp16, whose small gradients become zero; this program computes in {}: leave fp16 = {{...}} out",
+           float_type_name(spec.precision().params));
   }
-  given_.clear();
-  ++state_.step;
-  return done;
+  const bool is_dynamic = !options.loss_scale || options.loss_scale->is_dynamic();
+  if (is_fp16 && is_dynamic && options.on_nonfinite == OnNonfinite::error) {
+    misuse("a dynamic loss scale is found by steps that overflow: give on_nonfinite = \"skip\", or a constant fp16.loss_scale");
+  }
+  options.optimizer->check(spec.model()->info());
+}
+
+// Says on rank 0 if the checkpoint's run multiplied matrices by other providers.
+void compare_gemm(const Value& saved, const World& place) {
+  const std::vector<std::string> groups = differing_gemm_groups(saved);
+  if (groups.empty() || place.rank != 0) return;
+  log(LogLevel::warn, place,
+      fmt::format("this process multiplies {} by other providers than the run that was saved did: sums have other bits",
+                  fmt::join(groups, ", ")));
+}
+
+}  // namespace
+
+Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
+    : spec_(std::move(spec)),
+      options_(std::move(options)),
+      plan_(Plan::make(spec_, options_.optimizer)),
+      store_(std::make_unique<Store>(plan_, *options_.optimizer, options_.dry ? Buffers::none : Buffers::allocated)),
+      control_(std::make_unique<StepControl>(options_)),
+      report_(std::make_unique<Report>(plan_)) {
+  if (options_.dry) return;
+  runner_ = std::make_unique<Runner>(plan_, *store_, *control_, options_.optimizer, trace_);
+  by_hand_ = std::make_unique<ByHand>(plan_, *runner_);
+}
+
+Trainer::~Trainer() = default;
+
+std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options) {
+  check_options(*spec, options);
+  if (spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
+  std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
+  trainer->spec_->model()->set_trainer(trainer);
+  return trainer;
+}
+
+Runner& Trainer::runner() const {
+  if (!runner_) misuse("this trainer is dry: it reports, but has no buffers to run on");
+  return *runner_;
+}
+
+ByHand& Trainer::by_hand() const {
+  runner();
+  return *by_hand_;
+}
+
+// The store, once no action is in flight.
+const Store& Trainer::drained_store() {
+  runner().drain();
+  return *store_;
+}
+
+const StepState& Trainer::state() const {
+  return store_->state();
+}
+
+void Trainer::set_global_step(int64_t step) {
+  store_->state().step = step;
 }
 
 StepResult Trainer::step(const Batch& batch) {
-  refuse_by_hand(is_by_hand_under_way(), "step");
-  check_batch(batch, spec_->micro_batches());
-  const int64_t begin_ns = now_ns();
-  Executor& running = activate(Mode::train);
-  normalisation_->is_by_hand = false;
-  prepare_step();
-  given_ = {batch};
-  note_shapes(batch);
-  compute_->begin(batch, Mode::train, spec_->micro_batches(), first_sample(batch));
-  {
-    const AllocationWatch::Scope counted(activations_);
-    running.run(state_);
-  }
-  return end_step(begin_ns);
+  by_hand().refuse("step");
+  return runner().step(batch);
 }
 
 StepResult Trainer::evaluate(const Batch& batch) {
-  refuse_by_hand(is_by_hand_under_way(), "evaluate");
-  check_batch(batch, 1);
-  const int64_t begin_ns = now_ns();
-  Executor& running = activate(Mode::eval);
-  normalisation_->is_by_hand = false;
-  compute_->begin(batch, Mode::eval, 1, first_sample(batch));
-  running.run(state_);
-  StepResult evaluated = result(begin_ns);
-  evaluated.grad_norm.reset();  // the state holds those of the last step
-  evaluated.lr.reset();
-  return evaluated;
+  by_hand().refuse("evaluate");
+  return runner().evaluate(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const Batch& batch) {
-  refuse_by_hand(is_by_hand_under_way(), "infer");
-  check_batch(batch, 1);
-  Executor& running = activate(Mode::generate);
-  compute_->begin(batch, Mode::generate, 1, first_sample(batch));
-  meet(running.program());
-  running.run(state_);
-  return compute_->outputs(0);
+  by_hand().refuse("infer");
+  return runner().infer(batch);
+}
+
+double Trainer::forward(const Batch& micro_batch) {
+  return by_hand().forward(micro_batch);
+}
+
+void Trainer::backward() {
+  by_hand().backward();
+}
+
+StepResult Trainer::finish_step(double divisor) {
+  return by_hand().finish_step(divisor);
+}
+
+void Trainer::set_lr(std::optional<double> lr) {
+  control_->set_lr(lr);
+}
+
+double Trainer::loss_scale() const {
+  return control_->loss_scale();
+}
+
+void Trainer::drain() {
+  if (runner_) runner_->drain();
+}
+
+at::ScalarType Trainer::dtype(const std::string& name) const {
+  const int param = store_->find(name);
+  runner();
+  return store_->dtype(param);
+}
+
+const ParamInfo& Trainer::param_info(const std::string& name) const {
+  return store_->info(store_->find(name));
+}
+
+at::Tensor Trainer::parameter(const std::string& name) {
+  const int param = store_->find(name);
+  return drained_store().parameter(param);
+}
+
+at::Tensor Trainer::master(const std::string& name) {
+  const int param = store_->find(name);
+  return drained_store().master(param);
+}
+
+at::Tensor Trainer::gradient(const std::string& name) {
+  const int param = store_->find(name);
+  const ParamInfo& info = store_->info(param);
+  if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
+  by_hand().refuse_gradient();
+  const Store& store = drained_store();
+  if (!plan_->program(Mode::train).units[info.unit].state_sharded) runner().complete_gradient(info.unit);
+  const at::Tensor sum = store.gradient_shards(param);
+  const bool is_short = sum.element_size() < 4;
+  return (is_short ? sum.to(at::kFloat) : sum).div_(state().grad_divisor);
+}
+
+std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& name) {
+  const int param = store_->find(name);
+  return drained_store().optimizer_state(param);
+}
+
+void Trainer::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
+  const int param = store_->find(name);
+  by_hand().refuse("set_parameter");
+  drained_store().set_parameter(param, values, from);
+}
+
+void Trainer::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
+                                  std::optional<int> from) {
+  const int param = store_->find(name);
+  by_hand().refuse("set_optimizer_state");
+  drained_store().set_optimizer_state(param, state, values, from);
+}
+
+std::vector<MemoryLine> Trainer::memory() {
+  if (!runner_) return report_->memory({}, {});
+  auto measured = store_->bytes();
+  measured["gradients"] += runner_->extra_gradient_bytes();
+  measured["activations"] = runner_->activation_bytes();
+  return report_->memory(measured, runner_->shapes());
+}
+
+std::string Trainer::report() {
+  return report_->text(memory());
+}
+
+int64_t Trainer::predict_activations(const Batch& batch) {
+  check_batch(batch, spec_->micro_batches());
+  return report_->predict_activations(batch_on_meta(batch, 1));
+}
+
+Value Trainer::plan(const Batch& batch) {
+  check_batch(batch, spec_->micro_batches());
+  return plan_->of_all_ranks(batch);
+}
+
+void Trainer::visit(Visitor& visitor) {
+  if (visitor.is_load()) by_hand().refuse("visit");
+  const Store& store = drained_store();
+  visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
+  store.visit_tensors(visitor);
+  Value step(state().step), products = to_value(gemm_choice());
+  visitor.value("trainer/step", step);
+  control_->visit(visitor);
+  runner().visit_values(visitor);
+  visitor.value("trainer/gemm", products);
+  if (!visitor.is_load()) return;
+  compare_gemm(products, plan_->place());
+  convert(step, "trainer/step", store_->state().step);
+  store.finish_load();
 }
 
 }  // namespace zt

@@ -1,0 +1,178 @@
+#include "plan.h"
+
+#include "plan/activations.h"
+#include "plan/batch.h"
+#include "zt/base/error.h"
+#include "zt/base/hash.h"
+#include "zt/gemm/gemm_choice.h"
+
+namespace zt {
+
+namespace {
+
+// "0-511" or "0, 4, 8": ascending numbers.
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[begin]);
+    if (end > begin) text += fmt::format("-{}", numbers[end]);
+    begin = end + 1;
+  }
+  return text;
+}
+
+Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+// Returns the ranks of each distinct program, in the order of the first rank. `programs`: by rank; equal ones share one object.
+std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const Program>>& programs) {
+  std::vector<std::vector<int>> kinds;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    const auto alike = std::ranges::find_if(kinds, [&](const auto& ranks) { return programs[ranks[0]] == programs[rank]; });
+    if (alike == kinds.end()) kinds.push_back({rank});
+    else alike->push_back(rank);
+  }
+  return kinds;
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
+  const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
+  for (const Mode mode : kModes) plan->programs_[static_cast<size_t>(mode)] = plan->verified_program(mode);
+  plan->check_units_alike();
+  plan->check_gemm_alike();
+  const Program& training = plan->program(Mode::train);
+  for (const Action& action : training.actions) {
+    if (action.kind == Kinds::get().count) plan->data_axes_ = action.axes();
+  }
+  const Coord coord = plan->spec_->coord();
+  plan->held_ = plan->describe_rank(coord);
+  plan->rank_ = plan_rank(plan->model().info(), training, plan->held_, *plan->optimizer_, coord);
+  return plan;
+}
+
+// Returns this rank's program. Rank 0 verifies the programs of all ranks; the other ranks compare what they would run with what
+// rank 0 verified.
+std::shared_ptr<const Program> Plan::verified_program(Mode mode) const {
+  const auto programs = spec_->build_all(mode);
+  std::string hashes;
+  for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
+  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
+  std::string complaint;
+  const Coord coord = spec_->coord();
+  if (coord.rank == 0) {
+    std::vector<const Program*> by_rank;
+    for (const auto& program : programs) by_rank.push_back(program.get());
+    for (const Refusal& refusal : verify(model().info(), coord.shape, by_rank)) complaint += "\n  " + refusal.text();
+  }
+  if (spec_->mesh() && coord.shape.world_size() > 1) {
+    const auto outcomes = spec_->mesh()->world()->communicator->all_gather_values(
+        Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+    const auto text = [&](size_t rank, const char* key) {
+      return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
+    };
+    for (size_t rank = 1; rank < outcomes.size(); ++rank) {
+      if (text(rank, "programs") == text(0, "programs")) continue;
+      misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank", rank);
+    }
+    complaint = text(0, "complaint");
+  }
+  if (!complaint.empty()) misuse("the program is refused:{}", complaint);
+  return programs[coord.rank];
+}
+
+// All modes use the same buffers.
+void Plan::check_units_alike() const {
+  const Program& training = program(Mode::train);
+  for (const Mode mode : {Mode::eval, Mode::generate}) {
+    for (size_t unit = 0; unit < training.units.size(); ++unit) {
+      if (program(mode).units[unit] == training.units[unit]) continue;
+      misuse(
+          "the training program holds unit '{}' in another way than the program of {} does: all modes use the same buffers. Where "
+          "a training program was given whole, its 'unit' lines must be those of the passes: change the passes' options instead",
+          model().info().units[unit].name, mode == Mode::eval ? "evaluation" : "generation");
+    }
+  }
+}
+
+// If the ranks multiplied by different providers, parameters that are equal would drift apart.
+void Plan::check_gemm_alike() const {
+  if (!spec_->mesh() || spec_->coord().shape.world_size() == 1) return;
+  check_gemm_choices_alike(spec_->mesh()->world()->communicator->all_gather_values(to_value(gemm_choice())));
+}
+
+RankUnits Plan::describe_rank(const Coord& coord) const {
+  const bool is_mine = coord.rank == spec_->coord().rank;
+  std::array<std::shared_ptr<const Program>, kModes.size()> of_rank = programs_;
+  for (const Mode mode : kModes) {
+    if (!is_mine) of_rank[static_cast<size_t>(mode)] = std::make_shared<const Program>(spec_->build(mode, coord));
+  }
+  std::vector<const Program*> programs;
+  for (const auto& each : of_rank) programs.push_back(each.get());
+  return describe_units(model().info(), programs, coord);
+}
+
+int Plan::data_ranks() const {
+  const Coord coord = spec_->coord();
+  int ranks = 1;
+  for (const auto& axis : data_axes_) ranks *= coord.size(axis);
+  return ranks;
+}
+
+int64_t Plan::first_sample(int64_t samples) const {
+  const Coord coord = spec_->coord();
+  int64_t place = 0;
+  for (const auto& axis : data_axes_) place = place * coord.size(axis) + coord[axis];
+  return place * samples;
+}
+
+Communicator& Plan::comm(const std::vector<std::string>& axes) const {
+  if (!spec_->mesh()) misuse("the program communicates over '{}', but no pass gave it a mesh", fmt::join(axes, "', '"));
+  return *spec_->mesh()->join(axes)->communicator;
+}
+
+Communicator& Plan::axis_of(const Unit& unit) const {
+  return comm({program(Mode::train).units[unit.index].axis});
+}
+
+World Plan::place() const {
+  World world;
+  world.rank = spec_->coord().rank;
+  world.size = spec_->coord().shape.world_size();
+  return world;
+}
+
+int64_t Plan::activations(const Batch& fields) const {
+  const auto join = [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); };
+  return predict_activations(spec_->model(), program(Mode::train), held_, join, fields);
+}
+
+Value Plan::of_all_ranks(const Batch& batch) const {
+  const MeshShape shape = spec_->coord().shape;
+  const auto programs = spec_->build_all(Mode::train);
+  const auto join = [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); };
+  Value::List kinds;
+  for (const std::vector<int>& ranks : ranks_by_program(programs)) {
+    const Coord coord{shape, ranks.front()};
+    const Program& training = *programs[ranks.front()];
+    const RankUnits held = describe_rank(coord);
+    const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
+    std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
+    memory["activations"] = predict_activations(spec_->model(), training, held, join, batch_on_meta(batch, 1));
+    int64_t total = 0;
+    for (const auto& [kind, bytes] : memory) total += bytes;
+    memory["total"] = total;
+    kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},
+                                 {"count", static_cast<int64_t>(ranks.size())},
+                                 {"memory", table_of(memory)},
+                                 {"actions", table_of(rank.actions)},
+                                 {"sent", table_of(rank.sent)}});
+  }
+  return kinds;
+}
+
+}  // namespace zt

@@ -1,0 +1,66 @@
+// What the ranks of a program do, hold and send in a step, before anything is allocated.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/rank_plan.h"
+#include "zt/base/value.h"
+#include "zt/execute/executor.h"
+#include "zt/process/world.h"
+
+namespace zt {
+
+// This rank's verified programs and what follows from them. Immutable: all functions but `make` are pure.
+class Plan {
+ public:
+  // Builds the programs of all ranks and verifies them. Collective over the mesh. Throws Misuse, on all ranks alike, with the
+  // verifier's refusals, or if the ranks built different programs or multiply matrices by different providers.
+  static std::shared_ptr<const Plan> make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer);
+
+  const ProgramSpec& spec() const { return *spec_; }
+  const Model& model() const { return *spec_->model(); }
+  const Program& program(Mode mode) const { return *programs_[static_cast<size_t>(mode)]; }
+  const RankUnits& held() const { return held_; }  // the units of this rank, without buffers
+  const RankPlan& rank() const { return rank_; }   // of this rank
+
+  // The axes over which the global batch is spread: those of COUNT.
+  const std::vector<std::string>& data_axes() const { return data_axes_; }
+  int data_ranks() const;
+  // Returns the place in the global batch of the first of this rank's `samples` samples.
+  int64_t first_sample(int64_t samples) const;
+
+  // Returns the communicator over these axes. Throws Misuse without a mesh.
+  Communicator& comm(const std::vector<std::string>& axes) const;
+  // Returns the communicator over the axis that shards the unit.
+  Communicator& axis_of(const Unit& unit) const;
+  // Returns this rank's place, for messages.
+  World place() const;
+
+  // Returns the bytes that a training step over `fields` (this rank's part of a global batch, on device meta) allocates at its
+  // peak. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
+  int64_t activations(const Batch& fields) const;
+  // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent}, the last three as tables by kind.
+  // `batch`: each rank's part of a global batch.
+  Value of_all_ranks(const Batch& batch) const;
+
+ private:
+  Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
+      : spec_(std::move(spec)), optimizer_(std::move(optimizer)) {}
+  std::shared_ptr<const Program> verified_program(Mode mode) const;
+  void check_units_alike() const;
+  void check_gemm_alike() const;
+  RankUnits describe_rank(const Coord& coord) const;
+
+  std::shared_ptr<const ProgramSpec> spec_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
+  std::vector<std::string> data_axes_;
+  RankUnits held_;
+  RankPlan rank_;
+};
+
+}  // namespace zt

@@ -1,0 +1,100 @@
+#include <ATen/ops/isfinite.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "runner.h"
+#include "zt/base/error.h"
+
+namespace zt {
+
+namespace {
+
+// The first value or gradient on one rank that is not finite.
+struct NonfinitePlace {
+  int64_t micro_batch = -1;  // -1: there is none
+  int64_t action = 0;
+  std::string what;
+};
+
+Value to_value(const NonfinitePlace& place) {
+  return Value::List{place.micro_batch, place.action, place.what};
+}
+
+// Returns the earliest of the places on `ranks` in words; empty if no rank found one. `places`: from to_value.
+std::string earliest(const std::vector<Value>& places, const std::vector<int>& ranks) {
+  using Key = std::tuple<int64_t, int64_t>;
+  std::string text;
+  Key least;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto& fields = *places[i].get_if<Value::List>();
+    const Key key{*fields[0].get_if<int64_t>(), *fields[1].get_if<int64_t>()};
+    if (std::get<0>(key) < 0 || (!text.empty() && key >= least)) continue;
+    least = key;
+    text = fmt::format("{} on rank {} in micro-batch {}", *fields[2].get_if<std::string>(), ranks[i], std::get<0>(key));
+  }
+  return text;
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  return tensor.isfinite().all().item<bool>();
+}
+
+// What the action has made, if that is not finite; else empty.
+std::string nonfinite_result(const Action& action, Runner& runner) {
+  const Kinds& kinds = Kinds::get();
+  if (action.kind == kinds.forward) {
+    for (const LossSum& term : runner.compute().losses()) {
+      if (!std::isfinite(term.sum)) return fmt::format("the {}", term.name);
+    }
+  } else if (action.kind == kinds.backward) {
+    const int param = runner.compute().gradients().find(action.target, [](const at::Tensor& sum) { return !is_finite(sum); });
+    if (param >= 0) return fmt::format("the gradient of '{}'", runner.state().model->params[param].name);
+  }
+  return {};
+}
+
+// Whether the replay runs actions of this kind. Actions of a script's own kinds must not be done twice.
+bool is_replayed(KindId id) {
+  const Kinds& kinds = Kinds::get();
+  return id == kinds.count || id == kinds.forward || id == kinds.recompute || id == kinds.backward || id == kinds.unshard ||
+         id == kinds.reshard || id == kinds.reduce_grad;
+}
+
+NonfinitePlace replay(Runner& runner, const Plan& plan) {
+  const Kinds& kinds = Kinds::get();
+  Executor& running = runner.activate(Mode::train);
+  const auto& actions = running.program().actions;
+  const bool is_by_hand = runner.normalisation().is_by_hand;
+  const Batch& first = runner.given().at(0);
+  runner.compute().begin(first, Mode::train, plan.spec().micro_batches(),
+                         is_by_hand ? 0 : plan.first_sample(first.begin()->second.size(0)));
+  NonfinitePlace place;
+  int micro_batch = -1;
+  for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {
+    const Action& action = actions[i];
+    if (!is_replayed(action.kind) || (is_by_hand && action.kind == kinds.count)) continue;
+    if (is_by_hand && action.kind == kinds.forward && action.micro_batch != micro_batch)
+      runner.begin_micro_batch(micro_batch = action.micro_batch);
+    running.run(runner.state(), i, i + 1);
+    if (place.micro_batch >= 0) continue;
+    if (const std::string what = nonfinite_result(action, runner); !what.empty()) place = {action.micro_batch, i, what};
+  }
+  running.drain();
+  return place;
+}
+
+}  // namespace
+
+std::string find_nonfinite(Runner& runner, const Plan& plan) {
+  const NonfinitePlace place = replay(runner, plan);
+  const auto& actions = plan.program(Mode::train).actions;
+  const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
+  const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
+  const Coord coord = plan.spec().coord();
+  if (axes.empty()) return earliest({to_value(place)}, {coord.rank});
+  return earliest(plan.comm(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
+}
+
+}  // namespace zt

@@ -1,0 +1,64 @@
+#include "report.h"
+
+#include <algorithm>
+
+#include "plan/batch.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+int64_t Report::predict_activations(const Batch& fields) {
+  if (predicted_ >= 0 && has_shapes_of(predicted_for_, fields, 1)) return predicted_;
+  predicted_ = -1;
+  predicted_for_ = fields;
+  return predicted_ = plan_->activations(fields);
+}
+
+std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& measured, const Batch& shapes) {
+  if (!shapes.empty() && !has_shapes_of(predicted_for_, shapes, 1)) {
+    try {
+      predict_activations(shapes);
+    } catch (const Misuse&) {  // a layer's operator does not support device meta: `ztoolkit plan` says which
+    }
+  }
+  std::vector<MemoryLine> lines;
+  for (const auto& [kind, bytes] : plan_->rank().held) lines.push_back({kind, bytes});
+  lines.push_back({"activations", predicted_});
+  MemoryLine total{"total", 0, 0};
+  for (MemoryLine& line : lines) {
+    if (const auto found = measured.find(line.kind); found != measured.end()) line.measured = found->second;
+    // A sum is known only if all of its parts are.
+    total.predicted = line.predicted < 0 || total.predicted < 0 ? -1 : total.predicted + line.predicted;
+    total.measured = line.measured < 0 || total.measured < 0 ? -1 : total.measured + line.measured;
+  }
+  lines.push_back(total);
+  return lines;
+}
+
+std::string Report::text(const std::vector<MemoryLine>& memory) const {
+  const ProgramSpec& spec = plan_->spec();
+  const Coord coord = spec.coord();
+  const Program& training = plan_->program(Mode::train);
+  std::string actions;
+  for (const auto& [name, count] : plan_->rank().actions)
+    actions += fmt::format("{}{} {}", actions.empty() ? "" : ", ", count, name);
+
+  std::string text = spec.model()->summary();
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
+  for (const auto& pass : spec.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
+  text += fmt::format("step      {} micro-batches, {} actions: {}\n", spec.micro_batches(), training.actions.size(), actions);
+  text += fmt::format("precision {}\n", training.precision.text());
+  for (const auto& [name, bytes] : plan_->rank().sent)
+    text += fmt::format("wire      {} {} sent per step and rank\n", name, human_bytes(bytes));
+  if (std::ranges::any_of(plan_->held().units, &Unit::node_shared))
+    text +=
+        "memory    parameters are held once per node; each rank counts its part (zero.shard{node_shared = false} turns this off)\n";
+  for (const MemoryLine& line : memory) {
+    if (line.predicted >= 0) text += fmt::format("memory    {:<12} {} per rank\n", line.kind, human_bytes(line.predicted));
+  }
+  return text;
+}
+
+}  // namespace zt

@@ -1,0 +1,190 @@
+#include "runner.h"
+
+#include <algorithm>
+
+#include "model/unit_build.h"
+#include "plan/batch.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+#include "zt/process/log.h"
+
+namespace zt {
+
+namespace {
+
+std::vector<std::vector<Segment>> updates_of(const StepState& state, const Optimizer& optimizer) {
+  std::vector<std::vector<Segment>> updates;
+  for (const Unit& unit : state.units) updates.push_back(segments_of(*state.model, unit, optimizer));
+  return updates;
+}
+
+}  // namespace
+
+Runner::Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& control, std::shared_ptr<const Optimizer> optimizer,
+               Trace& trace)
+    : plan_(std::move(plan)),
+      state_(store.state()),
+      control_(control),
+      trace_(trace),
+      normalisation_(std::make_shared<Normalisation>()),
+      compute_(std::make_shared<ComputeState>(plan_->spec().model(), state_)),
+      handlers_(step_handlers(compute_, normalisation_, optimizer, updates_of(state_, *optimizer))) {
+  for (const auto& pass : plan_->spec().passes()) {
+    for (const auto& [id, handler] : pass->handlers()) {
+      if (!handlers_.emplace(id, handler).second)
+        misuse("the pass {} brings a handler for {}, which has one already", pass->name(), kind(id).name);
+    }
+  }
+}
+
+void Runner::drain() {
+  if (running_) running_->drain();
+  running_ = nullptr;
+}
+
+Executor& Runner::executor(Mode mode) {
+  auto& held = executors_[mode];
+  if (!held) {
+    held = std::make_unique<Executor>(
+        plan_->program(mode), *state_.model, handlers_, [this](int unit) { complete_gradient(unit); }, &trace_,
+        [this](const Resource& resource) { return buffer_of(resource); });
+  }
+  return *held;
+}
+
+Executor& Runner::activate(Mode mode) {
+  Executor& wanted = executor(mode);
+  if (running_ != &wanted) drain();
+  running_ = &wanted;
+  return wanted;
+}
+
+// Units that share a buffer count as one resource. Its number follows those of the units.
+Resource Runner::buffer_of(const Resource& resource) const {
+  if (resource.kind != ResourceKind::param && resource.kind != ResourceKind::grad) return resource;
+  const SharedSlots& shared = plan_->held().slots;
+  const Slots& slots = resource.kind == ResourceKind::param ? shared.parameters : shared.gradients;
+  const int slot = slots.of_unit[resource.index];
+  return slot < 0 ? resource : Resource{resource.kind, static_cast<int32_t>(slots.of_unit.size()) + slot};
+}
+
+void Runner::ensure_same_step(const Program& program) const {
+  const bool communicates = std::ranges::any_of(
+      program.actions, [](const Action& action) { return action.kind != Kinds::get().count && !action.axes().empty(); });
+  const auto& axes = plan_->data_axes();
+  if (communicates && !axes.empty()) sum_counts(state_.comm(axes), {}, program.mode, state_.step);
+}
+
+void Runner::note_shapes(const Batch& batch, int times) {
+  if (has_shapes_of(shapes_, batch, times)) return;
+  shapes_ = batch_on_meta(batch, times);
+  is_measured_ = false;
+}
+
+StepResult Runner::step(const Batch& batch) {
+  const int micro_batches = plan_->spec().micro_batches();
+  check_batch(batch, micro_batches);
+  const int64_t begin_ns = now_ns();
+  Executor& running = activate(Mode::train);
+  normalisation_->is_by_hand = false;
+  control_.prepare(state_);
+  given_ = {batch};
+  note_shapes(batch, 1);
+  compute_->begin(batch, Mode::train, micro_batches, plan_->first_sample(batch.begin()->second.size(0)));
+  {
+    // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
+    std::optional<AllocationWatch::Scope> counted;
+    if (!is_measured_) counted.emplace(activations_);
+    running.run(state_);
+  }
+  is_measured_ = true;
+  return finish_step(begin_ns);
+}
+
+StepResult Runner::evaluate(const Batch& batch) {
+  check_batch(batch, 1);
+  const int64_t begin_ns = now_ns();
+  Executor& running = activate(Mode::eval);
+  normalisation_->is_by_hand = false;
+  compute_->begin(batch, Mode::eval, 1, plan_->first_sample(batch.begin()->second.size(0)));
+  running.run(state_);
+  StepResult evaluated = result(begin_ns);
+  evaluated.grad_norm.reset();  // the state holds those of the last step
+  evaluated.lr.reset();
+  return evaluated;
+}
+
+std::map<std::string, at::Tensor> Runner::infer(const Batch& batch) {
+  check_batch(batch, 1);
+  Executor& running = activate(Mode::generate);
+  compute_->begin(batch, Mode::generate, 1, plan_->first_sample(batch.begin()->second.size(0)));
+  ensure_same_step(running.program());
+  running.run(state_);
+  return compute_->outputs(0);
+}
+
+Counts Runner::begin_micro_batch(int micro_batch) {
+  const Batch& batch = given_.at(static_cast<size_t>(micro_batch));
+  const int64_t samples = batch.begin()->second.size(0);
+  const int64_t first = plan_->first_sample(samples) * plan_->spec().micro_batches() + micro_batch * samples;
+  compute_->begin_micro_batch(batch, micro_batch, first);
+  const Counts counts = compute_->count();
+  compute_->set_seeds({counts.tokens > 0 ? 1.0 / static_cast<double>(counts.tokens) : 0, 1.0 / static_cast<double>(samples)});
+  return counts;
+}
+
+StepResult Runner::result(int64_t begin_ns) const {
+  StepResult result;
+  result.step = state_.step;
+  result.loss = without_nan_sign(state_.loss);
+  result.grad_norm = without_nan_sign(state_.grad_norm);
+  result.lr = state_.scalars.lr;
+  result.loss_scale = state_.loss_scale;
+  result.tokens = state_.counts.tokens;
+  result.samples = state_.counts.samples;
+  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  result.skipped = !state_.is_finite;
+  result.terms = state_.losses;
+  return result;
+}
+
+StepResult Runner::finish_step(int64_t begin_ns) {
+  const StepResult done = result(begin_ns);
+  const bool is_possible = control_.finish(state_.is_finite);
+  if (!state_.is_finite) skip_step();
+  if (!is_possible) {
+    fault("step {}: the gradients overflow at the least loss scale ({}): lower min_loss_scale or the learning rate, or give bf16",
+          state_.step, control_.loss_scale());
+  }
+  given_.clear();
+  ++state_.step;
+  return done;
+}
+
+// The optimizer has changed nothing.
+void Runner::skip_step() {
+  const bool ends = control_.ends_on_nonfinite();
+  const World world = plan_->place();
+  if (!ends && control_.has_dynamic_loss_scale()) {
+    log(LogLevel::info, world,
+        fmt::format("step {} is skipped: an overflow at loss scale {}; the next is run at {}", state_.step, state_.loss_scale,
+                    control_.loss_scale()));
+    return;
+  }
+  const double loss = state_.loss, norm = state_.grad_norm;
+  const std::string where = find_nonfinite(*this, *plan_);
+  const std::string text =
+      message("step {}{}: the loss is {} and the gradient norm {}{}", state_.step, ends ? "" : " is skipped", loss, norm,
+              where.empty() ? "" : fmt::format("; the first thing that is not finite is {}", where));
+  if (ends) fault("{}: lower the learning rate, clip the gradient, or give on_nonfinite = \"skip\"", text);
+  if (world.rank == 0) log(LogLevel::warn, world, text);
+}
+
+void Runner::visit_values(Visitor& visitor) {
+  Value seed_exponent = normalisation_->seed_exponent ? Value(*normalisation_->seed_exponent) : Value();
+  visitor.value("trainer/seed_exponent", seed_exponent);
+  if (visitor.is_load()) convert(seed_exponent, "trainer/seed_exponent", normalisation_->seed_exponent);
+}
+
+}  // namespace zt

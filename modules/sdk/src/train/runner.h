@@ -1,0 +1,80 @@
+// Runs the programs of the three modes on a store's buffers.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "execute/compute.h"
+#include "execute/step_handlers.h"
+#include "step_control.h"
+#include "store.h"
+#include "zt/plan/allocation.h"
+
+namespace zt {
+
+// Invariant: the works in flight are those of one mode's program, which the runner waits for before another mode runs.
+// Threads: the rank's thread only. All functions that run actions are collective over the mesh.
+class Runner {
+ public:
+  // Throws Misuse if two passes bring handlers for one kind of action.
+  Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& control, std::shared_ptr<const Optimizer> optimizer,
+         Trace& trace);
+
+  StepResult step(const Batch& batch);
+  StepResult evaluate(const Batch& batch);
+  std::map<std::string, at::Tensor> infer(const Batch& batch);
+
+  // Waits for all works in flight.
+  void drain();
+  StepControl& control() { return control_; }
+  // Completes the sum of the unit's gradient, unless an action has done so.
+  void complete_gradient(int unit) { compute_->gradients().complete(unit); }
+  int64_t extra_gradient_bytes() const { return compute_->gradients().extra_bytes(); }
+  // The last training step's part of the global batch, on device meta; empty before the first.
+  const Batch& shapes() const { return shapes_; }
+  // The peak of the bytes that tensors made within a step over such shapes; -1 before the first one by `step`.
+  int64_t activation_bytes() const { return is_measured_ ? activations_.peak_bytes() : -1; }
+  void visit_values(Visitor& visitor);
+
+  // For steps that are run in parts. Micro-batch m of the step is given()[m] then.
+  Executor& activate(Mode mode);  // the mode's executor, once the works of another mode are done
+  StepState& state() { return state_; }
+  ComputeState& compute() { return *compute_; }
+  Normalisation& normalisation() { return *normalisation_; }
+  std::vector<Batch>& given() { return given_; }
+  // Notes the shapes of a step over `times` such batches.
+  void note_shapes(const Batch& batch, int times);
+  // Throws Misuse on all ranks unless they are about to run the same mode at the same step. For programs that communicate but do
+  // not begin with COUNT, which checks that.
+  void ensure_same_step(const Program& program) const;
+  // Makes given()[micro_batch] the micro-batch. Backwards start at its mean loss. Returns its counts.
+  Counts begin_micro_batch(int micro_batch);
+  // Counts the step, or reports what was not finite.
+  StepResult finish_step(int64_t begin_ns);
+
+ private:
+  StepResult result(int64_t begin_ns) const;
+  void skip_step();
+  Executor& executor(Mode mode);
+  Resource buffer_of(const Resource& resource) const;
+
+  std::shared_ptr<const Plan> plan_;
+  StepState& state_;
+  StepControl& control_;
+  Trace& trace_;
+  std::shared_ptr<Normalisation> normalisation_;
+  std::shared_ptr<ComputeState> compute_;
+  Executor::Handlers handlers_;
+  std::map<Mode, std::unique_ptr<Executor>> executors_;
+  Executor* running_ = nullptr;  // its works may be in flight
+  AllocationWatch activations_;
+  Batch shapes_;
+  bool is_measured_ = false;  // activations_ has seen a step over shapes_
+  std::vector<Batch> given_;  // to the current step: one batch, or by hand its micro-batches
+};
+
+// Runs the forwards and backwards of the step that has just ended once more and returns the first loss or gradient that is not
+// finite, in words; empty if there is none. Collective over the axes of NORM, whose ranks know that something is not finite.
+std::string find_nonfinite(Runner& runner, const Plan& plan);
+
+}  // namespace zt

@@ -1,0 +1,97 @@
+#include "store.h"
+
+#include <set>
+
+#include "model/unit_build.h"
+#include "zt/base/tensor.h"
+#include "zt/base/zeros.h"
+
+namespace zt {
+
+namespace {
+
+// Counts memory that several tensors share once.
+class Storages {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (tensor.defined() && seen_.insert(tensor.storage().unsafeGetStorageImpl()).second)
+      bytes_ += static_cast<int64_t>(tensor.storage().nbytes());
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::set<const c10::StorageImpl*> seen_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers) : plan_(std::move(plan)) {
+  state_.model = &plan_->model().info();
+  state_.comm = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->comm(axes); };
+  state_.units = plan_->held().units;
+  if (buffers == Buffers::allocated) allocate(optimizer);
+}
+
+Store::~Store() {
+  for (const auto& param : plan_->model().params()) param->values = at::Tensor();
+}
+
+// Programs of all modes use the same buffers, so a Param's values never move.
+void Store::allocate(const Optimizer& optimizer) {
+  const Program& training = plan_->program(Mode::train);
+  const Precision& precision = training.precision;
+  const SharedSlots& slots = plan_->held().slots;
+  const AllocateFn allocate = [this](int64_t numel, at::ScalarType dtype) {
+    const auto& axes = plan_->data_axes();
+    return axes.empty() ? large_zeros({numel}, dtype) : plan_->comm(axes).allocate({numel}, dtype);
+  };
+  const auto make = [&](const Slots& wanted, at::ScalarType dtype) {
+    std::vector<at::Tensor> buffers;
+    for (const int64_t size : wanted.sizes) buffers.push_back(allocate(size, dtype));
+    return buffers;
+  };
+  const auto parameters = make(slots.parameters, precision.params), gradients = make(slots.gradients, precision.grads);
+  const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
+  for (Unit& unit : state_.units) {
+    const SharedBuffers shared{buffer(parameters, slots.parameters.of_unit[unit.index]),
+                               buffer(gradients, slots.gradients.of_unit[unit.index])};
+    if (unit.node_shared) unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
+    allocate_unit(unit, state_.model->units[unit.index], precision, optimizer.state_names(), allocate, shared);
+    initialise_unit(plan_->model(), unit);
+  }
+  for (const int unit : units_summed_apart(training))
+    state_.units[unit].grad_sum = allocate(state_.units[unit].layout.chunk, precision.grads);
+  if (const int64_t elements = wire_elements(training, state_.units); elements > 0)
+    state_.wire = allocate(elements, precision.reduce);
+  gather_parameters();
+}
+
+// Gives the parameters of all units the values that their owners hold. Units that are gathered for each use stay as they are.
+void Store::gather_parameters() const {
+  for (const Unit& unit : state_.units) {
+    unit.round_master();
+    if (unit.node_shared) plan_->axis_of(unit).barrier();
+    else if (unit.layout.ranks > 1 && !unit.owns_shard()) plan_->axis_of(unit).all_gather(unit.full, unit.shard).synchronize();
+  }
+}
+
+std::map<std::string, int64_t> Store::bytes() const {
+  Storages parameters, master, gradients, optimizer;
+  int64_t shared = 0;  // this rank's part of memory that the node has once
+  for (const Unit& unit : state_.units) {
+    if (unit.node_shared) shared += static_cast<int64_t>(unit.shard.nbytes());
+    else
+      for (const auto& tensor : {unit.full, unit.shard}) parameters.add(tensor);
+    if (unit.owns_master()) master.add(unit.master);
+    for (const auto& tensor : {unit.grad, unit.grad_shard, unit.grad_sum}) gradients.add(tensor);
+    for (const auto& [name, buffer] : unit.state) optimizer.add(buffer);
+  }
+  return {{"parameters", parameters.bytes() + shared},
+          {"master", master.bytes()},
+          {"gradients", gradients.bytes()},
+          {"optimizer", optimizer.bytes()},
+          {"buckets", state_.wire.defined() ? static_cast<int64_t>(state_.wire.nbytes()) : 0}};
+}
+
+}  // namespace zt

@@ -1,0 +1,149 @@
+// The store's tensors by name: for scripts, and for checkpoints.
+#include <ATen/ops/empty.h>
+
+#include "model/unit_build.h"
+#include "store.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+namespace {
+
+// The meaning of the dims, whether the parameter is trained, and for tied weights the layers that share it.
+Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
+  Value::Table attributes{{"trainable", param.trainable}};
+  if (!param.dims.empty()) attributes["dims"] = Value::List(param.dims.begin(), param.dims.end());
+  if (param.positions.size() > 1) {
+    Value::List layers;
+    for (const int position : param.positions) layers.emplace_back(model.positions[position].name);
+    attributes["tied"] = std::move(layers);
+  }
+  return attributes;
+}
+
+}  // namespace
+
+int Store::find(const std::string& name) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < state_.model->params.size(); ++i) {
+    if (state_.model->params[i].name == name) return static_cast<int>(i);
+    names.push_back(state_.model->params[i].name);
+  }
+  const std::string found = nearest(name, names);
+  misuse("the model has no parameter '{}'{}", name,
+         found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
+}
+
+// Returns the whole parameter from the parts that the ranks hold in `chunk`.
+at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
+  const Unit& unit = unit_of(param);
+  at::Tensor all = chunk;
+  if (unit.layout.ranks > 1) {
+    all = at::empty({unit.layout.padded()}, chunk.options());
+    plan_->axis_of(unit).all_gather(all, chunk).synchronize();
+  }
+  return all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone();
+}
+
+at::Tensor Store::parameter(int param) const {
+  const Unit& unit = unit_of(param);
+  return unit.owns_shard() ? whole(param, unit.shard) : plan_->model().params()[param]->get().detach().clone();
+}
+
+at::ScalarType Store::dtype(int param) const {
+  const Unit& unit = unit_of(param);
+  return unit.owns_shard() ? unit.shard.scalar_type() : plan_->model().params()[param]->get().scalar_type();
+}
+
+at::Tensor Store::master(int param) const {
+  return whole(param, unit_of(param).master);
+}
+
+at::Tensor Store::gradient_shards(int param) const {
+  return whole(param, unit_of(param).grad_shard);
+}
+
+std::map<std::string, at::Tensor> Store::optimizer_state(int param) const {
+  std::map<std::string, at::Tensor> state;
+  for (const auto& [key, buffer] : unit_of(param).state) state[key] = whole(param, buffer);
+  return state;
+}
+
+// Ranks that share parameters may still read them before they are written from outside. Collective.
+void Store::await_readers() const {
+  for (const Unit& unit : state_.units) {
+    if (unit.node_shared) return plan_->axis_of(unit).barrier();
+  }
+}
+
+// Returns the values that all ranks set. All ranks throw what is wrong with the values of rank `from`.
+at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> from) const {
+  std::string complaint;
+  if (values.sizes() != at::IntArrayRef(info(param).shape))
+    complaint = fmt::format("parameter '{}' is [{}], the values are {}", info(param).name, fmt::join(info(param).shape, ", "),
+                            describe(values));
+  const World place = plan_->place();
+  const auto& mesh = plan_->spec().mesh();
+  if (from && (*from < 0 || *from >= place.size))
+    misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
+  const bool is_taken = from && mesh;
+  if (is_taken) complaint = *mesh->world()->communicator->all_gather_values(complaint)[*from].get_if<std::string>();
+  if (!complaint.empty()) misuse("{}", complaint);
+  if (!is_taken) return values.detach();
+  const at::ScalarType dtype = plan_->program(Mode::train).precision.master();
+  const at::Tensor agreed = place.rank == *from ? values.detach().to(dtype, false, true).contiguous()
+                                                : at::empty(info(param).shape, at::TensorOptions().dtype(dtype));
+  mesh->world()->communicator->broadcast(agreed, *from).synchronize();
+  return agreed;
+}
+
+// Returns the part of the parameter that lies in this rank's shard, as a piece of the logical tensor. `chunk`: the shard's
+// buffer.
+Piece Store::piece_of(int param, const at::Tensor& chunk) const {
+  const OwnedRun owned = owned_run(info(param), unit_of(param));
+  Box whole{std::vector<int64_t>(info(param).shape.size(), 0), info(param).shape};
+  return {{std::move(whole)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
+}
+
+void Store::set_owned(int param, const at::Tensor& chunk, const at::Tensor& values) const {
+  const Piece owned = piece_of(param, chunk);
+  at::Tensor(owned.data).copy_(values.reshape({info(param).numel}).narrow(0, owned.first, owned.count));
+}
+
+void Store::set_parameter(int param, const at::Tensor& given, std::optional<int> from) const {
+  const at::Tensor values = agree(param, given, from);
+  const Unit& unit = unit_of(param);
+  if (unit.node_shared) plan_->axis_of(unit).barrier();  // other ranks may still read them
+  set_owned(param, unit.master, values);
+  set_owned(param, unit.shard, values);
+  if (unit.node_shared) plan_->axis_of(unit).barrier();
+  else if (!unit.owns_shard()) plan_->model().params()[param]->get().detach().copy_(values);
+}
+
+void Store::set_optimizer_state(int param, const std::string& state, const at::Tensor& values, std::optional<int> from) const {
+  const auto& buffers = unit_of(param).state;
+  const auto found = buffers.find(state);
+  if (found == buffers.end()) {
+    std::vector<std::string> names;
+    for (const auto& [key, buffer] : buffers) names.push_back(key);
+    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, info(param).name, suggest(state, names));
+  }
+  set_owned(param, found->second, agree(param, values, from));
+}
+
+void Store::visit_tensors(Visitor& visitor) const {
+  if (visitor.is_load()) await_readers();
+  for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
+    const std::string& name = info(param).name;
+    const auto& shape = info(param).shape;
+    visitor.tensor("model/" + name, shape, piece_of(param, unit_of(param).master));
+    visitor.attributes(attributes_of(info(param), *state_.model));
+    for (const auto& [key, buffer] : unit_of(param).state)
+      visitor.tensor("optimizer/" + key + "/" + name, shape, piece_of(param, buffer));
+  }
+  visitor.end_of_tensors();
+}
+
+}  // namespace zt
