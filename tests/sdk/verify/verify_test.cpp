@@ -116,7 +116,7 @@ TEST(Verify, RefusesTrainingInEvaluation) {
   program.actions.push_back(parse_action("B 1 0"));
   program.actions.push_back(parse_action("STEP 0"));
   const auto refusals = verify_all(chain(0), dp(1), {program});
-  expect_refusal(refusals, 4, "B belongs into a training program");
+  expect_refusal(refusals, 4, "B belongs in a training program");
   EXPECT_EQ(refusals.size(), 2u);
   program = base_program(chain(0), Mode::generate, 1);
   program.actions.push_back(parse_action("NORM"));
@@ -182,7 +182,7 @@ TEST(Verify, CountsTheCollectivesOfLayers) {
   const auto refusals = verify_all(model, mesh, {program, other});
   ASSERT_EQ(refusals.size(), 1u) << text_of(refusals);
   EXPECT_EQ(refusals[0].text(),
-            "rank 1, action 2 (F 1 1): on axis tp it is to meet another operation, rank 0's action 2 (F 1 0): every rank of an "
+            "rank 1, action 2 (F 1 1): on axis tp it does not match the operation of rank 0, action 2 (F 1 0): every rank of an "
             "axis makes the same collectives in the same order");
   const Program recomputed = make_recompute(1)->apply(program, model, {});
   EXPECT_NE(text_of(verify_all(model, mesh, {program, recomputed})).find("rank 1, action 5 (R 1 0)"), std::string::npos);
