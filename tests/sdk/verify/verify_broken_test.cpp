@@ -1,4 +1,4 @@
-// Some sixty hand-broken programs, each refused with rank, step and reason.
+// About sixty broken programs. Each must be refused with rank, step and reason.
 #include <gtest/gtest.h>
 
 #include "sdk/program/program_models.h"
