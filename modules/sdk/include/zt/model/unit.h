@@ -1,4 +1,4 @@
-// A unit: the parameters of one layer in one flat buffer. Units are what is sharded, communicated and freed.
+// A unit: the parameters of one layer in one flat buffer. Units are sharded, communicated and freed as a whole.
 #pragma once
 
 #include <ATen/core/Tensor.h>
