@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each Python file below bench, run by a Python without any packages: --help works, or a line names the packages and the command to use."""
+"""Runs each script below bench with a Python without packages: --help must work, or a line must name packages and command."""
 
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import unittest
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-# What the standard library is enough for. All others say what they need.
+# Scripts that need only the standard library. All others must say what they need.
 WITHOUT_PACKAGES = {"backends.py", "needs.py", "plan_table.py", "stage_losses.py"}
 
 

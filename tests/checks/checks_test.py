@@ -1,4 +1,4 @@
-"""The checks in scripts/dev can fail: each is run on a small tree that breaks its rule."""
+"""Tests that the checks in scripts/dev can fail: runs each on a small tree that breaks its rule."""
 
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-// What a trainer does when ranks, calls or models do not fit together.
+// The trainer with ranks, calls or models that do not fit together.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(Disagreement, RanksTakeEqualPartsOfABatch) {
   }
 }
 
-TEST(Disagreement, AllHearThatOneRanksValuesDoNotFit) {
+TEST(Disagreement, AllRanksRefuseWrongValuesOnOneRank) {
   spawn(3, [&](const World& world) {
     const auto trainer = make_trainer(world, {.stage = 2});
     const std::string& name = trainer->state().model->params[0].name;
@@ -38,21 +38,22 @@ TEST(Disagreement, AllHearThatOneRanksValuesDoNotFit) {
     const auto refusal = message_of<Misuse>([&] { trainer->set_parameter(name, given, 2); });
     EXPECT_NE(refusal.find("'" + name + "' is [37, 24], the values are"), std::string::npos) << refusal;
     EXPECT_TRUE(at::equal(trainer->parameter(name), old));
-    // The others' values are not looked at.
+    // Only the values of rank 2 are read.
     trainer->set_parameter(name, world.rank == 2 ? old + 1 : at::zeros({1}), 2);
     EXPECT_TRUE(at::equal(trainer->parameter(name), old + 1));
   });
 }
 
-TEST(Disagreement, AnEvaluationBeforeTheFirstStepChangesNoBitOfIt) {
+TEST(Disagreement, AnEvaluationBeforeTheFirstStepChangesNoBitOfTheStep) {
   const auto plain = make_trainer(World(), {.precision = Precision::bf16}),
              looked = make_trainer(World(), {.precision = Precision::bf16});
-  looked->evaluate(first_samples(global_batch(7), 1));  // another power of two is nearest its count
+  looked->evaluate(
+      first_samples(global_batch(7), 1));  // its number of tokens gives another power of two as the seed of backwards
   EXPECT_EQ(looked->step(global_batch(0)).grad_norm, plain->step(global_batch(0)).grad_norm);
   EXPECT_EQ(looked->state().grad_divisor, plain->state().grad_divisor);
 }
 
-TEST(Disagreement, AForwardByHandThatFailedIsAsIfItHadNotBeen) {
+TEST(Disagreement, AFailedForwardByHandChangesNothing) {
   const Config config{.micro_batches = 2};
   const auto plain = make_trainer(World(), config), failing = make_trainer(World(), config);
   Batch wrong = first_samples(global_batch(0), 6);
@@ -70,7 +71,7 @@ TEST(Disagreement, AForwardByHandThatFailedIsAsIfItHadNotBeen) {
   EXPECT_EQ(got.grad_norm, wanted.grad_norm);
 }
 
-TEST(Disagreement, ModelsOfOneLayerFreezeEachTheirOwn) {
+TEST(Disagreement, ModelsThatShareALayerFreezeIndependently) {
   const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
   const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
   const auto make = [&] { return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"l", loss}}, 1); };
@@ -83,7 +84,7 @@ TEST(Disagreement, ModelsOfOneLayerFreezeEachTheirOwn) {
   EXPECT_FALSE(at::equal(trainer->parameter("e.weight"), before));
 }
 
-// Adds the loss term "aux" where `adds`, and passes its input on.
+// Returns its input. Adds the loss term "aux" if `adds` is true.
 class Auxiliary : public Layer {
  public:
   explicit Auxiliary(bool adds) : adds_(adds) {}
@@ -99,7 +100,7 @@ class Auxiliary : public Layer {
 
 TEST(Disagreement, ALossTermThatOnlySomeRanksAddIsNamedOnAll) {
   for (const int stage : {0, 2}) {
-    for (const int calling : {0, 1, -1}) {  // -1: all
+    for (const int calling : {0, 1, -1}) {  // the rank that adds the term; -1: all ranks
       spawn(2, [&](const World& world) {
         const auto model = [&] {
           const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
@@ -121,7 +122,7 @@ TEST(Disagreement, ALossTermThatOnlySomeRanksAddIsNamedOnAll) {
   }
 }
 
-// Counts how often a script's action runs.
+// Inserts an action and counts how often it runs.
 class Counting : public Pass {
  public:
   class Handler : public ActionHandler {
@@ -148,7 +149,7 @@ class Counting : public Pass {
   KindId kind_;
 };
 
-TEST(Disagreement, TheSearchForWhatIsNotFiniteRunsNoActionOfTheScriptAgain) {
+TEST(Disagreement, TheSearchForNonfiniteValuesRunsNoActionOfTheScriptAgain) {
   const auto counting = std::make_shared<Counting>();
   const auto model = nn::make_gpt(Value::Table{{"layers", 1}, {"hidden", 8}, {"heads", 1}, {"vocab", kVocab}, {"seq", kSeq}});
   TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}}), .on_nonfinite = OnNonfinite::skip};
@@ -159,7 +160,7 @@ TEST(Disagreement, TheSearchForWhatIsNotFiniteRunsNoActionOfTheScriptAgain) {
   EXPECT_EQ(counting->handler->runs, 1);
 }
 
-// Keeps what is saved in memory, and gives it back.
+// Saves to memory and loads from it.
 class Memory : public Visitor {
  public:
   bool is_load() const override { return loads; }
@@ -177,7 +178,7 @@ class Memory : public Visitor {
   std::map<std::string, Value> values;
 };
 
-TEST(Disagreement, ALoadedTrainerGoesOnBitForBit) {
+TEST(Disagreement, ALoadedTrainerResumesBitForBit) {
   for (const bool shares : {false, true}) {
     for (const auto& [stage, precision] :
          {std::pair(0, Precision::bf16), {1, Precision::fp32}, {2, Precision::fp16}, {3, Precision::bf16}}) {

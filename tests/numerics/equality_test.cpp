@@ -1,4 +1,4 @@
-// Promises of equality: every bit of losses, norms and weights.
+// Promises of equality: runs agree in every bit of losses, norms and weights.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(Equality, Stages) {
   }
 }
 
-TEST(Equality, PrefetchAndWhatStaysWhole) {
+TEST(Equality, PrefetchAndUnitsThatStayWhole) {
   Config config{.ranks = 2, .micro_batches = 2, .stage = 3, .recompute_every = 1};
   const Outcome one = train(config);
   for (const int prefetch : {0, 2, 7}) {
@@ -41,7 +41,7 @@ TEST(Equality, PrefetchAndWhatStaysWhole) {
   expect_equal(one, train(config));
 }
 
-TEST(Equality, HowLongUnitsStayWholeAndHowMany) {
+TEST(Equality, ResidencyOptions) {
   Config config{.ranks = 2, .micro_batches = 2, .stage = 3, .recompute_every = 1};
   const Outcome one = train(config);
   for (const Value::Table& options : std::vector<Value::Table>{{{"keep", "forward"}},
@@ -52,7 +52,7 @@ TEST(Equality, HowLongUnitsStayWholeAndHowMany) {
   }
 }
 
-TEST(Equality, CommunicationBesideComputeAndNot) {
+TEST(Equality, OverlapOnAndOff) {
   for (const int stage : {0, 1, 2, 3}) {
     Config config{.ranks = 3, .micro_batches = 2, .stage = stage, .reduce_every = "micro_batch", .bucket_bytes = 0};
     config.shard = {{"overlap", false}};
@@ -62,7 +62,7 @@ TEST(Equality, CommunicationBesideComputeAndNot) {
   }
 }
 
-TEST(Equality, OneCopyANodeAndOneARank) {
+TEST(Equality, OneCopyPerNodeAndPerRank) {
   for (const int ranks : {1, 2, 3}) {
     for (const int stage : {1, 2, 3}) {
       Config config{
@@ -76,7 +76,7 @@ TEST(Equality, OneCopyANodeAndOneARank) {
   }
 }
 
-// Contiguous groups whose size is a power of two: the tree over all ranks has the groups' trees as branches.
+// The groups are contiguous and their size is a power of two, so the trees of the groups are subtrees of the tree over all ranks.
 TEST(Equality, GroupsThatHoldTheSameShards) {
   for (const int stage : {1, 2, 3}) {
     Config config{.ranks = 4, .micro_batches = 3, .stage = stage, .reduce_every = "step"};
@@ -87,7 +87,7 @@ TEST(Equality, GroupsThatHoldTheSameShards) {
     expect_equal(one_group, train(config));
   }
   Config frozen{
-      .ranks = 4, .stage = 3, .reduce_every = "step", .frozen = R"(^blocks\.1\.)"};  // a unit without a gradient is cut too
+      .ranks = 4, .stage = 3, .reduce_every = "step", .frozen = R"(^blocks\.1\.)"};  // a unit without a gradient is sharded, too
   const Outcome one_group = train(frozen);
   frozen.replicas = 2;
   expect_equal(one_group, train(frozen));

@@ -28,19 +28,19 @@ class Dice {
   std::mt19937 engine_;
 };
 
-// A chain of layers as names and options, of which each rank makes a model.
-struct Plan {
+// A chain of layers, given by names and options. Each rank makes its own model from it.
+struct LayerChain {
   struct Use {
     std::string name, kind;
     Table options;
   };
-  std::vector<Use> uses;  // a name that was there is another use of that layer
+  std::vector<Use> uses;  // a repeated name is another use of the same layer
   int64_t first = 0, last = 0;
   bool tied = false;
-  std::string norm;  // of the head
+  std::string norm;  // the head's norm
 };
 
-std::shared_ptr<Layer> make_layer(const Plan::Use& use) {
+std::shared_ptr<Layer> make_layer(const LayerChain::Use& use) {
   if (use.kind == "linear") return nn::make_linear(use.options);
   if (use.kind == "mlp") return nn::make_mlp(use.options);
   if (use.kind == "block") return nn::make_block(use.options);
@@ -48,15 +48,15 @@ std::shared_ptr<Layer> make_layer(const Plan::Use& use) {
   return nn::make_dropout(use.options);
 }
 
-std::shared_ptr<Model> make_model(const Plan& plan) {
-  const auto embedding = nn::make_embedding(Table{{"vocab", kVocab}, {"hidden", plan.first}});
+std::shared_ptr<Model> make_model(const LayerChain& chain) {
+  const auto embedding = nn::make_embedding(Table{{"vocab", kVocab}, {"hidden", chain.first}});
   std::vector<NamedLayer> layers{{"embedding", embedding}};
-  for (const Plan::Use& use : plan.uses) {
+  for (const LayerChain::Use& use : chain.uses) {
     const auto earlier = std::find_if(layers.begin(), layers.end(), [&](const NamedLayer& x) { return x.name == use.name; });
     layers.push_back(earlier == layers.end() ? NamedLayer{use.name, make_layer(use)} : *earlier);
   }
-  Table head{{"vocab", kVocab}, {"hidden", plan.last}, {"norm", plan.norm}};
-  if (plan.tied) head["tied"] = Object::of(embedding);
+  Table head{{"vocab", kVocab}, {"hidden", chain.last}, {"norm", chain.norm}};
+  if (chain.tied) head["tied"] = Object::of(embedding);
   layers.push_back({"head", nn::make_lm_loss(head)});
   return std::make_shared<Model>(std::move(layers), 11);
 }
@@ -65,8 +65,8 @@ int64_t odd_width(Dice& dice) {
   return 1 + 2 * dice.below(20);
 }
 
-// A layer of `width` columns that the chain goes on with; may change them.
-Plan::Use random_use(Dice& dice, const std::string& name, int64_t& width) {
+// Returns a random next layer for an input of `width` columns, and sets `width` to the columns of its output.
+LayerChain::Use random_use(Dice& dice, const std::string& name, int64_t& width) {
   const int64_t kind = dice.below(10);
   if (kind < 3) {
     const int64_t in = std::exchange(width, odd_width(dice));
@@ -79,33 +79,33 @@ Plan::Use random_use(Dice& dice, const std::string& name, int64_t& width) {
   return {name, "dropout", {{"p", 0.2}}};
 }
 
-Plan random_plan(Dice& dice) {
-  Plan plan;
-  plan.first = plan.last = odd_width(dice);
+LayerChain random_chain(Dice& dice) {
+  LayerChain chain;
+  chain.first = chain.last = odd_width(dice);
   const int64_t layers = dice.below(7);
   for (int64_t i = 0; i < layers; ++i) {
-    const bool repeats = !plan.uses.empty() && dice.one_in(4);
-    const int64_t before = plan.last;
+    const bool repeats = !chain.uses.empty() && dice.one_in(4);
+    const int64_t before = chain.last;
     if (repeats) {
-      // Any earlier layer that takes and gives as many columns as there are.
-      const Plan::Use& use = plan.uses[static_cast<size_t>(dice.below(static_cast<int64_t>(plan.uses.size())))];
+      // Repeats a random earlier layer if its input and output have the current number of columns.
+      const LayerChain::Use& use = chain.uses[static_cast<size_t>(dice.below(static_cast<int64_t>(chain.uses.size())))];
       const auto columns = [&](const char* key) {
         const auto found = use.options.find(key);
         return found == use.options.end() ? before : *found->second.get_if<int64_t>();
       };
       if (columns("in") == before && columns("out") == before && columns("hidden") == before) {
-        plan.uses.push_back(Plan::Use(use));
+        chain.uses.push_back(LayerChain::Use(use));
         continue;
       }
     }
-    plan.uses.push_back(random_use(dice, fmt::format("layer{}", i), plan.last));
+    chain.uses.push_back(random_use(dice, fmt::format("layer{}", i), chain.last));
   }
-  plan.tied = plan.first == plan.last && dice.one_in(2);
-  plan.norm = dice.one_in(3) ? "rmsnorm" : "none";
-  return plan;
+  chain.tied = chain.first == chain.last && dice.one_in(2);
+  chain.norm = dice.one_in(3) ? "rmsnorm" : "none";
+  return chain;
 }
 
-// Elements that the widest position uses, and all together.
+// Elements of the parameters that the largest position uses, and of all parameters.
 struct Elements {
   int64_t most = 0, all = 0;
 };
@@ -137,20 +137,20 @@ void choose_mesh(Dice& dice, Config& config) {
       break;
   }
   config.stage = static_cast<int>(dice.below(4));
-  if (dice.one_in(4)) config.stage = 3;  // it has the most options
+  if (dice.one_in(4)) config.stage = 3;  // more often, since it has the most options
   config.reduce_every = dice.pick({"step", "micro_batch"});
-  // Groups add in another order where each micro-batch is summed by itself.
+  // With groups of ranks, sums have another order if each micro-batch is reduced by itself.
   if (config.ranks == 4 && config.stage > 0 && dice.one_in(2)) {
     config.replicas = 2;
     config.reduce_every = "step";
   }
 }
 
-// Options of stage 3 that say when parameters are whole; `config` has none of them before.
+// Chooses options of stage 3 that decide when parameters are whole. `config` must not have any of them.
 void choose_movement(Dice& dice, Config& config, const Elements& elements) {
   if (dice.one_in(2)) config.prefetch = dice.pick({0, 1, 2, 3, 20});
   if (dice.one_in(3)) config.persist_below = dice.below(600);
-  if (dice.one_in(2)) {  // with neither of the others it has always room
+  if (dice.one_in(2)) {  // without the two options below, this bound can always be met
     config.shard["max_live"] = elements.most + dice.below(elements.all - elements.most + 1);
     return;
   }
@@ -171,22 +171,22 @@ void choose_options(Dice& dice, Config& config, const Elements& elements) {
   config.is_plain = dice.one_in(4);
 }
 
-// A unit or a parameter of it; never what is left to train without it.
-std::string random_frozen(Dice& dice, const Plan& plan, const ModelInfo& info) {
-  const auto units = static_cast<int64_t>(info.units.size()) - 1;  // without the last
+// Returns a pattern that freezes a unit or a parameter, or an empty string. Something is always left to train.
+std::string random_frozen(Dice& dice, const LayerChain& chain, const ModelInfo& info) {
+  const auto units = static_cast<int64_t>(info.units.size()) - 1;  // all but the last
   if (units == 0) return "";
   const UnitInfo& unit = info.units[static_cast<size_t>(dice.below(units))];
-  if (plan.tied && unit.name == "embedding") return "";
+  if (chain.tied && unit.name == "embedding") return "";
   return dice.one_in(2) ? fmt::format("^{}\\.", unit.name) : fmt::format("^{}$", info.params[unit.params[0]].name);
 }
 
-std::string text_of(const Config& config, const Plan& plan) {
-  std::string text = fmt::format("embedding {}", plan.first);
-  for (const auto& use : plan.uses) text += fmt::format(", {} {} {}", use.name, use.kind, Value(use.options).to_json().dump());
+std::string text_of(const Config& config, const LayerChain& chain) {
+  std::string text = fmt::format("embedding {}", chain.first);
+  for (const auto& use : chain.uses) text += fmt::format(", {} {} {}", use.name, use.kind, Value(use.options).to_json().dump());
   return text + fmt::format(
                     "; head {}{} norm {}; frozen '{}'; {} ranks, {} replicas, {} micro-batches, stage {} {} {}, options {}, "
                     "bucket {}, prefetch {}, persist {}, reuse {}, node_shared {}, recompute {}, clip {}, by hand {}, sgd {}",
-                    plan.last, plan.tied ? " tied" : "", plan.norm, config.frozen, config.ranks, config.replicas,
+                    chain.last, chain.tied ? " tied" : "", chain.norm, config.frozen, config.ranks, config.replicas,
                     config.micro_batches, config.stage, config.reduce_every, config.precision.text(),
                     Value(config.shard).to_json().dump(), config.bucket_bytes, config.prefetch, config.persist_below,
                     config.max_reuse_distance, config.node_shared ? fmt::to_string(*config.node_shared) : "default",
@@ -197,20 +197,20 @@ std::string text_of(const Config& config, const Plan& plan) {
 
 FuzzCase fuzz_case(uint32_t seed) {
   Dice dice(seed);
-  const Plan plan = random_plan(dice);
+  const LayerChain chain = random_chain(dice);
   Config config;
   config.steps = static_cast<int>(2 + dice.below(2));
   config.seed = static_cast<int>(seed);
   config.gradient = true;
   config.precision = dice.pick({Precision::fp32, Precision::bf16, Precision::fp16, Precision::fp64});
-  // Constant and small enough that nothing overflows.
+  // The scale is constant, and small enough that nothing overflows.
   if (config.precision == Precision::fp16) config.loss_scale = LossScaleOptions{.loss_scale = 64};
-  config.model = [plan] { return make_model(plan); };
-  const auto model = make_model(plan);
+  config.model = [chain] { return make_model(chain); };
+  const auto model = make_model(chain);
   choose_mesh(dice, config);
   choose_options(dice, config, elements_of(model->info()));
-  if (dice.one_in(3)) config.frozen = random_frozen(dice, plan, model->info());
-  return {config, text_of(config, plan)};
+  if (dice.one_in(3)) config.frozen = random_frozen(dice, chain, model->info());
+  return {config, text_of(config, chain)};
 }
 
 }  // namespace zt::test

@@ -1,4 +1,4 @@
-// A random model and random options, a pure function of a seed.
+// A random model with random options, as a pure function of a seed.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace zt::test {
 
 struct FuzzCase {
   Config config;
-  std::string text;  // for a person: layers and options
+  std::string text;  // layers and options, for people
 };
 
 FuzzCase fuzz_case(uint32_t seed);

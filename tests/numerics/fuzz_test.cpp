@@ -1,4 +1,4 @@
-// Random models under random options. ZT_FUZZ_SEED=number runs that one case again, with any group: --gtest_filter=*Fuzz*/0.
+// Random models with random options. ZT_FUZZ_SEED=NUMBER --gtest_filter=*Fuzz*/0 runs only the case of that seed.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::vector<uint32_t> seeds_of(uint32_t group) {
   return seeds;
 }
 
-// The bits of stage 0 with nothing chosen but what decides on the order of sums.
+// Expects that `run` has the bits of a run at stage 0 with default options, except those that decide the order of sums.
 void expect_stage_0(const Config& config, const Outcome& run) {
   Config plain = config;
   plain.stage = 0;
@@ -34,7 +34,7 @@ void expect_stage_0(const Config& config, const Outcome& run) {
   EXPECT_TRUE(at::equal(first.first_gradient, run.first_gradient));
 }
 
-// Squared relative distances of first gradients from the exact ones, summed over cases: those of the runs, and those of one rank.
+// Sums over cases of the squared relative distance of the first gradient from the exact one: for the runs, and for one rank.
 struct Distances {
   double runs = 0, one_rank = 0;
 };
@@ -61,7 +61,8 @@ TEST_P(Fuzz, IsNearOneRankInFp64AndHasTheBitsOfStage0) {
     config.loss_scale = std::nullopt;
     expect_near(train(config), exact);
   }
-  // NUMERICS: at most twice as far as one rank is, problems joined, since a single one's rounding errors are chance.
+  // The promise: at most twice the distance of one rank. It is checked for all cases together, because the rounding errors of a
+  // single case are random.
   for (const auto& [precision, sums] : distances) {
     if (precision == Precision::fp64.text()) continue;
     EXPECT_LE(sums.runs, 4 * sums.one_rank) << precision;

@@ -1,5 +1,6 @@
-// Any mesh and any cut of one global batch: fp64 within 1e-12 of the one-rank run, fp32 not much further from the fp64 run
-// than one rank's fp32 is. A gradient that is off by a factor in one combination fails here.
+// Splits one global batch over ranks and micro-batches in several ways. Runs in fp64 must be within 1e-12 of one rank. Runs in
+// fp32 must be at most twice as far from the fp64 run as one rank in fp32. A gradient that is wrong by a factor in one
+// combination fails.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -8,21 +9,21 @@
 namespace zt::test {
 namespace {
 
-struct Cut {
+struct Split {
   int ranks, micro_batches;
 };
-const Cut kCuts[] = {{1, 2}, {1, 3}, {1, 12}, {2, 1}, {2, 3}, {3, 2}, {4, 1}, {4, 3}};
+const Split kSplits[] = {{1, 2}, {1, 3}, {1, 12}, {2, 1}, {2, 3}, {3, 2}, {4, 1}, {4, 3}};
 
 TEST(Mesh, Float64WithinTwelveDigitsOfOneRank) {
   for (const bool tied : {true, false}) {
     Config config{.precision = Precision::fp64, .dropout = 0.1, .tied = tied};
     const Outcome one = train(config);
-    for (const Cut& cut : kCuts) {
-      config.ranks = cut.ranks;
-      config.micro_batches = cut.micro_batches;
+    for (const Split& split : kSplits) {
+      config.ranks = split.ranks;
+      config.micro_batches = split.micro_batches;
       config.stage = 0;
       const Outcome run = train(config);
-      SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", cut.ranks, cut.micro_batches));
+      SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", split.ranks, split.micro_batches));
       EXPECT_LT(distance(run.losses, one.losses), 1e-12);
       EXPECT_LT(distance(run.norms, one.norms), 1e-12);
       EXPECT_LT(distance(run.first_gradient, one.first_gradient), 1e-12);
@@ -30,8 +31,8 @@ TEST(Mesh, Float64WithinTwelveDigitsOfOneRank) {
   }
 }
 
-// One run's rounding errors are one draw of a random quantity, and a factor of two between two single draws is chance: the
-// distances are those of several problems' gradients and losses joined into one vector.
+// Gradients and losses of several problems, joined into one vector. The rounding errors of a single run are random: two runs can
+// differ by a factor of two by chance. The joined vectors average this out.
 struct Joined {
   at::Tensor gradients, losses;
 };
@@ -52,11 +53,11 @@ TEST(Mesh, Float32NoFurtherThanTwiceOneRank) {
   const Joined one = train_problems({.precision = Precision::fp32, .steps = 20});
   const double gradient_bound = 2 * distance(one.gradients, exact.gradients);
   const double loss_bound = 2 * distance(one.losses, exact.losses);
-  for (const Cut& cut : kCuts) {
-    const Joined cut_up = train_problems({.ranks = cut.ranks, .micro_batches = cut.micro_batches, .stage = 0, .steps = 20});
-    SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", cut.ranks, cut.micro_batches));
-    EXPECT_LE(distance(cut_up.gradients, exact.gradients), gradient_bound);
-    EXPECT_LE(distance(cut_up.losses, exact.losses), loss_bound);
+  for (const Split& split : kSplits) {
+    const Joined run = train_problems({.ranks = split.ranks, .micro_batches = split.micro_batches, .stage = 0, .steps = 20});
+    SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", split.ranks, split.micro_batches));
+    EXPECT_LE(distance(run.gradients, exact.gradients), gradient_bound);
+    EXPECT_LE(distance(run.losses, exact.losses), loss_bound);
   }
 }
 

@@ -15,7 +15,7 @@ std::shared_ptr<Param> vector_of(const std::string& name, int64_t size, double s
   return nn::make_vector(name, size, init_constant(start), "hidden");
 }
 
-// A batch field [samples], to be multiplied with h [samples, seq, hidden].
+// Returns a batch field [samples] as a factor for h [samples, seq, hidden].
 at::Tensor factor(Context& context, const std::string& name, const at::Tensor& h) {
   return context.batch(name).to(h.scalar_type()).view({-1, 1, 1});
 }

@@ -1,4 +1,4 @@
-// Layers that no model should have, for steps in which gradients easily go wrong.
+// Unusual layers, for steps in which gradients easily become wrong.
 #pragma once
 
 #include <memory>
@@ -8,24 +8,26 @@
 
 namespace zt::test {
 
-// h + mean over `used` + mean over `unused` times the batch field "wanted" [samples], float 0 or 1. Where no sample of a
-// micro-batch wants it, or the batch has no such field, `unused` is not touched. Both parameters are vectors of odd lengths.
+// Returns h + mean(used) + mean(unused) * wanted, where `wanted` is a batch field [samples] of float 0 or 1. If `wanted` is 0 for
+// all samples of a micro-batch, or is not in the batch, the parameter `unused` is not read. Both parameters are vectors of odd
+// lengths.
 std::shared_ptr<Layer> make_partly_used();
 
-// Reads h and yields "aside", which nobody reads: its parameter gets no gradient.
+// Reads h and returns "aside", which no layer reads: the layer's parameter gets no gradient.
 std::shared_ptr<Layer> make_unread(int64_t hidden);
 
-// h, whose gradient is multiplied by 1 + the batch field "spike" [samples], float; h alone where the batch has none.
+// Returns h and multiplies its gradient by 1 + the batch field "spike" [samples], float; by 1 if the batch has no such field.
 std::shared_ptr<Layer> make_spike();
 
-// h; adds the loss "hot", sum over i of c(i) w(i), per sample, so that the gradient of its parameter w [numel] is c: 1000 in
-// [begin, end), 0.001 elsewhere.
+// Returns h, and adds the loss "hot": the sum over i of c(i) w(i), per sample. So the gradient of the parameter w [numel] is c,
+// which is 1000 in [begin, end) and 0.001 elsewhere.
 std::shared_ptr<Layer> make_hot(int64_t numel, int64_t begin, int64_t end);
 
-// A whole model in one layer: one number, whose squared distance to the tokens / 37 is the loss.
+// A whole model in one layer. Its parameter is one number; the loss is the squared distance of the number to tokens / 37.
 std::shared_ptr<Layer> make_guess();
 
-// h times a weight by way of a number on the host, which a tensor without memory does not have.
+// Returns h times a weight, divided by a number that it copies to the host. Tensors without memory (device meta) have no such
+// number, so the layer cannot be planned.
 std::shared_ptr<Layer> make_unplannable();
 
 }  // namespace zt::test

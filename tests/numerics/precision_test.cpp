@@ -1,4 +1,4 @@
-// 16-bit parameters: stages, what gradients are summed and sent in, the loss scale, steps that are not finite.
+// 16-bit parameters: stages, the types in which gradients are summed and sent, the loss scale, steps that are not finite.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace zt::test {
 namespace {
 
-// Parameters of each rank's own, and as zero.shard has them by itself: where ranks are threads, one copy for all.
+// Values of node_shared: false, and the default of zero.shard, which is one copy for all ranks if ranks are threads.
 const std::optional<bool> kNodeShared[] = {false, std::nullopt};
 
 // Calls test(stage, node_shared).
@@ -75,7 +75,7 @@ TEST(MixedPrecision, ParametersAreTheMasterRounded) {
   });
 }
 
-TEST(MixedPrecision, AKeepsSixteenBytesAParameterWith16BitGradients) {
+TEST(MixedPrecision, SixteenBytesPerParameterWith16BitGradients) {
   const auto trainer = make_trainer({}, {.precision = mixed(at::kBFloat16, at::kBFloat16, at::kBFloat16), .tied = false});
   int64_t elements = 0, bytes = 0;
   for (const Unit& unit : trainer->state().units) elements += unit.layout.padded();
@@ -87,7 +87,7 @@ TEST(MixedPrecision, AKeepsSixteenBytesAParameterWith16BitGradients) {
   EXPECT_EQ(bytes, 16 * elements);
 }
 
-// An embedding row that is used on one rank only makes that rank's gradients overflow.
+// Makes one row of the embedding infinite, and lets only rank `rank` use this row, so that only its gradients overflow.
 void overflow_on_rank(Trainer& trainer, int rank, int world_rank, Batch& batch) {
   if (rank == world_rank) batch.at("tokens").fill_(1);
   at::Tensor weight = trainer.parameter("embedding.weight").to(at::kFloat);
@@ -105,7 +105,7 @@ TEST(Nonfinite, OneRanksOverflowIsSkippedByAll) {
       batch.at("tokens").clamp_(2);
       overflow_on_rank(*trainer, 1, world.rank, batch);
       const at::Tensor before = trainer->master("blocks.0.mlp.up.weight");
-      for (const double expected : {65536.0, 65536.0, 32768.0}) {  // hysteresis 2: the second overflow halves it
+      for (const double expected : {65536.0, 65536.0, 32768.0}) {  // hysteresis 2: the second overflow halves the scale
         const StepResult result = trainer->step(batch);
         EXPECT_TRUE(result.skipped);
         EXPECT_EQ(result.loss_scale, expected);
@@ -151,14 +151,14 @@ TEST(Nonfinite, TheErrorNamesParameterRankAndMicroBatch) {
   });
 }
 
-TEST(Nonfinite, ALossScaleWantsFp16AndOverflows) {
+TEST(Nonfinite, ALossScaleNeedsFp16AndSkippedSteps) {
   EXPECT_SAYS("a loss scale is for fp16", make_trainer({}, {.precision = Precision::bf16}, {.loss_scale = LossScaleOptions{}}));
   EXPECT_SAYS("a dynamic loss scale is found by steps that overflow",
               make_trainer({}, {.precision = Precision::fp16}, {.on_nonfinite = OnNonfinite::error}));
 }
 
 TEST(MixedPrecision, AConstantLossScaleThatIsAPowerOfTwoChangesNothingInFp32Gradients) {
-  // bf16 has fp32's range: here the scale of fp16 goes through the same arithmetic, in a type where it loses nothing.
+  // Compares two fp16 runs whose scales differ by a factor of 2. They may differ only by the rounding of fp16.
   const auto losses = [](double scale) {
     const auto trainer = make_trainer({}, {.precision = Precision::fp16}, {.loss_scale = LossScaleOptions{.loss_scale = scale}});
     std::vector<double> all;

@@ -1,5 +1,5 @@
-// Every combination of stage, precision, accumulation, clipping, recompute, tied and frozen parameters and number of ranks:
-// stages give equal bits, and all of it stays near one rank in fp64.
+// Every combination of stage, precision, accumulation, clipping, recompute, tied and frozen parameters and number of ranks. All
+// stages must give equal bits, and all runs must be near one rank in fp64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ struct Numbers {
 
 class Product : public testing::TestWithParam<Numbers> {};
 
-// reduce_every = step at all stages, so that they promise equal bits; what varies with it is in Stages.
+// reduce_every is "step" at all stages: stages promise equal bits only for the same value. Equality.Stages tests the other value.
 TEST_P(Product, StagesAreEqualAndNearOneRankInFp64) {
   const int all = 1 << 5;
   for (int choice = 0; choice < all; ++choice) {
@@ -44,7 +44,7 @@ TEST_P(Product, StagesAreEqualAndNearOneRankInFp64) {
         expect_equal(first, run);
       }
       config.stage = 0;
-      // NUMERICS: at most twice as far from fp64 as one rank is. One rank on its own is that far.
+      // The promise: at most twice as far from fp64 as one rank is.
       EXPECT_LE(distance(first.first_gradient, exact.first_gradient), 2 * distance(one_rank.first_gradient, exact.first_gradient))
           << choice << ", " << ranks << " ranks";
     }

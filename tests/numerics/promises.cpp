@@ -15,16 +15,17 @@ void expect_equal_with_gradients(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(at::equal(a.first_gradient, b.first_gradient));
 }
 
-// All stages of a configuration that says ranks, micro-batches, reduce_every and precision.
+// Runs all stages of a configuration, which sets ranks, micro-batches, reduce_every and precision. Expects equal bits and calls
+// `check` with each run.
 void expect_equal_stages(Config config, const std::function<void(const Outcome&)>& check) {
   Outcome first;
   for (config.stage = 0; config.stage <= 3; ++config.stage) {
-    for (const bool is_said : {true, false}) {
-      if (!is_said && config.stage == 0) continue;
-      config.node_shared = is_said ? std::optional(false) : std::nullopt;
+    for (const bool is_set : {true, false}) {
+      if (!is_set && config.stage == 0) continue;
+      config.node_shared = is_set ? std::optional(false) : std::nullopt;
       SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches reduced every {}, {}, stage {}, node_shared {}", config.ranks,
                                config.micro_batches, config.reduce_every, config.precision.text(), config.stage,
-                               is_said ? "= false" : "by default"));
+                               is_set ? "= false" : "by default"));
       const Outcome run = train(config);
       if (config.stage == 0) first = run;
       else expect_equal_with_gradients(first, run);
@@ -54,7 +55,8 @@ void expect_near(const Outcome& run, const Outcome& exact) {
 }
 
 void expect_slope_of_loss(Config config) {
-  // Embeddings are of the size 0.02: the truncation is of order (h / 0.02)^2 = 2.5e-9, the rounding of order eps loss / h = 1e-9.
+  // Weights of embeddings are about 0.02, so the truncation error is of order (h / 0.02)^2 = 2.5e-9, and the rounding error of
+  // order eps loss / h = 1e-9.
   constexpr double kStep = 1e-6;
   config.precision = Precision::fp64;
   RankRun run({}, config);
@@ -77,15 +79,15 @@ void expect_slope_of_loss(Config config) {
   EXPECT_NEAR(along, slope, 1e-7 * (1 + std::fabs(slope)));
 }
 
-void expect_promises(Config config, const std::vector<Cut>& cuts) {
+void expect_promises(Config config, const std::vector<Split>& splits) {
   config.gradient = true;
-  for (const Cut& cut : cuts) {
-    config.ranks = cut.ranks;
-    config.micro_batches = cut.micro_batches;
+  for (const Split& split : splits) {
+    config.ranks = split.ranks;
+    config.micro_batches = split.micro_batches;
     const Outcome exact = exact_run(config);
     for (const char* reduce_every : {"step", "micro_batch"}) {
       config.reduce_every = reduce_every;
-      if (cut.micro_batches == 1 && config.reduce_every == "micro_batch") continue;  // the same programs
+      if (split.micro_batches == 1 && config.reduce_every == "micro_batch") continue;  // the same programs
       for (const Precision& precision : {Precision::bf16, Precision::fp64}) {
         config.precision = precision;
         expect_equal_stages(config, [&](const Outcome& run) {

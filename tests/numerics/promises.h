@@ -1,4 +1,4 @@
-// What NUMERICS promises of one configuration, in calls.
+// Checks of the promised numerics for one configuration.
 #pragma once
 
 #include <vector>
@@ -7,26 +7,27 @@
 
 namespace zt::test {
 
-struct Cut {
+// How a global batch is split.
+struct Split {
   int ranks = 1, micro_batches = 1;
 };
-// A cut of kSamples for each number of ranks.
-inline const std::vector<Cut> kOneToFourRanks{{1, 2}, {2, 2}, {3, 2}, {4, 3}};
-inline const std::vector<Cut> kTwoAndFourRanks{{2, 3}, {4, 3}};
+// Splits of kSamples, one per number of ranks.
+inline const std::vector<Split> kOneToFourRanks{{1, 2}, {2, 2}, {3, 2}, {4, 3}};
+inline const std::vector<Split> kTwoAndFourRanks{{2, 3}, {4, 3}};
 
-// One rank in fp64 and no zero pass, the batch in one piece; by hand, where the objective is a mean over pieces, in as many as
-// the ranks of `config` have together.
+// Trains `config` on one rank in fp64 without a zero pass, with the batch as one micro-batch. By hand the objective is the mean
+// over micro-batches: then it takes as many micro-batches as all ranks of `config` have together.
 Outcome exact_run(Config config);
 
-// Losses, norms and the first gradient of a run in fp64 are within 1e-12 of the exact run's.
+// Expects that losses, norms and the first gradient of a run in fp64 are within 1e-12 of those of the exact run.
 void expect_near(const Outcome& run, const Outcome& exact);
 
-// What all runs are compared with is right: on one rank in fp64 the first gradient, along one direction, is the slope of the
-// loss that evaluations give to both sides.
+// Checks the exact run itself: on one rank in fp64 the first gradient along one direction must be the slope of the loss, found by
+// two evaluations.
 void expect_slope_of_loss(Config config);
 
-// On each cut, with each way to reduce: every stage, its parameters held once a rank and as zero.shard has it by itself, has the
-// bits of stage 0, in bf16 (with masters) and fp64; in fp64 it is near one rank's run too.
-void expect_promises(Config config, const std::vector<Cut>& cuts);
+// Runs each split with each value of reduce_every, in bf16 (with master parameters) and in fp64. Expects that all stages, with
+// node_shared = false and with its default, have the bits of stage 0. In fp64 they must also be near the run on one rank.
+void expect_promises(Config config, const std::vector<Split>& splits);
 
 }  // namespace zt::test

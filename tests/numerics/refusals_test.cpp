@@ -1,4 +1,4 @@
-// Calls that are refused, on all ranks alike, and leave everything as it was.
+// Calls that all ranks must refuse in the same way, without changing anything.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 using Table = Value::Table;
 
-// Where a rank needs another one: always in a step and an evaluation, in an inference where parameters are gathered.
-TEST(Refusals, WhatOneRankAloneCallsIsRefusedByAll) {
+// Tests calls that communicate: a step and an evaluation always do, an inference only if parameters are gathered.
+TEST(Refusals, ACallOfOneRankOnlyIsRefusedByAll) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool infers : {false, true}) {
       if (infers && stage < 3) continue;
@@ -39,7 +39,7 @@ TEST(Refusals, WhatOneRankAloneCallsIsRefusedByAll) {
   }
 }
 
-TEST(Refusals, WhatCannotBePlannedTrainsAsBefore) {
+TEST(Refusals, AModelThatCannotBePlannedTrainsAsBefore) {
   const auto model = [] {
     return std::make_shared<Model>(
         std::vector<NamedLayer>{{"embedding", nn::make_embedding(Table{{"vocab", kVocab}, {"hidden", 9}})},

@@ -1,5 +1,5 @@
-// Models of odd shapes at every stage on one to four ranks: shards without an element, units without a gradient, parameters that
-// a step does not touch.
+// Models of odd shapes at every stage on one to four ranks: empty shards, units without a gradient, parameters that a step does
+// not use.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ std::shared_ptr<Layer> linear(int64_t in, int64_t out, bool bias = true) {
   return nn::make_linear(Table{{"in", in}, {"out", out}, {"bias", bias}});
 }
 
-// Embedding, `middle`, head; tied when the widths agree and it is asked.
+// Returns the model: embedding, `middle`, head. If `tied`, the head uses the embedding's weight: both must have the same width.
 std::shared_ptr<Model> model_of(int64_t first, std::vector<NamedLayer> middle, int64_t last, bool tied = false) {
   const auto embedding = nn::make_embedding(Table{{"vocab", kVocab}, {"hidden", first}});
   Table head{{"vocab", kVocab}, {"hidden", last}, {"norm", "none"}};
@@ -27,7 +27,7 @@ std::shared_ptr<Model> model_of(int64_t first, std::vector<NamedLayer> middle, i
   return std::make_shared<Model>(std::move(middle), 5);
 }
 
-// Units communicate one by one, so that at stages 2 and 3 they take turns in a few buffers.
+// Units communicate one by one (no buckets), so that at stages 2 and 3 they take turns in a few buffers.
 Config config_of(std::function<std::shared_ptr<Model>()> model) {
   Config config;
   config.bucket_bytes = 0;
@@ -36,7 +36,7 @@ Config config_of(std::function<std::shared_ptr<Model>()> model) {
   return config;
 }
 
-// Units of 2 to 500 elements over chunks of 256: most ranks own nothing of most units.
+// Units have 2 to 500 elements, in chunks of 256: most ranks own nothing of most units.
 TEST(Shapes, UnevenAndSmallerThanTheNumberOfRanks) {
   const auto model = [] {
     return model_of(
@@ -78,12 +78,12 @@ TEST(Shapes, TiedParameters) {
   expect_promises(config_of(between), kOneToFourRanks);
 }
 
-TEST(Shapes, ALayerWhoseOutputNobodyReads) {
+TEST(Shapes, ALayerWithAnUnreadOutput) {
   const auto model = [] { return model_of(9, {{"first", linear(9, 9)}, {"unread", make_unread(9)}, {"last", linear(9, 9)}}, 9); };
   expect_promises(config_of(model), kOneToFourRanks);
 }
 
-// The batch decides which samples use the parameter: all micro-batches of a step, one or none.
+// The batch decides which samples use the parameter: in all micro-batches of a step, in one or in none.
 TEST(Shapes, AParameterThatALayerDoesNotTouch) {
   Config config = config_of([] {
     return model_of(9, {{"first", linear(9, 9)}, {"partly", make_partly_used()}, {"last", linear(9, 9)}}, 9);
@@ -93,7 +93,7 @@ TEST(Shapes, AParameterThatALayerDoesNotTouch) {
     config.batch = [wanted](int step) {
       Batch batch = global_batch(step);
       batch["wanted"] = at::zeros({kSamples});
-      // The second step uses it in no sample: nothing may be left of the first one's gradient.
+      // No sample of the second step uses the parameter: its gradient of the first step must be gone.
       for (const int64_t sample : wanted) batch.at("wanted")[sample] = step == 1 ? 0 : 1;
       return batch;
     };
@@ -101,8 +101,8 @@ TEST(Shapes, AParameterThatALayerDoesNotTouch) {
   }
 }
 
-// Each trainer trains as if it were alone.
-TEST(Shapes, TwoTrainersInTurns) {
+// Expects that each trainer gives the same bits as alone.
+TEST(Shapes, TwoTrainersTakeTurns) {
   Config small = config_of([] { return model_of(9, {{"square", linear(9, 9)}}, 9, true); });
   for (const std::optional<bool> node_shared : {std::optional(false), std::optional<bool>()}) {
     for (const int ranks : {1, 2, 3, 4}) {

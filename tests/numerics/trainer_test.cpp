@@ -1,4 +1,4 @@
-// The trainer beyond plain steps: by hand, evaluation, inference, errors, state.
+// The trainer, except plain steps: steps by hand, evaluation, inference, errors, state.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(Trainer, ByHandEqualsTheMeanOfMicroBatchGradients) {
   const StepResult result = by_hand->finish_step();
   EXPECT_NEAR(result.loss, mean, 1e-14 * mean);
 
-  // The same objective from two one-micro-batch trainers: mean of the two losses' gradients.
+  // The same objective from two trainers with one micro-batch each: the mean of the gradients of the two losses.
   at::Tensor sum;
   for (int m = 0; m < 2; ++m) {
     const auto single = make_trainer(one_rank(), {.precision = Precision::fp64, .clip = 0});
@@ -211,13 +211,13 @@ TEST(Trainer, MemoryIsPredictedAndMeasured) {
       int64_t activations = 0;
       for (const MemoryLine& line : trainer->memory()) {
         if (line.kind == "activations") activations = line.measured;
-        // On meta there are none of the numbers that a step holds in single elements.
+        // A step also holds tensors of single elements, which do not occur on the device meta.
         const bool is_near = line.kind == "activations" || line.kind == "total";
         const double slack = is_near ? 0.05 * static_cast<double>(line.measured) : 0;
         EXPECT_NEAR(static_cast<double>(line.predicted), static_cast<double>(line.measured), slack)
             << line.kind << " with reduce_every = " << reduce_every;
       }
-      // At least the logits of one micro-batch, 3 samples, exist at one time.
+      // At least the logits of one micro-batch of 3 samples are held at the same time.
       EXPECT_GT(activations, 3 * kSeq * kVocab * 4);
       EXPECT_LT(activations, 64 << 20);
     });
@@ -254,7 +254,7 @@ class Names : public Visitor {
   std::map<std::string, Value> values;
 };
 
-TEST(Trainer, StateIsWalkedOnceOverTheRanksThatCutIt) {
+TEST(Trainer, EachRankVisitsItsShardOfTheState) {
   for (const int stage : {0, 1}) {
     std::vector<Names> walks(3);
     std::map<std::string, int64_t> wanted;

@@ -27,7 +27,7 @@ Batch global_batch(int step, int seed) {
   auto labels = at::empty({kSamples, kSeq}, at::kLong);
   for (int64_t i = 0; i < kSamples * kSeq; ++i) {
     tokens.data_ptr<int64_t>()[i] = static_cast<int64_t>(uniform[2 * i] * kVocab);
-    // The later a sample, the more of its labels are ignored: micro-batches and ranks have different token counts.
+    // Later samples have more ignored labels, so micro-batches and ranks have different numbers of tokens.
     const bool is_ignored = uniform[2 * i + 1] * kSamples < static_cast<float>(i / kSeq) * 0.7F;
     labels.data_ptr<int64_t>()[i] = is_ignored ? -100 : (tokens.data_ptr<int64_t>()[i] * 7 + 3) % kVocab;
   }
@@ -63,7 +63,7 @@ std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
 }  // namespace
 
 std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options) {
-  register_gemm_providers();  // multiply as runs do
+  register_gemm_providers();  // the same providers as in real runs
   const auto model = config.model ? config.model() : make_gpt(config);
   if (!config.frozen.empty()) model->set_trainable(config.frozen, false);
   auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision);

@@ -1,5 +1,5 @@
-// Steps in which training systems have been found to make wrong gradients, norms or updates: at every stage the bits of stage 0,
-// and the gradient of one rank in fp64.
+// Steps for which training systems were found to compute wrong gradients, norms or updates. All stages must have the bits of
+// stage 0, and must be near the gradient of one rank in fp64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ std::shared_ptr<Layer> block(int64_t hidden) {
   return nn::make_block(Table{{"hidden", hidden}, {"heads", 2}});
 }
 
-// Embedding, `middle`, head.
+// Returns the model: embedding, `middle`, head.
 std::shared_ptr<Model> model_with(std::vector<NamedLayer> middle) {
   const Table shape{{"vocab", kVocab}, {"hidden", 12}};
   middle.insert(middle.begin(), {"embedding", nn::make_embedding(shape)});
@@ -25,7 +25,7 @@ std::shared_ptr<Model> model_with(std::vector<NamedLayer> middle) {
   return std::make_shared<Model>(std::move(middle), 5);
 }
 
-// One block at two positions, another block between; embedding and head are tied.
+// Returns a model with one block at two positions and another block between them. Embedding and head are tied.
 std::shared_ptr<Model> model_of_a_block_used_twice() {
   const auto embedding = nn::make_embedding(Table{{"vocab", kVocab}, {"hidden", 12}, {"positions", kSeq}});
   const auto twice = block(12);
@@ -66,7 +66,7 @@ TEST(WrongGradients, SeveralBackwardsBeforeAStepByHand) {
   expect_promises({.steps = 2, .by_hand = true}, kTwoAndFourRanks);
 }
 
-// Units of the GPT, in bytes: about 4,500 the embedding, 29,000 a block, 200 the head.
+// The units of the GPT have about 4,500 bytes (embedding), 29,000 bytes (each block) and 200 bytes (head).
 TEST(WrongGradients, BucketsThatHoldAllAndOneUnitAndSomeUnits) {
   for (const int64_t bytes : {int64_t{1} << 40, int64_t{1}, int64_t{40000}}) {
     SCOPED_TRACE(bytes);
@@ -75,7 +75,7 @@ TEST(WrongGradients, BucketsThatHoldAllAndOneUnitAndSomeUnits) {
   }
 }
 
-// Of the `valid` labels of each sample all others are ignored.
+// Returns a batch in which only the first valid[i] labels of sample i are not ignored.
 Batch batch_with_valid(int step, const std::vector<int64_t>& valid) {
   Batch batch = global_batch(step);
   at::Tensor& labels = batch.at("labels");
@@ -84,7 +84,7 @@ Batch batch_with_valid(int step, const std::vector<int64_t>& valid) {
   return batch;
 }
 
-// Micro-batches, ranks and pairs of ranks without a valid token, others with one and with all.
+// Some micro-batches, ranks and pairs of ranks have no valid token; others have one, or all.
 TEST(WrongGradients, UnevenAndNoValidTokens) {
   const std::vector<int64_t> some_ranks{10, 1, 0, 0, 0, 0, 7, 0, 1, 0, 0, 0}, one_sample{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3};
   for (const auto& valid : {some_ranks, one_sample}) {
@@ -97,11 +97,11 @@ TEST(WrongGradients, UnevenAndNoValidTokens) {
   }
 }
 
-// The last of four ranks, and the last of two, owns nearly all of the norm; the others have to clip by it too.
+// The last rank owns nearly all of the norm. The other ranks must clip by the same norm.
 TEST(WrongGradients, ClippingByANormOfOneShard) {
   const Config config{.clip = 0.5, .steps = 3, .is_plain = true, .model = model_with_a_hot_layer};
   const Outcome exact = exact_run(config);
-  EXPECT_NEAR(exact.norms[0], 16000, 0.1) << "256 elements of 1000, and a head and an embedding of few tenths";
+  EXPECT_NEAR(exact.norms[0], 16000, 0.1) << "256 elements of 1000; head and embedding add little";
   expect_promises(config, kTwoAndFourRanks);
   Config other = config;
   other.precision = Precision::fp64;
@@ -114,12 +114,13 @@ TEST(WrongGradients, ClippingByANormOfOneShard) {
 }
 
 struct Overflow {
-  std::vector<double> losses, norms, scales;  // a step
+  std::vector<double> losses, norms, scales;  // one per step
   std::vector<bool> skipped;
   Outcome end;
 };
 
-// `at`: the step whose last sample, the last rank's, makes gradients overflow; its batch comes again in the next one. -1: none.
+// Trains with an overflow at step `at`: its last sample, on the last rank, makes gradients overflow. The next step uses the same
+// batch without the overflow. -1: no overflow.
 Overflow train_with_overflow(int ranks, int stage, int64_t hysteresis, int at) {
   Config config{.ranks = ranks, .micro_batches = 3, .stage = stage, .reduce_every = "step", .precision = Precision::fp16};
   config.node_shared = std::nullopt;
@@ -152,7 +153,7 @@ Overflow train_with_overflow(int ranks, int stage, int64_t hysteresis, int at) {
   return all[0];
 }
 
-TEST(WrongGradients, AnOverflowOnOneRankIsAsIfTheStepHadNotBeen) {
+TEST(WrongGradients, AnOverflowOnOneRankSkipsTheStepWithoutATrace) {
   for (const int ranks : {2, 4}) {
     const Overflow never = train_with_overflow(ranks, 0, 2, -1);
     EXPECT_EQ(never.skipped, std::vector<bool>(3, false));
@@ -160,7 +161,7 @@ TEST(WrongGradients, AnOverflowOnOneRankIsAsIfTheStepHadNotBeen) {
       SCOPED_TRACE(fmt::format("{} ranks, stage {}", ranks, stage));
       Overflow run = train_with_overflow(ranks, stage, 2, 1);
       EXPECT_EQ(run.skipped, (std::vector<bool>{false, true, false, false}));
-      EXPECT_EQ(run.scales, std::vector<double>(4, 65536)) << "the second overflow would halve it";
+      EXPECT_EQ(run.scales, std::vector<double>(4, 65536)) << "only a second overflow would halve the scale";
       EXPECT_FALSE(std::isfinite(run.norms[1]));
       run.losses.erase(run.losses.begin() + 1);
       run.norms.erase(run.norms.begin() + 1);

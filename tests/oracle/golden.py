@@ -1,4 +1,4 @@
-"""What the scripts that make golden files share. Each tests/oracle/make_NAME.py writes tests/golden/NAME.safetensors."""
+"""Common code of the scripts that make golden files. tests/oracle/make_NAME.py writes tests/golden/NAME.safetensors."""
 
 import json
 import pathlib

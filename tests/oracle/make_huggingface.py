@@ -1,7 +1,8 @@
-"""Small random models as Hugging Face's transformers saves them, with the logits it computes: tests/golden/huggingface/NAME/ has
-config.json, the safetensors file (or files and their index) and expected.safetensors with tokens, logits_fp32 and logits_fp64.
+"""Makes small random models, as Hugging Face's transformers saves them, and the logits that transformers computes.
 
-Needs transformers, in a virtual environment of its own (scripts/setup.sh --oracle makes it)."""
+Writes to tests/golden/huggingface/NAME/: config.json, the safetensors file (or files and their index) and expected.safetensors
+with tokens, logits_fp32 and logits_fp64. Needs transformers, in a virtual environment of its own (scripts/setup.sh --oracle
+makes it)."""
 
 import os
 import shutil
@@ -13,8 +14,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 import golden
 
 VOCAB, SAMPLES, SEQ = 61, 2, 9
-NO_MARKS = {"bos_token_id": None, "eos_token_id": None}  # those of GPT-2 are outside of this vocabulary
-# class, configuration, largest file
+NO_MARKS = {"bos_token_id": None, "eos_token_id": None}  # GPT-2's ids are outside of this vocabulary
+# name: (class, configuration, largest file)
 MODELS = {
     "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=12, n_embd=16, n_layer=2, n_head=2, **NO_MARKS), None),
     "gpt2_untied": (
@@ -40,7 +41,7 @@ MODELS = {
 
 
 class Wide(torch.overrides.TorchFunctionMode):
-    """float32 in transformers' code means float64: norms, rotary angles and softmax are float32 there whatever the model is."""
+    """Replaces float32 by float64 in transformers' code: for every model it computes norms, rotary angles and softmax in float32."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         def widen(value):
@@ -52,7 +53,7 @@ class Wide(torch.overrides.TorchFunctionMode):
 
 
 def fill(model, generator):
-    """Numbers under which every tensor changes the logits: transformers' own are nearly 0 or 1."""
+    """Fills parameters so that every tensor changes the logits. The initial values of transformers are nearly 0 or 1."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             numbers = torch.randn(parameter.shape, generator=generator)

@@ -1,7 +1,7 @@
-"""Reference layers in plain PyTorch, in fp64: forward and gradients for tests/nn. Written from the papers and from the layouts
-that modules/nn documents, with explicit softmax and norms, so that nothing of the code under test is used.
+"""Reference layers in plain PyTorch, in fp64: forward and gradients for tests/nn. They follow the papers and the layouts that
+modules/nn documents, with explicit softmax and norms, and use none of the tested code.
 
-Keys: CASE/param/NAME, CASE/in/NAME, CASE/batch/NAME, CASE/cot (weights of the output in the objective), CASE/out,
+Keys: CASE/param/NAME, CASE/in/NAME, CASE/batch/NAME, CASE/cot (cotangent: weights of the output in the objective), CASE/out,
 CASE/grad/NAME, CASE/grad_in/NAME, CASE/loss."""
 
 import math
@@ -25,7 +25,7 @@ def integers(high, *shape):
 
 
 def record(case, function, params, inputs=None, batch=None):
-    """Stores a case: function(params, inputs, batch) returns (output or None, loss or None)."""
+    """Records a case. function(params, inputs, batch) returns (output or None, loss or None)."""
     inputs, batch = inputs or {}, batch or {}
     for tensor in [*params.values(), *inputs.values()]:
         tensor.requires_grad_(True)

@@ -1,13 +1,14 @@
-"""Writes tests/golden/ops_print.json, how PyTorch prints tensors, and tests/golden/ops.json: calls of ATen operators with the results that PyTorch gives, for tests/lua/tensors/ops_golden_test.lua.
+"""Writes tests/golden/ops_print.json (how PyTorch prints tensors) and tests/golden/ops.json (calls of ATen operators and their
+results in PyTorch), for tests/lua/tensors/ops_golden_test.lua.
 
-A tensor is {dtype, shape, bits}: its elements as integers of the same size, so that equal means every bit. A case is
+A tensor is {dtype, shape, bits}: its elements as integers of the same size, so that equal means equal in every bit. A case is
 {op, dtype, args, kwargs, ulps, results}; an argument {"tensor": name} stands for an input.
 
-`ulps` is how far another machine may be off, whose math library takes another path (AVX2, AVX-512, none):
-  0           one correctly rounded operation, or data only moved. The inputs are small multiples of 1/8, so that sums and
-              products of them are exact in every order: reductions and matrix products belong here.
-  2 * k       k roundings or calls of a function with an error below 1 ulp on the way to an element: each side is within
-              k ulps of the true value. Results of 16-bit types are computed in float32 and rounded at the end: 1.
+`ulps` is the allowed difference on another machine, where the math library may use other instructions (AVX2, AVX-512, none):
+  0           One correctly rounded operation, or data is only moved. The inputs are small multiples of 1/8, so that sums and
+              products of them are exact in every order: reductions and matrix multiplications belong here.
+  2 * k       An element needs k roundings or calls of a function with an error below 1 ulp: each side is within k ulps of the
+              true value. Results of 16-bit types are computed in float32 and rounded at the end, so their ulps are at most 1.
 """
 
 import json
@@ -27,7 +28,7 @@ def name_of(dtype):
 
 
 def make_inputs(dtype):
-    """Odd sizes; every value exact in every dtype (multiples of 1/8 below 4), integers for int64, a mask for bool."""
+    """Returns inputs of odd sizes, exact in every dtype: multiples of 1/8 below 4; integers for int64, a mask for bool."""
     generator = torch.Generator().manual_seed(11)
 
     def numbers(*shape, low=-31, high=32):
@@ -52,7 +53,7 @@ SHARED = {
 
 
 class Input(str):
-    """The name of an input where an argument stands."""
+    """An argument that is an input, given by its name."""
 
 
 x, y, p, w, v, s, l, b, c, e, q, k, image, kernel, mask, rows, columns, labels = map(
@@ -61,7 +62,7 @@ x, y, p, w, v, s, l, b, c, e, q, k, image, kernel, mask, rows, columns, labels =
 
 # (op, dtypes, ulps of float32 and float64, arguments, keyword arguments)
 CASES = [
-    # One rounding, or none.
+    # At most one rounding.
     ("add", ALL, 0, [x, y], {}), ("add", NUMBERS, 0, [x, y], {"alpha": 2}), ("add", NUMBERS, 0, [x, 2], {}), ("add", FLOATS, 0, [x, 0.5], {}),
     ("sub", NUMBERS, 0, [x, v], {}), ("rsub", NUMBERS, 0, [x, 3], {}), ("mul", ALL, 0, [x, y], {}), ("mul", NUMBERS, 0, [x, s], {}),
     ("div", NUMBERS, 0, [x, p], {}), ("div", NUMBERS, 0, [x, p], {"rounding_mode": "floor"}), ("div", NUMBERS, 0, [x, p], {"rounding_mode": "trunc"}),
@@ -84,7 +85,7 @@ CASES = [
     ("mv", NUMBERS, 0, [x, v], {}), ("dot", NUMBERS, 0, [v, v], {}), ("outer", NUMBERS, 0, [v, v], {}), ("einsum", FLOATS, 0, ["ij,jk->ik", [x, w]], {}),
     ("linear", FLOATS, 0, [x, l], {}), ("trace", NUMBERS, 0, [w], {}), ("norm", WIDE, 0, [x], {}), ("conv2d", FLOATS, 0, [image, kernel], {"padding": [1, 1]}),
     ("avg_pool2d", FLOATS, 0, [image, [2, 2]], {}), ("max_pool2d", FLOATS, 0, [image, [2, 2]], {}), ("mse_loss", WIDE, 0, [v, v], {}),
-    # Data that only moves.
+    # Operators that only move data.
     ("cat", ALL, 0, [[x, y, e], 0], {}), ("stack", ALL, 0, [[x, y], 1], {}), ("split", ALL, 0, [x, 2], {}), ("split", ALL, 0, [x, [1, 4], 1], {}),
     ("chunk", ALL, 0, [x, 2, 1], {}), ("unbind", ALL, 0, [x], {}), ("transpose", ALL, 0, [x, 0, 1], {}), ("permute", ALL, 0, [b, [2, 0, 1]], {}),
     ("reshape", ALL, 0, [x, [5, 3]], {}), ("flatten", ALL, 0, [b, 1], {}), ("unsqueeze", ALL, 0, [v, 0], {}), ("squeeze", ALL, 0, [q, 0], {}),
@@ -96,12 +97,12 @@ CASES = [
     ("topk", NUMBERS, 0, [v, 3], {}), ("constant_pad_nd", ALL, 0, [v, [1, 2], 1], {}), ("unfold", ALL, 0, [v, 0, 3, 1], {}), ("searchsorted", NUMBERS, 0, [v, x], {}),
     ("zeros_like", ALL, 0, [x], {}), ("full_like", NUMBERS, 0, [x, 3], {}), ("movedim", ALL, 0, [b, 0, 2], {}), ("to", ALL, 0, [x, "float64"], {}),
     ("_to_copy", ALL, 0, [x], {"dtype": "bfloat16"}),
-    # Functions with an error below 1 ulp (SLEEF's u10 forms, libm, MKL's vector functions, sqrt among them): one call.
+    # One call of a function with an error below 1 ulp (SLEEF's u10 forms, libm, MKL's vector functions including sqrt).
     *[(op, FLOATS, 2, [x], {}) for op in ("exp", "expm1", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "asinh", "exp2")],
     *[(op, FLOATS, 2, [p], {}) for op in ("sqrt", "log", "log1p", "log2", "log10")],
     ("pow", FLOATS, 2, [p, x], {}), ("pow", FLOATS, 2, [p, 0.3], {}), ("pow", NUMBERS, 0, [x, 2], {}), ("pow", FLOATS, 2, [2, x], {}), ("atan2", FLOATS, 2, [x, y], {}),
     ("hypot", FLOATS, 2, [x, y], {}),
-    # Several roundings: counted in the comment, times 2.
+    # Several roundings: 2 times their number. The comments list them.
     ("rsqrt", FLOATS, 2 * 2, [p], {}),  # sqrt, division
     ("sigmoid", FLOATS, 2 * 3, [x], {}),  # exp, addition, division
     ("silu", FLOATS, 2 * 4, [x], {}),  # sigmoid, product
@@ -133,7 +134,7 @@ def python_keyword(key, value):
 
 
 def call(op, args, kwargs, inputs):
-    """Through the packet of overloads: PyTorch's own choice among them."""
+    """Calls the operator; PyTorch chooses among its overloads."""
     args = [resolve(argument, inputs) for argument in args]
     if op == "to":
         args[1] = getattr(torch, args[1])
@@ -159,7 +160,7 @@ def encode_results(results):
 
 
 def make_case(op, dtype, ulps, args, kwargs, inputs):
-    """None when PyTorch has no kernel of this operator for the dtype."""
+    """Returns the case, or None if PyTorch has no kernel of this operator for the dtype."""
     try:
         results = call(op, args, kwargs, {**inputs, **SHARED})
     except (RuntimeError, NotImplementedError) as error:
@@ -178,7 +179,7 @@ def make_case(op, dtype, ulps, args, kwargs, inputs):
 
 
 def printed():
-    """Tensors and their texts: all styles of numbers, long lines, summaries, suffixes."""
+    """Returns tensors and their printed texts: all styles of numbers, long lines, summaries, suffixes."""
     inf, nan = float("inf"), float("nan")
     tensors = [
         torch.tensor([1.0, 2.0]), torch.tensor([1.5, -2.25]), torch.tensor([1e-5, 1.0]), torch.tensor([1e9, 1.0]), torch.tensor([1e9, 2e9]),

@@ -1,4 +1,4 @@
-"""Golden files for modules/optim, and for the exact sum of zt/execute/gradient_norm.h."""
+"""Makes golden files for modules/optim and for the exact sum in zt/execute/gradient_norm.h."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ import golden
 
 STEPS = 50
 ELEMENTS = 37
-KEPT = [1, 2, 10, 50]  # updates after which the parameters are kept
+KEPT = [1, 2, 10, 50]  # numbers of updates after which the parameters are recorded
 SCHEDULE_STEPS = 60
 
 # tests/optim/golden_test.cpp has the same list with our names.
@@ -28,7 +28,7 @@ OPTIMIZERS = {
 
 
 def make_optimizers():
-    """Parameters in float64 after some of 50 updates; start and gradients are numbers of float32."""
+    """Records parameters in float64 after KEPT updates. The start values and the gradients are exact in float32."""
     generator = torch.Generator().manual_seed(5)
     start = torch.randn(ELEMENTS, generator=generator).double()
     sizes = torch.logspace(-6, 1, ELEMENTS)
@@ -49,7 +49,7 @@ def make_optimizers():
 
 
 def rates(make, base):
-    """The learning rate of each step."""
+    """Returns the learning rate of each step."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
     schedule = make(optimizer)
     out = []
@@ -61,7 +61,7 @@ def rates(make, base):
 
 
 def after_warmup(start_factor, warmup, make):
-    """`warmup` steps of a straight line, then what `make` gives."""
+    """Returns a schedule: a linear warmup of `warmup` steps, then the schedule that `make` returns."""
     lr = torch.optim.lr_scheduler
     return lambda optimizer: lr.SequentialLR(
         optimizer, [lr.LinearLR(optimizer, start_factor, total_iters=warmup), make(optimizer)], milestones=[warmup])
@@ -85,7 +85,7 @@ def make_schedules():
 
 
 def wide_double(generator):
-    """A finite double whose 64 bits are random: any exponent, denormals included."""
+    """Returns a finite double with random bits: any exponent, including denormal numbers."""
     while True:
         number = struct.unpack("<d", struct.pack("<Q", generator.getrandbits(64)))[0]
         if math.isfinite(number):
@@ -93,10 +93,10 @@ def wide_double(generator):
 
 
 def make_sums():
-    """Rows of numbers and their sums by math.fsum, which rounds the exact sum once."""
+    """Records rows of numbers and their sums by math.fsum, which rounds the exact sum once."""
     generator = random.Random(11)
     rows = [[wide_double(generator) for _ in range(64)] for _ in range(20)]
-    for scale in (1e-310, 1e-5, 1.0, 1e290):  # near each other, with cancellation
+    for scale in (1e-310, 1e-5, 1.0, 1e290):  # similar magnitudes, with cancellation
         rows += [[generator.gauss(0, scale) for _ in range(64)] for _ in range(20)]
     sums = [math.fsum(row) for row in rows]
     golden.save("optim_sums", {"numbers": torch.tensor(rows, dtype=torch.float64), "sums": torch.tensor(sums, dtype=torch.float64)})

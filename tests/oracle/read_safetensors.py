@@ -1,7 +1,7 @@
-"""What `ztoolkit ckpt export` writes, read by Hugging Face's own packages: read_safetensors.py ZTOOLKIT
+"""Checks that Hugging Face's packages read what `ztoolkit ckpt export` writes. Usage: read_safetensors.py ZTOOLKIT
 
-The golden models are imported and exported again. safetensors opens every file and finds the original's tensors; transformers
-loads the folder and computes the original's logits."""
+Imports the golden models and exports them again. safetensors must find the tensors of the original in the exported files, and
+transformers must load the folder and compute the logits of the original."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,5 @@
-// A layer's context without an executor: batch fields are given, losses and gradients are kept for the test to read.
+// A Context for tests of layers, without an executor. The test sets the batch fields, and reads the recorded losses and
+// gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,12 +22,12 @@ class FakeContext : public Context {
   };
 
   std::map<std::string, at::Tensor> fields;
-  int64_t sample = 0;           // what first_sample() says
-  uint64_t seed = 1;            // of the random streams
-  bool keeps_gradients = true;  // false: sinks are undefined
-  bool defers = false;          // true: weight gradients wait in `deferred`
+  int64_t sample = 0;           // result of first_sample()
+  uint64_t seed = 1;            // seed of the random streams
+  bool keeps_gradients = true;  // false: grad_sink gives undefined views
+  bool defers = false;          // true: weight gradients are queued in `deferred`; false: they run at once
   std::vector<Loss> losses;
-  std::map<const Param*, at::Tensor> sunk;  // gradients that layers accumulated themselves
+  std::map<const Param*, at::Tensor> sunk;  // gradients that layers wrote by grad_sink
   std::vector<std::function<void()>> deferred;
 
   at::Tensor batch(const std::string& name) override;
@@ -35,7 +36,7 @@ class FakeContext : public Context {
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override;
   void loss(const std::string& name, at::Tensor sum, Per per) override { losses.push_back({name, std::move(sum), per}); }
-  // A new sink holds nan: a layer that adds where it should overwrite shows.
+  // A new sink holds NaN, so that a layer that adds instead of overwriting it fails its test.
   std::function<Sink()> grad_sink(const Param& param) override;
   void defer(std::function<void()> weight_gradient) override;
 };

@@ -1,12 +1,12 @@
-// Products of every form by one provider, compared with fp64.
+// Tests the GEMMs of a provider against fp64.
 #pragma once
 
 #include <string>
 
 namespace zt::test {
 
-// Fixes the provider and checks zt::gemm for every dtype that it takes on the CPU: all transposes, alpha, beta, odd sizes and
-// zero, operands and results that are parts of larger matrices, transposed, broadcast or strided. Puts the default back.
+// Makes zt::gemm use the provider, and checks its results for every dtype that it takes on the CPU: alpha, beta, odd sizes, size
+// zero, and matrices that are transposed, broadcast, strided or parts of larger ones. Then restores the default choice.
 void check_products(const std::string& provider);
 
 }  // namespace zt::test

@@ -1,4 +1,4 @@
-// Golden files: tensors that PyTorch computed once, checked in as safetensors under tests/golden/.
+// Golden files: tensors that PyTorch has computed, checked in as safetensors under tests/golden/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace zt::test {
 
-// Tensors by name of tests/golden/NAME.safetensors. Throws when the file is missing or malformed.
+// Returns the tensors of tests/golden/NAME.safetensors by name. Throws if the file is missing or malformed.
 std::map<std::string, at::Tensor> golden(const std::string& name);
 
 }  // namespace zt::test

@@ -1,4 +1,4 @@
-// What an error says.
+// Checks of error messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 
 #include "zt/base/error.h"
 
-#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "it said: " << (text)
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "the text is: " << (text)
 
-// The statement is a Misuse whose message contains `part`.
+// Expects that the statement throws Misuse and that the message contains `part`.
 #define EXPECT_SAYS(part, ...)                                                       \
   do {                                                                               \
     const std::string said = zt::test::message_of<zt::Misuse>([&] { __VA_ARGS__; }); \
@@ -18,7 +18,7 @@
 
 namespace zt::test {
 
-// The message of the Error that `call` throws; "no error" when it throws none.
+// Returns the message of the Error that `call` throws, or "no error" if it throws none.
 template <class Error, class Call>
 std::string message_of(Call call) {
   try {

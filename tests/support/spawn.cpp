@@ -11,7 +11,7 @@ namespace zt::test {
 
 namespace {
 
-// Keeps the exception that explains the others: the first one, but an Aborted only while there is nothing better.
+// Keeps the first exception that is not a consequence (zt::Aborted), or the first Aborted if there is no other.
 class FirstFailure {
  public:
   void add(std::exception_ptr failure, bool is_consequence) {

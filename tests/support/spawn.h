@@ -1,4 +1,4 @@
-// Ranks as threads of the test's process.
+// Runs ranks as threads of the test's process.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace zt::test {
 
-// Calls `body` once in each of `ranks` threads, with one ThreadGroup, and returns when all are done. A rank that throws aborts
-// the group; the exception of the first rank that did not merely follow (zt::Aborted) is thrown here.
+// Calls `body` in `ranks` threads, which share one ThreadGroup, and returns when all are done. A rank that throws aborts the
+// group. Then rethrows the first exception that is not zt::Aborted: Aborted is only a consequence of another rank's failure.
 void spawn(int ranks, const std::function<void(const World&)>& body);
 
 }  // namespace zt::test

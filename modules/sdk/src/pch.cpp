@@ -1,1 +1,1 @@
-// The precompiled header needs a source file of its own to belong to.
+// CMake builds the precompiled header as part of a target, and that target needs a source file.

@@ -1,4 +1,4 @@
-// The conversions of 16-bit floats against c10's, and against their definition.
+// Compares the conversions of 16-bit floats with c10's and with their definition.
 #include "zt/base/float16.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// Calls check(x) for fp32 numbers of every exponent and both signs: all upper halves with lower halves about every place where
-// a rounding may turn.
+// Calls check(x) for fp32 numbers of every exponent and both signs: all upper halves, each with lower halves around every value
+// where the direction of rounding can change.
 template <class Check>
 void for_each_turn(Check check) {
   std::vector<uint32_t> low{0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
@@ -23,7 +23,7 @@ void for_each_turn(Check check) {
   }
 }
 
-// Ours and c10's for one format, every bit but what a NaN widens to.
+// Compares all bits of our conversions with c10's for one format, except for the NaN to which a NaN is widened.
 template <class Ours, class Theirs>
 void expect_conversions_of() {
   int wrong = 0;
@@ -47,17 +47,17 @@ TEST(Float16, Float16IsC10s) {
   expect_conversions_of<Float16, c10::Half>();
 }
 
-// By the definition and without c10: a number comes back, halfway between two neighbours goes to the even one, and next to
-// halfway to the nearer one.
+// Checks the definition, without c10: widening and narrowing gives the same number, the middle of two neighbours is rounded to
+// the even one, and a number next to the middle to the nearer one.
 template <class Format>
 void expect_nearest_even(uint16_t infinity) {
   for (uint16_t half = 0; half < infinity; ++half) {
     const float below = Format::widen(half);
     EXPECT_EQ(Format::narrow(below), half);
-    if (half + 1 == infinity) continue;  // halfway to infinity is what the next power of two would make it
+    if (half + 1 == infinity) continue;  // from the middle to the next power of two on, numbers become infinity
     const float above = Format::widen(half + 1);
     const auto middle = static_cast<float>((static_cast<double>(below) + above) / 2);
-    if (middle == below || middle == above) continue;  // below what fp32 tells apart
+    if (middle == below || middle == above) continue;  // fp32 has no number between these two
     EXPECT_EQ(Format::narrow(middle), half + half % 2);
     EXPECT_EQ(Format::narrow(-middle), 0x8000 + half + half % 2);
     EXPECT_EQ(Format::narrow(std::nextafter(middle, 0.0F)), half);
@@ -83,7 +83,7 @@ TEST(Float16, OneNanHasNoSign) {
   for (const float x : {-kInf, -1.0F, -0.0F, 1e-45F, 65520.0F, kInf}) EXPECT_EQ(bits_of(with_one_nan(x)), bits_of(x));
 }
 
-// Of any bits, 64 in a call and one alone: the vector code and the other.
+// Converts random bits in loops of 64 elements and one by one: vector code and scalar code.
 template <class T>
 void expect_c10s_in_a_loop() {
   uint32_t seed = 1;

@@ -20,7 +20,7 @@ TEST(Regex, ReplacesEveryMatchWithItsGroups) {
   EXPECT_EQ(Regex("x", "map").replace("abc", "y"), "abc");
 }
 
-TEST(Regex, NamesTheOptionOfAPatternThatIsNone) {
+TEST(Regex, NamesTheOptionOfAnInvalidPattern) {
   EXPECT_SAYS("optim.adamw.groups[1].match: '(' is not a regular expression", Regex("(", "optim.adamw.groups[1].match"));
 }
 

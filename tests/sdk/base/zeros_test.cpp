@@ -12,10 +12,10 @@
 namespace zt {
 namespace {
 
-// Huge pages are whole ones inside: sizes around those of one and of none.
+// Only the whole huge pages inside a tensor are advised: sizes with none, one and several of them.
 TEST(LargeZeros, AreZeroEverywhere) {
   for (const int64_t numel : {0, 1, 3, (1 << 18) - 1, 1 << 19, (1 << 20) + 5, 3 << 20}) {
-    for (int again = 0; again < 2; ++again) {  // the second one may get used memory
+    for (int again = 0; again < 2; ++again) {  // the second tensor may get memory that was used before
       const at::Tensor x = large_zeros({numel}, at::kFloat);
       ASSERT_EQ(x.sizes(), at::IntArrayRef{numel});
       ASSERT_EQ(x.count_nonzero().item<int64_t>(), 0) << numel;
@@ -24,7 +24,7 @@ TEST(LargeZeros, AreZeroEverywhere) {
   }
 }
 
-// What the kernel notes of the mapping that holds `address`: proc(5), VmFlags of smaps.
+// Returns the kernel's flags of the mapping that contains `address`: VmFlags in smaps, see proc(5).
 std::string flags_of_mapping(uintptr_t address) {
   std::ifstream maps("/proc/self/smaps");
   bool is_inside = false;
@@ -41,7 +41,7 @@ std::string flags_of_mapping(uintptr_t address) {
 }
 
 TEST(LargeZeros, AskForHugePages) {
-  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "this kernel has none";
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "this kernel has no huge pages";
   const at::Tensor x = large_zeros({3 << 20}, at::kFloat);
   const std::string flags = flags_of_mapping(reinterpret_cast<uintptr_t>(x.data_ptr()) + x.nbytes() / 2);
   EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;

@@ -1,4 +1,4 @@
-// When the executor starts actions and when it waits for their works: handlers and works only write down what is called.
+// Checks when the executor starts actions and when it waits for their works. The handlers and works only record the calls.
 #include "zt/execute/executor.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// A work that is done when it is waited for.
+// A work that is done after `wait`.
 class FakeWork : public Work::State {
  public:
   FakeWork(Lines& lines, std::string name, bool fails) : lines_(lines), name_(std::move(name)), fails_(fails) {}
@@ -30,7 +30,7 @@ class FakeWork : public Work::State {
   const bool fails_;
 };
 
-// Starts a work for every action, but for those with now = true. fails = true: waiting for the work throws.
+// Starts a work for every action except those with now = true. With fails = true, waiting for the work throws.
 class FakeHandler : public ActionHandler {
  public:
   explicit FakeHandler(Lines& lines) : lines_(lines) {}
@@ -45,7 +45,7 @@ class FakeHandler : public ActionHandler {
   Lines& lines_;
 };
 
-// Kinds that read or write the parameters of a unit, read its gradient, or touch nothing.
+// Registers a kind that reads and writes these resources of its target.
 KindId register_fake(const char* name, Target target, std::vector<ResourceKind> reads, std::vector<ResourceKind> writes) {
   return register_kind({name, target, false, "", [=](const Action& action, const ModelInfo&) {
                           Resources resources;
@@ -57,7 +57,7 @@ KindId register_fake(const char* name, Target target, std::vector<ResourceKind> 
 
 class ExecutorTest : public ::testing::Test {
  protected:
-  // Prepares the program of these actions: "FAKE_WRITE 1 fails=true".
+  // Makes an executor for these actions, such as "FAKE_WRITE 1 fails=true".
   void make(const Lines& actions, const Executor::BufferOf& buffer_of = nullptr) {
     const auto handler = std::make_shared<FakeHandler>(lines_);
     Executor::Handlers handlers;
@@ -106,12 +106,12 @@ TEST_F(ExecutorTest, KeepsTwoWorksInFlightAndWaitsForEachByItself) {
                           "wait FAKE_WRITE 0", "start FAKE_READ 0"}));
 }
 
-TEST_F(ExecutorTest, ResourcesInOneBufferAreOne) {
+TEST_F(ExecutorTest, TreatsResourcesInOneBufferAsOne) {
   make({"FAKE_WRITE 0", "FAKE_WRITE 1 now=true"}, [](const Resource& resource) { return Resource{resource.kind, 0}; });
   EXPECT_EQ(run(), (Lines{"start FAKE_WRITE 0", "wait FAKE_WRITE 0", "start FAKE_WRITE 1"}));
 }
 
-TEST_F(ExecutorTest, WaitsAtOnceWhereTheProgramSaysSo) {
+TEST_F(ExecutorTest, WaitsAtOnceForAnActionWithWait) {
   make({"FAKE_WRITE 0 wait=true", "FAKE_NOTHING wait=true", "FAKE_READ 1 now=true"});
   EXPECT_EQ(run(),
             (Lines{"start FAKE_WRITE 0", "wait FAKE_WRITE 0", "start FAKE_NOTHING", "wait FAKE_NOTHING", "start FAKE_READ 1"}));
@@ -132,7 +132,7 @@ TEST_F(ExecutorTest, AWorkWithoutResourcesIsWaitedForAtTheEndOfTheStep) {
   EXPECT_EQ(drain(), Lines{"wait FAKE_WRITE 0"});
 }
 
-TEST_F(ExecutorTest, APartOfAStepIsNotItsEnd) {
+TEST_F(ExecutorTest, APartOfAStepDoesNotWaitForWorksWithoutResources) {
   make({"FAKE_NOTHING", "FAKE_READ 0 now=true", "FAKE_READ 1 now=true"});
   EXPECT_EQ(run(0, 2), (Lines{"start FAKE_NOTHING", "start FAKE_READ 0"}));
   EXPECT_EQ(run(2), (Lines{"start FAKE_READ 1", "wait FAKE_NOTHING"}));

@@ -22,7 +22,7 @@ double sum_of(const std::vector<double>& numbers) {
   return sum.value();
 }
 
-// Numbers of both signs over the whole range of exponents, denormals included.
+// Returns numbers of both signs over the whole range of exponents, including denormal ones.
 std::vector<double> wide_numbers(int count, int seed) {
   std::mt19937_64 random(seed);
   std::vector<double> out;
@@ -33,7 +33,8 @@ std::vector<double> wide_numbers(int count, int seed) {
   return out;
 }
 
-// The definition of NUMERICS.md, read literally: a block's squares in 16 lanes, lanes as a tree, elements outside as zeros.
+// The definition, implemented literally: the squares of a block are summed in 16 lanes, the lanes by a tree. Elements outside of
+// [begin, end) count as zero.
 template <class T>
 double reference_block(const std::vector<T>& x, int64_t block, int64_t begin, int64_t end) {
   std::vector<double> lane(16, 0.0);
@@ -86,11 +87,11 @@ TEST(ExactSum, RoundsOnceToNearestEven) {
   const double ulp = 0x1p-52;
   EXPECT_EQ(sum_of({1.0, ulp / 2}), 1.0);                  // a tie goes to even
   EXPECT_EQ(sum_of({1.0 + ulp, ulp / 2}), 1.0 + 2 * ulp);  // a tie goes to even, upwards
-  EXPECT_EQ(sum_of({1.0, ulp / 2, kLeast}), 1.0 + ulp);    // just above a tie, seen 1000 bits further down
+  EXPECT_EQ(sum_of({1.0, ulp / 2, kLeast}), 1.0 + ulp);    // just above a tie: the difference is 1000 bits further down
   EXPECT_EQ(sum_of({1.0, ulp / 2, -kLeast}), 1.0);         // just below it
   EXPECT_EQ(sum_of({-1.0, -ulp / 2, -kLeast}), -1.0 - ulp);
   EXPECT_EQ(sum_of({kMax, 0x1p969}), kMax);                     // below half an ulp of the largest number
-  EXPECT_EQ(sum_of({kMax, 0x1p970}), kInf);                     // half an ulp: to even is past the end
+  EXPECT_EQ(sum_of({kMax, 0x1p970}), kInf);                     // half an ulp: rounding to even overflows
   EXPECT_EQ(sum_of({0x1p-1022, -kLeast}), 0x1p-1022 - kLeast);  // denormal results are exact
 }
 
@@ -179,7 +180,7 @@ TYPED_TEST(AddSquares, CutsAtBlocksChangeNoBit) {
   for (int64_t cut = 0; cut <= flat.numel(); cut += 256) {
     ExactSum low, high;
     add_squares(flat, 0, cut, low);
-    // The other rank holds its part in a buffer of its own, filled up with zeros.
+    // The other rank has its part in another buffer, padded with zeros.
     const at::Tensor part = at::cat({flat.slice(0, cut), at::zeros({51}, flat.options())});
     add_squares(part, 0, part.numel(), high);
     low.merge(high);
@@ -192,13 +193,13 @@ TYPED_TEST(AddSquares, IsNearTheExactSum) {
   ExactSum exact, sum;
   const at::Tensor flat = tensor_of(x);
   for (const TypeParam v : x) {
-    // The square of a double in two doubles, so that the oracle has no rounding.
+    // Adds the square of a double as two doubles, so that the expected sum has no rounding error.
     const auto wide = static_cast<double>(v);
     exact.add(wide * wide);
     exact.add(std::fma(wide, wide, -(wide * wide)));
   }
   add_squares(flat, 0, flat.numel(), sum);
-  // At most 1 rounding of the square, 15 in a lane and 4 in the tree, all terms positive, and one at the end.
+  // All terms are positive. Roundings: at most 1 in the square, 15 in a lane, 4 in the tree and 1 at the end.
   EXPECT_LE(std::fabs(sum.value() - exact.value()), 21 * 0x1p-53 * exact.value());
 }
 
@@ -226,7 +227,7 @@ TYPED_TEST(AddSquares, DenormalAndHugeElements) {
   EXPECT_GT(tiny.value(), 0);
   ExactSum huge;
   add_squares(tensor_of(std::vector<TypeParam>(300, Limits::max())), 0, 300, huge);
-  // The square of the largest double is past the end.
+  // The square of the largest double overflows.
   const auto most = static_cast<double>(Limits::max());
   EXPECT_EQ(huge.value(), kIsDouble ? kInf : 300 * (most * most));
   EXPECT_EQ(huge.is_finite(), !kIsDouble);

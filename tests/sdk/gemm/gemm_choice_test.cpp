@@ -1,4 +1,4 @@
-// Which provider multiplies: groups of GEMMs, choices as data, the choice in use, ranks that differ.
+// The choice of GEMM providers: groups of GEMMs, choices as data, the choice in use, ranks with different choices.
 #include "zt/gemm/gemm_choice.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@ namespace {
 
 thread_local int fake_runs = 0;
 
-// Multiplies fp32 by "aten" and counts.
+// Multiplies fp32 matrices by "aten", and counts its calls.
 class Fake : public Gemm {
  public:
   bool takes(at::DeviceType device, at::ScalarType dtype) const override { return device == at::kCPU && dtype == at::kFloat; }
@@ -68,7 +68,7 @@ TEST_F(Choice, IsAtenWithoutAModule) {
   EXPECT_EQ(gemm_choice(), default_gemm_choice());
 }
 
-TEST_F(Choice, IsWhatGemmsUse) {
+TEST_F(Choice, DecidesWhichProviderRuns) {
   GemmChoice choice = default_gemm_choice();
   choice[kFewRows] = "fake";
   use_gemm_choice(choice);
@@ -78,7 +78,7 @@ TEST_F(Choice, IsWhatGemmsUse) {
   EXPECT_EQ(fakes_of({GemmKind::forward, at::kDouble, 8, 1024, 1024}), 0);
 }
 
-TEST_F(Choice, OfOneProviderIsForWhatItTakes) {
+TEST_F(Choice, OfOneProviderKeepsTheDefaultForOtherDtypes) {
   const GemmChoice choice = fixed_gemm_choice("fake");
   EXPECT_EQ(choice.at(kFloat), "fake");
   EXPECT_EQ(choice.at(kFewRows), "fake");
@@ -99,7 +99,7 @@ TEST_F(Choice, IsSetAsTheDefault) {
   EXPECT_EQ(gemm_choice(), before);
 }
 
-TEST_F(Choice, ThatIsNoneChangesNothing) {
+TEST_F(Choice, ThatIsInvalidChangesNothing) {
   const GemmChoice before = gemm_choice();
   GemmChoice broken = before;
   broken[kHalf] = "fake";

@@ -1,4 +1,4 @@
-// GEMMs: LibTorch's providers against fp64, and what is refused.
+// GEMMs: compares LibTorch's provider with fp64, and checks which arguments are refused.
 #include "zt/gemm/gemm.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
   EXPECT_EQ(c.abs().sum().item<float>(), 0);
 }
 
-// An fp32 copy of b would be 128 MiB.
+// A whole fp32 copy of b would have 128 MiB.
 TEST(Gemm, WidensInTiles) {
   const at::Tensor a = at::ones({16, 256}, at::kBFloat16), b = at::ones({256, 131072}, at::kBFloat16);
   const at::Tensor c = at::empty({16, 131072}, at::kFloat);

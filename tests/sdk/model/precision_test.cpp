@@ -8,7 +8,7 @@
 namespace zt::test {
 namespace {
 
-TEST(Precision, ANameSaysAllTypes) {
+TEST(Precision, ANameSetsAllTypes) {
   for (const auto& [name, expected] : std::vector<std::pair<const char*, Precision>>{
            {"fp32", Precision::fp32}, {"fp64", Precision::fp64}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}}) {
     EXPECT_EQ(parse_precision(name, "p"), expected) << name;
@@ -19,7 +19,7 @@ TEST(Precision, ANameSaysAllTypes) {
   EXPECT_EQ(Precision::fp16.master(), at::kFloat);
 }
 
-TEST(Precision, ATableSaysThemOneByOne) {
+TEST(Precision, ATableSetsEachType) {
   const Precision classic = parse_precision(Value::Table{{"params", "bf16"}, {"grads", "bf16"}}, "p");
   EXPECT_EQ(classic.grads, at::kBFloat16);
   EXPECT_EQ(classic.reduce, at::kBFloat16);

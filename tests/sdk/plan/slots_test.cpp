@@ -1,4 +1,4 @@
-// Which units share a buffer.
+// Slots: which units share a buffer.
 #include "zt/plan/slots.h"
 
 #include <gtest/gtest.h>
@@ -33,14 +33,14 @@ Slots parameters(const std::vector<std::string>& actions, const std::vector<int6
   return parameter_slots(pointers, units_of(sizes));
 }
 
-TEST(Slots, OneAfterTheOtherIsOneBuffer) {
+TEST(Slots, UnitsInTurnsShareOneBuffer) {
   const Slots slots = parameters({"UNSHARD 0\nRESHARD 0\nUNSHARD 1\nRESHARD 1\nUNSHARD 0\nRESHARD 0\n"}, {256, 1024});
   EXPECT_EQ(slots.of_unit, (std::vector<int>{0, 0}));
   EXPECT_EQ(slots.sizes, (std::vector<int64_t>{1024}));
   EXPECT_EQ(slots.total(), 1024);
 }
 
-TEST(Slots, WhatIsHeldAtOnceIsApart) {
+TEST(Slots, UnitsHeldAtTheSameTimeHaveTheirOwnBuffers) {
   const Slots slots = parameters({"UNSHARD 0\nUNSHARD 1\nRESHARD 0\nUNSHARD 2\nRESHARD 1\nRESHARD 2\n"}, {256, 256, 256});
   EXPECT_EQ(slots.of_unit, (std::vector<int>{0, 1, 0}));
 }
@@ -51,15 +51,16 @@ TEST(Slots, AllProgramsUseTheSameBuffers) {
   EXPECT_EQ(slots.of_unit, (std::vector<int>{0, 1}));
 }
 
-TEST(Slots, TheFreeOneThatFitsBest) {
-  // 0 and 1 are held together; 2 fits into the smaller one, 3 only grows the larger one.
+TEST(Slots, AUnitTakesTheFreeSlotThatFitsBest) {
+  // Units 0 and 1 are held at the same time. Unit 2 fits into the slot of unit 1. Unit 3 fits into none, so the larger slot
+  // grows.
   const Slots slots = parameters({"UNSHARD 0\nUNSHARD 1\nRESHARD 0\nRESHARD 1\nUNSHARD 2\nRESHARD 2\nUNSHARD 3\nRESHARD 3\n"},
                                  {2048, 512, 256, 4096});
   EXPECT_EQ(slots.of_unit, (std::vector<int>{0, 1, 1, 0}));
   EXPECT_EQ(slots.sizes, (std::vector<int64_t>{4096, 512}));
 }
 
-TEST(Slots, WholeUnitsHaveTheirOwn) {
+TEST(Slots, UnitsThatAreNotShardedHaveNoSlot) {
   Program program = program_of("UNSHARD 0\nRESHARD 0\n", 2);
   program.units[0].param_sharded = false;
   const Program* pointer = &program;
@@ -77,12 +78,12 @@ TEST(Slots, GradientsTakeTurnsInTwoBuffers) {
   }
   program.actions = actions;
   const Slots slots = gradient_slots(program, model, units_of({256, 256, 256, 256}));
-  EXPECT_EQ(slots.sizes.size(), 2U) << "one reduction goes on beside one backward";
+  EXPECT_EQ(slots.sizes.size(), 2U) << "one reduction overlaps with one backward";
   for (size_t unit = 1; unit < 4; ++unit) EXPECT_NE(slots.of_unit[unit], slots.of_unit[unit - 1]);
   for (Action& action : program.actions) {
     if (action.kind == Kinds::get().reduce_grad) action.attrs["wait"] = true;
   }
-  EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).sizes.size(), 1U) << "none does";
+  EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).sizes.size(), 1U) << "no reduction overlaps";
   program.units[2].grad_sharded = false;
   EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).of_unit[2], -1);
 }

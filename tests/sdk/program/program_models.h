@@ -8,7 +8,7 @@
 
 namespace zt::test {
 
-// Builds a ModelInfo by hand; units have one parameter unless more are added.
+// Builds a ModelInfo. A unit has one parameter unless more are added.
 class ModelMaker {
  public:
   int unit(const std::string& name, int64_t numel, bool trainable = true, std::vector<AxisPlacement> placements = {}) {
@@ -27,7 +27,7 @@ class ModelMaker {
     info.params.push_back({name, {numel}, numel, unit, offset, trainable, true, {}, std::move(placements), {}});
   }
 
-  // Reads output 0 of each of `inputs`, has one output.
+  // Adds a position that reads output 0 of each position in `inputs`, and has one output.
   int position(const std::string& name, const std::vector<int>& inputs, const std::vector<int>& units,
                bool differentiable = true) {
     const int index = static_cast<int>(info.positions.size());
@@ -50,7 +50,7 @@ class ModelMaker {
   ModelInfo info;
 };
 
-// Embedding, `blocks` blocks, head: a unit each, position p uses unit p. The embedding takes nothing, the head ends the chain.
+// Returns a model of an embedding, `blocks` blocks and a head in a chain. Position p uses unit p. The embedding has no input.
 inline ModelInfo chain(int blocks, int64_t numel = 100) {
   ModelMaker maker;
   int last = maker.position("embed", {}, {maker.unit("embed", numel)});
@@ -62,7 +62,7 @@ inline ModelInfo chain(int blocks, int64_t numel = 100) {
   return maker.info;
 }
 
-// As chain, with the head's parameter tied to the embedding's.
+// Returns the same model as `chain`, with the head's parameter tied to the embedding's.
 inline ModelInfo tied_chain(int blocks) {
   ModelMaker maker;
   const int embed = maker.unit("embed", 100);
@@ -75,7 +75,8 @@ inline ModelInfo tied_chain(int blocks) {
   return maker.info;
 }
 
-// Embedding, one block used twice, a frozen layer, a layer without parameters that adds a skip connection, head.
+// Returns a model of an embedding, one block used twice, a frozen layer, a layer without parameters that adds a skip connection,
+// and a head.
 inline ModelInfo mixed_model() {
   ModelMaker maker;
   const int embed = maker.position("embed", {}, {maker.unit("embed", 70)});

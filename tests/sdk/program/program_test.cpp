@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"program mode=eval units=-1",
                 "program text, line 1: units=-1 is out of range: give the model's number of units"}));
 
-TEST(Action, SaysWhichPartOfTheGradientItSums) {
+TEST(Action, NamesThePartOfTheGradientItSums) {
   Action action = parse_action("REDUCE_GRAD 3");
   EXPECT_EQ(action.gradient_part(), GradientPart::whole);
   const std::vector<std::pair<GradientPart, std::string>> words{
@@ -198,7 +198,7 @@ TEST(Kinds, AreFoundByNameAndStayOpen) {
   EXPECT_NE(misuse_of([] { kind(-1); }).find("no action kind number -1"), std::string::npos);
 }
 
-TEST(Kinds, DeclareWhatTheyTouch) {
+TEST(Kinds, DeclareTheirResources) {
   const ModelInfo model = test::mixed_model();
   const auto resources = [&](const char* line) {
     const Action action = parse_action(line);
@@ -232,8 +232,8 @@ TEST(Recompute, OfEverySecondCountsBlocksOverTheModel) {
   EXPECT_EQ(positions, (std::set<int>{2, 4}));
 }
 
-TEST(Recompute, LeavesAloneWhatGainsNothing) {
-  const ModelInfo model = test::mixed_model();  // embed: no input; skip: no parameters; head: its B follows at once
+TEST(Recompute, LeavesOtherPositionsAlone) {
+  const ModelInfo model = test::mixed_model();  // not eligible: embed has no input, skip no parameters; no position reads head
   const Program program = make_recompute(1)->apply(base_program(model, Mode::train, 1), model, {});
   std::set<int> positions;
   for (const Action& action : program.actions) {
@@ -263,7 +263,7 @@ TEST(FlatLayout, CoversEveryElementOnce) {
       const FlatLayout layout(n, ranks);
       EXPECT_EQ(layout.chunk % FlatLayout::kBlock, 0);
       EXPECT_GE(layout.padded(), n);
-      EXPECT_LT(layout.padded() - n, FlatLayout::kBlock * ranks) << "no more padding than a block a rank";
+      EXPECT_LT(layout.padded() - n, FlatLayout::kBlock * ranks) << "no more padding than one block per rank";
       int64_t next = 0;
       for (int rank = 0; rank < ranks; ++rank) {
         EXPECT_EQ(layout.begin(rank), next);

@@ -13,13 +13,13 @@
 namespace zt {
 namespace {
 
-constexpr uint64_t kTurn = uint64_t{1} << 53;  // of the angle; uniforms are parts of it
-// Where a row is looked at: its start, starts inside a counter's numbers, around the counter 2^32, and far out.
+constexpr uint64_t kTurn = uint64_t{1} << 53;  // a full turn of the angle in units of 2^-53
+// First elements of the tested ranges: the start of a row, inside a counter's numbers, around the counter 2^32, and far out.
 const int64_t kPlaces[] = {0, 1, 2, 3, 5, 1022, (int64_t{1} << 33) - 77, (int64_t{1} << 34) - 77, (int64_t{1} << 62) + 3};
 const uint64_t kRows[] = {0, 1, 0x123456789, ~uint64_t{0}};
 constexpr int64_t kLength = 611;
 
-// sin(2 pi part / 2^53), by symmetry from at most an eighth of a turn: exact up to there.
+// Returns sin(2 pi part / 2^53). The symmetries of the sine reduce the angle to at most an eighth of a turn, exactly.
 long double sine_of(uint64_t part) {
   const auto first_quarter = [](uint64_t rest) {
     const auto angle = [](uint64_t n) { return 2 * std::numbers::pi_v<long double> * static_cast<long double>(n) * 0x1p-53L; };
@@ -30,7 +30,7 @@ long double sine_of(uint64_t part) {
   return quarter < 2 ? value : -value;
 }
 
-// Box-Muller as it is defined: cosine (even) and sine (odd) branch.
+// Box-Muller by its definition: an even element takes the cosine branch, an odd element the sine branch.
 long double branch(uint64_t a, uint64_t b, bool is_odd) {
   const long double radius = std::sqrt(-2 * std::log(static_cast<long double>(a + 1) * 0x1p-53L));
   return radius * sine_of(is_odd ? b : b + kTurn / 4);
@@ -43,7 +43,7 @@ long double normal_of(const Philox& stream, uint64_t row, int64_t i) {
   return branch(a, b, i % 2 != 0);
 }
 
-// In units of 2^-53 of the expected number; 0 where both are 0.
+// Returns the relative error in units of 2^-53, or 0 if both numbers are 0.
 double error_of(double got, long double expected) {
   if (expected == 0) return got == 0 ? 0 : std::numeric_limits<double>::infinity();
   return static_cast<double>(std::fabs((static_cast<long double>(got) - expected) / expected) * 0x1p53L);
@@ -66,7 +66,7 @@ std::string bits_of(std::span<const T> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
 }
 
-// The test vectors that come with the authors' Random123.
+// The test vectors of Random123, the authors' library.
 TEST(Philox, MakesThePublishedBlocks) {
   EXPECT_EQ(Philox(0).block(0, 0), (Philox::Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox(~uint64_t{0}).block(~uint64_t{0}, ~uint64_t{0}),
@@ -117,8 +117,8 @@ TEST(Normal, IsNearTheDefinitionOverMillions) {
   for (const Isa isa : supported_isas()) EXPECT_EQ(filled<double>(stream, 3, 0, kCount, isa), got) << isa_name(isa);
 }
 
-// What random counters never meet: the ends of both uniforms, uniforms of every size, the borders of the octants, and the places
-// where the logarithm's reduction goes from one power of two to the next.
+// Checks inputs that random counters practically never give: the ends of both uniforms, uniforms of every magnitude, the borders
+// of the octants, and the numbers at which the logarithm's reduction changes the power of two.
 TEST(Normal, PairsAtTheBordersAreNearTheDefinition) {
   std::vector<uint64_t> radii{0, 1, 2, 3, kTurn - 1, kTurn - 2, kTurn - 3}, angles;
   for (int bit = 2; bit <= 53; ++bit) {
@@ -144,7 +144,7 @@ TEST(Normal, PairsAtTheBordersAreNearTheDefinition) {
   }
 }
 
-// The polynomials make them the same on every processor and with every compiler.
+// The bits must be the same on every processor and with every compiler.
 TEST(Normal, HasTheseBits) {
   const std::vector<double> numbers = filled<double>(Philox(1), 2, 0, 1 << 16);
   EXPECT_EQ(stable_hash(bits_of<double>(numbers)), 0x955f946f719f4984);
@@ -187,7 +187,8 @@ TYPED_TEST(Fill, RowsAndKeysDiffer) {
 
 constexpr int kSamples = 1'000'000;
 
-// The largest distance of the numbers' distribution from `cdf`, times the root of their count: above 1.95 once in 1000 seeds.
+// Returns the Kolmogorov-Smirnov statistic: the largest distance of the numbers' distribution from `cdf`, times the square root
+// of their count. It is above 1.95 for one seed in 1000.
 template <class T, class Cdf>
 double kolmogorov_smirnov(std::vector<T> numbers, const Cdf& cdf) {
   std::sort(numbers.begin(), numbers.end());
@@ -212,7 +213,8 @@ TEST(Normal, IsNormal) {
     for (int power = 1; power <= 4; ++power) sum[power] += std::pow(numbers[i], power);
     if (i % 2 == 0) product += numbers[i] * numbers[i + 1];
   }
-  // Five deviations of each: the variances of x, x^2, x^3 and x^4 are 1, 2, 15 and 96, and 1 of the product of a pair.
+  // Bounds of five standard deviations: the variances of x, x^2, x^3 and x^4 are 1, 2, 15 and 96, that of the product of a pair
+  // is 1.
   const double root = std::sqrt(kSamples);
   EXPECT_NEAR(sum[1] / kSamples, 0, 5 / root);
   EXPECT_NEAR(sum[2] / kSamples, 1, 5 * std::sqrt(2) / root);

@@ -1,4 +1,4 @@
-// The loss scale against the sequences of DeepSpeed 0.19.8's DynamicLossScaler, and its options and state.
+// Compares the loss scale with the sequences of DeepSpeed 0.19.8's DynamicLossScaler, and checks its options and state.
 #include "zt/model/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ struct Sequence {
 
 constexpr std::string_view kOverflows = "0010000110000000001111000000101000000000000011111111";
 
-// What DeepSpeed's class gives for kOverflows.
+// The scales of DeepSpeed's class for kOverflows.
 const std::vector<Sequence>& sequences() {
   static const std::vector<Sequence> all{
       {{.initial_scale_power = 4, .loss_scale_window = 3, .hysteresis = 2, .consecutive_hysteresis = false, .min_loss_scale = 1},
@@ -59,7 +59,7 @@ TEST(LossScale, FollowsDeepSpeedsSequence) {
   }
 }
 
-TEST(LossScale, GoesOnFromItsState) {
+TEST(LossScale, ResumesFromItsState) {
   for (const Sequence& sequence : sequences()) {
     for (const size_t cut : {size_t{3}, size_t{8}, size_t{21}}) {
       LossScale first(sequence.options), second(sequence.options);
@@ -73,7 +73,7 @@ TEST(LossScale, GoesOnFromItsState) {
   }
 }
 
-TEST(LossScale, SaysWhenNoScaleWillDo) {
+TEST(LossScale, ReportsAnOverflowAtTheMinimum) {
   LossScale scale({.initial_scale_power = 1, .hysteresis = 1});
   EXPECT_TRUE(scale.update(true));
   EXPECT_EQ(scale.value(), 1);
@@ -94,7 +94,7 @@ TEST(LossScale, AConstantOneStaysThroughALoad) {
   EXPECT_EQ(scale.value(), 128);
 }
 
-TEST(LossScale, TheFirstIsNotBelowTheLeast) {
+TEST(LossScale, TheFirstIsNotBelowTheMinimum) {
   const auto refusal = message_of<Misuse>([] { LossScale({.initial_scale_power = 2, .min_loss_scale = 8}); });
   EXPECT_EQ(refusal, "min_loss_scale is 8, above the first scale 2^2 = 4: lower it, or raise initial_scale_power");
 }

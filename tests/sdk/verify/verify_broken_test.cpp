@@ -1,4 +1,4 @@
-// Some sixty hand-broken programs, each refused with rank, step and reason.
+// About sixty broken programs. Each must be refused with rank, step and reason.
 #include <gtest/gtest.h>
 
 #include "sdk/program/program_models.h"
@@ -128,14 +128,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(Collectives, BrokenPrograms,
                          testing::Values(Broken{"OnlyOneRankReduces", extra_reduction_at(1), kOne, 1, 1,
-                                                "another operation, rank 0's action 5 (REDUCE_GRAD 2"},
+                                                "does not match the operation of rank 0, action 5 (REDUCE_GRAD 2"},
                                          Broken{"OnlyOneRankReducesAtTheEnd", extra_reduction_at(17), kOne, 1, 17,
                                                 "waits for ever on axis dp: rank 0 ends without this operation"},
                                          Broken{"AnotherOrder", both(erase(5), insert(7, "REDUCE_GRAD 2 axes=[\"dp\"]")), kOne, 1,
-                                                6, "another operation, rank 0's action 5 (REDUCE_GRAD 2"},
+                                                6, "does not match the operation of rank 0, action 5 (REDUCE_GRAD 2"},
                                          Broken{"OtherBuckets",
                                                 both(replace(7, "REDUCE_GRAD 1 axes=[\"dp\"] units=[2]"), erase(5)), kOne, 1, 6,
-                                                "another operation, rank 0's action 5 (REDUCE_GRAD 2"}),
+                                                "does not match the operation of rank 0, action 5 (REDUCE_GRAD 2"}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

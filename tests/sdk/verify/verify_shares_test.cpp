@@ -1,4 +1,4 @@
-// What the verifier asks of programs whose ranks share memory, differ in types or form groups.
+// The verifier on programs whose ranks share memory, use different types or form groups.
 #include <gtest/gtest.h>
 
 #include "sdk/program/program_models.h"
@@ -7,8 +7,8 @@
 namespace zt::test {
 namespace {
 
-// Two groups that see other data, and nothing that sums over them: two models.
-TEST(Verify, AsksForASumOverEveryAxisOfOtherData) {
+// Two groups see different data, and nothing sums over the groups: this would train two models.
+TEST(Verify, RequiresASumOverEveryAxisOfOtherData) {
   const MeshShape mesh({{"replica", 2}, {"dp", 2}}, 4);
   const std::vector<Program> programs(4, from_lines(stage_1_lines()));
   expect_refusal(verify_all(chain(1), mesh, programs), 10,
@@ -32,7 +32,7 @@ TEST(Verify, GradientsAreSentInTheProgramsType) {
   expect_refusal(verify_all(chain(1), dp(2), {program, program}), 7, "this program sends gradients in bf16: give dtype=\"bf16\"");
 }
 
-TEST(Verify, ParametersOfOneCopyANodeAreLeftAloneWhileOthersUpdate) {
+TEST(Verify, NodeSharedParametersAreNotUsedWhileOtherRanksUpdate) {
   const Kind reads{"READ_PARAM", Target::unit, false, "reads parameters", [](const Action& action, const ModelInfo&) {
                      return Resources{{{ResourceKind::param, action.target}}, {}};
                    }};
@@ -49,7 +49,7 @@ TEST(Verify, ParametersOfOneCopyANodeAreLeftAloneWhileOthersUpdate) {
     return verify_all(chain(1), dp(2), {program, program});
   };
   EXPECT_EQ(text_of(with(10, "READ_PARAM 1")), "") << "before NORM";
-  EXPECT_EQ(text_of(with(15, "READ_PARAM 1")), "") << "behind UNSHARD 1";
+  EXPECT_EQ(text_of(with(15, "READ_PARAM 1")), "") << "after UNSHARD 1";
   expect_refusal(with(11, "READ_PARAM 1"), 11, "which ranks share and others may be updating since action 10 (NORM");
   expect_refusal(with(10, "WRITE_MASTER 1"), 10, "which other ranks read in the same memory: give node_shared = false");
 }

@@ -1,4 +1,4 @@
-// What tests of the verifier share: a program spelt out as lines, edits of it, and the verifier's answer as text.
+// Common code of the verifier's tests: a program as lines of text, edits of these lines, and the verifier's errors as text.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ inline MeshShape dp(int ranks) {
   return MeshShape({{"dp", ranks}}, ranks);
 }
 
-// What zero.shard makes of a three-layer chain at stage 1, spelt out so that edits can name lines.
+// Returns the program that zero.shard builds for a chain of three layers at stage 1. Edits refer to line numbers.
 inline std::vector<std::string> stage_1_lines() {
   return {"COUNT axes=[\"dp\"]",          // 0
           "F 0 0",                        // 1
@@ -83,7 +83,7 @@ inline Edit extra_reduction_at(int at) {
   };
 }
 
-// The first refusal is of the action at `step`, with `reason` in its text.
+// Expects that the first refusal is of the action at `step`, with `reason` in its text.
 inline void expect_refusal(const std::vector<Refusal>& refusals, int step, const std::string& reason) {
   ASSERT_FALSE(refusals.empty()) << "accepted";
   EXPECT_EQ(refusals[0].step, step) << text_of(refusals);

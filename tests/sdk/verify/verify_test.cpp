@@ -1,4 +1,4 @@
-// The verifier accepts good programs and says what is wrong with others.
+// The verifier accepts correct programs and names the errors of others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace zt::test {
 namespace {
 
-TEST(Verify, AcceptsWhatTheEditsStartFrom) {
+TEST(Verify, AcceptsTheProgramWithoutEdits) {
   for (const int ranks : {1, 2, 3, 4}) {
     const std::vector<Program> programs(ranks, from_lines(stage_1_lines()));
     EXPECT_EQ(text_of(verify_all(chain(1), dp(ranks), programs)), "");
@@ -26,7 +26,7 @@ TEST(Verify, AcceptsBasePrograms) {
         const Program program = base_program(model, mode, micro_batches);
         EXPECT_EQ(text_of(verify_all(model, dp(1), {program})), "");
         EXPECT_EQ(text_of(verify_all(model, dp(3), {program, program, program})), "")
-            << "nothing reduced is a choice, as in local SGD";
+            << "a program may reduce nothing, as in local SGD";
         for (const int every : {1, 2, 3}) {
           EXPECT_EQ(text_of(verify_all(model, dp(1), {make_recompute(every)->apply(program, model, {})})), "");
         }
@@ -89,7 +89,7 @@ TEST(Verify, FollowsSumsOverMicroBatches) {
   expect_refusal(verify_two_micro_batches(erase(10)), 7 + 1, "after its last reduction, action 5");
 }
 
-TEST(Verify, AsksForOtherUnitsOnTheAxisToo) {
+TEST(Verify, RequiresASumOfTheOtherUnitsToo) {
   ModelMaker maker;
   const int embed = maker.position("embed", {}, {maker.unit("embed", 10)});
   maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded}})});
@@ -97,7 +97,7 @@ TEST(Verify, AsksForOtherUnitsOnTheAxisToo) {
   program.actions[0] = parse_action("COUNT axes=[\"dp\"]");
   program.actions[5] = parse_action("NORM axes=[\"dp\"]");
   program.actions.insert(program.actions.begin() + 5, parse_action("REDUCE_GRAD 0 axes=[\"dp\"]"));
-  EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {program, program})), "") << "sharded parameters are not summed";
+  EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {program, program})), "") << "sharded parameters need no sum";
   maker.info.params[1].placements.clear();
   expect_refusal(verify_all(maker.info, dp(2), {program, program}), 6,
                  "unit 1 ('experts') was not summed over 'dp', along which ranks see other data");
@@ -116,7 +116,7 @@ TEST(Verify, RefusesTrainingInEvaluation) {
   program.actions.push_back(parse_action("B 1 0"));
   program.actions.push_back(parse_action("STEP 0"));
   const auto refusals = verify_all(chain(0), dp(1), {program});
-  expect_refusal(refusals, 4, "B belongs into a training program");
+  expect_refusal(refusals, 4, "B belongs in a training program");
   EXPECT_EQ(refusals.size(), 2u);
   program = base_program(chain(0), Mode::generate, 1);
   program.actions.push_back(parse_action("NORM"));
@@ -165,7 +165,7 @@ TEST(Verify, RefusesTheReductionAlongAnotherAxisThanTheShards) {
       << text;
 }
 
-// Layers that communicate: their F, B and R are collectives.
+// The F, B and R of layers that communicate are collectives.
 TEST(Verify, CountsTheCollectivesOfLayers) {
   ModelInfo model = chain(1);
   model.positions[1].axes = {"tp"};
@@ -182,13 +182,13 @@ TEST(Verify, CountsTheCollectivesOfLayers) {
   const auto refusals = verify_all(model, mesh, {program, other});
   ASSERT_EQ(refusals.size(), 1u) << text_of(refusals);
   EXPECT_EQ(refusals[0].text(),
-            "rank 1, action 2 (F 1 1): on axis tp it is to meet another operation, rank 0's action 2 (F 1 0): every rank of an "
+            "rank 1, action 2 (F 1 1): on axis tp it does not match the operation of rank 0, action 2 (F 1 0): every rank of an "
             "axis makes the same collectives in the same order");
   const Program recomputed = make_recompute(1)->apply(program, model, {});
   EXPECT_NE(text_of(verify_all(model, mesh, {program, recomputed})).find("rank 1, action 5 (R 1 0)"), std::string::npos);
 }
 
-// A cycle over two axes, though the order on each communicator is the same for all its ranks.
+// Ranks wait for each other in a cycle over two axes, although on each communicator all ranks have the same order.
 TEST(Verify, FindsDeadlocksAcrossAxes) {
   const auto nothing = [](const Action&, const ModelInfo&) { return Resources{}; };
   register_kind({"GATHER_LOG", Target::none, false, "gathers what is logged", nothing});
@@ -218,10 +218,10 @@ TEST(Verify, FindsTheOddOneOfThree) {
   programs[0] = from_lines(lines);
   const auto refusals = verify_all(chain(1), dp(3), programs);
   ASSERT_EQ(refusals.size(), 1u) << text_of(refusals);
-  EXPECT_EQ(refusals[0].rank, 0) << "two ranks agree, so the first is the odd one";
+  EXPECT_EQ(refusals[0].rank, 0) << "two ranks agree, so rank 0 is the wrong one";
 }
 
-// Kinds that a script registers are checked by what they declare.
+// Kinds that a script registers are checked by their declared resources.
 TEST(Verify, ChecksUnknownKindsByTheirResources) {
   const auto touching = [](ResourceKind resource, bool writes) {
     return [=](const Action& action, const ModelInfo&) {
@@ -253,7 +253,7 @@ TEST(Verify, ChecksUnknownKindsByTheirResources) {
   expect_refusal(verify_all(chain(1), dp(1), {program}), 3, "there is no action kind number 9999");
 }
 
-// 4 ranks of 5,000 actions take about 20 ms; a second only stands against growth faster than the list.
+// 4 ranks with 5,000 actions take about 20 ms. The bound of a second only detects time that grows faster than the program.
 TEST(Verify, IsFast) {
   const ModelInfo model = chain(60);
   std::vector<Program> programs(4, base_program(model, Mode::train, 40));

@@ -8,7 +8,7 @@
 
 namespace zt {
 
-// Out of line, so that the classes' type information lives in this library and is the same for all modules.
+// Defined here and not inline: the type information of the classes is then in this library, the same for all modules.
 Error::~Error() = default;
 Misuse::~Misuse() = default;
 Fault::~Fault() = default;

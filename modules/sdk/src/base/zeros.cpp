@@ -18,7 +18,7 @@ at::Tensor large_zeros(at::IntArrayRef shape, const at::TensorOptions& options) 
   if (x.is_cpu()) {
     const auto begin = reinterpret_cast<uintptr_t>(x.data_ptr());
     const uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage, last = (begin + x.nbytes()) / kHugePage * kHugePage;
-    // Without them, small ones do.
+    // The result is ignored: without huge pages the kernel uses small ones.
     if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
   }
   return x.zero_();

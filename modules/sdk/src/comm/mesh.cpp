@@ -120,7 +120,7 @@ AxisLink Mesh::link_of(const std::vector<std::string>& names, const std::string&
   std::optional<AxisLink> link;
   for (int rank = 0; rank < shape_.world_size(); ++rank) {
     const bool is_first = std::ranges::all_of(names, [&](const auto& name) { return shape_.coordinate(rank, name) == 0; });
-    if (!is_first) continue;  // its group was met with the group's first rank
+    if (!is_first) continue;  // the group's first rank stands for the group
     const AxisLink group = describe_(shape_.group(rank, names), axis);
     if (!link) link = group;
     if (link->backend != group.backend) link->backend.clear();
@@ -133,7 +133,7 @@ std::shared_ptr<Axis> Mesh::axis(const std::string& name) const {
   for (const auto& axis : axes_) {
     if (axis->name == name) return axis;
   }
-  shape_.size(name);  // throws, with the names there are
+  shape_.size(name);  // throws Misuse, with the names of the axes
   return nullptr;
 }
 

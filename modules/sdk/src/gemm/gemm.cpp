@@ -15,7 +15,7 @@ Gemm::~Gemm() = default;
 
 namespace {
 
-// Providers are never removed: a reference to one stays good.
+// Providers are never removed, so references to them stay valid.
 class Registry {
  public:
   Registry() {
@@ -70,12 +70,11 @@ void check(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   if (shapes_fit && dtypes_fit && a.device() == b.device() && a.device() == c.device()) return;
   misuse(
       "cannot multiply {} by {} into {}: give matrices [m, k], [k, n] and [m, n] on one device, of one dtype (the result of "
-      "16-bit "
-      "types may be float32)",
+      "16-bit types may be float32)",
       describe(a), describe(b), describe(c));
 }
 
-// The distance of the rows, 0 if the elements of a row are not contiguous or rows overlap.
+// Returns the distance between rows in elements, or 0 if the elements of a row are not contiguous or if rows overlap.
 int64_t row_distance(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride) {
   const int64_t least = std::max<int64_t>(1, columns);
   if (columns > 1 && column_stride != 1) return 0;
@@ -108,7 +107,7 @@ const Gemm& provider_for(GemmKind kind, const at::Tensor& a, const at::Tensor& c
 BlasLayout blas_layout(const at::Tensor& matrix) {
   if (const int64_t ld = row_distance(matrix)) return {false, ld};
   if (const int64_t ld = column_distance(matrix)) return {true, ld};
-  misuse("{} lies neither in rows nor in columns", describe(matrix));
+  misuse("{} is neither row-major nor column-major", describe(matrix));
 }
 
 void gemm(GemmKind kind, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) {

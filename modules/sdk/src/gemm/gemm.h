@@ -1,4 +1,4 @@
-// The providers that LibTorch brings on its own.
+// The providers that need LibTorch only.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace zt {
 std::shared_ptr<const Gemm> make_aten_gemm();
 std::shared_ptr<const Gemm> make_cublas_gemm();
 
-// The provider in use for a GEMM on the CPU.
+// Returns the provider that the choice in use has for a GEMM on the CPU.
 const Gemm& chosen_gemm(const GemmShape& shape);
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// ATen's own products, on the CPU and on CUDA.
+// The providers "aten" (CPU) and "cublas" (CUDA): ATen's own GEMMs.
 #include <ATen/ATen.h>
 
 #include "gemm.h"
@@ -16,7 +16,7 @@ class AtenGemm final : public Gemm {
 
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
     if (c.scalar_type() == a.scalar_type()) c.addmm_(a, b, beta, alpha);
-    else multiply_widened(a, b, c, beta, alpha);  // its own products of 16-bit types are rounded to 16 bits
+    else multiply_widened(a, b, c, beta, alpha);  // ATen would round the result to 16 bits
   }
 };
 

@@ -16,13 +16,14 @@ namespace {
 
 constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
-// Sizes within a factor of 4: 0 below 64, 1 from 64, 2 from 256 and so on to 6 from 65536.
+// Returns the class of a size. Classes grow by a factor of 4: 0 is below 64, 1 from 64, 2 from 256, and so on to 6 from 65536.
 int size_class(int64_t size) {
   const int power_of_4 = (static_cast<int>(std::bit_width(static_cast<uint64_t>(size))) - 1) / 2;
   return std::clamp(power_of_4 - 2, 0, 6);
 }
 
-// The shapes for which the provider "skinny" was measured to be faster than libraries, which pack their operands.
+// Returns whether a GEMM belongs to the groups of few rows. In measurements the provider "skinny" was faster for these shapes
+// than libraries, which pack their operands.
 bool has_few_rows(const GemmShape& shape) {
   constexpr int kFrom256 = 2, kFrom1024 = 3;
   const int m = size_class(shape.m), n = size_class(shape.n), k = size_class(shape.k);
@@ -44,7 +45,7 @@ size_t index_of(const GemmGroup& group) {
 
 const Gemm& provider_of(const GemmChoice& choice, const GemmGroup& group) {
   const auto name = choice.find(group);
-  if (name == choice.end()) misuse("this choice of GEMM providers names none for {}", name_of(group));
+  if (name == choice.end()) misuse("the choice of GEMM providers names none for {}", name_of(group));
   const Gemm& provider = find_gemm(name->second);
   if (!provider.takes(at::kCPU, group.dtype)) {
     misuse("the gemm provider '{}' does not multiply {} matrices on the CPU: choose another for them", name->second,
@@ -84,7 +85,7 @@ class Table {
     const std::lock_guard lock(mutex_);
     default_ = choice;
   }
-  GemmChoice usual() const {
+  GemmChoice default_choice() const {
     const std::lock_guard lock(mutex_);
     return default_;
   }
@@ -100,7 +101,7 @@ Table& table() {
   return table;
 }
 
-// "'aten' on ranks 0, 2, 'skinny' on rank 1"
+// Returns "'aten' on ranks 0, 2, 'skinny' on rank 1", or an empty string if all ranks have the same provider.
 std::string providers_by_rank(const std::vector<const Value::Table*>& ranks, const std::string& group) {
   std::map<std::string, std::vector<size_t>> ranks_of;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -151,7 +152,7 @@ Value to_value(const GemmChoice& choice) {
 }
 
 GemmChoice default_gemm_choice() {
-  return table().usual();
+  return table().default_choice();
 }
 
 void set_default_gemm_choice(const GemmChoice& choice) {
@@ -168,7 +169,8 @@ GemmChoice fixed_gemm_choice(const std::string& provider) {
     name = provider;
     takes_any = true;
   }
-  if (!takes_any) misuse("the gemm provider '{}' multiplies nothing on the CPU, where alone there is a choice", provider);
+  if (!takes_any)
+    misuse("the gemm provider '{}' multiplies nothing on the CPU, and only there providers can be chosen", provider);
   return choice;
 }
 

@@ -10,19 +10,20 @@ namespace zt {
 
 namespace {
 
-// Of a tile of c, and of k. The widened part of b is 1 MiB; where few rows use it, half, to stay in the cache.
+// Sizes of a tile of c, and steps along k. The widened part of b has 1 MiB. If c has few rows it has half of that, to stay in the
+// cache.
 constexpr int64_t kTileRows = 1024, kTileColumns = 1024, kTileDepth = 256;
 constexpr int64_t kShortRows = 256, kColumnsOfShortRows = 512;
 
-// fp32 copies of a thread, overwritten by every tile.
+// An fp32 buffer of a thread, which every tile overwrites.
 class Scratch {
  public:
-  // [rows, columns], with garbage in it.
+  // Returns an uninitialised matrix [rows, columns].
   at::Tensor matrix(int64_t rows, int64_t columns) {
     if (!memory_.defined() || memory_.numel() < rows * columns) memory_ = at::empty({rows * columns}, at::kFloat);
     return memory_.narrow(0, 0, rows * columns).view({rows, columns});
   }
-  // As `part` lies: rows stay rows.
+  // Returns an fp32 copy of `part` with the same layout, row-major or column-major.
   at::Tensor widened(const at::Tensor& part) {
     const bool is_transposed = blas_layout(part).transposed;
     const at::Tensor rows = is_transposed ? part.t() : part, wide = matrix(rows.size(0), rows.size(1));
@@ -39,6 +40,7 @@ struct Tile {
   at::Tensor of(const at::Tensor& c) const { return c.narrow(0, row, rows).narrow(1, column, columns); }
 };
 
+// Computes sum = alpha a b + beta sum for the rows of a and the columns of b that belong to the tile.
 void add_products(const at::Tensor& a, const at::Tensor& b, const Tile& tile, const at::Tensor& sum, double beta, double alpha) {
   thread_local Scratch left, right;
   for (int64_t k = 0; k < a.size(1); k += kTileDepth) {

@@ -24,10 +24,11 @@ LossScaleOptions parse_loss_scale(const Value& options, const std::string& path)
   return Schema<O>(path)
       .optional("loss_scale", &O::loss_scale, "a constant scale; 0: dynamic", at_least(0))
       .optional("initial_scale_power", &O::initial_scale_power, "the first scale is 2^n", between(0, 127))
-      .optional("loss_scale_window", &O::loss_scale_window, "steps without an overflow until the scale doubles", at_least(1))
-      .optional("hysteresis", &O::hysteresis, "overflows until the scale is halved", at_least(1))
+      .optional("loss_scale_window", &O::loss_scale_window, "steps without an overflow after which the scale doubles",
+                at_least(1))
+      .optional("hysteresis", &O::hysteresis, "overflows after which the scale is halved", at_least(1))
       .optional("consecutive_hysteresis", &O::consecutive_hysteresis, "a step without an overflow restores the hysteresis")
-      .optional("min_loss_scale", &O::min_loss_scale, "the scale is never halved below", above(0))
+      .optional("min_loss_scale", &O::min_loss_scale, "lower bound of a dynamic scale", above(0))
       .parse(options);
 }
 
@@ -70,12 +71,13 @@ Value LossScale::state() const {
 
 void LossScale::set_state(const Value& state) {
   if (!is_dynamic()) return;
-  const State given = Schema<State>("the state of a loss scale")
-                          .required("scale", &State::scale, "the factor", above(0))
-                          .required("steps", &State::steps, "seen", at_least(0))
-                          .required("last_overflow", &State::last_overflow, "the step", at_least(-1))
-                          .required("hysteresis_left", &State::hysteresis_left, "overflows", at_least(1))
-                          .parse(state);
+  const State given =
+      Schema<State>("the state of a loss scale")
+          .required("scale", &State::scale, "the scale", above(0))
+          .required("steps", &State::steps, "number of steps", at_least(0))
+          .required("last_overflow", &State::last_overflow, "the step of the last overflow", at_least(-1))
+          .required("hysteresis_left", &State::hysteresis_left, "overflows until the scale is halved", at_least(1))
+          .parse(state);
   scale_ = given.scale;
   steps_ = given.steps;
   last_overflow_ = given.last_overflow;

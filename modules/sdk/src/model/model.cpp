@@ -55,7 +55,7 @@ class ModelBuilder {
     add_unit(entry);
   }
 
-  // The parameters of a layer that no earlier layer holds become a unit, if there are any.
+  // Adds a unit for the parameters of the layer that no earlier layer holds, if there are any.
   void add_unit(const NamedLayer& entry) {
     UnitInfo unit;
     unit.name = entry.name;
@@ -86,7 +86,7 @@ class ModelBuilder {
     if (!unit.params.empty()) model.units.push_back(std::move(unit));
   }
 
-  // The name is made from the local one each time, so a layer may be taken by several models.
+  // Sets the full name. It is always made from the local one, so several models can use a layer.
   void name_param(Param& param, const std::string& layer) {
     if (param.local_name.empty()) param.local_name = param.name;
     if (param.local_name.empty()) misuse("the layer '{}' has a parameter without a name", layer);
@@ -99,8 +99,8 @@ class ModelBuilder {
     if (found != latest_.end()) return found->second;
     if (latest_.empty()) {
       misuse(
-          "'{}' ({}) reads '{}', but no layer before it has an output: start the model with a layer that makes one, as "
-          "nn.embedding",
+          "'{}' ({}) reads '{}', but no layer before it has an output: start the model with a layer that makes one, "
+          "such as nn.embedding",
           reader.name, reader.kind, input);
     }
     std::vector<std::string> known;
@@ -116,7 +116,7 @@ class ModelBuilder {
     }
   }
 
-  // Notes that `position` uses the layer's parameters; returns their units.
+  // Records that `position` uses the layer's parameters. Returns their units.
   std::vector<int> record_use(const Layer& layer, int position) {
     std::set<int> units, uses;
     for (const auto& param : layer.params()) uses.insert(param_index_.at(param.get()));
@@ -151,7 +151,7 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
   std::vector<std::string> names;
   for (size_t i = 0; i < params_.size(); ++i) {
     names.push_back(info_.params[i].name);
-    if (params_[i]->values.defined()) misuse("a trainer holds the model: say which parameters are frozen before it is made");
+    if (params_[i]->values.defined()) misuse("a trainer holds the model: freeze parameters before you make the trainer");
     if (!wanted.is_found_in(names.back())) continue;
     info_.params[i].trainable = is_trainable;
     ++count;

@@ -97,7 +97,7 @@ Placement Param::placement(const std::string& axis) const {
 }
 
 const at::Tensor& Param::get() const {
-  if (!values.defined()) misuse("parameter '{}' is not present: its unit is not unsharded here", name);
+  if (!values.defined()) misuse("parameter '{}' has no values: make a trainer for its model first", name);
   return values;
 }
 

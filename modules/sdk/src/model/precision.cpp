@@ -61,9 +61,9 @@ Precision parse_precision(const Value& value, const std::string& path) {
     given.params = *name;
   } else {
     given = Schema<PrecisionOptions>(path)
-                .required("params", &PrecisionOptions::params, "of parameters and activations")
-                .optional("grads", &PrecisionOptions::grads, "of the sums of gradients")
-                .optional("reduce", &PrecisionOptions::reduce, "that gradients are sent in")
+                .required("params", &PrecisionOptions::params, "type of parameters and activations")
+                .optional("grads", &PrecisionOptions::grads, "type in which gradients are summed")
+                .optional("reduce", &PrecisionOptions::reduce, "type in which gradients are sent")
                 .parse(value);
   }
   Precision precision;

@@ -21,7 +21,7 @@ Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, cons
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
                    const AllocateFn& allocate, const SharedBuffers& shared) {
   const FlatLayout& layout = unit.layout;
-  // The whole, and the owned part: cut from it, or where units share the whole a buffer of its own.
+  // Makes the whole buffer and the owned part. With a slot the owned part is a buffer of its own, otherwise a view of the whole.
   const auto make = [&](const at::Tensor& slot, at::ScalarType dtype, at::Tensor& whole, at::Tensor& owned) {
     whole = slot.defined() ? slot.narrow(0, 0, layout.padded()) : allocate(layout.padded(), dtype);
     owned = slot.defined() ? allocate(layout.chunk, dtype) : whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
@@ -49,7 +49,7 @@ OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
 
 namespace {
 
-// Elements [first, first + to.numel()) of the parameter `name`.
+// Writes the initial values of elements [first, first + to.numel()) of the parameter `name`.
 void initialise(const InitFn& init, uint64_t seed, const std::string& name, int64_t first, const at::Tensor& to) {
   constexpr int64_t kStride = 1 << 16;
   std::vector<double> values(static_cast<size_t>(std::min(kStride, to.numel())));

@@ -1,4 +1,4 @@
-// Making the buffers of a model's units: allocation by plan, initial values, segments for the optimizer.
+// Makes the buffers of a model's units: allocation, initial values, segments for the optimizer.
 #pragma once
 
 #include <functional>
@@ -12,37 +12,37 @@
 
 namespace zt {
 
-// [numel] zeros, from the communicator that will move them.
+// Returns [numel] zeros, from the communicator that will move them.
 using AllocateFn = std::function<at::Tensor(int64_t numel, at::ScalarType dtype)>;
 
-// What a unit holds at times only lies in buffers that it shares with others; undefined where it has its own.
+// The slots of a unit in buffers that units share, for its full parameters and its gradient. Undefined means that the unit has a
+// buffer of its own.
 struct SharedBuffers {
   at::Tensor full, grad;
 };
 
-// The unit without buffers: layout and this rank's place on the axis that shards it.
+// Returns the unit without buffers: its layout, and this rank's index along the axis that shards it.
 Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord);
 
-// Allocates parameters (but for those in a node's shared memory, which are there), gradient and optimizer state, all zero.
+// Allocates parameters, gradient and optimizer state, all zero. With node_shared, `full` must be allocated already.
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
                    const AllocateFn& allocate, const SharedBuffers& shared);
 
-// The part of a parameter that lies in a rank's shard.
+// The part of a parameter that is in a rank's shard.
 struct OwnedRun {
-  int64_t first = 0;  // element of the parameter
-  int64_t count = 0;
-  int64_t place = 0;  // element of the shard; 0 if there is none
+  int64_t first = 0;  // its first element, counted in the parameter
+  int64_t count = 0;  // elements; 0: no part
+  int64_t place = 0;  // its first element, counted in the shard; 0 if count is 0
 };
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit);
 
-// The parameter in its unit's buffer `full`, as layers read it: an autograd leaf.
+// Returns the autograd leaf that layers read: a view of the parameter in its unit's buffer `full`.
 at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full);
 
-// Fills the owned part of a unit's parameters with their initial values, and makes each Param's `values` a view of where they are
-// when they are whole.
+// Fills the owned part of a unit's parameters with their initial values, and makes each Param's `values` a view into `full`.
 void initialise_unit(const Model& model, Unit& unit);
 
-// The runs of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
+// Returns the segments of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer);
 
 }  // namespace zt

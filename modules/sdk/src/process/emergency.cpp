@@ -14,7 +14,7 @@ struct Actions {
   std::mutex running;
 };
 
-// Never destroyed: a signal may come while the process ends.
+// Never destroyed: a signal can arrive while the process ends.
 Actions& actions() {
   static auto& actions = *new Actions;
   return actions;
@@ -38,7 +38,7 @@ void run_emergency_actions(const Emergency& emergency) {
     try {
       action(emergency);
     } catch (const std::exception&) {
-      // The process is going down for another reason, which is the one to be told.
+      // Ignored: the process ends for another reason, and its message is the one to print.
     }
   }
 }

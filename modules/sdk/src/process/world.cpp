@@ -27,14 +27,14 @@ ShutdownActions& shutdown_actions() {
   return actions;
 }
 
-std::atomic<bool> stop_is_awaited{false}, stop_is_requested{false};
+std::atomic<bool> stop_is_polled{false}, stop_is_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 struct RunFolder {
   std::mutex mutex;
   std::string path;
 };
-// Never destroyed: an emergency may ask while the process ends.
+// Never destroyed: an emergency action can read the folder while the process ends.
 RunFolder& the_run_folder() {
   static auto& folder = *new RunFolder;
   return folder;
@@ -61,11 +61,11 @@ std::string session_folder() {
 }
 
 bool is_stop_requested() {
-  stop_is_awaited = true;
+  stop_is_polled = true;
   return stop_is_requested;
 }
 bool request_stop() {
-  return stop_is_awaited && !stop_is_requested.exchange(true);
+  return stop_is_polled && !stop_is_requested.exchange(true);
 }
 
 void set_run_folder(const std::string& path) {

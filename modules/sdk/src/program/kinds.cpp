@@ -13,7 +13,7 @@ namespace zt {
 
 namespace {
 
-// A model of two positions, the second reads the first, and of a unit for each.
+// Returns a model of two positions with one unit each; the second position reads the first.
 ModelInfo example_model() {
   ModelInfo model;
   for (int i = 0; i < 2; ++i) {
@@ -26,8 +26,8 @@ ModelInfo example_model() {
   return model;
 }
 
-// The resources of an action of that kind at the second unit or position of the example, sorted. Empty if the declaration
-// refuses the example.
+// Returns the sorted reads and writes of an action of that kind, at the second unit or position of the example. Returns nullopt
+// if the declaration throws for the example.
 std::optional<std::array<std::vector<Resource>, 2>> example_resources(const Kind& kind) {
   static const ModelInfo model = example_model();
   const Action action{.target = kind.target == Target::none ? -1 : 1, .micro_batch = kind.has_micro_batch ? 0 : -1};
@@ -41,7 +41,7 @@ std::optional<std::array<std::vector<Resource>, 2>> example_resources(const Kind
   }
 }
 
-// Names what the known declaration has otherwise; empty if the two are the same.
+// Returns how `known` differs from `kind`, for a message; empty if both are the same.
 std::string difference(const Kind& known, const Kind& kind) {
   if (known.target != kind.target) return "another target";
   if (known.has_micro_batch != kind.has_micro_batch) return known.has_micro_batch ? "a micro-batch" : "no micro-batch";
@@ -80,7 +80,8 @@ class Registry {
   }
 
  private:
-  // The id of that name and the kind registered before, null if there was none. Does not run functions of kinds under the lock.
+  // Returns the id of that name, and the kind that was registered before or null. Does not call functions of kinds: the lock is
+  // held.
   std::pair<KindId, const Kind*> find_or_add(const Kind& kind) {
     const std::lock_guard lock(mutex_);
     const auto [found, is_new] = ids_.try_emplace(kind.name, static_cast<KindId>(kinds_.size()));
@@ -122,7 +123,7 @@ void add_units(ResourceKind kind, const Action& action, std::vector<Resource>& t
   for (const int unit : action.units()) to.push_back({kind, unit});
 }
 
-// F and R: both read inputs and parameters and write the position's value (R only its graph).
+// F and R: both read inputs and parameters, and write the position's value (R writes only its graph).
 Resources forward_resources(const Action& action, const ModelInfo& model) {
   Resources resources;
   add_params(action, model, resources.reads);
@@ -134,7 +135,7 @@ Resources forward_resources(const Action& action, const ModelInfo& model) {
 Resources backward_resources(const Action& action, const ModelInfo& model) {
   const Resource value{ResourceKind::value, action.target, action.micro_batch};
   const Resource value_grad{ResourceKind::value_grad, action.target, action.micro_batch};
-  Resources resources{{value, value_grad}, {value, value_grad}};  // written too: B frees both
+  Resources resources{{value, value_grad}, {value, value_grad}};  // also written: B frees both
   add_params(action, model, resources.reads);
   std::set<int> sources;
   for (const Edge& edge : position_of(action, model).inputs) {
@@ -204,7 +205,7 @@ Kinds register_known_kinds() {
   kinds.recompute = at_position("R", forward_resources, "recomputes the forward of a checkpointed layer");
   kinds.reduce_grad = at_unit("REDUCE_GRAD", reduce_grad_resources, "sums a unit's gradient over its axis");
   kinds.replicate_grad = at_unit("REPLICATE_GRAD", reduce_grad_resources,
-                                 "sums the owned part of a unit's gradient over the groups that hold the same");
+                                 "sums the owned part of a unit's gradient over the groups that hold the same shards");
   kinds.unshard = at_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current");
   kinds.reshard = at_unit("RESHARD", reshard_resources, "frees a unit's full parameters");
   kinds.norm = scalar("NORM", norm_resources, "gradient norm, non-finite flag and loss");
@@ -224,7 +225,7 @@ const Kinds& Kinds::get() {
   return kinds;
 }
 
-// Every way in goes through Kinds::get first, so that the known kinds are there whoever comes first.
+// Every public function calls Kinds::get first, so that the known kinds are registered before all others.
 KindId register_kind(Kind kind) {
   Kinds::get();
   if (!is_kind_name(kind.name)) {

@@ -12,7 +12,7 @@ Pass::~Pass() = default;
 
 namespace {
 
-// The attribute as a list; an empty Lua table is an empty list. Misuse for anything else.
+// Returns the attribute as a list. An absent attribute and an empty table are an empty list. Throws Misuse for anything else.
 const Value::List& list_attr(const Action& action, const char* name) {
   static const Value::List kEmpty;
   const auto found = action.attrs.find(name);
@@ -23,7 +23,7 @@ const Value::List& list_attr(const Action& action, const char* name) {
   misuse("attribute '{}' is {}: give a list", name, found->second.type_name());
 }
 
-// The values of `sum` for GradientPart::first and the following.
+// The values of the attribute `sum`, from GradientPart::first on.
 const std::vector<std::string>& part_names() {
   static const std::vector<std::string> names{"first", "middle", "last"};
   return names;

@@ -11,7 +11,7 @@ ZT_DEFINE_OBJECT(ProgramSpec, "Program")
 
 namespace {
 
-// In the order of phases; within a phase in the order in which they were applied.
+// Inserts the pass so that `passes` stay in the order of phases, and within a phase in the order of application.
 void insert_by_phase(std::vector<std::shared_ptr<Pass>>& passes, const std::shared_ptr<Pass>& pass) {
   const auto later = std::find_if(passes.begin(), passes.end(),
                                   [&](const std::shared_ptr<Pass>& other) { return other->phase() > pass->phase(); });
@@ -29,8 +29,8 @@ std::shared_ptr<ProgramSpec> ProgramSpec::apply(std::shared_ptr<Pass> pass) cons
   auto next = std::make_shared<ProgramSpec>(*this);
   if (const auto mesh = pass->mesh()) {
     if (next->mesh_ && next->mesh_ != mesh) {
-      misuse("the pass {} uses the mesh {}, an earlier pass the mesh {}: take all axes of a program from one mesh", pass->name(),
-             mesh->shape().text(), next->mesh_->shape().text());
+      misuse("the pass {} uses the mesh {}, an earlier pass uses the mesh {}: take all axes of a program from one mesh",
+             pass->name(), mesh->shape().text(), next->mesh_->shape().text());
     }
     next->mesh_ = mesh;
   }
@@ -52,9 +52,9 @@ std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actio
 
 std::shared_ptr<ProgramSpec> ProgramSpec::with_program(Program program) const {
   if (program.mode != Mode::train)
-    misuse("the program that is given is not one of training (mode=train), and only that can be given");
+    misuse("the given program is not a training program (mode=train): only the training program can be replaced");
   if (const size_t units = model_->info().units.size(); program.units.size() != units) {
-    misuse("the program that is given has {} units and the model {}: it was made for another model", program.units.size(), units);
+    misuse("the given program has {} units and the model {}: it was made for another model", program.units.size(), units);
   }
   auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision);
   next->passes_ = passes_;

@@ -1,11 +1,11 @@
-// Programs as text. A header, then an action a line; '#' starts a comment line, empty lines are skipped.
+// Programs as text: a header, then one action per line. '#' starts a comment line; empty lines are skipped.
 //
-//   program mode=train micro_batches=2 units=3 params=bf16     (types that are not fp32: params, grads, reduce)
-//   unit 1 axis=dp state_sharded=true                 (units that are not held in the default way)
+//   program mode=train micro_batches=2 units=3 params=bf16     (types only if not fp32: params, grads, reduce)
+//   unit 1 axis=dp state_sharded=true                 (only units with a UnitPlan other than the default)
 //   COUNT axes=["dp"]
 //   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
 //
-// A string that is a word stands without quotes; the peer is written as if it were an attribute.
+// A string that is a single word is written without quotes. The peer is written as an attribute.
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -35,7 +35,7 @@ Value parse_value(const std::string& name, const std::string& text) {
   misuse("attribute '{}' has the value {}, which is neither JSON nor a word: quote strings", name, text);
 }
 
-// Cuts a line at blanks outside of quotes and brackets.
+// Splits a line at blanks outside of quotes and brackets.
 std::vector<std::string> tokens_of(const std::string& line) {
   std::vector<std::string> tokens(1);
   int depth = 0;
@@ -56,7 +56,7 @@ std::vector<std::string> tokens_of(const std::string& line) {
   return tokens;
 }
 
-// The attributes from token `first` on.
+// Parses the tokens from index `first` on as attributes.
 Value::Table parse_attrs(const std::vector<std::string>& tokens, size_t first) {
   Value::Table attrs;
   for (size_t i = first; i < tokens.size(); ++i) {
@@ -76,7 +76,7 @@ int32_t parse_number(const std::string& text, const std::string& what) {
   return number;
 }
 
-// Takes the attribute `name` out of `attrs`; nil when it is not there.
+// Removes the attribute `name` from `attrs` and returns it, or nil if it is absent.
 Value take(Value::Table& attrs, const std::string& name) {
   const auto node = attrs.extract(name);
   return node.empty() ? Value() : std::move(node.mapped());

@@ -11,7 +11,7 @@ bool has_differentiable_input(const ModelInfo& model, const PositionInfo& positi
                      [&](const Edge& edge) { return model.positions.at(edge.position).outputs.at(edge.output).differentiable; });
 }
 
-// By position: does a later one read it?
+// Returns, by position, whether a later position reads it.
 std::vector<bool> read_positions(const ModelInfo& model) {
   std::vector<bool> is_read(model.positions.size(), false);
   for (const PositionInfo& position : model.positions) {
@@ -36,7 +36,7 @@ class Recompute : public Pass {
     for (Action& action : program.actions) {
       if (applies_to(action, kinds.forward)) {
         if (action.attr("keep", "graph") != "graph")
-          misuse("recompute: '{}' keeps no graph as it is: apply this pass once", action_text(action));
+          misuse("recompute: '{}' already keeps no graph: apply this pass once", action_text(action));
         action.attrs["keep"] = "inputs";
       } else if (applies_to(action, kinds.backward)) {
         actions.push_back({.kind = kinds.recompute, .target = action.target, .micro_batch = action.micro_batch});
@@ -50,11 +50,11 @@ class Recompute : public Pass {
  private:
   std::vector<bool> choose(const ModelInfo& model) const {
     std::vector<bool> is_chosen = read_positions(model);
-    int worth = 0;
+    int eligible = 0;
     for (size_t p = 0; p < is_chosen.size(); ++p) {
       const PositionInfo& position = model.positions[p];
       is_chosen[p] =
-          is_chosen[p] && !position.units.empty() && has_differentiable_input(model, position) && ++worth % every_ == 0;
+          is_chosen[p] && !position.units.empty() && has_differentiable_input(model, position) && ++eligible % every_ == 0;
     }
     return is_chosen;
   }

@@ -1,4 +1,4 @@
-// The rounds of Philox4x32-10, for one counter or for a vector of them.
+// The rounds of Philox4x32-10, for one counter or for a vector of counters.
 #pragma once
 
 #if defined(__x86_64__)
@@ -9,9 +9,9 @@
 
 namespace zt {
 
-// The products of the low 32 bits of every number of x and the multiplier, x one number of 64 bits or a vector of them. x86 has
-// one instruction for a vector, which the compiler does not find by itself: the builtins become instructions of the function that
-// all this is inlined into, so that no vector is passed by value as the warning fears.
+// Multiplies the low 32 bits of every number of x by `multiplier`, for a 64-bit number x or a vector of these. x86 has one
+// instruction for a vector, which the compiler does not select by itself, hence the builtins. -Wpsabi warns about passing vectors
+// by value; here everything is inlined, so no vector is passed.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 template <class Lanes>
@@ -33,7 +33,8 @@ template <class Lanes>
 }
 #pragma GCC diagnostic pop
 
-// `word[i]` holds word i of the counter in the low 32 bits of each 64; what stands above is ignored, on return too.
+// Replaces the counter in `word` by its block. word[i] holds word i in the low 32 bits of each 64-bit number. Ignore the high 32
+// bits, before and after the call.
 template <class Lanes>
 [[gnu::always_inline]] inline void philox_rounds(Lanes (&word)[4], uint64_t key) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;

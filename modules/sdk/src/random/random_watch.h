@@ -1,4 +1,4 @@
-// Whether somebody drew from LibTorch's default generators.
+// Detects random numbers that were drawn from LibTorch's default generators.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,8 +8,8 @@
 
 namespace zt {
 
-// The place of the default generators of the CPU and, if it is a GPU, of `device` in their streams. Two that are equal: nobody
-// drew between.
+// A snapshot of how far the default generators are in their streams: that of the CPU, and that of `device` if it is a GPU. Equal
+// snapshots mean that no random number was drawn in between.
 struct DefaultRandomPlace {
   std::array<uint32_t, 3> cpu{};
   uint64_t gpu = 0;

@@ -1,4 +1,4 @@
-// The loops that fill rows with random numbers. One body, compiled for each instruction set.
+// The loops that fill rows with random numbers. They are written once and compiled for each instruction set.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -11,7 +11,7 @@ namespace zt {
 
 namespace {
 
-constexpr int kBatch = 32;  // counters made at a time
+constexpr int kBatch = 32;  // counters per batch
 
 template <class T, int kWidth>
 using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
@@ -23,7 +23,7 @@ struct Stream {
   uint64_t key, row;
 };
 
-// Blocks of the counters (row, counter), (row, counter + 1), ...: words 0 and 1 in `low`, words 2 and 3 in `high`.
+// Makes the blocks of the counters (row, counter), (row, counter + 1), ...: words 0 and 1 go to `low`, words 2 and 3 to `high`.
 template <int kWidth>
 [[gnu::always_inline]] inline void blocks(const Stream& stream, uint64_t counter, Words<kWidth>& low, Words<kWidth>& high) {
   Words<kWidth> lane;
@@ -35,7 +35,7 @@ template <int kWidth>
   high = (word[2] & 0xFFFFFFFF) | word[3] << 32;
 }
 
-// The numbers of the counters of a[0], b[0], a[1], b[1], ...
+// Stores 2 * kWidth uniform numbers, made from the 32-bit words of `pairs` in the order of memory.
 template <int kWidth>
 [[gnu::always_inline]] inline void store_uniform(const Words<kWidth>& pairs, float* out) {
   Vector<int32_t, 2 * kWidth> numbers;
@@ -45,7 +45,7 @@ template <int kWidth>
   std::memcpy(out, &uniform, sizeof(uniform));
 }
 
-// Lanes of a and b in turns.
+// Interleaves the lanes: a[0], b[0], a[1], b[1], ... go to a, then to b.
 template <int kWidth, int... kIndex>
 [[gnu::always_inline]] inline void interleave(Words<kWidth>& a, Words<kWidth>& b, std::integer_sequence<int, kIndex...>) {
   constexpr int kHalf = kWidth / 2;
@@ -54,7 +54,7 @@ template <int kWidth, int... kIndex>
   a = first;
 }
 
-// 4 * kBatch numbers.
+// Makes 4 * kBatch uniform numbers.
 template <int kWidth>
 [[gnu::always_inline]] inline void fill_batch(const Stream& stream, uint64_t counter, float* out) {
   for (int i = 0; i < kBatch; i += kWidth, out += 4 * kWidth) {
@@ -66,7 +66,7 @@ template <int kWidth>
   }
 }
 
-// 2 * kBatch numbers.
+// Makes 2 * kBatch normal numbers.
 template <int kWidth>
 [[gnu::always_inline]] inline void fill_batch(const Stream& stream, uint64_t counter, double* out) {
   alignas(64) uint64_t a[kBatch], b[kBatch];  // 53-bit uniforms
@@ -81,7 +81,8 @@ template <int kWidth>
   for (int i = 0; i < kBatch; ++i) box_muller::pair(a[i], b[i], out[2 * i], out[2 * i + 1]);
 }
 
-// Whole batches in place; what begins inside a counter's numbers, or is shorter than a batch, through a copy.
+// Writes whole batches directly. A part that starts inside the numbers of a counter, or that is shorter than a batch, is made in
+// a temporary batch and copied.
 template <int kWidth, class T>
 [[gnu::always_inline]] inline void fill(const Stream& stream, uint64_t first, T* out, size_t count) {
   constexpr size_t kPerCounter = 16 / sizeof(T), kLength = kBatch * kPerCounter;

@@ -59,7 +59,7 @@ bool is_in_range(const Subject& subject, const Resource& resource) {
 
 namespace {
 
-// Everything about one rank that does not need the others.
+// Runs the checks that need the program of one rank only.
 Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program& program) {
   Findings findings;
   Subject subject{model, mesh, program};
@@ -82,7 +82,7 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program
   return findings;
 }
 
-// Programs that are equal, told apart by their first rank.
+// Returns, by rank, the first rank with an equal program.
 std::vector<int> first_equals(const std::vector<const Program*>& programs) {
   std::vector<int> firsts;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
@@ -97,7 +97,7 @@ std::vector<int> first_equals(const std::vector<const Program*>& programs) {
   return firsts;
 }
 
-// What all ranks must agree on.
+// Checks that mode, micro-batches, unit plans, precision and max_live are the same on all ranks.
 std::vector<RankFinding> check_agreement(const std::vector<const Program*>& programs) {
   std::vector<RankFinding> findings;
   const Program& first = *programs[0];
@@ -116,7 +116,7 @@ std::vector<RankFinding> check_agreement(const std::vector<const Program*>& prog
   return findings;
 }
 
-// An action whose kind is not known has no text.
+// Returns the action's text, or "kind NUMBER" if the kind is not registered.
 std::string text_of(const Program& program, int step) {
   const Action& action = program.actions[step];
   try {
@@ -139,7 +139,7 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
                             size_t limit) {
   const int ranks = mesh.world_size();
   if (static_cast<int>(programs.size()) != ranks)
-    misuse("verify: {} programs for a mesh of {} ranks: give one a rank", programs.size(), ranks);
+    misuse("verify: {} programs for a mesh of {} ranks: give one per rank", programs.size(), ranks);
   std::vector<Refusal> refusals;
   const auto add = [&](int rank, verifier::Finding finding) {
     std::string action = finding.step < 0 ? "" : verifier::text_of(*programs[rank], finding.step);
@@ -148,14 +148,15 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
   for (auto& found : verifier::check_agreement(programs)) add(found.rank, std::move(found.finding));
   const std::vector<int> firsts = verifier::first_equals(programs);
   for (int rank = 0; rank < ranks; ++rank) {
-    if (firsts[rank] != rank) continue;  // its first equal speaks for it
+    if (firsts[rank] != rank) continue;  // checked with the first rank that has this program
     const auto others = std::count(firsts.begin(), firsts.end(), rank) - 1;
     for (auto& finding : verifier::check_rank(model, mesh, *programs[rank])) {
       if (others > 0) finding.reason += fmt::format(" ({} other ranks have the same program)", others);
       add(rank, std::move(finding));
     }
   }
-  // Ranks of one program make the same calls in the same order. Collectives of broken programs would only repeat what is wrong.
+  // If all ranks have the same program, they make the same calls in the same order. If a program is wrong already, the check of
+  // collectives would only repeat its errors.
   const bool is_one_program = std::all_of(firsts.begin(), firsts.end(), [](int first) { return first == 0; });
   if (refusals.empty() && !is_one_program) {
     for (auto& found : verifier::check_collectives(model, mesh, programs)) add(found.rank, std::move(found.finding));

@@ -1,4 +1,4 @@
-// The verifier's inside: one check a subject, each a walk over one rank's program (the last over all ranks').
+// The checks of the verifier. Each walks over the program of one rank, check_collectives over those of all ranks.
 #pragma once
 
 #include <map>
@@ -17,17 +17,18 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
+// Adds a finding.
 template <class... Args>
 void refuse(Findings& findings, int step, fmt::format_string<Args...> format, Args&&... args) {
   findings.push_back({step, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-// One rank's program with what all checks need.
+// One rank's program, and the data that all checks need.
 struct Subject {
   const ModelInfo& model;
   const MeshShape& mesh;
   const Program& program;
-  std::vector<Resources> resources = {};  // by action; filled once the fields are known to be in range
+  std::vector<Resources> resources = {};  // by action; filled after check_fields has passed
 
   int size() const { return static_cast<int>(program.actions.size()); }
   const Action& action(int step) const { return program.actions[step]; }
@@ -40,27 +41,29 @@ struct Subject {
   std::string at(int step) const { return fmt::format("action {} ({})", step, action_text(program.actions[step])); }
 };
 
-// The kind declares nothing about a resource's index being in range, so that what a script declares is checked as well.
+// Returns whether the model and the program have the index and the micro-batch of a resource. The functions of kinds do not check
+// this, and scripts declare kinds, too.
 bool is_in_range(const Subject& subject, const Resource& resource);
 
-// Kinds, targets, micro-batches, peers, attributes, unit plans: each action by itself. The other checks need it to pass.
+// Checks unit plans, and of each action by itself kind, target, micro-batch, peer and attributes. The other checks require that
+// this one has passed.
 void check_fields(const Subject& subject, Findings& findings);
-// F, R, B and every other use of values: each once, in order, with what they read present.
+// Checks that F, R and B occur once per position and micro-batch and in order, and that all values that actions read are present.
 void check_values(const Subject& subject, Findings& findings);
-// COUNT, gradients, REDUCE_GRAD, NORM, STEP.
+// Checks COUNT, gradients, REDUCE_GRAD, REPLICATE_GRAD, NORM and STEP.
 void check_gradients(const Subject& subject, Findings& findings);
-// Full parameters: present and current when read and at the end.
+// Checks that full parameters are present and current when an action reads them, and at the end.
 void check_residency(const Subject& subject, Findings& findings);
 
 struct RankFinding {
   int rank;
   Finding finding;
 };
-// All ranks of an axis make the same collectives in the same order, and no rank waits for ever.
+// Checks that all ranks of an axis make the same collectives in the same order, and that no rank waits forever.
 std::vector<RankFinding> check_collectives(const ModelInfo& model, const MeshShape& mesh,
                                            const std::vector<const Program*>& programs);
 
-// Equal in all fields; tensors and objects are equal when they are the same.
+// Return whether all fields are equal. Attributes that hold tensors or objects are equal if they hold the same tensor or object.
 bool is_equal(const Action& a, const Action& b);
 bool is_equal(const Program& a, const Program& b);
 

@@ -1,5 +1,5 @@
-// Runs the collectives of all ranks against each other, as if every one were waited for where it stands: a program that
-// passes does not rest on anything being asynchronous.
+// Simulates the collectives of all ranks, as if each rank waited for every collective before its next action. A program that
+// passes does not depend on asynchronous communication.
 #include <deque>
 
 #include "verify.h"
@@ -14,17 +14,18 @@ struct Call {
   int group;  // index of the communicator
 };
 
-// The ranks of one communicator, and who has arrived at the call it waits for.
+// The ranks of one communicator.
 struct Group {
   std::string name;  // the axes: "dp"
   std::vector<int> ranks;
-  int arrived = 0;
+  int arrived = 0;  // number of ranks that have reached the next call
 };
 
+// Returns the communicators that an action uses, in order. Each is given by its axes.
 std::vector<std::vector<std::string>> communicators_of(const ModelInfo& model, const Action& action) {
   std::vector<std::vector<std::string>> all;
   const auto axes = action.axes();
-  if (!axes.empty()) all.push_back(axes);  // one communicator over the axes joined
+  if (!axes.empty()) all.push_back(axes);  // one communicator over the joined axes
   const Kinds& kinds = Kinds::get();
   const bool runs_layer = action.kind == kinds.forward || action.kind == kinds.backward || action.kind == kinds.recompute;
   if (runs_layer) {
@@ -33,7 +34,7 @@ std::vector<std::vector<std::string>> communicators_of(const ModelInfo& model, c
   return all;
 }
 
-// What all ranks of a communicator have to agree on. What a rank keeps of a forward is its own affair.
+// Returns whether two ranks make the same call. The attributes of an F may differ: each rank decides what it keeps.
 bool is_same_call(const Action& a, const Action& b) {
   if (&a == &b) return true;
   if (a.kind == Kinds::get().forward) return b.kind == a.kind && a.target == b.target && a.micro_batch == b.micro_batch;
@@ -68,7 +69,7 @@ class Simulation {
       Group& group = groups_[call->group];
       if (++group.arrived < static_cast<int>(group.ranks.size())) continue;
       group.arrived = 0;
-      if (const auto odd = odd_one(group)) return {*odd};
+      if (const auto mismatch = find_mismatch(group)) return {*mismatch};
       for (const int member : group.ranks) {
         ++next_[member];
         moving.push_back(member);
@@ -88,22 +89,22 @@ class Simulation {
   const Action& action(int rank) const { return programs_[rank]->actions[current(rank)->step]; }
   std::string at(int rank) const { return fmt::format("action {} ({})", current(rank)->step, action_text(action(rank))); }
 
-  // The first rank whose call is not what most ranks of the group make (ties: what the earlier ranks make).
-  std::optional<RankFinding> odd_one(const Group& group) const {
+  // Returns the first rank whose call is not that of the majority of the group (ties: the call of the earlier ranks).
+  std::optional<RankFinding> find_mismatch(const Group& group) const {
     const auto agree = [&](int a, int b) { return is_same_call(action(a), action(b)); };
     const auto votes = [&](int rank) {
       return std::count_if(group.ranks.begin(), group.ranks.end(), [&](int other) { return agree(rank, other); });
     };
     const int first = group.ranks.front();
     if (votes(first) == static_cast<std::ptrdiff_t>(group.ranks.size())) return std::nullopt;
-    const int model =
+    const int majority =
         *std::max_element(group.ranks.begin(), group.ranks.end(), [&](int a, int b) { return votes(a) < votes(b); });
-    const int odd = *std::find_if(group.ranks.begin(), group.ranks.end(), [&](int rank) { return !agree(rank, model); });
+    const int odd = *std::find_if(group.ranks.begin(), group.ranks.end(), [&](int rank) { return !agree(rank, majority); });
     return RankFinding{
         odd,
-        {current(odd)->step, fmt::format("on axis {} it is to meet another operation, rank {}'s {}: every rank of an axis makes "
+        {current(odd)->step, fmt::format("on axis {} it does not match the operation of rank {}, {}: every rank of an axis makes "
                                          "the same collectives in the same order",
-                                         group.name, model, at(model))}};
+                                         group.name, majority, at(majority))}};
   }
 
   std::vector<RankFinding> stuck_ranks() const {
@@ -128,7 +129,7 @@ class Simulation {
 
   const std::vector<const Program*>& programs_;
   std::vector<std::vector<Call>> calls_;  // by rank
-  std::vector<size_t> next_;              // by rank: the call it is at
+  std::vector<size_t> next_;              // by rank: index of its next call
   std::vector<Group> groups_;
   std::map<std::pair<std::string, std::vector<int>>, int> group_index_;
 };

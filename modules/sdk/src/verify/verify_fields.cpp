@@ -6,7 +6,7 @@ namespace zt::verifier {
 
 namespace {
 
-// What is special about a kind that every program knows. Other kinds may have any attributes.
+// The constraints on a kind that the SDK registers. Other kinds may have any attributes.
 struct Rule {
   std::vector<std::string> attrs;
   bool only_in_training = false;
@@ -90,13 +90,13 @@ class FieldCheck {
     if (rules().contains(action_.kind) && action_.peer != -1) {
       say("{} has no peer, but rank {} is given: leave it out", kind_.name, action_.peer);
     } else if (action_.peer < -1 || action_.peer >= subject_.mesh.world_size()) {
-      say("there is no rank {} to be its peer: the mesh {} has {}", action_.peer, subject_.mesh.text(),
+      say("there is no rank {} that could be its peer: the mesh {} has {} ranks", action_.peer, subject_.mesh.text(),
           subject_.mesh.world_size());
     }
   }
 
   void check_rule(const Rule& rule) {
-    if (rule.only_in_training && !subject_.is_training()) say("{} belongs into a training program: remove it", kind_.name);
+    if (rule.only_in_training && !subject_.is_training()) say("{} belongs in a training program: remove it", kind_.name);
     const bool is_scalar = action_.kind == Kinds::get().count || action_.kind == Kinds::get().norm;
     if (is_scalar && subject_.program.mode == Mode::generate)
       say("{} has nothing to work on when generating: remove it", kind_.name);
@@ -135,7 +135,7 @@ class FieldCheck {
       say("part={} of parts={}: slices are counted from 0", part, parts);
   }
 
-  // Gradients travel in one type only, which the trainer's buffers are made for.
+  // All gradients are sent in one type, because the trainer allocates its buffers for that type.
   void check_dtype() {
     if (action_.kind != Kinds::get().reduce_grad) return;
     const Precision& types = subject_.program.precision;
@@ -200,7 +200,7 @@ void check_fields(const Subject& subject, Findings& findings) {
   if (subject.program.micro_batches < 1)
     refuse(findings, -1, "{} micro-batches: a program needs at least one", subject.program.micro_batches);
   if (subject.program.units.size() != subject.model.units.size()) {
-    return refuse(findings, -1, "it has plans for {} units, the model has {}: give one a unit", subject.program.units.size(),
+    return refuse(findings, -1, "it has plans for {} units, the model has {}: give one per unit", subject.program.units.size(),
                   subject.model.units.size());
   }
   check_plans(subject, findings);

@@ -37,21 +37,21 @@ class GradientCheck {
   }
 
  private:
-  // Indices of actions; -1: none.
+  // Indices of actions, -1: none. Except for last_reduction, only actions that the walk has passed count.
   struct UnitState {
-    int last_reduction = -1;                  // in the whole list
-    int write = -1;                           // the latest gradient written that no reduction has taken up
-    int reduction = -1;                       // the latest reduction walked over
-    GradientPart part = GradientPart::whole;  // of that reduction
+    int last_reduction = -1;                  // the last REDUCE_GRAD of the whole program
+    int write = -1;                           // the latest write of a gradient that is not reduced yet
+    int reduction = -1;                       // the latest REDUCE_GRAD
+    GradientPart part = GradientPart::whole;  // of that REDUCE_GRAD
     int replication = -1;                     // the latest REPLICATE_GRAD
-    int look = -1;                            // the latest other action that read a gradient that no reduction has taken up
-    int update = -1;
-    std::set<std::string> summed = {};  // the axes summed over
-    int64_t parts = 0;                  // of the update, once its first is walked over
+    int read = -1;                            // the latest other action that read a gradient that is not reduced yet
+    int update = -1;                          // the last slice of STEP
+    std::set<std::string> summed = {};        // axes over which the gradient is summed
+    int64_t parts = 0;                        // number of slices of STEP, from its first slice on
     int64_t parts_done = 0;
   };
 
-  // Whether a later REDUCE_GRAD adds to the sum that one of this part begins.
+  // Returns whether a later REDUCE_GRAD must add to the sum after this part.
   static bool is_continued(GradientPart part) { return part == GradientPart::first || part == GradientPart::middle; }
 
   template <class... Args>
@@ -72,7 +72,7 @@ class GradientCheck {
     if (norm_ >= 0) say(step, "it comes after {}, which sums the losses: put NORM after every F", subject_.at(norm_));
   }
 
-  // Counts, losses and the norm are of the same ranks that gradients are summed over.
+  // Checks that COUNT and NORM sum over all axes over which gradients are summed.
   void check_axes(int step) {
     const std::vector<std::string> axes = subject_.action(step).axes();
     for (const auto& axis : reduced_axes_) {
@@ -111,8 +111,9 @@ class GradientCheck {
     }
   }
 
-  // An axis that the unit's gradient has to be summed over and is not, empty if none: the one its state is sharded along and, in
-  // a program that sums at all (local SGD does not), those along which its parameters see other data.
+  // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axis
+  // along which the unit's state is sharded. If the program reduces any gradient (local SGD does not), it must also be summed
+  // over all axes along which the unit's parameters see other data.
   std::string axis_left_out(int unit) const {
     const UnitState& state = units_[unit];
     const UnitPlan& plan = subject_.program.units[unit];
@@ -131,7 +132,7 @@ class GradientCheck {
     check_writes(step);
     for (const Resource& read : subject_.resources[step].reads) {
       if (read.kind != ResourceKind::grad) continue;
-      if (units_[read.index].write >= 0) units_[read.index].look = step;
+      if (units_[read.index].write >= 0) units_[read.index].read = step;
     }
   }
 
@@ -139,9 +140,10 @@ class GradientCheck {
     for (const Resource& write : subject_.resources[step].writes) {
       if (write.kind != ResourceKind::grad) continue;
       UnitState& state = units_[write.index];
-      if (subject_.action(step).kind == Kinds::get().backward && state.look > state.write) {
-        say(step, "{} has looked at the gradient of {}, which ends its sum: look after the last backward, or after a reduction",
-            subject_.at(state.look), subject_.unit(write.index));
+      if (subject_.action(step).kind == Kinds::get().backward && state.read > state.write) {
+        say(step,
+            "{} has read the gradient of {}, which completes its sum: read it after the last backward, or after a reduction",
+            subject_.at(state.read), subject_.unit(write.index));
       }
       if (norm_ >= 0) {
         say(step, "it changes the gradient of {} after {}: put NORM last", subject_.unit(write.index), subject_.at(norm_));
@@ -191,7 +193,7 @@ class GradientCheck {
     }
   }
 
-  // A gradient is summed over the ranks once, or part by part: first, middle ..., last.
+  // Checks that a gradient is summed over the ranks once, or in parts: first, middle ..., last.
   void check_order(int step, int unit, const Action& action) {
     const UnitState& state = units_[unit];
     const GradientPart part = action.gradient_part();
@@ -215,7 +217,8 @@ class GradientCheck {
     const int64_t parts = action.number("parts", 1);
     if (state.parts == 0) state.parts = parts;
     if (state.parts != parts)
-      return say(step, "parts={}, but STEP {} was begun in {} slices: cut a unit into slices once", parts, unit, state.parts);
+      return say(step, "parts={}, but STEP {} was begun with {} slices: use the same number in all of them", parts, unit,
+                 state.parts);
     if (action.number("part", 0) != state.parts_done)
       return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
                  action.number("part", 0), unit, state.parts_done);

@@ -6,8 +6,8 @@ namespace {
 
 enum class Presence : uint8_t { current, stale, freed };
 
-// Parameters are present and current when a program starts and have to be when it ends: the next one starts so. Those of units
-// whose parameters are sharded are freed when it starts and when it ends.
+// Checks when full parameters are present and current. At the start and at the end of a program the parameters of a unit must be
+// freed if they are sharded, and otherwise present and current: the next program relies on it.
 class ResidencyCheck {
  public:
   ResidencyCheck(const Subject& subject, Findings& findings)
@@ -31,7 +31,7 @@ class ResidencyCheck {
  private:
   struct UnitState {
     Presence presence = Presence::current;
-    int cause = -1;  // the action that made it so
+    int cause = -1;  // the action after which it is so; -1: the start
   };
 
   void check_end(int unit) {
@@ -94,7 +94,7 @@ class ResidencyCheck {
     for (const Resource& write : declared.writes) {
       if (write.kind == ResourceKind::param || write.kind == ResourceKind::master) check_write(step, write);
     }
-    // Where the owner's part is a buffer of its own, changing it makes the full parameters out of date.
+    // If the state is sharded, a change of the owned part makes the full parameters out of date.
     for (const Resource& write : declared.writes) {
       if (write.kind != ResourceKind::master || !subject_.is_sharded(write.index)) continue;
       if (units_[write.index].presence == Presence::current) units_[write.index] = {Presence::stale, step};
@@ -112,13 +112,13 @@ class ResidencyCheck {
              subject_.at(state.cause), state_of(state), unit);
     } else if (subject_.program.units[unit].node_shared && state.cause < norm_ && subject_.model.units[unit].trainable) {
       refuse(findings_, step,
-             "it uses the parameters of {}, which ranks share and others may be updating since {}: put it before that, or behind "
+             "it uses the parameters of {}, which ranks share and others may be updating since {}: put it before that, or after "
              "UNSHARD {}",
              subject_.unit(unit), subject_.at(norm_), unit);
     }
   }
 
-  // STEP alone knows how all that holds a parameter is written.
+  // Only STEP may write parameters freely: it writes all their copies.
   void check_write(int step, const Resource& write) {
     if (subject_.action(step).kind == Kinds::get().step) return;
     const int unit = write.index;
@@ -132,7 +132,7 @@ class ResidencyCheck {
     const auto& writes = subject_.resources[step].writes;
     if (write.kind != ResourceKind::param || !is_copy) return;
     if (std::find(writes.begin(), writes.end(), Resource{ResourceKind::master, unit}) != writes.end()) return;
-    refuse(findings_, step, "it writes the parameters of {}, which are made anew from what the ranks own: write master",
+    refuse(findings_, step, "it writes the parameters of {}, which are overwritten from the parts that ranks own: write master",
            subject_.unit(unit));
   }
 
@@ -140,7 +140,7 @@ class ResidencyCheck {
   Findings& findings_;
   std::vector<UnitState> units_;
   int64_t live_ = 0;  // elements of sharded parameters that are whole
-  int norm_ = -1;     // after it ranks update what they own
+  int norm_ = -1;     // the NORM, after which ranks update the parts that they own; -1: not yet
 };
 
 }  // namespace

@@ -4,7 +4,7 @@ namespace zt::verifier {
 
 namespace {
 
-// Follows every (position, micro-batch) through F, R and B.
+// Tracks every (position, micro-batch) through F, R and B.
 class ValueCheck {
  public:
   ValueCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings) {
@@ -27,7 +27,8 @@ class ValueCheck {
   }
 
  private:
-  // Indices of actions; -1: none. The first three are those walked over so far, the last two the first in the whole list.
+  // Indices of actions, -1: none. The first three are actions that the walk has passed. The last two are the first F and the
+  // first B of the whole program.
   struct Place {
     int forward = -1, recompute = -1, backward = -1;
     int first_forward = -1, first_backward = -1;
@@ -51,7 +52,7 @@ class ValueCheck {
     }
   }
 
-  // Positions that give a gradient back to each position: they read a differentiable output of it.
+  // Finds, for each position, the positions whose B gives it a gradient: they read a differentiable output of it.
   void find_readers() {
     for (size_t p = 0; p < subject_.model.positions.size(); ++p) {
       for (const Edge& edge : subject_.model.positions[p].inputs) {
@@ -63,10 +64,10 @@ class ValueCheck {
     }
   }
 
-  // "comes later, as action 7 (B 2 0)" or "is missing".
+  // Returns "comes later, as action 7 (B 2 0)" or "is missing".
   std::string whereabouts(int first) const { return first < 0 ? "is missing" : "comes later, as " + subject_.at(first); }
 
-  // Values that the action reads must be there.
+  // Checks that the values that the action reads are present.
   void check_reads(int step) {
     for (const Resource& read : subject_.resources[step].reads) {
       if (read.kind != ResourceKind::value) continue;
@@ -85,7 +86,7 @@ class ValueCheck {
     const Action& action = subject_.action(step);
     Place& mine = place_of(step);
     if (mine.forward >= 0)
-      return say(step, "it repeats {}: each position runs once a micro-batch, remove one", subject_.at(mine.forward));
+      return say(step, "it repeats {}: each position runs once per micro-batch, remove one", subject_.at(mine.forward));
     check_reads(step);
     const std::string keep = action.attr("keep", "graph");
     if (keep == "none" && mine.first_backward >= 0) {
@@ -140,7 +141,7 @@ class ValueCheck {
     const auto first = std::find_if(places_.begin(), places_.end(), is_missing) - places_.begin();
     const int position = static_cast<int>(first / subject_.program.micro_batches);
     const auto more = missing > 1 ? fmt::format(" (and {} others)", missing - 1) : std::string();
-    say(-1, "{} {} {}{} is missing: each position of a {} program has one a micro-batch", name, position,
+    say(-1, "{} {} {}{} is missing: each position of a {} program has one per micro-batch", name, position,
         first % subject_.program.micro_batches, more, subject_.is_training() ? "training" : "forward");
   }
 

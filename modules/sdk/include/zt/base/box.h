@@ -6,11 +6,11 @@
 
 namespace zt {
 
-// A rectangle of a logical tensor: [begin, end) in each dim. Of a tensor without dims: its one element.
+// A rectangle of a logical tensor: [begin, end) in each dim. For a tensor without dims the box holds its one element.
 struct Box {
   std::vector<int64_t> begin, end;
 
-  // Misuse where 64 bits cannot hold it.
+  // Returns the number of elements. Throws Misuse if 64 bits cannot hold it.
   int64_t numel() const;
   bool operator==(const Box&) const = default;
 };

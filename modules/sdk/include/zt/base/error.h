@@ -1,8 +1,8 @@
 // Errors. A message says what is wrong, why it matters and what to do:
 // "cannot split 10 layers over 4 stages evenly (remainder 2): give pipe.split{layers = {3, 3, 2, 2}}".
 //
-// Two families. A Misuse is the caller's to mend; nothing was changed and the object stays usable.
-// A Fault comes from outside (a file, a peer, a device, the clock); the object that reported it is not used again.
+// Two families. A Misuse is the caller's mistake: nothing was changed, and the object stays usable.
+// A Fault comes from outside (a file, a peer, a device, a timeout): do not use the object that reported it again.
 #pragma once
 
 #include <fmt/format.h>
@@ -36,14 +36,15 @@ class Fault : public Error {
   ~Fault() override;
 };
 
-// Another rank failed and this one only goes down with it: the message is not worth printing beside the cause.
+// Another rank failed, so this rank ends as well. The other rank prints the cause: this message is not worth printing beside it.
 class Aborted : public Fault {
  public:
   using Fault::Fault;
   ~Aborted() override;
 };
 
-// The value as it is, but NaN without its sign: that depends on the processor and means nothing, so messages print "nan".
+// Returns the value, and for every NaN the positive one: its sign depends on the processor and means nothing. Messages then
+// print "nan".
 template <class T>
 decltype(auto) without_nan_sign(T&& value) {
   using Number = std::decay_t<T>;
@@ -52,7 +53,7 @@ decltype(auto) without_nan_sign(T&& value) {
   else return std::forward<T>(value);
 }
 
-// fmt::format for messages: as there, but NaN is "nan".
+// Formats a message as fmt::format does, except that every NaN is printed as "nan".
 template <class... Args>
 std::string message(fmt::format_string<Args...> format, Args&&... args) {
   return fmt::format(fmt::runtime(format), without_nan_sign(std::forward<Args>(args))...);
@@ -68,11 +69,11 @@ template <class... Args>
   throw Fault(message(format, std::forward<Args>(args)...));
 }
 
-// The text of any exception for a person: c10 errors without their C++ backtrace.
+// Returns the text of any exception for a person: for c10 errors without the C++ backtrace.
 std::string describe(const std::exception& error);
 
-// Calls `run` and returns its result. An error that it throws keeps its family (Misuse, Fault, Error) and gets the text that
-// `context()` returns in front, followed by ": ". Aborted passes unchanged.
+// Calls `run` and returns its result. If `run` throws, throws an error of the same family (Misuse, Fault, Error) whose text
+// starts with what `context()` returns and ": ". Aborted passes unchanged.
 template <class Context, class Run>
 decltype(auto) with_context(Context&& context, Run&& run) {
   const auto text = [&](const std::exception& error) { return fmt::format("{}: {}", context(), describe(error)); };
@@ -89,10 +90,12 @@ decltype(auto) with_context(Context&& context, Run&& run) {
   }
 }
 
-// The candidate with the smallest edit distance to `name`; empty if none is near (more than half the letters differ).
+// Returns the candidate with the smallest edit distance to `name`, or an empty string if more than half of the letters differ
+// in all of them.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 
-// ": did you mean 'lr'?" or, with nothing near, ": known are 'a', 'b'". To end a message about an unknown name.
+// Returns the end of a message about an unknown name: ": did you mean 'lr'?", or ": known are 'a', 'b'" if no candidate is
+// near.
 std::string suggest(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace zt

@@ -1,6 +1,6 @@
-// bfloat16 and float16, widened to fp32 and rounded from it: the same functions for plain C++, AVX2, AVX-512 and CUDA.
-// No branches and no tables, so that loops over them become vector code; the results do not depend on whether the processor
-// flushes denormal numbers.
+// Conversions from bfloat16 and float16 to fp32 and back: the same functions for plain C++, AVX2, AVX-512 and CUDA.
+// They have no branches and no tables, so that the compiler vectorizes loops over them. The results do not depend on whether
+// the processor flushes denormal numbers.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -30,31 +30,34 @@ ZT_PER_ELEMENT float float_of(uint32_t bits) {
   return value;
 }
 
-// The number, or the quiet positive NaN for every NaN, whose sign differs between processors.
+// Returns `value`, or the quiet positive NaN for every NaN: the sign of a NaN differs between processors.
 ZT_PER_ELEMENT float with_one_nan(float value) {
   return value == value ? value : float_of(0x7FC00000);
 }
 
-// 16-bit floats by their bits: widen is exact, narrow rounds to nearest even with c10's bits.
+// Both formats work on bit patterns. `widen` is exact. `narrow` rounds to nearest even and returns the same bits as c10.
 
 // 1 + 8 + 7 bits: the upper half of an fp32 number. Every NaN is narrowed to the quiet positive one.
 struct Bfloat16 {
   ZT_PER_ELEMENT static float widen(uint16_t half) { return float_of(static_cast<uint32_t>(half) << 16); }
 
   ZT_PER_ELEMENT static uint16_t narrow(float value) {
-    // A choice between floats: one between integers would be made in 16 bits, after more packing than computing.
+    // with_one_nan selects between floats. Compilers turn a selection between integers into 16-bit vectors, and packing them
+    // costs more than the conversion.
     const uint32_t bits = bits_of(with_one_nan(value));
-    return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);  // a carry into the exponent is right, up to infinity
+    return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >>
+                                 16);  // a carry into the exponent is correct, up to infinity
   }
 };
 
-// 1 + 5 + 10 bits. Numbers below 2^-14 are multiples of 2^-24, which is the spacing of fp32 numbers from 1/2 to 1. A NaN is
-// narrowed to the quiet one of its sign.
+// 1 + 5 + 10 bits. Numbers below 2^-14 are multiples of 2^-24. That is the spacing of fp32 numbers from 1/2 to 1, so adding 0.5
+// rounds to it. A NaN is narrowed to the quiet NaN of the same sign.
 struct Float16 {
   ZT_PER_ELEMENT static float widen(uint16_t half) {
     const uint32_t magnitude = half & 0x7FFF;
     const float tiny = float_of(bits_of(0.5F) + magnitude) - 0.5F;
-    const uint32_t normal = (magnitude << 13) + (magnitude >= 0x7C00 ? 224U << 23 : 112U << 23);  // infinity and NaN stay so
+    const uint32_t normal =
+        (magnitude << 13) + (magnitude >= 0x7C00 ? 224U << 23 : 112U << 23);  // infinity and NaN keep their exponent of ones
     const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
     return float_of(sign | (magnitude < 0x0400 ? bits_of(tiny) : normal));
   }
@@ -64,7 +67,7 @@ struct Float16 {
     const float size = float_of(magnitude);
     const uint32_t tiny = bits_of(size + 0.5F) - bits_of(0.5F);  // the addition rounds to a multiple of 2^-24
     const uint32_t normal = (magnitude - (112U << 23) + 0x0FFF + (magnitude >> 13 & 1)) >> 13;
-    // Choices between floats here too, whose bits are those of the result.
+    // Select between floats here, too: their bit patterns are those of the result.
     const float finite = size < 0x1p-14F ? float_of(tiny) : float_of(normal);
     const float special = size == size ? float_of(0x7C00) : float_of(0x7E00);
     const float rounded = size < 0x1p16F ? finite : special;
@@ -72,7 +75,7 @@ struct Float16 {
   }
 };
 
-// What one computes in with elements of type T: float for those of 16 bits, T itself otherwise.
+// The type in which elements of type T are computed: float for 16-bit floats, T itself otherwise.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, c10::BFloat16> || std::is_same_v<T, c10::Half>, float, T>;
 

@@ -6,7 +6,7 @@
 
 namespace zt {
 
-// 64-bit FNV-1a: equal in every run and on every machine, so keys may be made from names.
+// Returns the 64-bit FNV-1a hash. It is equal in every run and on every machine, so keys can be made from names.
 uint64_t stable_hash(std::string_view text);
 
 }  // namespace zt

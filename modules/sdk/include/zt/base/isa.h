@@ -1,11 +1,11 @@
-// Which vector instructions the hot loops use. Every form of a loop gives the same bits; this only decides speed.
+// Which vector instructions the hot loops use. A loop gives the same bits with each of them: the choice only decides speed.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-// Compiles one function for the named instruction set inside a file compiled for the baseline.
+// Compiles one function for the named instruction set, in a file that is compiled for the baseline.
 #if defined(__x86_64__)
 #define ZT_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define ZT_TARGET_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512")))
@@ -20,14 +20,15 @@ enum class Isa : uint8_t { plain, avx2, avx512 };
 
 const char* isa_name(Isa isa);
 
-// What this processor can run, ascending; `plain` is always there.
+// Returns the instruction sets that this processor runs, in ascending order. `plain` is always one of them.
 std::vector<Isa> supported_isas();
 
-// The widest supported one, or what the environment variable ZT_ISA names ("plain", "avx2", "avx512"), read once.
-// Misuse when ZT_ISA is unknown or not supported here.
+// Returns the widest supported instruction set, or the one that the environment variable ZT_ISA names ("plain", "avx2",
+// "avx512"). The variable is read once. Throws Misuse if its value is unknown or not supported here.
 Isa best_isa();
 
-// Calls body(Form{}), an always inlined function, compiled for `isa`: a Form says what that instruction set's registers hold.
+// Calls body(Form{}), compiled for `isa`. `body` must be always inlined. The types Plain, Avx2 and Avx512 are the Forms: each
+// describes the registers of its instruction set.
 template <class Plain, class Body>
 void run_plain(const Body& body) {
   body(Plain{});

@@ -1,4 +1,4 @@
-// Typed handles. What modules give each other travels as a shared_ptr<void> with a tag that names its SDK type.
+// Typed handles: modules pass objects to each other as a shared_ptr<void> with a tag for its SDK type.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@ namespace zt {
 
 class Stateful;
 
-// One object per type, defined once in the library that owns the type; compared by address.
+// Identifies a type. There is one Tag per type, defined in the library that owns the type. Tags are compared by address.
 struct Tag {
-  const char* name;  // as users see it: "Layer"
-  // The object as what a checkpoint walks; nullptr: objects of this type have no state to save.
+  const char* name;  // for users: "Layer"
+  // Returns the object's interface for checkpoints. Null means that objects of this type have no state to save.
   std::shared_ptr<Stateful> (*stateful)(const std::shared_ptr<void>& object) = nullptr;
 };
 
-// Specialised by ZT_OBJECT for each type that travels.
+// Returns the tag of T. ZT_OBJECT specialises it for each type that a handle can hold.
 template <class T>
 const Tag& tag_of();
 
@@ -27,12 +27,12 @@ struct Object {
   static Object of(std::shared_ptr<T> value) {
     return {&tag_of<T>(), std::move(value)};
   }
-  // nullptr when this holds another type.
+  // Returns the object, or null if this handle holds another type.
   template <class T>
   std::shared_ptr<T> as() const {
     return tag == &tag_of<T>() ? std::static_pointer_cast<T>(pointer) : nullptr;
   }
-  // nullptr when objects of this type have no state.
+  // Returns the object's interface for checkpoints, or null if objects of this type have no state.
   std::shared_ptr<Stateful> stateful() const { return tag && tag->stateful ? tag->stateful(pointer) : nullptr; }
 };
 
@@ -48,7 +48,8 @@ constexpr Tag make_tag(const char* name) {
 
 }  // namespace zt
 
-// In a header, in namespace zt: declares that T travels. In one source file ZT_DEFINE_OBJECT(T, "name") follows.
+// ZT_OBJECT(T), in a header and in namespace zt, lets a handle hold a T. ZT_DEFINE_OBJECT(T, "name") defines the tag, in one
+// source file.
 #define ZT_OBJECT(T) \
   template <>        \
   const Tag& tag_of<T>();

@@ -1,5 +1,5 @@
-// Options tables. Each has one declared schema; an unknown key, a wrong type and a value out of range are errors that
-// name the key's path. Nothing is ignored.
+// Options tables. Each table has one declared schema. Parsing throws Misuse for an unknown key, a wrong type or a value out of
+// range, and names the path of the key. Nothing is ignored.
 //
 //   struct LinearOptions { int64_t in = 0, out = 0; bool bias = true; };
 //   const auto kLinear = Schema<LinearOptions>("nn.linear")
@@ -22,7 +22,7 @@
 
 namespace zt {
 
-// A Check returns what is wrong ("must be at least 1") or an empty string.
+// Returns what is wrong with the value ("must be at least 1"), or an empty string.
 template <class V>
 using Check = std::function<std::string(const V&)>;
 
@@ -51,7 +51,7 @@ inline auto one_of(std::vector<std::string> names) {
   };
 }
 
-// Conversions used by Schema. Each throws Misuse with the path when the value has another type.
+// Conversions that Schema uses. Each throws Misuse, with the path, if the value has another type.
 void convert(const Value& value, const std::string& path, bool& out);
 void convert(const Value& value, const std::string& path, int64_t& out);  // a double with an integral value is accepted
 void convert(const Value& value, const std::string& path, int& out);
@@ -90,7 +90,7 @@ void convert(const Value& value, const std::string& path, std::shared_ptr<T>& ou
   if (!out) wrong_type(path, std::string("a ") + tag_of<T>().name, value);
 }
 
-// What a schema says about one key, for help texts and for the list of the public surface.
+// One key of a schema, for help texts and for the list of the public API.
 struct OptionInfo {
   std::string key, doc, default_text;
   bool is_required = false;
@@ -108,7 +108,8 @@ std::string default_text(const V&) {
   return "";
 }
 
-// Finds the keys of `value` (nil or a table) that are not in `known`: Misuse with the nearest known key.
+// Returns the table in `value`, or an empty one for nil and for an empty list. Throws Misuse if `value` has another type or if a
+// key is not in `known`; the message then suggests the nearest known key.
 const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known);
 
 template <class T>

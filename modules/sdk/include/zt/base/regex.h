@@ -6,15 +6,15 @@
 
 namespace zt {
 
-// A regular expression of ECMAScript syntax. Immutable; copies share it. Thread-safe.
+// A regular expression in ECMAScript syntax. Immutable; copies share the compiled form. Thread-safe.
 class Regex {
  public:
-  // Throws: Misuse, with `path`, if `pattern` is not a regular expression.
+  // Throws Misuse, with `path`, if `pattern` is not a regular expression.
   Regex(const std::string& pattern, const std::string& path);
 
-  // Whether it matches anywhere in `text`.
+  // Returns whether the expression matches anywhere in `text`.
   bool is_found_in(const std::string& text) const;
-  // `text` with every match replaced. In `replacement`, $1 is the first group.
+  // Returns `text` with every match replaced. In `replacement`, $1 is the first group.
   std::string replace(const std::string& text, const std::string& replacement) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a checkpoint saves and loads: one walk for both directions.
+// The interface between objects and checkpoints. An object visits its state in the same way for a save and for a load.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace zt {
 
-// A shard of a logical tensor: the boxes concatenated row-major, of which this rank holds [first, first + count) in `data`
-// (flat, contiguous).
+// The part of a tensor that one rank saves. The boxes, each row-major, are concatenated to one sequence of elements. This rank
+// holds its elements [first, first + count) in `data`, which is flat and contiguous.
 struct Piece {
   std::vector<Box> boxes;
   int64_t first = 0;
@@ -25,25 +25,25 @@ class Visitor {
  public:
   virtual ~Visitor();
   virtual bool is_load() const = 0;
-  // A tensor that is logically [shape]; this rank holds `piece`. A save reads piece.data, a load writes into it.
-  // Several ranks may hold the same elements, which are equal then.
+  // Visits a tensor of global shape `shape`, of which this rank holds `piece`. A save reads piece.data, a load writes it.
+  // Several ranks may hold the same elements: these must be equal.
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
-  // What people want to know of the tensor that was given last; a save keeps it. Equal on all ranks.
+  // Describes the tensor of the last call of `tensor`, for people. A save keeps the attributes. Equal on all ranks.
   virtual void attributes(const Value::Table&) {}
-  // All tensors of an object were given: afterwards those of a load hold their values.
+  // Call after the last tensor of an object. When the call returns from a load, all tensors hold the loaded values.
   virtual void end_of_tensors() = 0;
-  // A JSON-like value, equal on all ranks. A load replaces it.
+  // Visits a JSON-like value, equal on all ranks. A load replaces it.
   virtual void value(const std::string& name, Value& value) = 0;
-  // States that every name which begins with one of `of` belongs to a thing of this kind: optimizer state to "adamw". To be
-  // called first. A load refuses such names of a checkpoint that was saved with another kind, or leaves them as they are where it
-  // takes what fits. A checkpoint that states no kind is not compared.
-  virtual void kind(const std::string&, const std::string&, const std::vector<std::string>&) {}
+  // States that all names that begin with one of `prefixes` belong to an object of the kind `kind`: optimizer state to "adamw".
+  // The kind is saved as the value `name`. Call before the other functions. If the checkpoint was saved with another kind, a load
+  // refuses these names, or leaves them unchanged if it loads only what fits. A checkpoint without the value is not checked.
+  virtual void kind(const std::string& /*name*/, const std::string& /*kind*/, const std::vector<std::string>& /*prefixes*/) {}
 };
 
 class Stateful {
  public:
   virtual ~Stateful();
-  // Walks all state in an order that depends on the object's structure only. Collective when state is spread over ranks.
+  // Visits all state, in an order that depends on the object's structure only. Collective if the state is spread over ranks.
   virtual void visit(Visitor& visitor) = 0;
 };
 

@@ -8,18 +8,18 @@
 
 namespace zt {
 
-// "float32", "bfloat16", "int64": the names PyTorch prints. Misuse with the nearest name if unknown; "float",
-// "double", "half", "int", "long" are accepted too.
+// Returns the dtype of a name that PyTorch prints ("float32", "bfloat16", "int64"), or of "float", "double", "half", "int" or
+// "long". Throws Misuse, with the nearest name, if the name is unknown.
 at::ScalarType parse_dtype(std::string_view name);
 std::string dtype_name(at::ScalarType dtype);
 
-// "float32[4, 128] on cpu": for messages.
+// Returns dtype, shape and device for messages: "float32[4, 128] on cpu".
 std::string describe(const at::Tensor& tensor);
 
-// "3.2 MiB": three digits and a unit of 1024.
+// Returns "3.2 MiB": the unit is a power of 1024, with one decimal below 100 of it. Below 1 KiB: "640 B".
 std::string human_bytes(int64_t bytes);
 
-// 64-bit FNV-1a of the bytes: a cheap fingerprint for logs and tests. Needs a contiguous CPU tensor.
+// Returns the 64-bit FNV-1a hash of the bytes, for logs and tests. Throws Misuse unless the tensor is contiguous and on the CPU.
 uint64_t fingerprint(const at::Tensor& tensor);
 
 }  // namespace zt

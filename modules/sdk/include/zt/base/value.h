@@ -1,4 +1,4 @@
-// A value from a script: what an options table, an action's attributes or client state is made of.
+// A value from a script: options tables, attributes of actions and client state consist of these.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ class Value {
   Value() = default;
   template <class T>
   requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>) Value(T&& data)
-      : data_(std::forward<T>(data)) {}  // NOLINT: a value is made implicitly from what it can hold
+      : data_(std::forward<T>(data)) {}  // NOLINT: implicit, from any type that a Value can hold
   Value(const char* text) : data_(std::string(text)) {}
   Value(int number) : data_(static_cast<int64_t>(number)) {}
 
@@ -34,9 +34,9 @@ class Value {
   }
   const Data& data() const { return data_; }
 
-  // "a table", "an integer", "a tensor", "a Layer": for messages.
+  // Returns the name of the type for messages: "a table", "an integer", "a tensor", "a Layer".
   std::string type_name() const;
-  // Misuse if the value holds a tensor or an object, which JSON cannot carry.
+  // Throws Misuse if the value is or contains a tensor or an object: JSON cannot hold these.
   nlohmann::json to_json() const;
   static Value from_json(const nlohmann::json& json);
 

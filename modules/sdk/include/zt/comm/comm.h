@@ -1,13 +1,13 @@
 // Communication between the ranks of one group.
 //
-// Every collective is called by all ranks of the group in the same order with matching arguments. Tensors are
-// contiguous and on the backend's device; a non-contiguous one is a Misuse. n counts elements, W is the group's size.
-// With Async::yes the caller keeps the tensors alive and untouched until work.wait(); several may be in flight and they
-// run in the order of the calls. Sums follow the fixed binary tree over the rank index, 16-bit types accumulate in fp32.
+// All ranks of the group must call each collective in the same order, with matching arguments. Tensors must be contiguous and on
+// the backend's device. In the shapes below n is a number of elements and W the number of ranks of the group. With Async::yes the
+// caller must keep the tensors alive and must not touch them until work.wait() returns. Several operations can be in flight: they
+// run in the order of the calls. Sums follow a fixed binary tree over the rank index; 16-bit types accumulate in fp32.
 //
-// Threads: one thread uses a communicator (the rank's); Work may be waited for from the same thread only.
-// Errors: Misuse for arguments, before anything moved. Fault for a peer that is gone or a time-out: the communicator,
-// and in practice the run, is over. Aborted when another rank of the run failed.
+// Threads: only one thread, the rank's, uses a communicator and waits for its Works.
+// Errors: Misuse for wrong arguments, before anything is moved. Fault if a peer is gone or an operation times out: do not use the
+// communicator again. Aborted if another rank of the run failed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,16 +26,17 @@ namespace zt {
 enum class ReduceOp : uint8_t { sum, max, min, product };
 enum class Async : uint8_t { no, yes };
 
+// Returns the operation of that name: "sum", "max", "min" or "product". Throws Misuse, with the nearest name, for another.
 ReduceOp parse_reduce_op(const std::string& name);
 
-// A handle on something started. A default-made Work is complete.
+// A handle to a started operation. A default-constructed Work is complete.
 class Work {
  public:
   struct State {
     virtual ~State();
-    virtual bool done() = 0;         // no waiting; true also after a failure
-    virtual void wait() = 0;         // the current stream (CPU: thread) sees the result afterwards; rethrows the failure
-    virtual void synchronize() = 0;  // the host waits; rethrows the failure
+    virtual bool done() = 0;         // does not wait; true also after a failure
+    virtual void wait() = 0;         // makes the current stream (CPU: the thread) wait for the result; rethrows a failure
+    virtual void synchronize() = 0;  // makes the calling thread wait for the result; rethrows a failure
   };
 
   Work() = default;
@@ -76,36 +77,38 @@ class Communicator {
   virtual Work gather(at::Tensor out, at::Tensor in, int root, Async async = Async::no) = 0;
   // out: [n]; in: [W * n] at root (may be undefined elsewhere).
   virtual Work scatter(at::Tensor out, at::Tensor in, int root, Async async = Async::no) = 0;
-  // in is cut along dim 0 into in_splits (W numbers) for the ranks, out is filled from them by out_splits; empty splits
-  // mean equal parts. Never in place.
+  // Sends in_splits[r] rows (dim 0) of `in` to rank r, and receives out_splits[r] rows of `out` from it. Rows are in the order of
+  // ranks; both lists have W numbers. Empty lists mean equal parts. Never in place.
   virtual Work all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits = {},
                           std::vector<int64_t> in_splits = {}, Async async = Async::no) = 0;
+  // Sends to, or receives from, rank `peer` of this group. The number of elements and the dtype must be the same on both sides.
   virtual Work send(at::Tensor tensor, int peer, Async async = Async::no) = 0;
   virtual Work recv(at::Tensor tensor, int peer, Async async = Async::no) = 0;
-  virtual void barrier() = 0;
+  virtual void barrier() = 0;  // returns after all ranks have called it
 
-  // Several tensors of one dtype as one operation: the same results as one call each, fewer messages.
+  // Several tensors of one dtype in one operation: the same results as one call per tensor, with fewer messages.
   virtual Work all_reduce(std::vector<at::Tensor> inout, ReduceOp op = ReduceOp::sum, Async async = Async::no) = 0;
   virtual Work reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op = ReduceOp::sum,
                               Async async = Async::no) = 0;
   virtual Work all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async = Async::no) = 0;
 
-  // Memory that this backend communicates without a copy; zeroed. The same call on every rank.
+  // Returns zeroed memory that this backend communicates without a copy. All ranks must make the same calls.
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
-  // Whether the ranks are on one machine and `allocate_shared` gives them one memory.
+  // Returns whether all ranks are on one machine, so that allocate_shared works.
   virtual bool shares_memory() const = 0;
-  // One tensor that all ranks read and write, zeroed; who writes what and when the others may look, they agree on by barriers.
-  // The same call on every rank. Misuse where shares_memory() is false.
+  // Returns one zeroed tensor in memory that all ranks read and write. The callers must order their accesses, for example by
+  // barriers. All ranks must make the same calls. Throws Misuse if shares_memory() is false.
   virtual at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) = 0;
-  // A further communicator over the same ranks with an order of its own. Collective.
+  // Returns another communicator over the same ranks. The order of its calls is independent of this one's. Collective.
   virtual std::shared_ptr<Communicator> duplicate(const std::string& name) = 0;
 
-  // How long an operation may take before every rank says who waits where and the run ends. Default 10 minutes.
+  // Sets the timeout of an operation. After it, every rank reports which ranks wait in which operation, and the run ends. The
+  // default is 10 minutes.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
-  // Waits for everything in flight.
+  // Waits for all operations in flight.
   virtual void drain() = 0;
 
-  // Plain values of all ranks, in rank order. Collective.
+  // Returns the values of all ranks, in rank order. Throws Misuse if `value` cannot be written as JSON. Collective.
   std::vector<Value> all_gather_values(const Value& value);
 };
 

@@ -1,4 +1,4 @@
-// The world's ranks arranged along named axes. A mesh is passed as a value; nothing reads a global group.
+// A mesh: all ranks of the run, arranged along named axes. Functions get their mesh as an argument; there is no global group.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,21 @@ struct AxisSize {
   int size = 1;
 };
 
-// Names, sizes and the arithmetic of ranks. Row-major: the last axis varies fastest. Plain data.
+// The names and sizes of the axes, and which ranks are in which group. Ranks are numbered row-major: the last axis varies
+// fastest. Plain data.
 class MeshShape {
  public:
   MeshShape() = default;
-  // One size may be -1: what is left of `world_size`. Misuse, with the arithmetic, if the product is not world_size.
+  // One size may be -1: it becomes world_size divided by the product of the others. Throws Misuse if the product of all sizes is
+  // not world_size.
   MeshShape(std::vector<AxisSize> axes, int world_size);
 
   const std::vector<AxisSize>& axes() const { return axes_; }
   int world_size() const { return world_size_; }
   bool has(const std::string& axis) const;
-  int size(const std::string& axis) const;                  // Misuse with the nearest name if there is no such axis
-  int coordinate(int rank, const std::string& axis) const;  // 0-based place of `rank` along `axis`
-  // The ranks that differ from `rank` only along `axes`, row-major in the order given; contains `rank`.
+  int size(const std::string& axis) const;                  // throws Misuse, with the nearest name, if there is no such axis
+  int coordinate(int rank, const std::string& axis) const;  // 0-based index of `rank` along `axis`
+  // Returns the ranks that differ from `rank` only along `axes`, row-major in the given order of axes. `rank` is one of them.
   std::vector<int> group(int rank, std::span<const std::string> axes) const;
   std::string text() const;  // "dp=2 x tp=4"
 
@@ -42,7 +44,8 @@ class MeshShape {
   int world_size_ = 1;
 };
 
-// Where a rank stands in a mesh: what a pass needs to build that rank's program. Plain data.
+// A rank and its mesh: a pass needs both to build that rank's program. An axis that the mesh does not have counts as one of size
+// 1. Plain data.
 struct Coord {
   MeshShape shape;
   int rank = 0;
@@ -52,15 +55,15 @@ struct Coord {
 
 class Mesh;
 
-// What passes may know of how the ranks along an axis communicate. Plain data: equal on every rank, and in `ztoolkit plan` the
-// same as in the run that is planned. Passes read this and never a communicator.
+// How the ranks along an axis communicate. Passes read this and never a communicator. Plain data: equal on every rank, and in
+// `ztoolkit plan` the same as in the planned run.
 struct AxisLink {
-  std::string backend;         // of all groups along the axis: "nccl"; empty if they have different ones
-  bool shares_memory = false;  // the ranks of every group can hold one tensor together
+  std::string backend;         // backend of all groups along the axis ("nccl"); empty if groups have different backends
+  bool shares_memory = false;  // in every group the ranks can share one tensor (Communicator::allocate_shared)
   bool operator==(const AxisLink&) const = default;
 };
 
-// One axis (or several joined) as seen by one rank.
+// One axis, or several joined axes, from the view of one rank.
 struct Axis {
   std::string name;  // "dp"; joined: "dp+ep"
   int size = 1;
@@ -72,23 +75,23 @@ struct Axis {
 
 class Mesh : public std::enable_shared_from_this<Mesh> {
  public:
-  // Makes the communicator over `ranks` (world ranks, in group order); called by all of them.
+  // Makes the communicator over `ranks` (world ranks, in group order). Collective over these ranks.
   using Factory = std::function<std::shared_ptr<Communicator>(const std::vector<int>& ranks, const std::string& name)>;
-  // Returns the link of the group of these ranks, whether or not this rank is one of them. Equal on every rank.
+  // Returns the link of the group of these ranks. Must return the same on every rank, including ranks that are not in the group.
   using Describe = std::function<AxisLink(const std::vector<int>& ranks, const std::string& name)>;
 
-  // Makes the communicators of all axes. Collective over the world. Without `describe` no link is known.
+  // Makes the communicators of all axes. Collective over the world. Without `describe` all links are empty.
   static std::shared_ptr<Mesh> make(MeshShape shape, int rank, Factory factory, Describe describe = nullptr);
 
   const MeshShape& shape() const { return shape_; }
   int rank() const { return rank_; }
   Coord coord() const { return {shape_, rank_}; }
-  std::shared_ptr<Axis> axis(const std::string& name) const;  // Misuse with the nearest name if there is none
-  // One axis out of several, ordered as given. Collective over the world on the first call for these names.
+  std::shared_ptr<Axis> axis(const std::string& name) const;  // throws Misuse, with the nearest name
+  // Returns one axis over several joined axes, in the given order. The first call for these names is collective over the world.
   std::shared_ptr<Axis> join(const std::vector<std::string>& names);
-  // All ranks of the mesh, in rank order.
+  // Returns the axis over all ranks of the mesh, in rank order. Collective as `join`.
   std::shared_ptr<Axis> world();
-  // Other axes over the same ranks. Collective.
+  // Returns a mesh with other axes over the same ranks. Collective over the world.
   std::shared_ptr<Mesh> refactor(std::vector<AxisSize> axes);
 
  private:
@@ -100,7 +103,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   int rank_;
   Factory factory_;
   Describe describe_;
-  std::vector<std::shared_ptr<Axis>> axes_;  // declared ones first, joined ones behind
+  std::vector<std::shared_ptr<Axis>> axes_;  // the axes of shape_ first, then the joined ones
 };
 
 ZT_OBJECT(Mesh)

@@ -1,4 +1,4 @@
-// A layer: a function from named values to named values with parameters. It knows nothing of parallelism.
+// A layer: a function with parameters, from named tensors to named tensors. It does not depend on how the run is parallelised.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,67 +19,70 @@ namespace zt {
 
 enum class Mode : uint8_t { train, eval, generate };
 inline constexpr std::array kModes{Mode::train, Mode::eval, Mode::generate};
-// "train", "eval", "generate": the names of kModes, in their order.
+// Returns the names of kModes, in the same order: "train", "eval", "generate".
 const std::vector<std::string>& mode_names();
 const std::string& mode_name(Mode mode);
-Mode parse_mode(const std::string& name);    // Misuse with the nearest name if there is none
-enum class Per : uint8_t { token, sample };  // what a loss term is a sum over, so what it is divided by
+Mode parse_mode(const std::string& name);    // throws Misuse, with the nearest name, for an unknown name
+enum class Per : uint8_t { token, sample };  // a loss term is a sum over tokens or samples, and is divided by their number
 
 struct Output {
   std::string name = "h";
   bool differentiable = true;
 };
 
-// Names of inputs and outputs. An input takes the latest earlier output of that name.
+// Names of inputs and outputs. An input reads the output of that name of the latest earlier position that has one.
 struct Io {
   std::vector<std::string> inputs{"h"};
   std::vector<Output> outputs{Output{}};
 };
 
-// How many elements a batch's loss is divided by, on this rank. Summed over the ranks by the action COUNT.
+// The numbers by which a batch's loss terms are divided: this rank's part. The action COUNT sums them over the ranks.
 struct Counts {
   int64_t tokens = 0;
   int64_t samples = 0;
 };
 
-// What a layer may ask for while it runs. One per forward of a (position, micro-batch); it lives until that one's backward is
-// done, so a layer's own backward may use it.
+// What the executor offers to a running layer. There is one Context per forward of a (position, micro-batch). It lives until the
+// backward of that forward is done, so the backward may use it, too.
 class Context {
  public:
   virtual ~Context();
 
   Mode mode = Mode::train;
-  bool recompute = false;  // this is the second forward of a checkpointed layer: no side effects
+  bool recompute = false;  // true in the second forward of a checkpointed layer, which must have no side effects
   int64_t step = 0;
   int position = 0;
   int micro_batch = 0;
 
-  // A field of this micro-batch, [samples, ...]: "tokens", "labels", "positions", "segments", "sample".
-  virtual at::Tensor batch(const std::string& name) = 0;  // Misuse, listing the fields, if there is none
+  // Returns a field of this micro-batch, [samples, ...]: "tokens", "labels", "positions", "segments", "sample".
+  virtual at::Tensor batch(const std::string& name) = 0;  // throws Misuse, with the names of the fields, if there is none
   virtual bool has_batch(const std::string& name) const = 0;
-  // Place in the global batch of this micro-batch's first sample: the row for random numbers.
+  // Returns the index of this micro-batch's first sample in the global batch. Use it as the row of random numbers.
   virtual int64_t first_sample() const = 0;
-  // The stream of (seed, purpose, position, step): the same in a recompute and on any mesh.
+  // Returns the random stream of (seed, purpose, position, step). It is the same in a recompute and on every mesh.
   virtual Philox rng(Purpose purpose) const = 0;
+  // Returns this rank's communicator along a mesh axis.
   virtual Communicator& comm(const std::string& axis) = 0;
 
-  // Adds a term to the objective: `sum` is a scalar, a sum over tokens or samples; it is a further root of the backward.
+  // Adds a term to the objective. `sum` is a scalar, summed over the micro-batch's tokens or samples. The layer's backward starts
+  // from it as well as from the outputs.
   virtual void loss(const std::string& name, at::Tensor sum, Per per) = 0;
 
-  // Where a layer may accumulate the gradient of `param` itself, in its own backward: a view with the parameter's shape
-  // in the unit's flat gradient buffer, valid until that backward ends. `first` says that the view holds no sum yet and is
-  // to be overwritten (a GEMM with beta = 0). Undefined view when gradients are not kept (frozen, evaluation): then do nothing.
-  // A sunk parameter returns no gradient to autograd.
+  // The place in the unit's flat gradient buffer where a layer's backward writes or adds the gradient of a parameter itself.
+  // `view` has the parameter's shape and is valid until that backward ends. It is undefined if no gradient is kept (frozen
+  // parameter, evaluation): then do nothing. If `first` is true, the view holds no sum yet: overwrite it (a GEMM with beta = 0).
   struct Sink {
     at::Tensor view;
     bool first = true;
-    // Adds a sum of the view's shape, or writes it if the view holds none yet. Rounds once, to the view's dtype. Does nothing
-    // if the view is undefined.
+    // Adds `sum`, of the view's shape, to the view, or overwrites the view if `first` is true. Rounds once, to the view's dtype.
+    // Does nothing if the view is undefined.
     void add(const at::Tensor& sum) const;
   };
+  // Returns a function for the layer's backward that gives the Sink of `param`. The backward must then return no gradient of
+  // `param` to autograd. Throws Misuse if the model does not have the parameter.
   virtual std::function<Sink()> grad_sink(const Param& param) = 0;
 
-  // Queues the weight gradient for the action W, where the program splits the backward; runs at once otherwise.
+  // Runs the computation of a weight gradient: at once, or later if the program splits the backward in two.
   virtual void defer(std::function<void()> weight_gradient) = 0;
 };
 
@@ -87,21 +90,22 @@ class Layer {
  public:
   virtual ~Layer();
 
-  // in: one tensor an input of io(), in that order; returns one an output. Called with grad mode on when a graph is
-  // wanted. Uses `Param::get()`, never a kept tensor.
+  // Computes the outputs. `in` has one tensor per input of io(), the result one per output, in that order. Grad mode is on if a
+  // graph is needed. Read parameters by `Param::get()` in each call: do not keep their tensors.
   virtual std::vector<at::Tensor> forward(at::TensorList in, Context& context) = 0;
 
-  // Its parameters, with names local to the layer ("weight"); the model prefixes them. Constant over its life.
+  // Returns the parameters, with names local to the layer ("weight"): the model adds the layer's name. Must always return the
+  // same.
   virtual std::vector<std::shared_ptr<Param>> params() const { return {}; }
   virtual Io io() const { return {}; }
-  // Mesh axes whose collectives forward and backward call.
+  // Returns the mesh axes along which forward and backward communicate.
   virtual std::vector<std::string> axes() const { return {}; }
-  // True if backward puts weight gradients into Context::defer.
+  // Returns whether backward passes its weight gradients to Context::defer.
   virtual bool splits_backward() const { return false; }
-  // For a layer that adds a loss: the valid tokens and the samples of the whole local batch.
-  // `batch(name)` gives a field of the whole local batch, undefined if there is none.
+  // Returns the number of valid tokens and of samples of this rank's whole batch, if the layer adds a loss. `batch(name)` returns
+  // a field of that batch, or an undefined tensor if there is none.
   virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
-  // A word for reports: "linear".
+  // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
 };
 

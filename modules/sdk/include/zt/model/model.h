@@ -1,4 +1,4 @@
-// A model: layers in order. A position is one use of a layer (a layer used twice has two positions).
+// A model: a list of layers. A position is one use of a layer in this list (a layer used twice has two positions).
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace zt {
 
-// Output `output` of position `position`.
+// The output with index `output` of the position `position`.
 struct Edge {
   int position = -1;
   int output = 0;
@@ -20,11 +20,11 @@ struct Edge {
 struct PositionInfo {
   std::string name;  // "blocks.0"; the second use of a layer has the first one's name
   std::string kind;
-  int layer = 0;             // index of the distinct layer
-  std::vector<Edge> inputs;  // where each input comes from
+  int layer = 0;             // index among the distinct layers
+  std::vector<Edge> inputs;  // the output that each input reads
   std::vector<Output> outputs;
-  std::vector<int> units;         // units whose parameters it uses, ascending
-  std::vector<std::string> axes;  // mesh axes its F, B and R communicate on
+  std::vector<int> units;         // units whose parameters the layer uses, ascending
+  std::vector<std::string> axes;  // mesh axes along which its F, B and R communicate
   bool splits_backward = false;
 };
 
@@ -36,20 +36,20 @@ struct ParamInfo {
   int64_t offset = 0;  // first element in the unit's flat layout, a multiple of 32
   bool trainable = true;
   bool is_matrix = true;
-  std::vector<int> positions;  // where it is used, ascending; more than one for tied weights
+  std::vector<int> positions;  // positions that use it, ascending; more than one for tied weights
   std::vector<AxisPlacement> placements;
-  std::vector<std::string> dims;  // their meaning, "out" and "in"; empty: not said
+  std::vector<std::string> dims;  // names of the dims, "out" and "in"; empty: not given
 };
 
 struct UnitInfo {
   std::string name;            // the layer's name
   std::vector<int> params;     // indices into ModelInfo::params, by offset
-  int64_t numel = 0;           // elements of the flat layout: the end of the last parameter, padding between included
-  std::vector<int> positions;  // where its parameters are used, ascending
-  bool trainable = true;       // at least one parameter is
+  int64_t numel = 0;           // elements of the flat layout: the end of the last parameter, with the padding between parameters
+  std::vector<int> positions;  // positions that use its parameters, ascending
+  bool trainable = true;       // true if at least one parameter is trainable
 };
 
-// What passes, the verifier and reports need to know of a model. Plain data, the same on every rank.
+// A description of a model for passes, the verifier and reports. Plain data, the same on every rank.
 struct ModelInfo {
   std::vector<PositionInfo> positions;
   std::vector<ParamInfo> params;
@@ -65,15 +65,17 @@ class Trainer;
 
 class Model {
  public:
-  // The same layer may occur twice; a Param held by several layers is tied and belongs to the first one's unit.
-  // Misuse when an input has no earlier output of its name, when two layers have one name, or a name is empty.
+  // A layer may occur several times. A Param that several layers hold is tied: it belongs to the unit of the first of them. Sets
+  // the full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,
+  // or if a name is empty.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
-  // Trains the parameters in whose names the regular expression (ECMAScript) is found, or freezes them; returns how many.
-  // Programs made before do not see it. Misuse when it matches none, and while a trainer holds the model.
+  // Makes parameters trainable or freezes them: those whose name contains a match of the regular expression (ECMAScript). Returns
+  // their number. Programs that were built before do not change. Throws Misuse if no name matches, or if a trainer holds the
+  // model.
   int set_trainable(const std::string& pattern, bool is_trainable);
 
-  // A further model that ends with `layer`.
+  // Returns a new model: these layers, then `layer`.
   std::shared_ptr<Model> append(NamedLayer layer) const;
 
   const std::vector<NamedLayer>& positions() const { return positions_; }
@@ -81,10 +83,10 @@ class Model {
   const std::vector<std::shared_ptr<Param>>& params() const { return params_; }
   const ModelInfo& info() const { return info_; }
   uint64_t seed() const { return seed_; }
-  // Who holds the parameters' buffers; nullptr: nobody.
+  // The trainer that owns the buffers of the parameters, or null.
   std::shared_ptr<Trainer> trainer() const { return trainer_.lock(); }
   void set_trainer(std::weak_ptr<Trainer> trainer) { trainer_ = std::move(trainer); }
-  // The distinct layer of each unit, for reports.
+  // Returns a table of the units, for reports.
   std::string summary() const;
 
  private:

@@ -1,4 +1,4 @@
-// A parameter of a model: a description, and its values while they are present.
+// A parameter of a model: its description, and its values while its unit is present.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,11 +15,11 @@
 
 namespace zt {
 
-// How the copies of a parameter on the ranks of one mesh axis relate.
+// How a parameter is placed on the ranks along one mesh axis.
 enum class Placement : uint8_t {
-  sharded,                // each rank has another part
-  replicated_same_data,   // all have it and see the same data: their gradients are equal
-  replicated_other_data,  // all have it and see other data: gradients are summed over the axis
+  sharded,                // each rank has another part of it
+  replicated_same_data,   // each rank has all of it, and all see the same data: their gradients are equal
+  replicated_other_data,  // each rank has all of it, and each sees other data: gradients are summed over the axis
 };
 
 struct AxisPlacement {
@@ -38,24 +38,25 @@ InitFn init_normal(double mean, double std);
 InitFn init_uniform(double low, double high);
 InitFn init_tensor(at::Tensor values);  // any dtype, the parameter's global shape
 
-// The placement on `axis`: what is given, else the default of the axis's name (see Param::placements).
+// Returns the placement on `axis`: the one in `given`, or else the default for the axis's name (see Param::placements).
 Placement placement_on(const std::vector<AxisPlacement>& given, const std::string& axis);
 
 struct Param {
-  std::string name;  // within its layer ("weight"); once a model is built unique there: "blocks.0.attention.qkv.weight"
+  std::string name;  // local to its layer ("weight"); after a model is built unique in it: "blocks.0.attention.qkv.weight"
   std::vector<int64_t> shape;
   InitFn init;
   bool trainable = true;
-  bool is_matrix = true;  // false for norms and biases: no weight decay unless asked
-  std::vector<AxisPlacement>
-      placements;                      // where it differs from the defaults: same_data on tp and pp, other_data on all other axes
-  at::Tensor values;                   // the full parameter, an autograd leaf, while its unit is present
-  std::vector<std::string> dims = {};  // what its dims are ("out", "in"), for people; empty: not said
-  std::string local_name = {};         // the name within its layer; set by the first model that takes the parameter
+  bool is_matrix = true;  // false for norms and biases: by default these get no weight decay
+  // Placements other than the default, which is replicated_same_data on tp and pp and replicated_other_data on all other axes.
+  std::vector<AxisPlacement> placements;
+  at::Tensor values;                   // the full parameter, an autograd leaf; undefined without a trainer
+  std::vector<std::string> dims = {};  // names of the dims ("out", "in"), for people; empty: not given
+  std::string local_name = {};         // the name within its layer; set by the first model with the parameter
 
   int64_t numel() const;
   Placement placement(const std::string& axis) const;
-  // The values, for Layer::forward. Misuse, naming the parameter, when its unit is not present.
+  // Returns the values, for Layer::forward. They are current only while the unit is present: between UNSHARD and RESHARD if it is
+  // sharded. Throws Misuse, with the parameter's name, if no trainer holds the model.
   const at::Tensor& get() const;
 };
 

@@ -1,11 +1,12 @@
-// What a thread is doing, in words, for reports about runs that stand still: "REDUCE_GRAD 3".
+// What a thread is doing, as text for reports about runs that hang: "REDUCE_GRAD 3".
 #pragma once
 
 #include <string>
 
 namespace zt {
 
-// While one lives, the calling thread is doing `text`, which outlives it. Innermost counts.
+// States what the calling thread does, from construction to destruction. Activities nest: the innermost is the current one.
+// Keeps a reference: `text` must outlive the Activity. Construct and destroy it on the same thread.
 class Activity {
  public:
   explicit Activity(const std::string& text);
@@ -16,7 +17,7 @@ class Activity {
   const std::string* before_;
 };
 
-// Empty: nothing that has a name.
+// Returns the text of the calling thread's innermost Activity, or an empty string if it has none.
 const std::string& current_activity();
 
 }  // namespace zt

@@ -1,6 +1,6 @@
-// What a process still does when its run fails, crashes or is told to end, or when somebody asks what it is doing (SIGUSR1).
+// Callbacks for a run that fails, crashes or is told to end, and for a user who asks what the process is doing (SIGUSR1).
 //
-// The host notices, modules register what they know: comm reports who waits for whom.
+// Modules register callbacks, the host detects the emergency and runs them. For example, comm reports which rank waits for which.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace zt {
 struct Emergency {
   enum class Kind : uint8_t { failed, crashed, told_to_end, asked };
   Kind kind = Kind::failed;
-  int rank = -1;       // world rank it happened to; -1: all ranks of this process
+  int rank = -1;       // world rank that failed; -1: all ranks of this process
   std::string reason;  // "rank 1 failed: the disk is full", "SIGTERM"
 };
 
-// Actions may run on any thread, while all others go on, one emergency at a time. What they wait for needs an end: half a second
-// when told to end, after which the process is gone, and a second or two otherwise. They stay registered for the life of the
-// process; what they throw is ignored.
+// Registers a callback for the life of the process. Callbacks run on any thread, while all other threads go on, and for one
+// emergency at a time. They must bound every wait: the process ends half a second after it was told to end; in the other cases
+// they have one or two seconds. A std::exception that they throw is ignored.
 void at_emergency(std::function<void(const Emergency&)> action);
+// Runs all callbacks, in the order of their registration. Waits first while another thread runs them.
 void run_emergency_actions(const Emergency& emergency);
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// Messages by level on the standard error output; zt.log in Lua is the same.
+// Messages by level, on standard error. The Lua function zt.log uses the same level.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace zt {
 
 enum class LogLevel : uint8_t { debug, info, warn, error, off };
 
-LogLevel parse_log_level(const std::string& name);  // Misuse with the nearest name
+LogLevel parse_log_level(const std::string& name);  // throws Misuse, with the nearest name
 const char* name_of(LogLevel level);
 
-// What is shown: of this level and above. At first ZT_LOG says, or info. Of the process: all its ranks share it.
+// The lowest level that is shown. It belongs to the process: all its ranks share it. Initially it is what the environment
+// variable ZT_LOG names, or info. Throws Misuse if ZT_LOG names no level.
 LogLevel log_level();
-LogLevel set_log_level(LogLevel level);  // returns the level so far
+LogLevel set_log_level(LogLevel level);  // returns the level until now
 
-// "[warn rank 1] text". Messages below warn come from rank 0 only, unless the level is debug.
+// Writes "[warn rank 1] text". Messages below warn come from rank 0 only, unless the level is debug.
 void log(LogLevel level, const World& world, const std::string& text);
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// What ran when: spans of one rank, written as Chrome / Perfetto JSON ("traceEvents").
+// A timeline of one rank: spans of time, written as Chrome / Perfetto JSON ("traceEvents").
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace zt {
 
-// Nanoseconds of the steady clock.
+// Returns the time of the steady clock in nanoseconds.
 int64_t now_ns();
 
-// Thread-safe. Recording costs a clock read and a store; it is off until `start`, and stops by itself when `capacity` is full.
+// Records spans. Recording is off until `start`, and stops by itself after `capacity` spans. Call start, stop, on and add on one
+// thread (the rank's); the other functions are thread-safe.
 class Trace {
  public:
   enum class Lane : uint8_t { compute, communication };
@@ -25,14 +26,16 @@ class Trace {
   void start(size_t capacity = 200000);
   void stop();
   bool on() const { return on_; }
+  // Returns the index of `name` in the table of names, and adds the name if it is new.
   uint32_t intern(const std::string& name);
+  // Records a span, or drops it and stops if `capacity` is reached. The caller checks on() before it reads the clock.
   void add(uint32_t name, Lane lane, int64_t begin_ns, int64_t end_ns);
 
-  // Writes this rank's spans; pid is the rank, tid the lane. Fault when the file cannot be written.
+  // Writes the spans to a file. pid is the rank, tid the lane. Throws Fault if the file cannot be written.
   void write(const std::string& path, int rank) const;
-  // The events alone, as JSON text "{...},{...}": for joining the ranks' traces in one file.
+  // Returns the events only, as JSON text "{...},{...}", to join the traces of all ranks in one file.
   std::string events(int rank) const;
-  size_t size() const;
+  size_t size() const;  // number of spans
 
  private:
   mutable std::mutex mutex_;

@@ -1,4 +1,5 @@
-// Where this rank stands: how many there are and how they were started. Made by the host, one per Lua state.
+// The ranks of a run: how many there are, how they were started, and which of them this one is. The host makes one World per Lua
+// state.
 #pragma once
 
 #include <atomic>
@@ -13,25 +14,26 @@ namespace zt {
 enum class Launch {
   single,   // one process, one rank
   threads,  // ranks are threads of this process
-  mpi,      // started by mpirun: a process a rank
+  mpi,      // started by mpirun: one process per rank
 };
 
-// What ranks that are threads of one process share. Thread-safe.
+// State that the ranks share if they are threads of one process. Thread-safe.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int size) : size_(size) {}
   int size() const { return size_; }
 
-  // The object under `key`, made by the first caller. It lives as long as the group.
+  // Returns the object of `key`, which the first caller makes. It lives as long as the group. `make` runs under a lock: it must
+  // not call `shared`. All callers of a key must give the same T.
   template <class T>
   std::shared_ptr<T> shared(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
     const std::lock_guard lock(mutex_);
-    auto& slot = objects_[key];
-    if (!slot) slot = make();
-    return std::static_pointer_cast<T>(slot);
+    auto& object = objects_[key];
+    if (!object) object = make();
+    return std::static_pointer_cast<T>(object);
   }
 
-  // Called by a rank that failed. Whoever waits for another rank polls `aborted` and throws Aborted.
+  // A rank that failed calls `abort`. Code that waits for another rank polls `aborted` and then throws Aborted.
   void abort() { aborted_.store(true); }
   bool aborted() const { return aborted_.load(); }
 
@@ -46,32 +48,36 @@ struct World {
   int rank = 0;
   int size = 1;
   Launch launch = Launch::single;
-  bool dry = false;                      // `run --dry` and `plan`: communicators are null, the first step ends the run
-  int plan = -1;                         // `plan`: the descriptor that the plan is written to, at the first step
-  bool is_json = false;                  // as JSON
-  int ranks_per_node = 1;                // of this machine; `plan`: of the run that is planned
-  std::string backend = {};              // `plan`: of axes for which the script names none; empty: the default of such a run
+  bool dry = false;                      // `run --dry` and `plan`: communicators move nothing, and the first step ends the run
+  int plan = -1;                         // `plan`: file descriptor to which the first step writes the plan; -1: no plan
+  bool is_json = false;                  // `plan`: write it as JSON
+  int ranks_per_node = 1;                // ranks on this machine; `plan`: ranks per node of the planned run
+  std::string backend = {};              // `plan`: backend of axes for which the script names none; empty: the run's default
   std::shared_ptr<ThreadGroup> threads;  // set when launch == threads
 
-  // What the environment says (mpirun's variables), without touching MPI.
+  // Returns the World that mpirun's environment variables describe, or a single rank without them. Does not call MPI. Throws
+  // Misuse if a variable is not a number.
   static World from_environment();
 };
 
-// Where the ranks of one machine meet by files: mpirun makes it for a run and removes it; empty without mpirun.
+// Returns the folder in which the ranks of one machine exchange files, or an empty string without mpirun. mpirun makes the folder
+// for a run and removes it.
 std::string session_folder();
 
-// The folder in which this process's run keeps its record ("runs/gpt"), set when a script opens a run; empty without one.
-// Thread-safe.
+// The folder in which this process's run keeps its records ("runs/gpt"). It is set when a script opens a run; empty without a
+// run. Thread-safe.
 void set_run_folder(const std::string& path);
 std::string run_folder();
 
-// A run that is told to stop (SIGUSR2; without mpirun SIGTERM too) may end by itself between two steps, with all it has saved.
-// From the first question on the process is not ended by these signals.
+// Returns whether the run was told to stop (SIGUSR2; without mpirun also SIGTERM), so that it can save and end between two steps.
+// After the first call the first such signal does not end the process.
 bool is_stop_requested();
-// False if nobody has asked yet, or one was requested before. May be called in a signal handler.
+// Requests a stop. Returns false if is_stop_requested was never called or if a stop was requested before: the caller then ends
+// the process. Safe in a signal handler.
 bool request_stop();
 
-// Called once by the host when the process ends in order, latest registered first: comm registers MPI_Finalize.
+// Registers an action for the regular end of the process. The host runs them once, the latest registered first. For example,
+// comm registers MPI_Finalize.
 void at_shutdown(std::function<void()> action);
 void run_shutdown_actions();
 

@@ -1,4 +1,4 @@
-// A training step of one rank as a list of actions: plain data, built before anything runs.
+// A program: the list of actions of one rank for a step. Plain data, built before anything runs.
 #pragma once
 
 #include <cstdint>
@@ -20,125 +20,140 @@ namespace zt {
 
 using KindId = int32_t;
 
-// Something an action reads or writes. Works in flight are waited for by resource.
+// Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of
+// its resources.
 enum class ResourceKind : uint8_t {
-  param,       // index: unit. The full parameters
-  master,      // index: unit. The owned part the optimizer updates; who writes it rounds it: Unit::round_master
-  grad,        // index: unit. Gradient of the parameters
-  state,       // index: unit. Optimizer state
+  param,       // index: unit. Its full parameters
+  master,      // index: unit. The owned part that the optimizer updates. After writing it, call Unit::round_master
+  grad,        // index: unit. The gradient of its parameters
+  state,       // index: unit. Its optimizer state
   value,       // index: position. Its outputs and its graph for one micro-batch
   value_grad,  // index: position. The gradient of its outputs for one micro-batch
-  scalars,     // counts, norm and loss of the step
+  scalars,     // counts, norm and loss of the step; no index
 };
 struct Resource {
   ResourceKind kind = ResourceKind::param;
   int32_t index = 0;
-  int32_t micro_batch = -1;  // -1 where it has no meaning
+  int32_t micro_batch = -1;  // of value and value_grad; -1 otherwise
   auto operator<=>(const Resource&) const = default;
 };
 struct Resources {
   std::vector<Resource> reads, writes;
 };
 
-// Which part of the step's gradient a REDUCE_GRAD sums, where each micro-batch is reduced by itself.
+// Which part of the step's gradient a REDUCE_GRAD sums over the ranks: all of it, or, if each micro-batch is reduced by itself,
+// that of the first, of a middle or of the last micro-batch.
 enum class GradientPart : uint8_t { whole, first, middle, last };
 
-// One instruction. Attributes in use: keep = "graph" | "inputs" | "none" (F), axes = list of mesh axes it communicates on,
-// joined in this order, units = further units of a bucket (REDUCE_GRAD, UNSHARD), sum = "first" | "middle" | "last"
-// (REDUCE_GRAD: its GradientPart, absent for the whole gradient), dtype = "bf16" and so on
-// (REDUCE_GRAD: what it is sent in, where that is not what it is summed in), part = i, parts = n (STEP: the i-th of n slices of
-// the owned part, from 0), wait = true (what communicates: it is waited for where it stands, so nothing runs beside it).
+// One entry of a program. Attributes of the known kinds:
+//   axes    mesh axes to communicate along, joined in this order
+//   keep    F: what is kept for the backward: "graph" (default), "inputs" or "none"
+//   units   REDUCE_GRAD, REPLICATE_GRAD, UNSHARD: the other units of a bucket, besides the target
+//   sum     REDUCE_GRAD: "first", "middle" or "last", its GradientPart; absent for the whole gradient
+//   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
+//   part, parts   STEP: updates slice number `part`, counted from 0, of `parts` slices of the owned part
+//   wait    true: the executor waits for the action's work before the next action, without overlap
 struct Action {
   KindId kind = 0;
-  int32_t target = -1;       // a position or a unit, by the kind; -1: none
+  int32_t target = -1;       // a position or a unit, depending on the kind; -1: none
   int32_t micro_batch = -1;  // -1: none
   int32_t peer = -1;         // a rank; -1: none
   Value::Table attrs = {};
 
+  // Return the attribute, or `otherwise` if it is absent. Throw Misuse if it has another type.
   std::string attr(const std::string& name, const std::string& otherwise = "") const;
   int64_t number(const std::string& name, int64_t otherwise) const;
-  bool flag(const std::string& name) const;  // false where it is absent
-  std::vector<std::string> axes() const;
-  GradientPart gradient_part() const;  // of attrs.sum; Misuse with the nearest name for another word
+  bool flag(const std::string& name) const;  // false if it is absent
+  std::vector<std::string> axes() const;     // attrs.axes; empty if it is absent
+  GradientPart gradient_part() const;        // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
   void set_gradient_part(GradientPart part);
-  std::vector<int> units() const;  // target and attrs.units: the units of a kind whose target is a unit
+  std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
 };
 
 enum class Target : uint8_t { none, position, unit };
 
-// What a kind of action is. Kinds are an open set.
+// A kind of action. Modules can register more kinds.
 struct Kind {
   std::string name;  // upper case: "REDUCE_GRAD"
   Target target = Target::none;
   bool has_micro_batch = false;
   std::string doc;
+  // Returns what an action of this kind reads and writes. Must be pure and thread-safe.
   std::function<Resources(const Action&, const ModelInfo&)> resources;
 };
 
-// Thread-safe. Registering a known name again with the same declaration returns its id. Two declarations are the same if target,
-// has_micro_batch and the resources of one example action are equal; `doc` may differ. Misuse for another declaration.
+// Registers a kind for the process and returns its id. A name that is registered already with the same declaration keeps its id.
+// Two declarations are the same if target, has_micro_batch and the resources of one example action are equal; `doc` may differ.
+// Throws Misuse if the name has another declaration, is not upper case, or `resources` is empty. Thread-safe, as are the three
+// functions below.
 KindId register_kind(Kind kind);
-const Kind& kind(KindId id);
-// Misuse with the nearest name if there is none.
+const Kind& kind(KindId id);  // throws Misuse if there is no such kind; the reference stays valid
+// Throws Misuse, with the nearest name, if there is no such kind.
 KindId kind_id(const std::string& name);
 std::vector<std::string> kind_names();
 
-// The kinds every program knows.
+// The ids of the kinds that the SDK registers.
 struct Kinds {
   KindId count, forward, backward, recompute, reduce_grad, replicate_grad, unshard, reshard, norm, step;
   static const Kinds& get();
 };
 
+// All that one rank does in a step. Every rank has its own program.
 struct Program {
   Mode mode = Mode::train;
   int micro_batches = 1;
-  std::vector<UnitPlan> units;  // one a unit of the model
+  std::vector<UnitPlan> units;  // one per unit of the model
   std::vector<Action> actions;
   Precision precision = {};
-  int64_t max_live = 0;  // elements of sharded parameters that may be whole at once; 0: no bound
+  int64_t max_live = 0;  // most elements of sharded parameters that are whole at the same time; 0: no bound
 
-  // One action a line: "F 1 0 keep=inputs"; `parse` reads it back. Attribute values are JSON.
+  // Returns the program as text with one action per line: "F 1 0 keep=inputs". `parse` reads it. Attribute values are JSON.
   std::string text() const;
-  // Misuse with the line number.
+  // Throws Misuse, with the number of the line, if a line is wrong.
   static Program parse(const std::string& text);
   uint64_t hash() const;
 };
 std::string action_text(const Action& action);
 Action parse_action(const std::string& line);
 
-// F and B of every position, micro-batches in order, then NORM and STEP: one rank, nothing sharded.
+// Returns the program of a single rank, nothing sharded: COUNT, F and B of every position for each micro-batch in turn, NORM, and
+// STEP of every trainable unit. Evaluation has no B and STEP; generation has F only. Throws Misuse if micro_batches < 1.
 Program base_program(const ModelInfo& model, Mode mode, int micro_batches);
 
+// Passes run in the order of their phases.
 enum class Phase : uint8_t { structure, compute, residency, reduction, overlap };
 Phase parse_phase(const std::string& name);
 std::string phase_name(Phase phase);
 
 class ActionHandler;
 
-// A pure function from programs to programs: any rank can build any rank's list.
+// A pure function from program to program, so that any rank can build the program of every rank.
 class Pass {
  public:
   virtual ~Pass();
   virtual std::string name() const = 0;  // "zero.shard": for messages and reports
   virtual Phase phase() const = 0;
+  // Returns the changed program of the rank `coord`. Throws Misuse if the pass does not fit the program.
   virtual Program apply(Program program, const ModelInfo& model, const Coord& coord) const = 0;
-  // The mesh axes along which ranks' programs differ; nothing: along any.
+  // Returns the mesh axes along which the programs of ranks may differ after this pass. nullopt means all axes.
   virtual std::optional<std::vector<std::string>> differs_along() const { return std::nullopt; }
-  // The mesh its axes belong to; nullptr when it uses none.
+  // Returns the mesh that the pass uses, or null.
   virtual std::shared_ptr<Mesh> mesh() const { return nullptr; }
-  // Who runs the kinds of action it inserts, for this rank.
+  // Returns the handlers that run, on this rank, the kinds of action that the pass inserts.
   virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const { return {}; }
 };
 
-// Refuses or accepts the programs of all ranks of a mesh before a tensor is allocated.
+// An error in the program of a rank.
 struct Refusal {
   int rank = 0;
   int step = -1;  // index of the action; -1: the program as a whole
   std::string reason;
-  std::string action = {};   // the action's text; empty for the program as a whole
+  std::string action = {};   // text of the action; empty for the program as a whole
   std::string text() const;  // "rank 1, action 17 (REDUCE_GRAD 3): ..."
 };
-// `programs[r]` is rank r's program (ranks may share one object). All refusals, at most `limit`, ranks and steps ascending.
+// Checks the programs of all ranks of a mesh, before any tensor is allocated. `programs[r]` is the program of rank r; ranks may
+// share one object. Returns the errors, at most `limit`, sorted by rank and step. Throws Misuse if there is not one program per
+// rank.
 std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs,
                             size_t limit = 20);
 

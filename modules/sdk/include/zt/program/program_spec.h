@@ -1,4 +1,5 @@
-// What a program is made from: a model, micro-batches, a precision and passes. `build` gives any rank's list.
+// The description from which programs are built: a model, the number of micro-batches, a precision and passes. `build` returns
+// the program of any rank.
 #pragma once
 
 #include <functional>
@@ -15,17 +16,18 @@
 
 namespace zt {
 
-// Immutable: `apply`, `with_actions` and `with_program` return a further one.
+// Immutable: `apply`, `with_actions` and `with_program` return a new ProgramSpec.
 class ProgramSpec {
  public:
+  // Throws Misuse if micro_batches < 1.
   ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision);
 
-  // Adds a pass. Misuse when its mesh is another one than an earlier pass's.
+  // Adds a pass. Throws Misuse if it uses another mesh than an earlier pass.
   std::shared_ptr<ProgramSpec> apply(std::shared_ptr<Pass> pass) const;
-  // Replace what the passes so far have made of the training program, on every rank: its list of actions, or all of it (such as
-  // what Program::parse has read). These passes go on making the programs of evaluation and generation and bring the handlers;
-  // passes that are applied later apply to what is given here. Misuse where a program is not one of training, or has another
-  // number of units than the model.
+  // Replace the training program of every rank, as the passes so far build it: its actions only, or the whole program (for
+  // example one that Program::parse has read). The passes so far still build the programs of evaluation and generation, and still
+  // provide the handlers. Passes that are applied later change the given program. with_program throws Misuse if the program's
+  // mode is not train or if it has another number of units than the model.
   std::shared_ptr<ProgramSpec> with_actions(std::vector<Action> actions) const;
   std::shared_ptr<ProgramSpec> with_program(Program program) const;
 
@@ -33,11 +35,12 @@ class ProgramSpec {
   int micro_batches() const { return micro_batches_; }
   const Precision& precision() const { return precision_; }
   const std::vector<std::shared_ptr<Pass>>& passes() const { return passes_; }  // in the order of phases
-  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // nullptr: no pass uses one
-  Coord coord() const;                                                          // this rank's; rank 0 of 1 without a mesh
+  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // null if no pass uses a mesh
+  Coord coord() const;                                                          // of this rank; rank 0 of 1 without a mesh
 
+  // Returns the program of the rank `coord`. Throws what a pass throws.
   Program build(Mode mode, const Coord& coord) const;
-  // The programs of all ranks of the mesh; ranks whose programs are equal share one object.
+  // Returns the programs of all ranks of the mesh. Ranks with equal programs share one object.
   std::vector<std::shared_ptr<const Program>> build_all(Mode mode) const;
 
  private:
@@ -47,10 +50,10 @@ class ProgramSpec {
   int micro_batches_;
   Precision precision_;
   std::vector<std::shared_ptr<Pass>> passes_;
-  // The training program is what `given_` returns, then `training_passes_`. Empty: as in the other modes, from the model and
-  // passes_.
+  // Returns the given training program, to which training_passes_ are applied. If empty, the training program is built as in the
+  // other modes: from the model, by passes_.
   std::function<Program(const Coord&)> given_;
-  std::vector<std::shared_ptr<Pass>> training_passes_;  // those applied since the program was given
+  std::vector<std::shared_ptr<Pass>> training_passes_;  // passes applied after the program was given
   std::shared_ptr<Mesh> mesh_;
 };
 

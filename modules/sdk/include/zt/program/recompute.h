@@ -1,4 +1,4 @@
-// Recompute (activation checkpointing): a layer's graph is dropped after its forward and made again before its backward.
+// Recompute (activation checkpointing): a layer's graph is freed after its forward and computed again before its backward.
 // T. Chen et al.: Training deep nets with sublinear memory cost. 2016.
 #pragma once
 
@@ -8,14 +8,16 @@
 
 namespace zt {
 
-// Of the positions worth it - they have parameters, a differentiable input, and a later position reads them - every k-th
-// is recomputed: with every = 1 all of them, with every = 2 the second, the fourth and so on, counted over the whole model.
+// Returns a pass that recomputes every k-th eligible position, k = `every`. A position is eligible if it has parameters and a
+// differentiable input, and a later position reads its output. With every = 1 all of these are recomputed; with every = 2 the
+// second, the fourth and so on, counted over the whole model.
 //
-// The F of such a position gets keep = "inputs" and an R is put right before its B. Outputs of all positions are kept until
-// their B in any case, since the next position's F and R read them; what is saved is what lies between a position's input and
-// its output. Gradients have the same bits with and without. Programs that do not train are left alone.
+// The F of a recomputed position gets keep = "inputs", and an R is inserted right before its B. Outputs of all positions are kept
+// until their B in any case, because the F and R of later positions read them. What is saved is the memory of the tensors between
+// a position's inputs and its outputs. Gradients have the same bits with and without the pass. Programs of other modes than
+// training do not change.
 //
-// Phase compute. Misuse if every < 1.
+// Phase compute. Throws Misuse if every < 1; apply throws Misuse if the program is recomputed already.
 std::shared_ptr<Pass> make_recompute(int every);
 
 }  // namespace zt
