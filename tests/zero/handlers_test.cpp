@@ -31,7 +31,8 @@ at::Tensor gradient_of(int unit, int rank, int micro_batch, int64_t n) {
   return at::tensor(values, at::kDouble).to(at::kFloat);
 }
 
-// The reduction that NUMERICS.md defines: T(a, b) = T(a, m) + T(m, b), where m = a + the largest power of two below b - a.
+// The fixed summation tree of comm/core/reduce_tree.h: T(a, b) = T(a, m) + T(m, b), where m = a + the largest power of two
+// below b - a.
 at::Tensor tree_sum(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
   if (end - begin == 1) return parts[begin];
   size_t half = 1;
