@@ -1,6 +1,7 @@
-# LibTorch from a PyTorch wheel or a LibTorch archive: the target LibTorch::LibTorch, and LibTorch_VERSION.
-# Searched: the cache variable or environment variable ZT_TORCH_DIR (the folder with include/ and lib/), then the project's
-# .venv, then the python3 on the path. The wheel's own TorchConfig.cmake is not used: it insists on a CUDA toolkit and links libtorch_cuda.
+# Finds LibTorch in a PyTorch wheel or a LibTorch archive. Defines the target LibTorch::LibTorch and LibTorch_VERSION.
+# Searches the cache variable or environment variable ZT_TORCH_DIR (the folder with include/ and lib/), then the project's
+# .venv, then the python3 on the path. The wheel's own TorchConfig.cmake is not used: it requires a CUDA toolkit and links
+# libtorch_cuda.
 if(NOT ZT_TORCH_DIR AND DEFINED ENV{ZT_TORCH_DIR})
   set(ZT_TORCH_DIR $ENV{ZT_TORCH_DIR})
 endif()
@@ -32,7 +33,7 @@ find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_CPU LibTorch_C
   REASON_FAILURE_MESSAGE "Run scripts/setup.sh, or set ZT_TORCH_DIR to a folder with LibTorch's include/ and lib/.")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
-  # The wheel's include folder also holds copies of fmt, nlohmann and others: show the compiler LibTorch's own headers only.
+  # The wheel's include folder also holds copies of fmt, nlohmann and others. So only LibTorch's own headers are linked.
   set(headers ${CMAKE_BINARY_DIR}/libtorch_include)
   file(MAKE_DIRECTORY ${headers})
   foreach(folder ATen c10 torch)
@@ -40,7 +41,7 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   endforeach()
   add_library(LibTorch::LibTorch INTERFACE IMPORTED)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE ${headers})
-  # libtorch_cpu needs the CUDA runtime's libraries even without a GPU; in a wheel they lie beside it.
+  # libtorch_cpu needs the libraries of the CUDA runtime even without a GPU. In a wheel they are in a neighbouring folder.
   file(GLOB cuda_runtime ${ZT_TORCH_DIR}/../nvidia/cu*/lib)
   target_link_libraries(LibTorch::LibTorch INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined)

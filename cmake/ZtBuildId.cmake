@@ -1,9 +1,11 @@
-# The build id: a hash of the SDK headers, the compiler's ABI and LibTorch's version (not of a commit). A module built against
-# another one is refused when it is opened. Writes zt/build_id.h.
+# Writes zt/build_id.h. The build id is a hash of the public headers, the compiler, the processor type, LibTorch's version and the
+# sanitizer. It does not depend on the commit. Opening a module with another build id is an error.
 set(ZT_ABI 1)
 function(zt_write_build_id)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS
-    ${CMAKE_SOURCE_DIR}/modules/sdk/include/zt/*.h ${CMAKE_SOURCE_DIR}/modules/io/include/zt/*.h ${CMAKE_SOURCE_DIR}/lua/binding/include/zt/lua/*.h)
+    ${CMAKE_SOURCE_DIR}/modules/sdk/include/zt/*.h
+    ${CMAKE_SOURCE_DIR}/modules/io/include/zt/*.h
+    ${CMAKE_SOURCE_DIR}/lua/binding/include/zt/lua/*.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
   set(content "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_SYSTEM_PROCESSOR} ${LibTorch_VERSION} ${ZT_SANITIZE}")
   foreach(header ${headers})

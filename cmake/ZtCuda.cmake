@@ -1,4 +1,4 @@
-# CUDA and NCCL code is compiled where nvcc is found: ZT_HAS_CUDA. It is loaded at run time where a GPU is found.
+# Compiles CUDA and NCCL code if nvcc is found, and sets ZT_HAS_CUDA. The code is only loaded at run time if a GPU is found.
 set(ZT_HAS_CUDA OFF)
 if(ZT_CUDA)
   include(CheckLanguage)
@@ -10,7 +10,7 @@ if(ZT_CUDA)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
     set(CMAKE_CUDA_STANDARD 17)
-    # The optimizers' per-element functions give the same bits as on the CPU.
+    # Without fused multiply-add, the optimizers' per-element functions give the same bits as on the CPU.
     set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --fmad=false -Xcompiler -fPIC")
     set(ZT_HAS_CUDA ON)
   endif()

@@ -1,12 +1,12 @@
-# The installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed where they are built), include/zt, share/ztoolkit/lua,
-# and the CMake package `ztoolkit`, by which modules outside this tree are built. It works wherever it is put.
+# The installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed by ztoolkit_add_module), include/zt,
+# share/ztoolkit/lua, and the CMake package `ztoolkit` for modules outside this tree. The tree is relocatable.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(zt_io PROPERTIES EXPORT_NAME io)
 set_target_properties(zt_lua PROPERTIES EXPORT_NAME binding)
 install(TARGETS zt zt_io zt_lua EXPORT ztoolkitTargets DESTINATION lib)
 install(DIRECTORY modules/sdk/include/zt modules/io/include/zt lua/binding/include/zt ${CMAKE_BINARY_DIR}/include/zt DESTINATION include)
-install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua") # a module's own: ZtModule.cmake
+install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua") # modules' own: ZtModule.cmake
 install(FILES LICENSE DESTINATION share/ztoolkit)
 
 set(package lib/cmake/ztoolkit)

@@ -1,6 +1,5 @@
-# The Lua files of the build tree, share/ztoolkit/lua/zt as in an installed tree, as links to the sources: an edited file, and a
-# new file in a folder that is linked, need no build. The entries of lua/zt are linked one by one; a module that has Lua files of
-# its own (ztoolkit_add_module) appears among them as zt/NAME, a link to its folder lua.
+# Links the Lua sources into the build tree, as share/ztoolkit/lua/zt. So an edited file, and a new file in a linked folder, need
+# no build. The entries of lua/zt are linked one by one. The folder lua of a module (ztoolkit_add_module) is linked as zt/NAME.
 set(source ${CMAKE_SOURCE_DIR}/lua/zt)
 file(GLOB entries RELATIVE ${source} CONFIGURE_DEPENDS ${source}/*.lua ${source}/*/*.lua)
 list(TRANSFORM entries REPLACE "/.*" "") # files, and folders with Lua files
@@ -9,12 +8,12 @@ get_property(names GLOBAL PROPERTY ZT_LUA_MODULES)
 get_property(folders GLOBAL PROPERTY ZT_LUA_MODULE_FOLDERS)
 
 set(tree ${CMAKE_BINARY_DIR}/share/ztoolkit/lua)
-if(IS_SYMLINK ${tree}) # build trees made before had one link for all of lua
+if(IS_SYMLINK ${tree}) # older build trees have one link for all of lua
   file(REMOVE ${tree})
 endif()
 file(MAKE_DIRECTORY ${tree}/zt)
 
-# Parallel lists: the name of each link, and where it leads.
+# Parallel lists: the name of each link, and its target.
 set(links ${entries})
 list(TRANSFORM entries PREPEND ${source}/ OUTPUT_VARIABLE targets)
 list(APPEND targets ${folders})

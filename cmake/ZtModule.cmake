@@ -1,12 +1,12 @@
-# ztoolkit_add_module(name sources...): the shared library zt/NAME.so that `require "zt.NAME"` loads.
+# ztoolkit_add_module(name sources...): adds the module zt/NAME.so, the shared library that `require "zt.NAME"` loads.
 #
-# The target is zt_NAME; its one exported symbol is luaopen_zt_NAME, and it is never unloaded. Its objects are also the
-# target zt_NAME_objects, so that tests can link what the library hides. Link further libraries to zt_NAME_objects.
-# In this tree the library lies in the build folder's lib/zt; outside, in zt below CMAKE_LIBRARY_OUTPUT_DIRECTORY or, where
-# that is not set, below the current binary folder. It is installed into lib/zt.
+# The target is zt_NAME. The library exports one symbol, luaopen_zt_NAME, and is never unloaded. Its objects are also the target
+# zt_NAME_objects, so that tests can link symbols that the library hides. Link further libraries to zt_NAME_objects.
+# In this tree the library is built in lib/zt of the build folder. Outside of this tree it is built in the folder zt of
+# CMAKE_LIBRARY_OUTPUT_DIRECTORY or, if that is not set, of the current binary folder. It is installed into lib/zt.
 #
-# Lua files in the folder lua beside the caller are the module's Lua half, found as zt.NAME.*: lua/load.lua is `require
-# "zt.NAME.load"`. They are installed into share/ztoolkit/lua/zt/NAME; in this tree the build folder links to them (ZtLuaTree.cmake).
+# Lua files in the caller's subfolder lua belong to the module: lua/load.lua is `require "zt.NAME.load"`. They are installed into
+# share/ztoolkit/lua/zt/NAME. In this tree the build folder links to them (ZtLuaTree.cmake).
 include(${CMAKE_CURRENT_LIST_DIR}/ZtNumerics.cmake)
 set(ZT_MODULE_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/module_exports.ld.in)
 

@@ -1,3 +1,3 @@
-# What all code that computes is compiled with, in this tree and in modules outside it: numbers do not depend on what the
-# compiler fuses, and errno and traps are not used.
+# Numeric options for all code that computes, in this tree and in modules outside of it. The compiler must not fuse
+# multiplications and additions, so results do not depend on its choices. errno and floating-point traps are not used.
 set(ZT_NUMERIC_OPTIONS -ffp-contract=off -fno-math-errno -fno-trapping-math)

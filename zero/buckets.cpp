@@ -9,18 +9,18 @@ namespace {
 constexpr int64_t kElementBytes = 4;
 
 struct Bucket {
-  std::vector<Ready> units;
+  std::vector<ReadyUnit> units;
   int64_t bytes = 0;
 };
 
-class Grouping {
+class BucketBuilder {
  public:
-  Grouping(const std::vector<Action>& actions, const ModelInfo& model, const Bucketing& bucketing)
+  BucketBuilder(const std::vector<Action>& actions, const ModelInfo& model, const Bucketing& bucketing)
       : actions_(actions), model_(model), bucketing_(bucketing) {}
 
-  std::vector<Bucket> group(const std::vector<Ready>& ready) const {
+  std::vector<Bucket> group(const std::vector<ReadyUnit>& ready) const {
     std::vector<Bucket> buckets;
-    for (const Ready& unit : ready) {
+    for (const ReadyUnit& unit : ready) {
       if (buckets.empty() || !joins(buckets.back(), unit)) buckets.emplace_back();
       buckets.back().units.push_back(unit);
       buckets.back().bytes += bytes_of(unit);
@@ -29,10 +29,10 @@ class Grouping {
   }
 
  private:
-  int64_t bytes_of(const Ready& ready) const { return model_.units[ready.unit].numel * kElementBytes; }
+  int64_t bytes_of(const ReadyUnit& ready) const { return model_.units[ready.unit].numel * kElementBytes; }
 
-  bool joins(const Bucket& bucket, const Ready& ready) const {
-    const Ready& last = bucket.units.back();
+  bool joins(const Bucket& bucket, const ReadyUnit& ready) const {
+    const ReadyUnit& last = bucket.units.back();
     if (ready.round != last.round || ready.part != last.part || bucket.bytes + bytes_of(ready) > bucketing_.bytes) return false;
     for (int index = last.after + 1; index <= ready.after; ++index) {
       if (touches(actions_[index], bucket)) return false;
@@ -46,7 +46,7 @@ class Grouping {
       const auto& touched = bucketing_.touched;
       return std::find(touched.begin(), touched.end(), resource.kind) != touched.end() &&
              std::any_of(bucket.units.begin(), bucket.units.end(),
-                         [&](const Ready& ready) { return ready.unit == resource.index; });
+                         [&](const ReadyUnit& ready) { return ready.unit == resource.index; });
     };
     return std::any_of(resources.reads.begin(), resources.reads.end(), is_in_bucket) ||
            std::any_of(resources.writes.begin(), resources.writes.end(), is_in_bucket);
@@ -57,7 +57,7 @@ class Grouping {
   const Bucketing& bucketing_;
 };
 
-Action reduction_of(const Bucket& bucket, const Bucketing& bucketing) {
+Action bucket_action(const Bucket& bucket, const Bucketing& bucketing) {
   Action action{.kind = bucketing.kind, .target = bucket.units.front().unit};
   action.attrs["axes"] = Value::List{bucketing.axis};
   action.set_gradient_part(bucket.units.front().part);
@@ -69,15 +69,15 @@ Action reduction_of(const Bucket& bucket, const Bucketing& bucketing) {
 
 }  // namespace
 
-std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<Ready>& ready,
+std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<ReadyUnit>& ready,
                                    const Bucketing& bucketing) {
-  const std::vector<Bucket> buckets = Grouping(actions, model, bucketing).group(ready);
+  const std::vector<Bucket> buckets = BucketBuilder(actions, model, bucketing).group(ready);
   std::vector<Action> result;
   result.reserve(actions.size() + buckets.size());
   auto next = buckets.begin();
   for (int index = 0; index < static_cast<int>(actions.size()); ++index) {
     result.push_back(std::move(actions[index]));
-    for (; next != buckets.end() && next->units.back().after == index; ++next) result.push_back(reduction_of(*next, bucketing));
+    for (; next != buckets.end() && next->units.back().after == index; ++next) result.push_back(bucket_action(*next, bucketing));
   }
   return result;
 }

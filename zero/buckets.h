@@ -1,4 +1,4 @@
-// Actions on units put into a list where the units are ready, small units merged into buckets.
+// Inserts communication actions where their units become ready. Small units are merged into buckets.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace zt::zero {
 
-// What is inserted.
+// The action to insert, and the limits of its buckets.
 struct Bucketing {
   KindId kind = 0;
   std::string axis;
-  std::vector<ResourceKind> touched;  // of a unit: an action that touches one of these ends the bucket the unit is in
-  int64_t bytes = 0;                  // a bucket holds at most so many, counting 4 bytes an element; 0: no merging
+  std::vector<ResourceKind> touched;  // a bucket ends before an action that reads or writes one of these resources of its units
+  int64_t bytes = 0;                  // maximum size of a bucket, counted as 4 bytes per element; 0: no merging
 };
 
-// Inserts one action a bucket: target the first unit, attrs.units the others, in the order in which they got ready. It stands
-// right after the last of its units got ready. A bucket holds units of one round and part, and is touched by nothing between.
-std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<Ready>& ready,
+// Inserts one action per bucket: its target is the first unit, attrs.units are the other units, in the order in which they became
+// ready. The action comes directly after the one that makes the last unit ready. All units of a bucket have the same round and
+// part, and no action touches them before they are communicated.
+std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<ReadyUnit>& ready,
                                    const Bucketing& bucketing);
 
 }  // namespace zt::zero

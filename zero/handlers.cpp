@@ -8,7 +8,7 @@ namespace zt::zero {
 
 namespace {
 
-// A work that has something left to do once another one is complete, on the thread that waits.
+// Waits for `work`, then runs `rest` once, on the thread that waits.
 class ChainedWork : public Work::State {
  public:
   ChainedWork(Work work, std::function<void()> rest) : work_(std::move(work)), rest_(std::move(rest)) {}
@@ -37,25 +37,27 @@ std::vector<Unit*> units_of(const Action& action, StepState& state) {
   return units;
 }
 
-// A unit that is cut is cut over the ranks that communicate, and all of a bucket alike.
-bool is_cut(const Action& action, const std::vector<Unit*>& units, const Communicator& comm) {
+// Returns whether the units are sharded. Throws Misuse unless all units are sharded over the same number of ranks: one, or the
+// ranks that communicate.
+bool is_sharded(const Action& action, const std::vector<Unit*>& units, const Communicator& comm) {
   const int ranks = units.front()->layout.ranks;
   for (const Unit* unit : units) {
     if (unit->layout.ranks == ranks && (ranks == 1 || ranks == comm.size())) continue;
     misuse(
-        "{}: unit {} is cut over {} ranks, but axis '{}' has {} and the bucket's first unit is cut over {}: shard along the axis "
-        "that reduces, and bucket alike units",
+        "{}: unit {} is sharded over {} ranks, but axis '{}' has {} and the bucket's first unit is sharded over {}: shard along "
+        "the axis that reduces, and put only units with equal sharding into a bucket",
         action_text(action), unit->index, unit->layout.ranks, comm.name(), comm.size(), ranks);
   }
   return ranks > 1;
 }
 
-// The rank's part of `grad`.
+// Returns the rank's part of `grad`.
 at::Tensor part_of_grad(const Unit& unit) {
   return unit.grad.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
 }
 
-// Where the shard is a buffer of its own it holds the sum so far; else `grad_sum` does. The same additions in the same order.
+// Adds the part to the sum over micro-batches. The sum is in `grad_shard` if this is a buffer of its own, else in `grad_sum`.
+// Both cases make the same additions in the same order.
 void accumulate(Unit& unit, GradientPart part) {
   if (unit.owns_grad_shard()) {
     if (part == GradientPart::first) unit.grad_shard.copy_(part_of_grad(unit));
@@ -67,10 +69,10 @@ void accumulate(Unit& unit, GradientPart part) {
   else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);
 }
 
-// Sends gradients in another type than they are summed in, from a buffer that all reductions share.
-class Wire {
+// The buffer from which gradients are sent in another dtype than they are accumulated in. All reductions share it.
+class WireBuffer {
  public:
-  // Copies of `grads`, one behind the other in `buffer`.
+  // Waits until the last reduction no longer uses `buffer`, then copies `grads` into it, one after the other. Returns the copies.
   std::vector<at::Tensor> load(const at::Tensor& buffer, const std::vector<at::Tensor>& grads) {
     last_.wait();
     std::vector<at::Tensor> copies;
@@ -82,10 +84,10 @@ class Wire {
     }
     return copies;
   }
-  void holds_until(const Work& work) { last_ = work; }
+  void set_last_use(const Work& work) { last_ = work; }
 
  private:
-  Work last_;  // still uses the buffer
+  Work last_;  // the last work that uses the buffer
 };
 
 class ReduceGrad : public ActionHandler {
@@ -95,7 +97,7 @@ class ReduceGrad : public ActionHandler {
     const std::vector<Unit*> units = units_of(action, state);
     const GradientPart part = action.gradient_part();
     std::vector<at::Tensor> grads, sums;
-    const bool scatters = is_cut(action, units, comm) || units.front()->owns_grad_shard();
+    const bool scatters = is_sharded(action, units, comm) || units.front()->owns_grad_shard();
     for (const Unit* unit : units) {
       grads.push_back(unit->grad);
       sums.push_back(!scatters ? unit->grad : part == GradientPart::whole ? unit->grad_shard : part_of_grad(*unit));
@@ -122,11 +124,11 @@ class ReduceGrad : public ActionHandler {
     const Work work(std::make_shared<ChainedWork>(moved, [received, sums] {
       for (size_t i = 0; i < sums.size(); ++i) at::Tensor(sums[i]).copy_(received[i]);
     }));
-    wire_.holds_until(work);
+    wire_.set_last_use(work);
     return work;
   }
 
-  Wire wire_;
+  WireBuffer wire_;
 };
 
 class ReplicateGrad : public ActionHandler {
@@ -143,8 +145,8 @@ class Unshard : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     Communicator& comm = state.comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
-    is_cut(action, units, comm);
-    if (units.front()->node_shared) {  // written in place; nobody may read before all have written
+    is_sharded(action, units, comm);
+    if (units.front()->node_shared) {  // ranks write in place, and no rank may read before all have written
       comm.barrier();
       return {};
     }
@@ -157,7 +159,7 @@ class Unshard : public ActionHandler {
   }
 };
 
-// The buffer is another unit's from now on: nothing to do.
+// Does nothing: after RESHARD the next UNSHARD may overwrite the buffer.
 class Reshard : public ActionHandler {
  public:
   Work start(const Action&, StepState&) override { return {}; }

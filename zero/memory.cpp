@@ -7,7 +7,7 @@ namespace zt::zero {
 
 namespace {
 
-struct Given {
+struct MemoryArguments {
   int64_t params = 0, ranks = 1, live = 0, bucket = 0, activations = 0;
   int stage = 0;
   Value precision = "fp32";
@@ -20,20 +20,23 @@ struct Given {
 
 MemoryOptions parse_memory_options(const Value& options) {
   static const auto schema =
-      Schema<Given>("zero.memory")
-          .required("params", &Given::params, "parameters of the model", at_least(0))
-          .optional("ranks", &Given::ranks, "that a shard is one of", at_least(1))
-          .optional("stage", &Given::stage, "what is cut over the ranks, as of zero.shard", Check<int>(between(0, 3)))
-          .optional("precision", &Given::precision, "as of zt.program")
-          .optional("states", &Given::states, "numbers that the optimizer keeps for a parameter; unset: 2, as Adam", at_least(0))
-          .optional("optimizer", &Given::optimizer, "instead of states: the optimizer itself")
-          .optional("node_shared", &Given::node_shared, "the ranks are on one machine and hold the parameters once")
-          .optional("live", &Given::live, "stage 3: elements of parameters that are whole at once", at_least(0))
-          .optional("bucket", &Given::bucket, "stages 2 and 3: elements of gradients that are whole at once", at_least(0))
-          .optional("activations", &Given::activations, "bytes of activations", at_least(0));
-  const Given given = schema.parse(options);
+      Schema<MemoryArguments>("zero.memory")
+          .required("params", &MemoryArguments::params, "number of parameters of the model", at_least(0))
+          .optional("ranks", &MemoryArguments::ranks, "number of ranks over which the model is sharded", at_least(1))
+          .optional("stage", &MemoryArguments::stage, "what is sharded, as in zero.shard", Check<int>(between(0, 3)))
+          .optional("precision", &MemoryArguments::precision, "as in zt.program")
+          .optional("states", &MemoryArguments::states, "numbers that the optimizer keeps per parameter; unset: 2, as for Adam",
+                    at_least(0))
+          .optional("optimizer", &MemoryArguments::optimizer, "the optimizer itself, instead of states")
+          .optional("node_shared", &MemoryArguments::node_shared, "the ranks are on one machine and hold the parameters once")
+          .optional("live", &MemoryArguments::live,
+                    "stage 3: largest number of parameter elements that are whole at the same time", at_least(0))
+          .optional("bucket", &MemoryArguments::bucket,
+                    "stages 2 and 3: largest number of gradient elements that are whole at the same time", at_least(0))
+          .optional("activations", &MemoryArguments::activations, "bytes of activations", at_least(0));
+  const MemoryArguments given = schema.parse(options);
   if (given.states && given.optimizer)
-    misuse("zero.memory: states and optimizer both say what the optimizer keeps: leave one out");
+    misuse("zero.memory: states and optimizer exclude each other, both give the size of the optimizer state: leave one out");
   MemoryOptions parsed{.params = given.params,
                        .ranks = given.ranks,
                        .stage = given.stage,
@@ -50,7 +53,7 @@ MemoryOptions parse_memory_options(const Value& options) {
 Memory memory_of(const MemoryOptions& o) {
   const auto bytes = [](at::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); };
   const int64_t part = (o.params + o.ranks - 1) / o.ranks;
-  const auto held = [&](bool is_cut) { return is_cut ? part : o.params; };
+  const auto held = [&](bool is_sharded) { return is_sharded ? part : o.params; };
   const int64_t params = bytes(o.precision.params), grads = bytes(o.precision.grads), exact = bytes(o.precision.master());
   Memory memory;
   memory.parameters = params * held(o.stage >= 3 || (o.node_shared && o.stage >= 1));

@@ -1,4 +1,5 @@
-// When units are ready to be communicated, found from the resources that actions declare, of unknown kinds too.
+// Finds where units are ready to be communicated, from the resources that actions declare. This includes actions of kinds that
+// zero does not know.
 #pragma once
 
 #include <vector>
@@ -7,20 +8,20 @@
 
 namespace zt::zero {
 
-struct Ready {
+struct ReadyUnit {
   int unit = 0;
-  int after = 0;  // index of the action that makes it ready
+  int after = 0;  // index of the action that makes the unit ready
   GradientPart part = GradientPart::whole;
-  int round = 0;  // how many parts of this unit come before it
+  int round = 0;  // number of parts of this unit's gradient that come before this one
 };
 
-// Where each unit of `units` is written as `resource` for the last time, ascending by action, then by unit.
-std::vector<Ready> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
-                               const std::vector<bool>& units);
+// Returns where the resource of each unit in `units` is written for the last time. Sorted by action, then by unit.
+std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
+                                   const std::vector<bool>& units);
 
-// Where each unit's gradient is complete for one micro-batch after the other. Misuse when the micro-batches of a unit are
-// interleaved, so that there is no such place.
-std::vector<Ready> micro_batch_gradients(const std::vector<Action>& actions, const ModelInfo& model,
-                                         const std::vector<bool>& units);
+// Returns where each unit's gradient is complete for each micro-batch. Throws Misuse if the micro-batches of a unit are
+// interleaved: then there is no such place.
+std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions, const ModelInfo& model,
+                                             const std::vector<bool>& units);
 
 }  // namespace zt::zero

@@ -10,14 +10,14 @@ namespace zt::zero {
 
 namespace {
 
-// A unit is whole from action `first` to action `last`.
+// An interval of actions, from `first` to `last`, in which a unit is whole.
 struct ResidencyInterval {
   int unit = 0, first = 0, last = 0;
 };
 
-// What an action does with sharded units.
+// The sharded units whose parameters an action reads, and whose gradients it writes.
 struct Use {
-  std::vector<int> read, graded;  // whose parameters it reads, whose gradient it writes
+  std::vector<int> params_read, grads_written;
 };
 
 std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<bool>& units) {
@@ -26,36 +26,36 @@ std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& mo
     Use& use = uses.emplace_back();
     const Resources resources = kind(action.kind).resources(action, model);
     for (const Resource& read : resources.reads) {
-      if (read.kind == ResourceKind::param && units.at(read.index)) use.read.push_back(read.index);
+      if (read.kind == ResourceKind::param && units.at(read.index)) use.params_read.push_back(read.index);
     }
     for (const Resource& write : resources.writes) {
-      if (write.kind == ResourceKind::grad && units.at(write.index)) use.graded.push_back(write.index);
+      if (write.kind == ResourceKind::grad && units.at(write.index)) use.grads_written.push_back(write.index);
     }
   }
   return uses;
 }
 
-// Whether a unit stays whole from one use to the next.
-class Reuse {
+// Decides whether a unit stays whole from one use to the next.
+class ReuseRule {
  public:
-  Reuse(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model, const Residency& residency)
+  ReuseRule(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model, const Residency& residency)
       : actions_(actions), uses_(uses), model_(model), residency_(residency) {}
 
   bool stays(int unit, int from, int to) const { return waits_for_backward(unit, from, to) || is_near(unit, from, to); }
 
  private:
   bool waits_for_backward(int unit, int from, int to) const {
-    const auto& graded = uses_[from].graded;
+    const auto& grads_written = uses_[from].grads_written;
     return residency_.keeps_forward && actions_[from].micro_batch == actions_[to].micro_batch &&
-           std::find(graded.begin(), graded.end(), unit) == graded.end();
+           std::find(grads_written.begin(), grads_written.end(), unit) == grads_written.end();
   }
 
-  // At most so many elements of other units are used between.
+  // Returns whether at most max_reuse_distance elements of other units are used in between.
   bool is_near(int unit, int from, int to) const {
     std::set<int> others;
     int64_t elements = 0;
     for (int index = from + 1; index < to && elements <= residency_.max_reuse_distance; ++index) {
-      for (const int other : uses_[index].read) {
+      for (const int other : uses_[index].params_read) {
         if (other != unit && others.insert(other).second) elements += model_.units[other].numel;
       }
     }
@@ -68,12 +68,12 @@ class Reuse {
   const Residency& residency_;
 };
 
-// In the order in which they begin.
-std::vector<ResidencyInterval> intervals_of(const std::vector<Use>& uses, const Reuse& reuse, size_t units) {
+// Returns the intervals in which units are whole, sorted by their first action.
+std::vector<ResidencyInterval> intervals_of(const std::vector<Use>& uses, const ReuseRule& reuse, size_t units) {
   std::vector<ResidencyInterval> intervals;
   std::vector<int> latest(units, -1);
   for (int index = 0; index < static_cast<int>(uses.size()); ++index) {
-    for (const int unit : uses[index].read) {
+    for (const int unit : uses[index].params_read) {
       if (latest[unit] < 0 || !reuse.stays(unit, intervals[latest[unit]].last, index)) {
         latest[unit] = static_cast<int>(intervals.size());
         intervals.push_back({unit, index, index});
@@ -84,16 +84,16 @@ std::vector<ResidencyInterval> intervals_of(const std::vector<Use>& uses, const 
   return intervals;
 }
 
-// The actions that UNSHARDs go before. A unit is gathered where the interval begins that is `prefetch` ones earlier, but not
-// before its own earlier interval has ended, and not before there is room for it.
-class Places {
+// Finds the actions before which UNSHARDs are inserted. An UNSHARD is placed at the begin of the interval that is `prefetch`
+// intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
+class UnshardPlaces {
  public:
-  Places(const std::vector<Action>& actions, const ModelInfo& model, const Residency& residency)
+  UnshardPlaces(const std::vector<Action>& actions, const ModelInfo& model, const Residency& residency)
       : actions_(actions), model_(model), residency_(residency), live_(actions.size(), 0) {}
 
   std::vector<int> find(const std::vector<ResidencyInterval>& intervals) {
     std::vector<int> places;
-    std::map<int, int> ends;  // of the units' latest intervals
+    std::map<int, int> ends;  // by unit: end of its latest interval
     for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
       const auto [end, is_first] = ends.try_emplace(intervals[k].unit, -1);
       const int wanted = std::max(intervals[std::max(0, k - residency_.prefetch)].first, end->second + 1);
@@ -110,7 +110,7 @@ class Places {
     for (int index = interval.first; index <= interval.last; ++index) {
       if (has_room(index)) continue;
       misuse(
-          "zero.shard: at action {} ({}) {} elements of sharded parameters have to be whole, and max_live is {}: raise it, or "
+          "zero.shard: at action {} ({}) {} elements of sharded parameters must be whole, but max_live is {}: raise it, or "
           "keep fewer units whole (keep, max_reuse_distance)",
           index, action_text(actions_[index]), live_[index] + size, residency_.max_live);
     }
@@ -123,7 +123,7 @@ class Places {
   const std::vector<Action>& actions_;
   const ModelInfo& model_;
   const Residency& residency_;
-  std::vector<int64_t> live_;  // by action: elements that intervals hold whole, so far
+  std::vector<int64_t> live_;  // by action: elements of the intervals placed so far that are whole
 };
 
 Action unit_action(KindId kind, int unit) {
@@ -135,8 +135,8 @@ Action unit_action(KindId kind, int unit) {
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const std::vector<bool>& units,
                                      const Residency& residency) {
   const auto uses = uses_of(actions, model, units);
-  const auto intervals = intervals_of(uses, Reuse(actions, uses, model, residency), model.units.size());
-  const auto places = Places(actions, model, residency).find(intervals);
+  const auto intervals = intervals_of(uses, ReuseRule(actions, uses, model, residency), model.units.size());
+  const auto places = UnshardPlaces(actions, model, residency).find(intervals);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
     Action unshard = unit_action(Kinds::get().unshard, intervals[k].unit);

@@ -1,4 +1,4 @@
-// When sharded parameters are whole: UNSHARD before they are used, RESHARD behind, found from what actions declare.
+// Inserts UNSHARD before uses of sharded parameters, and RESHARD after them. Uses follow from the resources that actions declare.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@ namespace zt::zero {
 
 struct Residency {
   std::string axis;
-  int prefetch = 1;                // a unit is gathered while so many units before it are used
-  int64_t max_reuse_distance = 0;  // stays whole if at most so many elements of other units are used before its next use
-  bool keeps_forward = false;      // stays whole from a micro-batch's forward to its backward
-  int64_t max_live = 0;            // elements that are whole at once; units are gathered later for it. 0: no bound
+  int prefetch = 1;                // number of units by which a unit is gathered ahead of its use
+  int64_t max_reuse_distance = 0;  // a unit stays whole if at most this many elements of other units are used before its next use
+  bool keeps_forward = false;      // a unit stays whole from a micro-batch's forward to its backward
+  int64_t max_live = 0;            // bound of the elements that are whole at the same time, which delays gathers; 0: no bound
 };
 
-// `units`: whose parameters are sharded. Pure. Misuse when `max_live` leaves no room for what one action uses or for what stays.
+// Pure. `units` says which units have sharded parameters. Throws Misuse if `max_live` is too small for the units that one action
+// uses and those that stay whole.
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const std::vector<bool>& units,
                                      const Residency& residency);
 

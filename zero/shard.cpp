@@ -25,7 +25,7 @@ void add_axes(Action& action, const std::vector<std::string>& wanted, const Mesh
   action.attrs["axes"] = std::move(ordered);
 }
 
-// Whether a REDUCE_GRAD of this part leaves the sum of the whole step.
+// Returns whether a REDUCE_GRAD of this part completes the sum of the step.
 bool ends_sum(GradientPart part) {
   return part == GradientPart::whole || part == GradientPart::last;
 }
@@ -50,11 +50,11 @@ class Shard : public Pass {
     plan_units(options_, units, program);
     if (program.mode == Mode::train) {
       insert_reductions(program, model, units.summed);
-      if (options_.sub_group_size > 0) cut_steps(program, model, coord);
+      if (options_.sub_group_size > 0) slice_steps(program, model, coord);
       if (options_.stage >= 1) insert_gathers(program, model, units);
     }
     program.max_live = options_.max_live;
-    program.actions = insert_residency(std::move(program.actions), model, units.cut,
+    program.actions = insert_residency(std::move(program.actions), model, units.sharded,
                                        {.axis = axis(),
                                         .prefetch = options_.prefetch.value_or(options_.overlaps() ? 1 : 0),
                                         .max_reuse_distance = options_.max_reuse_distance,
@@ -67,7 +67,7 @@ class Shard : public Pass {
  private:
   const std::string& axis() const { return options_.axis->name; }
   std::string replicate() const { return options_.replicate ? options_.replicate->name : ""; }
-  // Those whose ranks see other data.
+  // Returns the data-parallel axes.
   std::vector<std::string> data_axes() const {
     return options_.replicate ? std::vector{replicate(), axis()} : std::vector{axis()};
   }
@@ -81,17 +81,17 @@ class Shard : public Pass {
     if (options_.replicate) insert_replication(program.actions);
   }
 
-  // Behind the updates, for what stays whole.
+  // Inserts UNSHARD after the updates of units whose parameters are not sharded.
   void insert_gathers(Program& program, const ModelInfo& model, const UnitSets& units) const {
     std::vector<bool> whole = units.summed;
-    for (size_t unit = 0; unit < whole.size(); ++unit) whole[unit] = whole[unit] && !units.cut[unit];
+    for (size_t unit = 0; unit < whole.size(); ++unit) whole[unit] = whole[unit] && !units.sharded[unit];
     const auto ready = last_writes(program.actions, model, ResourceKind::master, whole);
     program.actions =
         insert(std::move(program.actions), model, ready, Kinds::get().unshard, {ResourceKind::param, ResourceKind::master},
                options_.gather_bucket_bytes.value_or(options_.bucket_bytes));
   }
 
-  // Once a gradient is summed within the groups, the groups sum their shards.
+  // Inserts REPLICATE_GRAD where a gradient is summed within each group: it sums the shards over the groups.
   void insert_replication(std::vector<Action>& actions) const {
     std::vector<Action> result;
     for (Action& action : actions) {
@@ -107,7 +107,7 @@ class Shard : public Pass {
     actions = std::move(result);
   }
 
-  void cut_steps(Program& program, const ModelInfo& model, const Coord& coord) const {
+  void slice_steps(Program& program, const ModelInfo& model, const Coord& coord) const {
     std::vector<Action> result;
     for (Action& action : program.actions) {
       int64_t parts = 1;
@@ -132,13 +132,12 @@ class Shard : public Pass {
     check_precision(precision, "zero.shard");
   }
 
-  // Where nothing is gained by what goes on beside compute, it only holds memory.
+  // Without overlap, makes actions wait at once: buffers in flight only cost memory.
   void mark_waits(Program& program) const {
     const Kinds& kinds = Kinds::get();
     for (Action& action : program.actions) {
-      const bool is_mine =
-          action.kind == kinds.reduce_grad || action.kind == kinds.replicate_grad || action.kind == kinds.unshard;
-      if (is_mine && (action.axes() == std::vector{axis()} || action.axes() == std::vector{replicate()}))
+      const bool is_own = action.kind == kinds.reduce_grad || action.kind == kinds.replicate_grad || action.kind == kinds.unshard;
+      if (is_own && (action.axes() == std::vector{axis()} || action.axes() == std::vector{replicate()}))
         action.attrs["wait"] = true;
     }
   }
@@ -150,12 +149,12 @@ class Shard : public Pass {
     }
   }
 
-  std::vector<Action> insert(std::vector<Action> actions, const ModelInfo& model, const std::vector<Ready>& ready, KindId kind,
-                             std::vector<ResourceKind> touched, int64_t bucket_bytes) const {
+  std::vector<Action> insert(std::vector<Action> actions, const ModelInfo& model, const std::vector<ReadyUnit>& ready,
+                             KindId kind, std::vector<ResourceKind> touched, int64_t bucket_bytes) const {
     return insert_buckets(std::move(actions), model, ready, {kind, axis(), std::move(touched), bucket_bytes});
   }
 
-  // Summing a gradient twice would count every rank twice.
+  // Throws Misuse if one of the units is already sharded or reduced: summing a gradient twice would count every rank twice.
   static void check_untouched(const Program& program, const std::vector<bool>& units, const ModelInfo& model) {
     const auto refuse = [&](int unit) {
       misuse("zero.shard: unit '{}' is sharded or reduced by an earlier pass already: apply zero.shard once",
@@ -180,10 +179,10 @@ class Shard : public Pass {
 std::shared_ptr<Pass> make_shard(ShardOptions options) {
   if (options.replicate &&
       (options.replicate->mesh.lock() != options.axis->mesh.lock() || options.replicate->name == options.axis->name))
-    misuse("zero.shard: replicate = '{}' has to be another axis of the mesh that '{}' is of", options.replicate->name,
+    misuse("zero.shard: replicate = '{}' must be another axis of the same mesh as '{}'", options.replicate->name,
            options.axis->name);
   if (options.axis->name.find('+') != std::string::npos) {
-    misuse("zero.shard: '{}' joins several axes, which units are not cut along: give one axis of the mesh", options.axis->name);
+    misuse("zero.shard: '{}' joins several axes, but units are sharded along one: give one axis of the mesh", options.axis->name);
   }
   return std::make_shared<Shard>(std::move(options));
 }

@@ -16,54 +16,57 @@ bool ShardOptions::moves_parameters() const {
 ShardOptions parse_shard_options(const Value& options) {
   static const auto schema =
       Schema<ShardOptions>("zero.shard")
-          .required("axis", &ShardOptions::axis, "the mesh axis whose ranks see other data, as mesh.dp")
+          .required("axis", &ShardOptions::axis, "the data-parallel axis, such as mesh.dp")
           .optional("stage", &ShardOptions::stage,
-                    "what is cut over the ranks. 0: nothing, 1: optimizer state, 2: gradients too, 3: parameters too",
+                    "what is sharded over the ranks. 0: nothing, 1: optimizer state, 2: gradients too, 3: parameters too",
                     Check<int>(between(0, 3)))
-          .optional("replicate", &ShardOptions::replicate, "the mesh axis along which groups of `axis` hold the same shards")
-          .optional("gather_bucket_bytes", &ShardOptions::gather_bucket_bytes, "the same for parameters; unset: as bucket_bytes",
-                    at_least(0))
+          .optional("replicate", &ShardOptions::replicate,
+                    "a second data-parallel axis: groups of `axis` along it hold the same shards")
+          .optional("gather_bucket_bytes", &ShardOptions::gather_bucket_bytes,
+                    "bucket size of gathers of parameters; unset: bucket_bytes", at_least(0))
           .optional("bucket_bytes", &ShardOptions::bucket_bytes, "small units are merged up to this size; 0: no merging",
                     Check<int64_t>(at_least(0)))
           .optional("reduce_every", &ShardOptions::reduce_every, "when gradients are summed over the ranks",
                     one_of({"step", "micro_batch"}))
-          .optional("grad_dtype", &ShardOptions::grad_dtype, "that gradients are summed in; unset: the program's",
+          .optional("grad_dtype", &ShardOptions::grad_dtype, "dtype of gradient buffers; unset: the program's",
                     one_of({"fp32", "bf16", "fp16", "fp64"}))
-          .optional("reduce_dtype", &ShardOptions::reduce_dtype, "that gradients are sent in; unset: as they are summed",
+          .optional("reduce_dtype", &ShardOptions::reduce_dtype, "dtype in which gradients are sent; unset: grad_dtype",
                     one_of({"fp32", "bf16", "fp16", "fp64"}))
           .optional("overlap", &ShardOptions::overlap,
-                    "communication goes on beside compute, for more memory; unset: over nccl only")
+                    "communication overlaps with compute, which needs more memory; unset: over nccl only")
           .optional("prefetch", &ShardOptions::prefetch,
                     "stage 3: units that are gathered ahead of their use; unset: 1 with overlap, 0 without", at_least(0))
-          .optional("persist_below", &ShardOptions::persist_below, "stage 3: units of fewer elements stay whole",
+          .optional("persist_below", &ShardOptions::persist_below, "stage 3: units with fewer elements stay whole",
                     Check<int64_t>(at_least(0)))
           .optional("max_reuse_distance", &ShardOptions::max_reuse_distance,
-                    "stage 3: a unit stays whole if at most so many elements of others are used before its next use",
+                    "stage 3: a unit stays whole if at most this many elements of other units are used before its next use",
                     Check<int64_t>(at_least(0)))
-          .optional("max_live", &ShardOptions::max_live, "stage 3: elements of parameters that are whole at once; 0: no bound",
+          .optional("max_live", &ShardOptions::max_live,
+                    "stage 3: bound of the parameter elements that are whole at the same time; 0: no bound",
                     Check<int64_t>(at_least(0)))
           .optional("node_shared", &ShardOptions::node_shared,
-                    "ranks of one machine hold the parameters once, in memory that all read; unset: at stages 1 to 3 where the "
-                    "axis gives such memory")
-          .optional("keep", &ShardOptions::keep, "stage 3: how long a unit stays whole: for its use, or from forward to backward",
+                    "ranks of one machine hold the parameters once, in memory that all read; unset: at stages 1 to 3 if the "
+                    "ranks of the axis share memory")
+          .optional("keep", &ShardOptions::keep,
+                    "stage 3: how long a unit stays whole: during its use, or from forward to backward",
                     Check<std::string>(one_of({"use", "forward"})))
-          .optional("sub_group_size", &ShardOptions::sub_group_size,
-                    "elements of a slice that STEP updates at once; 0: whole units", Check<int64_t>(at_least(0)));
+          .optional("sub_group_size", &ShardOptions::sub_group_size, "elements per slice of a STEP; 0: whole units",
+                    Check<int64_t>(at_least(0)));
   ShardOptions parsed = schema.parse(options);
   if (parsed.stage < 3 && parsed.moves_parameters()) {
     misuse(
-        "zero.shard: prefetch, persist_below, max_reuse_distance, max_live and keep are about parameters that come and go, at "
-        "stage 3; this is stage {}",
+        "zero.shard: prefetch, persist_below, max_reuse_distance, max_live and keep need sharded parameters, as at stage 3, but "
+        "this is stage {}: leave them out, or give stage = 3",
         parsed.stage);
   }
   if (parsed.stage == 0 && parsed.replicate)
     misuse(
-        "zero.shard: replicate is about shards that groups of ranks hold alike, and stage 0 has none: leave it out, or give "
-        "stage");
+        "zero.shard: replicate makes groups of ranks hold the same shards, but stage 0 has no shards: leave it out, or give a "
+        "stage from 1 to 3");
   if (parsed.node_shared == true && (parsed.stage == 0 || parsed.moves_parameters()))
     misuse(
-        "zero.shard: node_shared keeps one copy of the parameters, of shards (not at stage 0) that do not come and go (no "
-        "prefetch, persist_below, max_reuse_distance, max_live or keep): leave one of them out");
+        "zero.shard: node_shared = true keeps one whole copy of the parameters per machine, at stages 1 to 3, and excludes "
+        "prefetch, persist_below, max_reuse_distance, max_live and keep: leave these or node_shared out, or give another stage");
   return parsed;
 }
 

@@ -8,7 +8,7 @@ namespace zt::zero {
 
 namespace {
 
-// Is the unit's gradient summed over the axis? Misuse when its trainable parameters disagree.
+// Returns whether the unit's gradient is summed over the axis. Throws Misuse if its trainable parameters differ in placement.
 bool is_summed(const ModelInfo& model, int unit, const std::string& axis) {
   const ParamInfo* first = nullptr;
   for (const int index : model.units[unit].params) {
@@ -31,7 +31,8 @@ std::vector<bool> summed_units(const ShardOptions& options, const ModelInfo& mod
     units[unit] = is_summed(model, unit, axis);
     if (!options.replicate || !units[unit] || is_summed(model, unit, options.replicate->name)) continue;
     misuse(
-        "zero.shard: the parameters of unit '{}' see other data along '{}' but not along '{}', so their groups are no replicas",
+        "zero.shard: the parameters of unit '{}' see other data along '{}' but not along '{}', so groups along the latter are "
+        "not data-parallel replicas",
         model.units[unit].name, axis, options.replicate->name);
   }
   const bool is_trained =
@@ -55,27 +56,27 @@ bool is_node_shared(const ShardOptions& options) {
 
 UnitSets find_units(const ShardOptions& options, const ModelInfo& model) {
   UnitSets units{summed_units(options, model), std::vector<bool>(model.units.size()), {}};
-  units.held = options.stage >= 1 ? units.summed : units.cut;
+  units.planned = options.stage >= 1 ? units.summed : units.sharded;
   if (options.stage < 3) return units;
-  for (size_t unit = 0; unit < units.cut.size(); ++unit) {
+  for (size_t unit = 0; unit < units.sharded.size(); ++unit) {
     const UnitInfo& info = model.units[unit];
     const bool is_alike = std::all_of(info.params.begin(), info.params.end(), [&](int index) {
       return placement_on(model.params[index].placements, options.axis->name) == Placement::replicated_other_data;
     });
     const bool is_one_copy_enough = is_alike && info.numel > 0 && info.numel >= options.persist_below;
-    units.cut[unit] = is_one_copy_enough && !is_node_shared(options);
-    units.held[unit] = units.held[unit] || is_one_copy_enough;
+    units.sharded[unit] = is_one_copy_enough && !is_node_shared(options);
+    units.planned[unit] = units.planned[unit] || is_one_copy_enough;
   }
   return units;
 }
 
 void plan_units(const ShardOptions& options, const UnitSets& units, Program& program) {
   for (size_t unit = 0; unit < program.units.size(); ++unit) {
-    if (units.held[unit])
+    if (units.planned[unit])
       program.units[unit] = {.axis = options.axis->name,
                              .state_sharded = true,
-                             .grad_sharded = options.stage >= 2 || units.cut[unit],
-                             .param_sharded = units.cut[unit],
+                             .grad_sharded = options.stage >= 2 || units.sharded[unit],
+                             .param_sharded = units.sharded[unit],
                              .node_shared = is_node_shared(options),
                              .replicate = options.replicate ? options.replicate->name : ""};
   }

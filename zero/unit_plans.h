@@ -1,4 +1,4 @@
-// Which units zero.shard sums, cuts and shares.
+// Decides which units zero.shard reduces and shards, and which units ranks of a machine share.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,19 @@ namespace zt::zero {
 
 // By unit of the model.
 struct UnitSets {
-  std::vector<bool> summed;  // their gradients are summed over the ranks
-  std::vector<bool> cut;     // their parameters come and go; also frozen ones, of which every rank would hold the same
-  std::vector<bool> held;    // something of theirs is cut: they have a plan
+  std::vector<bool> summed;   // units whose gradients are summed over the ranks
+  std::vector<bool> sharded;  // units whose parameters are sharded, frozen units included
+  std::vector<bool> planned;  // units with a UnitPlan: state, gradients or parameters are sharded, or ranks share parameters
 };
 
-// Do ranks of the axis hold parameters once a machine? One copy takes less memory than a cut one that is gathered when it is
-// used, and gathers nothing.
+// Returns whether ranks of the axis hold one copy of the parameters per machine. This takes less memory than sharded parameters
+// that are gathered for each use, and no communication for gathers.
 bool is_node_shared(const ShardOptions& options);
 
-// Misuse when the parameters of a unit relate differently to the axis, and when no parameter sees other data along it.
+// Throws Misuse if the parameters of a unit have different placements on the axis, or if no parameter is data parallel along it.
 UnitSets find_units(const ShardOptions& options, const ModelInfo& model);
 
-// How the units are held, at stages 1 to 3.
+// Sets the UnitPlans of the program, at stages 1 to 3.
 void plan_units(const ShardOptions& options, const UnitSets& units, Program& program);
 
 }  // namespace zt::zero

@@ -16,18 +16,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFooter = R"(
-Ranks: under mpirun each process is a rank; without it there is one, or N with --threads N (threads of one process: for
-tests and debugging). Lines printed by other ranks than 0 begin with [rank].
+Ranks: under mpirun each process is a rank. Without mpirun there is one rank, or N with --threads N (threads of one process,
+for tests and debugging). Lines printed by ranks other than 0 begin with [rank].
 
-Threads: a rank computes with OMP_NUM_THREADS threads; where it is not set, with the machine's cores divided by its ranks,
-and no more than the cores that mpirun bound it to.
+Threads: a rank computes with OMP_NUM_THREADS threads. If this is not set, the machine's cores are divided by its ranks, and
+a rank uses no more cores than mpirun bound it to.
 
-Exit status: 0 done, 1 the script failed, 2 wrong command line, 130 interrupted; os.exit(n) gives n.
+Exit status: 0 success, 1 the script failed, 2 wrong command line, 130 interrupted; os.exit(n) gives n.
 )";
 
 const std::vector<std::string> kBuiltIn{"run", "plan", "info", "modules"};
 
-// The word before the script's own arguments, and what may be asked of it.
+// The subcommands and their options.
 struct Parser {
   CLI::App app{"ztoolkit trains models that do not fit one device: experiments are Lua scripts", "ztoolkit"};
   CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
@@ -45,25 +45,24 @@ struct Parser {
     const std::vector<std::string> further = paths.commands();
     if (!further.empty()) app.footer(fmt::format("\nFurther subcommands: {}\n{}", fmt::join(further, ", "), kFooter));
     else app.footer(kFooter);
-    // Everything from the script on belongs to the script.
+    // All words after the script's path belong to the script.
     run->prefix_command();
-    run->add_flag("--dry", options.is_dry, "up to the first step, without communication: prints the report");
+    run->add_flag("--dry", options.is_dry, "stop before the first step, without communication, and print the report");
     run->add_option("--threads", options.threads, "run N ranks as threads of this process")
         ->check(CLI::Range(1, 4096))
         ->type_name("N");
-    // What is not known here belongs to the script.
+    // Unknown words belong to the script.
     plan->allow_extras();
     plan->set_help_flag();
     plan->footer("--help before the script prints this text, after the script the script's own help.");
-    plan->add_option("--ranks", options.ranks, "of the whole run")->check(CLI::Range(1, 1 << 20))->type_name("N");
-    plan->add_option("--rank", options.rank, "the one that the script runs as")->check(CLI::Range(0, 1 << 20))->type_name("R");
-    plan->add_option("--ranks-per-node", options.ranks_per_node, "how many share a machine's memory (1)")
+    plan->add_option("--ranks", options.ranks, "number of ranks of the run (1)")->check(CLI::Range(1, 1 << 20))->type_name("N");
+    plan->add_option("--rank", options.rank, "rank that the script runs as (0)")->check(CLI::Range(0, 1 << 20))->type_name("R");
+    plan->add_option("--ranks-per-node", options.ranks_per_node, "number of ranks that share a machine's memory (1)")
         ->check(CLI::Range(1, 1 << 20))
         ->type_name("K");
-    plan->add_option("--backend", options.backend, "how ranks communicate on axes for which the script does not say it")
-        ->type_name("NAME");
-    plan->add_flag("--json", options.is_json, "as JSON; what the script prints goes to the standard error output");
-    info->add_flag("--json", is_json, "as JSON");
+    plan->add_option("--backend", options.backend, "backend of the axes for which the script names none")->type_name("NAME");
+    plan->add_flag("--json", options.is_json, "print JSON; the script's own output goes to standard error");
+    info->add_flag("--json", is_json, "print JSON");
   }
 
   std::vector<std::string> options_of(const CLI::App* part) const {
@@ -83,7 +82,7 @@ std::string help_of(const Parser& parser, const CLI::App* part) {
   return part->help(parser.app.get_name());
 }
 
-// `plan` takes its options before and after the script, so its --help is one of the words that it leaves over.
+// `plan` takes options before and after the script, so CLI11 returns its --help as an unknown word.
 bool asks_for_help(const std::vector<std::string>& rest) {
   return !rest.empty() && (rest[0] == "--help" || rest[0] == "-h");
 }
@@ -97,13 +96,13 @@ Script script_of(const Parser& parser, const CLI::App* part, int argc, const cha
   return {rest[0], {rest.begin() + 1, rest.end()}, {argv, argv + argc - rest.size()}};
 }
 
-Command prints(std::string text) {
+Command print_command(std::string text) {
   Command command;
   command.text = std::move(text);
   return command;
 }
 
-Command runs(Script script, LaunchOptions options) {
+Command run_command(Script script, LaunchOptions options) {
   Command command;
   command.verb = Verb::run;
   command.script = std::move(script);
@@ -111,7 +110,7 @@ Command runs(Script script, LaunchOptions options) {
   return command;
 }
 
-// `ztoolkit X arguments...` with the subcommand X in Lua.
+// Returns the command for `ztoolkit NAME arguments...`, where NAME is a subcommand written in Lua.
 Command lua_command(const std::string& name, int argc, const char* const* argv, const Paths& paths) {
   const std::string file = paths.command_file(name);
   if (name.find('/') != std::string::npos || !fs::exists(file)) {
@@ -121,10 +120,10 @@ Command lua_command(const std::string& name, int argc, const char* const* argv, 
         fs::exists(name) ? fmt::format(": to run a script, write: ztoolkit run {}", name) : suggest(name, known);
     misuse("unknown subcommand '{}'{}", name, hint);
   }
-  return runs({file, {argv + 2, argv + argc}, {argv[0]}}, {});
+  return run_command({file, {argv + 2, argv + argc}, {argv[0]}}, {});
 }
 
-Command without_script(const Parser& parser) {
+Command list_command(const Parser& parser) {
   Command command;
   command.verb = parser.info->parsed() ? Verb::info : Verb::modules;
   command.is_json = parser.is_json;
@@ -135,17 +134,17 @@ Command without_script(const Parser& parser) {
 
 Command parse_command_line(int argc, const char* const* argv, const Paths& paths) {
   Parser parser(paths);
-  if (argc < 2) return prints(parser.app.help());
+  if (argc < 2) return print_command(parser.app.help());
   const std::string first = argv[1];
   const bool is_built_in = std::find(kBuiltIn.begin(), kBuiltIn.end(), first) != kBuiltIn.end();
   if (!is_built_in && !first.starts_with('-')) return lua_command(first, argc, argv, paths);
   try {
     parser.app.parse(argc, argv);
   } catch (const CLI::CallForVersion&) {
-    return prints(parser.app.version() + "\n");
+    return print_command(parser.app.version() + "\n");
   } catch (const CLI::CallForHelp&) {
     const auto parts = parser.app.get_subcommands();
-    return prints(parts.empty() ? parser.app.help() : help_of(parser, parts[0]));
+    return print_command(parts.empty() ? parser.app.help() : help_of(parser, parts[0]));
   } catch (const CLI::ExtrasError&) {
     const auto parts = parser.app.get_subcommands();
     const CLI::App* part = parts.empty() ? &parser.app : parts[0];
@@ -158,10 +157,10 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
   parser.options.is_plan = parser.plan->parsed();
   for (const CLI::App* part : {parser.run, parser.plan}) {
     if (!part->parsed()) continue;
-    if (asks_for_help(part->remaining())) return prints(help_of(parser, part));
-    return runs(script_of(parser, part, argc, argv), parser.options);
+    if (asks_for_help(part->remaining())) return print_command(help_of(parser, part));
+    return run_command(script_of(parser, part, argc, argv), parser.options);
   }
-  return without_script(parser);
+  return list_command(parser);
 }
 
 }  // namespace zt::host

@@ -19,7 +19,7 @@ struct Command {
   bool is_json = false;   // info
 };
 
-// Misuse, with a message for the user, when the command line is wrong.
+// Throws Misuse with a message for the user if the command line is wrong.
 Command parse_command_line(int argc, const char* const* argv, const Paths& paths);
 
 }  // namespace zt::host

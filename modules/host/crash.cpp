@@ -17,8 +17,8 @@ namespace zt::host {
 namespace {
 
 constexpr int kMostFrames = 64;
-constexpr int kMoments = 100;  // of 10 ms, for the emergency actions
-constexpr unsigned kMostSeconds = 3;
+constexpr int kMostSleeps = 100;      // of 10 ms: how long the emergency actions may take
+constexpr unsigned kMostSeconds = 3;  // how long the whole handler may take
 constexpr size_t kStackBytes = size_t{64} << 10;
 
 struct Crash {
@@ -32,50 +32,52 @@ constexpr std::array<Crash, 5> kCrashes{{{SIGSEGV, "segmentation fault (SIGSEGV)
                                          {SIGABRT, "abort (SIGABRT)"}}};
 
 int crashed_rank = -1;
-char who[64] = "ztoolkit";
+char process_name[64] = "ztoolkit";
 void (*wake_watcher)() = nullptr;
 std::atomic<bool> is_crashing{false}, is_answered{false};
 std::atomic<const char*> crash_name{nullptr};
 
-void say(std::string_view text) {
+void write_error(std::string_view text) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-void sleep_moment() {
-  const timespec moment{0, 10'000'000};
-  nanosleep(&moment, nullptr);
+void sleep_10_ms() {
+  const timespec duration{0, 10'000'000};
+  nanosleep(&duration, nullptr);
 }
 
-// Only what a signal handler may do, but for the names of the stack's functions, for which the loader's lock is taken.
+// Async-signal-safe, except that looking up the names of the stack's functions takes the loader's lock.
 void on_crash(int signal) {
-  // Whatever goes wrong in here, SIGALRM ends the process.
+  // SIGALRM ends the process if this handler hangs.
   alarm(kMostSeconds);
-  // A second thread that crashes waits for the end that the first one brings.
-  while (is_crashing.exchange(true)) sleep_moment();
+  // If a second thread crashes, it waits here until the first ends the process.
+  while (is_crashing.exchange(true)) sleep_10_ms();
   const char* name = "";
   for (const Crash& crash : kCrashes) {
     if (crash.signal == signal) name = crash.name;
   }
-  for (const std::string_view part : {std::string_view(who), std::string_view(" crashed: "), std::string_view(name)}) say(part);
-  say("\n");
+  for (const std::string_view part :
+       {std::string_view(process_name), std::string_view(" crashed: "), std::string_view(name), std::string_view("\n")}) {
+    write_error(part);
+  }
   std::array<void*, kMostFrames> frames;
   backtrace_symbols_fd(frames.data(), backtrace(frames.data(), kMostFrames), STDERR_FILENO);
   crash_name = name;
   wake_watcher();
-  for (int i = 0; i < kMoments && !is_answered; ++i) sleep_moment();
+  for (int i = 0; i < kMostSleeps && !is_answered; ++i) sleep_10_ms();
   ::signal(signal, SIG_DFL);
   raise(signal);
 }
 
 }  // namespace
 
-void watch_crashes(const World& place, void (*wake)()) {
+void watch_crashes(const World& world, void (*wake)()) {
   wake_watcher = wake;
-  if (place.launch == Launch::mpi) {
-    crashed_rank = place.rank;
-    std::snprintf(who, sizeof(who), "ztoolkit: rank %d", place.rank);
+  if (world.launch == Launch::mpi) {
+    crashed_rank = world.rank;
+    std::snprintf(process_name, sizeof(process_name), "ztoolkit: rank %d", world.rank);
   }
-  // The first call loads a library, which a handler may not.
+  // The first call of backtrace loads a library, and a signal handler must not do that.
   std::array<void*, 1> frame;
   backtrace(frame.data(), 1);
   // Handlers run on a stack of their own: a stack that overflowed has no room, and a library's kernel may use the stack pointer
@@ -93,7 +95,7 @@ void watch_crashes(const World& place, void (*wake)()) {
   }
 }
 
-void answer_crash() {
+void run_crash_actions() {
   const char* name = crash_name.exchange(nullptr);
   if (!name) return;
   run_emergency_actions({Emergency::Kind::crashed, crashed_rank, name});

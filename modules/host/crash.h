@@ -1,15 +1,16 @@
-// Signals by which a process dies of its own doing.
+// Signals that a process raises by its own fault, such as SIGSEGV.
 #pragma once
 
 #include "zt/process/world.h"
 
 namespace zt::host {
 
-// From here on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT print what happened and the stack, call `wake`, leave another thread a
-// moment for `answer_crash`, and then end the process as they do without us. `wake` may only do what a signal handler may.
-void watch_crashes(const World& place, void (*wake)());
+// Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A handler prints the signal and the stack, calls `wake`, and
+// waits up to 1 s until another thread has run run_crash_actions. Then the signal ends the process as it does by default.
+// `wake` must be async-signal-safe.
+void watch_crashes(const World& world, void (*wake)());
 
-// Runs the emergency actions if the process crashed: on a thread that did not.
-void answer_crash();
+// Runs the emergency actions if another thread crashed.
+void run_crash_actions();
 
 }  // namespace zt::host

@@ -23,16 +23,16 @@ using namespace std::chrono_literals;
 
 volatile sig_atomic_t status_of_alarm = EXIT_FAILURE;
 
-// Ranks as threads meet here.
-bool first_in_process(const std::string& key) {
+// Returns whether this is the first call with `key`. The ranks that are threads of this process share the set.
+bool is_first_in_process(const std::string& key) {
   static std::mutex mutex;
   static std::set<std::string> seen;
   const std::lock_guard lock(mutex);
   return seen.insert(key).second;
 }
 
-// Without a folder to meet in, each rank is the first.
-bool first_on_machine(const std::string& key) {
+// Returns whether no other process of this run and machine has claimed `key`. Without a session folder every rank is the first.
+bool is_first_on_machine(const std::string& key) {
   const std::string session = session_folder();
   if (session.empty()) return true;
   const std::string path = fmt::format("{}/ztoolkit-failure-{:016x}", session, std::hash<std::string>{}(key));
@@ -45,12 +45,12 @@ bool first_on_machine(const std::string& key) {
 }  // namespace
 
 void report_once(const World& world, const std::string& key, const std::string& text) {
-  if (!first_in_process(key)) return;
-  if (world.launch != Launch::mpi || first_on_machine(key)) {
+  if (!is_first_in_process(key)) return;
+  if (world.launch != Launch::mpi || is_first_on_machine(key)) {
     std::fflush(stdout);
     fmt::print(stderr, "{}\n", text);
   }
-  // mpirun ends the others once this rank is gone: those that failed at the same time have something to say too.
+  // mpirun ends the other ranks once this one is gone. Ranks that failed at the same time need time to print their reports.
   if (world.launch == Launch::mpi) std::this_thread::sleep_for(200ms);
 }
 
@@ -61,7 +61,7 @@ void end_process_within(std::chrono::milliseconds limit, int status) {
       _exit(status);
     }).detach();
   } catch (const std::system_error&) {
-    // No memory for a thread's stack (ulimit -v): the alarm needs none.
+    // There is no memory for a thread's stack (ulimit -v). A timer signal needs no memory.
     status_of_alarm = status;
     struct sigaction action = {};
     action.sa_handler = [](int) { _exit(status_of_alarm); };
@@ -72,7 +72,7 @@ void end_process_within(std::chrono::milliseconds limit, int status) {
 }
 
 void end_process(int status) {
-  // A thread may hold a file's lock for good, and fflush would wait for it.
+  // fflush waits for file locks, and a thread may hold one forever.
   end_process_within(1s, status);
   std::fflush(nullptr);
   _exit(status);

@@ -1,4 +1,4 @@
-// How a run that failed tells the user, and ends.
+// Reports the failure of a run, and ends the process.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace zt::host {
 
-// Prints `text` on stderr, unless another rank has printed or prints a text with the same `key`: then waits for a moment,
-// so that the other's text gets out, and returns. Thread-safe.
+// Prints `text` on stderr, unless another rank of this machine has already claimed the same `key`. Under mpirun, then waits
+// 200 ms so that ranks that failed at the same time can print their reports. Thread-safe.
 void report_once(const World& world, const std::string& key, const std::string& text);
 
-// Writes out buffered files and ends the process without unwinding: the ranks that wait for this one are ended by mpirun.
+// Flushes buffered files and ends the process without unwinding. mpirun then ends the ranks that wait for this one.
 [[noreturn]] void end_process(int status);
 
-// Ends the process with `status` after `limit` if it has not ended by then.
+// Returns at once. Ends the process with `status` if it still runs after `limit`.
 void end_process_within(std::chrono::milliseconds limit, int status);
 
 }  // namespace zt::host

@@ -58,7 +58,7 @@ Json gpu() {
   return out;
 }
 
-// The choice of providers; the module gemm has been opened by now.
+// Returns the choice of GEMM providers. Requires that the module gemm has been opened.
 Json gemm_choices() {
   return to_value(gemm_choice()).to_json();
 }

@@ -1,4 +1,4 @@
-// `ztoolkit info`: what a bug report needs.
+// `ztoolkit info`: facts for a bug report.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace zt::host {
 
 nlohmann::ordered_json collect_info(const Paths& paths);
 
-// As aligned text: a heading a section, a line a fact.
+// Returns `info` as aligned text: one heading per section, one line per fact.
 std::string info_text(const nlohmann::ordered_json& info);
 
 }  // namespace zt::host

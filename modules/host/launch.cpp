@@ -20,12 +20,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long ranks may take to end after one of them failed. All is over within 5 s, mpirun's own part included.
+// How long ranks may take to end after one of them failed. Including mpirun's own part, a run then ends within 5 s.
 constexpr auto kGrace = 2s;
 
 int run_process(const Paths& paths, const Script& script, const World& world) {
   const auto finish = [](int status) {
-    // With another status than 0, other ranks may be stuck where this one does not come, and closing MPI waits for them.
+    // If the status is not 0, other ranks may wait for this one, and closing MPI would wait for them.
     if (status != 0) end_process_within(kGrace, status);
     run_shutdown_actions();
     std::exit(status);
@@ -41,7 +41,7 @@ class RankThreads {
  public:
   explicit RankThreads(int size) : group_(std::make_shared<ThreadGroup>(size)) {}
 
-  // Runs `script` on all; returns when all have ended, or kGrace after the first failure. The status of the first failure.
+  // Runs `script` on all ranks. Returns 0 when all have ended, or the status of the first failure at most kGrace after it.
   int run(const Paths& paths, const Script& script, World world) {
     world.threads = group_;
     is_parked_.assign(world.size, 0);
@@ -67,7 +67,7 @@ class RankThreads {
       status = run_rank(world, paths, script, [this, &world](int exit_status) {
         is_parked_[world.rank] = 1;
         end(exit_status);
-        // The script's frames are still on this thread's stack, above a state that is closed: nothing may return into them.
+        // The script's frames are still on this thread's stack, and their Lua state is closed. So this thread never returns.
         for (;;) std::this_thread::sleep_for(1h);
       });
     } catch (const std::exception& error) {
@@ -88,7 +88,7 @@ class RankThreads {
 
   const std::shared_ptr<ThreadGroup> group_;
   std::vector<std::thread> threads_;
-  std::vector<char> is_parked_;  // by rank: its thread never ends
+  std::vector<char> is_parked_;  // by rank: its script called os.exit, so its thread never ends
   std::mutex mutex_;
   std::condition_variable changed_;
   int ended_ = 0;
@@ -96,7 +96,7 @@ class RankThreads {
 };
 
 int run_threads(const Paths& paths, const Script& script, const World& world) {
-  // Never destroyed: threads that a script ended by os.exit wait in it until the process is gone.
+  // Never destroyed: threads whose script called os.exit stay in it until the process ends.
   static RankThreads& ranks = *new RankThreads(world.size);
   const int status = ranks.run(paths, script, world);
   if (status != 0) end_process(status);
@@ -104,7 +104,7 @@ int run_threads(const Paths& paths, const Script& script, const World& world) {
   return status;
 }
 
-// What the script prints goes to the standard error output where the standard output is for JSON.
+// Returns the world of a `ztoolkit plan`. With --json, redirects the script's standard output to standard error.
 World planned_world(World world, const LaunchOptions& options) {
   if (world.launch == Launch::mpi) misuse("ztoolkit plan needs no ranks: start it without mpirun, with --ranks N");
   if (options.rank >= options.ranks) misuse("there is no rank {} of {}: ranks are counted from 0", options.rank, options.ranks);

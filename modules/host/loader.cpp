@@ -25,7 +25,7 @@ std::string field(lua_State* L, const char* name) {
   return value;
 }
 
-// The file that `name` ("zt.comm") has under one template of a path ("/usr/lib/?.so").
+// Returns the path of the module `name` ("zt.comm") for one template of a search path ("/usr/lib/?.so").
 std::string fill(std::string_view pattern, const std::string& name) {
   std::string place = name;
   for (char& c : place) {
@@ -52,7 +52,7 @@ std::string demangled(const std::string& symbol) {
   return status == 0 ? name.get() : symbol;
 }
 
-// The text of `message` between `begin` and `end`; empty if `begin` does not occur.
+// Returns the text of `message` between `begin` and `end`; empty if `begin` does not occur.
 std::string between(const std::string& message, std::string_view begin, std::string_view end) {
   const size_t at = message.find(begin);
   if (at == std::string::npos) return "";
@@ -60,13 +60,13 @@ std::string between(const std::string& message, std::string_view begin, std::str
   return message.substr(from, message.find(end, from) - from);
 }
 
-// What glibc says of a failed dlopen, with what to do about it.
+// Returns glibc's message of a failed dlopen, rewritten to say what to do.
 std::string explain(const std::string& message) {
   const std::string symbol = between(message, "undefined symbol: ", ",");
   if (!symbol.empty()) {
     return fmt::format(
-        "it needs '{}', which nothing it links to has: was it built against another version of ztoolkit or LibTorch? "
-        "Build it again with this one's CMake package",
+        "it needs '{}', which no library that it links to provides: was it built against another version of ztoolkit or "
+        "LibTorch? Build it again with the CMake package of this ztoolkit",
         demangled(symbol));
   }
   if (message.find("cannot open shared object file") != std::string::npos) {
@@ -76,7 +76,7 @@ std::string explain(const std::string& message) {
   return message;
 }
 
-// A module is never closed: objects that it made may outlive the Lua state.
+// Loads a module and returns its luaopen function. A module is never unloaded: its objects may outlive the Lua state.
 lua_CFunction open_file(const std::string& name, const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) fault("cannot load the module '{}' from {}: {}", name, path, explain(dlerror()));
@@ -92,15 +92,15 @@ lua_CFunction open_file(const std::string& name, const std::string& path) {
   return reinterpret_cast<lua_CFunction>(function);
 }
 
-// Opens a module: upvalue 1 is its luaopen function, argument 1 its name. An error then names the module.
+// Opens a module: upvalue 1 is its luaopen function, argument 1 its name. Adds the module's name to an error.
 int open_named(lua_State* L) {
   const std::string name = lua::check_string(L, 1);
   lua_settop(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   if (lua_pcall(L, 1, 1, 0) == 0) return 1;
-  std::string_view why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "it raised an error that is no text";
-  // The script's file and line are put in front again, of this error's message.
+  std::string_view why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "it raised an error that is not a string";
+  // Removes the script's file and line: the new error gets them again.
   for (int level = 1; level <= 3; ++level) {
     luaL_where(L, level);
     if (const std::string_view where = lua_tostring(L, -1); why.starts_with(where)) why.remove_prefix(where.size());
@@ -108,7 +108,7 @@ int open_named(lua_State* L) {
   fault("cannot open the module '{}': {}", name, why);
 }
 
-// A searcher of package.loaders: pushes the module's opening function, or text for the message that nothing was found.
+// A searcher of package.loaders: pushes the module's opening function, or nothing if the module is not on the path.
 int search(lua_State* L) {
   const std::string name = lua::check_string(L, 1);
   if (!name.starts_with("zt.")) return 0;
@@ -123,7 +123,7 @@ int search(lua_State* L) {
   return 0;
 }
 
-// The last searcher: ends the list of places looked at with a hint.
+// The last searcher: its text ends Lua's list of searched places.
 int hint(lua_State* L) {
   const std::string name = lua::check_string(L, 1);
   if (!name.starts_with("zt.")) return 0;
@@ -133,7 +133,7 @@ int hint(lua_State* L) {
   return 1;
 }
 
-// modules() of the table below: the names of the C modules on the path, as a list.
+// zt.host.modules(): returns a list of the names of the C modules on the path.
 int module_names(lua_State* L) {
   const auto files = find_modules(L);
   lua_createtable(L, static_cast<int>(files.size()), 0);
@@ -144,20 +144,20 @@ int module_names(lua_State* L) {
   return 1;
 }
 
-// plan() of the table below: {descriptor, is_json} under `ztoolkit plan`, else nil.
-int plan_place(lua_State* L) {
+// zt.host.plan(): returns {descriptor, is_json} under `ztoolkit plan`, else nil.
+int plan_output(lua_State* L) {
   const World& world = lua::world(L);
   if (world.plan < 0) return 0;
   lua::push(L, Value(Value::Table{{"descriptor", static_cast<int64_t>(world.plan)}, {"is_json", world.is_json}}));
   return 1;
 }
 
-// `require "zt.host"`: what the Lua library asks the host.
+// Opens `require "zt.host"`, for the Lua library.
 int open_host(lua_State* L) {
   lua_newtable(L);
   lua_pushcfunction(L, lua::guarded<module_names>);
   lua_setfield(L, -2, "modules");
-  lua_pushcfunction(L, lua::guarded<plan_place>);
+  lua_pushcfunction(L, lua::guarded<plan_output>);
   lua_setfield(L, -2, "plan");
   return 1;
 }
@@ -180,7 +180,7 @@ std::vector<ModuleFile> find_modules(lua_State* L) {
 }
 
 void install_loader(lua_State* L) {
-  // package.loaders = {preload, Lua files, C modules, all-in-one C modules}: ours before the third and at the end.
+  // package.loaders = {preload, Lua files, C modules, all-in-one C modules}: `search` goes before the third, `hint` to the end.
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "loaders");
   const int count = static_cast<int>(lua_objlen(L, -1));

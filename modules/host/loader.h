@@ -1,4 +1,4 @@
-// Finds and opens the modules that `require "zt.NAME"` asks for.
+// Finds and opens modules for `require "zt.NAME"`.
 #pragma once
 
 #include <lua.hpp>
@@ -7,9 +7,11 @@
 
 namespace zt::host {
 
-// Puts a searcher for names "zt.*" in front of Lua's own for C modules: the same search on package.cpath, with messages that
-// say what to do. In the message that a module was not found, a last one proposes the nearest name. The Lua library gets
-// `require "zt.host"`: modules() lists the names of the C modules on the path, plan() says where `ztoolkit plan` writes.
+// Installs two searchers for names "zt.*" and preloads "zt.host".
+//   The first searcher runs before Lua's own for C modules. It searches package.cpath, too; its errors say what to do.
+//   The last searcher adds the nearest name to the message that a module was not found.
+//   `require "zt.host"` is for the Lua library: modules() lists the C modules on the path, plan() returns where
+//   `ztoolkit plan` writes.
 void install_loader(lua_State* L);
 
 struct ModuleFile {
@@ -17,7 +19,7 @@ struct ModuleFile {
   std::string path;
 };
 
-// The C modules zt.* on package.cpath, by name; of one name the first on the path.
+// Returns the C modules zt.* on package.cpath, sorted by name. If a name occurs twice, the first on the path counts.
 std::vector<ModuleFile> find_modules(lua_State* L);
 
 }  // namespace zt::host

@@ -14,7 +14,7 @@ namespace zt::host {
 
 namespace {
 
-// The value of "key : value" in a file of /proc; the first one.
+// Returns the value of the first line "key : value" in a file of /proc; empty if there is none.
 std::string proc_value(const char* file, const std::string& key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -30,14 +30,14 @@ int64_t proc_bytes(const std::string& key) {
   return std::atoll(proc_value("/proc/meminfo", key).c_str()) * 1024;
 }
 
-// The calls of the CUDA driver that are asked for here; its header is not needed where there is no CUDA.
+// The functions of the CUDA driver that this file calls. They are looked up at run time, so no CUDA header is needed.
 struct CudaDriver {
   int (*init)(unsigned) = nullptr;
   int (*version)(int*) = nullptr;
   int (*device_count)(int*) = nullptr;
   int (*device_name)(char*, int, int) = nullptr;
 
-  // Never closed: the driver does not survive it.
+  // The library is never closed: the CUDA driver does not support that.
   bool load() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return false;
@@ -87,7 +87,7 @@ Gpus find_gpus() {
 }
 
 std::vector<std::string> find_environment() {
-  // Open MPI sets dozens of variables itself; of those only what a person sets (OMPI_MCA_*) and the rank's place matter.
+  // Of Open MPI's dozens of variables only the user's settings (OMPI_MCA_*) and the rank's place (OMPI_COMM_WORLD_*) matter.
   constexpr std::array kPrefixes{
       "OMP_", "MKL_", "ZT_", "CUDA_", "NCCL_", "OMPI_COMM_WORLD_", "OMPI_MCA_", "LD_LIBRARY_PATH=", "LUA_"};
   std::vector<std::string> found;

@@ -1,4 +1,4 @@
-// What machine this is: read from the system, each part empty or 0 where the system does not tell.
+// Facts about this machine, read from the system. A field is empty or 0 if the system does not provide the fact.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace zt::host {
 
 struct Cpu {
   std::string model;
-  std::vector<std::string> features;  // of those our code chooses by: "avx2", "avx512f", "avx512_bf16", "amx_bf16"
-  int cores = 0;                      // that are on
-  int allowed = 0;                    // that this process may use
+  std::vector<std::string> features;  // only features that kernels are chosen by: "avx2", "avx512f", "avx512_bf16", "amx_bf16"
+  int cores = 0;                      // number of cores that are online
+  int allowed = 0;                    // number of cores that this process may use
 };
 Cpu find_cpu();
 
@@ -22,13 +22,13 @@ struct Memory {
 Memory find_memory();
 
 struct Gpus {
-  std::string problem;  // why there are none: "no NVIDIA driver (libcuda.so.1)"
+  std::string problem;  // why no GPU was found: "no NVIDIA driver (libcuda.so.1)"; empty if one was found
   std::string driver;   // the CUDA version the driver supports: "13.0"
   std::vector<std::string> names;
 };
 Gpus find_gpus();
 
-// Variables that change what a run does (OMP_*, ZT_*, CUDA_*, NCCL_*, OMPI_*), as "NAME=value", by name.
+// Returns the environment variables that change what a run does (such as OMP_*, ZT_*, CUDA_*, NCCL_*), as "NAME=value", sorted.
 std::vector<std::string> find_environment();
 
 }  // namespace zt::host

@@ -1,4 +1,4 @@
-// ztoolkit: reads the command line, starts Lua, orders shutdown. It knows no module by name.
+// ztoolkit: reads the command line, starts Lua, and runs the shutdown in order. It names no module.
 #include <signal.h>
 
 #include <cstdio>
@@ -52,29 +52,29 @@ int dispatch(const Command& command, const Paths& paths) {
 int main(int argc, char** argv) {
   keep_large_blocks();
   const bool is_under_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
-  zt::World place;  // for messages that come before the command line is read: once over all ranks
+  zt::World world;  // for error messages before the command line is read: printed once for all ranks
   if (is_under_mpirun) {
-    place.launch = zt::Launch::mpi;
-    place.rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+    world.launch = zt::Launch::mpi;
+    world.rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
   }
-  // A peer's closed socket is MPI's to report; a closed pipe ends a plain process, as usual.
+  // Under mpirun, MPI reports a socket that a peer closed. Otherwise a closed pipe ends the process, as usual.
   signal(SIGPIPE, is_under_mpirun ? SIG_IGN : SIG_DFL);
-  signal(SIGXFSZ, SIG_IGN);  // a file at its limit (ulimit -f) is an error with words, not a death without
+  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit (ulimit -f) then gives an error message instead of a silent end
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
 
   int status = EXIT_FAILURE;
   std::string message;
   try {
-    // mpirun tells the user itself.
-    watch_signals(is_under_mpirun ? Announce::no : Announce::yes, place);
+    // mpirun reports an interrupt itself.
+    watch_signals(is_under_mpirun ? Announce::no : Announce::yes, world);
     const Paths paths = Paths::find();
     return dispatch(parse_command_line(argc, argv, paths), paths);
   } catch (const zt::Misuse& error) {
-    message = fmt::format("{}\nztoolkit --help shows what there is.", error.what());
+    message = fmt::format("{}\nztoolkit --help lists subcommands and options.", error.what());
     status = kWrongCommandLine;
   } catch (const std::exception& error) {
     message = zt::describe(error);
   }
-  report_once(place, message, "ztoolkit: " + message);
+  report_once(world, message, "ztoolkit: " + message);
   end_process(status);
 }

@@ -2,7 +2,7 @@
 
 namespace zt::host {
 
-// Makes malloc keep the memory of large tensors. Called first in main: it holds for what is allocated afterwards.
+// Makes malloc keep the memory of freed large tensors. Call it first in main: it affects later allocations only.
 void keep_large_blocks();
 
 }  // namespace zt::host

@@ -8,7 +8,7 @@ namespace zt::host {
 
 namespace {
 
-// The module's table is on top of the stack.
+// Requires the module's table on top of the stack.
 void describe_table(lua_State* L, ModuleReport& report) {
   lua_pushnil(L);
   while (lua_next(L, -2) != 0) {
@@ -27,7 +27,7 @@ ModuleReport report_on(lua_State* L, const ModuleFile& file) {
   lua_getglobal(L, "require");
   lua::push(L, file.name);
   if (lua_pcall(L, 1, 1, 0) != 0) {
-    report.error = lua_isstring(L, -1) ? lua_tostring(L, -1) : "it failed with an error that is no text";
+    report.error = lua_isstring(L, -1) ? lua_tostring(L, -1) : "it failed with an error that is not a string";
   } else if (lua_istable(L, -1)) {
     describe_table(L, report);
   }

@@ -1,4 +1,4 @@
-// The modules that can be loaded, and why others cannot.
+// Lists the modules on the path, with the error of each module that cannot be loaded.
 #pragma once
 
 #include <lua.hpp>
@@ -11,15 +11,15 @@ namespace zt::host {
 struct ModuleReport {
   std::string name;  // "zt.comm"
   std::string path;
-  int functions = 0;            // in the module's table
-  nlohmann::ordered_json info;  // what the module says of itself in its field _INFO; null: nothing
-  std::string error;            // why it cannot be loaded; empty: it can
+  int functions = 0;            // number of functions in the module's table
+  nlohmann::ordered_json info;  // the module's field _INFO; null if it has none
+  std::string error;            // why the module cannot be loaded; empty if it can
 };
 
-// Opens every module on package.cpath.
+// Opens every module on package.cpath and reports on it.
 std::vector<ModuleReport> list_modules(lua_State* L);
 
-// One line a module, aligned.
+// Returns aligned text, one line per module.
 std::string module_table(const std::vector<ModuleReport>& modules);
 
 }  // namespace zt::host

@@ -57,7 +57,7 @@ int RankOutput::print(lua_State* L) {
   return 0;
 }
 
-// Upvalue 1: io.output. Writes to the default output file by its method `write`.
+// Upvalue 1: io.output. Calls the method `write` of the default output file.
 int RankOutput::write_to_default(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_call(L, 0, 1);
@@ -68,7 +68,7 @@ int RankOutput::write_to_default(lua_State* L) {
   return lua_gettop(L);
 }
 
-// Upvalues: the RankOutput, the method write that this replaces, io.stdout, io.stderr. Argument 1: the file.
+// Upvalues: the RankOutput, Lua's own method write, io.stdout, io.stderr. Argument 1: the file.
 int RankOutput::write_to_file(lua_State* L) {
   auto* self = static_cast<RankOutput*>(lua_touserdata(L, lua_upvalueindex(1)));
   const bool is_out = lua_rawequal(L, 1, lua_upvalueindex(3));

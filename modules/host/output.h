@@ -1,4 +1,4 @@
-// What a rank prints: whole lines, marked with the rank.
+// Prints a rank's output as whole lines, marked with the rank.
 #pragma once
 
 #include <cstdio>
@@ -11,13 +11,13 @@
 
 namespace zt::host {
 
-// Collects text and writes it line by line, each line with the prefix and in one piece: the lines of ranks that are threads
-// of one process do not mix. Used by one thread.
+// Buffers text and writes only whole lines, each after the prefix. Lines of ranks that are threads of one process do not mix.
+// Not thread-safe: each rank has its own.
 class LineStream {
  public:
   LineStream(FILE* file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
   void write(std::string_view text);
-  void finish();  // writes an unfinished last line
+  void finish();  // ends and writes an unfinished last line, and flushes the file
 
  private:
   FILE* file_;
@@ -25,8 +25,8 @@ class LineStream {
   std::string pending_;
 };
 
-// Replaces print, io.write and the write method of io.stdout and io.stderr in one Lua state, where the ranks' lines need
-// marking: on every rank but 0 ("[1] text"), and on all where ranks share one process. Lives longer than the state.
+// Replaces print, io.write and the write method of io.stdout and io.stderr in one Lua state. Lines of all ranks but 0 are marked:
+// "[1] text". Rank 0 keeps Lua's own functions unless ranks are threads of one process. Must outlive the Lua state.
 class RankOutput {
  public:
   explicit RankOutput(const World& world);

@@ -1,4 +1,4 @@
-// Where the parts of a ztoolkit tree lie, seen from its executable: the same in a build tree and an installed one.
+// Locations of the parts of a ztoolkit tree, relative to its executable. Build trees and installed trees have the same layout.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 namespace zt::host {
 
 struct Paths {
-  std::string executable;  // absolute, links resolved
+  std::string executable;  // absolute path, links resolved
   std::string modules;     // the folder that holds zt/NAME.so
   std::string lua;         // the folder that holds zt/init.lua
 
   static Paths find();
-  // The file of the subcommand `name`: lua/zt/cmd/NAME.lua, whether it exists or not.
+  // Returns the file of the subcommand `name`: lua/zt/cmd/NAME.lua. The file need not exist.
   std::string command_file(const std::string& name) const;
-  // Subcommands written in Lua, by name.
+  // Returns the sorted names of the subcommands that are written in Lua.
   std::vector<std::string> commands() const;
 };
 

@@ -18,7 +18,7 @@ namespace zt::host {
 
 namespace {
 
-// The ranks of this machine share its cores; a rank that mpirun bound to some of them uses no more than those.
+// Returns this rank's share of the machine's cores, but no more than the cores that mpirun bound the rank to.
 int threads_per_rank(const World& world) {
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t allowed;
@@ -28,13 +28,13 @@ int threads_per_rank(const World& world) {
 
 constexpr std::chrono::milliseconds kReportTime(1500);
 
-// What os.exit needs to know.
+// Data for os.exit.
 struct Exit {
   RankOutput& output;
   const std::function<void(int)>& finish;
 };
 
-// os.exit(status): as in plain Lua, but the state is closed and the process ends in order.
+// os.exit(status): as in plain Lua, but closes the state and shuts the process down in order.
 int exit_in_order(lua_State* L) {
   const auto* exit = static_cast<const Exit*>(lua_touserdata(L, lua_upvalueindex(1)));
   int status = EXIT_SUCCESS;
@@ -58,9 +58,9 @@ void replace_exit(lua_State* L, Exit& exit) {
   lua_pop(L, 1);
 }
 
-// What goes down with another rank has nothing to tell the user, but says why it ends.
+// Prints the error and runs the emergency actions. A rank that was aborted because another rank failed prints nothing.
 void report(const World& world, const lua::ScriptError& error) {
-  // Nobody may be there to read what is written: the end does not wait for it.
+  // Writes may block if nobody reads the output. So the process ends after kReportTime in any case.
   end_process_within(kReportTime, EXIT_FAILURE);
   if (error.is_aborted) return run_emergency_actions({Emergency::Kind::failed, world.rank, error.message});
   const std::string who = world.size > 1 ? fmt::format("ztoolkit: rank {} failed: ", world.rank) : "ztoolkit: ";
@@ -92,7 +92,7 @@ int run_rank(const World& world, const Paths& paths, const Script& script, const
     return EXIT_FAILURE;
   }
   lua_close(L);
-  output.finish();  // what finalizers wrote
+  output.finish();  // writes the output of finalizers
   return EXIT_SUCCESS;
 }
 

@@ -20,13 +20,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// mpirun kills what is left soon after its SIGTERM.
-constexpr auto kLastWords = 500ms;
+// Time for emergency actions. It is short because mpirun kills its ranks soon after its SIGTERM.
+constexpr auto kEndTimeLimit = 500ms;
 
 sem_t arrived;
 std::atomic<int> ending_signal{0};
-std::atomic<int> questions{0};
-bool is_under_mpirun = false;  // which kills its ranks two seconds after its SIGTERM: too soon to save anything
+std::atomic<int> report_requests{0};  // by SIGUSR1
+bool is_under_mpirun = false;         // mpirun kills its ranks two seconds after its SIGTERM: too soon to save a checkpoint
 
 bool may_stop_by_itself(int signal) {
   return signal == SIGUSR2 || (signal == SIGTERM && !is_under_mpirun);
@@ -34,13 +34,13 @@ bool may_stop_by_itself(int signal) {
 
 void on_signal(int signal) {
   const int saved_errno = errno;
-  if (signal == SIGUSR1) ++questions;
+  if (signal == SIGUSR1) ++report_requests;
   else if (!may_stop_by_itself(signal) || !request_stop()) ending_signal = signal;
   sem_post(&arrived);
   errno = saved_errno;
 }
 
-// The exit must not wait for a thread that holds the stream's lock in a blocked write.
+// Flushes `stream` unless another thread holds its lock: that thread may be blocked in a write.
 void flush_if_free(FILE* stream) {
   if (ftrylockfile(stream) != 0) return;
   fflush_unlocked(stream);
@@ -52,7 +52,7 @@ const char* name_of(int signal) {
 }
 
 [[noreturn]] void end_by(int signal, Announce announce) {
-  end_process_within(kLastWords, 128 + signal);
+  end_process_within(kEndTimeLimit, 128 + signal);
   run_emergency_actions({Emergency::Kind::told_to_end, -1, name_of(signal)});
   flush_if_free(stdout);
   if (announce == Announce::yes && signal == SIGINT) {
@@ -67,9 +67,11 @@ const char* name_of(int signal) {
     while (sem_wait(&arrived) != 0) {
     }
     if (ending_signal != 0) end_by(ending_signal, announce);
-    answer_crash();
-    // Should the answer hang (a file system that is gone), an end still has to be possible.
-    if (questions.exchange(0) > 0) std::thread([] { run_emergency_actions({Emergency::Kind::asked, -1, "SIGUSR1"}); }).detach();
+    run_crash_actions();
+    // On a thread of its own, because the actions may hang (a file system that is gone) and this thread must see later signals.
+    if (report_requests.exchange(0) > 0) {
+      std::thread([] { run_emergency_actions({Emergency::Kind::asked, -1, "SIGUSR1"}); }).detach();
+    }
   }
 }
 
@@ -83,13 +85,13 @@ void handle(int signal) {
 
 }  // namespace
 
-// A handler that wakes a thread, and not blocked signals with sigwait: a blocked signal stays blocked in the programs that
-// a script starts, and Ctrl-C would then leave them behind.
-void watch_signals(Announce announce, const World& place) {
+// The handler wakes a thread. Blocking the signals and calling sigwait would be simpler, but a blocked signal stays blocked in
+// the processes that a script starts, and Ctrl-C would not end them.
+void watch_signals(Announce announce, const World& world) {
   sem_init(&arrived, 0, 0);
-  is_under_mpirun = place.launch == Launch::mpi;
+  is_under_mpirun = world.launch == Launch::mpi;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) handle(signal);
-  watch_crashes(place, [] { sem_post(&arrived); });
+  watch_crashes(world, [] { sem_post(&arrived); });
   std::thread(watch, announce).detach();
 }
 

@@ -15,16 +15,16 @@ namespace zt::host {
 
 namespace {
 
-class Warnings : public c10::WarningHandler {
+class WarningLogger : public c10::WarningHandler {
  public:
-  explicit Warnings(World world) : world_(std::move(world)) {}
+  explicit WarningLogger(World world) : world_(std::move(world)) {}
   void process(const c10::Warning& warning) override { log(LogLevel::warn, world_, "LibTorch: " + warning.msg()); }
 
  private:
   const World world_;
 };
 
-void leave_out_hints() {
+void hide_messages_below_errors() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
@@ -32,10 +32,10 @@ void leave_out_hints() {
 
 void route_torch_messages(const World& world) {
   static std::once_flag once;
-  std::call_once(once, leave_out_hints);
-  // A warning may come until the thread ends.
-  static thread_local Warnings warnings(world);
-  c10::WarningUtils::set_warning_handler(&warnings);
+  std::call_once(once, hide_messages_below_errors);
+  // Warnings may come until the thread ends, so the handler must live as long.
+  static thread_local WarningLogger logger(world);
+  c10::WarningUtils::set_warning_handler(&logger);
 }
 
 }  // namespace zt::host

@@ -1,13 +1,12 @@
-// What LibTorch has to say.
+// Warnings and log messages of LibTorch.
 #pragma once
 
 #include "zt/process/world.h"
 
 namespace zt::host {
 
-// From here on warnings of LibTorch on this thread come as zt.log's, and what it logs below errors is left out: its memory
-// profiler, which counts activations, complains of every thousandth tensor that is older than a step. TORCH_CPP_LOG_LEVEL shows
-// it again.
+// Sends the LibTorch warnings of this thread to zt.log, and hides LibTorch's own log below errors: its memory profiler, which
+// counts activations, logs every thousandth tensor that is older than a step. Set TORCH_CPP_LOG_LEVEL to show that log.
 void route_torch_messages(const World& world);
 
 }  // namespace zt::host

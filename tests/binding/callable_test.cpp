@@ -1,4 +1,4 @@
-// Lua functions called from C++: results, errors with their type, threads, lifetime.
+// Lua functions called from C++: results, error families, threads, lifetime.
 #include <thread>
 
 #include "script.h"
@@ -14,7 +14,7 @@ int hold(lua_State* L) {
 }
 int call_held(lua_State* L) {
   lua_State* on = held->begin();
-  EXPECT_EQ(on, L);  // also inside a coroutine
+  EXPECT_EQ(on, L);  // the innermost coroutine
   held->call(0, 1);
   return 1;
 }

@@ -1,4 +1,4 @@
-// The functions of zt.core that are no operators.
+// The functions of zt.core that are not operators.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -82,7 +82,7 @@ TEST_F(CoreTest, Files) {
     core.copy_file(path, path .. "2")
     assert(core.exists(path .. "2")))"),
             "");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/a/b"), {}), 2);  // no temporary files stay
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/a/b"), {}), 2);  // no temporary files remain
 }
 
 TEST_F(CoreTest, FileErrorsNamePathAndReason) {
@@ -94,7 +94,7 @@ TEST_F(CoreTest, FileErrorsNamePathAndReason) {
             "test:1: cannot copy '/nowhere/x' to '/tmp/y': No such file or directory");
 }
 
-// A folder stands in the way of the rename: the old contents stay and no temporary file is left.
+// The target of the rename is a folder: its contents stay, and no temporary file remains.
 TEST_F(CoreTest, FailedWriteLeavesNothingBehind) {
   std::filesystem::create_directories(folder_ + "/target/inside");
   const std::string message = run("core.write_file(folder .. '/target', 'text')");
@@ -102,7 +102,7 @@ TEST_F(CoreTest, FailedWriteLeavesNothingBehind) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
-// A file size limit fails in the middle of the text, as a full disk does.
+// A file size limit makes the write fail in the middle of the text, as a full disk does.
 TEST_F(CoreTest, WriteThatFailsHalfwayKeepsTheOldFile) {
   ASSERT_EQ(run("core.write_file(folder .. '/metrics', 'old')"), "");
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -134,7 +134,7 @@ TEST_F(CoreTest, System) {
   EXPECT_EQ(run("core.set_num_threads(0)"), "test:1: set_num_threads: at least 1 thread is needed, got 0");
 }
 
-// The second state of a process, as ranks that are threads have it, shares nothing with the first.
+// Two states of one process share nothing. Ranks that are threads rely on this.
 TEST_F(CoreTest, StatesAreIndependent) {
   lua_State* other = lua::new_state({}, {});
   std::swap(L, other);
@@ -145,7 +145,7 @@ TEST_F(CoreTest, StatesAreIndependent) {
   EXPECT_EQ(run("assert(core.zeros(2):add(1):sum():item() == 2)"), "");
 }
 
-// Ranks as threads: each draws from its own generator, so all see the same numbers.
+// Each state draws from its own generator, so with equal seeds all ranks that are threads draw the same numbers.
 TEST_F(CoreTest, StatesInThreadsDrawTheSameNumbers) {
   std::vector<double> sums(4);
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Exceptions become Lua errors with the script's position, whatever code they come from.
+// Exceptions of our code, ATen and Lua become Lua errors with the script's position.
 #include <ATen/ops/zeros.h>
 
 #include "script.h"
@@ -38,7 +38,7 @@ TEST_F(GuardTest, MessageCarriesThePosition) {
   EXPECT_EQ(Counted::alive, 0);
 }
 
-// The script "test" calls a function of a library, which calls what fails.
+// The script "test" calls a library function, which calls a native function that fails.
 TEST_F(GuardTest, MessageNamesTheScriptNotTheLibrary) {
   set<fail_with_misuse>("f");
   const std::string library = "\n\nrawset(_G, 'g', function() f(); return 1 end)";
@@ -50,7 +50,7 @@ TEST_F(GuardTest, MessageNamesTheScriptNotTheLibrary) {
   EXPECT_EQ(run("local text = require('zt.core').script_position() assert(text == 'test:1: ', text)"), "");
 }
 
-// A subcommand is a library file that runs by itself: there is no script to point to.
+// A subcommand is a library file that runs without a script, so the message has no position.
 TEST_F(GuardTest, MessageOfASubcommandHasNoPosition) {
   set<fail_with_misuse>("f");
   ASSERT_EQ(run("require('zt.core').library_folder('/somewhere/zt')"), "");

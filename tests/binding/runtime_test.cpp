@@ -1,4 +1,4 @@
-// Starting Lua and running script files.
+// Starts Lua states and runs script files.
 #include <filesystem>
 #include <fstream>
 

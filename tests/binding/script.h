@@ -1,4 +1,4 @@
-// A Lua state for a test, and short ways to run code in it.
+// A test fixture with a Lua state, and helpers to run code in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class Script : public ::testing::Test {
     if (L) lua_close(L);
   }
 
-  // Runs `code`; "" or the error's text. The chunk's name in messages is "test".
+  // Runs `code`. Returns "", or the text of the error. The chunk is named "test" in messages.
   std::string run(const std::string& code) {
     if (luaL_loadbuffer(L, code.data(), code.size(), "=test") != 0 || lua_pcall(L, 0, 0, 0) != 0) {
       const char* text = lua_tostring(L, -1);

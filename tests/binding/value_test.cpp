@@ -1,4 +1,4 @@
-// Lua values to zt::Value and back.
+// Converts Lua values to zt::Value and back.
 #include "zt/base/value.h"
 
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
--- Runs an experiment and fails unless the last loss it prints is at most LIMIT:
+-- Runs an experiment. Fails unless the last loss that it prints is at most LIMIT:
 --   ztoolkit run tests/experiments/expect.lua LIMIT script.lua [args...]
 local limit, script = tonumber(arg[1]), arg[2]
 arg[0] = script -- luacheck: ignore 122

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command and fails unless it exits with STATUS and prints TEXT:  expect_exit.sh STATUS TEXT command...
+# Runs a command. Fails unless it exits with STATUS and prints TEXT:  expect_exit.sh STATUS TEXT command...
 status=$1 text=$2
 shift 2
 output=$("$@" 2>&1)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Kills a run that saves often, with SIGKILL, one rank or all, again and again: what was saved stays whole, and the run goes on.
+"""Starts a run that saves often, ROUNDS times, and kills one rank or all ranks with SIGKILL each time.
 
     kill_runs.py ROUNDS ZTOOLKIT MPIRUN SCRIPT TOKENS FOLDER
 
-Behind every kill the latest checkpoint is verified to the byte and must not be older than the one before. At the end the run is
-led to its last step, and its checkpoint compared with that of a run that nobody killed: all tensors are equal to the bit.
+After every kill, the latest checkpoint must pass `ztoolkit ckpt verify` and must not be older than after the kill before. At last
+the run is continued to its end, and its checkpoint is compared with that of an undisturbed run: all tensors must be equal bit by
+bit.
 """
 
 import os
@@ -17,7 +18,7 @@ import sys
 import time
 
 ROUNDS, ZTOOLKIT, MPIRUN, SCRIPT, TOKENS, FOLDER = sys.argv[1:]
-LIMIT = 60  # seconds within which a run with a killed rank has to end
+LIMIT = 60  # seconds within which a run with a killed rank must end
 RANKS = 2
 
 
@@ -27,14 +28,14 @@ def command(name, steps):
 
 
 def ranks_of(mpirun):
-    """The process ids of a running mpirun's ranks."""
+    """Returns the process ids of the ranks of a running mpirun."""
     ranks = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             parent = entry.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         if int(parent) == mpirun:
             ranks.append(int(entry.name))
@@ -47,7 +48,7 @@ def fail(text):
 
 
 def kill(process, whole):
-    """Ends one rank of a run, or all and mpirun, as the kernel does when memory is short."""
+    """Kills one rank of a run, or with `whole` mpirun and all ranks, as the kernel does when memory is short."""
     ranks = ranks_of(process.pid)
     victims = ranks + [process.pid] if whole or not ranks else [random.choice(ranks)]
     for victim in victims:
@@ -63,7 +64,7 @@ def kill(process, whole):
 
 
 def latest_step(name):
-    """The step of the latest checkpoint, verified; 0 without one."""
+    """Verifies the latest checkpoint and returns its step; 0 if there is none."""
     run = pathlib.Path(FOLDER) / name
     if not run.joinpath("latest").exists():
         return 0
@@ -76,7 +77,7 @@ def latest_step(name):
 def run_to_end(name, steps):
     done = subprocess.run(command(name, steps), capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
-        fail(f"a run that nobody killed ends with {done.returncode}: {done.stdout}{done.stderr}")
+        fail(f"an undisturbed run ended with status {done.returncode}: {done.stdout}{done.stderr}")
 
 
 def main():
@@ -86,8 +87,8 @@ def main():
     for round_ in range(int(ROUNDS)):
         process = subprocess.Popen(command("killed", 1_000_000), stdout=subprocess.PIPE, text=True, start_new_session=True)
         begins = process.stdout.readline()
-        if not begins.startswith(f"begins behind step {step}\n"):
-            fail(f"round {round_} says '{begins.strip()}' where step {step} was saved")
+        if not begins.startswith(f"resumes from step {step}\n"):
+            fail(f"round {round_} says '{begins.strip()}', but step {step} was saved")
         time.sleep(random.uniform(0, 1))
         whole = random.random() < 0.5
         kinds["all" if whole else "one rank"] += 1
@@ -99,15 +100,15 @@ def main():
         step = found
         incomplete += len(list(pathlib.Path(FOLDER).glob("killed/step_*.partial-*")))
     if step == 0:
-        fail("no run lived long enough to save anything: nothing was tried")
+        fail("no run lived long enough to save a checkpoint, so nothing was tested")
     steps = step + 3
     for name in ("killed", "whole"):
         run_to_end(name, steps)
     differ = subprocess.run([ZTOOLKIT, "ckpt", "diff", f"{FOLDER}/killed", f"{FOLDER}/whole"], capture_output=True, text=True)
     if differ.returncode != 0:
-        fail(f"the run that was killed has other values than the one that was not:\n{differ.stdout}{differ.stderr}")
+        fail(f"the run that was killed has other values than the undisturbed run:\n{differ.stdout}{differ.stderr}")
     print(f"{ROUNDS} kills ({kinds['one rank']} of one rank, {kinds['all']} of all), {steps} steps: {differ.stdout.strip()}; "
-          f"incomplete checkpoints that kills left: {incomplete}")
+          f"incomplete checkpoints left by kills: {incomplete}")
 
 
 main()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Starts a run in the folder of one that has not ended: it is refused, whether the first works or is suspended. Killed, the first
-one is in nobody's way.
+"""Starts a second run in the folder of a run that has not ended. The second run must be refused, also while the first is
+suspended (SIGSTOP). After the first run was killed, a new run must start.
 
     lock_runs.py ZTOOLKIT MPIRUN SCRIPT TOKENS FOLDER
 """
@@ -13,7 +13,7 @@ import sys
 
 ZTOOLKIT, MPIRUN, SCRIPT, TOKENS, FOLDER = sys.argv[1:]
 RUN = pathlib.Path(FOLDER) / "held"
-LIMIT = 120  # seconds for a command that has to end
+LIMIT = 120  # seconds within which a command must end
 
 
 def fail(text):
@@ -39,7 +39,7 @@ def main():
     first = subprocess.Popen(command(100000, 0.02), stdout=subprocess.PIPE, text=True)
     try:
         first.stdout.readline()
-        in_flight = RUN / "step_99999999.partial-12ab"  # as of a save that is being written
+        in_flight = RUN / "step_99999999.partial-12ab"  # looks like a save that is being written
         in_flight.mkdir()
         expect_refusal(command(4, 0), first.pid)
         expect_refusal([MPIRUN, "--oversubscribe", "-n", "2", *command(4, 0)], first.pid)
@@ -55,10 +55,10 @@ def main():
         first.kill()
         first.wait()
     if not (RUN / "run.lock").exists():
-        fail("the run that was killed has left no run.lock: nothing is taken over")
-    subprocess.run(command(4, 0), check=True, timeout=LIMIT)  # done already, or goes on to step 4
+        fail("the run that was killed has left no run.lock, so taking one over is not tested")
+    subprocess.run(command(4, 0), check=True, timeout=LIMIT)  # runs to step 4, or ends at once if step 4 was saved
     if (RUN / "run.lock").exists() or in_flight.exists():
-        fail("run.lock or what saves have left is there after a run that ended well")
+        fail("run.lock or the incomplete save still exists after a run that ended normally")
     print("a second run is refused while the first lives")
 
 

@@ -1,4 +1,4 @@
--- Writes a text for small experiments: sentences of a made-up language, the same ones every time.
+-- Writes a text for small experiments: sentences of a made-up language. Every call writes the same text.
 --   luajit tests/experiments/make_text.lua OUTPUT BYTES
 local output, bytes = arg[1], tonumber(arg[2])
 local words = {

@@ -1,4 +1,4 @@
--- zt.run on any number of ranks: what goes wrong on rank 0 is an error of all, and nobody waits for ever.
+-- zt.run on any number of ranks: an error on rank 0 is raised on all ranks, and no rank hangs.
 --   mpirun -n 2 ztoolkit run tests/experiments/run_folder_test.lua FOLDER
 local zt = require "zt"
 local comm = require "zt.comm"
@@ -22,12 +22,12 @@ expect_error("exists", {name = "a", folder = folder, mesh = mesh})
 expect_error("exists", {name = "a", folder = folder})
 zt.run{name = "a", folder = folder, mesh = mesh, overwrite = true}:finish()
 
--- A folder that cannot be made, here because a file is in the way.
+-- The folder cannot be made because a file has its name.
 if zt.world.rank == 0 then zt.write_file(folder .. "/file", "") end
 mesh.dp:barrier()
 expect_error("Not a directory", {name = "b", folder = folder .. "/file", mesh = mesh})
 
--- The traces of all ranks come into one file.
+-- The traces of all ranks are written to one file.
 local trainer = {
   trace_start = function() end,
   trace_events = function() return ('{"pid":%d}'):format(zt.world.rank) end,

@@ -1,4 +1,4 @@
--- Fails unless the metrics of two runs tell the same losses and norms, bit for bit:
+-- Fails unless the metrics of two runs hold the same losses and norms, bit for bit:
 --   ztoolkit run tests/experiments/same_losses.lua FOLDER NAME NAME
 local zt = require "zt"
 

@@ -1,4 +1,4 @@
--- Trains a small GPT and saves often, for tests that end it from outside. Started again it goes on.
+-- Trains a small GPT and saves often, for tests that kill or stop the run. A restart resumes from the latest checkpoint.
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
 local comm = require "zt.comm"
@@ -12,11 +12,11 @@ local o = zt.cli{
   options = {
     {"data", "", "the token file"},
     {"folder", "runs", "where runs are kept"},
-    {"name", "loop", "the run"},
+    {"name", "loop", "name of the run"},
     {"steps", 100, "steps", at_least = 1},
     {"every", 2, "steps between two saves", at_least = 1},
-    {"stage", 1, "ZeRO", between = {0, 3}},
-    {"pause", 0, "seconds of sleep a step", type = "number"},
+    {"stage", 1, "ZeRO stage", between = {0, 3}},
+    {"pause", 0, "seconds of sleep per step", type = "number"},
   },
 }
 
@@ -30,7 +30,7 @@ local run = zt.run{
 }
 local done = ckpt.resume(run)
 if zt.world.rank == 0 then
-  print("begins behind step " .. done)
+  print("resumes from step " .. done)
   io.stdout:flush()
 end
 for step, batch in text:steps(o.steps) do

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tells runs to stop by a signal: they save at the end of a step and end with status 75; started again they go on from there.
+"""Stops runs by a signal: they must save after the current step and end with status 75. A restart must resume from that step.
 
     stop_runs.py ZTOOLKIT MPIRUN SCRIPT TOKENS FOLDER
 """
@@ -13,7 +13,7 @@ import time
 
 ZTOOLKIT, MPIRUN, SCRIPT, TOKENS, FOLDER = sys.argv[1:]
 STOPPED = 75
-LIMIT = 60  # seconds until it has ended
+LIMIT = 60  # seconds within which a run must end after the signal
 
 
 def fail(text):
@@ -22,18 +22,18 @@ def fail(text):
 
 
 def stop(name, launcher, number):
-    """Starts a run that saves rarely, signals it, returns the step that it says it begins behind and the one it ends at."""
+    """Starts a run that saves only when stopped, and signals it. Returns the step it resumes from and the step it saves."""
     command = [*launcher, ZTOOLKIT, "run", SCRIPT, "--data", TOKENS, "--folder", FOLDER, "--name", name, "--steps", "100000",
                "--every", "1000000", "--pause", "0.02"]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    begins = int(run.stdout.readline().removeprefix("begins behind step "))
+    begins = int(run.stdout.readline().removeprefix("resumes from step "))
     time.sleep(1)
     run.send_signal(number)
     try:
         output, errors = run.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         run.kill()
-        fail(f"{name}: signal {number} did not end it within {LIMIT} s")
+        fail(f"{name}: the run did not end within {LIMIT} s after signal {number}")
     if run.returncode != STOPPED:
         fail(f"{name}: it ended with {run.returncode} instead of {STOPPED}:\n{output}{errors}")
     if "told to stop: saved behind step" not in errors:
@@ -47,11 +47,11 @@ def main():
     for name, launcher, number in (("usr2", [], signal.SIGUSR2), ("term", [], signal.SIGTERM), ("mpi", mpirun, signal.SIGUSR2)):
         begins, first = stop(name, launcher, number)
         if begins != 0 or first == 0:
-            fail(f"{name}: began behind step {begins}, stopped behind step {first}")
+            fail(f"{name}: began at step {begins}, stopped after step {first}")
         begins, second = stop(name, launcher, number)
         if begins != first or second <= first:
-            fail(f"{name}: stopped behind step {first}, then began behind {begins} and stopped behind {second}")
-        print(f"{name}: stopped behind step {first}, went on, stopped behind step {second}")
+            fail(f"{name}: stopped after step {first}, then resumed from step {begins} and stopped after step {second}")
+        print(f"{name}: stopped after step {first}, resumed, stopped after step {second}")
 
 
 main()

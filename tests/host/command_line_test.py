@@ -1,4 +1,4 @@
-"""What ztoolkit makes of its command line, and how a single process ends."""
+"""The command line of ztoolkit, and the end of a single process."""
 
 import json
 import os
@@ -102,8 +102,8 @@ class CommandLine(HostTest):
         self.assertEqual((result.status, result.out), (5, "closed\n"))
         self.assertEqual(self.run_script('os.exit("now")').status, 1)
 
-    def test_a_save_that_fails_behind_the_last_line(self):
-        taken = self.folder / "run/step_00000003"  # a file, where the checkpoint's folder has to be
+    def test_a_save_that_fails_after_the_last_line(self):
+        taken = self.folder / "run/step_00000003"  # a file with the name of the checkpoint's folder
         taken.parent.mkdir()
         save = f'require("zt.ckpt").save("{taken.parent}", {{note = 1}}, {{step = STEP}}) '
         for end in ("", "os.exit(0)", "os.exit(true)"):

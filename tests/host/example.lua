@@ -1,4 +1,4 @@
--- modules/example as its README says: runs on one rank and on several.
+-- Uses modules/example as its README shows, on one rank and on several.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm = require "zt.comm"
@@ -22,7 +22,7 @@ local function model()
   return nn.sequential {input, nn.linear {["in"] = 2, out = CHANNELS}, example.scale {channels = CHANNELS}, loss, seed = 1}
 end
 
--- Losses of three steps, and what the pass reported (nil: without it).
+-- Trains three steps. Returns their losses and the reports of the pass (nil without the pass).
 local function train(stage, every)
   local reports
   local program = zt.program(model(), {micro_batches = 1}):apply(zero.shard {stage = stage, axis = mesh.dp})
@@ -40,7 +40,7 @@ local function train(stage, every)
   return losses, reports, trainer, program
 end
 
--- The norm of a unit's parameters, from the parameters themselves.
+-- Computes the norm of a unit from its parameters.
 local function norm_of(trainer, unit)
   local sum = 0
   for _, name in ipairs(trainer:parameters()) do
@@ -72,7 +72,7 @@ function TestExample.test_norms_are_those_of_the_parameters()
     for unit, report in pairs(last) do
       units = units + 1
       lu.assertEquals(report.step, 2)
-      -- Sums of at most 15 squares in double, in two orders.
+      -- Both are sums of at most 15 squares in double, in different orders.
       lu.assertAlmostEquals(report.norm, norm_of(trainer, unit), 30 * 2 ^ -53 * report.norm)
     end
     lu.assertEquals(units, 2)
@@ -80,7 +80,7 @@ function TestExample.test_norms_are_those_of_the_parameters()
   end
 end
 
-function TestExample.test_the_action_stands_behind_step()
+function TestExample.test_the_action_comes_after_step()
   local _, _, _, program = train(1, 1)
   local text = program:text()
   lu.assertStrContains(text, "STEP 0")

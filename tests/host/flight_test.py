@@ -1,4 +1,4 @@
-"""Runs that stand still or fall, and what they say of it: one rank is killed, comes late, calls something else."""
+"""Reports of runs that hang or fail because one rank is killed, comes late or calls another operation."""
 
 import json
 import signal
@@ -58,7 +58,7 @@ class Flights(HostTest):
                     self.assertFalse(self.flight(1)["is_alive"])
                     self.assertGreater(self.flight(1)["communicators"][0]["collectives"], 4)
 
-    @unittest.skipIf(SANITIZED, "a sanitizer tells of crashes itself")
+    @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
     def test_a_rank_that_crashes(self):
         result = self.run_ranks('''
             if rank == 1 then require("ffi").cast("int*", 8)[0] = 1 end
@@ -78,7 +78,7 @@ class Flights(HostTest):
             self.assert_same_verdict_later(result)
 
     def test_a_rank_whose_script_has_ended(self):
-        # The time-out of an operation is far away.
+        # The timeout of an operation (50 s) is much later.
         for backend in BACKENDS:
             for end in ("os.exit(0)", "return"):
                 with self.subTest(backend=backend, end=end):
@@ -133,14 +133,14 @@ class Flights(HostTest):
             self.assertRegex(result.err, r"rank 2 called all_gather of 512 float32 where the others called reduce_scatter of 1024 "
                              r"float32 \(sum\), operation \d+ on axis dp")
             self.assertIn("all ranks have to make the same calls in the same order", result.err)
-        # Not compared any more: found out by the time-out, and by the records.
+        # Calls are no longer compared: the timeout detects the difference, and the flight records show it.
         result = self.run_ranks(text.replace("else ", "else zt.sleep(0.5) "), "mpi", "first", ranks=4)
         self.assert_over(result, 2 + 6)
         self.assertIn("rank 2 called all_gather of 512 float32 where the others called reduce_scatter", result.err)
 
     def test_records_that_cannot_be_written_in_time(self):
-        # Another process holds the lock of a record, so writing it takes seconds. Of two ranks that time out one tells, and the
-        # other waits for it.
+        # Another process holds the lock of a record, so writing the record takes seconds. If two ranks time out, one prints the
+        # report and the other waits for it.
         for ranks in (2, 3):
             with self.subTest(ranks=ranks):
                 result = self.run_ranks(f'''

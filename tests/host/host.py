@@ -1,4 +1,4 @@
-"""Runs the ztoolkit executable of the build folder $ZT_BUILD for the tests beside this file."""
+"""Runs the ztoolkit executable of the build folder $ZT_BUILD, for the tests in this folder."""
 
 import dataclasses
 import os
@@ -24,21 +24,21 @@ class Result:
     out: str
     err: str
     seconds: float
-    ended: float = 0  # by time.monotonic(), which is also zt.now()
+    ended: float = 0  # time.monotonic() at the end of the run; zt.now() reads the same clock
 
     def seconds_since_mark(self):
-        """Seconds from when a script printed "mark" and zt.now() to the end of the run."""
+        """Returns the seconds from the time that a script printed after "mark" (zt.now()) to the end of the run."""
         return self.ended - float(re.search(r"mark\s+([0-9.]+)", self.out)[1])
 
 
 def command(arguments, ranks=0):
-    """The command line of ztoolkit with these arguments, under mpirun when ranks > 0."""
+    """Returns the command line of ztoolkit with these arguments, under mpirun if ranks > 0."""
     launcher = [MPIRUN, "--oversubscribe", "-n", str(ranks)] if ranks else []
     return launcher + [ZTOOLKIT, *map(str, arguments)]
 
 
 def environment(changes):
-    """This process's environment without what would make a rank of ztoolkit, with some changes (None: not set)."""
+    """Returns this process's environment with `changes` (None: not set), and without variables of mpirun that make a rank."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_COMM_", "PMIX_"))}
     for name, value in changes.items():
         if value is None:
@@ -57,7 +57,7 @@ def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60):
 
 
 class Running:
-    """A run in a process group of its own, as a terminal would have it: for signals."""
+    """A run in a process group of its own, as a terminal starts it. For tests of signals."""
 
     def __init__(self, *arguments, ranks=0):
         self.process = subprocess.Popen(command(arguments, ranks), env=environment({}), text=True, start_new_session=True,

@@ -1,4 +1,4 @@
-"""`cmake --install`: the tree works where it is put, and a module is built outside this tree against it."""
+"""`cmake --install`: the installed tree can be moved, and a module can be built against it outside of the source tree."""
 
 import os
 import pathlib
@@ -51,7 +51,7 @@ class Install(HostTest):
         source.mkdir()
         for file in pathlib.Path(SOURCE, "modules/example").iterdir():
             (source / file.name).write_text(file.read_text())
-        # What the module's README says: a name of its own, by its two sed commands.
+        # Gives the module another name by the two sed commands of its README.
         for line in (source / "README.md").read_text().splitlines():
             if line.startswith("sed -i "):
                 subprocess.run(["sh", "-c", line], cwd=source, check=True)

@@ -1,15 +1,15 @@
-"""Modules that cannot be loaded: what `require` and `ztoolkit modules` say."""
+"""The messages of `require` and `ztoolkit modules` for modules that cannot be loaded."""
 
 import json
 import unittest
 
 from host import BUILD, HostTest, ztoolkit
 
-# The folder of the bad modules, behind which Lua's own path follows.
+# The folder of the bad modules, then Lua's own path.
 PATH = {"LUA_CPATH": f"{BUILD}/tests/host/modules/?.so;;"}
 BUILD_ID = json.loads(ztoolkit("info", "--json").out)["versions"]["build"]
 
-# Module: texts that the message holds.
+# By module: texts that its message must contain.
 REFUSED = {
     "wrong_abi": ["SDK ABI 42", "this ztoolkit has ABI 1", "rebuild"],
     "wrong_build": ["0123456789abcdef", BUILD_ID],
@@ -61,7 +61,7 @@ class Modules(HostTest):
         result = self.run_script('local m = require "zt.misuses"\n\nm.misuse()\n', env=PATH)
         self.assertEqual(result.status, 1)
         self.assertRegex(result.err, r"script\.lua:3: there is no axis 'dq': did you mean 'dp'\?")
-        # An exception that is no std::exception has no text of its own, and does not end the process.
+        # An exception that is not a std::exception has no text, and must not end the process.
         result = self.run_script('local m = require "zt.misuses"; print(pcall(m.foreign))', env=PATH)
         self.assertEqual((result.status, result.out[:6]), (0, "false\t"))
 

@@ -1,4 +1,4 @@
-"""`ztoolkit plan`: what ranks would hold, do and send, on a machine that has none of them."""
+"""`ztoolkit plan`: what the ranks of a run would hold, do and send."""
 
 import json
 import unittest
@@ -66,7 +66,7 @@ trainer:step{tokens = tokens, labels = tokens}
         self.assertTrue(any("node_shared=true" in line for line in ran))
         self.assertEqual(program_of("plan", script, "none", "none", "--ranks", 2, "--backend", "local"), ran)
         self.assertEqual(program_of("plan", script, "none", "none", "--ranks", 2, "--ranks-per-node", 2), ran)
-        # A run over nccl overlaps and shares no memory, wherever its ranks are.
+        # A run over nccl overlaps communication and shares no memory, also if its ranks are on one machine.
         planned = program_of("plan", script, "none", "none", "--ranks", 64, "--backend", "nccl", "--ranks-per-node", 8)
         self.assertEqual(planned, program_of("plan", script, "overlap=true", "apart", "--ranks", 64))
         self.assertFalse(any("wait=true" in line or "node_shared=true" in line for line in planned))
@@ -84,7 +84,8 @@ trainer:step{tokens = tokens, labels = tokens}
             self.assertEqual([(kind["ranks"], kind["count"]) for kind in plan["kinds"]], [("0-7", 8)])
             memory = plan["kinds"][0]["memory"]
             states = sum(memory[kind] for kind in ("parameters", "master", "gradients", "optimizer"))
-            # Units are padded to 256 elements a rank; at stages 2 and 3 what comes and goes needs some buffers of a unit's size.
+            # Units are padded to 256 elements per rank. Stages 2 and 3 also need some buffers of a unit's size, for whole
+            # gradients and parameters.
             largest = max(3 * 256 * 256 + 8 * 256 * 256 + 20 * 256, 1000 * 256 + 64 * 256)
             slack = 16 * 256 * 8 * 5 + (2 * 6 * largest if stage >= 2 else 0)
             self.assertGreaterEqual(states, formula(parameters, 8))

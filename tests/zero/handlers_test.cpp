@@ -1,4 +1,4 @@
-// REDUCE_GRAD and UNSHARD on threads: equal bits at both stages, and against sums made here.
+// REDUCE_GRAD and UNSHARD with ranks as threads. Both stages must give the same bits as sums computed in this file.
 #include "handlers.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ std::shared_ptr<Communicator> world_axis(const World& world) {
   return comm::make_communicator(world, "local", {"dp", world.rank, ranks}, {.timeout = std::chrono::seconds(30)});
 }
 
-// Numbers of very different size, so that the order of a sum shows in its bits.
+// Returns numbers of very different magnitude, so that the bits of a sum depend on its order.
 at::Tensor gradient_of(int unit, int rank, int micro_batch, int64_t n) {
   std::vector<double> values(static_cast<size_t>(n));
   Philox::keyed(7, Purpose::user, static_cast<uint64_t>(unit), static_cast<uint64_t>(rank * 100 + micro_batch))
@@ -31,7 +31,8 @@ at::Tensor gradient_of(int unit, int rank, int micro_batch, int64_t n) {
   return at::tensor(values, at::kDouble).to(at::kFloat);
 }
 
-// The reduction that NUMERICS.md defines: T(a, b) = T(a, m) + T(m, b), m = a + the largest power of two below b - a.
+// The fixed summation tree of comm/core/reduce_tree.h: T(a, b) = T(a, m) + T(m, b), where m = a + the largest power of two
+// below b - a.
 at::Tensor tree_sum(const std::vector<at::Tensor>& parts, size_t begin, size_t end) {
   if (end - begin == 1) return parts[begin];
   size_t half = 1;
@@ -69,8 +70,8 @@ Rank make_rank(const World& world, const ModelInfo& model, const std::vector<Uni
   return rank;
 }
 
-// Runs what zero inserted into a training program. A backward adds made-up gradients to its units, or overwrites what a
-// reduction left there, as the executor does. Works are waited for at the next action of any kind.
+// Runs the actions that zero inserted into a training program. As in the executor, a backward adds made-up gradients to its
+// units, or overwrites gradients that were already reduced. Each work is waited for before the next action.
 void run_step(const Program& program, const ModelInfo& model, Rank& rank) {
   std::vector<bool> is_open(model.units.size(), false);
   Work in_flight;
@@ -136,8 +137,7 @@ TEST_P(ReductionOn, HasEqualBitsAtBothStagesAndByTheDefinition) {
           const Program program = sharded(*shard(stage, bucket_bytes, every), model, micro_batches);
           spawn(GetParam(), [&](const World& world) {
             Rank rank = make_rank(world, model, program.units);
-            for (int step = 0; step < 2; ++step)
-              run_step(program, model, rank);  // nothing of the first step is left in the second
+            for (int step = 0; step < 2; ++step) run_step(program, model, rank);  // the second step must not depend on the first
             for (const Unit& unit : rank.state.units) {
               const int64_t begin = unit.layout.begin(unit.rank), end = unit.layout.end(unit.rank);
               const at::Tensor mine = unit.grad_shard.narrow(0, 0, end - begin);
@@ -173,7 +173,7 @@ TEST_P(ReductionOn, IsFollowedByAGatherOfTheMasters) {
   });
 }
 
-// The comparison above would see another order of summing.
+// Checks the test itself: the comparison above can see another order of summation.
 TEST(Reduction, DependsOnItsOrder) {
   const ModelInfo model = odd_model();
   const auto by_step = expected_gradients(model, 3, 2, false), by_micro_batch = expected_gradients(model, 3, 2, true);

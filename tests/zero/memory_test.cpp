@@ -1,4 +1,4 @@
-// The arithmetic of ZeRO: the published formulas, and the kinds one by one.
+// The memory formulas of ZeRO: the published totals, and each kind of memory.
 #include "memory.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(Memory, KindsFollowThePrecision) {
   const Memory bf16 = memory_of({.params = 1000, .ranks = 3, .stage = 1, .precision = Precision::bf16});
   EXPECT_EQ(bf16.parameters, 2000);
   EXPECT_EQ(bf16.gradients, 4000);  // summed in fp32
-  EXPECT_EQ(bf16.master, 4 * 334);  // the longest of the parts
+  EXPECT_EQ(bf16.master, 4 * 334);  // the longest part
   EXPECT_EQ(bf16.optimizer, 8 * 334);
   const Memory fp32 = memory_of({.params = 1000, .ranks = 2, .stage = 2, .states = 1});
   EXPECT_EQ(fp32.parameters, 4000);

@@ -1,4 +1,4 @@
-// Places found by resources: kinds that zero does not know, and schedules that interleave micro-batches.
+// Finds where units are ready, also with kinds that zero does not know and with schedules that interleave micro-batches.
 #include "readiness.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Program program_of(const Lines& lines, int micro_batches, size_t units) {
   return program;
 }
 
-// All forwards, then all backwards, the last micro-batch first: a schedule of a pipeline's last stage could look like this.
+// All forwards, then the backwards of both micro-batches position by position: the micro-batches interleave.
 const Lines kInterleaved{"COUNT", "F 0 0", "F 1 0", "F 0 1", "F 1 1",  "B 1 0",
                          "B 1 1", "B 0 0", "B 0 1", "NORM",  "STEP 0", "STEP 1"};
 
@@ -42,8 +42,8 @@ TEST(Readiness, GradientsAreCompleteAfterTheLastBackward) {
 TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
   const Program apart = program_of(kInterleaved, 2, 2);
   EXPECT_EQ(zero::micro_batch_gradients(apart.actions, chain(0), {true, true}).size(), 4u)
-      << "each unit's micro-batches are apart";
-  // Tied: the unit's gradient comes from both positions.
+      << "the micro-batches of each unit do not interleave";
+  // A tied unit: its gradient comes from both positions.
   ModelMaker maker;
   const int unit = maker.unit("tied", 10);
   const int embed = maker.position("embed", {}, {unit});
@@ -59,7 +59,8 @@ TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
         << error.what();
   }
   const Program whole = shard(1)->apply(tied, maker.info, coord_of(0, 2));
-  EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {whole, whole})), "") << "reduced once, it may";
+  EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {whole, whole})), "")
+      << "interleaving is allowed if the gradient is reduced once";
 }
 
 TEST(Readiness, UnknownKindsAreWaitedFor) {

@@ -1,5 +1,5 @@
-// What the verifier refuses of programs that zero.shard made and somebody edited: replicated shards, updates in slices, a bound
-// of what is whole, memory that ranks share.
+// Edits programs of zero.shard, and checks that the verifier refuses them: replicated shards, updates in slices, max_live, memory
+// that ranks share.
 #include <gtest/gtest.h>
 
 #include "sdk/program/program_models.h"
@@ -15,21 +15,21 @@ const MeshShape& groups_of_two() {
   return shape;
 }
 
-// Of two units on two groups of two ranks, each unit in a bucket of its own.
+// Returns the program of rank 0 of two groups of two ranks, for a model of two units. Each unit has a bucket of its own.
 Program made_by(zero::ShardOptions options, int micro_batches = 1) {
   options.axis = axis_of("dp", 2);
   options.bucket_bytes = 0;
   return zero::make_shard(options)->apply(base_program(chain(0), Mode::train, micro_batches), chain(0), {groups_of_two(), 0});
 }
 
-// On two groups where shards are replicated, else on one.
+// Returns the verifier's refusals: for two groups if shards are replicated, else for one.
 std::string reasons(const Program& program) {
   const bool has_groups = std::ranges::any_of(program.units, [](const UnitPlan& unit) { return !unit.replicate.empty(); });
   const MeshShape mesh = has_groups ? groups_of_two() : MeshShape({{"replica", 1}, {"dp", 2}}, 2);
   return text_of(verify_all(chain(0), mesh, std::vector<Program>(static_cast<size_t>(mesh.world_size()), program)));
 }
 
-// What is said of the program with its lines edited.
+// Returns the verifier's refusals of the program after its lines were edited.
 std::string reasons_after(Program program, const Edit& edit) {
   Lines lines;
   for (const Action& action : program.actions) lines.push_back(action_text(action));
@@ -39,7 +39,7 @@ std::string reasons_after(Program program, const Edit& edit) {
   return reasons(program);
 }
 
-// Edits that name a line by its beginning.
+// Edits that select a line by its beginning.
 int find(const Lines& lines, const std::string& begin) {
   const auto found = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(begin); });
   EXPECT_NE(found, lines.end()) << begin;
@@ -110,7 +110,7 @@ TEST(Refusals, OfPlansWithReplicas) {
   EXPECT_CONTAINS(reasons(program), "the mesh replica=2 x dp=2 has no axis 'replicas': did you mean 'replica'?");
 }
 
-// Units of 100 elements in chunks of 256: slices of 100 are three.
+// Units of 100 elements have chunks of 256, which are three slices of at most 100.
 Program in_slices() {
   zero::ShardOptions options;
   options.stage = 1;
@@ -132,12 +132,12 @@ TEST(Refusals, OfUpdatesInSlices) {
   refused(exchange("STEP 0 part=0", "STEP 0 part=-1 parts=3"), "part=-1 of parts=3");
   refused(exchange("STEP 0 part=0", "STEP 0 part=0 parts=0"), "part=0 of parts=0");
   refused(exchange("STEP 0 part=0", "STEP 0 part=first parts=3"), "part");
-  // What was gathered between two slices is out of date after the second.
+  // Parameters that were gathered between two slices are out of date after the second slice.
   refused(both(without("UNSHARD 0"), put_before("STEP 0 part=2", R"(UNSHARD 0 axes=["dp"])")),
           "leaves the parameters of unit 0 ('embed') out of date at the end");
 }
 
-// The first half and then the second and third thirds: what lies between a third and a half would be updated twice.
+// The first half, then the second and third thirds: elements between one third and one half would be updated twice.
 TEST(Refusals, OfUpdatesInSlicesOfSeveralSizes) {
   EXPECT_CONTAINS(reasons_after(in_slices(), exchange("STEP 0 part=0", "STEP 0 part=0 parts=2")), "STEP 0");
 }
@@ -174,7 +174,7 @@ TEST(Refusals, OfASharedCopy) {
   };
   refused({.node_shared = true});
   refused({.axis = "dp", .state_sharded = true, .grad_sharded = true, .param_sharded = true, .node_shared = true});
-  // The barrier after STEP.
+  // UNSHARD is the barrier after STEP.
   EXPECT_CONTAINS(reasons_after(good, without("UNSHARD 1")), "leaves the parameters of unit 1 ('head') out of date at the end");
 }
 

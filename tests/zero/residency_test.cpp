@@ -1,4 +1,4 @@
-// When sharded parameters are whole: what stages 2 and 3 make of programs.
+// The programs of stages 2 and 3: where sharded parameters are gathered and freed.
 #include "residency.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(Residency, PrefetchGathersAhead) {
 }
 
 TEST(Residency, UnitsMayStayWhole) {
-  // Units of 100 elements: over one of them between two uses, and small ones for good.
+  // Units have 100 elements. A unit stays whole over one other unit between two uses, and always if it is small.
   const Program near = sharded(*stage_3(0, 0, 100), chain(1), 1);
   const auto lines = lines_of(near);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "UNSHARD 1"), 1);

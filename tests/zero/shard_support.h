@@ -1,4 +1,4 @@
-// What tests of zero.shard share.
+// Helpers of the tests of zero.shard.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ inline std::shared_ptr<Axis> axis_of(const std::string& name, int size) {
   auto axis = std::make_shared<Axis>();
   axis->name = name;
   axis->size = size;
-  axis->link.backend = "nccl";  // so communication goes on beside compute unless a test says otherwise
+  axis->link.backend = "nccl";  // so communication overlaps with compute by default
   return axis;
 }
 
-// The pass over axis dp; it needs no communicator to build programs.
+// Returns the pass over axis dp. Building programs needs no communicator.
 inline std::shared_ptr<Pass> shard(int stage, int64_t bucket_bytes = 0, const std::string& reduce_every = "step", int ranks = 2) {
   return zero::make_shard(
       {.stage = stage, .axis = axis_of("dp", ranks), .bucket_bytes = bucket_bytes, .reduce_every = reduce_every});
@@ -33,7 +33,7 @@ inline Program sharded(const Pass& pass, const ModelInfo& model, int micro_batch
   return pass.apply(base_program(model, mode, micro_batches), model, coord_of(0, 2));
 }
 
-// The actions without their axes, which are the same everywhere: "REDUCE_GRAD 2 units=[1]".
+// Returns the actions as text without their axes, which are the same in all programs: "REDUCE_GRAD 2 units=[1]".
 inline std::vector<std::string> lines_of(const Program& program) {
   std::vector<std::string> lines;
   for (Action action : program.actions) {

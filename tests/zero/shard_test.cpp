@@ -1,4 +1,4 @@
-// What zero.shard makes of programs.
+// The programs of zero.shard.
 #include "shard.h"
 
 #include <gtest/gtest.h>
@@ -50,11 +50,11 @@ TEST(Shard, Stage1GathersAfterEachStep) {
 }
 
 TEST(Shard, MergesSmallUnits) {
-  // Units of 400 bytes: two fill a bucket of 800, and three do not fit.
+  // Units have 400 bytes: two fill a bucket of 800, and three do not fit.
   EXPECT_EQ(lines_of(sharded(*shard(1, 800), chain(1), 1)),
             (Lines{"COUNT", "F 0 0", "F 1 0", "F 2 0", "B 2 0", "B 1 0", "REDUCE_GRAD 2 units=[1]", "B 0 0", "REDUCE_GRAD 0",
                    "NORM", "STEP 0", "STEP 1", "UNSHARD 0 units=[1]", "STEP 2", "UNSHARD 2"}));
-  // 799: no second unit fits, so none waits for another.
+  // With 799 bytes no second unit fits, so each unit has its own bucket.
   EXPECT_EQ(lines_of(sharded(*shard(1, 799), chain(1), 1)), lines_of(sharded(*shard(1, 0), chain(1), 1)));
   const auto one = lines_of(sharded(*shard(1, 8 << 20), chain(1), 1));
   EXPECT_EQ(one[7], "REDUCE_GRAD 2 units=[1,0]");
@@ -89,7 +89,7 @@ TEST(Shard, ChangesOtherProgramsOnlyWhereTheyCommunicate) {
   EXPECT_EQ(lines_of(eval), (Lines{"COUNT", "F 0 0 keep=none", "F 1 0 keep=none", "NORM"}));
   EXPECT_EQ(eval.actions.front().axes(), Lines{"dp"});
   EXPECT_EQ(eval.actions.back().axes(), Lines{"dp"});
-  EXPECT_EQ(eval.units, (std::vector<UnitPlan>(2, {"dp", true}))) << "buffers are held alike in all programs";
+  EXPECT_EQ(eval.units, (std::vector<UnitPlan>(2, {"dp", true}))) << "all programs hold the same buffers";
   const Program generate = sharded(*shard(1), chain(0), 1, Mode::generate);
   EXPECT_EQ(lines_of(generate), lines_of(base_program(chain(0), Mode::generate, 1)));
 }

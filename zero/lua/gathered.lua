@@ -1,18 +1,18 @@
---- zero.gathered: whole parameters, gradients and optimizer state of tensors that are cut over the ranks, by name.
+--- zero.gathered: whole parameters by name, with their gradients and optimizer state, gathered from their shards.
 --
 --   zero.gathered(trainer, {"head.weight"}, function(tensors)
 --     tensors["head.weight"].value:mul_(0.5)
 --   end, {write_rank = 0})
 --
--- What the function changes counts only with `write_rank`, whose tensors all ranks take then.
+-- Changes that the function makes are dropped, unless `write_rank` is given: then all ranks take the tensors of that rank.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
 
 local SCHEMA = {
-  {"write_rank", "integer", "the rank whose changes all take; without it nothing is changed", at_least = 0},
-  {"gradients", "boolean", "the last step's gradients of the objective too, as of trainer:gradient", default = false},
-  {"state", "boolean", "the optimizer's state too", default = false},
+  {"write_rank", "integer", "rank whose changes all ranks take; without it, nothing is changed", at_least = 0},
+  {"gradients", "boolean", "also gather the last step's gradients of the objective, as trainer:gradient does", default = false},
+  {"state", "boolean", "also gather the optimizer state", default = false},
 }
 
 local function gather(trainer, name, options)
@@ -27,12 +27,12 @@ local function write_back(trainer, name, tensors, options)
   trainer:set_parameter(name, tensors.value, options.write_rank)
   local keys = {}
   for key in pairs(tensors.state or {}) do keys[#keys + 1] = key end
-  table.sort(keys) -- the same order on every rank
+  table.sort(keys) -- because the calls are collective: every rank must make them in the same order
   for _, key in ipairs(keys) do trainer:set_optimizer_state(name, key, tensors.state[key], options.write_rank) end
 end
 
---- Calls fn(tensors), tensors[name] = {value, gradient, state}, with whole tensors in the optimizer's precision, and returns what
--- it returns. `names`: a list, or a name. Collective; the tensors are copies on every rank.
+--- Calls fn(tensors) and returns its results. tensors[name] = {value, gradient, state} are copies of whole tensors, in the
+-- optimizer's precision. `names` is a list of names, or one name. Collective.
 local function gathered(trainer, names, fn, options)
   local wanted = check.options("zero.gathered", SCHEMA, options or {})
   if type(names) == "string" then names = {names} end

@@ -1,4 +1,4 @@
-// What the argument checks share.
+// Helpers of the argument checks.
 #pragma once
 
 #include <lua.hpp>
@@ -6,19 +6,20 @@
 
 namespace zt::lua {
 
-// "nil", "a string", "a tensor float32[2, 3] on cpu", "a Layer": for messages.
+// Returns "nil", "a string", "a tensor float32[2, 3] on cpu", "a Layer" and the like, for messages.
 std::string type_text(lua_State* L, int index);
 
-// "argument 2", or "self" in a method call.
+// Returns "argument 2", or "self" in a method call. A method call counts arguments without self.
 std::string argument_name(lua_State* L, int index);
 
-// "argument 2: a tensor expected, got a string".
+// Throws Misuse: "argument 2: a tensor expected, got a string".
 [[noreturn]] void wrong_argument(lua_State* L, int index, const std::string& expected);
 
-// Any value as text: strings and numbers as they are, what has __tostring by it, tables by their contents (one level).
+// Returns any value as text: strings and numbers as they are, values with __tostring by calling it, tables by their contents
+// (one level deep).
 std::string text_of(lua_State* L, int index);
 
-// The index counted from the bottom of the stack, which pushing does not move.
+// Returns the index counted from the bottom of the stack. Unlike a negative index, it stays valid when values are pushed.
 inline int absolute(lua_State* L, int index) {
   return index > 0 || index <= LUA_REGISTRYINDEX ? index : lua_gettop(L) + index + 1;
 }

@@ -14,7 +14,7 @@ struct Callable::Impl {
   std::shared_ptr<Context> context;
   int reference;
 
-  // Where the function may run now.
+  // Returns the coroutine that the function may run on now. Throws Misuse after lua_close and on another thread.
   lua_State* usable_state() const {
     if (!context->main) misuse("this Lua function cannot be called: its Lua state was closed");
     if (context->thread != std::this_thread::get_id()) {
@@ -27,13 +27,13 @@ struct Callable::Impl {
 Callable::Callable(lua_State* L, int index) {
   check_function(L, index);
   Context& owner = context(L);
-  owner.free_given_back();
+  owner.free_pending();
   lua_pushvalue(L, index);
   impl_ = std::make_unique<Impl>(Impl{owner.shared_from_this(), luaL_ref(L, LUA_REGISTRYINDEX)});
 }
 
 Callable::~Callable() {
-  impl_->context->give_back(impl_->reference);
+  impl_->context->free_later(impl_->reference);
 }
 
 void Callable::push(lua_State* L) const {

@@ -1,4 +1,4 @@
-// 64-bit integers as LuaJIT's cdata (1LL, 1ULL), which Lua's C API does not know.
+// 64-bit integers as LuaJIT cdata (1LL, 1ULL). Lua's C API has no functions for them.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace zt::lua {
 
-// LUA_TCDATA of LuaJIT, which no public header names.
+// LuaJIT's LUA_TCDATA. No public header declares it.
 inline constexpr int kCdataType = 10;
 
-// Largest magnitude below which a Lua number holds every integer.
+// A Lua number holds every integer of at most this magnitude exactly.
 inline constexpr int64_t kLargestExact = int64_t{1} << 53;
 
-// nullopt: no int64_t or uint64_t cdata. Misuse for an unsigned one above 2^63 - 1.
+// Returns nullopt if the value is not an int64_t or uint64_t cdata. Throws Misuse if it is a uint64_t above 2^63 - 1.
 std::optional<int64_t> int64_of_cdata(lua_State* L, int index);
 void push_int64_cdata(lua_State* L, int64_t value);
 
-// The integer that the value is: an integral number within 2^53, or a cdata. nullopt: anything else.
+// Returns the value of an integral number of at most 2^53 in magnitude or of a 64-bit cdata; nullopt for any other value.
 std::optional<int64_t> integer_at(lua_State* L, int index);
 
 }  // namespace zt::lua

@@ -11,15 +11,15 @@ namespace {
 
 const char kContextKey = 0;  // its address is the registry key
 
-// Looking a context up costs a table access, and every native call needs it: the last one used by this thread is remembered.
-// The registry's address names the state; it can be reused after a lua_close, which `states_closed` makes visible.
+// Every native call needs the context, and finding it costs a table access. So the context that this thread used last is cached.
+// The registry's address identifies the state. The address may be reused after a lua_close, so `states_closed` is compared, too.
 std::atomic<uint64_t> states_closed{0};
-struct Remembered {
+struct CachedContext {
   const void* registry = nullptr;
   uint64_t states_closed = 0;
   Context* context = nullptr;
 };
-thread_local Remembered remembered;
+thread_local CachedContext cached_context;
 
 int close_context(lua_State* L) {
   auto* holder = static_cast<std::shared_ptr<Context>*>(lua_touserdata(L, 1));
@@ -34,7 +34,7 @@ int close_context(lua_State* L) {
 }
 
 lua_State* main_state(lua_State* L) {
-  // LuaJIT has no way to ask a coroutine for its main state: contexts are made by new_state, outside of coroutines.
+  // LuaJIT cannot return the main state of a coroutine. So a context must be made outside of coroutines, as new_state does.
   const bool is_main = lua_pushthread(L) == 1;
   lua_pop(L, 1);
   if (!is_main) misuse("a module of ztoolkit must first be loaded outside of coroutines");
@@ -61,13 +61,13 @@ Context& make_context(lua_State* L) {
 Context* find_context(lua_State* L) {
   const void* const registry = lua_topointer(L, LUA_REGISTRYINDEX);
   const uint64_t closed = states_closed.load(std::memory_order_relaxed);
-  if (remembered.registry == registry && remembered.states_closed == closed) return remembered.context;
+  if (cached_context.registry == registry && cached_context.states_closed == closed) return cached_context.context;
   lua_pushlightuserdata(L, const_cast<char*>(&kContextKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
   auto* holder = static_cast<std::shared_ptr<Context>*>(lua_touserdata(L, -1));
   lua_pop(L, 1);
   if (!holder) return nullptr;
-  remembered = {registry, closed, holder->get()};
+  cached_context = {registry, closed, holder->get()};
   return holder->get();
 }
 
@@ -76,15 +76,15 @@ Context& context(lua_State* L) {
   return make_context(L);
 }
 
-void Context::give_back(int reference) {
+void Context::free_later(int reference) {
   const std::lock_guard lock(mutex_);
-  given_back_.push_back(reference);
+  pending_.push_back(reference);
 }
 
-void Context::free_given_back() {
+void Context::free_pending() {
   const std::lock_guard lock(mutex_);
-  for (const int reference : given_back_) luaL_unref(main, LUA_REGISTRYINDEX, reference);
-  given_back_.clear();
+  for (const int reference : pending_) luaL_unref(main, LUA_REGISTRYINDEX, reference);
+  pending_.clear();
 }
 
 const World& world(lua_State* L) {

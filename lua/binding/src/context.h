@@ -1,4 +1,4 @@
-// What the binding keeps for one Lua state (all its coroutines).
+// The binding's data for one Lua state, shared by its coroutines.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -17,46 +17,47 @@
 
 namespace zt::lua {
 
-// The families of zt/base/error.h, in the order from the most general.
+// The error types of zt/base/error.h.
 enum class Family { error, misuse, fault, aborted };
 
-// Thread-safe: only `give_back`. All else belongs to the state's thread.
-// Invariant: `main` is nullptr from the start of lua_close on; nothing in Lua may be touched then.
+// Only `free_later` is thread-safe. All other members belong to the state's thread.
+// Invariant: `main` is null from the start of lua_close on. Then nothing of the Lua state may be touched.
 struct Context : std::enable_shared_from_this<Context> {
   lua_State* main = nullptr;
-  lua_State* current = nullptr;  // the coroutine whose native call runs innermost: where callbacks may run
+  lua_State* current = nullptr;  // the coroutine whose native call is innermost; callbacks run on it
   std::thread::id thread = std::this_thread::get_id();
   World world;
 
-  // The last native exception that became a Lua error: recognised by its text when it comes back to C++.
+  // The last native exception that became a Lua error. A Lua error that comes back to C++ with the same text gets this family.
   std::string last_message;
   Family last_family = Family::error;
   std::string last_traceback;  // of the last Lua error that reached C++
 
-  // Lua files whose chunk names ("@folder/file.lua") begin with one of these are a library's: errors name its caller's line.
+  // Prefixes of chunk names ("@folder/file.lua"). Files with such a prefix are library files: an error names its caller's line.
   std::vector<std::string> library_folders;
 
   std::vector<std::function<void()>> at_script_end;
 
   TensorMemory memory;
   const void* tensor_metatable = nullptr;
-  at::Generator generator;  // of random operators that were given none
+  at::Generator generator;  // for random operators that are called without a generator; undefined until first use
   at::ScalarType default_dtype = at::kFloat;
-  bool forbids_default_generator = false;  // inside a layer, whose numbers must not depend on the order of calls
+  bool forbids_default_generator = false;  // true inside a layer: its random numbers must not depend on the order of calls
 
-  // Registry references whose owner was destroyed, perhaps on another thread; freed by the state's own thread.
-  void give_back(int reference);
-  void free_given_back();
+  // free_later notes a registry reference whose owner was destroyed, on any thread. free_pending frees the noted references, on
+  // the state's own thread.
+  void free_later(int reference);
+  void free_pending();
 
  private:
   std::mutex mutex_;
-  std::vector<int> given_back_;
+  std::vector<int> pending_;
 };
 
-// The context of L's state, made on first use.
+// Returns the context of L's state. Makes it on first use.
 Context& context(lua_State* L);
 
-// For finalizers, which also run inside lua_close: nullptr once the context is gone.
+// Returns the context, or null if there is none. Finalizers use it: in lua_close they may run after the context was destroyed.
 Context* find_context(lua_State* L);
 
 }  // namespace zt::lua

@@ -1,4 +1,4 @@
-// The one place where exceptions become Lua errors.
+// Turns C++ exceptions into Lua errors. No other file does this.
 #pragma once
 
 #include <exception>
@@ -9,17 +9,18 @@
 
 namespace zt::lua {
 
-// Returns "file:line: " of the innermost Lua frame outside of the libraries (Context::library_folders), for the start of a
-// message. Without such a frame: of the innermost Lua frame. Returns "" without any Lua frame, and where a library file is what
-// runs, as for a subcommand: there is no script to point to. The direct caller has no frame when it called the native function
-// last (return f(x) is a tail call) or by pcall.
+// Returns "file:line: " for the start of a message: of the innermost Lua frame outside of library files
+// (Context::library_folders), or of the innermost Lua frame if all are in library files. Returns "" if there is no Lua frame, or
+// if the main program is a library file, as for a subcommand: then there is no script to point to.
+// The direct caller has no frame if it called the native function by a tail call (return f(x)) or by pcall.
 std::string script_position(lua_State* L, const Context& context);
 
-// Pushes the error's text with the script's file and line in front, and remembers its family.
+// Pushes the error's text after the script's file and line, and stores its family in the context.
 void push_error(lua_State* L, Context& context, const std::exception& error);
 
-// Runs `body(L)`, which returns its number of results. LuaJIT's own errors pass through: they are no std::exception, and
-// `catch (...)` would hold them up. The error is raised outside of the catch block, when the exception is destroyed.
+// Runs `body(L)`, which returns its number of results, and raises its exceptions as Lua errors. LuaJIT's own errors pass through:
+// they are not std::exceptions, and `catch (...)` would stop them. lua_error is called after the catch block, so that the
+// exception has been destroyed.
 template <class Body>
 int guard(lua_State* L, Body&& body) {
   Context& state = context(L);

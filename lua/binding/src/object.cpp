@@ -13,7 +13,7 @@ namespace zt::lua {
 
 namespace {
 
-const char kTagKey = 0;  // its address is the key under which a metatable keeps its tag
+const char kTagKey = 0;  // its address is the key of the tag in a metatable
 
 Object& object_at(lua_State* L, int index) {
   return *static_cast<Object*>(lua_touserdata(L, index));
@@ -44,7 +44,7 @@ void add_names(lua_State* L, int table, std::vector<std::string>& names) {
   }
 }
 
-// __index(self, name) with the upvalues: methods, getters.
+// __index(self, name). Upvalues: the tables of methods and getters.
 int index_member(lua_State* L) {
   lua_pushvalue(L, 2);
   lua_rawget(L, lua_upvalueindex(1));
@@ -67,7 +67,7 @@ int index_member(lua_State* L) {
   std::vector<std::string> names;
   add_names(L, lua_upvalueindex(1), names);
   add_names(L, lua_upvalueindex(2), names);
-  std::sort(names.begin(), names.end());  // the same text on every rank
+  std::sort(names.begin(), names.end());  // so that the message is the same on every rank
   const std::string name = text_of(L, 2);
   misuse("a {} has no member '{}'{}", object_at(L, 1).tag->name, name, suggest(name, names));
 }
@@ -77,8 +77,8 @@ void set_function(lua_State* L, const char* name, lua_CFunction function) {
   lua_setfield(L, -2, name);
 }
 
-// The metatable on top of the stack gets its fields: "methods" and "getters" (whose "*" is the fallback) beside
-// Lua's own.
+// Sets the fields of the metatable on top of the stack: the tables "methods" and "getters", and Lua's own events. The getter "*"
+// is the fallback for unknown members.
 void fill_metatable(lua_State* L, const Tag& tag) {
   lua_pushlightuserdata(L, const_cast<char*>(&kTagKey));
   lua_pushlightuserdata(L, const_cast<Tag*>(&tag));
@@ -111,7 +111,7 @@ void push_metatable(lua_State* L, const Tag& tag) {
   lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
-// In the type's table `part` ("methods", "getters") or, with nullptr, its metatable itself.
+// Adds `function` to the type's table `part` ("methods" or "getters"), or to its metatable if `part` is null.
 void add_to_type(lua_State* L, const Tag& tag, const char* part, const char* name, lua_CFunction function) {
   push_metatable(L, tag);
   if (part) lua_getfield(L, -1, part);

@@ -1,4 +1,4 @@
-// Typed userdata: an Object of the SDK in Lua's hands. Each Tag has one metatable a state.
+// Typed userdata: a userdata that holds an Object of the SDK. Each Tag has one metatable per state.
 #pragma once
 
 #include <lua.hpp>
@@ -7,7 +7,7 @@
 
 namespace zt::lua {
 
-// The tag of the typed userdata at `index`; nullptr for anything else.
+// Returns the tag of the typed userdata at `index`; null for any other value.
 const Tag* object_tag(lua_State* L, int index);
 
 }  // namespace zt::lua

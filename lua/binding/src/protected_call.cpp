@@ -9,10 +9,10 @@ namespace zt::lua {
 namespace {
 
 constexpr const char* kNoMemory =
-    "not enough memory: Lua's own objects (tables, strings, closures) need more than the process may take. Keep less in tables and "
-    "more in tensors, or raise the limit (ulimit -v, the batch system's memory)";
+    "not enough memory: Lua's own objects (tables, strings, closures) need more than the process may take. "
+    "Keep less in tables and more in tensors, or raise the limit (ulimit -v, the batch system's memory)";
 
-// The message handler: runs where the error was raised, before the stack is unwound. Leaves the value as it is.
+// The message handler of lua_pcall: stores the traceback before the stack is unwound. Leaves the error value as it is.
 int note_traceback(lua_State* L) {
   luaL_traceback(L, L, nullptr, 1);
   context(L).last_traceback = lua_tostring(L, -1);
@@ -20,7 +20,7 @@ int note_traceback(lua_State* L) {
   return 1;
 }
 
-// Argument 1: an error value. Its text.
+// Argument 1: an error value. Pushes its text.
 int text_of_error(lua_State* L) {
   std::string text = text_of(L, 1);
   if (!lua_isstring(L, 1) && !lua_isuserdata(L, 1)) text = "the error value " + text + " (no string)";
@@ -28,7 +28,7 @@ int text_of_error(lua_State* L) {
   return 1;
 }
 
-// The text of the error value on top of the stack. Its __tostring may fail, and so may making any text when memory is short.
+// Returns the text of the error value on top of the stack. Making the text may fail, too: in __tostring, or for lack of memory.
 std::string error_text(lua_State* L, int status) {
   if (status == LUA_ERRMEM) return kNoMemory;
   const char* type = luaL_typename(L, -1);
@@ -36,11 +36,11 @@ std::string error_text(lua_State* L, int status) {
   lua_pushvalue(L, -2);
   const int made = lua_pcall(L, 1, 1, 0);
   const char* text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;
-  std::string said = text ? text : "no string";
-  if (made == LUA_ERRMEM) said = kNoMemory;
-  else if (made != 0) said = fmt::format("the error value is a {} whose __tostring failed itself: {}", type, said);
+  std::string result = text ? text : "no string";
+  if (made == LUA_ERRMEM) result = kNoMemory;
+  else if (made != 0) result = fmt::format("the error value is a {} whose __tostring failed itself: {}", type, result);
   lua_pop(L, 1);
-  return said;
+  return result;
 }
 
 }  // namespace

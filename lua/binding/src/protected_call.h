@@ -1,4 +1,4 @@
-// From Lua back to C++: the counterpart of the guard.
+// Turns Lua errors into C++ values: the counterpart of guard.h.
 #pragma once
 
 #include <lua.hpp>
@@ -11,15 +11,15 @@ namespace zt::lua {
 
 struct Failure {
   std::string message;    // the error value as text
-  std::string traceback;  // "stack traceback:\n..."; empty when `message` brings one from an inner call
-  Family family;          // of the native exception that this error is; Family::error for Lua's own
+  std::string traceback;  // "stack traceback:\n..."; empty if `message` already holds the traceback of an inner call
+  Family family;          // the family of the native exception that was raised; Family::error for Lua's own errors
 
   // Throws Error, Misuse, Fault or Aborted with the message and the traceback.
   [[noreturn]] void raise() const;
 };
 
-// lua_pcall of the function and its `arguments` on top of the stack. nullopt: `results` values are on the stack. Otherwise
-// the stack is as before the function was pushed. Coroutines cannot yield across it.
+// Calls lua_pcall with the function and its `arguments` values on top of the stack. Returns nullopt on success; `results` values
+// are then on the stack. After a failure the stack is as before the function was pushed. Coroutines cannot yield across it.
 std::optional<Failure> protected_call(lua_State* L, int arguments, int results);
 
 }  // namespace zt::lua

@@ -51,7 +51,8 @@ void set_script_arguments(lua_State* L, const std::string& path, const std::vect
   lua_rawset(L, LUA_GLOBALSINDEX);
 }
 
-// Lua failed outside of every protected call: memory ran out while a state was being made. Nothing may return or unwind.
+// Lua's panic function: an error occurred outside of every protected call, as when memory runs out in new_state. It must neither
+// return nor unwind.
 int end_by_panic(lua_State* L) {
   const char* text = lua_tostring(L, -1);
   fmt::print(stderr, "ztoolkit: Lua failed while no script ran: {}\n", text ? text : "(no text)");

@@ -11,7 +11,7 @@ namespace zt::lua {
 
 namespace {
 
-// The folders of Lua's own package.path, one a pattern "/usr/share/lua/5.1/?.lua".
+// Returns the folders of Lua's own package.path, one per pattern such as "/usr/share/lua/5.1/?.lua".
 std::vector<std::string> library_folders(std::string_view path) {
   std::vector<std::string> folders;
   while (!path.empty()) {
@@ -22,8 +22,7 @@ std::vector<std::string> library_folders(std::string_view path) {
   return folders;
 }
 
-// Whether the function that reads or assigns is from a library of the system: those probe for globals.
-// Upvalue 1 is Lua's own package.path.
+// Returns whether `caller`, the function that reads or assigns, is from a system library. Upvalue 1: Lua's own package.path.
 bool is_library(lua_State* L, const lua_Debug& caller) {
   const std::string_view source = caller.source;  // "@/usr/share/lua/5.1/luaunit.lua"
   for (const auto& folder : library_folders(lua_tostring(L, lua_upvalueindex(1)))) {
@@ -32,7 +31,7 @@ bool is_library(lua_State* L, const lua_Debug& caller) {
   return false;
 }
 
-// Level 1 is the function that reads or assigns. False: there is none.
+// Finds the function that reads or assigns (level 1). Returns false if there is none.
 bool find_caller(lua_State* L, lua_Debug& caller) {
   return lua_getstack(L, 1, &caller) && lua_getinfo(L, "S", &caller);
 }
@@ -51,7 +50,7 @@ int read_undefined(lua_State* L) {
   misuse("the global '{}' is not defined{}", name, near.empty() ? std::string() : fmt::format(": did you mean '{}'?", near));
 }
 
-// "main" is a file's top level, "C" is library code such as module().
+// lua_Debug::what is "main" at a file's top level, and "C" in library code such as module().
 bool may_define(lua_State* L) {
   lua_Debug caller;
   if (!find_caller(L, caller)) return true;

@@ -1,4 +1,4 @@
-// Trees of zt::Value from Lua and back.
+// Converts Lua values to trees of zt::Value and back.
 #include "zt/base/value.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace zt::lua {
 
 namespace {
 
-// Reads one argument; keeps the path to the value in hand for messages and the open tables to find cycles.
+// Reads one argument. Keeps the path of the current value for messages, and the enclosing tables to find cycles.
 class Reader {
  public:
   Reader(lua_State* L, std::string path) : L_(L), path_(std::move(path)) {}
@@ -39,7 +39,7 @@ class Reader {
   }
 
  private:
-  // As an integer it would lose its sign.
+  // Returns whether the value is -0.0. As an integer it would lose its sign.
   bool is_negative_zero(int index) {
     return lua_type(L_, index) == LUA_TNUMBER && lua_tonumber(L_, index) == 0 && std::signbit(lua_tonumber(L_, index));
   }
@@ -76,7 +76,7 @@ class Reader {
     list.reserve(size);
     for (size_t i = 1; i <= size; ++i) {
       lua_rawgeti(L_, index, static_cast<int>(i));
-      list.push_back(below(fmt::format("[{}]", i)));
+      list.push_back(read_child(fmt::format("[{}]", i)));
     }
     return list;
   }
@@ -89,13 +89,13 @@ class Reader {
         misuse("{}: the key {} is neither a name nor in a list from 1 to n without holes", path_, text_of(L_, -2));
       }
       const std::string key = check_string(L_, -2);
-      table[key] = below("." + key);
+      table[key] = read_child("." + key);
     }
     return table;
   }
 
-  // Reads and pops the value on top, which is found at path_ + step.
-  Value below(const std::string& step) {
+  // Reads and pops the value on top of the stack. Its path is path_ + step.
+  Value read_child(const std::string& step) {
     const size_t length = path_.size();
     path_ += step;
     Value value = read(-1);

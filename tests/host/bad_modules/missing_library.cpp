@@ -1,4 +1,4 @@
-// A module that links to a library which is not on the search path of libraries.
+// A module that links to a library that is not on the library search path.
 #include "zt/lua/state.h"
 
 int from_the_missing_library();

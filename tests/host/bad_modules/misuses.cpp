@@ -1,4 +1,4 @@
-// A good module whose functions fail in the ways that C++ can: for the tests of what the user sees.
+// A valid module whose functions throw: a Misuse, and an exception that is not a std::exception.
 #include "zt/lua/state.h"
 
 namespace {

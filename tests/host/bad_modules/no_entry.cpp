@@ -1,4 +1,4 @@
-// A library that is no module: it does not have the function that opens one.
+// A library that is not a module: it has no luaopen function.
 extern "C" __attribute__((visibility("default"))) int no_entry() {
   return 0;
 }

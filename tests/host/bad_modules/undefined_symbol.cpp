@@ -1,4 +1,4 @@
-// A module that calls what its libraries no longer have.
+// A module that calls a function that its libraries do not define.
 #include "zt/lua/state.h"
 
 namespace zt {

@@ -1,4 +1,4 @@
-// A module of another time: its ABI number is not this SDK's.
+// A module with another ABI number than this SDK.
 #include "zt/lua/state.h"
 
 extern "C" __attribute__((visibility("default"))) int luaopen_zt_wrong_abi(lua_State* L) {

@@ -1,4 +1,4 @@
-// A module built against other headers.
+// A module with another build id, as if it was built against other headers.
 #include "zt/lua/state.h"
 
 extern "C" __attribute__((visibility("default"))) int luaopen_zt_wrong_build(lua_State* L) {

@@ -14,7 +14,7 @@ namespace {
 }
 
 int exists(lua_State* L) {
-  std::error_code ignored;  // what cannot be looked at does not exist for the script
+  std::error_code ignored;  // an unreadable path counts as missing
   push(L, std::filesystem::exists(check_string(L, 1), ignored));
   return 1;
 }
@@ -27,7 +27,7 @@ int mkdir_p(lua_State* L) {
   return 0;
 }
 
-// copy_file(from, to): replaces `to`.
+// copy_file(from, to): replaces an existing file `to`.
 int copy_file(lua_State* L) {
   const std::string from = check_string(L, 1), to = check_string(L, 2);
   std::error_code code;
@@ -36,7 +36,7 @@ int copy_file(lua_State* L) {
   return 0;
 }
 
-// write_file(path, text): replaces the content of `path` in one step (io::AtomicFile).
+// write_file(path, text): replaces the content of `path` atomically (io::AtomicFile).
 int write_file(lua_State* L) {
   const std::string path = check_string(L, 1);
   io::replace_file(path, check_string(L, 2));

@@ -11,7 +11,7 @@ namespace zt::lua {
 
 namespace {
 
-// Names in the order of the enum. The registry holds a hook's function under "zt.hook.NAME".
+// Names of the hooks, in the order of the enum. The registry holds a hook's function under the key "zt.hook.NAME".
 const std::vector<std::string> kHookNames{"dry_step", "model_state"};
 
 std::string registry_key(const std::string& name) {

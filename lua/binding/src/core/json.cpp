@@ -7,8 +7,8 @@ namespace zt::lua {
 
 namespace {
 
-// json.encode(value [, indent]): keys sorted; nan and infinities become null, an empty table {}; bytes that are no UTF-8
-// become U+FFFD.
+// json.encode(value [, indent]): returns JSON text with sorted keys. nan and infinities become null, an empty table {}, bytes
+// that are not UTF-8 U+FFFD.
 int encode(lua_State* L) {
   const auto json = check_value(L, 1).to_json();
   const int indent = is_absent(L, 2) ? -1 : static_cast<int>(check_integer(L, 2));
@@ -16,7 +16,7 @@ int encode(lua_State* L) {
   return 1;
 }
 
-// json.decode(text): null becomes nil, also inside lists, where it leaves a hole.
+// json.decode(text): returns the value. null becomes nil, which leaves a hole in a list.
 int decode(lua_State* L) {
   const std::string text = check_string(L, 1);
   nlohmann::json json;

@@ -1,4 +1,4 @@
-// zt.core: one flat table of what C++ gives to Lua. Operators are added to it when they are first used.
+// zt.core: one flat table of the C++ functions for Lua. An operator is added to the table at its first use.
 #include "core/open.h"
 
 #include "arguments.h"
@@ -12,7 +12,8 @@ namespace zt::lua {
 
 namespace {
 
-// Argument 1 may be the table of what is no operator: names to suggest.
+// Pushes the operator `name`, or throws Misuse that suggests the nearest name. If argument 1 is the table zt.core, its names may
+// be suggested, too.
 void push_function(lua_State* L, const std::string& name) {
   if (push_operator(L, name, CallStyle::function)) return;
   std::vector<std::string> names = operator_names();

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kDefaultWidth = 80;
 
-// Seconds of a clock that never jumps; differences have a meaning, the value itself has none.
+// now() -> seconds of a monotonic clock. Only differences are meaningful.
 int now(lua_State* L) {
   push(L, std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
   return 1;
@@ -32,7 +32,7 @@ int sleep(lua_State* L) {
   return 0;
 }
 
-// Bytes of a line "VmHWM:   1234 kB" of /proc/self/status; 0 where the system has none.
+// Returns the bytes of a line "VmHWM:   1234 kB" of /proc/self/status; 0 if the system has no such line.
 int64_t status_bytes(const std::string& field) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -41,14 +41,14 @@ int64_t status_bytes(const std::string& field) {
   return 0;
 }
 
-// memory() -> {rss, rss_anon, peak_rss} in bytes. Shared pages count in all but rss_anon.
+// memory() -> {rss, rss_anon, peak_rss} in bytes. rss and peak_rss include shared pages.
 int memory(lua_State* L) {
   push(L, Value(Value::Table{
               {"rss", status_bytes("VmRSS")}, {"rss_anon", status_bytes("RssAnon")}, {"peak_rss", status_bytes("VmHWM")}}));
   return 1;
 }
 
-// versions() -> what a run's record keeps to be understood later.
+// versions() -> {ztoolkit, abi, build_id, libtorch, compiler}, for the record of a run.
 int versions(lua_State* L) {
   push(L, Value(Value::Table{{"ztoolkit", ZT_VERSION},
                              {"abi", ZT_ABI},
@@ -88,7 +88,7 @@ int set_num_threads(lua_State* L) {
   return 0;
 }
 
-// suggest(name, names): ": did you mean 'x'?" or ": known are ...", to end a message about an unknown name.
+// suggest(name, names) -> ": did you mean 'x'?" or ": known are ...": the end of a message about an unknown name.
 int suggest_name(lua_State* L) {
   std::vector<std::string> names;
   convert(check_value(L, 2), "names", names);
@@ -102,29 +102,29 @@ int log_message(lua_State* L) {
   return 0;
 }
 
-// set_log_level(name) -> the level so far
+// set_log_level(name) -> the level before this call
 int change_log_level(lua_State* L) {
   push(L, std::string(name_of(set_log_level(parse_log_level(check_string(L, 1))))));
   return 1;
 }
 
-// set_run_folder(path): where the run that this script has opened keeps its record
+// set_run_folder(path): sets the folder of the run that this script has opened
 int keep_run_folder(lua_State* L) {
   set_run_folder(check_string(L, 1));
   return 0;
 }
 
-// library_folder(folder): errors that pass through Lua files in this folder name the line of the first caller outside of it
+// library_folder(folder): marks Lua files in this folder as library files; errors name the first caller's line outside of them
 int add_library_folder(lua_State* L) {
   const std::string given = check_string(L, 1);
-  if (given.empty()) misuse("library_folder takes the name of a folder, got an empty text");
+  if (given.empty()) misuse("library_folder takes the name of a folder, got an empty string");
   const std::string folder = fmt::format("@{}{}", given, given.ends_with('/') ? "" : "/");
   auto& folders = context(L).library_folders;
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
   return 0;
 }
 
-// script_position() -> "file:line: " of the innermost caller that is not in a library's folder
+// script_position() -> "file:line: " of the innermost caller that is not in a library file
 int caller_position(lua_State* L) {
   push(L, script_position(L, context(L)));
   return 1;

@@ -9,7 +9,7 @@ namespace zt::lua {
 
 namespace {
 
-// Whether this call would draw: a dropout probability of 0, or a layer in evaluation, does not.
+// Returns whether this call draws random numbers. With a dropout probability of 0, or in evaluation, it does not.
 bool draws(const Overload& overload, const std::vector<c10::IValue>& stack) {
   for (size_t i = 0; i < stack.size(); ++i) {
     const auto& name = overload.parameters[i].name;
@@ -20,18 +20,19 @@ bool draws(const Overload& overload, const std::vector<c10::IValue>& stack) {
   return true;
 }
 
-// A generator that cannot be passed would be the process's: shared by ranks that are threads, and changed by whoever draws first.
-void refuse_unseen_draws(const Overload& overload, const std::vector<c10::IValue>& stack) {
-  if (!overload.draws_unseen || !draws(overload, stack)) return;
+// Throws Misuse if the operator would draw from the process's default generator. Ranks that are threads share it, so their
+// numbers would depend on the order of their calls.
+void refuse_draws_without_generator(const Overload& overload, const std::vector<c10::IValue>& stack) {
+  if (!overload.draws_without_generator || !draws(overload, stack)) return;
   misuse("{} draws random numbers and takes no generator: make the numbers first, by zt.rand, zt.randn or x:bernoulli",
          overload.text());
 }
 
-// Factories take requires_grad in PyTorch, but not in their schemas.
+// Removes the argument requires_grad of a factory and returns its value. PyTorch's factories take it, but their schemas lack it.
 bool take_requires_grad(const Operator& op, Call& call) {
   if (call.named.empty() || !op.overloads.front().is_factory) return false;
-  const auto found =
-      std::find_if(call.named.begin(), call.named.end(), [](const NamedGiven& named) { return named.name == "requires_grad"; });
+  const auto found = std::find_if(call.named.begin(), call.named.end(),
+                                  [](const NamedArgument& named) { return named.name == "requires_grad"; });
   if (found == call.named.end()) return false;
   const bool wanted = check_boolean(call.L, found->given.index);
   call.named.erase(found);
@@ -45,7 +46,7 @@ int call_operator(lua_State* L) {
   const bool requires_grad = take_requires_grad(op, call);
   const Match match = choose(op, call);
   auto stack = convert_arguments(match, call);
-  refuse_unseen_draws(*match.overload, stack);
+  refuse_draws_without_generator(*match.overload, stack);
   match.overload->handle.callBoxed(stack);
   if (requires_grad) stack.front().toTensor().set_requires_grad(true);
   luaL_checkstack(L, static_cast<int>(stack.size()) + LUA_MINSTACK, "an operator's results");

@@ -1,4 +1,4 @@
-// Operators as Lua functions.
+// ATen operators as Lua functions.
 #pragma once
 
 #include <lua.hpp>
@@ -8,10 +8,10 @@
 
 namespace zt::lua {
 
-// Pushes the function or method of an operator.
+// Pushes the operator as a function or a method.
 void push_operator(lua_State* L, const Operator& op, CallStyle style);
 
-// Pushes the operator of that name, or returns false.
+// Pushes the operator `name` and returns true. Returns false, without pushing, if there is none.
 bool push_operator(lua_State* L, const std::string& name, CallStyle style);
 
 }  // namespace zt::lua

@@ -29,20 +29,20 @@ std::optional<at::MemoryFormat> memory_format_of(std::string_view text) {
   return std::nullopt;
 }
 
-at::Scalar scalar_of(const Given& given, lua_State* L) {
+at::Scalar scalar_of(const GivenArgument& given, lua_State* L) {
   if (given.form == Form::boolean) return lua_toboolean(L, given.index) != 0;
   if (given.form == Form::integer) return given.integer;
   return given.number;
 }
 
-// A number that takes part in type promotion as PyTorch's numbers do: 2 * float16 tensor stays float16.
+// Returns a 0-dim tensor that takes part in type promotion as a number: 2 * a float16 tensor stays float16.
 at::Tensor wrapped_number(const at::Scalar& scalar) {
   at::Tensor tensor = at::scalar_to_tensor(scalar);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
 
-// The list at `index`, each element read by `read(position on the stack)`.
+// Returns the list at `index`. `read(i)` converts the element at stack index i.
 template <class T>
 c10::IValue list_of(lua_State* L, int index, auto&& read) {
   c10::List<T> list;
@@ -57,7 +57,7 @@ c10::IValue list_of(lua_State* L, int index, auto&& read) {
 }
 
 c10::IValue integers_of(const Source& source, lua_State* L) {
-  const Given* given = source.given;
+  const GivenArgument* given = source.given;
   if (given->form == Form::list) {
     return list_of<int64_t>(L, given->index, [&](int at) { return *integer_at(L, at); });
   }
@@ -99,7 +99,7 @@ c10::IValue convert_list(ArgumentKind kind, int index, lua_State* L) {
 }
 
 c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_State* L) {
-  const Given& given = *source.given;
+  const GivenArgument& given = *source.given;
   if (given.form == Form::nil) return {};
   switch (parameter.kind) {
     case ArgumentKind::tensor:
@@ -128,11 +128,11 @@ c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_
   }
 }
 
-// Lua cannot tell 2.0 from 2, so the dtype of what is made from numbers is the state's default instead of the number's;
-// a boolean fills a boolean tensor.
+// Returns the dtype for a factory that is called without one: bool if the fill value is a boolean, else the state's default
+// dtype. PyTorch would take the dtype of the number, but Lua cannot tell 2.0 from 2.
 c10::IValue default_dtype(const Match& match, lua_State* L) {
   for (size_t i = 0; i < match.sources.size(); ++i) {
-    const Given* given = match.sources[i].given;
+    const GivenArgument* given = match.sources[i].given;
     if (match.overload->parameters[i].kind == ArgumentKind::scalar && given && given->form == Form::boolean) return at::kBool;
   }
   return context(L).default_dtype;
@@ -145,7 +145,7 @@ c10::IValue convert_absent(const Match& match, const Parameter& parameter, lua_S
   return *parameter.default_value;
 }
 
-// The new bytes of a result: none when it shares its storage with an argument.
+// Returns the bytes that a result newly allocated: 0 if it shares its storage with an argument.
 int64_t new_bytes(const at::Tensor& tensor, const Call& call) {
   if (!tensor.has_storage()) return 0;
   const auto* storage = tensor.storage().unsafeGetStorageImpl();
@@ -158,7 +158,7 @@ int64_t new_bytes(const at::Tensor& tensor, const Call& call) {
 void push_result_tensor(const at::Tensor& tensor, const Call& call) {
   lua_State* L = call.L;
   if (!tensor.defined()) return lua_pushnil(L);
-  const auto is_same = [&](const Given& given) { return given.box && given.box->tensor.is_same(tensor); };
+  const auto is_same = [&](const GivenArgument& given) { return given.box && given.box->tensor.is_same(tensor); };
   for (const auto& given : call.positional) {
     if (is_same(given)) return lua_pushvalue(L, given.index);
   }
@@ -210,7 +210,7 @@ void push_result(const c10::IValue& result, const Call& call) {
     }
     return;
   }
-  misuse("the operator returned a {}, which Lua has no form for", result.tagKind());
+  misuse("the operator returned a {}, which has no counterpart in Lua", result.tagKind());
 }
 
 }  // namespace zt::lua

@@ -12,8 +12,8 @@ namespace zt::lua {
 
 namespace {
 
-// A number that is integral is an integer, but -0.0 is not: x:mul(-0.0) must keep its sign.
-void read_number(Given& given, double number) {
+// Reads an integral number as an integer. -0.0 stays a floating number: x:mul(-0.0) must keep its sign.
+void read_number(GivenArgument& given, double number) {
   given.number = number;
   given.form = Form::number;
   const bool is_integral = std::abs(number) <= static_cast<double>(kLargestExact) && number == std::floor(number);
@@ -41,10 +41,10 @@ Elements read_elements(lua_State* L, int index) {
   return all;
 }
 
-void read_userdata(lua_State* L, Given& given) {
+void read_userdata(lua_State* L, GivenArgument& given) {
   given.box = tensor_box(L, given.index);
   if (given.box) {
-    tensor_of(*given.box);  // refuses a released one
+    tensor_of(*given.box);  // throws Misuse for a released tensor
     given.form = Form::tensor;
   } else if (const auto number = floating_at(L, given.index)) {
     given.form = Form::number;
@@ -54,8 +54,8 @@ void read_userdata(lua_State* L, Given& given) {
   }
 }
 
-Given read(lua_State* L, int index) {
-  Given given{.index = index, .form = Form::other, .elements = {}};
+GivenArgument read(lua_State* L, int index) {
+  GivenArgument given{.index = index, .form = Form::other, .elements = {}};
   switch (lua_type(L, index)) {
     case LUA_TNIL:
       given.form = Form::nil;
@@ -89,14 +89,14 @@ Given read(lua_State* L, int index) {
   return given;
 }
 
-// Whether a table holds named arguments; with both names and places it is neither them nor a list.
+// Returns whether the value is a table of named arguments. Throws Misuse if the table also has list elements.
 bool has_names(lua_State* L, int index) {
   if (!lua_istable(L, index)) return false;
   bool has_name = false;
   lua_pushnil(L);
   for (; lua_next(L, index); lua_pop(L, 1)) has_name |= lua_type(L, -2) == LUA_TSTRING;
   if (has_name && lua_objlen(L, index) > 0) {
-    misuse("a table holds both named arguments and a list: give what is positional before the table of names");
+    misuse("a table holds both named arguments and a list: give positional arguments before the table of named ones");
   }
   return has_name;
 }
@@ -110,14 +110,14 @@ void read_named(Call& call, int index) {
       misuse("the table of named arguments also has the key {}, which is no name", text_of(L, -2));
     }
     const std::string name = lua_tostring(L, -2);
-    lua_insert(L, -2);  // the value stays below the key that lua_next goes on from
+    lua_insert(L, -2);  // keeps the value on the stack, below the key that lua_next needs
     call.named.push_back({name, read(L, lua_gettop(L) - 1)});
   }
 }
 
 }  // namespace
 
-const Given* Call::find(const std::string& name) const {
+const GivenArgument* Call::find(const std::string& name) const {
   for (const auto& each : named) {
     if (each.name == name) return &each.given;
   }

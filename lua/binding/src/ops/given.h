@@ -1,4 +1,4 @@
-// The arguments of one operator call, read from Lua's stack once and then compared with every overload.
+// The arguments of one operator call. They are read from Lua's stack once and then matched with every overload.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,38 +14,38 @@ namespace zt::lua {
 
 enum class Form : uint8_t { nil, boolean, integer, number, text, tensor, list, generator, other };
 
-// What all elements of a list are; several may hold (an integer is a number; an empty list is all).
+// Whether all elements of a list are of a kind. Several may be true: an integer is also a number, an empty list is of every kind.
 struct Elements {
   bool integers = true, numbers = true, booleans = true, tensors = true, optional_tensors = true;
 };
 
-struct Given {
-  int index;  // on the stack
+struct GivenArgument {
+  int index;  // stack index
   Form form;
-  Elements elements;         // of a list
-  TensorBox* box = nullptr;  // of a tensor
+  Elements elements;         // set for a list
+  TensorBox* box = nullptr;  // set for a tensor
   double number = 0;
   int64_t integer = 0;
 };
 
-struct NamedGiven {
+struct NamedArgument {
   std::string name;
-  Given given;
+  GivenArgument given;
 };
 
-enum class CallStyle { function, method };  // a method's first argument is the parameter `self`
+enum class CallStyle { function, method };  // the first argument of a method is for the parameter `self`
 
 struct Call {
   lua_State* L;
   CallStyle style;
-  c10::SmallVector<Given, 6> positional;
-  std::vector<NamedGiven> named;
+  c10::SmallVector<GivenArgument, 6> positional;
+  std::vector<NamedArgument> named;
 
-  const Given* find(const std::string& name) const;
+  const GivenArgument* find(const std::string& name) const;
 };
 
-// Reads the stack's arguments 1 to n. A last table whose keys are names is the table of named arguments; its values are
-// pushed and stay on the stack for the time of the call.
+// Reads all arguments on the stack. If the last argument is a table with names as keys, it holds the named arguments. Their
+// values are pushed, and must stay on the stack until the call has ended.
 Call read_call(lua_State* L, CallStyle style);
 
 }  // namespace zt::lua

@@ -10,11 +10,11 @@ namespace {
 
 constexpr int kNo = -1;
 constexpr int kExact = 0;
-constexpr int kConverted = 1;         // an integer as a floating number, one integer as a list
-constexpr int kNumberAsTensor = 100;  // only when no overload takes a number
+constexpr int kConverted = 1;         // an integer as a floating number, or one integer as a list
+constexpr int kNumberAsTensor = 100;  // so high that it is chosen only if no overload takes a number
 
-// The cost of giving `given` for `parameter`; kNo when it cannot be.
-int cost_of(const Parameter& parameter, const Given& given, lua_State* L) {
+// Returns the cost of converting `given` to `parameter`, or kNo if this is not possible.
+int cost_of(const Parameter& parameter, const GivenArgument& given, lua_State* L) {
   const Form form = given.form;
   const bool is_number = form == Form::integer || form == Form::number;
   const auto needs = [&](bool condition, int cost = kExact) { return condition ? cost : kNo; };
@@ -56,13 +56,13 @@ int cost_of(const Parameter& parameter, const Given& given, lua_State* L) {
   return kNo;
 }
 
-// The place among the positional arguments that belongs to parameter `place`.
-size_t position_of(const Overload& overload, CallStyle style, size_t place) {
-  if (style == CallStyle::function || place > overload.self_place) return place;
-  return place == overload.self_place ? 0 : place + 1;
+// Returns the index of the positional argument for parameter `parameter_index`. A method's self is argument 0.
+size_t argument_index_of(const Overload& overload, CallStyle style, size_t parameter_index) {
+  if (style == CallStyle::function || parameter_index > overload.self_index) return parameter_index;
+  return parameter_index == overload.self_index ? 0 : parameter_index + 1;
 }
 
-// How many positional arguments, from `first` on, are the sizes of an int[] written without braces; 0: none.
+// Returns how many positional arguments, from `first` on, form an int[] that was written without braces: all of them, or 0.
 size_t count_loose_sizes(const Overload& overload, const Call& call, const Parameter& parameter, size_t first) {
   if (!overload.takes_loose_sizes || parameter.kind != ArgumentKind::integers) return 0;
   for (size_t i = first; i < call.positional.size(); ++i) {
@@ -71,7 +71,7 @@ size_t count_loose_sizes(const Overload& overload, const Call& call, const Param
   return call.positional.size() - first;
 }
 
-// Walks through the parameters once; collects the match or stops at the first that does not fit.
+// Visits the parameters in order. Collects the match, or stops at the first parameter that does not fit.
 class Matcher {
  public:
   Matcher(const Overload& overload, const Call& call, Mismatch* mismatch)
@@ -80,8 +80,8 @@ class Matcher {
   }
 
   std::optional<Match> run() {
-    for (size_t place = 0; place < overload_.parameters.size(); ++place) {
-      if (!add(place)) return std::nullopt;
+    for (size_t parameter_index = 0; parameter_index < overload_.parameters.size(); ++parameter_index) {
+      if (!add(parameter_index)) return std::nullopt;
     }
     if (used_positional_ < call_.positional.size()) {
       refuse([&] {
@@ -94,20 +94,20 @@ class Matcher {
   }
 
  private:
-  bool add(size_t place) {
-    const Parameter& parameter = overload_.parameters[place];
-    const size_t position = position_of(overload_, call_.style, place);
-    const Given* named = call_.named.empty() ? nullptr : call_.find(parameter.name);
-    if (!parameter.is_keyword_only && position < call_.positional.size()) {
+  bool add(size_t parameter_index) {
+    const Parameter& parameter = overload_.parameters[parameter_index];
+    const size_t argument_index = argument_index_of(overload_, call_.style, parameter_index);
+    const GivenArgument* named = call_.named.empty() ? nullptr : call_.find(parameter.name);
+    if (!parameter.is_keyword_only && argument_index < call_.positional.size()) {
       if (named) return refuse([&] { return fmt::format("'{}' is given twice, by place and by name", parameter.name); });
-      return add_positional(parameter, position);
+      return add_positional(parameter, argument_index);
     }
     if (named) {
       if (!add_given(parameter, *named, std::nullopt)) return false;
       ++used_named_;
       return true;
     }
-    // A random operator without a generator gets the state's own; see convert.
+    // A missing generator is the state's own (convert_absent).
     if (!parameter.default_value && parameter.kind != ArgumentKind::generator) {
       return refuse([&] { return fmt::format("'{}' is missing: {} expected", parameter.name, kind_text(parameter.kind)); });
     }
@@ -115,22 +115,23 @@ class Matcher {
     return true;
   }
 
-  bool add_positional(const Parameter& parameter, size_t position) {
-    if (const size_t sizes = count_loose_sizes(overload_, call_, parameter, position); sizes > 0) {
+  bool add_positional(const Parameter& parameter, size_t argument_index) {
+    if (const size_t sizes = count_loose_sizes(overload_, call_, parameter, argument_index); sizes > 0) {
       used_positional_ += sizes;
-      match_.sources.push_back({&call_.positional[position], sizes});
+      match_.sources.push_back({&call_.positional[argument_index], sizes});
       return true;
     }
-    if (!add_given(parameter, call_.positional[position], position)) return false;
+    if (!add_given(parameter, call_.positional[argument_index], argument_index)) return false;
     ++used_positional_;
     return true;
   }
 
-  bool add_given(const Parameter& parameter, const Given& given, std::optional<size_t> position) {
+  bool add_given(const Parameter& parameter, const GivenArgument& given, std::optional<size_t> argument_index) {
     const int cost = cost_of(parameter, given, call_.L);
     if (cost == kNo) {
       return refuse([&] {
-        return fmt::format("{}: {} expected, got {}", label(parameter, position), kind_text(parameter.kind), given_text(given));
+        return fmt::format("{}: {} expected, got {}", label(parameter, argument_index), kind_text(parameter.kind),
+                           given_text(given));
       });
     }
     match_.cost += cost;
@@ -138,14 +139,15 @@ class Matcher {
     return true;
   }
 
-  // "argument 2 'other'", counted as the caller sees it: a method's object is no argument.
-  std::string label(const Parameter& parameter, std::optional<size_t> position) const {
-    if (!position) return fmt::format("'{}'", parameter.name);
-    if (call_.style == CallStyle::method && *position == 0) return "self";
-    return fmt::format("argument {} '{}'", call_.style == CallStyle::method ? *position : *position + 1, parameter.name);
+  // Returns "argument 2 'other'". In a method call arguments are counted without self.
+  std::string label(const Parameter& parameter, std::optional<size_t> argument_index) const {
+    if (!argument_index) return fmt::format("'{}'", parameter.name);
+    if (call_.style == CallStyle::method && *argument_index == 0) return "self";
+    return fmt::format("argument {} '{}'", call_.style == CallStyle::method ? *argument_index : *argument_index + 1,
+                       parameter.name);
   }
 
-  std::string given_text(const Given& given) const {
+  std::string given_text(const GivenArgument& given) const {
     if (given.form == Form::text) return fmt::format("'{}'", lua_tostring(call_.L, given.index));
     if (given.form == Form::number || given.form == Form::integer) return fmt::format("{}", given.number);
     return type_text(call_.L, given.index);
@@ -161,7 +163,7 @@ class Matcher {
     return "an argument is given twice";
   }
 
-  // `reason` is a function: texts are only made when somebody asked for them.
+  // Calls `reason` for the text only if the caller of `match` asked for it.
   bool refuse(auto&& reason) {
     if (mismatch_) *mismatch_ = {used_positional_ + used_named_, reason()};
     return false;
@@ -175,7 +177,7 @@ class Matcher {
   size_t used_named_ = 0;
 };
 
-// A named argument that no overload has is a spelling mistake, whatever else does not fit.
+// Throws Misuse for a named argument that no overload has. It is checked first, because it usually is a spelling mistake.
 void refuse_unknown_names(const Operator& op, const Call& call) {
   std::vector<std::string> names;
   for (const auto& overload : op.overloads) {

@@ -1,4 +1,4 @@
-// Which overload a call means: the one that its arguments fit with the least conversion.
+// Chooses the overload for a call: the one whose parameters need the least conversion of the arguments.
 #pragma once
 
 #include <optional>
@@ -9,29 +9,30 @@
 
 namespace zt::lua {
 
-// Where the value of a parameter comes from.
+// The origin of a parameter's value.
 struct Source {
-  const Given* given = nullptr;  // nullptr: the default
-  size_t loose_sizes = 0;        // > 0: `given` and the ones after it together are the list
+  const GivenArgument* given = nullptr;  // null means the parameter's default
+  size_t loose_sizes = 0;                // > 0: the list consists of this many arguments from `given` on, written without braces
 };
 
-// How well an overload fits.
+// An overload that fits a call.
 struct Match {
   const Overload* overload = nullptr;
-  int cost = 0;
-  c10::SmallVector<Source, 8> sources;  // one a parameter
+  int cost = 0;                         // of the conversions; 0: all arguments match exactly
+  c10::SmallVector<Source, 8> sources;  // one per parameter
 };
 
-// Why an overload does not fit: how many of the given arguments did before, and a text for a person.
+// Why an overload does not fit a call.
 struct Mismatch {
-  size_t fitting = 0;
+  size_t fitting = 0;  // number of arguments that fitted before the first mismatch
   std::string reason;
 };
 
-// nullopt: does not fit; `mismatch`, unless nullptr, says why.
+// Returns nullopt if the overload does not fit; then sets `*mismatch` unless `mismatch` is null.
 std::optional<Match> match(const Overload& overload, const Call& call, Mismatch* mismatch);
 
-// The best overload. Misuse lists the candidates and why the nearest does not fit.
+// Returns the match with the least cost. Throws Misuse if no overload fits; the message lists the overloads and says why the
+// nearest does not fit.
 Match choose(const Operator& op, const Call& call);
 
 }  // namespace zt::lua

@@ -1,4 +1,4 @@
-// Values that only operators take: forced floating numbers and generators.
+// Lua values for operators only: floating numbers by request, and generators.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -10,7 +10,7 @@
 
 namespace zt::lua {
 
-// zt.float(2): a number that is floating although it is integral.
+// zt.float(2): a floating number whose value is integral.
 struct Floating {
   double value;
 };
@@ -21,8 +21,8 @@ struct Generator {
 std::optional<double> floating_at(lua_State* L, int index);
 bool is_generator(lua_State* L, int index);
 
-// The state's own generator: ATen's default one is shared by all threads of the process, and with it the ranks that are threads.
-// Misuse inside a layer.
+// Returns the state's own generator. (ATen's default generator is shared by all threads, and ranks may be threads.)
+// Throws Misuse inside a layer.
 at::Generator& own_generator(lua_State* L);
 
 }  // namespace zt::lua

@@ -34,7 +34,7 @@ std::optional<ArgumentKind> list_kind(const c10::Type& element) {
   }
 }
 
-// nullopt: nothing in Lua can be given for it (storages, streams, packed parameters, names of dims).
+// Returns nullopt for types without a counterpart in Lua (storages, streams, packed parameters, names of dims).
 std::optional<ArgumentKind> kind_of(const c10::Type& type) {
   switch (type.kind()) {
     case c10::TypeKind::TensorType:
@@ -68,12 +68,12 @@ std::optional<ArgumentKind> kind_of(const c10::Type& type) {
 }
 
 std::optional<Parameter> parameter_of(const c10::Argument& argument) {
-  // real_type, not type: type() shows dtypes, layouts and symbolic integers as plain integers.
+  // Uses real_type() because type() shows dtypes, layouts and symbolic integers as plain integers.
   const auto& real_type = argument.real_type();
   const bool is_optional = real_type->kind() == c10::TypeKind::OptionalType;
   const auto kind = kind_of(is_optional ? *real_type->expectRef<c10::OptionalType>().getElementType() : *real_type);
   if (!kind) return std::nullopt;
-  // A Dimname looks like a string; what is called a dim is one.
+  // A Dimname looks like a string. Parameters that are named dim... are Dimnames.
   if (*kind == ArgumentKind::text && argument.name().starts_with("dim")) return std::nullopt;
   const auto* alias = argument.alias_info();
   return Parameter{
@@ -107,11 +107,12 @@ std::optional<Overload> overload_of(const c10::OperatorHandle& handle) {
       .handle = handle,
       .parameters = parameters,
       .positional = positional,
-      .self_place = self == parameters.end() ? 0 : static_cast<size_t>(self - parameters.begin()),
+      .self_index = self == parameters.end() ? 0 : static_cast<size_t>(self - parameters.begin()),
       .takes_loose_sizes = takes_loose_sizes(parameters, positional),
       .is_factory = !takes_tensors && has_kind(parameters, {ArgumentKind::dtype}),
       .is_out = count([](const Parameter& p) { return p.is_keyword_only && p.is_written; }) > 0,
-      .draws_unseen = handle.hasTag(at::Tag::nondeterministic_seeded) && !has_kind(parameters, {ArgumentKind::generator}),
+      .draws_without_generator =
+          handle.hasTag(at::Tag::nondeterministic_seeded) && !has_kind(parameters, {ArgumentKind::generator}),
   };
 }
 
@@ -127,11 +128,11 @@ class Table {
     }
     for (auto& [name, op] : operators_) {
       names_.push_back(name);
-      // The order of preference among equally good matches, alike in every run. rand has a form with a generator: before the
-      // other.
+      // The order of preference among equally good matches. It must be the same in every run. An overload with a generator comes
+      // before the same without one, as for rand.
       std::sort(op.overloads.begin(), op.overloads.end(), [](const Overload& a, const Overload& b) {
         const auto key = [](const Overload& o) {
-          return std::tuple(o.is_out, o.draws_unseen, o.parameters.size(), o.handle.schema().overload_name());
+          return std::tuple(o.is_out, o.draws_without_generator, o.parameters.size(), o.handle.schema().overload_name());
         };
         return key(a) < key(b);
       });

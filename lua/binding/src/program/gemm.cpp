@@ -1,4 +1,4 @@
-// zt.gemm: which library multiplies matrices.
+// zt.gemm: the choice of the library that multiplies matrices.
 #include "program/open.h"
 #include "zt/base/options.h"
 #include "zt/gemm/gemm_choice.h"
@@ -14,7 +14,7 @@ struct GemmRequest {
 const Schema<GemmRequest>& gemm_schema() {
   static const auto schema = Schema<GemmRequest>("zt.gemm").required(
       "provider", &GemmRequest::provider,
-      "'default' (by the processor and the kind of GEMM) or the name of a provider, such as 'aten'", [](const std::string& name) {
+      "'default' (chosen by processor and kind of GEMM) or the name of a provider, such as 'aten'", [](const std::string& name) {
         std::vector<std::string> known = gemm_providers();
         known.emplace_back("default");
         return one_of(known)(name);
@@ -22,8 +22,8 @@ const Schema<GemmRequest>& gemm_schema() {
   return schema;
 }
 
-// zt.gemm{provider = "aten"} names one provider for all GEMMs that it can do. With or without an option it returns the choice in
-// use: {float32 = "aten", ...}.
+// zt.gemm{provider = "aten"} chooses one provider for all GEMMs that it supports. With or without options, the call returns the
+// current choice: {float32 = "aten", ...}.
 int gemm(lua_State* L) {
   if (!is_absent(L, 1)) use_gemm_choice(fixed_gemm_choice(gemm_schema().parse(check_value(L, 1)).provider));
   push(L, to_value(gemm_choice()));

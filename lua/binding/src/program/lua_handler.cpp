@@ -11,7 +11,7 @@ namespace zt::lua {
 
 namespace {
 
-// A record that a script sees: its fields, and all names that may be read, of which those without a value are nil.
+// A table for a script that may only be read. A name in `names` without a field reads as nil; any other name is an error.
 struct Record {
   const char* name;   // "unit"
   const char* names;  // "index name master"
@@ -23,7 +23,7 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// __index(record, key), reached where the record has no such field. Upvalues: the record's name, the names that may be read.
+// __index(record, key), for a key without a field. Upvalues: the record's name, the names that may be read.
 int read_field(lua_State* L) {
   const std::string key = text_of(L, 2);
   const std::vector<std::string> names = words(lua_tostring(L, lua_upvalueindex(2)));
@@ -52,7 +52,7 @@ void push_record(lua_State* L, const Record& record) {
   lua_setmetatable(L, -2);
 }
 
-// Pushes a table with the fields of the one at `index`.
+// Pushes a shallow copy of the table at `index`.
 void push_copy(lua_State* L, int index) {
   index = absolute(L, index);
   lua_newtable(L);
@@ -69,7 +69,7 @@ bool is_same(lua_State* L, int a, int b) {
   return are_numbers && std::isnan(lua_tonumber(L, a)) && std::isnan(lua_tonumber(L, b));
 }
 
-// Misuse if the script has set a field of the record at `index` to another value than in its copy at `copy`.
+// Throws Misuse if a field of the record at `index` differs from the copy at `copy`: then the script has assigned it.
 void check_unchanged(lua_State* L, const Record& record, int index, int copy) {
   for (const auto& [key, value] : record.fields) {
     lua_pushlstring(L, key.data(), key.size());
@@ -84,7 +84,7 @@ void check_unchanged(lua_State* L, const Record& record, int index, int copy) {
 Record unit_record(const StepState& state, int index) {
   const Unit& unit = state.units.at(index);
   Value::Table fields{{"index", index}, {"name", state.model->units[index].name}, {"master", unit.master}};
-  // A buffer that units share holds another unit's numbers at times.
+  // A buffer that units share may hold another unit's values now, so it is not shown.
   if (!unit.owns_shard()) fields["full"] = unit.full;
   if (unit.grad.defined()) fields["grad_shard"] = unit.grad_shard;
   if (unit.grad.defined() && !unit.owns_grad_shard()) fields["grad"] = unit.grad;
@@ -97,7 +97,7 @@ Record state_record(const StepState& state) {
               {"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}, {"grad_divisor", state.grad_divisor}}};
 }
 
-// Gives the stack its height back, also when an exception passes.
+// Restores the height of the stack on destruction, also after an exception.
 struct StackHeight {
   lua_State* L;
   int height;

@@ -1,4 +1,4 @@
-// Runs the actions of a kind that a script has declared with zt.action.
+// Runs the actions of a kind that a script has defined with zt.action.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@ namespace zt::lua {
 
 class LuaHandler : public ActionHandler {
  public:
-  // `name` is the kind's, for messages. With `writes_master` the layers' copy of the parameters is rounded from the master after
-  // each action.
+  // `name` is the name of the kind, for messages. With `writes_master`, the layers' copy of the parameters is rounded from the
+  // master parameters after each action.
   LuaHandler(std::string name, std::shared_ptr<Callable> run, bool writes_master)
       : name_(std::move(name)), run_(std::move(run)), writes_master_(writes_master) {}
 
   // Calls run(action, unit, state), which returns nothing and changes tensors in place.
   //
-  // unit: {index, name, master, grad_shard, full, grad}, nil for a kind without a unit. master [chunk] and grad_shard [chunk] are
-  // the parts that this rank owns; full and grad [padded] are the whole, nil where units share their memory; grad_shard and grad
-  // are nil for a frozen unit.
+  // unit: {index, name, master, grad_shard, full, grad}; nil for a kind without a unit. master [chunk] and grad_shard [chunk] are
+  // the parts that this rank owns. full and grad [padded] are the whole unit; they are nil if units share these buffers.
+  // grad_shard and grad are nil for a frozen unit.
   // state: {step, loss, grad_norm, grad_divisor}. grad_shard and grad hold grad_divisor times the gradient of the objective.
   //
-  // Throws: Misuse if the function reads or sets an unknown field of unit or state, sets a known one, or returns a value.
+  // Throws Misuse if the function reads an unknown field of unit or state, assigns any field, or returns a value.
   Work start(const Action& action, StepState& state) override;
 
  private:

@@ -1,4 +1,4 @@
-// model:append, model:parameters, model:initialise, tostring(model).
+// Methods of a model: model:append, model:parameters, model:initialise and others.
 #include "core/hooks.h"
 #include "program/open.h"
 #include "program/values.h"
@@ -32,8 +32,8 @@ int describe_parameters(lua_State* L) {
   return 1;
 }
 
-// model:freeze("^embedding") and model:unfreeze(...): by a regular expression on names, before a trainer is made. Return the
-// number of parameters.
+// model:freeze("^embedding") and model:unfreeze(...), before a trainer is made: take a regular expression on parameter names and
+// return the number of matching parameters.
 int set_trainable(lua_State* L, bool is_trainable) {
   push(L, static_cast<int64_t>(check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable)));
   return 1;
@@ -52,12 +52,12 @@ int numel(lua_State* L) {
   return 1;
 }
 
-// model:initialise{["embed.weight"] = tensor}: the values a trainer starts from, instead of random ones.
+// model:initialise{["embed.weight"] = tensor}: sets the initial values of parameters, instead of random ones.
 int initialise(lua_State* L) {
   const auto model = check<Model>(L, 1);
   const Value values = check_value(L, 2);
   const auto* table = values.get_if<Value::Table>();
-  if (!table) misuse("argument 2: a table of tensors by parameter name expected, got {}", values.type_name());
+  if (!table) misuse("argument 1: a table of tensors by parameter name expected, got {}", values.type_name());
   std::vector<std::string> names;
   for (const ParamInfo& param : model->info().params) names.push_back(param.name);
   for (const auto& [name, value] : *table) {
@@ -74,7 +74,8 @@ int initialise(lua_State* L) {
   return 0;
 }
 
-// model:state(): whole parameters by name, gathered when they are asked for. The Lua library makes the object (zt/state.lua).
+// model:state(): returns an object with the whole parameters by name, which are gathered when they are read. The Lua library
+// makes it (zt/state.lua).
 int state(lua_State* L) {
   const auto trainer = check<Model>(L, 1)->trainer();
   if (!trainer) misuse("model:state(): no trainer holds the model yet, so its parameters have no values: make one first");

@@ -1,4 +1,4 @@
-// Binds models, programs, passes, trainers and the choice of matrix products into zt.core.
+// Adds models, programs, passes, trainers and the choice of GEMM providers to zt.core.
 #pragma once
 
 #include "zt/lua/state.h"

@@ -7,7 +7,7 @@
 
 namespace zt::lua {
 
-// A kind of action that a script registered, and who runs it.
+// A kind of action that a script has defined, with its handler.
 struct LuaAction {
   KindId kind;
   std::vector<std::string> axes;
@@ -41,7 +41,7 @@ class LuaPass : public Pass {
     return list;
   }
 
-  // apply({actions, mode, micro_batches}, info) returns the program; only its actions may change.
+  // Calls the Lua function apply({actions, mode, micro_batches}, info). It returns the program and may change its actions only.
   Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
     const std::string& mode = mode_name(program.mode);
     lua_State* L = apply_->begin();
@@ -89,14 +89,15 @@ struct ActionOptions {
 };
 
 const Schema<ActionOptions>& action_schema() {
-  static const auto schema = Schema<ActionOptions>("zt.action")
-                                 .required("name", &ActionOptions::name, "upper-case name of the kind")
-                                 .required("run", &ActionOptions::run, "function(action, unit, state)")
-                                 .optional("target", &ActionOptions::target, "what an action of this kind is about",
-                                           Check<std::string>(one_of({"unit", "none"})))
-                                 .optional("reads", &ActionOptions::reads, "resources: param, master, grad, state, scalars")
-                                 .optional("writes", &ActionOptions::writes, "resources: param, master, grad, state, scalars")
-                                 .optional("axes", &ActionOptions::axes, "names of the mesh axes it communicates on");
+  static const auto schema =
+      Schema<ActionOptions>("zt.action")
+          .required("name", &ActionOptions::name, "upper-case name of the kind")
+          .required("run", &ActionOptions::run, "function(action, unit, state)")
+          .optional("target", &ActionOptions::target, "what an action of this kind refers to: 'unit' or 'none'",
+                    Check<std::string>(one_of({"unit", "none"})))
+          .optional("reads", &ActionOptions::reads, "resources: param, master, grad, state, scalars")
+          .optional("writes", &ActionOptions::writes, "resources: param, master, grad, state, scalars")
+          .optional("axes", &ActionOptions::axes, "names of the mesh axes it communicates on");
   return schema;
 }
 
@@ -140,12 +141,12 @@ int make_action(lua_State* L) {
   return 1;
 }
 
-// average(unit_index) -> {kind = "AVERAGE", target = unit_index, axes = {...}}
+// Calling an Action makes a list entry: average(unit_index) -> {kind = "AVERAGE", target = unit_index, axes = {...}}
 int call_action(lua_State* L) {
-  const auto kind_of = check<LuaAction>(L, 1);
-  Action action{.kind = kind_of->kind};
+  const auto lua_action = check<LuaAction>(L, 1);
+  Action action{.kind = lua_action->kind};
   if (!is_absent(L, 2)) action.target = static_cast<int32_t>(check_integer(L, 2));
-  if (!kind_of->axes.empty()) action.attrs["axes"] = to_list(kind_of->axes);
+  if (!lua_action->axes.empty()) action.attrs["axes"] = to_list(lua_action->axes);
   push(L, to_value(action));
   return 1;
 }
@@ -162,9 +163,9 @@ const Schema<PassOptions>& pass_schema() {
   static const auto schema = Schema<PassOptions>("zt.pass")
                                  .required("phase", &PassOptions::phase, "structure, compute, residency, reduction or overlap")
                                  .required("apply", &PassOptions::apply, "function(program, info) that returns the program")
-                                 .optional("name", &PassOptions::name, "for reports")
-                                 .optional("mesh", &PassOptions::mesh, "the mesh whose axes its actions communicate on")
-                                 .optional("actions", &PassOptions::actions, "the zt.action kinds it inserts");
+                                 .optional("name", &PassOptions::name, "name of the pass, for reports and errors")
+                                 .optional("mesh", &PassOptions::mesh, "mesh of the axes that its actions communicate on")
+                                 .optional("actions", &PassOptions::actions, "the zt.action kinds that it inserts");
   return schema;
 }
 

@@ -15,11 +15,11 @@ struct ProgramOptions {
 };
 
 const Schema<ProgramOptions>& program_schema() {
-  static const auto schema =
-      Schema<ProgramOptions>("zt.program")
-          .optional<int>("micro_batches", &ProgramOptions::micro_batches, "parts that a rank's batch is cut into", at_least(1))
-          .optional("precision", &ProgramOptions::precision,
-                    "of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}");
+  static const auto schema = Schema<ProgramOptions>("zt.program")
+                                 .optional<int>("micro_batches", &ProgramOptions::micro_batches,
+                                                "number of micro-batches in a rank's batch", at_least(1))
+                                 .optional("precision", &ProgramOptions::precision,
+                                           "dtype of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}");
   return schema;
 }
 
@@ -30,7 +30,8 @@ struct RecomputeOptions {
 const Schema<RecomputeOptions>& recompute_schema() {
   static const auto schema =
       Schema<RecomputeOptions>("zt.recompute")
-          .optional<int>("every", &RecomputeOptions::every, "of the layers worth it, every k-th is recomputed", at_least(1));
+          .optional<int>("every", &RecomputeOptions::every,
+                         "k: of the layers that are worth recomputing, every k-th is recomputed", at_least(1));
   return schema;
 }
 
@@ -52,7 +53,7 @@ int apply(lua_State* L) {
   return 1;
 }
 
-// The program of rank `index` (default: this one) in training.
+// Returns the training program of the rank that argument `index` gives; by default, of this rank.
 Program program_of(lua_State* L, const ProgramSpec& spec, int index) {
   Coord coord = spec.coord();
   if (!is_absent(L, index)) coord.rank = static_cast<int>(check_integer(L, index));
@@ -72,8 +73,8 @@ int actions(lua_State* L) {
   return 1;
 }
 
-// program:with_actions(text) gives the whole training program, as program:text() prints it; program:with_actions(list) its
-// actions, as program:actions() returns them. The passes so far do not change it any more; those applied later do.
+// program:with_actions(text) sets the whole training program, in the format of program:text(). program:with_actions(list) sets
+// its actions, in the format of program:actions(). Passes that were applied before no longer change it; later passes do.
 int with_actions(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
   const Value given = check_value(L, 2);
@@ -82,7 +83,7 @@ int with_actions(lua_State* L) {
   return 1;
 }
 
-// The verifier's refusals of all ranks' training programs as a list of strings: empty when they are good.
+// program:verify() -> a list of the verifier's errors in all ranks' training programs, as strings; empty if there are none
 int verify_program(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
   const auto programs = spec->build_all(Mode::train);

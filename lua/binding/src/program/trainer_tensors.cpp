@@ -1,4 +1,4 @@
-// What a trainer holds, tensor by tensor.
+// Methods of a trainer that read and set single tensors.
 #include "program/open.h"
 #include "zt/base/tensor.h"
 #include "zt/train/trainer.h"
@@ -22,7 +22,7 @@ int master(lua_State* L) {
   return 1;
 }
 
-// A table of tensors by name: {exp_avg = ..., exp_avg_sq = ...}.
+// trainer:optimizer_state(name) -> a table of tensors: {exp_avg = ..., exp_avg_sq = ...}
 int optimizer_state(lua_State* L) {
   Value::Table state;
   for (const auto& [name, values] : check<Trainer>(L, 1)->optimizer_state(check_string(L, 2))) state[name] = values;
@@ -30,13 +30,13 @@ int optimizer_state(lua_State* L) {
   return 1;
 }
 
-// The rank whose values all take; none: they are the same on all ranks.
+// Returns the rank whose values all ranks take; nullopt if no rank is given: then the values are the same on all ranks.
 std::optional<int> check_source(lua_State* L, int index) {
   if (is_absent(L, index)) return {};
   return static_cast<int>(check_integer(L, index));
 }
 
-// trainer:set_parameter(name, values[, rank]); with a rank its values count.
+// trainer:set_parameter(name, values[, rank]): with a rank, all ranks take the values of that rank.
 int set_parameter(lua_State* L) {
   check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3), check_source(L, 4));
   return 0;
@@ -54,7 +54,7 @@ int push_parameters(lua_State* L) {
   return 1;
 }
 
-// describe_parameter(name) -> {shape =, dtype =}: of what trainer:parameter gives
+// describe_parameter(name) -> {shape =, dtype =} of the tensor that trainer:parameter(name) returns
 int describe_parameter(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const std::string name = check_string(L, 2);

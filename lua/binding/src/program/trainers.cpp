@@ -13,14 +13,15 @@ namespace zt::lua {
 
 namespace {
 
-// schedule = function(updates): the learning rate after so many updates, called once per step on every rank.
+// A learning rate schedule written in Lua: function(updates) returns the rate after this many updates. Every rank calls it once
+// per step.
 class LuaSchedule : public Schedule {
  public:
   explicit LuaSchedule(std::shared_ptr<Callable> rate) : rate_(std::move(rate)) {}
   std::string kind() const override { return "function"; }
   bool counts_updates() const override { return true; }
 
-  // Throws: Misuse unless the function returns a finite number that is not negative.
+  // Throws Misuse unless the function returns a finite number that is not negative.
   double lr(int64_t updates, double) const override {
     lua_State* L = rate_->begin();
     push(L, updates);
@@ -51,12 +52,15 @@ struct TrainerArguments {
 const Schema<TrainerArguments>& trainer_schema() {
   static const auto schema =
       Schema<TrainerArguments>("zt.trainer")
-          .required("optimizer", &TrainerArguments::optimizer, "as from optim.adamw{...}")
-          .optional("schedule", &TrainerArguments::schedule, "as from optim.warmup_cosine{...}, or function(updates) -> rate")
-          .optional("clip", &TrainerArguments::clip, "maximum L2 norm of the gradient; 0: off", Check<double>(at_least(0)))
+          .required("optimizer", &TrainerArguments::optimizer, "an optimizer such as optim.adamw{...}")
+          .optional("schedule", &TrainerArguments::schedule,
+                    "a schedule such as optim.warmup_cosine{...}, or function(updates) -> rate")
+          .optional("clip", &TrainerArguments::clip, "maximum L2 norm of the gradient; 0: no clipping",
+                    Check<double>(at_least(0)))
           .optional("on_nonfinite", &TrainerArguments::on_nonfinite,
-                    "what a step that is not finite does: error, or in fp16 skip", Check<std::string>(one_of({"error", "skip"})))
-          .optional("fp16", &TrainerArguments::fp16, "the loss scale of fp16, with DeepSpeed's names");
+                    "what to do if loss or gradient is not finite: error, or in fp16 skip",
+                    Check<std::string>(one_of({"error", "skip"})))
+          .optional("fp16", &TrainerArguments::fp16, "options of the fp16 loss scale, with DeepSpeed's names");
   return schema;
 }
 
@@ -117,8 +121,8 @@ Value result_value(const StepResult& result) {
   return table;
 }
 
-// `ztoolkit run --dry` and `ztoolkit plan` end where the first step would begin: the Lua library reports and exits (zt/plan.lua).
-// The batch of the step has `parts` parts like the one at index 2.
+// Ends `ztoolkit run --dry` and `ztoolkit plan` in place of the first step: the Lua library prints the report or plan and exits
+// (zt/plan.lua). The step's batch consists of `parts` parts like the one at stack index 2.
 int end_dry_run(lua_State* L, int64_t parts) {
   lua_settop(L, 2);
   push_hook(L, Hook::dry_step, "a dry run");
@@ -147,7 +151,7 @@ struct FinishOptions {
 int finish_step(lua_State* L) {
   static const auto schema = Schema<FinishOptions>("trainer:finish_step")
                                  .optional("divisor", &FinishOptions::divisor,
-                                           "what the sum of the gradients is divided by; else micro-batches x data-parallel size",
+                                           "divisor of the sum of the gradients; by default micro-batches x data-parallel size",
                                            Check<double>(above(0)));
   const auto trainer = check<Trainer>(L, 1);
   push(L, result_value(trainer->finish_step(schema.parse(check_value(L, 2)).divisor)));
@@ -195,13 +199,14 @@ int memory(lua_State* L) {
   return 1;
 }
 
-// trainer:plan(batch): a list of the kinds of rank: {ranks = "0-7", count, memory, actions, sent}, bytes by kind.
+// trainer:plan(batch) -> a list with one entry per kind of rank: {ranks = "0-7", count, memory, actions, sent}; memory and sent
+// in bytes
 int plan(lua_State* L) {
   push(L, check<Trainer>(L, 1)->plan(check_batch(L, 2)));
   return 1;
 }
 
-// trainer:predict_activations(batch): bytes, for the report and trainer:memory().
+// trainer:predict_activations(batch) -> bytes. The report and trainer:memory() show them, too.
 int predict_activations(lua_State* L) {
   push(L, check<Trainer>(L, 1)->predict_activations(check_batch(L, 2)));
   return 1;
@@ -219,7 +224,7 @@ int trace_events(lua_State* L) {
   return 1;
 }
 
-// trainer:set_lr(rate); without a rate the schedule's again.
+// trainer:set_lr(rate): fixes the learning rate; without a rate, the schedule applies again.
 int set_lr(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   if (is_absent(L, 2)) trainer->set_lr({});
@@ -232,7 +237,7 @@ int loss_scale(lua_State* L) {
   return 1;
 }
 
-// trainer.mesh: that of the program's passes; nil: none has one
+// trainer.mesh: the mesh of the program's passes; nil if no pass has one
 int mesh_of(lua_State* L) {
   push(L, check<Trainer>(L, 1)->spec().mesh());
   return 1;

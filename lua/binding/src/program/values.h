@@ -1,4 +1,4 @@
-// Programs, actions and what passes know of a model, as plain values: what Lua sees as tables.
+// Converts programs, actions and a model's ModelInfo to plain values, which are tables in Lua.
 #pragma once
 
 #include "zt/base/value.h"
@@ -7,12 +7,13 @@
 
 namespace zt::lua {
 
-// {kind = "F", target = 1, micro_batch = 0, keep = "inputs"}: attributes beside the named fields, absent where they mean nothing.
+// Returns {kind = "F", target = 1, micro_batch = 0, keep = "inputs"}. Attributes such as keep are fields of the same table.
+// Fields that do not apply to the kind are absent.
 Value to_value(const Action& action);
 Value to_value(const std::vector<Action>& actions);
 Value to_value(const ModelInfo& model, const Coord& coord);
 
-// Misuse that names the place: "actions[3].kind".
+// Throws Misuse that begins with the path of the wrong value: "actions[3].kind".
 Action to_action(const Value& value, const std::string& path);
 std::vector<Action> to_actions(const Value& value, const std::string& path);
 

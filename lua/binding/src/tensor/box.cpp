@@ -51,7 +51,8 @@ const at::Tensor& tensor_of(const TensorBox& box) {
   }
   if (box.state == TensorState::left_forward) {
     misuse(
-        "the tensor is a parameter of a layer whose forward has ended: its memory may hold another one by now; use self's anew");
+        "the tensor is a parameter of a layer whose forward has ended, and its memory may hold another parameter now: read it "
+        "from self in every forward");
   }
   return box.tensor;
 }
@@ -92,7 +93,7 @@ at::Tensor check_tensor(lua_State* L, int index) {
 
 void push(lua_State* L, const at::Tensor& tensor) {
   if (!tensor.defined()) return lua_pushnil(L);
-  // A storage that others hold as well was not made just now.
+  // A storage with other owners is not new.
   const bool is_new = tensor.has_storage() && tensor.storage().use_count() == 1;
   push_tensor(L, tensor, is_new ? storage_bytes(tensor) : 0);
 }

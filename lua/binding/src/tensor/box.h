@@ -10,22 +10,22 @@
 
 namespace zt::lua {
 
-// nullptr: no tensor. The box may be empty (released).
+// Returns null if the value is not a tensor. The box may be empty (released).
 TensorBox* tensor_box(lua_State* L, int index);
 
-// The tensor of the box. Misuse when it was released or its scope has ended.
+// Returns the tensor of the box. Throws Misuse if it was released, or if its scope or its layer's forward has ended.
 const at::Tensor& tensor_of(const TensorBox& box);
 
-// Pushes a new userdata; `bytes` is what the tensor newly allocated, 0 for a view.
+// Pushes a new userdata. `bytes` is the memory that the tensor newly allocated, 0 for a view.
 void push_tensor(lua_State* L, at::Tensor tensor, int64_t bytes);
 
-// Bytes of the tensor's storage; 0 where it has none (sparse, meta).
+// Returns the bytes of the tensor's storage; 0 if it has none (sparse, meta).
 int64_t storage_bytes(const at::Tensor& tensor);
 
-// "a tensor float32[2, 3] on cpu", "a released tensor": for messages.
+// Returns "a tensor float32[2, 3] on cpu" or "a released tensor", for messages.
 std::string describe_box(const TensorBox& box);
 
-// Adds to the metatable of tensors, on top of the stack, all but __gc. Once a state.
+// Adds all fields but __gc to the metatable of tensors, which is on top of the stack. Called once per state.
 void fill_tensor_metatable(lua_State* L);
 
 }  // namespace zt::lua

@@ -24,9 +24,9 @@ struct TensorOptions {
 };
 
 const auto kTensor = Schema<TensorOptions>("zt.tensor")
-                         .optional("dtype", &TensorOptions::dtype, "dtype of the elements, by default as the values say")
-                         .optional("device", &TensorOptions::device, "where the tensor lives")
-                         .optional("requires_grad", &TensorOptions::requires_grad, "whether autograd follows it");
+                         .optional("dtype", &TensorOptions::dtype, "dtype of the elements; by default it follows from the values")
+                         .optional("device", &TensorOptions::device, "device of the tensor")
+                         .optional("requires_grad", &TensorOptions::requires_grad, "whether autograd records operations on it");
 
 struct SeededOptions {
   int64_t seed = 0;
@@ -38,8 +38,8 @@ struct SeededOptions {
 const auto kSeeded = Schema<SeededOptions>("zt.rand")
                          .required("seed", &SeededOptions::seed, "key of the counter-based numbers")
                          .optional("dtype", &SeededOptions::dtype, "a floating dtype, by default the default dtype")
-                         .optional("device", &SeededOptions::device, "where the tensor lives")
-                         .optional("requires_grad", &SeededOptions::requires_grad, "whether autograd follows it");
+                         .optional("device", &SeededOptions::device, "device of the tensor")
+                         .optional("requires_grad", &SeededOptions::requires_grad, "whether autograd records operations on it");
 
 // zt.tensor({{1, 2}, {3, 4}}, {dtype = "float64", requires_grad = true})
 int new_tensor(lua_State* L) {
@@ -61,7 +61,7 @@ std::vector<int64_t> check_sizes(lua_State* L, int index) {
 
 enum class Distribution { uniform, normal };
 
-// Element i is element i of the Philox stream (seed, user): the same on every machine and rank.
+// Returns elements of the Philox stream (seed, user), element i from stream index i. They are the same on every machine and rank.
 at::Tensor seeded(Distribution distribution, const std::vector<int64_t>& sizes, int64_t seed) {
   const Philox stream = Philox::keyed(static_cast<uint64_t>(seed), Purpose::user);
   at::Tensor tensor = at::empty(sizes, distribution == Distribution::uniform ? at::kFloat : at::kDouble);
@@ -82,7 +82,7 @@ bool has_seed(lua_State* L) {
   return found;
 }
 
-// With {seed = n}: Philox. Without: ATen's operator and the state's own generator.
+// With {seed = n}, the numbers are from Philox; without, from ATen's operator and the state's own generator.
 int random_tensor(lua_State* L, Distribution distribution, const char* op) {
   if (has_seed(L)) {
     const SeededOptions options = kSeeded.parse(check_value(L, 2));
@@ -127,7 +127,7 @@ int manual_seed(lua_State* L) {
   return 0;
 }
 
-// random_state() -> the state of the generator that operators use where none is given, as hexadecimal digits
+// random_state() -> the state of the Lua state's own generator, as hexadecimal digits
 int random_state(lua_State* L) {
   const at::Tensor state = own_generator(L).get_state();
   const std::span bytes(state.const_data_ptr<uint8_t>(), static_cast<size_t>(state.numel()));
@@ -141,7 +141,7 @@ int set_random_state(lua_State* L) {
   at::Tensor state = generator.get_state().clone();
   const bool fits = digits.size() == 2 * static_cast<size_t>(state.numel()) &&
                     digits.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!fits) misuse("set_random_state takes what random_state has returned, {} hexadecimal digits", 2 * state.numel());
+  if (!fits) misuse("set_random_state takes a string that random_state has returned: {} hexadecimal digits", 2 * state.numel());
   for (int64_t i = 0; i < state.numel(); ++i)
     state.mutable_data_ptr<uint8_t>()[i] = static_cast<uint8_t>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
   generator.set_state(state);

@@ -16,7 +16,7 @@ namespace {
 using at::indexing::Slice;
 using at::indexing::TensorIndex;
 
-// Entry `place` of the range on top of the stack; nullopt when it ends before.
+// Returns entry `place` of the range on top of the stack; nullopt if the range is shorter.
 std::optional<c10::SymInt> bound(lua_State* L, int place, int dim) {
   lua_rawgeti(L, -1, place);
   const auto integer = integer_at(L, -1);
@@ -31,7 +31,7 @@ Slice range(lua_State* L, int dim) {
   return {bound(L, 1, dim), bound(L, 2, dim), bound(L, 3, dim)};
 }
 
-// The entry on top of the stack.
+// Converts the index entry on top of the stack.
 TensorIndex entry(lua_State* L, int dim) {
   if (const auto integer = integer_at(L, -1)) return *integer;
   if (is_tensor(L, -1)) return check_tensor(L, -1);

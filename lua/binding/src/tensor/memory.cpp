@@ -30,7 +30,7 @@ void TensorMemory::close_scope(size_t mark, const std::vector<TensorBox*>& kept)
   --open_scopes_;
   std::vector<TensorBox*> adopted;
   for (TensorBox* box : kept) {
-    if (box->scope_place < static_cast<int64_t>(mark)) continue;  // made outside
+    if (box->scope_place < static_cast<int64_t>(mark)) continue;  // made outside of this scope
     forget(*box);
     adopted.push_back(box);
   }

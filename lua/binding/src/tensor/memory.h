@@ -1,4 +1,4 @@
-// What the collector must know about tensors: how many bytes were made since it last ran, and which tensors a scope made.
+// Counts the bytes of new tensors to run Lua's garbage collector in time, and lists the tensors that were made in scopes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,25 +14,27 @@ enum class TensorState : uint8_t { alive, released, left_scope, left_forward };
 // The full userdata of a tensor.
 struct TensorBox {
   at::Tensor tensor;
-  int64_t scope_place = -1;  // in TensorMemory's list; -1 outside of every scope
+  int64_t scope_place = -1;  // index in TensorMemory's list; -1 outside of every scope
   TensorState state = TensorState::alive;
 };
 
-// Lua sees a tensor as 32 bytes, so its collector would let gigabytes of garbage stand. This counts what is pushed and runs a
-// full collection whenever `kBytesBetweenCollections` have been made.
-// Invariant: every box alive that was made inside the innermost open scope stands in `made_` at its scope_place.
+// Lua sees a tensor as 32 bytes, so its collector would leave gigabytes of garbage uncollected. This class counts the bytes of
+// the tensors that are pushed, and runs a full collection after every `kBytesBetweenCollections`.
+// Invariant: every live box that was made in an open scope is in `made_` at its scope_place.
 class TensorMemory {
  public:
   static constexpr int64_t kBytesBetweenCollections = int64_t{64} << 20;
 
-  // After a box was pushed: `bytes` is what it newly allocated (0 for a view). May collect: all in use must be on the stack.
+  // Call after a box was pushed. `bytes` is the memory that it newly allocated (0 for a view). This may run the collector, so
+  // every value in use must be on the stack.
   void made(lua_State* L, TensorBox& box, int64_t bytes);
-  // Before a box is destroyed or its tensor taken away.
+  // Call before a box is destroyed or its tensor is released.
   void forget(TensorBox& box);
 
-  // A scope is the part of the list from the returned mark on.
+  // Returns a mark: the scope is the part of the list from the mark on.
   size_t open_scope();
-  // Frees every tensor made since `mark` except `kept`, which go to the surrounding scope if they were made in this one.
+  // Frees every tensor made since `mark` except those in `kept`. Tensors in `kept` that were made in this scope move to the
+  // surrounding scope.
   void close_scope(size_t mark, const std::vector<TensorBox*>& kept);
 
  private:

@@ -1,4 +1,4 @@
-// What Lua's own syntax means on tensors: x.name, x[i], x + y, #x, x == y, tostring(x).
+// The metatable of tensors: x.name, x[i], x + y, #x, x == y, tostring(x).
 #include <ATen/ops/equal.h>
 
 #include <utility>
@@ -16,7 +16,7 @@ namespace zt::lua {
 
 namespace {
 
-// x.name for a method that is not in the table yet; upvalue 1 is the table, which also remembers it.
+// Finds x.name if it is not in the table of methods (upvalue 1) yet, and adds it to the table.
 int find_method(lua_State* L) {
   const std::string name = check_string(L, 2);
   if (!push_operator(L, name, CallStyle::method)) misuse("a tensor has no method '{}'{}", name, suggest(name, method_names()));
@@ -42,7 +42,7 @@ int assign(lua_State* L) {
   return 0;
 }
 
-// Same tensor, or equal dtype, device, shape and values.
+// True for the same tensor, and for equal dtype, device, shape and values.
 int is_equal(lua_State* L) {
   const at::Tensor a = check_tensor(L, 1), b = check_tensor(L, 2);
   const bool is_comparable = a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes();

@@ -25,7 +25,7 @@ void push_list(lua_State* L, at::IntArrayRef values) {
   }
 }
 
-// x:size() is the list, x:size(dim) one entry; dims from 0, or from -1 backwards.
+// x:size() returns the list, x:size(dim) one entry. Dims count from 0, or backwards from -1.
 int push_per_dim(lua_State* L, at::IntArrayRef values) {
   if (is_absent(L, 2)) return push_list(L, values), 1;
   const int64_t dim = check_integer(L, 2);
@@ -83,7 +83,7 @@ int set_grad(lua_State* L) {
   at::Tensor tensor = check_tensor(L, 1);
   const at::Tensor given = is_absent(L, 2) ? at::Tensor() : check_tensor(L, 2);
   if (given.defined() && given.sizes() != tensor.sizes())
-    misuse("the gradient is {}, the tensor {}", describe(given), describe(tensor));
+    misuse("the gradient is {}, but the tensor is {}: both must have the same shape", describe(given), describe(tensor));
   tensor.mutable_grad() = given;
   return 0;
 }
@@ -96,7 +96,7 @@ const auto kBackward = Schema<BackwardOptions>("backward")
                            .optional("retain_graph", &BackwardOptions::retain_graph, "keep the graph for another backward")
                            .optional("create_graph", &BackwardOptions::create_graph, "record the backward as well");
 
-// x:backward(gradient, {retain_graph = true, create_graph = true}); the gradient may be left out.
+// x:backward(gradient, {retain_graph = true, create_graph = true}). The gradient is optional.
 int backward(lua_State* L) {
   const bool has_gradient = is_tensor(L, 2) || lua_isnil(L, 2);
   const at::Tensor gradient = is_tensor(L, 2) ? check_tensor(L, 2) : at::Tensor();
@@ -105,7 +105,7 @@ int backward(lua_State* L) {
   return 0;
 }
 
-// Frees this handle's hold now. Views, the autograd graph and C++ keep what they hold themselves.
+// x:release() drops this handle's reference to the tensor now. References of views, the autograd graph and C++ remain.
 int release(lua_State* L) {
   TensorBox* box = tensor_box(L, 1);
   if (!box) wrong_argument(L, 1, "a tensor");
@@ -116,7 +116,7 @@ int release(lua_State* L) {
   return 0;
 }
 
-// x:to("cuda") as well as x:to("float32"): ATen's overloads with one positional argument take only a dtype.
+// x:to("cuda") or x:to("float32"). ATen's overloads with one positional argument take only a dtype, so a device goes by name.
 int to(lua_State* L) {
   const bool is_device = lua_gettop(L) == 2 && lua_type(L, 2) == LUA_TSTRING &&
                          !is_word(ArgumentKind::dtype, lua_tostring(L, 2)) && is_word(ArgumentKind::device, lua_tostring(L, 2));

@@ -1,4 +1,4 @@
-// Methods of tensors for which ATen registers no schema.
+// Methods of tensors that are bound by hand. All other methods are ATen operators.
 #pragma once
 
 #include <lua.hpp>
@@ -7,10 +7,10 @@
 
 namespace zt::lua {
 
-// Pushes the table of methods; operators are added to it when they are first used.
+// Pushes the table of methods. An operator is added to the table at its first use.
 void push_methods(lua_State* L);
 
-// Names of all methods, operators included: for messages.
+// Returns the names of all methods and operators, for messages.
 const std::vector<std::string>& method_names();
 
 }  // namespace zt::lua

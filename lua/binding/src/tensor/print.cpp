@@ -18,7 +18,8 @@ constexpr int kLineWidth = 80;
 constexpr int64_t kSummarizeAbove = 1000;
 constexpr int64_t kEdge = 3;
 
-// What is shown of a tensor: all of it, or the edges of each long dim. Contiguous, on the CPU, double or int64.
+// Returns the elements to print: all, or with `is_summarized` the edges of each long dim. The result is contiguous, on the CPU,
+// double or int64.
 at::Tensor shown_part(const at::Tensor& tensor, bool is_summarized) {
   at::Tensor part = tensor.detach();
   for (int64_t dim = 0; is_summarized && dim < part.dim(); ++dim) {
@@ -28,7 +29,7 @@ at::Tensor shown_part(const at::Tensor& tensor, bool is_summarized) {
   return part.cpu().to(tensor.is_floating_point() ? at::kDouble : at::kLong).contiguous();
 }
 
-// One format for all elements, wide enough for the longest.
+// The common format of all elements, wide enough for the longest.
 class ElementFormat {
  public:
   ElementFormat(const at::Tensor& shown, at::ScalarType dtype)
@@ -61,7 +62,7 @@ class ElementFormat {
     if (largest / smallest > 1000 || largest > 1e8 || smallest < 1e-4) style_ = Style::scientific;
   }
 
-  // Floating zeros, infinities and nans do not widen the column.
+  // Widens the column for element i. Floating zeros, infinities and nans do not widen it.
   void measure(const at::Tensor& shown, int64_t i) {
     if (is_floating_) {
       const double value = shown.const_data_ptr<double>()[i];
@@ -88,7 +89,7 @@ class ElementFormat {
   size_t width_ = 1;
 };
 
-// Brackets and line breaks. Sizes are those of the whole tensor; elements come from the shown part, in order.
+// Places brackets and line breaks. `sizes_` are those of the whole tensor; the elements come from `shown_`, in order.
 class Layout {
  public:
   Layout(const at::Tensor& tensor, bool is_summarized)
@@ -112,16 +113,16 @@ class Layout {
  private:
   std::string join_lines(const std::vector<std::string>& parts, size_t indent) const {
     const size_t room = kLineWidth > indent ? kLineWidth - indent : 0;
-    const size_t a_line = std::max<size_t>(1, room / (format_.width() + 2));
+    const size_t per_line = std::max<size_t>(1, room / (format_.width() + 2));
     std::string text;
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (i > 0) text += i % a_line == 0 ? ",\n" + std::string(indent + 1, ' ') : ", ";
+      if (i > 0) text += i % per_line == 0 ? ",\n" + std::string(indent + 1, ' ') : ", ";
       text += parts[i];
     }
     return text;
   }
 
-  // Matrices are parted by one line break, higher dims by blank lines.
+  // Separates rows by a line break, and blocks of higher dims by blank lines.
   static std::string join_blocks(const std::vector<std::string>& parts, size_t dims, size_t indent) {
     return fmt::format("{}", fmt::join(parts, "," + std::string(dims - 1, '\n') + std::string(indent + 1, ' ')));
   }
@@ -155,7 +156,8 @@ std::vector<std::string> suffixes(const at::Tensor& tensor, bool has_elements) {
 
 std::string with_suffixes(std::string text, const std::vector<std::string>& suffixes, size_t indent) {
   const size_t last_break = text.rfind('\n');
-  // One character too many when there is no line break, as in PyTorch: where lines break is part of the form.
+  // PyTorch counts one character too many for a text without a line break. This code does the same, to break lines in the same
+  // places.
   size_t line = last_break == std::string::npos ? text.size() + 2 : text.size() - last_break + 1;
   for (const auto& suffix : suffixes) {
     const bool breaks = line + suffix.size() + 2 > kLineWidth;

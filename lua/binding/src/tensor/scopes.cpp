@@ -12,7 +12,7 @@ namespace zt::lua {
 
 namespace {
 
-// The tensors that a function's results hold, in tables as well.
+// Collects the tensors in a function's results, also those in tables.
 class Collector {
  public:
   explicit Collector(lua_State* L) : L_(L) {}
@@ -37,7 +37,7 @@ class Collector {
   std::vector<TensorBox*> boxes_;
 };
 
-// Frees what was made inside, also when the function fails.
+// On destruction, frees the tensors that were made since construction, except `kept`. This also works if the function fails.
 class Scope {
  public:
   explicit Scope(TensorMemory& memory) : memory_(memory), mark_(memory.open_scope()) {}
@@ -51,14 +51,14 @@ class Scope {
   size_t mark_;
 };
 
-// Calls argument 1 with the others; its results are on the stack.
+// Calls argument 1 with the other arguments. Returns the number of its results, which are then on the stack.
 int call_function(lua_State* L) {
   check_function(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
 
-// zt.scope(fn, ...): fn(...), then every tensor made inside is freed except those in its results.
+// zt.scope(fn, ...): calls fn(...), then frees every tensor that was made in it, except those in its results.
 int scope(lua_State* L) {
   Scope open(context(L).memory);
   const int results = call_function(L);
@@ -68,7 +68,7 @@ int scope(lua_State* L) {
   return results;
 }
 
-// zt.no_grad(fn, ...): fn(...) without recording for autograd.
+// zt.no_grad(fn, ...): calls fn(...) without recording for autograd.
 int no_grad(lua_State* L) {
   const at::NoGradGuard guard;
   return call_function(L);
@@ -90,7 +90,7 @@ const auto kGrad = Schema<GradOptions>("zt.grad")
                        .optional("create_graph", &GradOptions::create_graph, "record the backward as well")
                        .optional("allow_unused", &GradOptions::allow_unused, "nil instead of an error for an unused input");
 
-// zt.grad(outputs, inputs, gradients, {retain_graph, create_graph, allow_unused}): a table with one gradient an input.
+// zt.grad(outputs, inputs, gradients, {retain_graph, create_graph, allow_unused}): returns a table with one gradient per input.
 int gradients(lua_State* L) {
   const auto outputs = check_tensors(L, 1), inputs = check_tensors(L, 2);
   const auto seeds = is_absent(L, 3) ? std::vector<at::Tensor>() : check_tensors(L, 3);

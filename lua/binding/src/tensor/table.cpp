@@ -15,7 +15,7 @@ namespace zt::lua {
 
 namespace {
 
-// The sizes along the first elements, and the dtype of the innermost first one.
+// The sizes of the first table of each depth, and the dtype of the first innermost element.
 struct Outline {
   std::vector<int64_t> sizes;
   at::ScalarType dtype;
@@ -44,7 +44,7 @@ class Filler {
   Filler(lua_State* L, const std::vector<int64_t>& sizes, at::ScalarType dtype, T* out)
       : L_(L), sizes_(sizes), dtype_(dtype), out_(out) {}
 
-  // The value on top of the stack.
+  // Copies the value on top of the stack.
   void fill(size_t depth) {
     if (depth == sizes_.size()) {
       *out_++ = leaf();

@@ -1,4 +1,4 @@
-// Starting Lua and running a script: what the host needs.
+// Starts Lua and runs a script. The host uses it.
 //
 //   lua_State* L = lua::new_state(World::from_environment(), {.lua = "...", .modules = "..."});
 //   if (auto error = lua::run_script(L, "exp.lua", {"--steps", "10"})) show(*error);
@@ -15,34 +15,36 @@
 
 namespace zt::lua {
 
-// Search patterns, separated by ';', put in front of Lua's own: "/opt/zt/share/ztoolkit/lua/?.lua;..." and "/opt/zt/lib/?.so".
+// Search patterns, separated by ';': "/opt/zt/share/ztoolkit/lua/?.lua;..." and "/opt/zt/lib/?.so". They go before Lua's own.
 struct Paths {
   std::string lua;      // package.path
   std::string modules;  // package.cpath
 };
 
-// A new state with the standard libraries, strict globals and `zt.core` preloaded. It belongs to the calling thread; several
-// states in several threads are independent. Closed by lua_close. Fault when there is no memory for it.
+// Returns a new state with the standard libraries, strict globals and `zt.core` preloaded. It belongs to the calling thread;
+// states are independent of each other. The caller closes it with lua_close. Throws Fault if there is not enough memory.
 lua_State* new_state(World world, const Paths& paths);
 
 struct ScriptError {
-  std::string message;      // begins with "file:line: " where Lua knew it; a value that is no string is shown as text
-  std::string traceback;    // "stack traceback:\n\t..."; empty when the file could not be loaded
-  bool is_aborted = false;  // a zt::Aborted passed through: another rank has the cause
+  std::string message;      // begins with "file:line: " if Lua knew the position; other values than strings are shown as text
+  std::string traceback;    // "stack traceback:\n\t..."; empty if the file could not be loaded
+  bool is_aborted = false;  // the error is a zt::Aborted: another rank failed and reports the cause
 };
 
-// Loads and runs the file on the calling thread with `arg` and `...` as plain Lua sets them: arg[0] is the path, arg[1] and on
-// are `args`, arg[-1] and down the words `before` the path on the command line, the last first. nullopt: it ran to its end.
+// Loads and runs the file on the calling thread. Returns nullopt if it ran to its end.
+// Sets `arg` and `...` as plain Lua does: arg[0] is the path, arg[1] and on are `args`, and arg[-1] and down are the words
+// `before` the path on the command line, the last word at -1.
 std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args,
                                       const std::vector<std::string>& before = {});
 
-// Has `action` called when the script of L's state has come to its end or calls os.exit(0): on its thread, before the state is
-// closed, in the order of these calls. What it throws is the script's error.
+// Registers `action` for the end of the script of L's state. Actions run when the script returns or calls os.exit(0), on its
+// thread, before the state is closed, in the order of registration. An exception of an action becomes the script's error.
 void at_script_end(lua_State* L, std::function<void()> action);
-// Calls them, each once. run_script does; for whoever ends a script otherwise. Throws what they throw.
+// Runs the registered actions, each once, and throws their exceptions. run_script calls it. Code that ends a script in another
+// way, such as os.exit, must call it, too.
 void end_script(lua_State* L);
 
 }  // namespace zt::lua
 
-// The table of `require "zt.core"`: operators, constructors and the system functions that lua/zt is made of.
+// Opens `require "zt.core"`: a table of operators, constructors and system functions, on which lua/zt is built.
 extern "C" int luaopen_zt_core(lua_State* L);

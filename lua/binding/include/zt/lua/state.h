@@ -1,5 +1,5 @@
-// Binding C++ to Lua: arguments, results, types, modules. Native code throws C++ exceptions; the guard that every registered
-// function passes through turns them into Lua errors with the script's file and line.
+// Binds C++ to Lua: arguments, results, types, modules. Native code throws C++ exceptions. Every registered function runs in a
+// guard that turns them into Lua errors with the script's file and line.
 //
 //   int scale(lua_State* L) {                       // a native function: arguments in, number of results out
 //     lua::push(L, lua::check_tensor(L, 1) * lua::check_number(L, 2));
@@ -10,7 +10,7 @@
 //     module.type<Thing>().method<thing_size>("size");
 //   }
 //
-// Threads: a lua_State belongs to one thread. Errors: Misuse for wrong arguments.
+// A lua_State belongs to one thread. The check functions throw Misuse for wrong arguments.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@ class Module;
 
 namespace detail {
 int call_guarded(lua_State* L, Function function);
-void set_field_function(lua_State* L, const char* name, lua_CFunction function);  // into the table on top
+void set_field_function(lua_State* L, const char* name, lua_CFunction function);  // in the table on top of the stack
 struct BuildInfo {
   const char* module;
   int abi;
@@ -46,19 +46,20 @@ int guarded(lua_State* L) {
   return detail::call_guarded(L, function);
 }
 
-// --- arguments: index as in Lua's C API; messages say "argument 2: a tensor expected, got a string" ---
+// --- arguments: `index` as in Lua's C API; messages say "argument 2: a tensor expected, got a string" ---
 at::Tensor check_tensor(lua_State* L, int index);
 bool is_tensor(lua_State* L, int index);
-// From now on the script's use of this tensor, a parameter that a layer's forward was given, is an error.
+// Makes later uses of this tensor by the script an error. For the parameters that a layer's forward gets as arguments.
 void expire_parameter(lua_State* L, int index);
 double check_number(lua_State* L, int index);
-int64_t check_integer(lua_State* L, int index);  // integral numbers and 64-bit cdata
+int64_t check_integer(lua_State* L, int index);  // accepts integral numbers and 64-bit cdata
 bool check_boolean(lua_State* L, int index);
 std::string check_string(lua_State* L, int index);
 void check_function(lua_State* L, int index);
 bool is_absent(lua_State* L, int index);  // none or nil
-// Any value as a tree of zt::Value: tables with 1..n keys become lists, other tables have string keys; functions become an
-// Object of a Callable, typed userdata their Object. Misuse, with the path, for what cannot be held, and for cycles.
+// Returns any value as a tree of zt::Value. Tables with the keys 1 to n become lists, tables with string keys tables, functions
+// an Object that holds a Callable, and typed userdata their Object. Throws Misuse, with the path of the value, for other values
+// and for cycles.
 Value check_value(lua_State* L, int index);
 Object check_object(lua_State* L, int index, const Tag& tag);
 template <class T>
@@ -67,9 +68,9 @@ std::shared_ptr<T> check(lua_State* L, int index) {
 }
 
 // --- results ---
-void push(lua_State* L, const at::Tensor& tensor);  // undefined: nil
+void push(lua_State* L, const at::Tensor& tensor);  // an undefined tensor becomes nil
 void push(lua_State* L, const Value& value);
-void push(lua_State* L, const Object& object);  // nullptr: nil
+void push(lua_State* L, const Object& object);  // an object whose pointer is null becomes nil
 template <class T>
 void push(lua_State* L, std::shared_ptr<T> value) {
   push(L, Object::of<T>(std::move(value)));
@@ -83,20 +84,20 @@ inline void push(lua_State* L, bool value) {
 inline void push(lua_State* L, const std::string& value) {
   lua_pushlstring(L, value.data(), value.size());
 }
-void push(lua_State* L, int64_t value);  // a number up to 2^53, 64-bit cdata above
+void push(lua_State* L, int64_t value);  // a number up to a magnitude of 2^53, a 64-bit cdata above
 
-// A Lua function held by C++. Called on the thread of its lua_State only, elsewhere is a Misuse; outlives lua_close as a
-// dead handle whose call is a Misuse.
+// Holds a Lua function for C++. Calls throw Misuse on another thread than the lua_State's, and after lua_close. A Callable may
+// outlive the lua_State and may be destroyed on any thread.
 class Callable {
  public:
   Callable(lua_State* L, int index);
   ~Callable();
   Callable(const Callable&) = delete;
-  // Pushes the function; then push arguments, and `call`. The state to push on:
+  // Pushes the function and returns the state. Then push the arguments on this state and call `call`.
   lua_State* begin();
-  void push(lua_State* L) const;  // the function itself; Misuse in another state
-  // Calls with `arguments` values pushed since begin, leaves `results` values on the stack. A Lua error becomes a
-  // zt::Error with its traceback, a C++ exception that passed through Lua keeps its type.
+  void push(lua_State* L) const;  // pushes the function; throws Misuse if L belongs to another Lua state
+  // Calls the function with the `arguments` values that were pushed since begin. Leaves `results` values on the stack.
+  // Throws a Lua error as zt::Error with its traceback. A C++ exception that passed through Lua keeps its family.
   void call(int arguments, int results);
 
  private:
@@ -104,8 +105,8 @@ class Callable {
   std::unique_ptr<Impl> impl_;
 };
 
-// While one lives, operators of this state that draw random numbers must be given a generator: in a layer, whose numbers must not
-// depend on the order of calls.
+// During its lifetime, operators of this state that draw random numbers throw Misuse unless they are given a generator. Layers
+// use it: their random numbers must not depend on the order of calls.
 class NoDefaultRandom {
  public:
   explicit NoDefaultRandom(lua_State* L);
@@ -117,7 +118,7 @@ class NoDefaultRandom {
   bool before_;
 };
 
-// The world of this state. Set by the host before a script starts.
+// Returns the world of this state. The host sets it before a script starts.
 const World& world(lua_State* L);
 void set_world(lua_State* L, World world);
 
@@ -131,8 +132,8 @@ class TypeBuilderBase {
   const Tag& tag_;
 };
 
-// Methods of a typed userdata; `self` is argument 1. An unknown member is a Lua error with the nearest name. Types may be
-// extended from several modules.
+// Adds methods to a typed userdata; `self` is argument 1. An unknown member is a Lua error that suggests the nearest name.
+// Several modules may add to the same type.
 template <class T>
 class TypeBuilder : TypeBuilderBase {
  public:
@@ -142,19 +143,19 @@ class TypeBuilder : TypeBuilderBase {
     add_method(name, guarded<function>);
     return *this;
   }
-  // A field read without a call: axis.size.
+  // Adds a field that is read without a call: axis.size.
   template <Function function>
   TypeBuilder& getter(const char* name) {
     add_getter(name, guarded<function>);
     return *this;
   }
-  // Members that are neither methods nor getters: function(self, name) gives the value or throws.
+  // Sets the function for members that are neither methods nor getters: function(self, name) pushes the value or throws.
   template <Function function>
   TypeBuilder& fallback() {
     add_getter("*", guarded<function>);
     return *this;
   }
-  // "__tostring", "__len", "__call". "__gc" and "__index" are taken.
+  // Sets a metamethod such as "__tostring", "__len", "__call". "__gc" and "__index" belong to the binding.
   template <Function function>
   TypeBuilder& metamethod(const char* name) {
     add_metamethod(name, guarded<function>);
@@ -162,7 +163,7 @@ class TypeBuilder : TypeBuilderBase {
   }
 };
 
-// The table that `require "zt.NAME"` returns, being filled.
+// Fills the table that `require "zt.NAME"` returns.
 class Module {
  public:
   explicit Module(lua_State* L) : L_(L) {}
@@ -176,9 +177,9 @@ class Module {
   TypeBuilder<T> type() {
     return TypeBuilder<T>(L_);
   }
-  // What the Lua module `source` ("zt.zero.gathered") returns, a function, which is loaded at its first call.
+  // Adds the function that the Lua module `source` ("zt.zero.gathered") returns. The module is loaded at the first call.
   Module& from_lua(const char* name, const char* source);
-  // A nested table: module.table("schedule", [](Module& m) { ... }).
+  // Adds a nested table: module.table("schedule", [](Module& m) { ... }).
   Module& table(const char* name, void (*fill)(Module&));
   lua_State* state() const { return L_; }
 
@@ -192,7 +193,8 @@ namespace zt {
 ZT_OBJECT(lua::Callable)
 }
 
-// The one exported symbol of a module. Opening checks the SDK's ABI number and build id and refuses a mismatch naming both.
+// Defines luaopen_zt_NAME, the one exported symbol of a module. Opening a module throws Fault if its ABI number or build id are
+// not those of this ztoolkit.
 #define ZT_LUA_MODULE(NAME)                                                                 \
   static void zt_open_##NAME(::zt::lua::Module& module);                                    \
   extern "C" __attribute__((visibility("default"))) int luaopen_zt_##NAME(lua_State* L) {   \
