@@ -151,7 +151,7 @@ TEST(CkptDamage, SaysWhatIsWrongWithTheWhole) {
   EXPECT_THAT(refusal_of({}), HasSubstr("does not begin like"));
   EXPECT_THAT(refusal_of(Bytes(sound.begin() + kUserBlock, sound.end())), HasSubstr("an HDF5 file of another program"));
   EXPECT_THAT(refusal_of(Bytes(sound.begin(), sound.begin() + 100)), HasSubstr("cut short"));
-  EXPECT_THAT(refusal_of(Bytes(sound.begin(), sound.end() - 1)), HasSubstr("and says that it has"));
+  EXPECT_THAT(refusal_of(Bytes(sound.begin(), sound.end() - 1)), HasSubstr("and its first lines say"));
   EXPECT_THAT(with(20, "2.0"), HasSubstr("its format is 2.0, and this program reads 1.x"));
   EXPECT_THAT(with(20, "x.0"), HasSubstr("no format version"));
   EXPECT_THAT(with(sound.size() - 9, "x"), HasSubstr("do not fit its checksum"));

@@ -218,9 +218,9 @@ TEST(CkptMaster, RefusesWhatContradictsItself) {
   EXPECT_THAT(refusal([](Index& index) { index.shards[0].file = "shards/../rank_00000.h5"; }),
               HasSubstr("is no name of a shard"));
   EXPECT_THAT(refusal([](Index& index) { index.shards[0].file = index.shards[1].file; }), HasSubstr("named twice"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = index.tensors[1].name; }), HasSubstr("two of name"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "trainer/step/x"; }), HasSubstr("something below it"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "index/x"; }), HasSubstr("'index' is taken"));
+  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = index.tensors[1].name; }), HasSubstr("have the name"));
+  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "trainer/step/x"; }), HasSubstr("another name lies below it"));
+  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "index/x"; }), HasSubstr("'index' is reserved"));
   EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = ""; }), HasSubstr("the empty name"));
   EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = std::string(2000, 'x'); }), HasSubstr("2000 bytes"));
   EXPECT_THAT(refusal([](Index& index) { index.tensors[0].dtype = at::kComplexFloat; }), HasSubstr("ComplexFloat"));
