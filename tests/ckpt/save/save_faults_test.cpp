@@ -117,7 +117,7 @@ TEST(SaveFaults, AFullDiskIsFoundBeforeAnythingIsWritten) {
   const auto files = disk_of(used_by_a_save() - 1);
   const std::string said = message_of<Fault>([&] { save(files, 1, 1); });
   EXPECT_CONTAINS(said, "No space left on device: ");
-  EXPECT_CONTAINS(said, "the remains of saves that died (ztoolkit ckpt gc)");
+  EXPECT_CONTAINS(said, "the remains of unfinished saves (ztoolkit ckpt gc)");
   EXPECT_EQ(content_of_latest(*files), -1);
   EXPECT_TRUE(partial(*files, kRoot).empty());
 }
