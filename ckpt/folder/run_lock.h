@@ -30,8 +30,8 @@ class RunLock {
 
   // Removes the file and releases the lock. May be called twice.
   void release() noexcept;
-  // Throws a Fault if another run has taken over the folder or the file was removed. A takeover needs a suspension of this
-  // process for more than kStale, and a run on another machine. Throws Misuse after release().
+  // Throws a Fault if another run has taken over the folder or the file was removed. A takeover is possible if this process
+  // was suspended for more than kStale and the other run cannot see it. Throws Misuse after release().
   void check() const;
 
  private:

@@ -106,7 +106,7 @@ class Holdings {
     }
     std::vector<Region> regions;
     for (const auto& [part, held] : parts) regions.push_back(held);
-    for (const Run& run : plan_copy(tensors[share.tensor].shape, regions, share.region).runs) {
+    for (const Run& run : make_copy_list(tensors[share.tensor].shape, regions, share.region).runs) {
       for (int64_t t = 0; t < run.times; ++t) {
         const Region piece{share.region.boxes, share.region.first + run.to + t * run.to_stride, run.count};
         writes.push_back({share.tensor, parts[run.source].first, run.from + t * run.from_stride, piece});

@@ -28,10 +28,10 @@ struct Held {
 };
 
 // What is wrong with a plan, found element by element; empty: nothing.
-std::string check(const Shape& shape, const Held& held, const Region& wanted, const CopyPlan& plan) {
+std::string check(const Shape& shape, const Held& held, const Region& wanted, const CopyList& copies) {
   const std::vector<int64_t> asked = elements_of(shape, wanted);
   std::vector<char> is_copied(asked.size(), 0);
-  for (const Run& run : plan.runs) {
+  for (const Run& run : copies.runs) {
     if (run.source < 0 || run.source >= static_cast<int32_t>(held.elements.size()) || run.count < 1 || run.times < 1)
       return "a run of nothing";
     if (run.times == 1 && (run.from_stride != 0 || run.to_stride != 0)) return "one stretch with strides";
@@ -50,28 +50,28 @@ std::string check(const Shape& shape, const Held& held, const Region& wanted, co
     if (is_copied[i] != held.is_held[asked[i]]) return "leaves out an element";
     missing += !held.is_held[asked[i]];
   }
-  if (missing != plan.missing) return "counts the missing wrong";
-  const bool is_sorted = std::is_sorted(plan.runs.begin(), plan.runs.end(), [](const Run& a, const Run& b) {
+  if (missing != copies.missing) return "counts the missing wrong";
+  const bool is_sorted = std::is_sorted(copies.runs.begin(), copies.runs.end(), [](const Run& a, const Run& b) {
     return a.source != b.source ? a.source < b.source : a.from < b.from;
   });
   return is_sorted ? "" : "is not sorted";
 }
 
-CopyPlan checked(const Shape& shape, const std::vector<Region>& saved, const Region& wanted) {
+CopyList checked(const Shape& shape, const std::vector<Region>& saved, const Region& wanted) {
   for (const Region& region : saved) EXPECT_EQ(validate_region(shape, region), "");
   EXPECT_EQ(validate_region(shape, wanted), "");
-  CopyPlan plan = plan_copy(shape, saved, wanted);
-  EXPECT_EQ(check(shape, Held(shape, saved), wanted, plan), "");
-  return plan;
+  CopyList copies = make_copy_list(shape, saved, wanted);
+  EXPECT_EQ(check(shape, Held(shape, saved), wanted, copies), "");
+  return copies;
 }
 
 // All plans from one layout to the other, checked; the number of runs.
 int64_t runs_between(const Shape& shape, const std::vector<Region>& saved, const std::vector<Region>& wanted) {
   int64_t runs = 0;
   for (const Region& region : wanted) {
-    const CopyPlan plan = checked(shape, saved, region);
-    EXPECT_EQ(plan.missing, 0);
-    runs += static_cast<int64_t>(plan.runs.size());
+    const CopyList copies = checked(shape, saved, region);
+    EXPECT_EQ(copies.missing, 0);
+    runs += static_cast<int64_t>(copies.runs.size());
   }
   return runs;
 }
@@ -96,8 +96,8 @@ TEST(Reshard, ColumnsToFlat) {
 }
 
 TEST(Reshard, ColumnIsOneRun) {
-  const CopyPlan plan = checked({6, 5}, {whole_region({6, 5})}, {{{{1, 2}, {5, 3}}}, 0, 4});
-  EXPECT_EQ(plan.runs, (Runs{{0, 7, 0, 1, 4, 5, 1}}));
+  const CopyList copies = checked({6, 5}, {whole_region({6, 5})}, {{{{1, 2}, {5, 3}}}, 0, 4});
+  EXPECT_EQ(copies.runs, (Runs{{0, 7, 0, 1, 4, 5, 1}}));
 }
 
 TEST(Reshard, FusedQueriesKeysAndValues) {
@@ -180,18 +180,18 @@ TEST(Reshard, RandomRegionsAsElementByElement) {
     const Shape shape = random_shape(dice);
     std::vector<Region> saved(dice(6));
     for (Region& region : saved)
-      region = random_cut(dice, dice(2) == 0 && &region != &saved[0] ? saved[0].boxes : random_boxes(dice, shape));
+      region = random_part(dice, dice(2) == 0 && &region != &saved[0] ? saved[0].boxes : random_boxes(dice, shape));
     const Held held(shape, saved);
     for (int i = 0; i < 4; ++i) {
       const bool is_alike = !saved.empty() && dice(3) == 0;
-      const Region wanted = random_cut(dice, is_alike ? saved[0].boxes : random_boxes(dice, shape));
-      const CopyPlan plan = plan_copy(shape, saved, wanted);
-      const std::string problem = check(shape, held, wanted, plan);
+      const Region wanted = random_part(dice, is_alike ? saved[0].boxes : random_boxes(dice, shape));
+      const CopyList copies = make_copy_list(shape, saved, wanted);
+      const std::string problem = check(shape, held, wanted, copies);
       pairs += std::max<int64_t>(1, static_cast<int64_t>(saved.size()));
-      runs += static_cast<int64_t>(plan.runs.size());
-      with_gaps += plan.missing > 0;
+      runs += static_cast<int64_t>(copies.runs.size());
+      with_gaps += copies.missing > 0;
       if (problem.empty()) continue;
-      std::string text = "seed " + std::to_string(seed) + ": the plan " + problem + "; shape " + text_of(shape);
+      std::string text = "seed " + std::to_string(seed) + ": the copy list " + problem + "; shape " + text_of(shape);
       for (const Region& region : saved) text += "\n  saved " + text_of(region);
       FAIL() << text << "\n  wanted " << text_of(wanted);
     }
@@ -210,11 +210,11 @@ class Stopwatch {
 
 TEST(Reshard, ElementsCostNothing) {
   const Shape shape{1 << 20, 1 << 20};
-  EXPECT_EQ(plan_copy(shape, along(shape, 1, 8), along(shape, 1, 2)[1]).runs.size(), 4U);
-  EXPECT_EQ(plan_copy(shape, along(shape, 1, 2), flat(shape, 3)[1]).runs.size(), 6U) << "cut rows at both ends, of both";
+  EXPECT_EQ(make_copy_list(shape, along(shape, 1, 8), along(shape, 1, 2)[1]).runs.size(), 4U);
+  EXPECT_EQ(make_copy_list(shape, along(shape, 1, 2), flat(shape, 3)[1]).runs.size(), 6U) << "cut rows at both ends, of both";
   const Shape deep{1 << 13, 1 << 14, 1 << 13};
-  EXPECT_EQ(plan_copy(deep, along(deep, 1, 2), whole_region(deep)).runs.size(), 2U);
-  const CopyPlan beyond = plan_copy({int64_t{1} << 62}, flat({int64_t{1} << 62}, 2), whole_region({int64_t{1} << 62}));
+  EXPECT_EQ(make_copy_list(deep, along(deep, 1, 2), whole_region(deep)).runs.size(), 2U);
+  const CopyList beyond = make_copy_list({int64_t{1} << 62}, flat({int64_t{1} << 62}, 2), whole_region({int64_t{1} << 62}));
   EXPECT_EQ(beyond.runs.size(), 2U);
   EXPECT_EQ(beyond.missing, 0);
 }
@@ -225,9 +225,9 @@ TEST(Reshard, ThousandsOfShards) {
   int64_t runs = 0, missing = 0;
   const Stopwatch watch;
   for (const Region& region : wanted) {
-    const CopyPlan plan = plan_copy(shape, saved, region);
-    runs += static_cast<int64_t>(plan.runs.size());
-    missing += plan.missing;
+    const CopyList copies = make_copy_list(shape, saved, region);
+    runs += static_cast<int64_t>(copies.runs.size());
+    missing += copies.missing;
   }
   std::cout << "4096 flat shards to 4095: " << runs << " runs, " << watch.seconds() / 4095 * 1e6 << " us a wanted shard\n";
   EXPECT_LE(runs, 4096 + 4095);
@@ -236,7 +236,7 @@ TEST(Reshard, ThousandsOfShards) {
   // Cut columns to the whole: most saved boxes lie side by side.
   const std::vector<Region> columns = cut(along(shape, 1, 8), 512);
   const Stopwatch second;
-  const CopyPlan whole = plan_copy(shape, columns, whole_region(shape));
+  const CopyList whole = make_copy_list(shape, columns, whole_region(shape));
   std::cout << "4096 shards of columns to the whole: " << whole.runs.size() << " runs, " << second.seconds() * 1e3 << " ms\n";
   EXPECT_EQ(whole.missing, 0);
   EXPECT_LE(whole.runs.size(), 3U * 4096);
@@ -259,9 +259,9 @@ TEST(Reshard, LargeModelForOneRank) {
     const std::vector<Region> saved = flat(shape, 1024), wanted = flat(shape, 768);
     const Stopwatch one;
     for (int state = 0; state < 3; ++state) {  // parameters and two moments
-      const CopyPlan plan = plan_copy(shape, saved, wanted[500]);
-      EXPECT_EQ(plan.missing, 0);
-      runs += plan.runs.size();
+      const CopyList copies = make_copy_list(shape, saved, wanted[500]);
+      EXPECT_EQ(copies.missing, 0);
+      runs += copies.runs.size();
       pairs += 3;  // 1024 shards on 768: at most three each
     }
     seconds += one.seconds();

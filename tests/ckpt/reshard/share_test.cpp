@@ -205,7 +205,7 @@ TEST(Share, RandomRegionsAsElementByElement) {
       std::vector<Box> boxes = random_boxes(dice, shapes.back());
       for (int64_t i = dice(8); i > 0; --i) {
         if (has_other_boxes && dice(2) == 0) boxes = random_boxes(dice, shapes.back());
-        held.back().emplace_back(static_cast<int32_t>(dice(ranks)), random_cut(dice, boxes));
+        held.back().emplace_back(static_cast<int32_t>(dice(ranks)), random_part(dice, boxes));
         tensors.back().add(held.back().back().first, held.back().back().second);
       }
     }

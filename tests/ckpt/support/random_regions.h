@@ -91,7 +91,7 @@ inline std::vector<Box> random_boxes(Dice& dice, const std::vector<int64_t>& sha
   return boxes;
 }
 
-inline Region random_cut(Dice& dice, std::vector<Box> boxes) {
+inline Region random_part(Dice& dice, std::vector<Box> boxes) {
   int64_t numel = 0;
   for (const Box& box : boxes) numel += box.numel();
   if (dice(3) == 0) return {std::move(boxes), 0, numel};
