@@ -19,19 +19,19 @@ namespace {
 
 static_assert(io::kBlock % io::kChecksumBlock == 0, "a read has whole checksum blocks");
 
-// Where a request's elements go: its tensor, or memory of the host that is copied there at the end.
+// The destination of a request: its tensor, or host memory that is copied to the tensor at the end.
 struct Target {
   at::Tensor host;  // flat
   CopyList copies;
 };
 
-// A stretch of whole checksum blocks of one saved piece.
+// A range of whole checksum blocks of one saved piece, for one request.
 struct BlockRead {
   const SavedPiece* piece;
   const ReadRequest* request;
   Target* target;
   int32_t source;      // number of the piece in its tensor
-  int64_t begin, end;  // bytes of the piece
+  int64_t begin, end;  // bytes [begin, end) of the piece
 };
 
 int64_t element_bytes(const SavedTensor& tensor) {
@@ -92,18 +92,18 @@ class PieceReader {
       const size_t begin = number * io::kChecksumBlock;
       if (io::xxh3(block) != read.piece->checksums[number])
         fault(
-            "'{}' is damaged: bytes {} to {} of '{}' in it are not those that were saved (their checksum differs): load another "
+            "'{}' is damaged: bytes {} to {} of '{}' in it differ from those that were saved (by their checksum): load another "
             "checkpoint",
             path, begin, begin + block.size(), read.request->tensor->name);
     });
   }
 
-  // Elements of the saved dtype to their places.
+  // Converts the elements that were read, and copies them to their places.
   static void put(const BlockRead& read, std::span<const std::byte> data) {
     const SavedTensor& tensor = *read.request->tensor;
     const int64_t size = element_bytes(tensor), begin = read.begin / size, end = read.end / size;
     const at::Tensor& host = read.target->host;
-    // A byte of a boolean may be any number, whoever wrote it.
+    // A damaged or foreign file may have any number in a boolean's byte.
     const bool is_bool = tensor.dtype == at::kBool;
     const at::Tensor saved =
         at::from_blob(const_cast<std::byte*>(data.data()), {end - begin}, is_bool ? at::kByte : tensor.dtype);
