@@ -19,13 +19,13 @@ std::string refusal_of(const Bytes& file) {
   return message_of<Fault>([&] { read_master(file, "step_7/checkpoint.h5"); });
 }
 
-// With a size and a checksum that fit again.
+// Makes size and checksum in the user block right again.
 void seal(Bytes& file) {
   const std::string text = make_user_block(std::span(file).subspan(kUserBlock));
   std::memcpy(file.data(), text.data(), text.size());
 }
 
-// The small checkpoint's master, changed through libhdf5 by someone who then makes its checksum fit.
+// Returns the message that refuses the small checkpoint's master after `change` by libhdf5, with a checksum that is right again.
 std::string refusal_after(const std::function<void(hid_t file)>& change) {
   const Bytes sound = make_master(small_checkpoint().index);
   SparseMemory memory(static_cast<int64_t>(sound.size()));
@@ -48,7 +48,7 @@ void remove(hid_t file, const std::string& path) {
   checked(H5Ldelete(file, path.c_str(), H5P_DEFAULT), "remove");
 }
 
-// Puts a list of numbers in the place of a dataset.
+// Replaces a dataset by a list of numbers.
 void replace(hid_t file, const std::string& path, const std::vector<int64_t>& numbers, hid_t type = H5T_STD_I64LE) {
   remove(file, path);
   const Handle dataset(H5Dcreate2(file, path.c_str(), type, shape_of({static_cast<int64_t>(numbers.size())}), H5P_DEFAULT,
@@ -65,14 +65,14 @@ std::vector<int64_t> numbers_of(hid_t file, const std::string& path) {
   return numbers;
 }
 
-// One number of a column, by its row.
+// Sets the number in one row of a column.
 void set(hid_t file, const std::string& path, size_t row, int64_t number) {
   std::vector<int64_t> numbers = numbers_of(file, path);
   numbers.at(row) = number;
   replace(file, path, numbers);
 }
 
-// The only place where the file has `from` becomes `to`.
+// Returns the message that refuses the small checkpoint's master after `from`, which occurs once, was replaced by `to`.
 std::string refusal_with_text(std::string_view from, std::string_view to) {
   Bytes file = make_master(small_checkpoint().index);
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
@@ -85,7 +85,7 @@ std::string refusal_with_text(std::string_view from, std::string_view to) {
   return refusal_of(file);
 }
 
-// The second shard's name in the index is another one.
+// Returns the message that refuses the small checkpoint's master after the second shard's name was replaced by `name`.
 std::string refusal_with_shard(const std::string& name) {
   return refusal_with_text(shard_file(0) + shard_file(1), shard_file(0) + name);
 }
@@ -111,7 +111,8 @@ Bytes mutated(Bytes file, std::mt19937_64& random) {
   return file;
 }
 
-// Lets the process have so many bytes more than it has; an allocation of more throws something that is no Fault.
+// Limits the process's address space to `more` bytes above its present size. A larger allocation throws an error that is no
+// Fault.
 class MemoryLimit {
  public:
   explicit MemoryLimit(int64_t more) {
@@ -188,7 +189,7 @@ TEST(CkptDamage, OfAnAdversaryInNumbersIsSeen) {
         "/index/shape", "/index/box_begin", "/index/box_end"}) {
     for (const int64_t number : {int64_t{-1}, int64_t{1} << 31, int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
       const std::string name = path;
-      if (name == "/index/shards/bytes" && number > 0) continue;  // only the file itself can tell
+      if (name == "/index/shards/bytes" && number > 0) continue;  // only a comparison with the file itself finds these
       const MemoryLimit limit(64 << 20);
       EXPECT_NE(refusal_after([&](hid_t file) { set(file, path, 0, number); }), "no error") << path << " " << number;
     }

@@ -1,4 +1,4 @@
-// The bytes that a plan reads, beside marks on every byte.
+// Compares the bytes that a copy list reads with marks on every byte.
 #include "reshard/ranges.h"
 
 #include "ckpt/support/random_regions.h"
@@ -24,16 +24,16 @@ TEST(Ranges, BlocksThatTouchAreJoined) {
 }
 
 TEST(Ranges, RowsAreNotCounted) {
-  // A narrow column of 2^40 rows: everything is read, in one range.
+  // A narrow column of 2^40 rows needs all bytes, in one range.
   const Runs column{{0, 3, 0, 1, int64_t{1} << 40, 1000, 1}};
   const int64_t bytes = (int64_t{1} << 40) * 1000 * 2;
   EXPECT_EQ(block_ranges(column, 2, bytes), (std::vector<PieceBytes>{{0, bytes}}));
-  // Rows of 4 MiB: a block of each.
+  // Of each row of 4 MiB, one block is needed.
   const Runs wide{{0, 0, 0, 8, 100, kMiB, 8}};
   EXPECT_EQ(block_ranges(wide, 4, 400 * kMiB).size(), 100U);
 }
 
-// Runs of a random plan that read one piece of `elements` elements.
+// A random copy list, and the number of elements of its second saved region.
 struct Case {
   CopyList copies;
   int64_t elements;

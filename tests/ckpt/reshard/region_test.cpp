@@ -1,4 +1,4 @@
-// Regions: what is accepted from a file, and regions as boxes.
+// Tests which regions of a file are accepted, and regions as boxes.
 #include "reshard/region.h"
 
 #include <algorithm>

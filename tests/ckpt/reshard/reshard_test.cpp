@@ -1,4 +1,4 @@
-// Copy plans beside a map of every element; the usual layouts; sizes that nobody could go through one by one.
+// Tests copy lists: against an enumeration of every element, for the usual layouts, and for tensors too large to enumerate.
 #include "reshard/reshard.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 using Shape = std::vector<int64_t>;
 using Runs = std::vector<Run>;  // in a test case, Run is GoogleTest's
 
-// What saved regions hold, element by element.
+// The elements of saved regions, enumerated.
 struct Held {
   Held(const Shape& shape, const std::vector<Region>& saved) : is_held(*numel_of(shape), 0) {
     for (const Region& region : saved) {
@@ -27,7 +27,7 @@ struct Held {
   std::vector<char> is_held;                   // by element of the tensor
 };
 
-// What is wrong with a plan, found element by element; empty: nothing.
+// Returns what is wrong with a copy list, found element by element; empty if it is right.
 std::string check(const Shape& shape, const Held& held, const Region& wanted, const CopyList& copies) {
   const std::vector<int64_t> asked = elements_of(shape, wanted);
   std::vector<char> is_copied(asked.size(), 0);
@@ -65,7 +65,7 @@ CopyList checked(const Shape& shape, const std::vector<Region>& saved, const Reg
   return copies;
 }
 
-// All plans from one layout to the other, checked; the number of runs.
+// Checks all copy lists from one layout to another, and returns their number of runs.
 int64_t runs_between(const Shape& shape, const std::vector<Region>& saved, const std::vector<Region>& wanted) {
   int64_t runs = 0;
   for (const Region& region : wanted) {
@@ -88,9 +88,9 @@ TEST(Reshard, FlatToRows) {
 }
 
 TEST(Reshard, ColumnsToFlat) {
-  // Each wanted half has 4 whole rows of both halves of the columns: an inner rectangle is one run.
+  // Each wanted half has 4 whole rows from both halves of the columns: each such rectangle is one run.
   EXPECT_EQ(runs_between({8, 10}, along({8, 10}, 1, 2), flat({8, 10}, 2)), 4);
-  // Thirds of 8 rows cut rows: the whole rows between, and what is left of those that are cut.
+  // Thirds of 8 rows divide rows: one run for the whole rows between, and one for each divided row.
   EXPECT_LE(runs_between({8, 10}, along({8, 10}, 1, 2), flat({8, 10}, 3)), 2 * 3 * 3);
   EXPECT_EQ(runs_between({8, 10}, along({8, 10}, 1, 5), {whole_region({8, 10})}), 5);
 }
@@ -106,7 +106,7 @@ TEST(Reshard, FusedQueriesKeysAndValues) {
   EXPECT_EQ(runs_between(shape, fused(8, 5, 2), fused(8, 5, 4)), 12);
   EXPECT_EQ(runs_between(shape, {whole_region(shape)}, fused(8, 5, 4)), 12);
   EXPECT_EQ(runs_between(shape, fused(8, 5, 1), {whole_region(shape)}), 1) << "boxes that follow each other are joined";
-  // The same boxes cut for data parallelism: flat against flat, though neither is an interval of the tensor.
+  // The same boxes divided for data parallelism are intervals of one order, though not of the tensor's.
   EXPECT_EQ(runs_between(shape, cut(fused(8, 5, 2), 3), cut(fused(8, 5, 2), 2)), 8);
   runs_between(shape, cut(fused(8, 5, 4), 3), flat(shape, 7));
 }
@@ -145,7 +145,7 @@ TEST(Reshard, BlocksOfThreeDims) {
     return regions;
   };
   EXPECT_EQ(runs_between(shape, blocks(2, 2, 2), blocks(2, 2, 2)), 8);
-  // Of each pair 2 x 3 x 4, the last two dims not joined: one run for each of the 2.
+  // Each pair shares 2 x 3 x 4 elements, and no dims can be joined: one run per index of the dim of size 2.
   EXPECT_EQ(runs_between(shape, blocks(2, 2, 2), {whole_region(shape)}), 8 * 2);
   runs_between(shape, blocks(2, 3, 2), blocks(4, 2, 1));
 }
@@ -196,10 +196,10 @@ TEST(Reshard, RandomRegionsAsElementByElement) {
       FAIL() << text << "\n  wanted " << text_of(wanted);
     }
   }
-  std::cout << pairs << " pairs of regions, " << runs << " runs, " << with_gaps << " plans with missing elements\n";
+  std::cout << pairs << " pairs of regions, " << runs << " runs, " << with_gaps << " copy lists with missing elements\n";
 }
 
-// Of processor time.
+// Measures processor time.
 class Stopwatch {
  public:
   double seconds() const { return static_cast<double>(std::clock() - start_) / CLOCKS_PER_SEC; }
@@ -229,11 +229,11 @@ TEST(Reshard, ThousandsOfShards) {
     runs += static_cast<int64_t>(copies.runs.size());
     missing += copies.missing;
   }
-  std::cout << "4096 flat shards to 4095: " << runs << " runs, " << watch.seconds() / 4095 * 1e6 << " us a wanted shard\n";
+  std::cout << "4096 flat shards to 4095: " << runs << " runs, " << watch.seconds() / 4095 * 1e6 << " us per wanted shard\n";
   EXPECT_LE(runs, 4096 + 4095);
   EXPECT_EQ(missing, 0);
 
-  // Cut columns to the whole: most saved boxes lie side by side.
+  // Divided columns to the whole tensor: most saved boxes have many neighbours.
   const std::vector<Region> columns = cut(along(shape, 1, 8), 512);
   const Stopwatch second;
   const CopyList whole = make_copy_list(shape, columns, whole_region(shape));
@@ -262,7 +262,7 @@ TEST(Reshard, LargeModelForOneRank) {
       const CopyList copies = make_copy_list(shape, saved, wanted[500]);
       EXPECT_EQ(copies.missing, 0);
       runs += copies.runs.size();
-      pairs += 3;  // 1024 shards on 768: at most three each
+      pairs += 3;  // 1024 shards to 768: a wanted shard overlaps at most three saved ones
     }
     seconds += one.seconds();
     elements += *numel_of(shape);

@@ -1,4 +1,4 @@
-// Headers of safetensors files: round trips, the reference's bytes, and everything that may be wrong with one.
+// Tests headers of safetensors files: round trips, equality with the reference writer's bytes, and refusal of wrong headers.
 #include "safetensors/safetensors.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ using test::head;
 
 const std::string kPath = "folder/model.safetensors";
 
-// What the head of a file of this JSON and so many bytes of data holds.
+// Parses a header with this JSON, of a file with that many bytes of data.
 Contents parse(const std::string& json, int64_t data) {
   const Bytes bytes = head(json);
   return parse_header(bytes, std::ssize(bytes) + data, kPath);
 }
 
-// The message that refuses the JSON; it has to name the file.
+// Returns the message that refuses the JSON, and checks that it names the file.
 std::string refusal(const std::string& json, int64_t data) {
   const std::string said = test::message_of<Fault>([&] { parse(json, data); });
   EXPECT_CONTAINS(said, kPath);
@@ -34,7 +34,7 @@ std::string entry(const std::string& dtype, const std::string& shape, const std:
   return fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":{}}})", dtype, shape, offsets);
 }
 
-// The message that refuses a file of one tensor "w" of this kind with 24 bytes of data; it has to name the tensor.
+// Returns the message that refuses a file of one tensor "w" with 24 bytes of data, and checks that it names the tensor.
 std::string refusal_of_tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   const std::string said = refusal(R"({"w":)" + entry(dtype, shape, offsets) + "}", 24);
   EXPECT_CONTAINS(said, "tensor \"w\"");
@@ -77,7 +77,7 @@ TEST(SafetensorsHeader, EveryTypeGoesThereAndBack) {
   for (const auto& [name, dtype] : types) EXPECT_CONTAINS(text, fmt::format(R"("{}":{{"dtype":"{}")", name, name));
 }
 
-// All data begin at multiples of their elements' size, as a reader that maps the file wants.
+// All data begin at multiples of their elements' size, as readers need that map the file into memory.
 TEST(SafetensorsHeader, DataAreAligned) {
   Contents contents;
   for (int i = 0; i < 40; ++i) {
@@ -89,7 +89,7 @@ TEST(SafetensorsHeader, DataAreAligned) {
   EXPECT_EQ(parse_header(bytes, contents.tensors.back().end, kPath), contents);
 }
 
-// What the reference library wrote is written again byte for byte.
+// A file of the reference library is written again with the same bytes.
 TEST(SafetensorsHeader, AreTheReferencesBytes) {
   for (const std::string name : {"gpt2", "llama", "llama_tied"}) {
     const Bytes file = test::golden_bytes(name + "/model.safetensors");
@@ -143,7 +143,7 @@ TEST(SafetensorsHeader, RefusesWhatIsNoSuchJson) {
   EXPECT_CONTAINS(refusal(R"({"w":)" + entry("U8", "[" + ones + "]", "[0,1]") + "}", 1), "a list of more than 64 values");
 }
 
-// A valid file that we cannot read: not called damaged.
+// The file is valid but cannot be read here, so the message must not call it damaged.
 TEST(SafetensorsHeader, SaysWhichDtypesAreSupported) {
   for (const std::string dtype : {"F8_E4M3", "F8_E5M2", "U16", "U32", "U64", "C64", "F4"}) {
     const std::string said = refusal_of_tensor(dtype, "[24]", "[0,24]");

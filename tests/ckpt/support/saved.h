@@ -1,4 +1,4 @@
-// Checkpoints for tests: tensors cut over shards, as images and as a folder.
+// Checkpoints for tests: tensors divided among shards, as images in memory and as a folder.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ namespace zt::ckpt {
 using test::message_of;
 using testing::HasSubstr;
 
-// A sanitizer's own memory hides how much a test needs.
+// With a sanitizer, tests cannot measure memory: the sanitizer takes much of its own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kIsSanitized = true;
 #else
@@ -43,7 +43,7 @@ struct TestTensor {
   std::vector<int64_t> cuts;     // shard s has elements [cuts[s], cuts[s + 1])
 };
 
-// Elements 0, 1, 2, ... as T.
+// Returns the bytes of elements 0, 1, 2, ... of type T.
 template <class T>
 std::vector<std::byte> counting(int64_t count) {
   std::vector<T> items;
@@ -65,7 +65,7 @@ struct Saved {
   std::vector<std::unique_ptr<ShardImage>> shards;
 };
 
-// Every shard has a piece of every tensor, if an empty one.
+// Saves tensors in memory. Every shard has a piece of every tensor; the piece may be empty.
 inline Saved save(const std::vector<TestTensor>& tensors, size_t shards) {
   Saved saved;
   for (const TestTensor& tensor : tensors)
@@ -117,10 +117,10 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// A small checkpoint with a bit of everything.
+// Returns a small checkpoint with tensors of many dtypes and shapes, attributes, and values of all kinds.
 inline Saved small_checkpoint() {
   std::vector<TestTensor> tensors{
-      {"model/h.0.weight", at::kFloat, {7, 5}, counting<float>(35), {0, 12, 23, 35}},  // both cuts are inside a row
+      {"model/h.0.weight", at::kFloat, {7, 5}, counting<float>(35), {0, 12, 23, 35}},  // both divisions are inside a row
       {"model/h.0.bias", at::kBFloat16, {6}, counting<c10::BFloat16>(6), {0, 0, 6, 6}},
       {"model/cube", at::kHalf, {3, 4, 5}, counting<c10::Half>(60), {0, 7, 33, 60}},
       {"optimizer/exp_avg/h.0.weight", at::kDouble, {7, 5}, counting<double>(35), {0, 1, 34, 35}},
