@@ -40,7 +40,7 @@ struct TestTensor {
   at::ScalarType dtype;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;  // of all elements, row-major
-  std::vector<int64_t> cuts;     // shard s has elements [cuts[s], cuts[s + 1])
+  std::vector<int64_t> bounds;   // shard s has elements [bounds[s], bounds[s + 1])
 };
 
 // Returns the bytes of elements 0, 1, 2, ... of type T.
@@ -73,14 +73,14 @@ inline Saved save(const std::vector<TestTensor>& tensors, size_t shards) {
   for (size_t s = 0; s < shards; ++s) {
     std::vector<ShardDataset> datasets;
     for (const TestTensor& tensor : tensors)
-      datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, tensor.cuts[s + 1] - tensor.cuts[s]});
+      datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, tensor.bounds[s + 1] - tensor.bounds[s]});
     auto image = std::make_unique<ShardImage>(datasets);
     std::vector<uint64_t> checksums;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto item = static_cast<int64_t>(c10::elementSize(tensors[i].dtype));
-      const auto bytes = std::span(tensors[i].bytes).subspan(tensors[i].cuts[s] * item, datasets[i].count * item);
+      const auto bytes = std::span(tensors[i].bytes).subspan(tensors[i].bounds[s] * item, datasets[i].count * item);
       if (!bytes.empty()) std::memcpy(image->data() + image->offset(i), bytes.data(), bytes.size());
-      const Region region{{whole_box(tensors[i].shape)}, tensors[i].cuts[s], datasets[i].count};
+      const Region region{{whole_box(tensors[i].shape)}, tensors[i].bounds[s], datasets[i].count};
       saved.index.tensors[i].pieces.push_back({static_cast<int32_t>(s), image->offset(i), region, block_checksums(bytes)});
       checksums.push_back(piece_checksum(saved.index.tensors[i].pieces.back().checksums));
     }
