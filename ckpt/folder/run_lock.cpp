@@ -28,7 +28,7 @@ namespace zt::ckpt {
 namespace {
 
 constexpr const char* kName = "/run.lock";
-constexpr int kAttempts = 100;  // how often the file may vanish between its opening and its lock
+constexpr int kAttempts = 100;  // how often the file may be removed between opening and locking it
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -37,14 +37,14 @@ std::string first_line(const char* path) {
   return line;
 }
 
-// The id of this process's pid namespace: process ids of another one mean nothing here.
+// Returns the id of this process's pid namespace. Process ids of other namespaces have no meaning here.
 std::string pid_namespace() {
   std::array<char, 64> text{};
   const ssize_t size = readlink("/proc/self/ns/pid", text.data(), text.size());
   return size > 0 ? std::string(text.data(), static_cast<size_t>(size)) : "";
 }
 
-// When a process began, in ticks since the machine did. nullopt: there is none, or it has ended and waits for its parent.
+// Returns a process's start time in clock ticks after the machine's. nullopt: there is no such process, or it is a zombie.
 std::optional<int64_t> start_of(int64_t pid) {
   const std::string stat = first_line(("/proc/" + std::to_string(pid) + "/stat").c_str());
   const size_t name_end = stat.rfind(')');
@@ -90,7 +90,7 @@ struct LockHolder {
            "\n";
   }
 
-  // nullopt: the text is no whole record.
+  // Returns nullopt if the text is not a complete record.
   static std::optional<LockHolder> parsed(const std::string& text) {
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object()) return std::nullopt;
@@ -125,7 +125,7 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-// Whether all who see this file are processes of this machine's kernel, so that flock knows of each of them.
+// True if the file system is local: then only processes of this kernel see the file, and flock sees all of them.
 bool is_local(int descriptor) {
   constexpr long kXfs = 0x58465342, kZfs = 0x2fc12fc1;
   struct statfs status {};
@@ -145,14 +145,14 @@ bool is_local(int descriptor) {
 [[noreturn]] void refuse_held(const std::string& folder, const std::optional<LockHolder>& holder) {
   const std::string who =
       holder ? fmt::format("process {} on host '{}' has held it since {}", holder->pid, holder->host, holder->since)
-             : "a process that has not yet said its name holds it";
+             : "a process holds it that has not yet written its name";
   fault(
       "the folder '{}' belongs to a run that has not ended: {}. Two runs in one folder would mix metrics and checkpoints. Wait "
       "until that run has ended or stop it (kill -USR2 makes it save first), or choose another name (--name)",
       folder, who);
 }
 
-// Seconds since the file's time, by the clock of the file system, which may be that of a server.
+// Returns the seconds since the file's modification time, by the clock of the file system, which may be a server's.
 double age(int descriptor, const std::string& path) {
   const std::string probe = fmt::format("{}.{:08x}", path, std::random_device()());
   const int other = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -191,7 +191,7 @@ struct RunLock::State {
     if (descriptor >= 0) close(descriptor);
   }
 
-  // Opens the file and locks it; it then is the one of that name, which a release may have removed in between.
+  // Opens the file and locks it. Tries again if the path names another file by then: a release may have removed the opened one.
   void open() {
     for (int i = 0; i < kAttempts; ++i) {
       descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
@@ -258,7 +258,7 @@ RunLock::~RunLock() {
 
 void RunLock::release() noexcept {
   if (!state_) return;
-  if (state_->is_ours()) unlink(state_->path.c_str());  // before flock ends: later the name may be another run's
+  if (state_->is_ours()) unlink(state_->path.c_str());  // before flock ends: after that the file may be another run's
   state_.reset();
 }
 
@@ -266,7 +266,7 @@ void RunLock::check() const {
   if (!state_) misuse("the run has been finished: its folder is no longer held, and nothing may be saved there by it");
   if (state_->is_ours()) return;
   const auto holder = LockHolder::parsed(read_text(state_->path));
-  const std::string who = holder ? fmt::format("process {} on host '{}'", holder->pid, holder->host) : "somebody";
+  const std::string who = holder ? fmt::format("process {} on host '{}'", holder->pid, holder->host) : "another process";
   fault(
       "the folder '{}' is no longer held by this run: {} has taken it, or '{}' was removed. This run saves nothing more there; "
       "start it again once the other has ended",

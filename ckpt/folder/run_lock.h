@@ -7,30 +7,31 @@
 
 namespace zt::ckpt {
 
-// The file RUN/run.lock says which process holds the folder: host, boot, process id, its start time. The holder also keeps it
-// locked by flock(2), which the kernel gives up when the process ends, however it ends. A thread renews the file's time every
-// kHeartbeat.
+// The file RUN/run.lock names the process that holds the folder: host, boot, process id, its start time. The holder also locks
+// the file by flock(2), which the kernel releases when the process ends, however it ends. A thread renews the file's modification
+// time every kHeartbeat.
 //
-// Takeover of a file that a run has left:
-//   (1) on the same machine: another process, when the holder has ended. A suspended holder (SIGSTOP) is not overtaken.
-//   (2) from another machine, or where processes of another pid namespace cannot be seen and the file system is not a local one:
-//       when the file's time is older than kStale by the file system's own clock.
-// Of several that start at once one gets the lock: flock decides, and on file systems that may lack it, the last to write the
-// file, which each reads again after kSettle.
+// Another process takes over the file that a run has left:
+//   (1) on the same machine, once the holder has ended. A suspended holder (SIGSTOP) keeps the folder.
+//   (2) if it cannot see the holder, which runs on another machine or in another pid namespace, once the file's time is older
+//       than kStale by the file system's own clock. On a local file system flock shows at once that the holder has ended.
+// If several processes start at once, one gets the lock. flock decides; on file systems that may lack it, the last process to
+// write the file wins, and each reads the file again after kSettle.
 class RunLock {
  public:
   static constexpr std::chrono::seconds kHeartbeat{10}, kStale{60}, kSettle{1};
 
-  // folder: exists. Throws: Fault that names the holder while another process, or another RunLock of this one, holds the folder.
+  // Requires that the folder exists. Throws a Fault that names the holder if another process, or another RunLock of this process,
+  // holds the folder.
   explicit RunLock(const std::string& folder);
   ~RunLock();  // releases
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Removes the file and ends the lock. Safe to call twice.
+  // Removes the file and releases the lock. May be called twice.
   void release() noexcept;
-  // Throws: Fault when another run has taken the folder over, as after a suspension of more than kStale seen from another
-  // machine.
+  // Throws a Fault if another run has taken over the folder or the file was removed. A takeover is possible if this process
+  // was suspended for more than kStale and the other run cannot see it. Throws Misuse after release().
   void check() const;
 
  private:

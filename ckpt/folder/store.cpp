@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kLatest = "latest";
 constexpr int64_t kLongestLatest = 4096;  // bytes
 
-// step_00000200, and what follows a dot behind it.
+// The parts of a folder's name: the step of "step_00000200", and the rest from a dot on.
 struct Name {
   int64_t step;
   std::string rest;
@@ -37,7 +37,7 @@ std::optional<Name> parse(const std::string& name) {
   return parsed;
 }
 
-// "step_00000300.partial-4f1c", which is not there.
+// Returns a name such as "step_00000300.partial-4f1c" that does not exist yet.
 std::string new_name(io::FileSystem& files, const std::string& root, int64_t step, const char* what) {
   for (;;) {
     std::string name = fmt::format("{}.{}-{:04x}", folder_name(step), what, std::random_device()() & 0xFFFFU);
@@ -56,7 +56,8 @@ void rename(io::FileSystem& files, const std::string& root, const std::string& f
   io::retry_or_fault(files, "rename", root + "/" + from, [&] { return files.rename(root + "/" + from, root + "/" + to); });
 }
 
-// The folder, and those above it as far as this process may ask for that, keep their names through a crash, whoever made them.
+// Syncs the names of the folder and of those above it, so that they outlast a crash. Stops at the first folder that this process
+// may not sync. Needed because another program may have made the folders.
 void sync_names(io::FileSystem& files, const std::string& folder) {
   const std::string parent = io::folder_of(folder);
   if (parent == folder) return;
@@ -66,7 +67,7 @@ void sync_names(io::FileSystem& files, const std::string& folder) {
   sync_names(files, parent);
 }
 
-// Removes a checkpoint's folder. First its name goes, at once: what is removed in part is no checkpoint.
+// Removes a checkpoint's folder. Renames it first, so that a folder removed in part does not count as a checkpoint.
 void retire(io::FileSystem& files, const std::string& root, int64_t step, const std::string& name) {
   const std::string partial = new_name(files, root, step, "partial");
   rename(files, root, name, partial);
@@ -81,10 +82,10 @@ void remove_if_there(io::FileSystem& files, const std::string& path) {
 
 void warn_of_latest(const std::string& path, const std::string& newest, const std::string& problem) {
   log(LogLevel::warn, World(),
-      fmt::format("'{}' is of no use, so the newest complete checkpoint counts, {}: {}", path, newest, problem));
+      fmt::format("'{}' cannot be used, so the newest complete checkpoint is taken, {}: {}", path, newest, problem));
 }
 
-// The step that the file `latest` names. nullopt, with a warning: it names none.
+// Returns the step that the file `latest` names; nullopt, after a warning, if it names none.
 std::optional<int64_t> read_latest(io::FileSystem& files, const std::string& path, const std::string& newest) {
   try {
     const auto bytes = io::read_small(files, path, kLongestLatest);
@@ -235,7 +236,7 @@ void with_disk_advice(const std::function<void()>& write) {
   try {
     write();
   } catch (const io::DiskFull& error) {
-    fault("{}. Old checkpoints can be removed, and so can the remains of saves that died (ztoolkit ckpt gc)", error.what());
+    fault("{}. Old checkpoints can be removed, and so can the remains of unfinished saves (ztoolkit ckpt gc)", error.what());
   }
 }
 
@@ -251,7 +252,7 @@ void remove_tree(io::FileSystem& files, const std::string& path) {
 void discard(io::FileSystem& files, const std::string& path) noexcept {
   try {
     remove_tree(files, path);
-  } catch (const Error&) {  // NOLINT: the caller is about to tell what came first
+  } catch (const Error&) {  // NOLINT: the caller reports its earlier error
   }
 }
 

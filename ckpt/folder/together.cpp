@@ -85,7 +85,7 @@ void Ranks::max(std::vector<uint8_t>& flags) const {
 }
 
 void Ranks::together(const std::function<void()>& action) const {
-  // One letter for the family, then what was wrong; empty: nothing.
+  // 'm' for Misuse or 'f' for Fault, then the message; empty if the action succeeded.
   std::string outcome;
   try {
     action();

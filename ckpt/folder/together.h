@@ -1,4 +1,4 @@
-// What all ranks of a checkpoint do alike, and what they tell each other.
+// The communication of a checkpoint's ranks: actions whose errors are equal on all ranks, and collectives on text.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace zt::ckpt {
 
-// The ranks of a checkpoint; without a communicator the only one. The same calls on every rank, in the same order.
+// The ranks of a checkpoint; without a communicator, this rank alone. All ranks must make the same calls in the same order.
 class Ranks {
  public:
   Ranks() = default;
@@ -19,23 +19,25 @@ class Ranks {
   int rank() const { return all_ ? all_->rank() : 0; }
   int size() const { return all_ ? all_->size() : 1; }
 
-  // Runs `action` on every rank. If it failed on any, every rank throws a Fault (a Misuse if all that failed did) with what the
-  // first of them said and how many there were.
+  // Runs `action` on every rank. If it fails on any rank, every rank throws a Fault with the message of the first such rank and
+  // the number of such ranks; a Misuse if all of them threw Misuse.
   void together(const std::function<void()>& action) const;
-  // The same, on rank 0 alone.
+  // Runs `action` on rank 0 alone. Errors as for together().
   void on_rank_zero(const std::function<void()>& action) const;
 
-  std::vector<std::string> gather(const std::string& bytes) const;  // every rank's, in rank order, on rank 0; nothing elsewhere
-  // parts: one a rank, on rank 0; returns this rank's.
+  // Returns the `bytes` of every rank, in rank order, on rank 0; an empty list on other ranks.
+  std::vector<std::string> gather(const std::string& bytes) const;
+  // Returns this rank's part. Only rank 0 gives `parts`, one per rank.
   std::string scatter(const std::vector<std::string>& parts) const;
-  std::string broadcast(const std::string& bytes) const;  // rank 0's
-  // Element by element the largest over the ranks, in place.
+  // Returns the `bytes` of rank 0.
+  std::string broadcast(const std::string& bytes) const;
+  // Replaces each element by its maximum over the ranks.
   void max(std::vector<uint8_t>& flags) const;
 
-  // Logs a warning, on rank 0 alone.
+  // Logs a warning on rank 0 alone.
   void warn(const std::string& text) const;
 
-  // The same ranks with an order of calls of their own, for another thread. Collective.
+  // Returns the same ranks with a communicator of their own, for calls from another thread. Collective.
   Ranks duplicate(const std::string& name) const;
   void set_timeout(std::chrono::milliseconds timeout) const;
 

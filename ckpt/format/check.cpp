@@ -47,7 +47,7 @@ Problem problem_of(const SavedTensor& tensor, const std::vector<SavedShard>& sha
     if (count > *numel - stored) return fmt::format("its pieces have more than its {} elements", *numel);
     stored += count;
   }
-  if (stored != *numel) return fmt::format("{} of its {} elements are stored", stored, *numel);
+  if (stored != *numel) return fmt::format("only {} of its {} elements are stored", stored, *numel);
   return std::nullopt;
 }
 
@@ -61,15 +61,16 @@ Problem problem_of(const std::vector<SavedShard>& shards) {
   return std::nullopt;
 }
 
-// Names are paths of one tree, in which a tensor or value is a leaf.
+// Checks that names are paths of one tree in which tensors and values are leaves.
 class Names {
  public:
   Problem add(const std::string& name) {
     const std::string path = encode_name(name);
-    if (name.empty()) return "the empty name";
-    if (path.size() > kLongestName) return fmt::format("a name of {} bytes, {} are allowed", path.size(), kLongestName);
-    if (path == "index" || path.starts_with("index/")) return fmt::format("the name '{}': 'index' is taken", name);
-    if (!leaves_.insert(path).second) return fmt::format("two of name '{}'", name);
+    if (name.empty()) return "a tensor or value has the empty name";
+    if (path.size() > kLongestName) return fmt::format("a name has {} bytes, {} are allowed", path.size(), kLongestName);
+    if (path == "index" || path.starts_with("index/"))
+      return fmt::format("the name '{}' is not allowed: 'index' is reserved", name);
+    if (!leaves_.insert(path).second) return fmt::format("two tensors or values have the name '{}'", name);
     for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
       groups_.insert(path.substr(0, slash));
     return std::nullopt;
@@ -77,7 +78,7 @@ class Names {
 
   Problem conflict() const {
     for (const std::string& leaf : leaves_) {
-      if (groups_.contains(leaf)) return fmt::format("'{}' and something below it", leaf);
+      if (groups_.contains(leaf)) return fmt::format("'{}' is a tensor or value, and another name lies below it", leaf);
     }
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// What the master file of a checkpoint says: which tensors there are and where in which shard their bytes lie.
+// The content of a checkpoint's master file: its tensors, and where in which shard their bytes lie.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -12,10 +12,10 @@
 
 namespace zt::ckpt {
 
-// A part of a tensor that lies in one piece in a shard: the elements of `region` in its order, little-endian.
+// A part of a tensor that lies contiguously in a shard: the elements of `region` in its order, little-endian.
 struct SavedPiece {
   int32_t shard = 0;                // index into Index::shards
-  int64_t offset = 0;               // byte in the shard's file; 0 where nothing is stored (count = 0)
+  int64_t offset = 0;               // byte in the shard's file; 0 if nothing is stored (count = 0)
   Region region;                    // at least one box; a tensor without dims has one box without dims
   std::vector<uint64_t> checksums;  // xxh3 of each block of kChecksumBlock bytes
 };
@@ -24,9 +24,9 @@ struct SavedTensor {
   std::string name;  // "model/blocks.0.attention.qkv.weight"
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> shape;
-  // A table of nil, booleans, numbers, strings and lists of one of these kinds but nil.
+  // A table of nil, booleans, numbers, strings, and lists of booleans, of numbers or of strings.
   Value attributes = Value::Table();
-  std::vector<SavedPiece> pieces;  // together each element once
+  std::vector<SavedPiece> pieces;  // each element is in exactly one of them
 };
 
 struct SavedShard {

@@ -1,4 +1,4 @@
-// Where the index stands in a master file: columns of equal length a group, all of them lists.
+// Paths of the index in a master file. Each is a column, that is a list; the columns of one group have equal lengths.
 #pragma once
 
 namespace zt::ckpt::master {
@@ -10,7 +10,7 @@ constexpr const char *kTensorName = "/index/tensors/name", *kTensorType = "/inde
 constexpr const char *kPieceShard = "/index/pieces/shard", *kPieceOffset = "/index/pieces/offset",
                      *kPieceFirst = "/index/pieces/first", *kPieceCount = "/index/pieces/count",
                      *kPieceBoxes = "/index/pieces/boxes", *kPieceChecksums = "/index/pieces/checksums";
-// What the counts above count, one after the other.
+// The items that the counts above count, for all rows one after the other.
 constexpr const char *kShape = "/index/shape", *kBoxBegin = "/index/box_begin", *kBoxEnd = "/index/box_end",
                      *kChecksum = "/index/checksum";
 constexpr const char* kValueName = "/index/values";

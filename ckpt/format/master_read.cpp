@@ -15,7 +15,7 @@ namespace zt::ckpt {
 
 namespace {
 
-// A column that is consumed from its start. Errors: Fault, naming it.
+// A column that is consumed from its start. Throws a Fault that names it if rows are missing or left over.
 template <class T>
 class Column {
  public:
@@ -28,13 +28,13 @@ class Column {
     return {cells.begin(), cells.end()};
   }
   void end() const {
-    if (place_ != cells_.size()) fault("{}: {} of its {} rows belong to nothing", path_, cells_.size() - place_, cells_.size());
+    if (place_ != cells_.size()) fault("{}: {} of its {} rows are not used", path_, cells_.size() - place_, cells_.size());
   }
 
  private:
   std::span<T> take(int64_t count) {
     if (count < 0 || static_cast<uint64_t>(count) > cells_.size() - place_)
-      fault("{}: {} rows from {} on are asked for, it has {}", path_, count, place_, cells_.size());
+      fault("{}: {} rows from row {} on are needed, it has {}", path_, count, place_, cells_.size());
     place_ += static_cast<size_t>(count);
     return std::span(cells_).subspan(place_ - static_cast<size_t>(count), static_cast<size_t>(count));
   }
@@ -82,7 +82,7 @@ class Pieces {
     SavedPiece piece;
     const int64_t shard = shard_.next(), boxes = boxes_.next();
     if (shard < 0 || shard > INT32_MAX) fault("{}: there is no shard {}", master::kPieceShard, shard);
-    // A box without dims takes no room in the columns of boxes, and one such box is all that there is of a tensor without dims.
+    // A box without dims takes no rows of the box columns, so these do not bound the number. A tensor without dims has one box.
     if (dims == 0 && boxes != 1) fault("{}: {} boxes of a tensor without dims", master::kPieceBoxes, boxes);
     piece.shard = static_cast<int32_t>(shard);
     piece.offset = offset_.next();
@@ -139,7 +139,7 @@ Value read_values(Reader& reader) {
   const std::vector<std::string> paths = reader.strings(master::kValueName);
   Value::Table values;
   for (const std::string& path : paths) {
-    if (!values.emplace(plain_name(path), Value()).second) fault("{}: '{}' is there twice", master::kValueName, path);
+    if (!values.emplace(plain_name(path), Value()).second) fault("{}: '{}' occurs twice", master::kValueName, path);
   }
   for (const std::string& path : paths) values[plain_name(path)] = read_value(reader, "/" + path);
   return values;
@@ -158,7 +158,7 @@ Index read_index(std::span<const std::byte> file) {
   return index;
 }
 
-// Calls `action` and returns its result; its faults then name the file.
+// Returns action(). Adds the file's name to the message of its Fault.
 template <class Action>
 auto naming(const std::string& path, const Action& action) {
   try {

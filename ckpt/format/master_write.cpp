@@ -18,7 +18,7 @@ namespace zt::ckpt {
 
 namespace {
 
-// Maps elements [place, place + numel) of the dataset of a piece to a box of the tensor.
+// Maps a box of the tensor to elements [place, place + numel) of the dataset of a piece.
 void map_box(hid_t list, hid_t tensor_space, const PlacedBox& placed, hid_t piece_space, const std::string& file,
              const std::string& dataset) {
   std::vector<hsize_t> begin(placed.box.begin.begin(), placed.box.begin.end()), sizes;
@@ -32,7 +32,7 @@ void map_box(hid_t list, hid_t tensor_space, const PlacedBox& placed, hid_t piec
 
 void write_tensor(TreeWriter& tree, const SavedTensor& tensor, const std::vector<SavedShard>& shards) {
   const Handle list = dataset_list(H5D_VIRTUAL), space = shape_of(tensor.shape), selected = shape_of(tensor.shape);
-  std::map<int32_t, size_t> before;  // pieces in the shard
+  std::map<int32_t, size_t> before;  // shard -> number of its pieces so far
   for (const SavedPiece& piece : tensor.pieces) {
     const std::string source = piece_path(tensor.name, before[piece.shard]++);
     if (piece.region.count == 0) continue;

@@ -27,7 +27,7 @@ int64_t data_bytes(const ShardDataset& dataset) {
   return dataset.count * static_cast<int64_t>(c10::elementSize(dataset.dtype));
 }
 
-// What HDF5's own bytes come to, from above: then they are in one place. More would go behind the data.
+// Returns an upper bound of the size of HDF5's own bytes. They all lie at the file's start then; an excess would lie after data.
 int64_t metadata_bytes(const std::vector<ShardDataset>& datasets) {
   int64_t bytes = 4096;
   std::set<std::string> paths;  // of datasets and of the groups in which they are
@@ -72,7 +72,7 @@ ShardImage::ShardImage(const std::vector<ShardDataset>& datasets) : memory_((che
   file.close("write a shard's HDF5 structure");
   rest_ = io::gaps_between(data_, bytes());
   for (size_t i = 1; i < rest_.size(); ++i) {
-    if (rest_[i].bytes >= kDataAlignment) fault("libhdf5 put {} of its own bytes behind a shard's data", rest_[i].bytes);
+    if (rest_[i].bytes >= kDataAlignment) fault("libhdf5 put {} of its own bytes after a shard's data", rest_[i].bytes);
   }
 }
 
@@ -82,7 +82,8 @@ void ShardImage::set_checksums(std::span<const uint64_t> checksums) {
   Handle file = change_image(memory_);
   for (size_t i = 0; i < paths_.size(); ++i) {
     const std::string what = "change a checksum of '" + paths_[i] + "'";
-    const Handle dataset(H5Dopen2(file, paths_[i].c_str(), H5P_DEFAULT), H5Dclose, what);  // 1.10.8 cannot write without it
+    // HDF5 1.10.8 writes the attribute only if the dataset is open.
+    const Handle dataset(H5Dopen2(file, paths_[i].c_str(), H5P_DEFAULT), H5Dclose, what);
     const Handle attribute(H5Aopen(dataset, kChecksum, H5P_DEFAULT), H5Aclose, what);
     checked(H5Awrite(attribute, H5T_NATIVE_UINT64, &checksums[i]), what);
   }
@@ -96,7 +97,7 @@ uint64_t ShardImage::rest() const {
 }
 
 uint64_t piece_checksum(std::span<const uint64_t> blocks) {
-  static_assert(std::endian::native == std::endian::little, "checksums are hashed as they lie");
+  static_assert(std::endian::native == std::endian::little, "checksums are hashed as they lie in memory");
   return io::xxh3(std::as_bytes(blocks));
 }
 

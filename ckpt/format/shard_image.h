@@ -1,4 +1,4 @@
-// The file of one rank's shard, planned in memory: HDF5's own bytes stand in it, tensors' bytes are put in from outside.
+// The file of one rank's shard, laid out in memory: it has HDF5's own bytes, and the caller adds the tensors' bytes.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,30 +17,30 @@ namespace zt::ckpt {
 constexpr int64_t kDataAlignment = 4096;
 
 struct ShardDataset {
-  std::string path;  // of piece_path
+  std::string path;  // as piece_path gives it
   at::ScalarType dtype;
   int64_t count;  // elements
 };
 
-// The bytes of an HDF5 file with one contiguous 1-D dataset for each piece. Only what HDF5 writes costs memory - a few hundred
-// bytes a dataset, at the file's start -, until the caller writes data. Equal datasets make equal images.
-// Threads: any may write the data of distinct datasets; all else one thread at a time. Errors: Misuse for a dtype that a
-// checkpoint cannot hold, a negative count or two datasets of one path.
+// The bytes of an HDF5 file with one contiguous 1-D dataset per piece. Until the caller writes data, only HDF5's own bytes take
+// memory: a few hundred bytes per dataset, at the file's start. Equal datasets give equal images.
+// Threads: several may write the data of distinct datasets; everything else requires one thread at a time. Throws Misuse for a
+// dtype that a checkpoint cannot hold, for a negative count and for two datasets with one path.
 class ShardImage {
  public:
   explicit ShardImage(const std::vector<ShardDataset>& datasets);
 
   int64_t bytes() const { return memory_.bytes(); }
-  // Where the data of a dataset begin, a multiple of kDataAlignment; 0 for a dataset without elements.
+  // Returns the byte where a dataset's data begin, a multiple of kDataAlignment; 0 for a dataset without elements.
   int64_t offset(size_t dataset) const { return data_.at(dataset).offset; }
-  // The whole file; the address stays the same.
+  // Returns the whole file. The address stays the same.
   std::byte* data() { return memory_.data(); }
-  // The parts of the file that are not datasets' data, ascending. HDF5's bytes and gaps of zeros.
+  // Returns the parts of the file outside the datasets' data, ascending: HDF5's own bytes, and gaps of zeros.
   const std::vector<io::Range>& rest_ranges() const { return rest_; }
 
-  // Sets the attribute xxh3 of each dataset: piece_checksum of its blocks. The image can be used again with others.
+  // Sets the attribute xxh3 of each dataset to its piece_checksum. May be called again, with other checksums.
   void set_checksums(std::span<const uint64_t> checksums);
-  // xxh3 of all bytes outside datasets' data.
+  // Returns xxh3 of all bytes outside the datasets' data.
   uint64_t rest() const;
 
  private:
@@ -49,7 +49,7 @@ class ShardImage {
   SparseMemory memory_;
 };
 
-// xxh3 of the checksums of a piece's blocks, each as a little-endian u64: what its dataset's attribute xxh3 says.
+// Returns xxh3 of the checksums of a piece's blocks, each as a little-endian u64: the dataset's attribute xxh3.
 uint64_t piece_checksum(std::span<const uint64_t> blocks);
 
 }  // namespace zt::ckpt

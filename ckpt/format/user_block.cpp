@@ -25,7 +25,7 @@ struct Version {
   int major = 0, minor = 0;
 };
 
-// Reads "1.0\n" at the start of `text`.
+// Reads a version such as "1.0\n" at the start of `text`. Throws a Fault if there is none.
 Version parse_version(std::string_view text) {
   Version version;
   const char* const end = text.data() + text.size();
@@ -62,7 +62,7 @@ void check_file_start(std::span<const std::byte> start, int64_t size) {
   const size_t place = text.find("\nbytes ");
   int64_t bytes = -1;
   if (place != std::string_view::npos) std::from_chars(text.data() + place + 7, text.data() + text.size(), bytes);
-  if (bytes != size) fault("it has {} bytes and says that it has {}", size, bytes);
+  if (bytes != size) fault("it has {} bytes, and its first lines say {}", size, bytes);
 }
 
 void check_user_block(std::span<const std::byte> file) {

@@ -1,4 +1,4 @@
-// Values below a path of a master file: tables are groups, what Plain can hold are datasets.
+// Writes and reads values below a path of a master file. Tables are groups; values that fit a Plain are datasets.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace zt::ckpt {
 
-// Hdf5Session is held for these.
+// Requires an Hdf5Session.
 
-// Misuse for what a checkpoint cannot hold, saying where.
+// Throws Misuse, with the place in the value, for a value that a checkpoint cannot hold.
 void write_value(TreeWriter& tree, const std::string& path, const Value& value);
-// Fault, saying where, for what write_value does not write.
+// Throws a Fault, with the place in the file, for content that write_value does not write.
 Value read_value(Reader& reader, const std::string& path);
 
-// A table's values as attributes of an object. Misuse for one that needs a group.
+// Writes a table's values as attributes of an object. Throws Misuse for a value that needs a group.
 void write_attributes(const TreeWriter& tree, hid_t object, const Value::Table& attributes);
-// `count`: how many there should be.
+// Throws a Fault unless the object at `path` has `count` attributes.
 Value::Table read_attributes(Reader& reader, const std::string& path, int64_t count);
 
 }  // namespace zt::ckpt

@@ -9,7 +9,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr size_t kMostCompact = 4096;  // bytes that lie in the object itself
+constexpr size_t kMostCompact = 4096;  // bytes: data up to this size lie in the dataset's header
 
 std::string link_name(const std::string& path, const std::string& key) {
   std::string link = encode_key(key);

@@ -1,4 +1,4 @@
-// libhdf5 as this project uses it: one thread at a time, handles that close themselves, errors that are thrown.
+// Wrappers for libhdf5: a lock for one thread at a time, handles that close themselves, errors thrown as Fault.
 #pragma once
 
 #include <hdf5.h>
@@ -9,8 +9,8 @@
 
 namespace zt::ckpt {
 
-// Held around every use of libhdf5, which is not safe for threads: ranks may be threads of one process. Meanwhile libhdf5 prints
-// nothing.
+// Holds the lock of libhdf5, which is not thread-safe; ranks may be threads of one process. Every use of libhdf5 requires one.
+// While it is held, libhdf5 prints no errors.
 class Hdf5Session {
  public:
   Hdf5Session();
@@ -24,22 +24,22 @@ class Hdf5Session {
   void* print_data_ = nullptr;
 };
 
-// Fault "cannot WHAT: ..." with what libhdf5 says about its last failure: the call as a whole and the cause.
+// Throws a Fault "cannot WHAT: ..." with libhdf5's description of its last failure: the outermost call and the cause.
 [[noreturn]] void hdf5_fault(const std::string& what);
 
-// `result` of a call of libhdf5, or hdf5_fault when it is negative.
+// Returns the `result` of a libhdf5 call. Throws hdf5_fault(what) if it is negative.
 template <class Result>
 Result checked(Result result, const std::string& what) {
   if (result < 0) hdf5_fault(what);
   return result;
 }
 
-// An identifier of libhdf5 and how it is closed.
+// An identifier of libhdf5, closed by the destructor.
 class Handle {
  public:
   using Close = herr_t (*)(hid_t);
   Handle() = default;
-  // Fault "cannot WHAT: ..." when `id` is negative.
+  // Throws a Fault "cannot WHAT: ..." if `id` is negative.
   Handle(hid_t id, Close close, const std::string& what) : id_(checked(id, what)), close_(close) {}
   ~Handle() { reset(); }
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
@@ -50,7 +50,7 @@ class Handle {
   }
 
   operator hid_t() const { return id_; }
-  // Where an error in closing matters: when what was written goes out.
+  // Closes now, and throws a Fault if that fails. Call it where closing writes data out; the destructor ignores errors.
   void close(const std::string& what) {
     if (id_ >= 0) checked(close_(std::exchange(id_, -1)), what);
   }

@@ -14,18 +14,18 @@ namespace {
 
 constexpr const char* kName = "ztoolkit image";
 
-// What a file access list carries to the driver.
+// The driver's parameters. libhdf5 passes them to it in a file access list.
 struct Access {
-  SparseMemory* memory;    // null: read only
-  const std::byte* bytes;  // read only
+  SparseMemory* memory;    // null means read-only
+  const std::byte* bytes;  // used if `memory` is null
   int64_t size;
   ImageLayout layout;
 };
 
-// An open file of the driver. Metadata is handed out from [metadata, metadata_end).
+// An open file of the driver. Metadata is allocated from [metadata, metadata_end).
 struct OpenImage : H5FD_t {
   Access access;
-  haddr_t end = 0;  // of what libhdf5 has allocated
+  haddr_t end = 0;  // end of libhdf5's allocations
   haddr_t metadata = 0, metadata_end = 0;
 
   haddr_t size() const { return static_cast<haddr_t>(access.memory ? access.memory->bytes() : access.size); }
@@ -57,7 +57,7 @@ int compare(const H5FD_t* a, const H5FD_t* b) {
 }
 
 herr_t query(const H5FD_t*, unsigned long* flags) {
-  *flags = 0;  // no collecting of small writes: they are copies in memory
+  *flags = 0;  // libhdf5 need not collect small writes: a write is only a copy in memory
   return 0;
 }
 
@@ -86,7 +86,7 @@ haddr_t allocated_end(const H5FD_t* file, H5FD_mem_t) {
   return image(file).end;
 }
 
-// Also what libhdf5 gives back at the end.
+// libhdf5 also calls this to return unused space at the end of the file.
 herr_t set_allocated_end(H5FD_t* file, H5FD_mem_t, haddr_t end) {
   OpenImage& to = image(file);
   to.end = end;
@@ -99,7 +99,7 @@ haddr_t file_end(const H5FD_t* file, H5FD_mem_t) {
   return image(file).size();
 }
 
-// Beyond the end a file is zeros, as libhdf5's own drivers have it.
+// A read past the file's end gives zeros, as with libhdf5's own drivers.
 herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t place, size_t size, void* buffer) {
   const OpenImage& from = image(file);
   const haddr_t there = place < from.size() ? std::min<haddr_t>(size, from.size() - place) : 0;
@@ -147,12 +147,12 @@ H5FD_class_t driver_class() {
   driver.read = read;
   driver.write = write;
   driver.truncate = truncate;
-  const H5FD_mem_t kinds[H5FD_MEM_NTYPES] = H5FD_FLMAP_DICHOTOMY;  // freed data is not reused as metadata
+  const H5FD_mem_t kinds[H5FD_MEM_NTYPES] = H5FD_FLMAP_DICHOTOMY;  // space of freed data is not reused for metadata
   std::copy(std::begin(kinds), std::end(kinds), driver.fl_map);
   return driver;
 }
 
-// Registered once and kept as long as the process.
+// Returns the driver's id. The driver is registered once per process.
 hid_t driver_id() {
   static const H5FD_class_t driver = driver_class();
   static const hid_t id = checked(H5FDregister(&driver), "register a driver with libhdf5");
@@ -162,7 +162,7 @@ hid_t driver_id() {
 Handle access_list(const Access& access) {
   Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make a file access list");
   checked(H5Pset_driver(list, driver_id(), &access), "set a file driver");
-  // What 1.10 writes is the form with checksums of its own, and what all later readers know.
+  // The format of HDF5 1.10 has checksums of its metadata, and all later versions read it.
   checked(H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110), "set a file format");
   checked(H5Pset_fclose_degree(list, H5F_CLOSE_STRONG), "set how files are closed");
   return list;

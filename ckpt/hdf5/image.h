@@ -10,21 +10,21 @@
 
 namespace zt::ckpt {
 
-// Where libhdf5's allocations go.
+// Where libhdf5's allocations lie in the file.
 struct ImageLayout {
-  int64_t user_block = 0;      // bytes before HDF5's own: 0 or a power of two from 512
-  int64_t data_alignment = 8;  // of each dataset's data in the file
-  int64_t metadata_block = 8;  // all else is put together in blocks of so many bytes
+  int64_t user_block = 0;      // bytes before HDF5's own bytes: 0, or a power of two of at least 512
+  int64_t data_alignment = 8;  // each dataset's data begin at a multiple of this many bytes
+  int64_t metadata_block = 8;  // everything else is allocated in blocks of this many bytes
 };
 
-// Hdf5Session is held for all of these and for the file they return. What holds the bytes must outlive the file. Of no file does
-// a reference lead to another: libhdf5 is refused any other name that it asks to open.
+// Requires an Hdf5Session for each of these calls and as long as the returned file is open. The owner of the bytes must outlive
+// that file. References to other files do not work: the driver refuses to open any other name.
 
-// A new HDF5 file that becomes `memory`. Its size is right once the file is closed.
+// Makes a new HDF5 file in `memory`. memory.bytes() is the file's size after the file is closed.
 Handle create_image(SparseMemory& memory, const ImageLayout& layout);
-// The file that create_image left, to change values in place.
+// Opens the file that create_image made, to change values in place.
 Handle change_image(SparseMemory& memory);
-// Fault with libhdf5's message when the bytes are no HDF5 file.
+// Opens a file for reading. Throws a Fault with libhdf5's message if the bytes are no HDF5 file.
 Handle read_image(std::span<const std::byte> bytes);
 
 }  // namespace zt::ckpt

@@ -13,7 +13,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr at::ScalarType kNil = at::kLong;  // of null datasets and empty lists
+constexpr at::ScalarType kNil = at::kLong;  // type of null datasets and of empty lists
 
 Handle null_space() {
   return {H5Screate(H5S_NULL), H5Sclose, "make a shape"};

@@ -11,17 +11,18 @@
 
 namespace zt::ckpt {
 
-// Hdf5Session is held for these.
+// Requires an Hdf5Session.
 
 struct Plain {
   Handle type, space;
-  std::vector<std::byte> bytes;  // as HDF5 has them in a file of the type
+  std::vector<std::byte> bytes;  // the elements as `type` stores them in a file
 };
 
-// Nothing for a table, for a list of several kinds, of lists or of tables, and for a list of strings that an array would not give
-// back as they are (a string that ends with NUL) or without much waste. Misuse for a tensor or an object.
+// Returns a value as one dataset or attribute, or nullopt if it needs a group. Groups are needed for tables, for lists of several
+// kinds, of lists or of tables, and for some lists of strings: if one ends with NUL, which an array would lose, or if an array
+// would waste much space. Throws Misuse for a tensor or an object.
 std::optional<Plain> to_plain(const Value& value);
-// An array of strings, each at most as long as the longest and without NUL at its end.
+// Returns an array of strings, each padded with NUL to the length of the longest. Requires strings that do not end with NUL.
 Plain plain_strings(const std::vector<std::string>& strings);
 
 }  // namespace zt::ckpt

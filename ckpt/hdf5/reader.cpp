@@ -6,9 +6,9 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr int64_t kLeastLink = 8;  // bytes of a file that one link takes, from below
+constexpr int64_t kLeastLink = 8;  // bytes: the least that a link takes in a file
 
-// What `call` returns; its Fault says `where`.
+// Returns call(). Adds `where` to the message of its Fault.
 template <class Call>
 auto at_place(const std::string& where, Call call) {
   try {
@@ -32,7 +32,7 @@ struct Links {
   bool is_foreign = false;
 };
 
-// Called by libhdf5, through which no exception may pass.
+// libhdf5 calls this; no exception may pass through it.
 herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, void* data) noexcept {
   auto& links = *static_cast<Links*>(data);
   links.is_foreign = info->type != H5L_TYPE_HARD;
@@ -57,7 +57,7 @@ std::vector<std::string> Reader::links(hid_t group, const std::string& where) {
     Links links{{}, static_cast<size_t>(left_ / kLeastLink)};
     const herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links);
     checked(result, "list its links");
-    if (links.is_foreign) fault("it has a link that is no plain one");
+    if (links.is_foreign) fault("it has a soft or external link, and only hard links are read");
     if (result > 0) fault("it has more links than the file has room for");
     take(static_cast<int64_t>(links.names.size()) * kLeastLink);
     return std::move(links.names);
@@ -98,7 +98,7 @@ Value Reader::attribute_value(hid_t attribute, const std::string& where) {
 
 std::vector<std::byte> Reader::list_bytes(const std::string& path, hid_t type) {
   return with_dataset(open(path), path, [&](const Stored& stored) {
-    if (H5Tequal(stored.type, type) <= 0) fault("its type is another one");
+    if (H5Tequal(stored.type, type) <= 0) fault("its type is not the one that the format has here");
     if (H5Sget_simple_extent_ndims(stored.space) != 1) fault("it is no list");
     return read_bytes(stored);
   });

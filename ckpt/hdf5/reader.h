@@ -1,4 +1,4 @@
-// Reading an HDF5 file in memory that may be anything.
+// Reads an HDF5 file in memory that may be damaged or hostile.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@
 
 namespace zt::ckpt {
 
-constexpr const char* kListLength = "list";  // attribute of a group that is a list
+constexpr const char* kListLength = "list";  // attribute of a group that stores a list: the list's length
 
-// Opens objects of a file and reads them. What it reads together is bounded by the file's size, and it refuses links out of the
-// file and data that are compressed, computed or elsewhere. Hdf5Session is held. Errors: Fault that says where in the file.
+// Opens objects of a file and reads them. All reads together take at most as many bytes as the file has. Throws a Fault that says
+// where in the file; also for links out of the file, and for data that are chunked, compressed, virtual or in another file.
+// Requires an Hdf5Session.
 class Reader {
  public:
   Reader(hid_t file, int64_t bytes) : file_(file), left_(bytes) {}
 
   hid_t file() const { return file_; }
   Handle open(const std::string& path) const;
-  // The names of a group's links, in order.
+  // Returns the names of a group's links, sorted.
   std::vector<std::string> links(hid_t group, const std::string& where);
 
   Value dataset_value(hid_t dataset, const std::string& where);
   Value attribute_value(hid_t attribute, const std::string& where);
-  // The dataset at `path`, a list whose type in the file is exactly `type`, as T.
+  // Reads the dataset at `path` as a list of T. Throws a Fault unless its type in the file is exactly `type`.
   template <class T>
   std::vector<T> column(const std::string& path, hid_t type) {
     const std::vector<std::byte> bytes = list_bytes(path, type);
@@ -38,7 +39,7 @@ class Reader {
   std::vector<std::string> strings(const std::string& path);
 
  private:
-  // Takes leave to hold so many bytes of the file. Of a sound file no byte is read twice.
+  // Counts `bytes` against the file's size and throws a Fault if the sum exceeds it. No byte of a sound file is read twice.
   void take(int64_t bytes);
   std::vector<std::byte> list_bytes(const std::string& path, hid_t type);
   template <class Use>

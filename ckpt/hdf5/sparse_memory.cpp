@@ -13,7 +13,7 @@ namespace zt::ckpt {
 namespace {
 
 int64_t whole_pages(int64_t bytes) {
-  constexpr int64_t kGrain = 1 << 16;  // at least one, and for any size of page
+  constexpr int64_t kGrain = 1 << 16;  // bytes: a multiple of any page size
   return (bytes + kGrain) / kGrain * kGrain;
 }
 

@@ -1,4 +1,4 @@
-// Memory that costs what was touched of it.
+// Lazily committed memory.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,9 @@
 
 namespace zt::ckpt {
 
-// A mapping of zeros whose pages come when they are written. It grows and may move then. The address is a multiple of 4096.
-// Threads: one, but for writes to distinct bytes while nobody resizes. Errors: Fault when the system gives no address space.
+// Memory that is zero at first and whose pages the system allocates at the first write. Growing may move it. The address is a
+// multiple of 4096. Threads: several may write distinct bytes at once, but not during resize(). Throws a Fault if the system has
+// no address space left.
 class SparseMemory {
  public:
   explicit SparseMemory(int64_t capacity);
@@ -17,7 +18,7 @@ class SparseMemory {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // New bytes are zero, unless the memory was larger before.
+  // New bytes are zero, unless an earlier resize() made the memory smaller.
   void resize(int64_t bytes);
 
  private:

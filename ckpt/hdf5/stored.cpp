@@ -20,7 +20,7 @@ Form form_of(hid_t space) {
   fault("it is neither one value nor a list");
 }
 
-// One value or a list of type T out of `bytes`; `make` turns a T into a Value's data.
+// Returns `bytes`, which are elements of type T, as one value or a list. `make` turns a T into a Value's data.
 template <class T, class Make>
 Value gather(Form form, const std::vector<std::byte>& bytes, Make make) {
   Value::List list;
@@ -33,7 +33,7 @@ Value gather(Form form, const std::vector<std::byte>& bytes, Make make) {
 }
 
 bool to_bool(int8_t byte) {
-  if (byte != 0 && byte != 1) fault("a boolean of it is {}", byte);
+  if (byte != 0 && byte != 1) fault("one of its booleans is {} instead of 0 or 1", byte);
   return byte == 1;
 }
 
@@ -81,11 +81,11 @@ Value from_plain(const Stored& stored) {
   if (is_string_type(stored.type)) return strings(form, stored);
   const auto dtype = dtype_of(stored.type);
   if (form == Form::null && dtype == at::kLong) return {};
-  if (form == Form::null || !dtype) fault("its type is none that values have");
+  if (form == Form::null || !dtype) fault("its type is not one in which values are stored");
   if (dtype == at::kBool) return gather<int8_t>(form, read_bytes(stored), to_bool);
   if (dtype == at::kLong) return gather<int64_t>(form, read_bytes(stored), [](int64_t v) { return v; });
   if (dtype == at::kDouble) return gather<double>(form, read_bytes(stored), [](double v) { return v; });
-  fault("its type is none that values have");
+  fault("its type is not one in which values are stored");
 }
 
 }  // namespace zt::ckpt

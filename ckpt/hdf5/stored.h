@@ -1,4 +1,4 @@
-// What a dataset or attribute of a file holds, read with suspicion.
+// Reads the content of a dataset or attribute, and checks it.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace zt::ckpt {
 
-// Hdf5Session is held for these. Faults say what is wrong, not where.
+// Requires an Hdf5Session. Throws a Fault that says what is wrong; the caller adds the place.
 
-// `take` is asked for leave with the number of bytes before they are allocated, and throws where a file cannot hold so many.
-// `read` reads all elements, in the given type.
+// A dataset or attribute. `take` is called with a number of bytes before they are allocated; it throws if the file cannot hold
+// that many. `read` reads all elements, converted to the given type.
 struct Stored {
   hid_t type, space;
   std::function<void(int64_t bytes)> take;
   std::function<void(hid_t type, void* to)> read;
 };
 
-// The bytes of a scalar or a list as they lie in the file.
+// Returns the bytes of a scalar or a list as they lie in the file; none for a null dataset.
 std::vector<std::byte> read_bytes(const Stored& stored);
-// What to_plain made this of.
+// Returns the value that to_plain was given.
 Value from_plain(const Stored& stored);
-// The bytes of strings in a row: each `size` long, without NUL at its end.
+// Splits an array of strings of `size` bytes each, and removes the NULs at their ends.
 std::vector<std::string> split_strings(const std::vector<std::byte>& bytes, size_t size);
-// True for strings of one length as this project writes them.
+// True for the type of fixed-length strings that to_plain and plain_strings write.
 bool is_string_type(hid_t type);
 
 }  // namespace zt::ckpt

@@ -1,4 +1,4 @@
-// Making groups and datasets of an image.
+// Makes groups and datasets in an image.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@
 
 namespace zt::ckpt {
 
-// How an object is stored: without times, so that equal content is equal bytes; data allocated at once, never filled.
+// Returns a creation list for datasets. No times are stored, so that equal content gives equal bytes. Space for data is allocated
+// at once and never filled.
 Handle dataset_list(H5D_layout_t layout);
 Handle shape_of(const std::vector<int64_t>& shape);
 
-// Writes the tree of a new file. Hdf5Session is held.
+// Writes the tree of a new file. Requires an Hdf5Session.
 class TreeWriter {
  public:
   explicit TreeWriter(hid_t file);
 
-  // The group at the path ("/model/a", "/" for the root), made with those above it where missing.
+  // Returns the group at the path ("/model/a", "/" for the root). Makes missing groups.
   hid_t group(const std::string& path);
-  // A dataset at a path, whose groups are made where missing.
+  // Makes a dataset, and the groups of its path that are missing.
   Handle dataset(const std::string& path, hid_t type, hid_t space, hid_t creation_list);
   Handle attribute(hid_t object, const std::string& name, hid_t type, hid_t space) const;
 

@@ -26,7 +26,8 @@ constexpr std::array<Named, 10> kTypes{{{"float32", at::kFloat},
                                         {"uint8", at::kByte},
                                         {"bool", at::kBool}}};
 
-// 16 bits: sign, exponent, mantissa. What lies between and the order of the calls matter: HDF5 refuses fields outside the size.
+// Returns a float of 16 bits: sign, exponent, mantissa. The order of the calls matters: each must leave all fields inside the
+// current size and precision, or HDF5 refuses it.
 Handle half_type(size_t exponent_bits, size_t bias) {
   Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose, "copy a type");
   const size_t mantissa_bits = 15 - exponent_bits;

@@ -11,17 +11,18 @@
 
 namespace zt::ckpt {
 
-// Hdf5Session is held for these.
+// Requires an Hdf5Session.
 
-// The type of an element in a file: little-endian IEEE numbers and integers; float16 and bool (an enumeration of int8: FALSE,
-// TRUE) as h5py has them; bfloat16 as a float of 16 bits with an exponent of 8. Misuse for a dtype that checkpoints do not have.
+// Returns the type of an element in a file: little-endian IEEE numbers and integers; float16 and bool (an enumeration of int8:
+// FALSE, TRUE) as h5py has them; bfloat16 as a float of 16 bits with 8 bits of exponent. Throws Misuse for a dtype that
+// checkpoints do not have.
 Handle hdf5_type(at::ScalarType dtype);
-// The dtype whose hdf5_type equals `type`; nothing if there is none.
+// Returns the dtype whose hdf5_type equals `type`, or nullopt.
 std::optional<at::ScalarType> dtype_of(hid_t type);
 
 // Whether checkpoints have this dtype.
 bool has_type(at::ScalarType dtype);
-// "bfloat16", and back; nothing for a name that checkpoints do not have.
+// Return "bfloat16" for the dtype, and the dtype for "bfloat16"; nullopt for a name that checkpoints do not have.
 std::string type_name(at::ScalarType dtype);
 std::optional<at::ScalarType> type_named(std::string_view name);
 

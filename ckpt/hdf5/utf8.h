@@ -1,4 +1,4 @@
-// Which bytes are text.
+// Checks whether bytes are UTF-8.
 #pragma once
 
 #include <string_view>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
 
-// Gives objects what a load found. Tensors are read together, when an object has named all of its own.
+// Loads tensors and values into objects. Reads the tensors of an object together, after its walk has named all of them.
 class LoadVisitor final : public Visitor {
  public:
   LoadVisitor(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index, const Matches& matches)
@@ -52,7 +52,7 @@ class LoadVisitor final : public Visitor {
   std::vector<ReadRequest> requests_;
 };
 
-// Puts the tensors that values refer to in the place of the references, whole on every rank.
+// Replaces the references in values by the tensors that they refer to, whole on every rank.
 void read_referred(io::FileSystem& files, const std::string& folder, const Index& index, Value::Table& values) {
   std::vector<ReadRequest> requests;
   for (auto& [name, value] : values) {
@@ -72,7 +72,7 @@ void read_referred(io::FileSystem& files, const std::string& folder, const Index
 
 Index read_index(io::FileSystem& files, const std::string& folder) {
   const std::string path = folder + "/" + kMaster;
-  // A file of another kind is refused by its first bytes, however large it is.
+  // Checks the first bytes before reading the rest, so that a large file of another kind is refused at once.
   const int64_t bytes = io::file_bytes(files, path);
   check_master_start(io::read_start(files, path, std::min(bytes, kUserBlock)), bytes, path);
   return read_master(io::read_small(files, path, kLargestMaster), path);

@@ -1,4 +1,4 @@
-// Reads checkpoints: what objects hold on this rank, out of whatever layout it was saved from.
+// Loads checkpoints into objects, whatever layout they were saved from.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace zt::ckpt {
 
-// What a checkpoint's master file says. Fault, naming the file, when it is missing, damaged or none of ours.
+// Returns the content of a checkpoint's master file. Throws a Fault, naming the file, if it is missing, damaged or foreign.
 Index read_index(io::FileSystem& files, const std::string& folder);
 
-// Gives `objects` what the checkpoint in `folder` holds under their names. Collective. Whatever does not match is found before
-// anything is changed: a Misuse, equal on all ranks, lists it by groups. Every block that is read is compared with its checksum;
-// a Fault names file and tensor, and the objects hold something of both states then.
-// Returns all values of the checkpoint, by name.
+// Loads the checkpoint in `folder` into `objects`, by name. Collective. Names are compared before anything is changed: Misuse,
+// equal on all ranks, lists those that do not match, by groups. Every block that is read is compared with its checksum. A Fault
+// names file and tensor; after it, the objects hold a mixture of both states.
+// Returns the loaded values, by their names in the objects.
 Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Objects& objects,
                   const MatchOptions& options);
 

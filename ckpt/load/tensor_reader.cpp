@@ -19,19 +19,19 @@ namespace {
 
 static_assert(io::kBlock % io::kChecksumBlock == 0, "a read has whole checksum blocks");
 
-// Where a request's elements go: its tensor, or memory of the host that is copied there at the end.
+// The destination of a request: its tensor, or host memory that is copied to the tensor at the end.
 struct Target {
   at::Tensor host;  // flat
-  CopyPlan plan;
+  CopyList copies;
 };
 
-// A stretch of whole checksum blocks of one saved piece.
+// A range of whole checksum blocks of one saved piece, for one request.
 struct BlockRead {
   const SavedPiece* piece;
   const ReadRequest* request;
   Target* target;
   int32_t source;      // number of the piece in its tensor
-  int64_t begin, end;  // bytes of the piece
+  int64_t begin, end;  // bytes [begin, end) of the piece
 };
 
 int64_t element_bytes(const SavedTensor& tensor) {
@@ -49,9 +49,9 @@ class PieceReader {
     const SavedTensor& tensor = *request.tensor;
     std::vector<Region> saved;
     for (const SavedPiece& piece : tensor.pieces) saved.push_back(piece.region);
-    target.plan = plan_copy(tensor.shape, saved, request.region);
-    if (target.plan.missing > 0)
-      fault("the checkpoint '{}' lacks {} elements of '{}': no shard holds them", folder_, target.plan.missing, tensor.name);
+    target.copies = make_copy_list(tensor.shape, saved, request.region);
+    if (target.copies.missing > 0)
+      fault("the checkpoint '{}' lacks {} elements of '{}': no shard holds them", folder_, target.copies.missing, tensor.name);
     for (size_t i = 0; i < tensor.pieces.size(); ++i) add_reads(request, target, static_cast<int32_t>(i));
     requests_.push_back(&request);
   }
@@ -68,7 +68,7 @@ class PieceReader {
   void add_reads(const ReadRequest& request, Target& target, int32_t source) {
     const SavedPiece& piece = request.tensor->pieces[source];
     const int64_t size = element_bytes(*request.tensor);
-    for (const PieceBytes& range : block_ranges(runs_of(target.plan, source), size, piece.region.count * size)) {
+    for (const PieceBytes& range : block_ranges(runs_of(target.copies, source), size, piece.region.count * size)) {
       for (int64_t at = range.begin; at < range.end; at += io::kBlock)
         reads_[piece.shard].push_back({&piece, &request, &target, source, at, std::min(at + io::kBlock, range.end)});
     }
@@ -92,18 +92,18 @@ class PieceReader {
       const size_t begin = number * io::kChecksumBlock;
       if (io::xxh3(block) != read.piece->checksums[number])
         fault(
-            "'{}' is damaged: bytes {} to {} of '{}' in it are not those that were saved (their checksum differs): load another "
+            "'{}' is damaged: bytes {} to {} of '{}' in it differ from those that were saved (by their checksum): load another "
             "checkpoint",
             path, begin, begin + block.size(), read.request->tensor->name);
     });
   }
 
-  // Elements of the saved dtype to their places.
+  // Converts the elements that were read, and copies them to their places.
   static void put(const BlockRead& read, std::span<const std::byte> data) {
     const SavedTensor& tensor = *read.request->tensor;
     const int64_t size = element_bytes(tensor), begin = read.begin / size, end = read.end / size;
     const at::Tensor& host = read.target->host;
-    // A byte of a boolean may be any number, whoever wrote it.
+    // A damaged or foreign file may have any number in a boolean's byte.
     const bool is_bool = tensor.dtype == at::kBool;
     const at::Tensor saved =
         at::from_blob(const_cast<std::byte*>(data.data()), {end - begin}, is_bool ? at::kByte : tensor.dtype);
@@ -111,7 +111,7 @@ class PieceReader {
     const auto width = static_cast<int64_t>(host.element_size());
     const auto* from = static_cast<const std::byte*>(wanted.const_data_ptr());
     auto* to = static_cast<std::byte*>(host.mutable_data_ptr());
-    for (const Run& run : runs_of(read.target->plan, read.source)) {
+    for (const Run& run : runs_of(read.target->copies, read.source)) {
       for_each_stretch(run, begin, end, [&](int64_t first, int64_t place, int64_t count) {
         std::memcpy(to + place * width, from + (first - begin) * width, count * width);
       });

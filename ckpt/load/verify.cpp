@@ -16,7 +16,7 @@ namespace {
 
 static_assert(io::kBlock % io::kChecksumBlock == 0, "a read has whole checksum blocks");
 
-// A part of a piece, and where it lies in its shard.
+// A part of a piece, and its place in the shard.
 struct Stretch {
   const SavedTensor* tensor;
   const SavedPiece* piece;
@@ -24,7 +24,7 @@ struct Stretch {
   io::Range range;
 };
 
-// Of each shard, in its order.
+// Returns the data of each shard in reads of at most io::kBlock bytes, ascending by offset.
 std::vector<std::vector<Stretch>> data_of(const Index& index) {
   std::vector<std::vector<Stretch>> stretches(index.shards.size());
   for (const SavedTensor& tensor : index.tensors) {
@@ -47,7 +47,7 @@ std::vector<io::Range> in_blocks(const std::vector<io::Range>& ranges) {
   return blocks;
 }
 
-// Of the ranges' bytes in their order, with kDepth blocks of them in memory.
+// Returns the hash of the ranges' bytes in their order. Holds at most kDepth blocks in memory.
 uint64_t hash_of(io::FileSystem& files, const std::string& path, std::span<const io::Range> ranges) {
   io::Hash hash;
   while (!ranges.empty()) {
@@ -67,7 +67,7 @@ void verify_blocks(const Stretch& stretch, std::span<const std::byte> data, cons
   io::for_each_block(stretch.begin, data, [&](size_t number, std::span<const std::byte> block) {
     if (io::xxh3(block) == stretch.piece->checksums[number]) return;
     const size_t begin = number * io::kChecksumBlock;
-    wrong.push_back(fmt::format("{}: bytes {} to {} of {} are not those that were saved", path, begin, begin + block.size(),
+    wrong.push_back(fmt::format("{}: bytes {} to {} of {} differ from those that were saved", path, begin, begin + block.size(),
                                 stretch.tensor->name));
   });
 }
@@ -84,7 +84,7 @@ std::vector<std::string> verify_shard(io::FileSystem& files, const std::string& 
     io::read_ranges(files, path, ranges,
                     [&](size_t i, std::span<const std::byte> bytes_read) { verify_blocks(data[i], bytes_read, path, wrong); });
     if (hash_of(files, path, in_blocks(io::gaps_between(ranges, bytes))) != saved.rest)
-      wrong.push_back(fmt::format("{}: HDF5's own bytes are not those that were saved", path));
+      wrong.push_back(fmt::format("{}: HDF5's own bytes differ from those that were saved", path));
   } catch (const std::exception& error) {
     wrong.push_back(describe(error));
   }
@@ -112,7 +112,7 @@ std::vector<std::string> verify(io::FileSystem& files, const std::string& folder
     const size_t count = std::min<size_t>(found.size(), std::max(1U, std::thread::hardware_concurrency()));
     try {
       for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
-    } catch (const std::system_error&) {  // NOLINT: no more threads are allowed; these do all of it
+    } catch (const std::system_error&) {  // NOLINT: no more threads are allowed; those that run do all the work
     }
     work();
   }

@@ -1,4 +1,4 @@
-// Whether a checkpoint is what was saved, to the byte.
+// Verifies every byte of a checkpoint.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace zt::ckpt {
 
-// Reads all of all files and compares them with their checksums, with as many threads as there are cores. What is wrong, a line
-// each, naming file and tensor; empty: nothing.
+// Reads all files completely and compares them with their checksums, with as many threads as there are cores. Returns one line
+// per error, which names file and tensor; none if all bytes are as saved.
 std::vector<std::string> verify(io::FileSystem& files, const std::string& folder);
 
 }  // namespace zt::ckpt

@@ -1,5 +1,5 @@
---- Hugging Face's config.json of GPT-2 and Llama <-> the options of nn.gpt. What changes a model's function and nn.gpt does not
--- have is an error, in both directions.
+--- Converts between Hugging Face's config.json of GPT-2 and Llama and the options of nn.gpt. In both directions, an option that
+-- changes the model's function and has no equivalent is an error.
 
 local core = require "zt.core"
 local fail = require "zt.fail"
@@ -9,7 +9,7 @@ local huggingface = {}
 local ACTIVATIONS = {gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu = "gelu", relu = "relu"}
 local WRITTEN_ACTIVATIONS = {gelu_tanh = "gelu_new", gelu = "gelu", relu = "relu"}
 
--- The values of one config.json, each checked for its type and its range as it is read. null counts as missing.
+-- Reads the values of one config.json, and checks the type and range of each. null counts as missing.
 local Reader = {}
 Reader.__index = Reader
 
@@ -27,7 +27,8 @@ function Reader:refuse(key, value, why)
   fail("%s has '%s' = %s: %s, so nn.gpt would compute other logits", self.path, key, text, why)
 end
 
--- A value, or `otherwise` where there is none. An error unless its type is `kind` and `is_right`, where given, agrees.
+-- Returns a value, or `otherwise` if the key is missing. An error if its type is not `kind` or `is_right(value)` is false.
+-- wanted: the allowed values in words, for the message.
 function Reader:get(key, kind, wanted, otherwise, is_right)
   local value = self.config[key]
   if value == nil then return otherwise end
@@ -49,10 +50,10 @@ function Reader:rate(key, otherwise)
   return self:get(key, "number", "a number from 0 to below 1", otherwise, function(x) return x >= 0 and x < 1 end)
 end
 
--- Bounds of sizes, far above those of any model.
+-- Upper bounds of sizes, far above those of any model.
 local MOST_LAYERS, MOST_COLUMNS, MOST_ROWS = 10000, 2 ^ 24, 2 ^ 31 - 1
 
--- A whole number from 1 to `most`. Without `otherwise` it has to be there.
+-- Returns a whole number from 1 to `most`. Without `otherwise`, a missing key is an error.
 function Reader:size(key, most, otherwise)
   local wanted = ("a whole number from 1 to %d"):format(most)
   local value = self:get(key, "number", wanted, otherwise, function(x) return x >= 1 and x <= most and x == math.floor(x) end)
@@ -60,7 +61,7 @@ function Reader:size(key, most, otherwise)
   fail("%s has no '%s', %s, so the model's size is unknown: is it the right file?", self.path, key, wanted)
 end
 
--- Keys that may be there with one value only.
+-- Checks keys for which only one value is supported. fixed: rows {key, that value, why others are refused}.
 function Reader:check_fixed(fixed)
   for _, row in ipairs(fixed) do
     local key, only, why = unpack(row)
@@ -86,7 +87,7 @@ local function read_gpt2(reader)
   reader:check_divides("n_embd", hidden, "n_head", heads)
   local dropout = reader:rate("resid_pdrop", 0.1)
   if reader:rate("embd_pdrop", 0.1) ~= dropout or reader:rate("attn_pdrop", 0.1) ~= dropout then
-    fail("%s has different 'resid_pdrop', 'embd_pdrop' and 'attn_pdrop', nn.gpt has one rate of dropout: make them equal",
+    fail("%s has different 'resid_pdrop', 'embd_pdrop' and 'attn_pdrop', but nn.gpt has one rate of dropout: make them equal",
       reader.path)
   end
   return {
@@ -98,7 +99,7 @@ local function read_gpt2(reader)
   }
 end
 
--- The base of the rotary angles. Version 5 of transformers writes rope_parameters, version 4 rope_theta and rope_scaling.
+-- Returns the base of the rotary angles. transformers 5 writes rope_parameters, version 4 writes rope_theta and rope_scaling.
 local function rope_base(reader)
   local base
   for _, key in ipairs {"rope_scaling", "rope_parameters"} do
@@ -113,11 +114,11 @@ end
 local function read_llama(reader)
   reader:check_fixed{
     {"hidden_act", "silu", "the gate of nn.mlp's swiglu is silu"},
-    {"attention_dropout", 0, "dropout of nn.gpt is not of the attention weights alone"},
+    {"attention_dropout", 0, "nn.gpt cannot apply dropout to the attention weights alone"},
   }
   local bias = reader:truth("attention_bias", false)
   if bias ~= reader:truth("mlp_bias", false) then
-    reader:refuse("attention_bias", bias, "'mlp_bias' is another, and nn.gpt has biases in all products or in none")
+    reader:refuse("attention_bias", bias, "'mlp_bias' differs, and nn.gpt has biases in all matmuls or in none")
   end
   local hidden, heads = reader:size("hidden_size", MOST_COLUMNS), reader:size("num_attention_heads", MOST_COLUMNS)
   local kv_heads = reader:size("num_key_value_heads", MOST_COLUMNS, heads)
@@ -135,22 +136,21 @@ end
 
 local READERS = {gpt2 = read_gpt2, llama = read_llama}
 
---- The options of nn.gpt for a model with this config.json (a table), all that matter given, and its form: "gpt2" or "llama".
--- `path` names the file in messages. An error for a value of another type or out of range, and for one that nn.gpt has no
--- counterpart of.
+--- Returns all options of nn.gpt that matter for a model with this config.json (a table), and its form: "gpt2" or "llama". An
+-- error for a value of the wrong type or out of range, and for one that nn.gpt has no equivalent of. path: for messages.
 function huggingface.options(config, path)
   local reader = reader_of(config, path or "config.json")
   local form = reader:text "model_type"
   local read = READERS[form]
   if not read then
-    fail("%s has 'model_type' = %s: only 'gpt2' and 'llama' have a counterpart here", reader.path, tostring(form))
+    fail("%s has 'model_type' = %s: only 'gpt2' and 'llama' are supported", reader.path, tostring(form))
   end
   local quantised = config.quantization_config
   if quantised then reader:refuse("quantization_config", quantised, "its weights are no plain tensors") end
   return read(reader), form
 end
 
---- What nn.gpt makes of these options: those that a family or other options decide are filled in. Returns a new table.
+--- Returns a new table of these options of nn.gpt, with defaults filled in as nn.gpt does, from the family and other options.
 function huggingface.complete(options)
   local is_llama = options.family == "llama"
   local o = {family = "gpt2", kv_heads = 0, head_dim = 0, ffn = 0, seq = 0, eps = 1e-5, dropout = 0, rope_base = 10000,
@@ -182,7 +182,7 @@ local function write_llama(o)
   }
 end
 
--- What options of nn.gpt must be for a form; true: any that is there.
+-- Rows {form, writer, supported values of nn.gpt's options}.
 local FORMS = {
   {"gpt2", write_gpt2, {norm = {layernorm = true}, position = {learned = true}, activation = WRITTEN_ACTIVATIONS,
                         bias = {[true] = true}}},
@@ -197,19 +197,19 @@ local function fits(o, wanted)
   return true
 end
 
---- config.json (a table) and form of a model made by nn.gpt with these options. An error if neither form is it, and for a Llama
--- without 'seq', which config.json has to name. A Llama's has no place for dropout, which only training has.
+--- Returns config.json (a table) and the form of a model made by nn.gpt with these options. An error if no form fits, and for a
+-- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses.
 function huggingface.config(options)
   local o = huggingface.complete(options)
   for _, row in ipairs(FORMS) do
     local form, write, wanted = unpack(row)
     local has_heads = form == "llama" or (o.kv_heads == o.heads and o.head_dim * o.heads == o.hidden)
     if o.causal and has_heads and fits(o, wanted) then
-      if o.seq == 0 then fail "config.json names the longest sequence: give nn.gpt's option 'seq'" end
+      if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
       return write(o), form
     end
   end
-  fail("norm = '%s', position = '%s', activation = '%s', bias = %s is no model of Hugging Face's that is known here: GPT-2 has "
+  fail("norm = '%s', position = '%s', activation = '%s', bias = %s is no model of Hugging Face's that is supported: GPT-2 has "
     .. "layernorm, learned positions, gelu_tanh, gelu or relu, biases; Llama has rmsnorm, rotary positions, swiglu",
     o.norm, o.position, o.activation, tostring(o.bias))
 end

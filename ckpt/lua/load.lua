@@ -1,11 +1,11 @@
---- ckpt.load: gives objects what a checkpoint holds, whatever layout it was saved from.
+--- ckpt.load: loads a checkpoint into objects, whatever layout it was saved from.
 --
 --   ckpt.load("runs/gpt", {trainer = trainer, data = text})        -- the latest checkpoint of a run
 --   ckpt.load("runs/gpt/step_00000200", {model = trainer})         -- parameters only
 --   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h[.]"] = "model/blocks."}})
 --
--- Collective. It returns the plain values that were asked for, by key. Whatever does not match - missing names, names that nobody
--- asks for, other shapes - is an error that lists them, before anything is changed, unless strict = false.
+-- Collective. Returns the plain values of `named`, by key. Names that do not match - missing ones, unused ones, other shapes -
+-- are an error that lists them before anything is changed. With strict = false they are a warning.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -16,12 +16,12 @@ local rng = require "zt.ckpt.rng"
 
 local SCHEMA = {
   {"strict", "boolean", "names that do not match are an error", default = true},
-  {"only", "list", "load only what has a name in which one of these regular expressions is found"},
-  {"map", "table", "{[regular expression] = replacement}: names of the checkpoint become names of the objects"},
+  {"only", "list", "load only names in which one of these regular expressions is found"},
+  {"map", "table", "{[regular expression] = replacement}: turns names of the checkpoint into names of the objects"},
   {"mesh", "any", "the ranks that load together; without it the trainer's"},
 }
 
--- Under "model" a trainer takes parameters only; the others take all of theirs.
+-- Returns the `only` to use. A trainer under the key "model" loads parameters only; other keys load all their names.
 local function patterns(named, only)
   if only or named.trainer or not named.model then return only end
   local list = {"^model/"}

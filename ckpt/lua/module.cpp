@@ -1,4 +1,4 @@
-// zt.ckpt for Lua. What scripts call is written in Lua, in the files beside this one, on top of what is here.
+// The binding of zt.ckpt: saving, loading and the run's lock. The Lua files beside it build the public calls on it.
 #include "module.h"
 
 #include "folder/run_lock.h"
@@ -46,7 +46,7 @@ std::vector<std::pair<std::string, std::string>> map_of(const Value& value, cons
 
 namespace {
 
-// {{prefix, object or value}, ...}
+// Returns the list {{prefix, object or value}, ...} in argument `index`.
 Objects check_objects(lua_State* L, int index) {
   Objects objects;
   const Value value = lua::check_value(L, index);
@@ -69,7 +69,7 @@ int make_saver(lua_State* L) {
   return 1;
 }
 
-// The options that save.lua leaves to the saver. It has their schema, with defaults and ranges, and has checked them.
+// Returns the saver's options. save.lua has their schema, and has checked types and ranges.
 SaveOptions save_options(const Value& value) {
   SaveOptions options;
   if (value.is_nil()) return options;
@@ -89,7 +89,7 @@ SaveOptions save_options(const Value& value) {
   return options;
 }
 
-// saver:save(folder, step, objects, {async, skip_if_busy, keep, keep_every}) -> whether it was saved
+// saver:save(folder, step, objects, {async, skip_if_busy, keep, keep_every}) -> true, or false if skipped
 int saver_save(lua_State* L) {
   const SaveOptions options = save_options(lua::check_value(L, 5));
   const auto saver = lua::check<Saver>(L, 1);
@@ -104,10 +104,10 @@ int saver_wait(lua_State* L) {
 
 // --- a run's folder ---
 
-// lock_run(folder) -> RunLock, held until it is released or the script has ended, its last save too
+// lock_run(folder) -> RunLock, held until its release, or until the script and its last save have ended
 int lock_run(lua_State* L) {
   const auto lock = std::make_shared<RunLock>(check_path(L, 1));
-  lua::at_script_end(L, [lock] {});  // keeps it: all such actions end before one of them is destroyed
+  lua::at_script_end(L, [lock] {});  // keeps the lock: all such actions end before one of them is destroyed
   lua::push(L, lock);
   return 1;
 }
@@ -124,7 +124,7 @@ int check_lock(lua_State* L) {
 
 // --- loading ---
 
-// load(folder, mesh or nil, objects, {strict, only, map = {{old, new}, ...}}) -> values by name
+// load_objects(folder, mesh or nil, objects, {strict, only, map = {[regular expression] = replacement}}) -> values by name
 int load_objects(lua_State* L) {
   io::PosixFs files(lua::world(L));
   const Value given = lua::check_value(L, 4);
@@ -138,7 +138,7 @@ int load_objects(lua_State* L) {
   return 1;
 }
 
-// find(path, mesh or nil) -> the folder of the checkpoint that `path` means, or nil. Collective: rank 0 looks.
+// find(path, mesh or nil) -> the folder of the checkpoint that `path` means, or nil. Collective; rank 0 reads the folder.
 int find(lua_State* L) {
   io::PosixFs files(lua::world(L));
   const std::string path = check_path(L, 1);
@@ -150,7 +150,7 @@ int find(lua_State* L) {
   return 1;
 }
 
-// is_stop_requested(mesh or nil): whether any rank was told to stop. Collective.
+// is_stop_requested(mesh or nil) -> true if a signal told any rank to stop. Collective.
 int stop_requested(lua_State* L) {
   std::vector<uint8_t> flag{static_cast<uint8_t>(is_stop_requested())};
   ranks_of(L, 1).max(flag);

@@ -1,4 +1,4 @@
-// zt.ckpt for the tools: what becomes a checkpoint and what is made of one.
+// The binding of zt.ckpt for ckpt import and export: reads and writes safetensors files, and writes imported checkpoints.
 #include <mutex>
 
 #include "module.h"
@@ -14,27 +14,27 @@
 namespace zt {
 namespace ckpt {
 
-// Safetensors files to read from.
-struct Foreign {
+// The safetensors files of a model, for reading.
+struct SafetensorsModel {
   io::PosixFs files;
   safetensors::Model model;
 
-  Foreign(const World& world, const std::string& path) : files(world), model(files, path) {}
+  SafetensorsModel(const World& world, const std::string& path) : files(world), model(files, path) {}
 };
 
-// A checkpoint being written, tensor by tensor.
+// A checkpoint that is written tensor by tensor.
 struct Import {
   io::PosixFs files;
   FolderWriter writer;
-  std::mutex finishing;  // held while the checkpoint gets its name, and for good once it was abandoned at a signal
+  std::mutex finishing;  // held during finish(); after a signal has abandoned the checkpoint, held forever
 
   Import(const World& world, const std::string& root, int64_t step) : files(world), writer(files, root, step) {}
 };
 
 }  // namespace ckpt
 
-ZT_OBJECT(ckpt::Foreign)
-ZT_DEFINE_OBJECT(ckpt::Foreign, "Safetensors")
+ZT_OBJECT(ckpt::SafetensorsModel)
+ZT_DEFINE_OBJECT(ckpt::SafetensorsModel, "Safetensors")
 ZT_OBJECT(ckpt::Import)
 ZT_DEFINE_OBJECT(ckpt::Import, "Import")
 }  // namespace zt
@@ -54,26 +54,26 @@ int rename_all(lua_State* L) {
 
 // safetensors(path) -> Safetensors
 int open_safetensors(lua_State* L) {
-  lua::push(L, std::make_shared<Foreign>(lua::world(L), check_path(L, 1)));
+  lua::push(L, std::make_shared<SafetensorsModel>(lua::world(L), check_path(L, 1)));
   return 1;
 }
 
 // tensors() -> {{name, dtype, shape}, ...}
-int list_foreign(lua_State* L) {
+int list_safetensors(lua_State* L) {
   Value::List list;
-  for (const auto& [name, tensor] : lua::check<Foreign>(L, 1)->model.tensors()) {
+  for (const auto& [name, tensor] : lua::check<SafetensorsModel>(L, 1)->model.tensors()) {
     list.emplace_back(description(name, tensor.dtype, tensor.shape));
   }
   lua::push(L, Value(std::move(list)));
   return 1;
 }
 
-int read_foreign(lua_State* L) {
-  lua::push(L, lua::check<Foreign>(L, 1)->model.read(lua::check_string(L, 2)));
+int read_safetensors(lua_State* L) {
+  lua::push(L, lua::check<SafetensorsModel>(L, 1)->model.read(lua::check_string(L, 2)));
   return 1;
 }
 
-std::vector<safetensors::Tensor> check_announced(lua_State* L, int index) {
+std::vector<safetensors::Tensor> check_tensor_list(lua_State* L, int index) {
   std::vector<safetensors::Tensor> tensors;
   const Value list = lua::check_value(L, index);
   for (const Value& entry : list.get_if<Value::List>() ? *list.get_if<Value::List>() : Value::List()) {
@@ -87,12 +87,12 @@ std::vector<safetensors::Tensor> check_announced(lua_State* L, int index) {
 }
 
 // write_safetensors(path, {{name, dtype, shape}, ...}, most bytes per file, function(name) return tensor end, mesh or nil,
-// overwrite) -> paths written. Collective: rank 0 writes, and every rank is asked for every tensor, in one order, also after an
-// error.
+// overwrite) -> paths written. Collective: rank 0 writes. The function may be collective: every rank calls it for every tensor in
+// the same order, also after an error.
 int write_safetensors(lua_State* L) {
   io::PosixFs files(lua::world(L));
   const std::string path = check_path(L, 1);
-  const auto tensors = check_announced(L, 2);
+  const auto tensors = check_tensor_list(L, 2);
   const int64_t most = lua::check_integer(L, 3);
   lua::Callable function(L, 4);
   const Ranks ranks = ranks_of(L, 5);
@@ -126,7 +126,7 @@ int write_safetensors(lua_State* L) {
   return 1;
 }
 
-// Ctrl-C leaves no partial folder. The process ends right after this.
+// Removes the partial folder if a signal ends the process, for example at Ctrl-C. The process ends right after that.
 void abandon_when_told_to_end(const std::shared_ptr<Import>& import) {
   at_emergency([weak = std::weak_ptr<Import>(import)](const Emergency& emergency) {
     const auto held = weak.lock();
@@ -158,7 +158,7 @@ int finish_import(lua_State* L) {
   return 1;
 }
 
-// abandon(): removes what was written so far
+// abandon(): removes the folder
 int abandon_import(lua_State* L) {
   lua::check<Import>(L, 1)->writer.abandon();
   return 0;
@@ -171,7 +171,7 @@ void open_formats(lua::Module& module) {
       .function<open_safetensors>("safetensors")
       .function<write_safetensors>("write_safetensors")
       .function<begin_import>("import");
-  module.type<Foreign>().method<list_foreign>("tensors").method<read_foreign>("read");
+  module.type<SafetensorsModel>().method<list_safetensors>("tensors").method<read_safetensors>("read");
   module.type<Import>().method<add_to_import>("add").method<finish_import>("finish").method<abandon_import>("abandon");
 }
 

@@ -1,4 +1,4 @@
-// zt.ckpt for the tools: folders of checkpoints, and single ones.
+// The binding of zt.ckpt for the other commands: lists folders of checkpoints, and reads single checkpoints.
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace zt {
 namespace ckpt {
 
-// A checkpoint to read from: what its master file says is read once.
+// A checkpoint for reading. Its master file is read once.
 struct Checkpoint {
   io::PosixFs files;
   std::string folder;
@@ -71,7 +71,7 @@ int remove_checkpoints(lua_State* L) {
   return 0;
 }
 
-// Folders that are no complete checkpoints, in the order of their names.
+// partial(folder) -> names of the folders of checkpoints that are not complete, sorted
 int list_partial(lua_State* L) {
   io::PosixFs files(lua::world(L));
   Value::List names;
@@ -88,7 +88,7 @@ int list_folders(lua_State* L) {
   return 1;
 }
 
-// kind(path) -> "missing", "file", "folder" or "other"; what it is in words: "a FIFO"
+// kind(path) -> "missing", "file", "folder" or "other", and a phrase for messages such as "a FIFO"
 int kind(lua_State* L) {
   constexpr std::array<const char*, 3> kNames{"missing", "file", "folder"};
   const io::EntryKind kind = io::posix_files().kind_of(check_path(L, 1));

@@ -1,22 +1,21 @@
---- Where Hugging Face's GPT-2 and Llama keep what the parameters of nn.gpt hold, as plain data that reads in both directions.
---
--- A map is a list with one entry a parameter, in the model's order:
+--- Maps between the parameters of nn.gpt and the tensors of Hugging Face's GPT-2 and Llama. A map is plain data and serves both
+-- directions: a list with one entry per parameter, in the model's order:
 --
 --   {name = "blocks.0.attention.qkv.weight", shape = {40, 16}, parts = {
 --     {name = "model.layers.0.self_attn.q_proj.weight", shape = {24, 16}, first = 0, rows = 24},
 --     {name = "model.layers.0.self_attn.k_proj.weight", shape = {8, 16}, first = 24, rows = 8}, ...}}
 --
--- A part is the file's tensor of that name and shape, and rows [first, first + rows) of the parameter; with `transposed`, those
--- rows are its transpose. The parts of a parameter are all of its rows, in order, and no tensor occurs twice.
+-- A part says that the file's tensor of that name and shape is rows [first, first + rows) of the parameter. With `transposed`,
+-- the tensor's transpose is those rows. The parts of a parameter are all its rows, in order. No tensor occurs twice.
 --
--- Both rotate halves and both lay heads one behind the other, so no rows change places.
+-- Rows need no reordering: both nn.gpt and Hugging Face rotate halves and store heads one after the other.
 
 local fail = require "zt.fail"
 local text = require "zt.text"
 
 local names = {}
 
--- Adds a parameter made of `sources`, a list of {name, rows}. columns: nil for a vector.
+-- Adds a parameter that consists of `sources`, a list of {name, rows}. columns: nil for a vector.
 local function add(map, name, columns, sources, transposed)
   local entry, first = {name = name, parts = {}}, 0
   for index, source in ipairs(sources) do
@@ -29,7 +28,7 @@ local function add(map, name, columns, sources, transposed)
   map[#map + 1] = entry
 end
 
--- A product: weight [out, in] and bias. sources: a list of {name without ".weight", rows}.
+-- Adds the weight [out, in] and the bias of a layer. sources: a list of {name without ".weight", rows}. columns: nil for a norm.
 local function add_affine(map, name, columns, sources, has_bias, transposed)
   for _, kind in ipairs(has_bias and {"weight", "bias"} or {"weight"}) do
     local named = {}
@@ -41,7 +40,7 @@ end
 
 local forms = {}
 
--- Products are written as x * W: [in, out].
+-- GPT-2 computes x * W, so its weights are [in, out].
 forms.gpt2 = {
   prefix = "transformer.",
   layer = "^h%.(%d+)%.",
@@ -97,11 +96,11 @@ local function build(form, o, prefix)
   return map
 end
 
---- The map of a model of the form "gpt2" or "llama" with these options of nn.gpt, all of them given (huggingface.complete), with
--- the names that transformers writes.
+--- Returns the map of a model of the form "gpt2" or "llama", with the names that transformers writes. options: those of nn.gpt,
+-- as huggingface.complete returns them.
 function names.map(form, options) return build(forms[form], options, forms[form].prefix) end
 
---- The same by the file's tensors, a list in the map's order: {name, shape, parameter, first, rows, transposed}.
+--- Returns a map as a list of the file's tensors, in the map's order: {name, shape, parameter, first, rows, transposed}.
 function names.by_tensor(map)
   local list = {}
   for _, entry in ipairs(map) do
@@ -122,7 +121,7 @@ local function is_ignored(form, name, prefix)
   return false
 end
 
--- What does not fit, in groups: {{title, {name, ...}}, ...}.
+-- Returns the tensors that do not fit, in groups: {{title, {name, ...}}, ...}.
 local function complaints(map, shapes, is_known)
   local missing, wrong, extra, wanted = {}, {}, {}, {}
   for _, tensor in ipairs(names.by_tensor(map)) do
@@ -141,7 +140,7 @@ local function complaints(map, shapes, is_known)
   return {{"missing", missing}, {"of another shape", wrong}, {"not part of such a model", extra}}
 end
 
--- Before a map is built, whose size grows with the layers that config.json promises.
+-- An error if config.json has more layers than the tensors. Called before the map is built, whose size grows with the layers.
 local function check_layers(form, options, shapes, prefix, path)
   local there = 0
   for name in pairs(shapes) do
@@ -153,10 +152,9 @@ local function check_layers(form, options, shapes, prefix, path)
     options.layers, there)
 end
 
---- The map that fits the tensors of a file (or of all files of a model): `shapes` is {name = shape}. They may be those of the
--- model without its head, whose names have no prefix. Returns the map and, for a tied head that is written twice, the two names
--- {copy = original}, whose values have to be equal. An error lists all tensors that do not fit, by group.
--- `path` names the config.json that the options are from in messages.
+--- Returns the map that fits the tensors of a model's files. shapes: {name = shape}. The names may lack their prefix, as in files
+-- of a model without its head. Also returns {copy = original} for a tied head that is written twice; the values of both must be
+-- equal. An error lists all tensors that do not fit, by group. path: the config.json of the options, for messages.
 function names.fit(form_name, options, shapes, path)
   local form = forms[form_name]
   local prefix = shapes[form.embedding] and "" or form.prefix
@@ -169,7 +167,7 @@ function names.fit(form_name, options, shapes, path)
     if #group[2] > 0 then lines[#lines + 1] = ("%s: %s"):format(group[1], table.concat(group[2], ", ")) end
   end
   if #lines > 0 then
-    fail("the tensors are not those of the %s that %s describes, so it cannot be made of them; look for the right "
+    fail("the tensors are not those of the %s that %s describes, so the model cannot be made from them; look for the right "
       .. "files.\n%s", form_name, path, table.concat(lines, "\n"))
   end
   return map, copies

@@ -1,8 +1,8 @@
---- What a script hands to ckpt.save and ckpt.load, as the C++ side takes it: a list of {prefix of names, object or value}.
+--- Converts the objects of ckpt.save and ckpt.load for the binding: to a list of {prefix of names, object or value}.
 --
--- Under "trainer" or "model" a trainer's tensors have the names that FORMAT.md gives (model/..., optimizer/...); under any other
--- key that key stands in front. What is no object with state is a plain value; a Lua object with `state` and `restore` is saved
--- as the value that `state` returns.
+-- Under the keys "trainer" and "model" a trainer's tensors have the names that FORMAT.md gives (model/..., optimizer/...). Any
+-- other key is put in front of an object's names. A Lua object with `state` and `restore` is saved as the value that `state`
+-- returns. Everything else is a plain value.
 
 local core = require "zt.core"
 local fail = require "zt.fail"
@@ -18,13 +18,13 @@ local function prefix_of(key, value)
   return PLAIN[key] and "" or key .. "/"
 end
 
---- The list for C++, in the same order on every rank.
+--- Returns the list for the binding, in the same order on every rank. call: the public function's name, for messages.
 function objects.list(call, named)
   if type(named) ~= "table" then fail("%s takes a table {trainer = ..., data = ..., name = value}", call) end
   local keys, list = {}, {}
   for key in pairs(named) do
     if type(key) ~= "string" or key == "" or key:find "/" then
-      fail("%s: what is saved needs names without '/', got '%s'", call, tostring(key))
+      fail("%s: keys must be names without '/', got '%s'", call, tostring(key))
     end
     keys[#keys + 1] = key
   end
@@ -33,7 +33,7 @@ function objects.list(call, named)
     local value = named[key]
     if is_lua_object(value) then
       if type(value.restore) ~= "function" then
-        fail("%s: '%s' has a method state and none named restore, so it could be saved and not loaded", call, key)
+        fail("%s: '%s' has a method 'state' but no method 'restore', so it could be saved but not loaded", call, key)
       end
       value = value:state()
     end
@@ -42,7 +42,7 @@ function objects.list(call, named)
   return list
 end
 
---- Behind a load: gives Lua objects their values; returns the plain values by key.
+--- Called after a load: passes their values to Lua objects, and returns the plain values by key.
 function objects.restore(named, values)
   local plain = {}
   for key, value in pairs(named) do
@@ -57,11 +57,11 @@ end
 
 local all_ranks
 
---- The mesh whose ranks save or load together: one that was given, a trainer's, or all ranks; nil: there is one rank.
+--- Returns the mesh whose ranks save or load together: the given one, a trainer's, or one of all ranks. nil means one rank.
 function objects.mesh(given, named)
   if given then return given end
   for _, key in ipairs {"trainer", "model"} do
-    local has_mesh, mesh = pcall(function() return named[key].mesh end) -- what is no trainer C++ refuses, with its reason
+    local has_mesh, mesh = pcall(function() return named[key].mesh end) -- another object has no mesh: the binding refuses it
     if has_mesh and mesh then return mesh end
   end
   if core.world.size > 1 and not core.world.dry then all_ranks = all_ranks or require("zt.comm").mesh{dp = -1} end

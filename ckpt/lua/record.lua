@@ -1,4 +1,4 @@
---- What a checkpoint says of the run it is from: script, options, versions, mesh, program.
+--- Returns the record of a run that a checkpoint keeps for people: script, options, versions, mesh, program.
 
 local core = require "zt.core"
 local native = require "zt.ckpt"

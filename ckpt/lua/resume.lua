@@ -1,11 +1,11 @@
---- ckpt.resume: goes on where a run's latest complete checkpoint stands.
+--- ckpt.resume: resumes a run from its latest complete checkpoint.
 --
 --   local run = zt.run{name = "gpt", resume = true, trainer = trainer, data = text, steps = 1000}
---   ckpt.resume(run)                                   -- the steps that are done; 0: a fresh start
---   for step, batch in text:steps(1000) do ... end     -- begins behind them
+--   ckpt.resume(run)                                   -- returns the number of steps done; 0: a fresh start
+--   for step, batch in text:steps(1000) do ... end     -- begins with the first step that is not done
 --
--- Collective. On the same layout the run goes on bit for bit; on another one tensors and data are the same, and sums are made in
--- another order.
+-- Collective. On the same layout the run continues bit for bit. On another layout tensors and data are equal, and sums are
+-- computed in another order.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -29,18 +29,18 @@ local function resume(run, value)
   local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
   local folder = native.find(run.path, mesh)
   local removed = on_rank_zero(mesh and mesh:world(), function() return native.gc(run.path) end)
-  if #removed > 0 then log.info("removed what saves that died have left: %s", table.concat(removed, ", ")) end
+  if #removed > 0 then log.info("removed the remains of unfinished saves: %s", table.concat(removed, ", ")) end
   if not folder then
     run:rewind(0)
     return 0, {}
   end
   local named = {trainer = run.trainer, data = run.data}
   for key, object in pairs(options.objects) do named[key] = object end
-  -- The script's record is for people, and for objects that the script does not ask for there is no place.
+  -- Not loaded: the script's record, which is for people, and saved plain values that the script does not ask for.
   local plain = load(folder, named, {strict = options.strict, mesh = mesh})
   local step = tonumber(folder:match "step_(%d+)[^/]*$")
   run:rewind(step)
-  log.info("the run '%s' goes on behind step %d (%s)", run.name, step, folder)
+  log.info("the run '%s' resumes after step %d (%s)", run.name, step, folder)
   return step, plain
 end
 

@@ -1,11 +1,11 @@
---- The generator of a script's own random numbers (zt.randn and the like). Layers and data have none: theirs are functions of
--- seed and step.
+--- Saves and restores the generator of a script's own random numbers (zt.randn and the like). Layers and data need no generator:
+-- their random numbers are functions of seed and step.
 
 local core = require "zt.core"
 
 local rng = {}
 
---- What a checkpoint keeps: the states of all ranks, or the one that is the same on all. Collective.
+--- Returns the list of all ranks' states, or of one state if all are equal. Collective.
 function rng.state(mesh)
   local own = core.random_state()
   local all = mesh and mesh:world():gather_values{own} or {{own}}
@@ -17,7 +17,7 @@ function rng.state(mesh)
   return {own}
 end
 
---- A rank that had no part in the save goes on with rank 0's state.
+--- Restores this rank's state. A rank that was not in the save gets rank 0's state.
 function rng.restore(list)
   if type(list) == "table" and #list > 0 then core.set_random_state(list[core.world.rank + 1] or list[1]) end
 end

@@ -1,11 +1,11 @@
 --- ckpt.save: saves a run, or anything that has state.
 --
 --   ckpt.save(run, steps_done)                                     -- runs/gpt/step_00000200
---   ckpt.save(run, steps_done, {every = 200, keep = 3})            -- called behind every step: saves when it is time
+--   ckpt.save(run, steps_done, {every = 200, keep = 3})            -- called after every step: saves every 200 steps
 --   ckpt.save("folder", {actor = a, critic = c, note = {loss = 2}}, {step = 7})
 --
--- Collective. It returns the checkpoint's folder, or nil when nothing was saved. By default training goes on when the tensors are
--- copied; an error of the writing is raised by the next save, by run:finish() or at the end of the script, on all ranks.
+-- Collective. Returns the checkpoint's folder, or nil if nothing was saved. By default it returns after copying the tensors, and
+-- a thread writes them. An error of the writing is raised on all ranks: by the next save, by run:finish() or at the script's end.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -19,18 +19,18 @@ local rng = require "zt.ckpt.rng"
 local STOPPED = 75 -- EX_TEMPFAIL of sysexits.h: start again later
 
 local SCHEMA = {
-  {"step", "integer", "what the checkpoint is named after, where no run says it: 0", at_least = 0},
-  {"every", "integer", "save only when the step is a multiple of it or the run's last one, or the run is told to stop",
+  {"step", "integer", "of a folder: the step that the checkpoint is named after; without it 0", at_least = 0},
+  {"every", "integer", "save only if the step is a multiple of it or the run's last one, or the run is told to stop",
    at_least = 1},
   {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}"},
   {"mesh", "any", "the ranks that save together; without it the run's or the trainer's"},
-  {"async", "boolean", "go on when the tensors are copied, and write in the background", default = true},
-  {"skip_if_busy", "boolean", "leave a save out while the last one is still written, instead of waiting", default = false},
-  {"keep", "integer", "how many of the newest checkpoints stay; 0: all", default = 0, at_least = 0},
-  {"keep_every", "integer", "those of steps that are multiples of it stay besides; 0: none", default = 0, at_least = 0},
+  {"async", "boolean", "return after copying the tensors, and write them in the background", default = true},
+  {"skip_if_busy", "boolean", "skip a save while the previous one is still being written, instead of waiting", default = false},
+  {"keep", "integer", "the number of newest checkpoints that stay; 0: all", default = 0, at_least = 0},
+  {"keep_every", "integer", "checkpoints whose step is a multiple of it stay, too; 0: none", default = 0, at_least = 0},
 }
 
--- One saver for the ranks of a mesh: it keeps its plan and its memory from save to save.
+-- One saver per mesh: it reuses its write layout and its memory from save to save.
 local savers = {}
 
 local function saver_of(mesh)
@@ -42,7 +42,7 @@ local function saver_of(mesh)
   return entry.saver
 end
 
--- Runs that wait for their last save when they are finished.
+-- The runs that will wait for their last save in run:finish().
 local waiting = setmetatable({}, {__mode = "k"})
 
 local function wait_at_end(run, saver)
@@ -51,6 +51,7 @@ local function wait_at_end(run, saver)
   run:before_finish(function() saver:wait() end)
 end
 
+-- Returns folder, objects by name, step and run (nil for a folder) from the arguments of ckpt.save.
 local function parts(target, what, options)
   if type(target) == "string" then
     if options.objects then fail "ckpt.save(folder, {...}) takes no option 'objects': put them into the table" end
@@ -64,9 +65,9 @@ local function parts(target, what, options)
   return target.path, named, what, target
 end
 
--- What stops a run from outside: the next start goes on where this one ended.
+-- Ends a run that a signal told to stop. The next start resumes from the checkpoint just saved.
 local function stop(run, step)
-  if core.world.rank == 0 then log.warn("told to stop: saved behind step %d, ending with status %d", step, STOPPED) end
+  if core.world.rank == 0 then log.warn("told to stop: saved after step %d, ending with status %d", step, STOPPED) end
   if run then run:finish() end
   os.exit(STOPPED, true)
 end
@@ -91,7 +92,7 @@ local function save(target, what, value)
     keep_every = options.keep_every,
   })
   if not is_saved and core.world.rank == 0 then
-    log.warn("step %d is not saved: the last checkpoint is still being written", step)
+    log.warn("step %d is not saved: the previous checkpoint is still being written", step)
   end
   if is_told then stop(run, step) end
   return is_saved and ("%s/step_%08d"):format(folder, step) or nil

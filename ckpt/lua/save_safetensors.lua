@@ -1,17 +1,17 @@
---- ckpt.save_safetensors(trainer, path, {overwrite}): writes the whole parameters of a model in training, in the type in which
+--- ckpt.save_safetensors(trainer, path, {overwrite}): writes the whole parameters of a model in training, in the dtype in which
 -- they compute.
 --
--- Collective; rank 0 writes, with one parameter in memory at a time.
+-- Collective. Rank 0 writes, with one parameter in memory at a time.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 
-local LARGEST_FILE = 5e9 -- bytes of tensors, where `path` is a folder
+local LARGEST_FILE = 5e9 -- bytes of tensors per file if `path` is a folder
 
 local SCHEMA = {
-  {"overwrite", "boolean", "replaces the model that is there, once the new one is complete", default = false},
+  {"overwrite", "boolean", "replaces a model that is there already, after the new one is complete", default = false},
 }
 
 local function save_safetensors(trainer, path, value)

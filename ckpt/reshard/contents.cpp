@@ -56,11 +56,12 @@ class Collector final : public Visitor {
   std::set<std::string> names_;
 };
 
-// A table {kReference = name} stands for the tensor of that name. In a file, a value's own path is a group.
+// A table {kReference = name} stands for the tensor of that name. Value tensors need the prefix kValueTensors, because in a file
+// the value's own path is a group.
 constexpr const char* kReference = "zt.tensor";
 constexpr const char* kValueTensors = "value_tensors/";
 
-// Gives the tensors within a plain value to the collector, and replaces each by a reference.
+// Passes the tensors within a plain value to the collector, and replaces each by a reference.
 class ValueWalk {
  public:
   ValueWalk(Collector& collector, ValueTensors tensors) : collector_(collector), tensors_(tensors) {}

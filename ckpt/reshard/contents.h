@@ -1,4 +1,4 @@
-// Collects what objects hold, by name, in one walk over each object that has state.
+// Collects the tensors and values of objects, by name, in one walk over each object that has state.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +14,11 @@
 
 namespace zt::ckpt {
 
-// Pairs of a prefix of names ("" or "actor/") and what is saved under it: an object with state (a trainer, a data stream), or a
-// plain value, whose name is the prefix without its slash.
+// Pairs of a prefix of names ("" or "actor/") and a value to save under it: an object with state (a trainer, a data stream) or a
+// plain value. The name of a plain value is the prefix without its slash.
 using Objects = std::vector<std::pair<std::string, Value>>;
 
-// This rank's part of the logical tensor `name`: `data`, flat and contiguous, is its elements.
+// This rank's part of the logical tensor `name`. `data` has the elements of `region`, flat and contiguous.
 struct Part {
   std::string name;
   std::vector<int64_t> shape;
@@ -27,11 +27,12 @@ struct Part {
   Value::Table attributes = {};
 };
 
-// The kind of a thing, under `name`, to which all belongs whose name begins with one of `of` (Visitor::kind).
+// A kind such as "adamw", saved as the value `name`. All names that begin with one of `of` belong to it (Visitor::kind).
 struct StatedKind {
   std::string name, kind;
   std::vector<std::string> of;
 
+  // True if `other` begins with one of `of`.
   bool holds(const std::string& other) const;
 };
 
@@ -41,15 +42,15 @@ struct Contents {
   std::vector<StatedKind> kinds;
 };
 
-// How tensors within plain values are taken. Such a tensor is saved as a tensor of its own, named by its place in the value
-// ("value_tensors/counter/mean", "value_tensors/counter/lists/1"), to which the value refers.
+// How contents_of treats tensors within plain values. Such a tensor is saved as a separate tensor, named by its place in the
+// value ("value_tensors/counter/mean", "value_tensors/counter/lists/1"). The value refers to it by that name.
 enum class ValueTensors : uint8_t {
-  saved,     // parts, as on the rank whose values are saved
-  referred,  // references only, as on the other ranks
-  left_out,  // the value is nil: a load only asks which values there are
+  saved,     // adds a part per tensor: for rank 0, whose values are saved
+  referred,  // adds references only: for the other ranks
+  left_out,  // makes the whole value nil: a load needs only the values' names
 };
 
-// Collective where an object's walk is. Misuse for an object without state and for a name that occurs twice.
+// Collective if the walk over an object is. Throws Misuse for an object without state and for a name that occurs twice.
 Contents contents_of(const Objects& objects, ValueTensors tensors);
 
 // Calls each(reference) for every reference to a tensor in a saved value; `each` may replace it.

@@ -11,7 +11,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr size_t kShown = 10;  // names of a group in a message
+constexpr size_t kShown = 10;  // names per group in a message
 
 class Names {
  public:
@@ -44,7 +44,7 @@ void add_group(std::string& text, const char* what, const std::vector<std::strin
   if (shown < names.size()) text += fmt::format(", and {} more", names.size() - shown);
 }
 
-// Saved things by the name that they have in the objects.
+// Returns the positions of tensors or values in their list, by their name in the objects.
 template <class Things, class NameOf>
 std::map<std::string, int> by_name(const Things& things, const Names& names, const NameOf& name_of) {
   std::map<std::string, int> found;
@@ -57,18 +57,18 @@ std::map<std::string, int> by_name(const Things& things, const Names& names, con
   return found;
 }
 
-// Tensors that belong to plain values need not be asked for, as these need not.
-void use_referred(const Index& index, std::vector<uint8_t>& is_used) {
+// Marks tensors that belong to plain values as used: it is no error if no object wants them.
+void mark_referred(const Index& index, std::vector<uint8_t>& is_used) {
   std::set<std::string> referred;
   for (Value value : std::views::values(values_of(index)))
     for_each_reference(value, [&](Value&, const std::string& tensor) { referred.insert(tensor); });
   for (size_t i = 0; i < index.tensors.size(); ++i) is_used[i] = referred.contains(index.tensors[i].name) ? 1 : 0;
 }
 
-// Things of which the checkpoint states another kind: what belongs to them fits nothing there.
+// The wanted kinds for which the checkpoint states another kind. Names that belong to them are not loaded.
 class OtherKinds {
  public:
-  // saved: places in the table by the name that they have in the objects.
+  // saved: position of a value in `table`, by its name in the objects.
   OtherKinds(const std::vector<StatedKind>& wanted, const std::map<std::string, int>& saved, const Value::Table& table) {
     for (const StatedKind& stated : wanted) {
       const auto found = saved.find(stated.name);
@@ -79,13 +79,13 @@ class OtherKinds {
     }
   }
 
-  // Saved things that belong to them are no surplus.
-  void use(const std::map<std::string, int>& saved, size_t first, std::vector<uint8_t>& is_used) const {
+  // Marks saved names of these kinds as used, so that they are not reported as unused. `first`: offset of `saved` in `is_used`.
+  void mark_used(const std::map<std::string, int>& saved, size_t first, std::vector<uint8_t>& is_used) const {
     for (const auto& [name, place] : saved) {
       if (find(name) != others_.end()) is_used[first + static_cast<size_t>(place)] = 1;
     }
   }
-  // Whether `name` belongs to one of them, which is then noted.
+  // Returns whether `name` belongs to one of these kinds, and remembers that kind for refused().
   bool refuse(const std::string& name) {
     const auto found = find(name);
     if (found != others_.end()) refused_.insert(found->second);
@@ -130,10 +130,10 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
   const auto saved_values = by_name(table, names, [](const auto& entry) { return entry.first; });
   Matches matches;
   matches.is_used.resize(index.tensors.size() + table.size());
-  use_referred(index, matches.is_used);
+  mark_referred(index, matches.is_used);
   OtherKinds others(wanted.kinds, saved_values, table);
-  others.use(saved, 0, matches.is_used);
-  others.use(saved_values, index.tensors.size(), matches.is_used);
+  others.mark_used(saved, 0, matches.is_used);
+  others.mark_used(saved_values, index.tensors.size(), matches.is_used);
   for (const Part& tensor : wanted.parts) {
     matches.tensors.push_back(-1);
     if (!names.is_asked_for(tensor.name) || others.refuse(tensor.name)) continue;
@@ -153,7 +153,7 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
     if (!names.is_asked_for(name) || others.refuse(name)) continue;
     const auto found = saved_values.find(name);
     if (found == saved_values.end()) {
-      if (!is_kind(wanted, name)) matches.missing.push_back(name);  // older checkpoints state none
+      if (!is_kind(wanted, name)) matches.missing.push_back(name);  // older checkpoints state no kind
       continue;
     }
     matches.is_used[index.tensors.size() + found->second] = 1;

@@ -1,4 +1,4 @@
-// Which saved thing goes where: names of a checkpoint against names of objects. Pure.
+// Matches the names of a checkpoint with the names of objects. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@ namespace zt::ckpt {
 
 struct MatchOptions {
   bool strict = true;  // what does not match is an error
-  // Load only what has a name (of the objects) in which one of these regular expressions is found; empty: everything.
+  // Loads only names (of the objects) in which one of these regular expressions is found; empty: all names.
   std::vector<std::string> only;
-  // Of a name in the checkpoint in which the regular expression is found, that part is replaced ($1 ... are its groups), rule
-  // after rule; the result is the name in the objects.
+  // Pairs of a regular expression and a replacement ($1 ... are its groups). Applied one after the other to a name of the
+  // checkpoint; the result is the name in the objects.
   std::vector<std::pair<std::string, std::string>> map;
 };
 
-// What `map` (of MatchOptions) makes of names. Misuse for what is no regular expression.
+// Applies `map` (of MatchOptions) to names. Throws Misuse for an invalid regular expression.
 std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map);
 
 struct Matches {
-  std::vector<int> tensors;                   // for each part of the contents: which of the index, -1: left as it is
+  std::vector<int> tensors;                   // per part of the contents: number of the index's tensor; -1: not loaded
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
-  std::vector<uint8_t> is_used;               // by this rank: the index's tensors, then its values
+  std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;
   std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };
 
 const Value::Table& values_of(const Index& index);
 
-// Misuse for an expression that is none, and when the map gives two things one name.
+// Throws Misuse for an invalid regular expression, and if the map gives two tensors or two values one name.
 Matches match(const Contents& wanted, const Index& index, const MatchOptions& options);
 
-// What is wrong with a load, by groups, for an error; empty: nothing. `is_used`: by any rank. Plain values, whose names have no
-// '/', need not be asked for.
+// Returns the text of an error that lists all names that do not match, by groups; empty if all match. is_used: as in Matches, but
+// 1 if any rank uses it. An unused plain value, whose name has no '/', is no error.
 std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used,
                      const MatchOptions& options);
 

@@ -2,11 +2,11 @@
 
 namespace zt::ckpt {
 
-std::span<const Run> runs_of(const CopyPlan& plan, int32_t source) {
-  const auto begin = std::lower_bound(plan.runs.begin(), plan.runs.end(), source,
+std::span<const Run> runs_of(const CopyList& copies, int32_t source) {
+  const auto begin = std::lower_bound(copies.runs.begin(), copies.runs.end(), source,
                                       [](const Run& run, int32_t value) { return run.source < value; });
   const auto end =
-      std::upper_bound(begin, plan.runs.end(), source, [](int32_t value, const Run& run) { return value < run.source; });
+      std::upper_bound(begin, copies.runs.end(), source, [](int32_t value, const Run& run) { return value < run.source; });
   return {begin, end};
 }
 
@@ -17,7 +17,7 @@ std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_
     ranges.push_back({first * element_bytes / block_bytes * block_bytes, std::min(end * block_bytes, piece_bytes)});
   };
   for (const Run& run : runs) {
-    // Where less than a block lies between two stretches, no whole block does.
+    // A gap smaller than a block contains no whole block, so all blocks from the first stretch to the last are needed.
     const bool is_dense = (run.from_stride - run.count) * element_bytes < block_bytes;
     const int64_t joined = is_dense ? run.times : 1;
     for (int64_t t = 0; t < run.times; t += joined)

@@ -1,4 +1,4 @@
-// The bytes that a copy plan reads. Pure.
+// Computes the bytes that a copy list reads. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ struct PieceBytes {
   bool operator==(const PieceBytes&) const = default;
 };
 
-// The runs of a plan that read saved region `source`.
-std::span<const Run> runs_of(const CopyPlan& plan, int32_t source);
+// Returns the runs that read saved region `source`.
+std::span<const Run> runs_of(const CopyList& copies, int32_t source);
 
-// What of a saved piece of `piece_bytes` bytes must be read for these runs: whole checksum blocks, ascending, joined where they
-// touch. There are at most half as many ranges as the piece has blocks, whatever the runs.
+// Returns the ranges of a saved piece of `piece_bytes` bytes to read for these runs: whole checksum blocks, ascending, joined if
+// they touch. There are at most half as many ranges as blocks, rounded up.
 std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes,
                                      int64_t block_bytes = io::kChecksumBlock);
 
-// Calls f(from, to, count) for what a run copies of elements [begin, end) of its source: stretches without gaps, ascending. With
-// it a loader empties one buffer after the other into the wanted tensor.
+// Calls f(from, to, count) for each contiguous stretch that a run copies from elements [begin, end) of its source, ascending. A
+// loader calls it for each buffer that it has read.
 template <class F>
 void for_each_stretch(const Run& run, int64_t begin, int64_t end, F f) {
   const bool starts_inside = run.times == 1 || begin < run.from + run.count;

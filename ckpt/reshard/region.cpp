@@ -18,13 +18,13 @@ std::string validate_box(const std::vector<int64_t>& shape, const Box& box) {
   return {};
 }
 
-// Elements [begin, end) of a box in row-major order, as boxes: rows that are whole in as many dims as can be.
+// Appends elements [begin, end) of a box, in row-major order, as boxes that span as many whole dims as possible.
 void split(const Box& box, int64_t begin, int64_t end, int64_t place, std::vector<PlacedBox>& out) {
   const size_t rank = box.begin.size();
-  std::vector<int64_t> row(rank + 1, 1);  // elements of dims d and later
+  std::vector<int64_t> row(rank + 1, 1);  // row[d]: number of elements in dims d and later
   for (size_t d = rank; d-- > 0;) row[d] = row[d + 1] * (box.end[d] - box.begin[d]);
   while (begin < end) {
-    size_t whole = 0;  // from this dim on
+    size_t whole = 0;  // the next box spans this dim and the later ones entirely
     while (begin % row[whole] != 0 || end - begin < row[whole]) ++whole;
     PlacedBox part{box, place};
     for (size_t d = 0; d < whole; ++d) {
@@ -43,7 +43,7 @@ void split(const Box& box, int64_t begin, int64_t end, int64_t place, std::vecto
   }
 }
 
-// Appends what of `from` is not in `taken`.
+// Appends the part of `from` that is not in `taken`.
 void subtract(const Box& from, const Box& taken, std::vector<Box>& out) {
   if (!overlaps(from, taken)) return out.push_back(from);
   Box rest = from;
@@ -64,7 +64,7 @@ void subtract(const Box& from, const Box& taken, std::vector<Box>& out) {
 }  // namespace
 
 std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
-  int64_t numel = 1, without_zeros = 1;  // strides are made of the latter
+  int64_t numel = 1, without_zeros = 1;  // strides are products of the sizes other than 0
   for (const int64_t size : shape) {
     if (size < 0 || __builtin_mul_overflow(without_zeros, std::max<int64_t>(size, 1), &without_zeros)) return std::nullopt;
     numel *= size;
@@ -93,7 +93,8 @@ Region whole_region(const std::vector<int64_t>& shape) {
 
 std::vector<PlacedBox> region_boxes(const Region& region) {
   std::vector<PlacedBox> boxes;
-  for_each_cut(region, [&](const Box& box, int64_t begin, int64_t end, int64_t place) { split(box, begin, end, place, boxes); });
+  for_each_box_part(region,
+                    [&](const Box& box, int64_t begin, int64_t end, int64_t place) { split(box, begin, end, place, boxes); });
   return boxes;
 }
 

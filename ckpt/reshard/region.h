@@ -1,4 +1,4 @@
-// Parts of tensors: what a rank holds, what a file holds.
+// Regions: parts of a tensor, as a rank or a file holds them.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace zt::ckpt {
 
-// A part of a logical tensor: the boxes concatenated, each row-major, of which [first, first + count) is meant. The boxes of one
-// region do not overlap.
+// A part of a logical tensor: elements [first, first + count) of the boxes' elements, concatenated, each box row-major. The boxes
+// of one region do not overlap.
 struct Region {
   std::vector<Box> boxes;
   int64_t first = 0;
@@ -20,37 +20,38 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-// The number of elements; nothing if a size is negative or 64 bits do not hold the strides.
+// Returns the number of elements; nullopt if a size is negative or the strides exceed 64 bits.
 std::optional<int64_t> numel_of(const std::vector<int64_t>& shape);
 
-// What is wrong with a region of a tensor of this shape, in words; empty: nothing. For regions that come from outside: the other
-// functions take them as valid.
+// Returns an error text for a region of a tensor of this shape; empty if the region is valid. Call it for regions that come from
+// outside: the other functions require valid ones. It does not check that boxes do not overlap.
 std::string validate_region(const std::vector<int64_t>& shape, const Region& region);
 
-// The whole of a tensor. Misuse if 64 bits cannot count its elements.
+// Returns the region of all elements. Throws Misuse if 64 bits cannot count them.
 Region whole_region(const std::vector<int64_t>& shape);
 
-// A box of which element i in row-major order is element place + i of a region.
+// A box within a region: its element i in row-major order is element place + i of the region.
 struct PlacedBox {
   Box box;
   int64_t place;
 };
 
-// A region as boxes without cuts, in the region's order: at most 2 * (rank - 1) more than it has boxes, and none is empty.
+// Returns a region as whole boxes, in the region's order. None is empty. There are at most 2 * (rank - 1) more than the region
+// has boxes, where `rank` is the tensor's number of dims.
 std::vector<PlacedBox> region_boxes(const Region& region);
 
-// What two boxes of one tensor share. Empty boxes (begin = end in some dim) share nothing.
+// True if two boxes of one tensor share an element. Empty boxes (begin = end in some dim) share none.
 bool overlaps(const Box& a, const Box& b);
-Box intersection(const Box& a, const Box& b);  // of boxes that overlap
+Box intersection(const Box& a, const Box& b);  // requires boxes that overlap
 
-// What of `boxes` is in none of `taken`, as boxes that do not overlap if `boxes` do not: of one box at most 2 * rank for each of
-// `taken` that overlaps with what is left of it.
+// Returns the parts of `boxes` that are in none of `taken`, as boxes. They do not overlap if `boxes` do not. Each of `taken`
+// splits a box that it overlaps into at most 2 * rank boxes.
 std::vector<Box> rest_of(std::vector<Box> boxes, const std::vector<Box>& taken);
 
-// Calls f(box, begin, end, place) for every box of which the region holds elements: those in [begin, end) of the box's row-major
-// order, where element `begin` is element `place` of the region.
+// Calls f(box, begin, end, place) for every box with elements in the region: elements [begin, end) of the box's row-major order.
+// Element `begin` of the box is element `place` of the region.
 template <class F>
-void for_each_cut(const Region& region, F f) {
+void for_each_box_part(const Region& region, F f) {
   int64_t start = 0;
   for (const Box& box : region.boxes) {
     const int64_t numel = box.numel();

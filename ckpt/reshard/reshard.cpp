@@ -8,18 +8,18 @@ namespace zt::ckpt {
 
 namespace {
 
-// Elements [begin, end) of some order of elements, of which `begin` is element `place` of region `source`.
+// Elements [begin, end) of some linear order of elements. Element `begin` is element `place` of region `source`.
 struct Interval {
   int64_t begin, end, place;
   int32_t source;
 };
 
-// Regions as intervals of one order.
+// Regions as intervals of one linear order.
 struct Line {
   std::vector<Interval> saved, wanted;
 };
 
-// A box of the tensor in which element i in row-major order is element place + i of region `source`.
+// A box of the tensor. Its element i in row-major order is element place + i of region `source`.
 struct Source {
   Box box;
   int64_t place;
@@ -30,7 +30,7 @@ int64_t extent(const Box& box, size_t d) {
   return box.end[d] - box.begin[d];
 }
 
-// Element `index` of a box, in the row-major order of the tensor.
+// Returns the number that element `index` of a box has in the row-major order of the tensor.
 int64_t offset_in_tensor(const std::vector<int64_t>& shape, const Box& box, int64_t index) {
   int64_t offset = 0, row = 1;
   for (size_t d = shape.size(); d-- > 0;) {
@@ -41,7 +41,7 @@ int64_t offset_in_tensor(const std::vector<int64_t>& shape, const Box& box, int6
   return offset;
 }
 
-// The box's elements follow each other in the tensor's row-major order.
+// True if the box's elements are contiguous in the tensor's row-major order.
 bool is_flat(const std::vector<int64_t>& shape, const Box& box) {
   size_t d = 0;
   while (d < shape.size() && extent(box, d) == 1) ++d;
@@ -51,7 +51,7 @@ bool is_flat(const std::vector<int64_t>& shape, const Box& box) {
   return true;
 }
 
-// The order of the wanted region's boxes, with the regions of the same boxes.
+// Returns intervals in the order of the wanted region's boxes: the wanted region, and the saved regions with the same boxes.
 Line line_of_boxes(const std::vector<Region>& saved, const Region& wanted) {
   const int64_t end = wanted.first + wanted.count;
   Line line{{}, {{wanted.first, end, 0, 0}}};
@@ -63,10 +63,10 @@ Line line_of_boxes(const std::vector<Region>& saved, const Region& wanted) {
   return line;
 }
 
-// The tensor's row-major order. False if the region has parts that are not intervals of it; the others are appended.
+// Appends the region's parts that are intervals of the tensor's row-major order. Returns false if other parts remain.
 bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t source, std::vector<Interval>& out) {
   bool is_all = true;
-  for_each_cut(region, [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
+  for_each_box_part(region, [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
     is_all = is_all && is_flat(shape, box);
     if (!is_flat(shape, box)) return;
     const int64_t start = offset_in_tensor(shape, box, begin);
@@ -75,8 +75,8 @@ bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t
   return is_all;
 }
 
-// All regions in the tensor's row-major order. False if some are not intervals of it; if the wanted one is not, no saved one is
-// there.
+// Fills `line` with all regions as intervals of the tensor's row-major order. Returns false if some are not intervals; then
+// `line` has those that are, and no saved region if the wanted one is not an interval.
 bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted, Line& line) {
   line = {};
   bool is_all = append_flat(shape, wanted, 0, line.wanted);
@@ -85,26 +85,26 @@ bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>
   return is_all;
 }
 
-CopyPlan copy_line(Line& line, int64_t count) {
+CopyList copy_line(Line& line, int64_t count) {
   std::sort(line.saved.begin(), line.saved.end(), [](const Interval& a, const Interval& b) {
     return std::tuple(a.begin, -a.end, a.source) < std::tuple(b.begin, -b.end, b.source);
   });
-  CopyPlan plan{{}, count};
+  CopyList copies{{}, count};
   for (const Interval& wanted : line.wanted) {
-    int64_t done = wanted.begin;  // what is before it is copied, or nobody has it
+    int64_t done = wanted.begin;  // elements before it are copied, or no saved region has them
     for (const Interval& saved : line.saved) {
       const int64_t begin = std::max(done, saved.begin), end = std::min(wanted.end, saved.end);
       if (begin >= end) continue;
-      plan.runs.push_back(
+      copies.runs.push_back(
           {saved.source, saved.place + begin - saved.begin, wanted.place + begin - wanted.begin, end - begin, 1, 0, 0});
-      plan.missing -= end - begin;
+      copies.missing -= end - begin;
       done = end;
     }
   }
-  return plan;
+  return copies;
 }
 
-// Repeats the runs from number `begin` on `times` times, `from` and `to` elements apart.
+// Repeats the runs from number `begin` on, so that each occurs `times` times, `from` and `to` elements apart.
 void repeat(std::vector<Run>& runs, size_t begin, int64_t times, int64_t from, int64_t to) {
   const size_t end = runs.size();
   for (int64_t t = 1; t < times; ++t) {
@@ -122,7 +122,7 @@ void add_runs(const Source& from, const PlacedBox& to, const Box& part, std::vec
   struct Loop {
     int64_t times, from_stride, to_stride;
   };
-  std::vector<Loop> loops{{1, 1, 1}};  // innermost first; dims that go on where the one before ends are one
+  std::vector<Loop> loops{{1, 1, 1}};  // innermost first; a dim that continues the loop before it is joined to it
   Run run{from.source, from.place, to.place, 0, 1, 0, 0};
   int64_t from_stride = 1, to_stride = 1;
   for (size_t d = part.begin.size(); d-- > 0;) {
@@ -149,13 +149,13 @@ void add_runs(const Source& from, const PlacedBox& to, const Box& part, std::vec
   for (const Loop& loop : loops) repeat(runs, begin, loop.times, loop.from_stride, loop.to_stride);
 }
 
-// What a saved box holds of a wanted one.
+// The intersection of a saved box with a wanted one.
 struct Shared {
   Box box;
   const Source* source;
 };
 
-// The dim along which the fewest boxes lie side by side.
+// Returns the dim along which the fewest pairs of boxes overlap.
 size_t sweep_dim(const std::vector<Shared>& shared, size_t rank) {
   size_t best = 0;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -167,7 +167,7 @@ size_t sweep_dim(const std::vector<Shared>& shared, size_t rank) {
     }
     std::sort(begins.begin(), begins.end());
     std::sort(ends.begin(), ends.end());
-    int64_t pairs = 0;  // of boxes of which one begins where the other is
+    int64_t pairs = 0;  // of boxes that overlap along dim d
     auto ended = ends.begin();
     for (size_t i = 0; i < begins.size(); ++i) {
       while (*ended <= begins[i]) ++ended;
@@ -178,7 +178,7 @@ size_t sweep_dim(const std::vector<Shared>& shared, size_t rank) {
   return best;
 }
 
-void copy_box(const std::vector<Source>& sources, const PlacedBox& wanted, CopyPlan& plan) {
+void copy_box(const std::vector<Source>& sources, const PlacedBox& wanted, CopyList& copies) {
   std::vector<Shared> shared;
   for (const Source& source : sources) {
     if (overlaps(source.box, wanted.box)) shared.push_back({intersection(source.box, wanted.box), &source});
@@ -186,29 +186,29 @@ void copy_box(const std::vector<Source>& sources, const PlacedBox& wanted, CopyP
   const size_t dim = sweep_dim(shared, wanted.box.begin.size());
   std::stable_sort(shared.begin(), shared.end(),
                    [&](const Shared& a, const Shared& b) { return a.box.begin[dim] < b.box.begin[dim]; });
-  std::vector<Box> taken;  // those that reach to where the sweep is
+  std::vector<Box> taken;  // copied boxes that reach the sweep's position along `dim`
   for (const Shared& part : shared) {
     std::erase_if(taken, [&](const Box& box) { return box.end[dim] <= part.box.begin[dim]; });
     const std::vector<Box> rest = rest_of({part.box}, taken);
     for (const Box& box : rest) {
-      add_runs(*part.source, wanted, box, plan.runs);
-      plan.missing -= box.numel();
+      add_runs(*part.source, wanted, box, copies.runs);
+      copies.missing -= box.numel();
     }
     if (!rest.empty()) taken.push_back(part.box);
   }
 }
 
-// The general case. Of the saved boxes, those are looked at that come near the wanted ones in the tensor's row-major order.
-CopyPlan copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
+// The general case. Looks only at saved boxes whose span in the tensor's row-major order overlaps the span of a wanted box.
+CopyList copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
   const auto span = [&](const Box& box, int64_t begin, int64_t end) {
     return std::pair(offset_in_tensor(shape, box, begin), offset_in_tensor(shape, box, end - 1));
   };
   std::vector<std::pair<int64_t, int64_t>> wanted_spans;
-  for_each_cut(wanted,
-               [&](const Box& box, int64_t begin, int64_t end, int64_t) { wanted_spans.push_back(span(box, begin, end)); });
+  for_each_box_part(wanted,
+                    [&](const Box& box, int64_t begin, int64_t end, int64_t) { wanted_spans.push_back(span(box, begin, end)); });
   std::vector<Source> sources;
   for (size_t i = 0; i < saved.size(); ++i) {
-    for_each_cut(saved[i], [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
+    for_each_box_part(saved[i], [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
       const auto [first, last] = span(box, begin, end);
       const bool is_near = std::any_of(wanted_spans.begin(), wanted_spans.end(),
                                        [&](const auto& other) { return first <= other.second && other.first <= last; });
@@ -217,36 +217,36 @@ CopyPlan copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>
         sources.push_back({std::move(part.box), place + part.place, static_cast<int32_t>(i)});
     });
   }
-  CopyPlan plan{{}, wanted.count};
-  for (const PlacedBox& box : region_boxes(wanted)) copy_box(sources, box, plan);
-  return plan;
+  CopyList copies{{}, wanted.count};
+  for (const PlacedBox& box : region_boxes(wanted)) copy_box(sources, box, copies);
+  return copies;
 }
 
-// Sorts the runs, and joins those that go on where the one before ends.
-CopyPlan in_order(CopyPlan plan) {
-  std::sort(plan.runs.begin(), plan.runs.end(),
+// Sorts the runs, and joins a run to the one before it if it continues that one.
+CopyList in_order(CopyList copies) {
+  std::sort(copies.runs.begin(), copies.runs.end(),
             [](const Run& a, const Run& b) { return std::tuple(a.source, a.from, a.to) < std::tuple(b.source, b.from, b.to); });
   std::vector<Run> joined;
-  for (const Run& run : plan.runs) {
+  for (const Run& run : copies.runs) {
     Run* last = joined.empty() ? nullptr : &joined.back();
     const bool goes_on = last && last->source == run.source && last->times == 1 && run.times == 1 &&
                          last->from + last->count == run.from && last->to + last->count == run.to;
     if (goes_on) last->count += run.count;
     else joined.push_back(run);
   }
-  plan.runs.swap(joined);
-  return plan;
+  copies.runs.swap(joined);
+  return copies;
 }
 
 }  // namespace
 
-CopyPlan plan_copy(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
+CopyList make_copy_list(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
   Line line = line_of_boxes(saved, wanted);
-  CopyPlan plan = copy_line(line, wanted.count);
-  if (plan.missing == 0) return in_order(std::move(plan));
+  CopyList copies = copy_line(line, wanted.count);
+  if (copies.missing == 0) return in_order(std::move(copies));
   const bool is_flat = line_of_tensor(shape, saved, wanted, line);
-  plan = copy_line(line, wanted.count);
-  if (plan.missing == 0 || is_flat) return in_order(std::move(plan));
+  copies = copy_line(line, wanted.count);
+  if (copies.missing == 0 || is_flat) return in_order(std::move(copies));
   return in_order(copy_boxes(shape, saved, wanted));
 }
 

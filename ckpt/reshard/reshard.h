@@ -1,4 +1,4 @@
-// From the parts of a tensor that are in files to the part that is wanted: what is copied from where. Pure.
+// Computes which elements to copy from saved parts of a tensor into a wanted part. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace zt::ckpt {
 
-// For t in [0, times): elements [from + t * from_stride, + count) of saved region `source` are elements
-// [to + t * to_stride, + count) of the wanted region, both counted from the region's first element. Strides are 0 where times
-// = 1.
+// A copy of equal, evenly spaced stretches. For t in [0, times), `count` elements from number from + t * from_stride of saved
+// region `source` go to number to + t * to_stride of the wanted region. Numbers count from the region's first element. Strides
+// are 0 if times = 1.
 struct Run {
   int32_t source;
   int64_t from, to, count, times, from_stride, to_stride;
@@ -18,19 +18,20 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-struct CopyPlan {
+struct CopyList {
   std::vector<Run> runs;  // ascending by source, then by from
   int64_t missing = 0;    // wanted elements that no saved region holds
 };
 
-// What to copy so that every wanted element that some saved region holds is copied exactly once, also where saved regions
-// overlap. The regions are valid (validate_region) for a tensor of this shape.
+// Returns a list that copies every wanted element that some saved region holds exactly once, also if saved regions overlap.
+// Requires regions that are valid (validate_region) for a tensor of this shape.
 //
-// Few runs: two parts that follow each other in the same order (cuts of equal boxes, or whole rows) have one; otherwise two boxes
-// have one where what they share is at most two-dimensional once neighbouring dims are joined, and one for each index of the
-// other, shorter dims elsewhere. The time does not depend on the number of elements. With S saved regions it is S log S and,
-// unless the parts follow each other, for each box that overlaps the wanted region the number of those beside it along the dim
-// where these are fewest.
-CopyPlan plan_copy(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted);
+// Number of runs: one per pair of a saved and the wanted region if both are intervals of one order (parts of equal boxes, or
+// whole rows of the tensor). Otherwise per pair of boxes: one run if their intersection has at most two dims after neighbouring
+// dims are joined; else one run per index of the remaining dims, which are the shorter ones.
+//
+// Time: independent of the number of elements. S log S for S saved regions that are intervals. Otherwise each box that overlaps
+// the wanted region is also compared with its neighbours along the dim in which boxes have the fewest neighbours.
+CopyList make_copy_list(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted);
 
 }  // namespace zt::ckpt

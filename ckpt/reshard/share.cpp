@@ -8,11 +8,11 @@ namespace zt::ckpt {
 
 namespace {
 
-using Ranks = std::vector<int32_t>;  // ascending, each once
+using RankSet = std::vector<int32_t>;  // ascending, each rank once
 
 struct HeldRegion {
   Region region;
-  Ranks ranks;  // all that hold it
+  RankSet ranks;  // all ranks that hold it
 };
 
 struct Item {
@@ -22,11 +22,11 @@ struct Item {
 };
 
 struct SmallFirst {
-  bool operator()(const Ranks& a, const Ranks& b) const { return a.size() != b.size() ? a.size() < b.size() : a < b; }
+  bool operator()(const RankSet& a, const RankSet& b) const { return a.size() != b.size() ? a.size() < b.size() : a < b; }
 };
 
-// Cut wherever a holder's region begins or ends.
-std::vector<HeldRegion> cut_at_ends(const HeldTensor::Cuts& held) {
+// Returns the held elements as regions, divided wherever a holder's region begins or ends, so that each has one set of holders.
+std::vector<HeldRegion> cut_at_ends(const HeldTensor::BoxHolders& held) {
   std::vector<HeldTensor::Holder> holders = held.holders;
   std::sort(holders.begin(), holders.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<int64_t> ends;
@@ -34,14 +34,14 @@ std::vector<HeldRegion> cut_at_ends(const HeldTensor::Cuts& held) {
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   std::vector<HeldRegion> regions;
-  std::set<std::pair<int32_t, int64_t>> now;  // rank, and where its region ends
+  std::set<std::pair<int32_t, int64_t>> now;  // holders of the next region: rank, and the end of what it holds
   auto next = holders.begin();
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
     std::erase_if(now, [&](const auto& holder) { return holder.second == ends[i]; });
     for (; next != holders.end() && next->first == ends[i]; ++next) now.insert({next->rank, next->first + next->count});
     if (now.empty()) continue;
     regions.push_back({{held.boxes, ends[i], ends[i + 1] - ends[i]}, {}});
-    Ranks& ranks = regions.back().ranks;
+    RankSet& ranks = regions.back().ranks;
     for (const auto& [rank, end] : now) {
       if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
     }
@@ -59,15 +59,15 @@ void append_boxes(const Region& region, std::vector<Box>& out) {
   for (PlacedBox& placed : region_boxes(region)) out.push_back(std::move(placed.box));
 }
 
-// All that is held, each element in one region.
+// Returns all held elements, each in exactly one region.
 std::vector<HeldRegion> disjoint_regions(const HeldTensor& tensor) {
-  std::vector<std::vector<HeldRegion>> held;  // by list of boxes
-  for (const auto& cuts : tensor.cuts) held.push_back(cut_at_ends(cuts));
+  std::vector<std::vector<HeldRegion>> held;  // parallel to tensor.by_boxes
+  for (const auto& holders : tensor.by_boxes) held.push_back(cut_at_ends(holders));
   std::vector<HeldRegion> all;
   for (size_t i = 0; i < held.size(); ++i) {
     std::vector<Box> taken;
     for (size_t before = 0; before < i; ++before) {
-      if (!overlap(tensor.cuts[before].boxes, tensor.cuts[i].boxes)) continue;
+      if (!overlap(tensor.by_boxes[before].boxes, tensor.by_boxes[i].boxes)) continue;
       for (const HeldRegion& other : held[before]) append_boxes(other.region, taken);
     }
     for (HeldRegion& mine : held[i]) {
@@ -89,12 +89,13 @@ std::vector<HeldRegion> disjoint_regions(const HeldTensor& tensor) {
   return all;
 }
 
-// Where each rank's part of so many bytes ends, so that their loads come as near to one level as they can.
-std::vector<int64_t> level(const Ranks& ranks, const std::vector<int64_t>& loads, int64_t bytes) {
+// Divides `bytes` bytes among `ranks` so that their loads become as equal as possible: ranks below a common level are filled up
+// to it. Returns where each rank's part ends.
+std::vector<int64_t> level(const RankSet& ranks, const std::vector<int64_t>& loads, int64_t bytes) {
   std::vector<int64_t> ascending;
   for (const int32_t rank : ranks) ascending.push_back(loads[rank]);
   std::sort(ascending.begin(), ascending.end());
-  int64_t below = 0, sum = bytes;  // ranks below the level; what they have then
+  int64_t below = 0, sum = bytes;  // ranks below the level, and the bytes that they will have together
   for (const int64_t load : ascending) {
     if (below > 0 && load >= sum / below) break;
     sum += load;
@@ -113,8 +114,8 @@ std::vector<int64_t> level(const Ranks& ranks, const std::vector<int64_t>& loads
   return ends;
 }
 
-// The number of elements nearest to `bytes` at which an item may be cut.
-int64_t nearest_cut(const Item& item, int64_t bytes) {
+// Returns the element nearest to byte `bytes` of an item at which the item may be divided.
+int64_t nearest_boundary(const Item& item, int64_t bytes) {
   const int64_t unit = std::max<int64_t>(1, kShareUnit / item.element_bytes), count = item.region.count;
   if (bytes <= 0) return 0;
   if (bytes / item.element_bytes >= count) return count;
@@ -122,12 +123,12 @@ int64_t nearest_cut(const Item& item, int64_t bytes) {
   return bytes - below * item.element_bytes <= above * item.element_bytes - bytes ? below : above;
 }
 
-class Dealer {
+class ShareAssigner {
  public:
-  explicit Dealer(int ranks) : loads_(ranks), shares_(ranks) {}
+  explicit ShareAssigner(int ranks) : loads_(ranks), shares_(ranks) {}
 
-  // The items as one row of bytes, of which the ranks take one part after the other.
-  void deal(const Ranks& ranks, const std::vector<Item>& items) {
+  // Divides the items, concatenated to one sequence of bytes, among the ranks in order.
+  void assign(const RankSet& ranks, const std::vector<Item>& items) {
     int64_t bytes = 0;
     for (const Item& item : items) bytes += item.region.count * item.element_bytes;
     const std::vector<int64_t> ends = level(ranks, loads_, bytes);
@@ -135,8 +136,8 @@ class Dealer {
     size_t taker = 0;
     for (const Item& item : items) {
       for (int64_t done = 0; done < item.region.count;) {
-        const int64_t cut = nearest_cut(item, ends[taker] - start);
-        if (cut > done) give(ranks[taker], item, done, cut);
+        const int64_t cut = nearest_boundary(item, ends[taker] - start);
+        if (cut > done) add_share(ranks[taker], item, done, cut);
         else ++taker;
         done = std::max(done, cut);
       }
@@ -152,12 +153,12 @@ class Dealer {
   }
 
  private:
-  void give(int32_t rank, const Item& item, int64_t begin, int64_t end) {
+  void add_share(int32_t rank, const Item& item, int64_t begin, int64_t end) {
     loads_[rank] += (end - begin) * item.element_bytes;
     shares_[rank].push_back({item.tensor, {item.region.boxes, item.region.first + begin, end - begin}});
   }
 
-  std::vector<int64_t> loads_;  // bytes by rank
+  std::vector<int64_t> loads_;  // bytes per rank
   std::vector<std::vector<Share>> shares_;
 };
 
@@ -165,20 +166,21 @@ class Dealer {
 
 void HeldTensor::add(int32_t rank, const Region& region) {
   if (region.count == 0) return;
-  auto same = std::find_if(cuts.begin(), cuts.end(), [&](const Cuts& other) { return other.boxes == region.boxes; });
-  if (same == cuts.end()) same = cuts.insert(same, {region.boxes, {}});
+  auto same =
+      std::find_if(by_boxes.begin(), by_boxes.end(), [&](const BoxHolders& other) { return other.boxes == region.boxes; });
+  if (same == by_boxes.end()) same = by_boxes.insert(same, {region.boxes, {}});
   same->holders.push_back({rank, region.first, region.count});
 }
 
 std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks) {
-  std::map<Ranks, std::vector<Item>, SmallFirst> items;
+  std::map<RankSet, std::vector<Item>, SmallFirst> items;
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (HeldRegion& held : disjoint_regions(tensors[i]))
       items[held.ranks].push_back({static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
   }
-  Dealer dealer(ranks);
-  for (const auto& [holders, theirs] : items) dealer.deal(holders, theirs);
-  return dealer.shares();
+  ShareAssigner assigner(ranks);
+  for (const auto& [holders, theirs] : items) assigner.assign(holders, theirs);
+  return assigner.shares();
 }
 
 }  // namespace zt::ckpt

@@ -1,4 +1,4 @@
-// Who writes what: ranks that hold the same share the writing. Pure, and equal on all ranks for equal input.
+// Decides which rank writes which part of a tensor: ranks that hold the same elements share the writing. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@
 
 namespace zt::ckpt {
 
-// A piece ends in the middle of what several ranks hold only at a multiple of so many bytes of it.
+// Ranks that hold the same region divide it at multiples of this many bytes.
 constexpr int64_t kShareUnit = int64_t{1} << 20;
 
-// Who holds which part of a tensor.
+// The ranks that hold a tensor, and which part each holds.
 struct HeldTensor {
   struct Holder {
     int32_t rank;
     int64_t first, count;
   };
-  // Regions of the same boxes: ranks mostly differ in first and count only.
-  struct Cuts {
+  // Regions with the same boxes. The regions of ranks mostly differ only in `first` and `count`.
+  struct BoxHolders {
     std::vector<Box> boxes;
     std::vector<Holder> holders;
   };
 
   int64_t element_bytes = 0;
-  std::vector<Cuts> cuts = {};  // no two of the same boxes
+  std::vector<BoxHolders> by_boxes = {};  // no two have the same boxes
 
   // A rank may hold several regions of a tensor.
   void add(int32_t rank, const Region& region);
 };
 
-// Part of tensors[tensor] that a rank writes.
+// A part of tensors[tensor] that a rank writes.
 struct Share {
   int32_t tensor;
   Region region;
@@ -39,18 +39,22 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
-// What each of `ranks` ranks writes, ascending by tensor: a rank writes only what it holds, and every element that anybody holds
-// is written exactly once. Regions may overlap in any way. What has the same holders is dealt out as one row of bytes, so nearly
-// all tensors stay whole: n holders cut it in at most n - 1 places.
+// Returns the shares of each rank, ascending by tensor. A rank writes only elements that it holds, and every element that some
+// rank holds is written exactly once. Regions may overlap in any way. The result is equal on all ranks for equal input.
 //
-// Balance: sets of holders are dealt out one after the other, small sets first, and each levels the bytes of its ranks as far as
-// its own bytes go: no rank that gets some of them has then more than kShareUnit above the level (what is in one row is cut by
-// half a unit too early or too late). If any two sets of holders are apart or one contains the other, as mostly on a mesh, then
-// no rank writes more than the best division into single bytes would give the busiest rank, plus kShareUnit for each set in a
-// chain of sets that contain each other; where all ranks hold the same, all are within 2 * kShareUnit.
+// All regions with the same set of holders are concatenated to one sequence of bytes, which is divided among the holders. n
+// holders divide it in at most n - 1 places, so nearly all tensors stay whole.
 //
-// Where regions of different boxes overlap, what they share is written by the holders of the boxes that came first, and the rest
-// of the others is cut into boxes: find it in the data by plan_copy.
+// Balance: sets of holders are processed one after the other, small sets first. Each set's bytes go to those of its ranks that
+// have the fewest, so that their loads become equal. Rounding to kShareUnit moves each boundary by at most half a unit, so no
+// rank that gets some of these bytes is more than kShareUnit above that equal load.
+//
+// Bound: let any two sets of holders be disjoint, or one contain the other, as mostly on a mesh. Then no rank writes more than
+// the busiest rank does in the best division into single bytes, plus kShareUnit per set in a chain of sets that contain each
+// other. If all ranks hold the same, their loads differ by at most 2 * kShareUnit.
+//
+// If regions of different boxes overlap, the holders of the boxes added first write the common elements. The rest of the other
+// regions is divided into new boxes; make_copy_list finds these in a rank's data.
 std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks);
 
 }  // namespace zt::ckpt

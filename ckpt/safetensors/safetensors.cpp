@@ -20,15 +20,15 @@ using c10::ScalarType;
 using nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
-constexpr size_t kAlignment = 8;  // of the data's first byte
+constexpr size_t kAlignment = 8;  // the data begin at a multiple of this many bytes
 
-// In the reference's order: its writer sorts by it, descending.
+// In the order by which the reference writer sorts tensors, descending.
 constexpr std::pair<const char*, ScalarType> kTypes[] = {
     {"BOOL", ScalarType::Bool},  {"U8", ScalarType::Byte},       {"I8", ScalarType::Char}, {"I16", ScalarType::Short},
     {"F16", ScalarType::Half},   {"BF16", ScalarType::BFloat16}, {"I32", ScalarType::Int}, {"F32", ScalarType::Float},
     {"F64", ScalarType::Double}, {"I64", ScalarType::Long}};
 
-// The place of a dtype in kTypes. Misuse for another one.
+// Returns the position of the tensor's dtype in kTypes. Throws Misuse if it is not there.
 size_t type_place(const Tensor& tensor) {
   const auto found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& type) { return type.second == tensor.dtype; });
   if (found == std::end(kTypes)) {
@@ -38,8 +38,8 @@ size_t type_place(const Tensor& tensor) {
   return found - std::begin(kTypes);
 }
 
-// Returns nullopt where 64 bits cannot count the bytes. Sizes of zero are left out of that check: the strides of a tensor without
-// elements must fit 64 bits too.
+// Returns nullopt if 64 bits cannot count the bytes. Sizes of zero do not make that check pass: the strides of a tensor without
+// elements must fit 64 bits, too.
 std::optional<int64_t> count_bytes(const std::vector<int64_t>& shape, ScalarType dtype) {
   auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
   bool is_empty = false;
@@ -50,7 +50,7 @@ std::optional<int64_t> count_bytes(const std::vector<int64_t>& shape, ScalarType
   return is_empty ? 0 : bytes;
 }
 
-// One file's header.
+// Parses one file's header.
 class Parser {
  public:
   Parser(const std::string& path, int64_t data_begin, int64_t file_bytes)
@@ -80,7 +80,7 @@ class Parser {
     if (offsets.size() != 2) bad(name, fmt::format("has {} data_offsets instead of begin and end", offsets.size()));
     const int64_t room = file_bytes_ - data_begin_;
     if (offsets[0] > offsets[1] || offsets[1] > room) {
-      bad(name, fmt::format("has bytes {} to {} of the {} bytes behind the header", offsets[0], offsets[1], room));
+      bad(name, fmt::format("has bytes {} to {} of the {} bytes after the header", offsets[0], offsets[1], room));
     }
     tensor.begin = data_begin_ + offsets[0];
     tensor.end = data_begin_ + offsets[1];
@@ -127,13 +127,13 @@ class Parser {
     return sizes;
   }
 
-  // Tensors in the order of their data fill the file.
+  // Checks that tensors, sorted by their data's position, fill the file.
   void check_places(const std::vector<Tensor>& tensors) const {
     int64_t at = data_begin_;
     for (const Tensor& tensor : tensors) {
-      if (tensor.begin < at) bad(tensor.name, fmt::format("begins at byte {}, inside of the tensor before it", tensor.begin));
+      if (tensor.begin < at) bad(tensor.name, fmt::format("begins at byte {}, inside the tensor before it", tensor.begin));
       const int64_t unused = tensor.begin - at;
-      if (unused > 0) bad(tensor.name, fmt::format("begins at byte {}, behind {} bytes of no tensor", tensor.begin, unused));
+      if (unused > 0) bad(tensor.name, fmt::format("begins at byte {}, after {} bytes of no tensor", tensor.begin, unused));
       at = tensor.end;
     }
     if (at != file_bytes_) damaged(path_, fmt::format("its tensors end at byte {}, the file has {}", at, file_bytes_));
@@ -147,7 +147,7 @@ class Parser {
   int64_t data_begin_, file_bytes_;
 };
 
-// Text as JSON writes it.
+// Returns a value as JSON text. Throws Misuse for text that is not UTF-8.
 std::string written(const json& value) {
   try {
     return value.dump();
@@ -156,14 +156,14 @@ std::string written(const json& value) {
   }
 }
 
-// The JSON with the spaces that align the data. Sets begin and end as if it had no bytes.
+// Returns the JSON, padded with spaces to align the data. Sets begin and end as offsets from the end of the header.
 std::string header_text(Contents& contents) {
   std::vector<std::string> lines;
   if (!contents.metadata.empty()) lines.push_back(fmt::format("\"{}\":{}", kMetadata, written(contents.metadata)));
   int64_t at = 0;
   std::set<std::string_view> names{kMetadata};
   for (Tensor& tensor : contents.tensors) {
-    if (!names.insert(tensor.name).second) misuse("safetensors: the name {} is there twice, or reserved", shown(tensor.name));
+    if (!names.insert(tensor.name).second) misuse("safetensors: the name {} occurs twice or is reserved", shown(tensor.name));
     tensor.begin = at;
     if (__builtin_add_overflow(at, tensor_bytes(tensor), &at)) misuse("safetensors: 64 bits cannot count all tensors' bytes");
     tensor.end = at;
@@ -182,7 +182,7 @@ int64_t header_bytes(std::span<const std::byte> prefix, int64_t file_bytes, cons
   if (prefix.size() < kPrefix) misuse("safetensors: give the first {} bytes of '{}', not {}", kPrefix, path, prefix.size());
   uint64_t length = 0;
   std::memcpy(&length, prefix.data(), sizeof(length));
-  if (length > kMaxHeader) damaged(path, fmt::format("its header would have {} bytes, {} is the most", length, kMaxHeader));
+  if (length > kMaxHeader) damaged(path, fmt::format("its header would have {} bytes, at most {} are read", length, kMaxHeader));
   const int64_t all = kPrefix + static_cast<int64_t>(length);
   if (all > file_bytes) damaged(path, fmt::format("its header would end at byte {}, the file has {}", all, file_bytes));
   return all;

@@ -29,7 +29,7 @@ std::vector<std::byte> read_head(io::FileSystem& files, const std::string& path,
   return head;
 }
 
-// The file of a folder that is meant.
+// Returns the model's file or index in a folder.
 std::string file_in(io::FileSystem& files, const std::string& folder) {
   std::vector<std::string> found;
   for (const std::string_view ending : {kIndexEnding, kFileEnding}) {
@@ -40,17 +40,16 @@ std::string file_in(io::FileSystem& files, const std::string& folder) {
     if (entry.name.ends_with(kFileEnding) || entry.name.ends_with(kIndexEnding)) found.push_back(folder + "/" + entry.name);
   }
   if (found.size() == 1) return found[0];
-  fault("'{}' holds {} safetensors files or indices and none named 'model': give the path of the one that is meant", folder,
-        found.size());
+  fault("'{}' holds {} safetensors files or indices and none named 'model': give the path of one of them", folder, found.size());
 }
 
-// The bytes of one file's tensors, asked for in the order in which they lie.
+// The bytes of one file: its header and its tensors. Must be read in ascending order.
 class Data {
  public:
   Data(Contents contents, const Provider& provider)
       : provider_(provider), head_(make_header(contents)), tensors_(std::move(contents.tensors)) {}
 
-  // Tensors without elements have no bytes to be read, so they may be left when the file is written.
+  // Calls the provider for tensors that are left after writing: tensors without elements have no bytes, so read() skips them.
   void finish() {
     while (next_ < tensors_.size()) load(tensors_[next_++]);
   }
@@ -88,7 +87,7 @@ class Data {
   size_t next_ = 0;
 };
 
-// The tensors of each file.
+// Returns the tensors of each file.
 std::vector<std::vector<Tensor>> groups_of(const std::string& path, const std::vector<Tensor>& tensors, int64_t most) {
   if (path.ends_with(kFileEnding)) return {tensors};
   std::vector<int64_t> bytes;
@@ -113,7 +112,7 @@ void write_partial(io::FileSystem& files, const std::string& path, const std::ve
   data.finish();
 }
 
-// The files of a model that lie in `folder` already, its index first.
+// Returns the files of a model that is in `folder` already, its index first.
 std::vector<std::string> model_files(io::FileSystem& files, const std::string& folder) {
   std::vector<std::string> found;
   for (const io::Entry& entry : files.list(folder).entries) {
@@ -126,7 +125,7 @@ std::vector<std::string> model_files(io::FileSystem& files, const std::string& f
   return found;
 }
 
-// Writes groups[i] to paths[i]; the names are given once all are complete, and `before` has been called.
+// Writes groups[i] to paths[i]. After all files are complete, calls `before` and then gives them their names.
 void write_all(io::FileSystem& files, const std::vector<std::string>& paths, const std::vector<std::vector<Tensor>>& groups,
                const Provider& provider, const std::function<void()>& before) {
   try {
@@ -135,7 +134,7 @@ void write_all(io::FileSystem& files, const std::vector<std::string>& paths, con
     for (const auto& path : paths)
       io::retry_or_fault(files, "name", path, [&] { return files.rename(partial_name(path), path); });
   } catch (const std::exception&) {
-    for (const auto& path : paths) files.remove(partial_name(path));  // incomplete; what matters is the first error
+    for (const auto& path : paths) files.remove(partial_name(path));  // ignores errors of the removal: the first error counts
     throw;
   }
   io::sync_folder_or_fault(files, io::folder_of(paths.front()));
@@ -173,7 +172,7 @@ void Model::add_index(const std::string& path) {
   for (const auto& [tensor, file] : index.files) {
     const auto found = paths_.find(tensor);
     if (found == paths_.end() || found->second != io::folder_of(path) + "/" + file)
-      fault("'{}' says that '{}' has a tensor '{}', which it has not: look for the files that belong together", path, file,
+      fault("'{}' says that '{}' has a tensor '{}', but it does not: look for the files that belong together", path, file,
             tensor);
   }
 }
@@ -190,7 +189,7 @@ at::Tensor Model::read(const std::string& name) const {
   io::read_ranges(files_, paths_.at(name), ranges, [&](size_t i, std::span<const std::byte> data) {
     std::memcpy(to + ranges[i].offset - tensor.begin, data.data(), data.size());
   });
-  if (tensor.dtype == at::kBool) whole.copy_(whole.view(at::kByte).ne(0));  // a byte of the file may be any number
+  if (tensor.dtype == at::kBool) whole.copy_(whole.view(at::kByte).ne(0));  // the file may have any number in a boolean's byte
   return whole;
 }
 

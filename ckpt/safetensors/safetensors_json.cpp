@@ -11,14 +11,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLongest = 160;  // bytes of foreign text in a message
+constexpr size_t kLongest = 160;  // bytes of a file's text in a message
 constexpr int kObjects = 2;       // levels of objects
-constexpr int kListed = 64;       // values of a list: as many as a tensor of ATen can have dims
+constexpr int kListed = 64;       // values per list: the most dims that a tensor of ATen has
 
-// What nlohmann::json leaves open, watched while it parses.
-class Watch {
+// A callback of nlohmann::json's parser. Checks what that parser allows: keys that occur twice, deep nesting and long lists.
+class ParseChecker {
  public:
-  explicit Watch(const std::string& path) : path_(path) {}
+  explicit ParseChecker(const std::string& path) : path_(path) {}
 
   bool operator()(int depth, json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
@@ -39,14 +39,14 @@ class Watch {
 
  private:
   const std::string& path_;
-  std::set<std::string> keys_[kObjects];
+  std::set<std::string> keys_[kObjects];  // per level: keys of the current object
   int listed_ = 0;
 };
 
 }  // namespace
 
 void damaged(const std::string& path, const std::string& what) {
-  fault("'{}' is not valid: {}. It was cut or damaged, or written by something that does it wrong: get it again", path, what);
+  fault("'{}' is not valid: {}. It was truncated or damaged, or another program wrote it wrongly: get it again", path, what);
 }
 
 std::string shown(std::string_view name) {
@@ -57,7 +57,7 @@ std::string shown(std::string_view name) {
 json parse_json(std::string_view text, const std::string& path) {
   if (!text.starts_with('{')) damaged(path, "where its JSON should begin there is no '{'");
   try {
-    return json::parse(text, Watch(path));
+    return json::parse(text, ParseChecker(path));
   } catch (const json::exception& error) {
     damaged(path, "its JSON cannot be read: " + shown(error.what()));
   }

@@ -1,4 +1,4 @@
-// JSON from outside, as safetensors files have it: an object of objects, of which no key may occur twice.
+// Parses the JSON of safetensors files: an object of objects in which no key occurs twice.
 #pragma once
 
 #include <map>
@@ -8,17 +8,18 @@
 
 namespace zt::ckpt::safetensors {
 
-// Fault: the file `path` is not a valid one, since `what`, a sentence without a full stop.
+// Throws a Fault that the file `path` is not valid. what: the reason, a clause without a full stop.
 [[noreturn]] void damaged(const std::string& path, const std::string& what);
 
-// A name from a file for messages: in quotes, with escapes for what is not printable ASCII, cut where it is long.
+// Returns a name from a file for use in a message: in quotes, escaped to ASCII, and shortened if it is long.
 std::string shown(std::string_view name);
 
-// An object. Fault for what is no JSON, does not begin with '{', has a key twice, has objects deeper than {"": {"": 0}}, lists
-// but as {"": {"": []}}, or a list of more than 64 values: memory is bounded by the text's size.
+// Returns a JSON object. Throws a Fault for text that is no JSON, does not begin with '{' or has a key twice. Also refuses
+// objects deeper than {"": {"": 0}}, lists elsewhere than in {"": {"": []}}, and lists of more than 64 values, so that the text's
+// size bounds the memory.
 nlohmann::json parse_json(std::string_view text, const std::string& path);
 
-// An object of texts, which a message calls `name`. Fault for anything else.
+// Returns an object of strings. Throws a Fault, which calls it `name`, for anything else.
 std::map<std::string, std::string> read_texts(const nlohmann::json& object, const std::string& name, const std::string& path);
 
 }  // namespace zt::ckpt::safetensors

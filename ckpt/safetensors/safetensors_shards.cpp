@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-// Nothing that leads out of the folder.
+// True for the name of a safetensors file in the same folder. Refuses paths that lead out of the folder.
 bool is_file_name(const std::string& name) {
   const bool is_plain = name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
   return is_plain && !name.starts_with('.') && name.ends_with(".safetensors");

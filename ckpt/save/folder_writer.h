@@ -1,4 +1,4 @@
-// A checkpoint that one process writes tensor by tensor, such as one converted from another format.
+// Writes a checkpoint from one process, tensor by tensor, for example one converted from another format.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,20 +12,21 @@
 
 namespace zt::ckpt {
 
-// Holds tensors until they are worth a shard, so it needs memory for kShard bytes or one tensor.
+// Keeps tensors in memory until they fill a shard, so it needs memory for kShard bytes or for one larger tensor.
 class FolderWriter {
  public:
-  static constexpr int64_t kShard = int64_t{1} << 30;  // bytes
+  static constexpr int64_t kShard = int64_t{1} << 30;  // bytes of tensors per shard
 
   FolderWriter(io::FileSystem& files, std::string root, int64_t step);
-  ~FolderWriter();  // removes what was written unless it was finished
+  ~FolderWriter();  // removes the folder unless finish() has succeeded
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
 
-  void add(const std::string& name, const at::Tensor& tensor);  // keeps the tensor, which must not change until finish()
-  // Commits the checkpoint; returns its folder. Fault when it cannot be written, Misuse for a name that occurs twice.
+  // Keeps a reference to the tensor, which must not change until finish(). May write a shard.
+  void add(const std::string& name, const at::Tensor& tensor);
+  // Commits the checkpoint and returns its folder. Throws a Fault if it cannot be written, Misuse for a name that occurs twice.
   std::string finish(const Value::Table& values);
-  // Removes what was written, after which nothing more may be added. Not while finish() runs.
+  // Removes the folder. No tensor may be added after that. Must not be called while finish() runs.
   void abandon() noexcept;
 
  private:
@@ -35,7 +36,7 @@ class FolderWriter {
   const std::string root_, partial_;
   const int64_t step_;
   Index index_;
-  std::vector<at::Tensor> pending_;  // flat, the last ones of the index
+  std::vector<at::Tensor> pending_;  // flat; the last tensors of the index, not yet written
   int64_t pending_bytes_ = 0;
   bool is_finished_ = false;
 };

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// --- what ranks tell each other, as CBOR ---
+// --- messages between ranks, as CBOR ---
 
 std::string packed(const json& value) {
   std::string bytes;
@@ -55,9 +55,9 @@ std::vector<Write> writes_of(const json& list) {
   return writes;
 }
 
-// --- rank 0's part ---
+// --- the computation on rank 0 ---
 
-// What all ranks hold, tensor by tensor.
+// The regions that all ranks hold, per tensor.
 class Holdings {
  public:
   void add(int rank, const json& parts) {
@@ -79,16 +79,16 @@ class Holdings {
     return writes;
   }
 
-  std::vector<PlannedTensor> tensors;
+  std::vector<WrittenTensor> tensors;
 
  private:
-  int number_of(const PlannedTensor& tensor, int rank) {
+  int number_of(const WrittenTensor& tensor, int rank) {
     const auto [entry, is_new] = numbers_.emplace(tensor.name, static_cast<int>(tensors.size()));
     if (is_new) {
       tensors.push_back(tensor);
       held_.emplace_back().element_bytes = static_cast<int64_t>(c10::elementSize(tensor.dtype));
     }
-    const PlannedTensor& known = tensors[entry->second];
+    const WrittenTensor& known = tensors[entry->second];
     if (known.dtype != tensor.dtype || known.shape != tensor.shape)
       misuse("'{}' is {} [{}] on rank {} and {} [{}] on another: one name means one tensor, the same on all ranks that have it",
              tensor.name, dtype_name(tensor.dtype), fmt::join(tensor.shape, ", "), rank, dtype_name(known.dtype),
@@ -96,7 +96,7 @@ class Holdings {
     return entry->second;
   }
 
-  // A share lies in one or several of the rank's parts of the tensor.
+  // Appends the writes of a share, which may lie in several of the rank's parts of the tensor.
   void add_writes(std::vector<Write>& writes, const Share& share, const std::vector<std::pair<int, Region>>& parts) const {
     for (const auto& [part, held] : parts) {
       if (share.region.boxes != held.boxes) continue;
@@ -106,7 +106,7 @@ class Holdings {
     }
     std::vector<Region> regions;
     for (const auto& [part, held] : parts) regions.push_back(held);
-    for (const Run& run : plan_copy(tensors[share.tensor].shape, regions, share.region).runs) {
+    for (const Run& run : make_copy_list(tensors[share.tensor].shape, regions, share.region).runs) {
       for (int64_t t = 0; t < run.times; ++t) {
         const Region piece{share.region.boxes, share.region.first + run.to + t * run.to_stride, run.count};
         writes.push_back({share.tensor, parts[run.source].first, run.from + t * run.from_stride, piece});
@@ -125,19 +125,19 @@ std::string structure_of(const Contents& contents) {
   return packed(json_of(contents));
 }
 
-SavePlan plan_save(const Ranks& ranks, const std::string& structure) {
+WriteLayout make_write_layout(const Ranks& ranks, const std::string& structure) {
   const auto all = ranks.gather(structure);
-  SavePlan plan;
+  WriteLayout layout;
   std::vector<std::string> answers(ranks.size());
   ranks.on_rank_zero([&] {
     Holdings holdings;
     for (int r = 0; r < ranks.size(); ++r) holdings.add(r, unpacked(all[r]));
-    plan.by_rank = holdings.share(ranks.size());
-    plan.tensors = std::move(holdings.tensors);
-    for (int r = 0; r < ranks.size(); ++r) answers[r] = packed(json_of(plan.by_rank[r]));
+    layout.by_rank = holdings.share(ranks.size());
+    layout.tensors = std::move(holdings.tensors);
+    for (int r = 0; r < ranks.size(); ++r) answers[r] = packed(json_of(layout.by_rank[r]));
   });
-  plan.writes = writes_of(unpacked(ranks.scatter(answers)));
-  return plan;
+  layout.writes = writes_of(unpacked(ranks.scatter(answers)));
+  return layout;
 }
 
 }  // namespace zt::ckpt

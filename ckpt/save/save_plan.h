@@ -1,4 +1,4 @@
-// Who writes what of what the ranks hold; made once and used by every save of the same structure.
+// The write layout of a checkpoint: which rank writes which pieces. Computed once for all saves of the same structure.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -13,29 +13,31 @@ namespace zt::ckpt {
 
 // A piece that one rank writes.
 struct Write {
-  int tensor;     // index into SavePlan::tensors on rank 0
-  int part;       // of the writing rank's Contents::parts
-  int64_t first;  // its first element there
+  int tensor;     // index into WriteLayout::tensors of rank 0
+  int part;       // index into Contents::parts of the writing rank
+  int64_t first;  // the piece's first element in that part's data
   Region region;
 };
 
-struct PlannedTensor {
+// A whole tensor of the checkpoint.
+struct WrittenTensor {
   std::string name;
   at::ScalarType dtype;
   std::vector<int64_t> shape;
   Value attributes;
 };
 
-struct SavePlan {
-  std::vector<Write> writes;                // this rank's, in the order of its shard
-  std::vector<PlannedTensor> tensors;       // on rank 0
-  std::vector<std::vector<Write>> by_rank;  // on rank 0
+struct WriteLayout {
+  std::vector<Write> writes;                // of this rank, in the order of its shard's datasets
+  std::vector<WrittenTensor> tensors;       // on rank 0 only
+  std::vector<std::vector<Write>> by_rank;  // on rank 0 only: `writes` of every rank
 };
 
-// What a plan depends on, as bytes: equal for contents that one plan fits.
+// Returns names, dtypes, shapes, regions and attributes as bytes. Contents of equal structure have the same write layout.
 std::string structure_of(const Contents& contents);
 
-// structure: of this rank's contents. Collective. Misuse, naming the tensor, when ranks say different things of one.
-SavePlan plan_save(const Ranks& ranks, const std::string& structure);
+// Computes the layout on rank 0, from the structure of every rank's contents. Collective. Throws Misuse, naming the tensor, if
+// ranks give one tensor different dtypes or shapes.
+WriteLayout make_write_layout(const Ranks& ranks, const std::string& structure);
 
 }  // namespace zt::ckpt

@@ -20,46 +20,44 @@ namespace zt::ckpt {
 
 namespace {
 
-// File systems give space by blocks.
-constexpr int64_t kDiskBlock = 4096;
-constexpr int64_t kAlignment = 16;  // of data in a file: at least an element
-// The space that a save takes besides its files: the folder, `latest` and its next version, each with an entry in a folder.
+constexpr int64_t kDiskBlock = 4096;  // bytes: the unit in which file systems allocate space
+constexpr int64_t kAlignment = 16;    // bytes: a multiple of every element's size
+// Bytes on the disk that a save takes besides its files: the folders, and `latest` with its next version.
 constexpr int64_t kFolderBytes = 8 * kDiskBlock;
 
 int64_t on_disk(int64_t bytes) {
   return (bytes + kDiskBlock - 1) / kDiskBlock * kDiskBlock;
 }
 
-// What the ranks wrote, as the master file says it.
-Index make_index(const SavePlan& plan, std::vector<ShardRecord> records, const Value::Table& values) {
+// Returns the index of the pieces that the ranks wrote. records: one per rank.
+Index make_index(const WriteLayout& layout, std::vector<ShardRecord> records, const Value::Table& values) {
   Index index;
   index.values = values;
-  for (const PlannedTensor& tensor : plan.tensors)
+  for (const WrittenTensor& tensor : layout.tensors)
     index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
-  for (size_t r = 0; r < plan.by_rank.size(); ++r) {
-    if (plan.by_rank[r].empty()) continue;
+  for (size_t r = 0; r < layout.by_rank.size(); ++r) {
+    if (layout.by_rank[r].empty()) continue;
     std::vector<IndexedPiece> pieces;
-    for (const Write& write : plan.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
+    for (const Write& write : layout.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
     add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), pieces);
   }
   return index;
 }
 
-// Returns the bytes of the master file of a save that has not been written: only the values of its checksums and offsets are
-// unknown, not their number: here data lie one after the other. Throws: Misuse for names and values that a master file cannot
-// hold.
-int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
+// Returns the size of the master file before the shards are written. The number of checksums and offsets is known by then and
+// decides the size; their values are made up. Throws Misuse for names and values that a master file cannot hold.
+int64_t predict_master_bytes(const WriteLayout& layout, const Value::Table& values) {
   std::vector<ShardRecord> records;
-  for (const auto& writes : plan.by_rank) {
+  for (const auto& writes : layout.by_rank) {
     ShardRecord& record = records.emplace_back();
     for (const Write& write : writes) {
-      const auto element = static_cast<int64_t>(c10::elementSize(plan.tensors[static_cast<size_t>(write.tensor)].dtype));
+      const auto element = static_cast<int64_t>(c10::elementSize(layout.tensors[static_cast<size_t>(write.tensor)].dtype));
       record.offsets.push_back(record.bytes);
       record.bytes += (write.region.count * element + kAlignment - 1) / kAlignment * kAlignment;
       record.checksums.emplace_back(static_cast<size_t>(io::checksum_blocks(write.region.count * element)));
     }
   }
-  const Index index = make_index(plan, std::move(records), values);
+  const Index index = make_index(layout, std::move(records), values);
   if (const auto problem = problem_of_names(index)) misuse("this cannot be saved: {}", *problem);
   return static_cast<int64_t>(make_master(index).size());
 }
@@ -70,13 +68,13 @@ int64_t planned_master_bytes(const SavePlan& plan, const Value::Table& values) {
 struct Saver::Job {
   std::string root;
   int64_t step = 0;
-  std::string partial;  // the name of its folder until the commit
+  std::string partial;  // name of its folder until the commit
   Retention retention;
   Value::Table values;
-  std::vector<at::Tensor> data;  // a write: its elements, flat, on the CPU
+  std::vector<at::Tensor> data;  // per write: its elements, flat, in host memory
   std::exception_ptr error;
   std::atomic<bool> is_done = false;
-  std::promise<bool> may_run;  // false: the save is given up
+  std::promise<bool> may_run;  // tells the thread to write (true) or to end (false)
   std::thread thread;
 
   ~Job() {
@@ -88,7 +86,7 @@ struct Saver::Job {
 
 Saver::Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks)
     : files_(std::move(files)), ranks_(std::move(ranks)), background_(ranks_.duplicate("ckpt")) {
-  // A rank waits for the slowest disk of all.
+  // A rank may have to wait for the slowest disk of all ranks.
   background_.set_timeout(std::chrono::hours(2));
 }
 
@@ -109,30 +107,31 @@ bool Saver::is_busy_anywhere() const {
   return is_busy[0] != 0;
 }
 
-// What was planned stays while the structure does.
-void Saver::plan(const Contents& contents, std::string structure) {
+// Makes a new layout and image if the structure changed on any rank.
+void Saver::update_layout(const Contents& contents, std::string structure) {
   std::vector<uint8_t> is_new{static_cast<uint8_t>(!image_ || structure != structure_)};
   ranks_.max(is_new);
   if (is_new[0] == 0) return;
-  SavePlan plan = plan_save(ranks_, structure);
+  WriteLayout layout = make_write_layout(ranks_, structure);
   std::unique_ptr<ShardImage> image;
   ranks_.together([&] {
     std::vector<ShardDataset> datasets;
     std::map<std::string, size_t> pieces;
-    for (const Write& write : plan.writes) {
+    for (const Write& write : layout.writes) {
       const Part& part = contents.parts[write.part];
       datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
     }
     image = std::make_unique<ShardImage>(datasets);
   });
-  plan_ = std::move(plan);
+  layout_ = std::move(layout);
   image_ = std::move(image);
   structure_ = std::move(structure);
 }
 
-// Makes the folder of a new save, if what it needs has room on the disk. master: bytes of its master file, on rank 0.
+// Makes the folder of a new save and returns its name. Throws a Fault if the disk has too little space. master: bytes of the
+// master file, on rank 0.
 std::string Saver::open_folder(const std::string& root, int64_t step, int64_t master) const {
-  const auto sizes = ranks_.gather(std::to_string(plan_.writes.empty() ? 0 : image_->bytes()));
+  const auto sizes = ranks_.gather(std::to_string(layout_.writes.empty() ? 0 : image_->bytes()));
   std::string partial;
   ranks_.on_rank_zero([&] {
     int64_t needed = on_disk(master) + kFolderBytes;
@@ -158,15 +157,15 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
     contents = contents_of(objects, ranks_.rank() == 0 ? ValueTensors::saved : ValueTensors::referred);
     structure = structure_of(contents);
   });
-  plan(contents, std::move(structure));
+  update_layout(contents, std::move(structure));
   int64_t master = 0;
-  ranks_.on_rank_zero([&] { master = planned_master_bytes(plan_, contents.values); });
+  ranks_.on_rank_zero([&] { master = predict_master_bytes(layout_, contents.values); });
   auto job = std::make_unique<Job>();
   job->root = root;
   job->step = step;
   job->retention = options.retention;
   job->values = contents.values;
-  ranks_.together([&] { take(*job, contents, options.mode); });
+  ranks_.together([&] { take_snapshot(*job, contents, options.mode); });
   job->partial = open_folder(root, step, master);
   job_ = std::move(job);
   if (options.mode == SaveMode::async) {
@@ -178,10 +177,11 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   return true;
 }
 
-// The job's data, which stay as they are until it is done, and its thread, which waits.
-void Saver::take(Job& job, const Contents& contents, SaveMode mode) const {
+// Fills job.data, which stay unchanged until the job is done. For an asynchronous save, starts the thread, which waits for
+// may_run.
+void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) const {
   bool is_on_host = true;
-  for (const Write& write : plan_.writes) {
+  for (const Write& write : layout_.writes) {
     job.data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
     is_on_host = is_on_host && job.data.back().is_cpu();
   }
@@ -201,31 +201,31 @@ void Saver::run(Job& job) const {
   job.is_done = true;
 }
 
-// Shards of all ranks, then the master, then the name.
+// Writes the shards of all ranks, then the master file, and then commits.
 void Saver::write(const Job& job) const {
   std::string record;
   try {
     background_.together([&] {
-      if (plan_.writes.empty()) return;
+      if (layout_.writes.empty()) return;
       const std::string path = job.root + "/" + job.partial + "/" + shard_file(background_.rank());
       with_disk_advice([&] { record = write_shard(*files_, path, *image_, job.data).packed(); });
     });
     const auto records = background_.gather(record);
     background_.on_rank_zero([&] { finish(job, records); });
   } catch (const Error&) {
-    // What is there is incomplete and takes space. Should it stay, its name says what it is.
+    // An incomplete folder only takes space. If it cannot be removed, its name marks it as partial.
     if (background_.rank() == 0) discard(*files_, job.root + "/" + job.partial);
     throw;
   }
 }
 
 void Saver::finish(const Job& job, const std::vector<std::string>& packed) const {
-  // Ranks that write nothing send nothing.
+  // Ranks without writes sent an empty text.
   std::vector<ShardRecord> records(packed.size());
   for (size_t r = 0; r < packed.size(); ++r) {
-    if (!plan_.by_rank[r].empty()) records[r] = ShardRecord::unpacked(packed[r]);
+    if (!layout_.by_rank[r].empty()) records[r] = ShardRecord::unpacked(packed[r]);
   }
-  const auto master = make_master(make_index(plan_, std::move(records), job.values));
+  const auto master = make_master(make_index(layout_, std::move(records), job.values));
   with_disk_advice([&] {
     io::write_small(*files_, job.root + "/" + job.partial + "/" + kMaster, master);
     commit(*files_, job.root, job.partial, job.step);

@@ -1,4 +1,4 @@
-// Writes checkpoints: a snapshot while the training waits, the disk while it goes on.
+// Saves checkpoints: copies the tensors while training waits, and writes them to the disk while it continues.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@
 namespace zt::ckpt {
 
 enum class SaveMode : uint8_t {
-  blocking,  // save() returns with the checkpoint committed; tensors of the host are not copied
-  async,     // save() returns when the tensors are copied; a thread writes them
+  blocking,  // save() returns after the commit; tensors in host memory are not copied
+  async,     // save() returns after copying the tensors; a thread writes them
 };
+// What save() does if the previous save still runs.
 enum class WhenBusy : uint8_t {
-  wait,  // for the save that still runs
-  skip,  // leave this one out
+  wait,  // waits for it
+  skip,  // saves nothing and returns false
 };
 
 struct SaveOptions {
@@ -29,31 +30,31 @@ struct SaveOptions {
   Retention retention;
 };
 
-// Saves into folders of checkpoints (store.h). Calls are collective over the ranks, from one thread. What was planned is used
-// again as long as the objects have the same structure, and so is the memory of snapshots. Invariants: (1) at most one save is
-// under way; (2) when save() has returned, tensors may change; (3) a save that fails leaves the earlier checkpoints as they were,
-// and removes its folder where it can.
+// Saves into folders of checkpoints (store.h). Calls are collective over the ranks, from one thread. The write layout and the
+// snapshot's memory are reused as long as the objects have the same structure. Invariants: (1) at most one save runs at a time;
+// (2) after save() has returned, tensors may change; (3) a save that fails leaves the earlier checkpoints unchanged, and removes
+// its own folder if it can.
 class Saver {
  public:
   Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks);
-  ~Saver();  // waits; an error is lost
+  ~Saver();  // waits for the save under way and ignores its error
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Saves what `objects` hold as the checkpoint of `step` in `root`; false: skipped. On all ranks: a Fault for an error of this
-  // save or of the one before, a Misuse for what cannot be saved; a full disk and a Misuse are found before anything is written.
-  // A checkpoint that `retention` lets go and that cannot be removed is a warning.
+  // Saves `objects` as the checkpoint of `step` in `root`. Returns false if it skipped the save. Errors are equal on all ranks: a
+  // Fault for an error of this save or of the previous one, Misuse for objects that cannot be saved. Misuse and a full disk are
+  // found before anything is written. Failure to remove an old checkpoint is only a warning.
   bool save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options);
-  // Until the save under way is committed. Fault, on all ranks, if it failed.
+  // Waits until the save under way is committed. Throws its error, equal on all ranks, if it failed.
   void wait();
 
  private:
   struct Job;
 
   bool is_busy_anywhere() const;
-  void plan(const Contents& contents, std::string structure);
+  void update_layout(const Contents& contents, std::string structure);
   std::string open_folder(const std::string& root, int64_t step, int64_t master) const;
-  void take(Job& job, const Contents& contents, SaveMode mode) const;
+  void take_snapshot(Job& job, const Contents& contents, SaveMode mode) const;
   void run(Job& job) const;
   void write(const Job& job) const;
   void finish(const Job& job, const std::vector<std::string>& packed) const;
@@ -61,9 +62,9 @@ class Saver {
   std::shared_ptr<io::FileSystem> files_;
   Ranks ranks_, background_;
   std::string structure_;
-  SavePlan plan_;
+  WriteLayout layout_;
   std::unique_ptr<ShardImage> image_;
-  std::unique_ptr<Job> job_;  // under way, or done and not yet waited for
+  std::unique_ptr<Job> job_;  // the last save, until wait() has collected its result
 };
 
 }  // namespace zt::ckpt

@@ -20,7 +20,7 @@ Bytes bytes_of(const at::Tensor& data) {
   return {static_cast<const std::byte*>(data.const_data_ptr()), data.nbytes()};
 }
 
-// The file: the image, and over it tensors that lie elsewhere; and the checksums of what was read.
+// The content of the file: the image's bytes, with the tensors' bytes at their datasets' places. Also computes checksums.
 class ShardBytes {
  public:
   ShardBytes(ShardImage& image, const std::vector<at::Tensor>& data) : image_(image), checksums_(data.size()) {
@@ -32,12 +32,12 @@ class ShardBytes {
     std::ranges::sort(pieces_, {}, &Piece::begin);
   }
 
-  // Bytes in front of which lies HDF5's own part, which holds checksums of what follows.
+  // Returns the first byte of data. HDF5's own bytes lie before it and contain checksums of the data.
   int64_t begin_of_data() const { return pieces_.empty() ? image_.bytes() : pieces_.front().begin; }
 
   // Computes the checksums of the blocks of data that begin in [begin, end) of the file.
   void hash(int64_t begin, int64_t end) {
-    for (auto piece = first_behind(begin); piece != pieces_.end() && piece->begin < end; ++piece) {
+    for (auto piece = first_ending_after(begin); piece != pieces_.end() && piece->begin < end; ++piece) {
       const auto size = static_cast<int64_t>(piece->bytes.size());
       const int64_t first = std::min(io::checksum_blocks(std::max<int64_t>(begin - piece->begin, 0)) * io::kChecksumBlock, size);
       const int64_t last = std::min(io::checksum_blocks(end - piece->begin) * io::kChecksumBlock, size);
@@ -48,14 +48,15 @@ class ShardBytes {
   }
   std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
 
+  // Returns scratch.size() bytes of the file from `offset` on: in the image's memory if all lie there, otherwise in `scratch`.
   Bytes read(int64_t offset, std::span<std::byte> scratch) const {
     const std::byte* image = image_.data();
     const int64_t end = offset + static_cast<int64_t>(scratch.size());
-    auto piece = first_behind(offset);
+    auto piece = first_ending_after(offset);
     const auto last = std::ranges::lower_bound(pieces_, end, {}, &Piece::begin);
     if (std::all_of(piece, last, [&](const Piece& each) { return each.bytes.data() == image + each.begin; }))
       return {image + offset, scratch.size()};
-    // Between datasets lie bytes of the image; where no page of it was touched they are zeros and stay untouched.
+    // Bytes between datasets come from the image. Reading them commits no memory: untouched pages read as zeros.
     for (int64_t at = offset; at < end;) {
       const bool is_image = piece == pieces_.end() || at < piece->begin;
       const int64_t to = is_image ? std::min(end, piece == pieces_.end() ? end : piece->begin) : std::min(end, piece->end());
@@ -73,13 +74,13 @@ class ShardBytes {
     size_t dataset;
     int64_t end() const { return begin + static_cast<int64_t>(bytes.size()); }
   };
-  std::vector<Piece>::const_iterator first_behind(int64_t offset) const {
+  std::vector<Piece>::const_iterator first_ending_after(int64_t offset) const {
     return std::ranges::upper_bound(pieces_, offset, {}, &Piece::end);
   }
 
   ShardImage& image_;
   std::vector<Piece> pieces_;
-  std::vector<std::vector<uint64_t>> checksums_;  // a dataset
+  std::vector<std::vector<uint64_t>> checksums_;  // per dataset
 };
 
 }  // namespace
@@ -117,7 +118,7 @@ ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardIma
   record.bytes = image.bytes();
   for (size_t i = 0; i < data.size(); ++i) record.offsets.push_back(image.offset(i));
   ShardBytes contents(image, data);
-  // Blocks with HDF5's own bytes come last: then all checksums are known, which were computed while data was written.
+  // The blocks with HDF5's own bytes are written last: by then the checksums are known, computed while the data were written.
   const int64_t start = (contents.begin_of_data() + io::kBlock - 1) / io::kBlock * io::kBlock;
   bool is_sealed = false;
   const auto seal = [&] {

@@ -1,4 +1,4 @@
-// One rank's shard on its way to the disk.
+// Writes one rank's shard to the disk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,30 +13,30 @@
 
 namespace zt::ckpt {
 
-// What the master file has to know of a shard.
+// The facts about a shard that go into the master file.
 struct ShardRecord {
-  int64_t bytes = 0;
-  uint64_t rest = 0;
-  std::vector<int64_t> offsets;                  // a dataset
-  std::vector<std::vector<uint64_t>> checksums;  // a dataset: of its blocks
+  int64_t bytes = 0;                             // the file's size
+  uint64_t rest = 0;                             // as in SavedShard
+  std::vector<int64_t> offsets;                  // per dataset: byte in the file
+  std::vector<std::vector<uint64_t>> checksums;  // per dataset: one per block
 
   std::string packed() const;
   static ShardRecord unpacked(const std::string& bytes);
 };
 
-// A dataset of a shard: what it is a part of.
+// The part of a tensor that a dataset of a shard holds.
 struct IndexedPiece {
-  size_t tensor;  // of Index::tensors
+  size_t tensor;  // index into Index::tensors
   Region region;
 };
-// Adds a shard that was written, with one piece a dataset, to the index.
+// Adds a written shard to the index. pieces: one per dataset.
 void add_shard(Index& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces);
 
-// Copies tensors (flat, one a dataset, on any device) to their datasets' places in the image and returns these places as tensors.
+// Copies tensors (flat, one per dataset, on any device) into the image, and returns tensors that refer to the image's memory.
 std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);
 
-// Writes the file, which must not exist, and computes the checksums on the way. data: flat tensors on the CPU, one a dataset;
-// those that copy_into returned are written as they lie.
+// Writes the file, which must not exist, and computes the checksums meanwhile. data: flat tensors in host memory, one per
+// dataset. Tensors from copy_into are written without another copy.
 ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data);
 
 }  // namespace zt::ckpt

@@ -36,7 +36,7 @@ def stop(name, launcher, number):
         fail(f"{name}: the run did not end within {LIMIT} s after signal {number}")
     if run.returncode != STOPPED:
         fail(f"{name}: it ended with {run.returncode} instead of {STOPPED}:\n{output}{errors}")
-    if "told to stop: saved behind step" not in errors:
+    if "told to stop: saved after step" not in errors:
         fail(f"{name}: it does not say that it was told to stop:\n{errors}")
     return begins, int((pathlib.Path(FOLDER) / name / "latest").read_text().strip().removeprefix("step_"))
 

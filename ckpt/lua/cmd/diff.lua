@@ -1,4 +1,4 @@
--- ztoolkit ckpt diff: two checkpoints, tensor by tensor.
+-- ztoolkit ckpt diff: compares two checkpoints, tensor by tensor.
 
 local cli = require "zt.cli"
 local core = require "zt.core"
@@ -20,7 +20,7 @@ local function has_same_bits(x, y)
   return core.op "equal"(x, y)
 end
 
--- How two tensors differ: nil, or words. Two tensors are held at a time.
+-- Returns in words how two tensors differ, or nil. Holds both in memory.
 local function difference(a, b, left, right)
   if text.shape(left.shape) ~= text.shape(right.shape) then
     return ("%s, %s"):format(text.shape(left.shape), text.shape(right.shape))
@@ -28,10 +28,10 @@ local function difference(a, b, left, right)
   local x, y = a:read(left.name), b:read(right.name)
   if left.dtype == right.dtype and has_same_bits(x, y) then return nil end
   if x:numel() == 0 then return ("%s, %s"):format(left.dtype, right.dtype) end
-  local differ = x:ne(y):logical_and(x:eq(x):logical_or(y:eq(y))) -- two nans are alike
+  local differ = x:ne(y):logical_and(x:eq(x):logical_or(y:eq(y))) -- two nans count as equal
   local count = differ:sum():item()
   if count == 0 and left.dtype ~= right.dtype then return ("equal values of %s and %s"):format(left.dtype, right.dtype) end
-  if count == 0 then return "equal but for the bits of zeros or nans" end
+  if count == 0 then return "equal except for the bits of zeros or nans" end
   local largest = (x:to "float64" - y:to "float64"):abs():masked_fill(differ:logical_not(), 0):max():item()
   return ("largest difference %.3g, of %d in %d elements"):format(largest, count, x:numel())
 end
@@ -66,6 +66,6 @@ return function()
   compare_values(left, right, rows)
   table.sort(rows, function(x, y) return x[1] < y[1] end)
   if #rows > 0 then print(text.columns(rows)) end
-  print(("%d tensors are equal, %d things differ"):format(equal, #rows))
+  print(("%d tensors are equal, %d tensors or values differ"):format(equal, #rows))
   if #rows > 0 then os.exit(1) end
 end

@@ -1,4 +1,4 @@
--- ztoolkit ckpt export: the parameters of a checkpoint as safetensors.
+-- ztoolkit ckpt export: writes the parameters of a checkpoint as safetensors.
 
 local cli = require "zt.cli"
 local core = require "zt.core"
@@ -15,7 +15,7 @@ local PREFIX = "model/"
 local DTYPES = {fp64 = "float64", fp32 = "float32", bf16 = "bfloat16", fp16 = "float16"}
 local FLOATING = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
 
--- {name = {dtype, shape}} of the parameters, without their prefix.
+-- Returns {name = {dtype, shape}} of the parameters, with names without PREFIX.
 local function parameters_of(checkpoint)
   local found = {}
   for _, tensor in ipairs(checkpoint:describe().tensors) do
@@ -24,7 +24,7 @@ local function parameters_of(checkpoint)
   return found
 end
 
--- What is written: {name, shape, dtype, and the parameter that it is made of}.
+-- Returns the tensors to write under their own names: a list of {name, shape, dtype, parameter}.
 local function plain_list(parameters)
   local list = {}
   for name, tensor in pairs(parameters) do
@@ -34,7 +34,7 @@ local function plain_list(parameters)
   return list
 end
 
--- The checkpoint's parameters have to be those of the model, all of them and no others.
+-- An error unless the checkpoint's parameters are exactly those of the model.
 local function check_model(parameters, options, path)
   local wanted, lines = {}, {}
   for _, parameter in ipairs(nn.gpt(options):parameters()) do
@@ -55,7 +55,8 @@ local function check_model(parameters, options, path)
   end
 end
 
--- As Hugging Face names and cuts them, and the model's config.json.
+-- Returns the tensors to write as Hugging Face names and divides them, and the model's config.json. A tensor may be a part of a
+-- parameter's rows.
 local function huggingface_list(parameters, path)
   local options = json_file(path)
   check_model(parameters, options, path)
@@ -87,15 +88,15 @@ return function()
     name = "ckpt export", usage = "ztoolkit ckpt export",
     about = "Writes the parameters of a checkpoint as safetensors, with one tensor in memory at a time.",
     options = {
-      {"format", "safetensors", "what to write; there is this one", one_of = {"safetensors"}},
-      {"dtype", "saved", "of floating tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},
-      {"shard_bytes", 5e9, "into a folder: a file has so many bytes of tensors, or one tensor", at_least = 1},
+      {"format", "safetensors", "the format to write; only this one", one_of = {"safetensors"}},
+      {"dtype", "saved", "the dtype of floating-point tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},
+      {"shard_bytes", 5e9, "the most bytes of tensors per file of a folder; a larger tensor gets its own file", at_least = 1},
       {"overwrite", false, "replaces a model that is there already"},
-      {"model", nil, "JSON of nn.gpt's options: names and config.json as Hugging Face writes them", type = "string"},
+      {"model", nil, "a JSON file of nn.gpt's options: writes names and config.json as Hugging Face does", type = "string"},
     },
     positional = {
-      {"checkpoint", "its folder, or a run's, whose latest one is meant"},
-      {"to", "a file NAME.safetensors, or a folder: then model.safetensors, or several files and their index"},
+      {"checkpoint", "a checkpoint's folder, or a run's folder for its latest one"},
+      {"to", "a file NAME.safetensors, or a folder, which gets model.safetensors or several files and their index"},
     },
   }
   local checkpoint = native.open(folder_of(o.checkpoint))

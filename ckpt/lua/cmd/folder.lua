@@ -1,4 +1,5 @@
---- The folder of a checkpoint that a person names: its own, or that of a run, whose latest one is meant.
+--- Returns the folder of the checkpoint that a user names by its own folder, or by a run's folder for the latest one. Ends the
+-- command with status 2 if there is none.
 
 local native = require "zt.ckpt"
 local needed_folder = require "zt.ckpt.cmd.needed_folder"

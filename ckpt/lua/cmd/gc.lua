@@ -1,4 +1,4 @@
--- ztoolkit ckpt gc: what saves that died have left.
+-- ztoolkit ckpt gc: removes the remains of unfinished saves.
 
 local cli = require "zt.cli"
 local native = require "zt.ckpt"
@@ -7,11 +7,11 @@ local needed_folder = require "zt.ckpt.cmd.needed_folder"
 return function()
   local o = cli{
     name = "ckpt gc", usage = "ztoolkit ckpt gc",
-    about = "Removes what saves that died have left, of a run that does not run now. A run that goes on does it itself.",
+    about = "Removes the remains of unfinished saves of a run that is not running. A run that resumes does so itself.",
     options = {}, positional = {{"run", "the run's folder"}},
   }
   local folder = needed_folder("ckpt gc", o.run)
-  local is_held, lock = pcall(native.lock_run, folder) -- what a run that goes on is writing is no garbage
+  local is_held, lock = pcall(native.lock_run, folder) -- a folder that a running run writes is no garbage
   if not is_held then
     io.stderr:write(("ckpt gc: %s\n"):format(tostring(lock):gsub("\nstack traceback:.*", "")))
     os.exit(1)

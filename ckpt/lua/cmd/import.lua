@@ -1,4 +1,4 @@
--- ztoolkit ckpt import: safetensors become a checkpoint.
+-- ztoolkit ckpt import: makes a checkpoint from safetensors.
 
 local cli = require "zt.cli"
 local core = require "zt.core"
@@ -16,7 +16,7 @@ local function shapes_of(model)
   return shapes
 end
 
--- The config.json that belongs to the files, if there is one.
+-- Returns the path of the config.json in the files' folder, or nil.
 local function config_beside(path)
   local is_file = path:find "%.safetensors$" or path:find "%.json$"
   local folder = is_file and (path:match "^(.*)/" or ".") or path
@@ -24,15 +24,15 @@ local function config_beside(path)
   return core.exists(file) and file or nil
 end
 
--- The options must be those of a model that nn.gpt makes: model.json is there to be given to it.
+-- An error unless nn.gpt accepts the options: model.json must be usable with it.
 local function check_options(options, config)
   local is_right, message = pcall(nn.gpt, options)
   if not is_right then fail("%s describes a model that nn.gpt does not make: %s", config, message) end
 end
 
--- A model of Hugging Face's: our parameters, put together of its tensors. Returns what adds them to an import, and the options
--- of nn.gpt. Everything that can be known without reading values is checked before.
-local function plan_model(model, config)
+-- Prepares the import of a model of Hugging Face's as parameters of nn.gpt, and checks everything but the values. Returns a
+-- function that adds the parameters to an import and returns their number, and the options of nn.gpt.
+local function prepare_model(model, config)
   local options, form = huggingface.options(json_file(config), config)
   local map, copies = names.fit(form, options, shapes_of(model), config)
   check_options(options, config)
@@ -54,8 +54,8 @@ local function plan_model(model, config)
   end, options
 end
 
--- Tensors of any other model, which are renamed at most.
-local function plan_tensors(model, map)
+-- Prepares the import of any other model: its tensors, renamed by `map`. Returns a function as prepare_model does.
+local function prepare_tensors(model, map)
   local list, old = model:tensors(), {}
   for index, tensor in ipairs(list) do old[index] = tensor.name end
   local new = native.renamed(old, map)
@@ -65,7 +65,7 @@ local function plan_tensors(model, map)
   end
 end
 
--- Writes the checkpoint; returns its folder and the number of its tensors. What fails leaves nothing.
+-- Writes the checkpoint, and returns its folder and the number of its tensors. Leaves no folder if it fails.
 local function write(o, add, options)
   local import = native.import(o.to, o.step)
   local function fill()
@@ -80,23 +80,23 @@ end
 
 local function check_target(folder)
   if #native.list(folder) > 0 then
-    fail("there are checkpoints in '%s', whose run would go on from the import: give a new folder", folder)
+    fail("there are checkpoints in '%s', and that run would resume from the import: give a new folder", folder)
   end
 end
 
 return function()
   local o = cli{
     name = "ckpt import", usage = "ztoolkit ckpt import",
-    about = "Makes a checkpoint of safetensors. With a config.json of a GPT-2 or Llama of Hugging Face's beside them they become "
-      .. "the parameters of nn.gpt, whose options are written to model.json; other tensors keep their names.",
+    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2 or Llama is in their folder, they "
+      .. "become the parameters of nn.gpt, and its options are written to model.json. Other tensors keep their names.",
     options = {
-      {"format", "safetensors", "what to read; there is this one", one_of = {"safetensors"}},
-      {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; instead of config.json", type = "string"},
+      {"format", "safetensors", "the format to read; only this one", one_of = {"safetensors"}},
+      {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; config.json is ignored", type = "string"},
       {"step", 0, "the step that the checkpoint is named after", at_least = 0},
     },
     positional = {
       {"from", "a file NAME.safetensors, an index NAME.safetensors.index.json, or a folder with one of them"},
-      {"to", "the folder of a run, in which the checkpoint is made"},
+      {"to", "the folder of a run, in which to make the checkpoint"},
     },
   }
   check_target(o.to)
@@ -105,9 +105,9 @@ return function()
   local config = not map and config_beside(o.from) or nil
   local add, options
   if config then
-    add, options = plan_model(model, config)
+    add, options = prepare_model(model, config)
   else
-    add = plan_tensors(model, map or {})
+    add = prepare_tensors(model, map or {})
   end
   local folder, count = write(o, add, options)
   print(("%s: %s tensors"):format(folder, text.count(count)))

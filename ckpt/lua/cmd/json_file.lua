@@ -1,4 +1,4 @@
---- The table that a JSON file holds; an error that names the file when it holds something else, or is not a regular file.
+--- Returns the table that a JSON file holds. An error that names the file if it holds something else or is not a regular file.
 
 local core = require "zt.core"
 local fail = require "zt.fail"

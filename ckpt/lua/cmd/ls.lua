@@ -1,4 +1,4 @@
--- ztoolkit ckpt ls: runs in a folder, or one run, with their checkpoints.
+-- ztoolkit ckpt ls: lists the checkpoints of one run, or of all runs in a folder.
 
 local cli = require "zt.cli"
 local core = require "zt.core"
@@ -7,7 +7,7 @@ local native = require "zt.ckpt"
 local needed_folder = require "zt.ckpt.cmd.needed_folder"
 local text = require "zt.text"
 
--- The last loss that metrics.jsonl has of the steps that a checkpoint has done.
+-- Returns losses from metrics.jsonl, by the number of steps done: the loss of the last of these steps.
 local function losses_of(path)
   local losses = {}
   if native.kind(path .. "/metrics.jsonl") ~= "file" then return losses end

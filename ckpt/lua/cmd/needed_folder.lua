@@ -1,4 +1,4 @@
---- The folder that a person names, without slashes at its end. Ends the command with status 2 when it is none.
+--- Returns the path of a folder that a user names, without slashes at its end. Ends the command with status 2 if it is no folder.
 
 local native = require "zt.ckpt"
 

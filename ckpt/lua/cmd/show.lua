@@ -1,4 +1,4 @@
--- ztoolkit ckpt show: what a checkpoint holds.
+-- ztoolkit ckpt show: lists the tensors and values of a checkpoint.
 
 local cli = require "zt.cli"
 local core = require "zt.core"
@@ -7,7 +7,7 @@ local folder_of = require "zt.ckpt.cmd.folder"
 local native = require "zt.ckpt"
 local text = require "zt.text"
 
--- Smallest, largest, mean and norm of a tensor, which is read for it.
+-- Reads a tensor and returns its minimum, maximum, mean and norm as text.
 local function statistics(checkpoint, tensor)
   local values = checkpoint:read(tensor.name):to "float64"
   if values:numel() == 0 then return {"", "", "", ""} end
@@ -48,11 +48,11 @@ return function()
   local o = cli{
     name = "ckpt show", usage = "ztoolkit ckpt show", about = "Lists tensors and values of a checkpoint.",
     options = {
-      {"only", "", "names that contain this text"},
-      {"statistics", false, "smallest, largest, mean and norm of each tensor: reads them"},
-      {"json", false, "everything as JSON, without statistics"},
+      {"only", "", "lists only names that contain this text"},
+      {"statistics", false, "adds minimum, maximum, mean and norm of each tensor, which it reads for that"},
+      {"json", false, "prints everything as JSON, without statistics"},
     },
-    positional = {{"checkpoint", "its folder, or a run's, whose latest one is meant"}},
+    positional = {{"checkpoint", "a checkpoint's folder, or a run's folder for its latest one"}},
   }
   if o.json and (o.statistics or o.only ~= "") then fail "--json shows all as it is saved: leave out --only and --statistics" end
   local folder = folder_of(o.checkpoint)

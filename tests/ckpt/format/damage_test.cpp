@@ -19,13 +19,13 @@ std::string refusal_of(const Bytes& file) {
   return message_of<Fault>([&] { read_master(file, "step_7/checkpoint.h5"); });
 }
 
-// With a size and a checksum that fit again.
+// Makes size and checksum in the user block right again.
 void seal(Bytes& file) {
   const std::string text = make_user_block(std::span(file).subspan(kUserBlock));
   std::memcpy(file.data(), text.data(), text.size());
 }
 
-// The small checkpoint's master, changed through libhdf5 by someone who then makes its checksum fit.
+// Returns the message that refuses the small checkpoint's master after `change` by libhdf5, with a checksum that is right again.
 std::string refusal_after(const std::function<void(hid_t file)>& change) {
   const Bytes sound = make_master(small_checkpoint().index);
   SparseMemory memory(static_cast<int64_t>(sound.size()));
@@ -48,7 +48,7 @@ void remove(hid_t file, const std::string& path) {
   checked(H5Ldelete(file, path.c_str(), H5P_DEFAULT), "remove");
 }
 
-// Puts a list of numbers in the place of a dataset.
+// Replaces a dataset by a list of numbers.
 void replace(hid_t file, const std::string& path, const std::vector<int64_t>& numbers, hid_t type = H5T_STD_I64LE) {
   remove(file, path);
   const Handle dataset(H5Dcreate2(file, path.c_str(), type, shape_of({static_cast<int64_t>(numbers.size())}), H5P_DEFAULT,
@@ -65,14 +65,14 @@ std::vector<int64_t> numbers_of(hid_t file, const std::string& path) {
   return numbers;
 }
 
-// One number of a column, by its row.
+// Sets the number in one row of a column.
 void set(hid_t file, const std::string& path, size_t row, int64_t number) {
   std::vector<int64_t> numbers = numbers_of(file, path);
   numbers.at(row) = number;
   replace(file, path, numbers);
 }
 
-// The only place where the file has `from` becomes `to`.
+// Returns the message that refuses the small checkpoint's master after `from`, which occurs once, was replaced by `to`.
 std::string refusal_with_text(std::string_view from, std::string_view to) {
   Bytes file = make_master(small_checkpoint().index);
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
@@ -85,7 +85,7 @@ std::string refusal_with_text(std::string_view from, std::string_view to) {
   return refusal_of(file);
 }
 
-// The second shard's name in the index is another one.
+// Returns the message that refuses the small checkpoint's master after the second shard's name was replaced by `name`.
 std::string refusal_with_shard(const std::string& name) {
   return refusal_with_text(shard_file(0) + shard_file(1), shard_file(0) + name);
 }
@@ -111,7 +111,8 @@ Bytes mutated(Bytes file, std::mt19937_64& random) {
   return file;
 }
 
-// Lets the process have so many bytes more than it has; an allocation of more throws something that is no Fault.
+// Limits the process's address space to `more` bytes above its present size. A larger allocation throws an error that is no
+// Fault.
 class MemoryLimit {
  public:
   explicit MemoryLimit(int64_t more) {
@@ -151,7 +152,7 @@ TEST(CkptDamage, SaysWhatIsWrongWithTheWhole) {
   EXPECT_THAT(refusal_of({}), HasSubstr("does not begin like"));
   EXPECT_THAT(refusal_of(Bytes(sound.begin() + kUserBlock, sound.end())), HasSubstr("an HDF5 file of another program"));
   EXPECT_THAT(refusal_of(Bytes(sound.begin(), sound.begin() + 100)), HasSubstr("cut short"));
-  EXPECT_THAT(refusal_of(Bytes(sound.begin(), sound.end() - 1)), HasSubstr("and says that it has"));
+  EXPECT_THAT(refusal_of(Bytes(sound.begin(), sound.end() - 1)), HasSubstr("and its first lines say"));
   EXPECT_THAT(with(20, "2.0"), HasSubstr("its format is 2.0, and this program reads 1.x"));
   EXPECT_THAT(with(20, "x.0"), HasSubstr("no format version"));
   EXPECT_THAT(with(sound.size() - 9, "x"), HasSubstr("do not fit its checksum"));
@@ -188,7 +189,7 @@ TEST(CkptDamage, OfAnAdversaryInNumbersIsSeen) {
         "/index/shape", "/index/box_begin", "/index/box_end"}) {
     for (const int64_t number : {int64_t{-1}, int64_t{1} << 31, int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
       const std::string name = path;
-      if (name == "/index/shards/bytes" && number > 0) continue;  // only the file itself can tell
+      if (name == "/index/shards/bytes" && number > 0) continue;  // only a comparison with the file itself finds these
       const MemoryLimit limit(64 << 20);
       EXPECT_NE(refusal_after([&](hid_t file) { set(file, path, 0, number); }), "no error") << path << " " << number;
     }
@@ -247,9 +248,9 @@ TEST(CkptDamage, OfAnAdversaryInValuesIsSeen) {
   const std::string group = "/trainer/loss_scale", mixed = "/script/mixed";
   const MemoryLimit limit(64 << 20);
   EXPECT_THAT(refusal_after([&](hid_t file) { H5Lcreate_external("/etc/x.h5", "/", file, (group + "/x").c_str(), 0, 0); }),
-              HasSubstr("no plain one"));
+              HasSubstr("a soft or external link"));
   EXPECT_THAT(refusal_after([&](hid_t file) { H5Lcreate_soft("/trainer", file, (group + "/x").c_str(), 0, 0); }),
-              HasSubstr("no plain one"));
+              HasSubstr("a soft or external link"));
   EXPECT_THAT(refusal_after([&](hid_t file) {
                 for (const char* link : {"/x", "/y"}) H5Lcreate_hard(file, group.c_str(), file, (group + link).c_str(), 0, 0);
               }),
@@ -261,7 +262,7 @@ TEST(CkptDamage, OfAnAdversaryInValuesIsSeen) {
   EXPECT_THAT(refusal_after([&](hid_t file) { H5Lmove(file, (group + "/good").c_str(), file, (group + "/~41").c_str(), 0, 0); }),
               HasSubstr("'~41' is no name"));
   EXPECT_THAT(refusal_after([&](hid_t file) { replace(file, "/trainer/step", {1}, H5T_STD_I32LE); }),
-              HasSubstr("its type is none"));
+              HasSubstr("its type is not one in which values are stored"));
   EXPECT_THAT(refusal_after([&](hid_t file) {
                 remove(file, "/trainer/step");
                 const Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "type");
@@ -278,7 +279,7 @@ TEST(CkptDamage, OfAnAdversaryInValuesIsSeen) {
                                  "make");
                 checked(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &odd), "write");
               }),
-              HasSubstr("a boolean of it is 7"));
+              HasSubstr("one of its booleans is 7"));
   EXPECT_THAT(
       refusal_after([&](hid_t file) { checked(H5Adelete_by_name(file, "/model/h.0.weight", "dims", H5P_DEFAULT), "remove"); }),
       HasSubstr("3 attributes instead of 4"));

@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(ShardImage& image) {
   return {image.data(), static_cast<size_t>(image.bytes())};
 }
 
-// What libhdf5 reads in a dataset of a file, in the file's type.
+// Returns a dataset as libhdf5 reads it, in the file's type.
 std::vector<std::byte> read_dataset(hid_t file, const std::string& path) {
   const Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), H5Dclose, "open a dataset");
   const Handle type(H5Dget_type(dataset), H5Tclose, "read a type"), space(H5Dget_space(dataset), H5Sclose, "read a shape");
@@ -204,7 +204,7 @@ TEST(CkptShard, MayBeEmpty) {
   EXPECT_EQ(H5Fget_obj_count(file, H5F_OBJ_ALL), 1);
 }
 
-// HDF5's own bytes lie in front of all data, however names make groups.
+// HDF5's own bytes lie before all data, however many groups the names make.
 TEST(CkptShard, HasRoomForGroups) {
   std::vector<ShardDataset> many, deep{{"", at::kFloat, 3}};
   for (int layer = 0; layer < 200; ++layer) many.push_back({fmt::format("/l{}/attn/q/w", layer), at::kFloat, 5000});
@@ -228,11 +228,11 @@ TEST(CkptShard, CostsWhatIsTouched) {
   std::vector<ShardDataset> datasets;
   for (int i = 0; i < 1000; ++i)
     datasets.push_back({fmt::format("/optimizer/exp_avg/h.{}.attn.qkv.weight", i), at::kFloat, (int64_t{100} << 30) / 4000});
-  { ShardImage warm({datasets[0]}); }  // libhdf5's own memory
+  { ShardImage warm({datasets[0]}); }  // makes libhdf5 allocate memory of its own before the measurement
   const int64_t before = resident_bytes();
   const auto start = std::chrono::steady_clock::now();
   ShardImage image(datasets);
-  const auto planned = std::chrono::steady_clock::now();
+  const auto laid_out = std::chrono::steady_clock::now();
   image.set_checksums(std::vector<uint64_t>(datasets.size(), 1));
   const auto summed = std::chrono::steady_clock::now();
   const int64_t touched = resident_bytes() - before;
@@ -245,9 +245,10 @@ TEST(CkptShard, CostsWhatIsTouched) {
   for (const io::Range& range : std::span(image.rest_ranges()).subspan(1))
     EXPECT_LT(range.bytes, kDataAlignment) << "and only there";
   using Milliseconds = std::chrono::duration<double, std::milli>;
-  std::printf("1000 datasets, 100 GiB: planned in %.0f ms, checksums set in %.0f ms, %.1f MiB touched, metadata up to %.0f KiB\n",
-              Milliseconds(planned - start).count(), Milliseconds(summed - planned).count(),
-              static_cast<double>(touched) / (1 << 20), static_cast<double>(image.rest_ranges().front().bytes) / 1024);
+  std::printf(
+      "1000 datasets, 100 GiB: laid out in %.0f ms, checksums set in %.0f ms, %.1f MiB touched, metadata up to %.0f KiB\n",
+      Milliseconds(laid_out - start).count(), Milliseconds(summed - laid_out).count(), static_cast<double>(touched) / (1 << 20),
+      static_cast<double>(image.rest_ranges().front().bytes) / 1024);
 }
 
 }  // namespace zt::ckpt

@@ -11,7 +11,7 @@ namespace zt::ckpt {
 
 namespace {
 
-// Equal in kind and in every bit.
+// Expects values that are equal in kind and in every bit.
 void expect_equal(const Value& a, const Value& b, const std::string& where) {
   ASSERT_EQ(a.data().index(), b.data().index()) << where << ": " << a.type_name() << " and " << b.type_name();
   if (const auto* table = a.get_if<Value::Table>()) {
@@ -84,7 +84,7 @@ Value nested(int depth) {
   return value;
 }
 
-// One tensor of one whole piece in one shard.
+// Returns an index of one shard with one tensor, which is one piece.
 Index one_tensor(const std::string& name, const std::vector<int64_t>& shape, int64_t numel) {
   Index index;
   index.shards.push_back({shard_file(0), 8192 + numel * 4, 1});
@@ -150,7 +150,8 @@ TEST(CkptMaster, GivesBackTensorsOfOddShapes) {
 }
 
 TEST(CkptMaster, GivesBackPiecesOfSeveralBoxes) {
-  // Columns 1 to 3 and 3 to 4 of a [4, 4] in the order of one rank, of which the first piece has 5, and the rest of the tensor.
+  // The first piece has 5 elements of columns 1 to 3 and 3 to 4 of a [4, 4] tensor, in the order of one rank. The other pieces
+  // have the rest of the tensor.
   Index index = one_tensor("w", {4, 4}, 0);
   const std::vector<Box> boxes{{{0, 1}, {4, 3}}, {{0, 3}, {4, 4}}};
   index.tensors[0].pieces = {
@@ -218,9 +219,9 @@ TEST(CkptMaster, RefusesWhatContradictsItself) {
   EXPECT_THAT(refusal([](Index& index) { index.shards[0].file = "shards/../rank_00000.h5"; }),
               HasSubstr("is no name of a shard"));
   EXPECT_THAT(refusal([](Index& index) { index.shards[0].file = index.shards[1].file; }), HasSubstr("named twice"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = index.tensors[1].name; }), HasSubstr("two of name"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "trainer/step/x"; }), HasSubstr("something below it"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "index/x"; }), HasSubstr("'index' is taken"));
+  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = index.tensors[1].name; }), HasSubstr("have the name"));
+  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "trainer/step/x"; }), HasSubstr("another name lies below it"));
+  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "index/x"; }), HasSubstr("'index' is reserved"));
   EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = ""; }), HasSubstr("the empty name"));
   EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = std::string(2000, 'x'); }), HasSubstr("2000 bytes"));
   EXPECT_THAT(refusal([](Index& index) { index.tensors[0].dtype = at::kComplexFloat; }), HasSubstr("ComplexFloat"));

@@ -1,4 +1,4 @@
-// Checkpoints as HDF5's own tools and h5py see them.
+// Tests that HDF5's own tools and h5py can read checkpoints.
 #include <cstdio>
 
 #include "ckpt/support/saved.h"
@@ -20,7 +20,7 @@ bool has(const std::string& command) {
   return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
 }
 
-// A Python that has h5py; empty: none. The first in the path may be one for other purposes.
+// Returns a Python that has h5py, or an empty text. The first Python in the path may lack it.
 std::string python_with_h5py() {
   for (const char* python : {ZT_TEST_PYTHON, "python3"}) {
     if (has(std::string(python) + " -c 'import h5py'")) return python;
@@ -28,7 +28,7 @@ std::string python_with_h5py() {
   return {};
 }
 
-// 3 shards whose borders lie inside rows, in a folder that was moved after it was written.
+// A checkpoint with 3 shards that divide rows, in a folder that was moved after it was written.
 class CkptTools : public testing::Test {
  protected:
   void SetUp() override {

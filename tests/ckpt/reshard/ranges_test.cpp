@@ -1,4 +1,4 @@
-// The bytes that a plan reads, beside marks on every byte.
+// Compares the bytes that a copy list reads with marks on every byte.
 #include "reshard/ranges.h"
 
 #include "ckpt/support/random_regions.h"
@@ -24,25 +24,25 @@ TEST(Ranges, BlocksThatTouchAreJoined) {
 }
 
 TEST(Ranges, RowsAreNotCounted) {
-  // A narrow column of 2^40 rows: everything is read, in one range.
+  // A narrow column of 2^40 rows needs all bytes, in one range.
   const Runs column{{0, 3, 0, 1, int64_t{1} << 40, 1000, 1}};
   const int64_t bytes = (int64_t{1} << 40) * 1000 * 2;
   EXPECT_EQ(block_ranges(column, 2, bytes), (std::vector<PieceBytes>{{0, bytes}}));
-  // Rows of 4 MiB: a block of each.
+  // Of each row of 4 MiB, one block is needed.
   const Runs wide{{0, 0, 0, 8, 100, kMiB, 8}};
   EXPECT_EQ(block_ranges(wide, 4, 400 * kMiB).size(), 100U);
 }
 
-// Runs of a random plan that read one piece of `elements` elements.
+// A random copy list, and the number of elements of its second saved region.
 struct Case {
-  CopyPlan plan;
+  CopyList copies;
   int64_t elements;
 };
 
 Case random_case(Dice& dice) {
   const std::vector<int64_t> shape = random_shape(dice);
-  const std::vector<Region> saved{random_cut(dice, random_boxes(dice, shape)), random_cut(dice, random_boxes(dice, shape))};
-  return {plan_copy(shape, saved, random_cut(dice, random_boxes(dice, shape))), saved[1].count};
+  const std::vector<Region> saved{random_part(dice, random_boxes(dice, shape)), random_part(dice, random_boxes(dice, shape))};
+  return {make_copy_list(shape, saved, random_part(dice, random_boxes(dice, shape))), saved[1].count};
 }
 
 TEST(Ranges, BlocksAsByteByByte) {
@@ -52,7 +52,7 @@ TEST(Ranges, BlocksAsByteByByte) {
     const int64_t element_bytes = int64_t{1} << dice(4), block_bytes = element_bytes << dice(5);
     const int64_t bytes = random.elements * element_bytes;
     std::vector<char> is_wanted(bytes + block_bytes, 0);
-    for (const auto& run : random.plan.runs) {
+    for (const auto& run : random.copies.runs) {
       for (int64_t t = 0; run.source == 1 && t < run.times; ++t) {
         for (int64_t i = 0; i < run.count; ++i) {
           const int64_t block = (run.from + t * run.from_stride + i) * element_bytes / block_bytes;
@@ -66,7 +66,7 @@ TEST(Ranges, BlocksAsByteByByte) {
       if (expected.empty() || expected.back().end != byte) expected.push_back({byte, byte});
       expected.back().end = byte + 1;
     }
-    ASSERT_EQ(block_ranges(runs_of(random.plan, 1), element_bytes, bytes, block_bytes), expected) << "seed " << seed;
+    ASSERT_EQ(block_ranges(runs_of(random.copies, 1), element_bytes, bytes, block_bytes), expected) << "seed " << seed;
   }
 }
 
@@ -75,7 +75,7 @@ TEST(Ranges, StretchesOfAPartAsElementByElement) {
     Dice dice(seed);
     const Case random = random_case(dice);
     const int64_t begin = dice(random.elements + 1), end = begin + dice(random.elements - begin + 1);
-    for (const auto& run : random.plan.runs) {
+    for (const auto& run : random.copies.runs) {
       std::vector<std::pair<int64_t, int64_t>> expected, found;
       for (int64_t i = 0; i < run.times * run.count; ++i) {
         const int64_t from = run.from + i / run.count * run.from_stride + i % run.count;
@@ -90,13 +90,13 @@ TEST(Ranges, StretchesOfAPartAsElementByElement) {
 }
 
 TEST(Ranges, RunsOfOneSource) {
-  const CopyPlan plan{{{0, 0, 0, 1, 1, 0, 0}, {2, 0, 1, 1, 1, 0, 0}, {2, 5, 2, 1, 1, 0, 0}, {7, 0, 3, 1, 1, 0, 0}}, 0};
-  EXPECT_EQ(runs_of(plan, 0).size(), 1U);
-  EXPECT_EQ(runs_of(plan, 1).size(), 0U);
-  EXPECT_EQ(runs_of(plan, 2).size(), 2U);
-  EXPECT_EQ(runs_of(plan, 2).front().from, 0);
-  EXPECT_EQ(runs_of(plan, 7).size(), 1U);
-  EXPECT_EQ(runs_of(plan, 8).size(), 0U);
+  const CopyList copies{{{0, 0, 0, 1, 1, 0, 0}, {2, 0, 1, 1, 1, 0, 0}, {2, 5, 2, 1, 1, 0, 0}, {7, 0, 3, 1, 1, 0, 0}}, 0};
+  EXPECT_EQ(runs_of(copies, 0).size(), 1U);
+  EXPECT_EQ(runs_of(copies, 1).size(), 0U);
+  EXPECT_EQ(runs_of(copies, 2).size(), 2U);
+  EXPECT_EQ(runs_of(copies, 2).front().from, 0);
+  EXPECT_EQ(runs_of(copies, 7).size(), 1U);
+  EXPECT_EQ(runs_of(copies, 8).size(), 0U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Regions: what is accepted from a file, and regions as boxes.
+// Tests which regions of a file are accepted, and regions as boxes.
 #include "reshard/region.h"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(Region, BoxesAreTheRegionInItsOrder) {
   for (int64_t seed = 0; seed < fuzz_cases(20000); ++seed) {
     Dice dice(seed);
     const std::vector<int64_t> shape = random_shape(dice);
-    const Region region = random_cut(dice, random_boxes(dice, shape));
+    const Region region = random_part(dice, random_boxes(dice, shape));
     ASSERT_EQ(validate_region(shape, region), "") << "seed " << seed;
     std::vector<int64_t> elements;
     const std::vector<PlacedBox> boxes = region_boxes(region);

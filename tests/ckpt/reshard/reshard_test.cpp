@@ -1,4 +1,4 @@
-// Copy plans beside a map of every element; the usual layouts; sizes that nobody could go through one by one.
+// Tests copy lists: against an enumeration of every element, for the usual layouts, and for tensors too large to enumerate.
 #include "reshard/reshard.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 using Shape = std::vector<int64_t>;
 using Runs = std::vector<Run>;  // in a test case, Run is GoogleTest's
 
-// What saved regions hold, element by element.
+// The elements of saved regions, enumerated.
 struct Held {
   Held(const Shape& shape, const std::vector<Region>& saved) : is_held(*numel_of(shape), 0) {
     for (const Region& region : saved) {
@@ -27,11 +27,11 @@ struct Held {
   std::vector<char> is_held;                   // by element of the tensor
 };
 
-// What is wrong with a plan, found element by element; empty: nothing.
-std::string check(const Shape& shape, const Held& held, const Region& wanted, const CopyPlan& plan) {
+// Returns what is wrong with a copy list, found element by element; empty if it is right.
+std::string check(const Shape& shape, const Held& held, const Region& wanted, const CopyList& copies) {
   const std::vector<int64_t> asked = elements_of(shape, wanted);
   std::vector<char> is_copied(asked.size(), 0);
-  for (const Run& run : plan.runs) {
+  for (const Run& run : copies.runs) {
     if (run.source < 0 || run.source >= static_cast<int32_t>(held.elements.size()) || run.count < 1 || run.times < 1)
       return "a run of nothing";
     if (run.times == 1 && (run.from_stride != 0 || run.to_stride != 0)) return "one stretch with strides";
@@ -50,28 +50,28 @@ std::string check(const Shape& shape, const Held& held, const Region& wanted, co
     if (is_copied[i] != held.is_held[asked[i]]) return "leaves out an element";
     missing += !held.is_held[asked[i]];
   }
-  if (missing != plan.missing) return "counts the missing wrong";
-  const bool is_sorted = std::is_sorted(plan.runs.begin(), plan.runs.end(), [](const Run& a, const Run& b) {
+  if (missing != copies.missing) return "counts the missing wrong";
+  const bool is_sorted = std::is_sorted(copies.runs.begin(), copies.runs.end(), [](const Run& a, const Run& b) {
     return a.source != b.source ? a.source < b.source : a.from < b.from;
   });
   return is_sorted ? "" : "is not sorted";
 }
 
-CopyPlan checked(const Shape& shape, const std::vector<Region>& saved, const Region& wanted) {
+CopyList checked(const Shape& shape, const std::vector<Region>& saved, const Region& wanted) {
   for (const Region& region : saved) EXPECT_EQ(validate_region(shape, region), "");
   EXPECT_EQ(validate_region(shape, wanted), "");
-  CopyPlan plan = plan_copy(shape, saved, wanted);
-  EXPECT_EQ(check(shape, Held(shape, saved), wanted, plan), "");
-  return plan;
+  CopyList copies = make_copy_list(shape, saved, wanted);
+  EXPECT_EQ(check(shape, Held(shape, saved), wanted, copies), "");
+  return copies;
 }
 
-// All plans from one layout to the other, checked; the number of runs.
+// Checks all copy lists from one layout to another, and returns their number of runs.
 int64_t runs_between(const Shape& shape, const std::vector<Region>& saved, const std::vector<Region>& wanted) {
   int64_t runs = 0;
   for (const Region& region : wanted) {
-    const CopyPlan plan = checked(shape, saved, region);
-    EXPECT_EQ(plan.missing, 0);
-    runs += static_cast<int64_t>(plan.runs.size());
+    const CopyList copies = checked(shape, saved, region);
+    EXPECT_EQ(copies.missing, 0);
+    runs += static_cast<int64_t>(copies.runs.size());
   }
   return runs;
 }
@@ -88,16 +88,16 @@ TEST(Reshard, FlatToRows) {
 }
 
 TEST(Reshard, ColumnsToFlat) {
-  // Each wanted half has 4 whole rows of both halves of the columns: an inner rectangle is one run.
+  // Each wanted half has 4 whole rows from both halves of the columns: each such rectangle is one run.
   EXPECT_EQ(runs_between({8, 10}, along({8, 10}, 1, 2), flat({8, 10}, 2)), 4);
-  // Thirds of 8 rows cut rows: the whole rows between, and what is left of those that are cut.
+  // Thirds of 8 rows divide rows: one run for the whole rows between, and one for each divided row.
   EXPECT_LE(runs_between({8, 10}, along({8, 10}, 1, 2), flat({8, 10}, 3)), 2 * 3 * 3);
   EXPECT_EQ(runs_between({8, 10}, along({8, 10}, 1, 5), {whole_region({8, 10})}), 5);
 }
 
 TEST(Reshard, ColumnIsOneRun) {
-  const CopyPlan plan = checked({6, 5}, {whole_region({6, 5})}, {{{{1, 2}, {5, 3}}}, 0, 4});
-  EXPECT_EQ(plan.runs, (Runs{{0, 7, 0, 1, 4, 5, 1}}));
+  const CopyList copies = checked({6, 5}, {whole_region({6, 5})}, {{{{1, 2}, {5, 3}}}, 0, 4});
+  EXPECT_EQ(copies.runs, (Runs{{0, 7, 0, 1, 4, 5, 1}}));
 }
 
 TEST(Reshard, FusedQueriesKeysAndValues) {
@@ -106,7 +106,7 @@ TEST(Reshard, FusedQueriesKeysAndValues) {
   EXPECT_EQ(runs_between(shape, fused(8, 5, 2), fused(8, 5, 4)), 12);
   EXPECT_EQ(runs_between(shape, {whole_region(shape)}, fused(8, 5, 4)), 12);
   EXPECT_EQ(runs_between(shape, fused(8, 5, 1), {whole_region(shape)}), 1) << "boxes that follow each other are joined";
-  // The same boxes cut for data parallelism: flat against flat, though neither is an interval of the tensor.
+  // The same boxes divided for data parallelism are intervals of one order, though not of the tensor's.
   EXPECT_EQ(runs_between(shape, cut(fused(8, 5, 2), 3), cut(fused(8, 5, 2), 2)), 8);
   runs_between(shape, cut(fused(8, 5, 4), 3), flat(shape, 7));
 }
@@ -145,7 +145,7 @@ TEST(Reshard, BlocksOfThreeDims) {
     return regions;
   };
   EXPECT_EQ(runs_between(shape, blocks(2, 2, 2), blocks(2, 2, 2)), 8);
-  // Of each pair 2 x 3 x 4, the last two dims not joined: one run for each of the 2.
+  // Each pair shares 2 x 3 x 4 elements, and no dims can be joined: one run per index of the dim of size 2.
   EXPECT_EQ(runs_between(shape, blocks(2, 2, 2), {whole_region(shape)}), 8 * 2);
   runs_between(shape, blocks(2, 3, 2), blocks(4, 2, 1));
 }
@@ -180,26 +180,26 @@ TEST(Reshard, RandomRegionsAsElementByElement) {
     const Shape shape = random_shape(dice);
     std::vector<Region> saved(dice(6));
     for (Region& region : saved)
-      region = random_cut(dice, dice(2) == 0 && &region != &saved[0] ? saved[0].boxes : random_boxes(dice, shape));
+      region = random_part(dice, dice(2) == 0 && &region != &saved[0] ? saved[0].boxes : random_boxes(dice, shape));
     const Held held(shape, saved);
     for (int i = 0; i < 4; ++i) {
       const bool is_alike = !saved.empty() && dice(3) == 0;
-      const Region wanted = random_cut(dice, is_alike ? saved[0].boxes : random_boxes(dice, shape));
-      const CopyPlan plan = plan_copy(shape, saved, wanted);
-      const std::string problem = check(shape, held, wanted, plan);
+      const Region wanted = random_part(dice, is_alike ? saved[0].boxes : random_boxes(dice, shape));
+      const CopyList copies = make_copy_list(shape, saved, wanted);
+      const std::string problem = check(shape, held, wanted, copies);
       pairs += std::max<int64_t>(1, static_cast<int64_t>(saved.size()));
-      runs += static_cast<int64_t>(plan.runs.size());
-      with_gaps += plan.missing > 0;
+      runs += static_cast<int64_t>(copies.runs.size());
+      with_gaps += copies.missing > 0;
       if (problem.empty()) continue;
-      std::string text = "seed " + std::to_string(seed) + ": the plan " + problem + "; shape " + text_of(shape);
+      std::string text = "seed " + std::to_string(seed) + ": the copy list " + problem + "; shape " + text_of(shape);
       for (const Region& region : saved) text += "\n  saved " + text_of(region);
       FAIL() << text << "\n  wanted " << text_of(wanted);
     }
   }
-  std::cout << pairs << " pairs of regions, " << runs << " runs, " << with_gaps << " plans with missing elements\n";
+  std::cout << pairs << " pairs of regions, " << runs << " runs, " << with_gaps << " copy lists with missing elements\n";
 }
 
-// Of processor time.
+// Measures processor time.
 class Stopwatch {
  public:
   double seconds() const { return static_cast<double>(std::clock() - start_) / CLOCKS_PER_SEC; }
@@ -210,11 +210,11 @@ class Stopwatch {
 
 TEST(Reshard, ElementsCostNothing) {
   const Shape shape{1 << 20, 1 << 20};
-  EXPECT_EQ(plan_copy(shape, along(shape, 1, 8), along(shape, 1, 2)[1]).runs.size(), 4U);
-  EXPECT_EQ(plan_copy(shape, along(shape, 1, 2), flat(shape, 3)[1]).runs.size(), 6U) << "cut rows at both ends, of both";
+  EXPECT_EQ(make_copy_list(shape, along(shape, 1, 8), along(shape, 1, 2)[1]).runs.size(), 4U);
+  EXPECT_EQ(make_copy_list(shape, along(shape, 1, 2), flat(shape, 3)[1]).runs.size(), 6U) << "cut rows at both ends, of both";
   const Shape deep{1 << 13, 1 << 14, 1 << 13};
-  EXPECT_EQ(plan_copy(deep, along(deep, 1, 2), whole_region(deep)).runs.size(), 2U);
-  const CopyPlan beyond = plan_copy({int64_t{1} << 62}, flat({int64_t{1} << 62}, 2), whole_region({int64_t{1} << 62}));
+  EXPECT_EQ(make_copy_list(deep, along(deep, 1, 2), whole_region(deep)).runs.size(), 2U);
+  const CopyList beyond = make_copy_list({int64_t{1} << 62}, flat({int64_t{1} << 62}, 2), whole_region({int64_t{1} << 62}));
   EXPECT_EQ(beyond.runs.size(), 2U);
   EXPECT_EQ(beyond.missing, 0);
 }
@@ -225,18 +225,18 @@ TEST(Reshard, ThousandsOfShards) {
   int64_t runs = 0, missing = 0;
   const Stopwatch watch;
   for (const Region& region : wanted) {
-    const CopyPlan plan = plan_copy(shape, saved, region);
-    runs += static_cast<int64_t>(plan.runs.size());
-    missing += plan.missing;
+    const CopyList copies = make_copy_list(shape, saved, region);
+    runs += static_cast<int64_t>(copies.runs.size());
+    missing += copies.missing;
   }
-  std::cout << "4096 flat shards to 4095: " << runs << " runs, " << watch.seconds() / 4095 * 1e6 << " us a wanted shard\n";
+  std::cout << "4096 flat shards to 4095: " << runs << " runs, " << watch.seconds() / 4095 * 1e6 << " us per wanted shard\n";
   EXPECT_LE(runs, 4096 + 4095);
   EXPECT_EQ(missing, 0);
 
-  // Cut columns to the whole: most saved boxes lie side by side.
+  // Divided columns to the whole tensor: most saved boxes have many neighbours.
   const std::vector<Region> columns = cut(along(shape, 1, 8), 512);
   const Stopwatch second;
-  const CopyPlan whole = plan_copy(shape, columns, whole_region(shape));
+  const CopyList whole = make_copy_list(shape, columns, whole_region(shape));
   std::cout << "4096 shards of columns to the whole: " << whole.runs.size() << " runs, " << second.seconds() * 1e3 << " ms\n";
   EXPECT_EQ(whole.missing, 0);
   EXPECT_LE(whole.runs.size(), 3U * 4096);
@@ -259,10 +259,10 @@ TEST(Reshard, LargeModelForOneRank) {
     const std::vector<Region> saved = flat(shape, 1024), wanted = flat(shape, 768);
     const Stopwatch one;
     for (int state = 0; state < 3; ++state) {  // parameters and two moments
-      const CopyPlan plan = plan_copy(shape, saved, wanted[500]);
-      EXPECT_EQ(plan.missing, 0);
-      runs += plan.runs.size();
-      pairs += 3;  // 1024 shards on 768: at most three each
+      const CopyList copies = make_copy_list(shape, saved, wanted[500]);
+      EXPECT_EQ(copies.missing, 0);
+      runs += copies.runs.size();
+      pairs += 3;  // 1024 shards to 768: a wanted shard overlaps at most three saved ones
     }
     seconds += one.seconds();
     elements += *numel_of(shape);

@@ -1,4 +1,4 @@
-// Who writes what: every element once, by one who holds it, and how even the bytes are.
+// Tests which rank writes what: every element is written once, by a rank that holds it, and the bytes per rank are balanced.
 #include "reshard/share.h"
 
 #include <algorithm>
@@ -80,12 +80,12 @@ TEST(Share, WhoHasLessAlreadyTakesMore) {
   const int64_t unit = kShareUnit / 4;
   std::vector<HeldTensor> tensors{held_by(whole_region({6 * unit}), {0, 1, 2}), held_by(whole_region({4 * unit}), {1})};
   tensors.push_back(held_by(whole_region({9 * unit}), {2}));
-  // 19 units: rank 2 has 9 already, the others level out at 5.
+  // 19 units in all: rank 2 has 9 already, so ranks 0 and 1 get 5 each.
   EXPECT_EQ(loads_of(tensors, share_writing(tensors, 3)), (std::vector<int64_t>{5 * kShareUnit, 5 * kShareUnit, 9 * kShareUnit}));
 }
 
 TEST(Share, TiedTensorsCutInTwoWays) {
-  // Two pipeline stages hold one tensor in other flat ranges.
+  // Two pipeline stages hold the same tensor, divided into different flat ranges.
   HeldTensor tensor{4};
   const Box box{{0, 0}, {10, 10}};
   tensor.add(0, {{box}, 0, 50});
@@ -99,12 +99,12 @@ TEST(Share, TiedTensorsCutInTwoWays) {
   EXPECT_EQ(written, 400);
 }
 
-// Tensors of random sizes that all of the ranks of some set hold. Sets are apart, or one contains the other: ranks [0, n), its
-// halves, their halves.
+// Tensors of random sizes, each held by all ranks of a set. Two sets are disjoint, or one contains the other: ranks [0, n),
+// halves of them, and halves of these.
 struct Job {
   std::vector<HeldTensor> tensors;
-  std::vector<std::pair<int32_t, int32_t>> sets;  // [begin, end) of ranks, by tensor
-  std::vector<int64_t> bytes;                     // by tensor
+  std::vector<std::pair<int32_t, int32_t>> sets;  // per tensor: [begin, end) of ranks
+  std::vector<int64_t> bytes;                     // per tensor
 };
 
 Job random_job(Dice& dice, int32_t ranks, int tensors) {
@@ -121,7 +121,8 @@ Job random_job(Dice& dice, int32_t ranks, int tensors) {
   return job;
 }
 
-// What the busiest rank writes at least, however single bytes are dealt out: some set's ranks must write all that only they hold.
+// Returns a lower bound of the bytes that the busiest rank writes in any division: the ranks of each set must write all tensors
+// that only they hold.
 int64_t least_for_busiest(const Job& job) {
   int64_t least = 0;
   for (const auto& [begin, end] : job.sets) {
@@ -165,7 +166,7 @@ TEST(Share, EqualHoldersAreEven) {
   }
 }
 
-// Every element that a rank holds is written once, by one who holds it.
+// Returns an error text unless every held element is written once, by a rank that holds it.
 std::string check_shares(const Shape& shape, const std::vector<std::pair<int32_t, Region>>& held, const Shares& shares,
                          int32_t tensor) {
   std::vector<std::set<int64_t>> holds(shares.size());
@@ -197,7 +198,7 @@ TEST(Share, RandomRegionsAsElementByElement) {
     std::vector<Shape> shapes;
     std::vector<std::vector<std::pair<int32_t, Region>>> held;
     for (int64_t t = dice(3); t >= 0; --t) {
-      // Elements as large as half a unit: tiny tensors are cut too.
+      // Elements as large as half a unit, so that tiny tensors are divided, too.
       tensors.push_back({dice(2) == 0 ? kShareUnit / 2 : 4});
       shapes.push_back(random_shape(dice));
       held.emplace_back();
@@ -205,7 +206,7 @@ TEST(Share, RandomRegionsAsElementByElement) {
       std::vector<Box> boxes = random_boxes(dice, shapes.back());
       for (int64_t i = dice(8); i > 0; --i) {
         if (has_other_boxes && dice(2) == 0) boxes = random_boxes(dice, shapes.back());
-        held.back().emplace_back(static_cast<int32_t>(dice(ranks)), random_cut(dice, boxes));
+        held.back().emplace_back(static_cast<int32_t>(dice(ranks)), random_part(dice, boxes));
         tensors.back().add(held.back().back().first, held.back().back().second);
       }
     }
@@ -226,7 +227,7 @@ TEST(Share, OrderOfHoldersDoesNotMatter) {
 }
 
 TEST(Share, LargeModelOfManyRanks) {
-  // 70 billion parameters and two moments on 1024 ranks: 512 replicas of 2 ranks hold flat ranges; norms are held by all.
+  // 70 billion parameters and two moments on 1024 ranks. Flat ranges have 2 holders each; norms are held by all ranks.
   const int32_t ranks = 1024;
   std::vector<HeldTensor> tensors;
   for (int layer = 0; layer < 3 * 80; ++layer) {
@@ -245,9 +246,9 @@ TEST(Share, LargeModelOfManyRanks) {
   const std::vector<int64_t> loads = loads_of(tensors, shares);
   const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
   std::cout << tensors.size() << " tensors on " << ranks << " ranks: " << pieces_of(shares) << " pieces, " << *least / 1e6
-            << " to " << *most / 1e6 << " MB a rank, " << seconds << " s\n";
+            << " to " << *most / 1e6 << " MB per rank, " << seconds << " s\n";
   EXPECT_LE(*most - *least, 3 * kShareUnit);
-  // A pair of ranks cuts its row once; the norms are in one row of all.
+  // Each pair of ranks divides its bytes once. The norms are divided among all ranks.
   EXPECT_LE(pieces_of(shares), 3U * 80 * 5 * 512 + 512 + 3 * 80 + 1023);
 }
 

@@ -1,4 +1,4 @@
-// Headers of safetensors files with random damage.
+// Tests headers of safetensors files with random damage.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace zt::ckpt::safetensors {
 namespace {
 
-// Numbers that tend to break readers, and punctuation that moves what is read next.
+// Numbers that tend to break readers, and punctuation that changes how the following text is parsed.
 std::string mutated(std::string text, std::mt19937& random) {
   static const std::string pieces[] = {"-1",
                                        "0",
@@ -60,8 +60,8 @@ int64_t peak_memory() {
   return usage.ru_maxrss * int64_t{1024};
 }
 
-// Whatever a header says, it is a Fault or a list of tensors that fill the file, and nothing is allocated because it says so: the
-// bound has room for what sanitizers keep.
+// Parsing a damaged header either throws a Fault or gives tensors that fill the file. A number in the header never decides how
+// much is allocated. The bound on memory leaves room for a sanitizer's own.
 TEST(SafetensorsMutations, TenThousandMutationsAreFaultsOrValid) {
   const test::Bytes file = test::golden_bytes("llama_tied/model.safetensors");
   const int64_t head_size = header_bytes(file, std::ssize(file), "golden"), data = std::ssize(file) - head_size;
@@ -89,7 +89,7 @@ TEST(SafetensorsMutations, TenThousandMutationsAreFaultsOrValid) {
     }
   }
   EXPECT_GT(faults, 8000);
-  EXPECT_GT(valid, 20);  // a changed letter of a name harms nobody
+  EXPECT_GT(valid, 20);  // for example, a changed letter of a name leaves the header valid
   EXPECT_LT(peak_memory() - peak_before, int64_t{512} << 20);
 }
 

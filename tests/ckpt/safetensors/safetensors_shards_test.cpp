@@ -1,4 +1,4 @@
-// Models over several files.
+// Tests the index of models in several files.
 #include "safetensors/safetensors_shards.h"
 
 #include <random>
@@ -82,7 +82,7 @@ TEST(SafetensorsShards, SplitKeepsAllInOrderWithinTheLimit) {
     for (int64_t& size : bytes) size = random() % 30;
     const int64_t most = 1 + random() % 40;
     size_t next = 0;
-    int64_t before = most + 1;  // bytes of the file before: with the next tensor they would have been too many
+    int64_t before = most + 1;  // bytes of the previous file: with the next tensor it would have exceeded `most`
     for (const auto& file : split(bytes, most)) {
       int64_t sum = 0;
       ASSERT_FALSE(file.empty());

@@ -1,4 +1,4 @@
-// Bytes of safetensors files for tests.
+// Makes the bytes of safetensors files for tests.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ inline Bytes bytes_of(std::string_view text) {
   return bytes;
 }
 
-// tests/golden/huggingface/NAME
+// Reads tests/golden/huggingface/NAME.
 inline std::string golden_text(const std::string& name) {
   std::ifstream file(fmt::format("{}/tests/golden/huggingface/{}", ZT_SOURCE_DIR, name), std::ios::binary);
   EXPECT_TRUE(file) << name;
@@ -33,7 +33,7 @@ inline Bytes golden_bytes(const std::string& name) {
   return bytes_of(golden_text(name));
 }
 
-// The head of a file with this JSON.
+// Returns the header of a file with this JSON.
 inline Bytes head(const std::string& json) {
   const uint64_t length = json.size();
   const std::string prefix(reinterpret_cast<const char*>(&length), ckpt::safetensors::kPrefix);

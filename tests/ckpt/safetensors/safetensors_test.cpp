@@ -1,4 +1,4 @@
-// Headers of safetensors files: round trips, the reference's bytes, and everything that may be wrong with one.
+// Tests headers of safetensors files: round trips, equality with the reference writer's bytes, and refusal of wrong headers.
 #include "safetensors/safetensors.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ using test::head;
 
 const std::string kPath = "folder/model.safetensors";
 
-// What the head of a file of this JSON and so many bytes of data holds.
+// Parses a header with this JSON, of a file with that many bytes of data.
 Contents parse(const std::string& json, int64_t data) {
   const Bytes bytes = head(json);
   return parse_header(bytes, std::ssize(bytes) + data, kPath);
 }
 
-// The message that refuses the JSON; it has to name the file.
+// Returns the message that refuses the JSON, and checks that it names the file.
 std::string refusal(const std::string& json, int64_t data) {
   const std::string said = test::message_of<Fault>([&] { parse(json, data); });
   EXPECT_CONTAINS(said, kPath);
@@ -34,7 +34,7 @@ std::string entry(const std::string& dtype, const std::string& shape, const std:
   return fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":{}}})", dtype, shape, offsets);
 }
 
-// The message that refuses a file of one tensor "w" of this kind with 24 bytes of data; it has to name the tensor.
+// Returns the message that refuses a file of one tensor "w" with 24 bytes of data, and checks that it names the tensor.
 std::string refusal_of_tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   const std::string said = refusal(R"({"w":)" + entry(dtype, shape, offsets) + "}", 24);
   EXPECT_CONTAINS(said, "tensor \"w\"");
@@ -77,7 +77,7 @@ TEST(SafetensorsHeader, EveryTypeGoesThereAndBack) {
   for (const auto& [name, dtype] : types) EXPECT_CONTAINS(text, fmt::format(R"("{}":{{"dtype":"{}")", name, name));
 }
 
-// All data begin at multiples of their elements' size, as a reader that maps the file wants.
+// All data begin at multiples of their elements' size, as readers need that map the file into memory.
 TEST(SafetensorsHeader, DataAreAligned) {
   Contents contents;
   for (int i = 0; i < 40; ++i) {
@@ -89,7 +89,7 @@ TEST(SafetensorsHeader, DataAreAligned) {
   EXPECT_EQ(parse_header(bytes, contents.tensors.back().end, kPath), contents);
 }
 
-// What the reference library wrote is written again byte for byte.
+// A file of the reference library is written again with the same bytes.
 TEST(SafetensorsHeader, AreTheReferencesBytes) {
   for (const std::string name : {"gpt2", "llama", "llama_tied"}) {
     const Bytes file = test::golden_bytes(name + "/model.safetensors");
@@ -111,9 +111,9 @@ TEST(SafetensorsHeader, LengthsAreBounded) {
   };
   EXPECT_CONTAINS(said(100, 107), "its header would end at byte 108, the file has 107");
   EXPECT_EQ(said(100, 108), "no error");
-  EXPECT_CONTAINS(said(100'000'001, int64_t{1} << 40), "100000000 is the most");
-  EXPECT_CONTAINS(said(~uint64_t{0}, int64_t{1} << 40), "100000000 is the most");
-  EXPECT_CONTAINS(said(~uint64_t{0} - 7, int64_t{1} << 40), "100000000 is the most");
+  EXPECT_CONTAINS(said(100'000'001, int64_t{1} << 40), "at most 100000000 are read");
+  EXPECT_CONTAINS(said(~uint64_t{0}, int64_t{1} << 40), "at most 100000000 are read");
+  EXPECT_CONTAINS(said(~uint64_t{0} - 7, int64_t{1} << 40), "at most 100000000 are read");
   EXPECT_CONTAINS(said(2, 7), "it has only 7 bytes");
   EXPECT_SAYS("give the first 8 bytes", header_bytes(Bytes(7), 100, kPath));
   Bytes cut = head("{}");
@@ -143,7 +143,7 @@ TEST(SafetensorsHeader, RefusesWhatIsNoSuchJson) {
   EXPECT_CONTAINS(refusal(R"({"w":)" + entry("U8", "[" + ones + "]", "[0,1]") + "}", 1), "a list of more than 64 values");
 }
 
-// A valid file that we cannot read: not called damaged.
+// The file is valid but cannot be read here, so the message must not call it damaged.
 TEST(SafetensorsHeader, SaysWhichDtypesAreSupported) {
   for (const std::string dtype : {"F8_E4M3", "F8_E5M2", "U16", "U32", "U64", "C64", "F4"}) {
     const std::string said = refusal_of_tensor(dtype, "[24]", "[0,24]");
@@ -168,8 +168,8 @@ TEST(SafetensorsHeader, RefusesTensorsThatAreNotWhole) {
   EXPECT_CONTAINS(refusal_of_tensor("U8", "[24]", "[24]"), "has 1 data_offsets");
   EXPECT_CONTAINS(refusal_of_tensor("U8", "[24]", "[0,24,24]"), "has 3 data_offsets");
   EXPECT_CONTAINS(refusal_of_tensor("U8", "[24]", "[24,0]"), "has bytes 24 to 0");
-  EXPECT_CONTAINS(refusal_of_tensor("U8", "[25]", "[0,25]"), "has bytes 0 to 25 of the 24 bytes behind the header");
-  EXPECT_CONTAINS(refusal_of_tensor("U8", "[3]", "[9223372036854775807,9223372036854775807]"), "of the 24 bytes behind");
+  EXPECT_CONTAINS(refusal_of_tensor("U8", "[25]", "[0,25]"), "has bytes 0 to 25 of the 24 bytes after the header");
+  EXPECT_CONTAINS(refusal_of_tensor("U8", "[3]", "[9223372036854775807,9223372036854775807]"), "of the 24 bytes after");
 }
 
 TEST(SafetensorsHeader, RefusesSizesThatDoNotAgree) {
@@ -184,10 +184,10 @@ TEST(SafetensorsHeader, RefusesSizesThatDoNotAgree) {
   };
   EXPECT_EQ(parse(two("[4,8]", "[0,4]"), 8).tensors[0].name, "b");
   EXPECT_CONTAINS(refusal(two("[0,4]", "[3,7]"), 7), "tensor \"b\" begins at byte");
-  EXPECT_CONTAINS(refusal(two("[0,4]", "[3,7]"), 7), "inside of the tensor before it");
-  EXPECT_CONTAINS(refusal(two("[0,4]", "[0,4]"), 4), "inside of the tensor before it");
-  EXPECT_CONTAINS(refusal(two("[0,4]", "[5,9]"), 9), "behind 1 bytes of no tensor");
-  EXPECT_CONTAINS(refusal(two("[1,5]", "[5,9]"), 9), "behind 1 bytes of no tensor");
+  EXPECT_CONTAINS(refusal(two("[0,4]", "[3,7]"), 7), "inside the tensor before it");
+  EXPECT_CONTAINS(refusal(two("[0,4]", "[0,4]"), 4), "inside the tensor before it");
+  EXPECT_CONTAINS(refusal(two("[0,4]", "[5,9]"), 9), "after 1 bytes of no tensor");
+  EXPECT_CONTAINS(refusal(two("[1,5]", "[5,9]"), 9), "after 1 bytes of no tensor");
   EXPECT_CONTAINS(refusal(two("[0,4]", "[4,8]"), 9), "its tensors end at byte");
 }
 
@@ -204,7 +204,7 @@ TEST(SafetensorsHeader, MakesNoFileThatNobodyCouldRead) {
     Contents contents{std::move(tensors), {}};
     return test::message_of<Misuse>([&] { make_header(contents); });
   };
-  EXPECT_CONTAINS(said({{"a", ScalarType::Float, {1}}, {"a", ScalarType::Double, {1}}}), "\"a\" is there twice");
+  EXPECT_CONTAINS(said({{"a", ScalarType::Float, {1}}, {"a", ScalarType::Double, {1}}}), "\"a\" occurs twice");
   EXPECT_CONTAINS(said({{"__metadata__", ScalarType::Float, {1}}}), "reserved");
   EXPECT_CONTAINS(said({{"a", ScalarType::ComplexFloat, {1}}}), "complex64, which safetensors files cannot hold");
   EXPECT_CONTAINS(said({{"a", ScalarType::Float, {-1}}}), "cannot have the shape [-1]");

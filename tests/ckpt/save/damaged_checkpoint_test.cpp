@@ -1,4 +1,4 @@
-// Checkpoints with one thing wrong, whatever it is: an error that names the file, never other values.
+// Tests that a load of a damaged checkpoint fails with an error that names the file, and never gives other values.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -41,7 +41,7 @@ class Damaged : public testing::Test {
   Bytes content(const std::string& file) { return io::read_small(*files_, path(file), kAll); }
   void replace(const std::string& file, const Bytes& bytes) { io::replace_file(*files_, path(file), bytes); }
 
-  // What a load says; empty: it gave what was saved.
+  // Returns the error of a load; empty if it gave the saved values.
   std::string load_error() {
     const auto bag = make_bag(0, 1, 0);
     try {
@@ -53,7 +53,7 @@ class Damaged : public testing::Test {
     return "";
   }
 
-  // Both say so and name the file.
+  // Expects that both load and verify fail and name the file.
   void expect_found(const std::string& file) {
     const std::string said = load_error();
     EXPECT_CONTAINS(said, file);
@@ -85,7 +85,7 @@ TEST_F(Damaged, EveryByteOfEveryFile) {
       replace(file, bytes);
       SCOPED_TRACE(fmt::format("{}, byte {} of {}", file, at, sound.size()));
       const std::string said = load_error();
-      if (said.empty()) ++unseen;  // not among what a load reads: HDF5's own bytes of a shard, the gaps
+      if (said.empty()) ++unseen;  // a load does not read HDF5's own bytes of a shard and the gaps
       else EXPECT_CONTAINS(said, file);
       expect_verified_wrong(file);
     }
@@ -106,7 +106,7 @@ TEST_F(Damaged, CutFiles) {
       expect_verified_wrong(file);
       const std::string said = load_error();
       if (!said.empty()) EXPECT_CONTAINS(said, file);
-      else EXPECT_EQ(file, kFiles[1]);  // behind all data
+      else EXPECT_EQ(file, kFiles[1]);  // only bytes after all data were cut off
     }
     replace(file, sound);
   }

@@ -1,4 +1,5 @@
-// A save that meets trouble at call k, for every k: the checkpoint before it loads, or the new one is complete.
+// Tests saves with an injected fault at file-system call k, for every k. Afterwards the previous checkpoint loads, or the new one
+// is complete.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -18,7 +19,7 @@ using What = Trouble::What;
 
 struct Case {
   const char* name;
-  int64_t step;  // of the save that meets trouble
+  int64_t step;  // of the save with the injected fault
   Retention retention;
 };
 const std::vector<Case> kCases{{"a new step", 2, {}}, {"the same step again", 1, {}}, {"removing the last", 2, {1, 0}}};
@@ -28,7 +29,7 @@ struct Meeting {
   int error;
 };
 
-// Calls check(files, outcome) after a save of content 2 with trouble at each of its calls.
+// For each file-system call of a save of content 2: saves with a fault at that call, then calls check(files, outcome).
 void at_every_call(const Case& each, const Meeting& meeting, const std::function<void(io::FaultFs&, Outcome)>& check) {
   for (int64_t k = 0;; ++k) {
     const auto files = with_a_checkpoint();
@@ -81,7 +82,7 @@ TEST(SaveFaults, WhatPassesAtEveryCall) {
   }
 }
 
-// A disk that writes one bit wrong: whoever loads is told, and the checkpoint before loads.
+// The disk writes one bit wrong. A load that reads this bit fails, and the previous checkpoint still loads.
 TEST(SaveFaults, AFlippedBitAtEveryCall) {
   int found = 0;
   at_every_call(kCases[0], {What::bit_flip, 0}, [&](io::FaultFs& files, Outcome outcome) {
@@ -97,7 +98,7 @@ TEST(SaveFaults, AFlippedBitAtEveryCall) {
     load(files, Ranks(), std::string(kRoot) + "/" + folder_name(1), objects_of(before), {});
     EXPECT_TRUE(equal(*before, *make_bag(0, 1, 1)));
   });
-  EXPECT_GE(found, 2);  // the shard and the master are each written by one operation
+  EXPECT_GE(found, 2);  // at least one write for the shard and one for the master
 }
 
 std::shared_ptr<io::FaultFs> disk_of(int64_t bytes) {
@@ -117,7 +118,7 @@ TEST(SaveFaults, AFullDiskIsFoundBeforeAnythingIsWritten) {
   const auto files = disk_of(used_by_a_save() - 1);
   const std::string said = message_of<Fault>([&] { save(files, 1, 1); });
   EXPECT_CONTAINS(said, "No space left on device: ");
-  EXPECT_CONTAINS(said, "the remains of saves that died (ztoolkit ckpt gc)");
+  EXPECT_CONTAINS(said, "the remains of unfinished saves (ztoolkit ckpt gc)");
   EXPECT_EQ(content_of_latest(*files), -1);
   EXPECT_TRUE(partial(*files, kRoot).empty());
 }

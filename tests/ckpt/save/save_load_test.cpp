@@ -1,4 +1,4 @@
-// Checkpoints of trainers: saved on one layout, loaded on another.
+// Tests checkpoints of trainers: saved on one layout, loaded on another.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ std::string name_of(const Config& config) {
   return fmt::format("{} ranks, stage {}", config.ranks, config.stage);
 }
 
-// All that a trainer holds, whole, by name: equal on all ranks.
+// Returns a trainer's whole tensors, by name. They are equal on all ranks.
 std::map<std::string, at::Tensor> whole_state(Trainer& trainer) {
   std::map<std::string, at::Tensor> all;
   for (const ParamInfo& param : trainer.spec().model()->info().params) {
@@ -53,11 +53,11 @@ Ranks ranks_of(const Trainer& trainer) {
   return mesh ? Ranks(mesh->world()->communicator) : Ranks();
 }
 
-constexpr int kSteps = 3, kStepsBehind = 10;
+constexpr int kSteps = 3, kStepsAfter = 10;
 
 struct Saved {
-  std::map<std::string, at::Tensor> state;  // when it was saved
-  std::vector<double> losses;               // of the steps after
+  std::map<std::string, at::Tensor> state;  // at the save, or after the load
+  std::vector<double> losses;               // of the kStepsAfter steps after it
 };
 
 Saved train_and_save(const Config& config, const std::string& root, SaveMode mode) {
@@ -71,14 +71,14 @@ Saved train_and_save(const Config& config, const std::string& root, SaveMode mod
     saver.save(root, kSteps, objects_of(run.shared_trainer()), options);
     const auto state = whole_state(run.trainer());
     std::vector<double> losses;
-    for (int step = 0; step < kStepsBehind; ++step) losses.push_back(run.step().loss);
+    for (int step = 0; step < kStepsAfter; ++step) losses.push_back(run.step().loss);
     saver.wait();
     if (world.rank == 0) saved = {state, losses};
   });
   return saved;
 }
 
-// The state after the load, and the losses of the steps that follow.
+// Returns the state after the load, and the losses of the steps that follow.
 Saved load_and_train(const Config& config, const std::string& root) {
   Saved loaded;
   spawn(config.ranks, [&](const World& world) {
@@ -88,7 +88,7 @@ Saved load_and_train(const Config& config, const std::string& root) {
     run.skip_to(kSteps);
     const auto state = whole_state(run.trainer());
     std::vector<double> losses;
-    for (int step = 0; step < kStepsBehind; ++step) losses.push_back(run.step().loss);
+    for (int step = 0; step < kStepsAfter; ++step) losses.push_back(run.step().loss);
     if (world.rank == 0) loaded = {state, losses};
   });
   return loaded;
@@ -138,8 +138,9 @@ void PrintTo(const Kind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
-// All pairs of layouts: equal tensors; then ten steps, with the bits of the run that saved on as many ranks, and in fp64 within
-// the bound of NUMERICS on others. ZT_CKPT_MATRIX=all: stages 0 to 3 on 1 to 4 ranks.
+// Saves and loads all pairs of layouts, and expects equal tensors. Then runs ten steps: on as many ranks as the run that saved,
+// the losses must be equal bit for bit; on other numbers of ranks, in fp64, they must be within the bound of NUMERICS, 1e-12.
+// ZT_CKPT_MATRIX=all: stages 0 to 3 on 1 to 4 ranks.
 class Layouts : public testing::TestWithParam<Kind> {};
 
 TEST_P(Layouts, AnySavesForAny) {
@@ -166,7 +167,7 @@ TEST_P(Layouts, AnySavesForAny) {
   }
   fmt::print(
       "{}: {} pairs of layouts, all tensors equal; losses of {} steps on other numbers of ranks differ by {:.1e} at most\n",
-      kind.name, pairs, kStepsBehind, largest);
+      kind.name, pairs, kStepsAfter, largest);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ckpt, Layouts,
@@ -179,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Ckpt, Layouts,
                                          Kind{"bf16_lion", Precision::bf16, "lion", SaveMode::blocking}),
                          [](const auto& each) { return std::string(each.param.name); });
 
-// Parameters saved in one precision and loaded in another: the masters are equal, compute parameters are their rounding.
+// Saves in one precision and loads in another: the master parameters are equal, and compute parameters are their rounding.
 TEST(Ckpt, OtherPrecision) {
   const CkptFolder folder;
   Config from = layout(Precision::fp32, "adamw"), to = layout(Precision::bf16, "adamw");

@@ -1,4 +1,4 @@
-// Saves and loads of several ranks of which one meets trouble: all end, with one message, and the checkpoints are whole.
+// Tests saves and loads of several ranks of which one fails: all ranks end with one message, and the checkpoints are complete.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ SaveOptions by(SaveMode mode) {
   return options;
 }
 
-// A rank that meets an error: all ranks get it, and the next save works.
+// One rank has an error: all ranks get it, and the next save works.
 TEST(SaveRanks, AnErrorOnOneRankIsEveryRanks) {
   for (const SaveMode mode : {SaveMode::blocking, SaveMode::async}) {
     for (int64_t k = 0; k < 60; k += 7) {
@@ -61,7 +61,7 @@ TEST(SaveRanks, AnErrorOnOneRankIsEveryRanks) {
   }
 }
 
-// One rank's process dies at each of its calls; the others go on as far as they can.
+// One rank's process dies at each of its file-system calls. The other ranks continue as far as they can.
 TEST(SaveRanks, DeathOfOneRankAtEveryCall) {
   for (const SaveMode mode : {SaveMode::blocking, SaveMode::async}) {
     for (int dying = 0; dying < 2; ++dying) {
@@ -88,10 +88,10 @@ TEST(SaveRanks, DeathOfOneRankAtEveryCall) {
   }
 }
 
-// What one rank alone cannot do stops all of them at once, leaves nothing behind, and the next save works.
+// One rank's object cannot be saved: all ranks stop at once and leave no partial folder, and the next save works.
 TEST(SaveRanks, WhatOneRankCannotGiveIsEveryRanksError) {
   const std::function<void(Bag&)> spoils[] = {
-      [](Bag& bag) { bag.tensors.begin()->second.region.count += 1; },                                      // a false plan
+      [](Bag& bag) { bag.tensors.begin()->second.region.count += 1; },                                      // not the data's size
       [](Bag& bag) { bag.tensors.begin()->second.data = bag.tensors.begin()->second.data.to(at::kMeta); },  // nothing to copy
   };
   for (const auto& spoil : spoils) {
@@ -115,7 +115,7 @@ TEST(SaveRanks, WhatOneRankCannotGiveIsEveryRanksError) {
   }
 }
 
-// A folder that somebody else made, and did not sync.
+// Another program made the folder and did not sync it.
 TEST(SaveRanks, TheNameOfTheFolderOutlastsACrash) {
   const auto files = std::make_shared<io::FaultFs>();
   files->make_folder("runs");
@@ -124,7 +124,7 @@ TEST(SaveRanks, TheNameOfTheFolderOutlastsACrash) {
   EXPECT_EQ(content_of_latest(*files->after_crash({Left::nothing, Left::nothing, 1})), 1);
 }
 
-// What was replaced and cannot be removed: the save is done all the same.
+// The save succeeds even if an old checkpoint cannot be removed.
 TEST(SaveRanks, AnOldCheckpointThatStaysIsAWarning) {
   const LogLevel before = set_log_level(LogLevel::error);
   int warned = 0;
@@ -136,7 +136,7 @@ TEST(SaveRanks, AnOldCheckpointThatStaysIsAWarning) {
     files->plan({});
     if (k >= static_cast<int64_t>(calls.size())) break;
     SCOPED_TRACE(fmt::format("EACCES at call {}: {}", k, calls[static_cast<size_t>(k)]));
-    // Behind the change of `latest` the save is done.
+    // After the change of `latest` the save is done.
     const auto committed =
         std::ranges::find_if(calls, [](const std::string& call) { return call.starts_with("rename runs/test/latest"); });
     if (committed != calls.end() && k > committed - calls.begin() + 1) {
@@ -152,7 +152,7 @@ TEST(SaveRanks, AnOldCheckpointThatStaysIsAWarning) {
   set_log_level(before);
 }
 
-// An object that gives other elements than it says.
+// An object's data do not match its region.
 TEST(SaveRanks, APieceThatIsNoneIsRefused) {
   const auto files = with_a_checkpoint();
   const std::function<void(Bag::Held&)> spoils[] = {
@@ -174,7 +174,7 @@ TEST(SaveRanks, APieceThatIsNoneIsRefused) {
   }
 }
 
-// An object that one rank alone has twice.
+// Only one rank passes an object twice.
 TEST(SaveRanks, AWalkThatFailsOnOneRankIsEveryRanksError) {
   const auto files = with_a_checkpoint();
   std::array<std::string, kRanks> saved, loaded;

@@ -1,4 +1,4 @@
-// The files of shards: every byte and every checksum, wherever the tensors lie.
+// Tests every byte and every checksum of shards, for tensors inside the image and elsewhere.
 #include "save/shard_writer.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,8 @@ std::vector<int64_t> many(int64_t count, int64_t bytes) {
   return std::vector<int64_t>(static_cast<size_t>(count), bytes);
 }
 
-// Sizes on both sides of checksum blocks and of blocks that are written; then HDF5's own bytes fill more than one of these.
+// Sizes just below and above a checksum block and a block that is written. In the last case HDF5's own bytes fill more than one
+// written block.
 const std::vector<Case> kCases{
     {"nothing", {}},
     {"small", {0, 1, 4097, 100}},

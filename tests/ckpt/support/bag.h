@@ -1,4 +1,4 @@
-// An object with state for tests: tensors of which each rank holds a part, and plain values.
+// An object with state for tests: tensors, of which each rank holds a part, and plain values.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -39,8 +39,8 @@ ZT_OBJECT(test::Bag)
 
 namespace zt::test {
 
-// Rank `rank` of `ranks`: several tensors, cut flat, whole on every rank, without elements, without dims; `content` decides
-// values.
+// Returns the bag of rank `rank` of `ranks`. Its tensors are: divided flat among the ranks, whole on every rank, without
+// elements, without dims. `content` decides their values.
 std::shared_ptr<Bag> make_bag(int rank, int ranks, int content);
 bool equal(const Bag& a, const Bag& b);
 

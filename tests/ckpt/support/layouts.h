@@ -1,4 +1,4 @@
-// The usual ways to cut a tensor over ranks.
+// The usual ways to divide a tensor among ranks.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace zt::ckpt::test {
 
-// `ranks` flat ranges of equal size; the last ones are shorter or empty.
+// Returns `ranks` flat ranges of equal size; the last ones are shorter or empty.
 inline std::vector<Region> flat(const std::vector<int64_t>& shape, int64_t ranks) {
   const int64_t numel = *numel_of(shape), chunk = (numel + ranks - 1) / ranks;
   std::vector<Region> regions;
@@ -21,7 +21,7 @@ inline std::vector<Region> flat(const std::vector<int64_t>& shape, int64_t ranks
   return regions;
 }
 
-// Cut into equal boxes along a dim.
+// Divides a tensor into equal boxes along a dim.
 inline std::vector<Region> along(const std::vector<int64_t>& shape, size_t dim, int64_t ranks) {
   std::vector<Region> regions;
   for (int64_t r = 0; r < ranks; ++r) {
@@ -34,7 +34,7 @@ inline std::vector<Region> along(const std::vector<int64_t>& shape, size_t dim, 
   return regions;
 }
 
-// Queries, keys and values in one matrix [3 * width, columns]; a rank has some of each.
+// Divides a matrix [3 * width, columns] of queries, keys and values. A rank has some rows of each of the three.
 inline std::vector<Region> fused(int64_t width, int64_t columns, int64_t ranks) {
   std::vector<Region> regions(ranks);
   for (int64_t r = 0; r < ranks; ++r) {
@@ -45,7 +45,7 @@ inline std::vector<Region> fused(int64_t width, int64_t columns, int64_t ranks) 
   return regions;
 }
 
-// Flat ranges of each of the regions.
+// Divides each of the regions into `ranks` flat ranges.
 inline std::vector<Region> cut(const std::vector<Region>& regions, int64_t ranks) {
   std::vector<Region> parts;
   for (const Region& region : regions) {

@@ -1,4 +1,4 @@
-// Random parts of small tensors, and what they hold element by element.
+// Random regions of small tensors, and lists of their elements.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 
 namespace zt::ckpt::test {
 
-// splitmix64: the same cases on every machine.
+// A random generator, splitmix64, that gives the same cases on every machine.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : state_(seed) {}
-  // In [0, sides).
+  // Returns a number in [0, sides).
   int64_t operator()(int64_t sides) {
     uint64_t z = state_ += 0x9E3779B97F4A7C15;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
@@ -29,13 +29,13 @@ class Dice {
   uint64_t state_;
 };
 
-// Cases of a random test: ZT_FUZZ_CASES where it is set.
+// Returns the number of cases of a random test: `usual`, or the environment variable ZT_FUZZ_CASES if it is set.
 inline int64_t fuzz_cases(int64_t usual) {
   const char* given = std::getenv("ZT_FUZZ_CASES");
   return given ? std::atoll(given) : usual;
 }
 
-// The elements of a region in its order, by their number in the whole tensor, found one by one.
+// Returns the elements of a region in its order, each as its row-major number in the whole tensor. Enumerates them one by one.
 inline std::vector<int64_t> elements_of(const std::vector<int64_t>& shape, const Region& region) {
   std::vector<int64_t> elements;
   for (const Box& box : region.boxes) {
@@ -57,7 +57,7 @@ inline std::vector<int64_t> elements_of(const std::vector<int64_t>& shape, const
   return {elements.begin() + region.first, elements.begin() + region.first + region.count};
 }
 
-// At most about 100 elements, up to 8 dims, some of size 0 and 1.
+// Returns a shape of about 100 elements at most, with up to 8 dims, some of size 0 or 1.
 inline std::vector<int64_t> random_shape(Dice& dice) {
   std::vector<int64_t> shape(dice(6) == 0 ? dice(9) : 1 + dice(3));
   const bool may_be_empty = dice(20) == 0;
@@ -70,7 +70,7 @@ inline std::vector<int64_t> random_shape(Dice& dice) {
   return shape;
 }
 
-// Boxes that do not overlap: the whole tensor, one box, or one cut along a dim into slices, of which some are taken in any order.
+// Returns boxes that do not overlap: the whole tensor, one box, or some slices of a box along one dim, in any order.
 inline std::vector<Box> random_boxes(Dice& dice, const std::vector<int64_t>& shape) {
   Box box{std::vector<int64_t>(shape.size(), 0), shape};
   const int64_t kind = dice(3);
@@ -91,7 +91,8 @@ inline std::vector<Box> random_boxes(Dice& dice, const std::vector<int64_t>& sha
   return boxes;
 }
 
-inline Region random_cut(Dice& dice, std::vector<Box> boxes) {
+// Returns all elements of the boxes, or a random range of them.
+inline Region random_part(Dice& dice, std::vector<Box> boxes) {
   int64_t numel = 0;
   for (const Box& box : boxes) numel += box.numel();
   if (dice(3) == 0) return {std::move(boxes), 0, numel};

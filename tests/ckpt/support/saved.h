@@ -1,4 +1,4 @@
-// Checkpoints for tests: tensors cut over shards, as images and as a folder.
+// Checkpoints for tests: tensors divided among shards, as images in memory and as a folder.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ namespace zt::ckpt {
 using test::message_of;
 using testing::HasSubstr;
 
-// A sanitizer's own memory hides how much a test needs.
+// With a sanitizer, tests cannot measure memory: the sanitizer takes much of its own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kIsSanitized = true;
 #else
@@ -40,10 +40,10 @@ struct TestTensor {
   at::ScalarType dtype;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;  // of all elements, row-major
-  std::vector<int64_t> cuts;     // shard s has elements [cuts[s], cuts[s + 1])
+  std::vector<int64_t> bounds;   // shard s has elements [bounds[s], bounds[s + 1])
 };
 
-// Elements 0, 1, 2, ... as T.
+// Returns the bytes of elements 0, 1, 2, ... of type T.
 template <class T>
 std::vector<std::byte> counting(int64_t count) {
   std::vector<T> items;
@@ -65,7 +65,7 @@ struct Saved {
   std::vector<std::unique_ptr<ShardImage>> shards;
 };
 
-// Every shard has a piece of every tensor, if an empty one.
+// Saves tensors in memory. Every shard has a piece of every tensor; the piece may be empty.
 inline Saved save(const std::vector<TestTensor>& tensors, size_t shards) {
   Saved saved;
   for (const TestTensor& tensor : tensors)
@@ -73,14 +73,14 @@ inline Saved save(const std::vector<TestTensor>& tensors, size_t shards) {
   for (size_t s = 0; s < shards; ++s) {
     std::vector<ShardDataset> datasets;
     for (const TestTensor& tensor : tensors)
-      datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, tensor.cuts[s + 1] - tensor.cuts[s]});
+      datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, tensor.bounds[s + 1] - tensor.bounds[s]});
     auto image = std::make_unique<ShardImage>(datasets);
     std::vector<uint64_t> checksums;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto item = static_cast<int64_t>(c10::elementSize(tensors[i].dtype));
-      const auto bytes = std::span(tensors[i].bytes).subspan(tensors[i].cuts[s] * item, datasets[i].count * item);
+      const auto bytes = std::span(tensors[i].bytes).subspan(tensors[i].bounds[s] * item, datasets[i].count * item);
       if (!bytes.empty()) std::memcpy(image->data() + image->offset(i), bytes.data(), bytes.size());
-      const Region region{{whole_box(tensors[i].shape)}, tensors[i].cuts[s], datasets[i].count};
+      const Region region{{whole_box(tensors[i].shape)}, tensors[i].bounds[s], datasets[i].count};
       saved.index.tensors[i].pieces.push_back({static_cast<int32_t>(s), image->offset(i), region, block_checksums(bytes)});
       checksums.push_back(piece_checksum(saved.index.tensors[i].pieces.back().checksums));
     }
@@ -117,10 +117,10 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// A small checkpoint with a bit of everything.
+// Returns a small checkpoint with tensors of many dtypes and shapes, attributes, and values of all kinds.
 inline Saved small_checkpoint() {
   std::vector<TestTensor> tensors{
-      {"model/h.0.weight", at::kFloat, {7, 5}, counting<float>(35), {0, 12, 23, 35}},  // both cuts are inside a row
+      {"model/h.0.weight", at::kFloat, {7, 5}, counting<float>(35), {0, 12, 23, 35}},  // both divisions are inside a row
       {"model/h.0.bias", at::kBFloat16, {6}, counting<c10::BFloat16>(6), {0, 0, 6, 6}},
       {"model/cube", at::kHalf, {3, 4, 5}, counting<c10::Half>(60), {0, 7, 33, 60}},
       {"optimizer/exp_avg/h.0.weight", at::kDouble, {7, 5}, counting<double>(35), {0, 1, 34, 35}},

@@ -42,7 +42,7 @@ function TestCkpt:test_objects_and_plain_values()
   lu.assertErrorMsgContains("got 'a/b'", ckpt.save, self.folder, {["a/b"] = 1})
   local _, message = pcall(function() ckpt.save(self.folder, {["a/b"] = 1}) end)
   lu.assertStrMatches(message, ".*ckpt_test%.lua:%d+: ckpt%.save: .*")
-  lu.assertErrorMsgContains("none named restore", ckpt.save, self.folder, {x = {state = function() return 1 end}})
+  lu.assertErrorMsgContains("no method 'restore'", ckpt.save, self.folder, {x = {state = function() return 1 end}})
   local function nothing() end
   local folder, run = self.folder .. "/x", {path = self.folder .. "/x", before_finish = nothing, check_lock = nothing}
   lu.assertErrorMsgContains("a Trainer cannot be saved as a value", ckpt.save, folder, {note = {trainer = actor}})
