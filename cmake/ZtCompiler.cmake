@@ -47,6 +47,6 @@ if(ZT_CCACHE)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 
-# Where things are in the build tree, as in an installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so.
+# Where things are in the build tree, as in an installed tree: bin/ztoolkit (there libexec/ztoolkit), lib/libzt*.so, lib/zt/*.so.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)

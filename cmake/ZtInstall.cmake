@@ -1,5 +1,6 @@
-# The installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed where they are built), include/zt, share/ztoolkit/lua,
-# and the CMake package `ztoolkit`, by which modules outside this tree are built. It works wherever it is put.
+# The installed tree: bin/ztoolkit, libexec/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed where they are built), include/zt,
+# share/ztoolkit/lua, and the CMake package `ztoolkit`, by which modules outside this tree are built. It works
+# wherever it is put and knows no place outside: bin/ztoolkit finds LibTorch when it starts.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(zt_io PROPERTIES EXPORT_NAME io)
