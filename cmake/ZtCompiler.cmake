@@ -47,6 +47,6 @@ if(ZT_CCACHE)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 
-# The build tree has the layout of an installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so.
+# The build tree has the layout of an installed tree: bin/ztoolkit (installed as libexec/ztoolkit), lib/libzt*.so, lib/zt/*.so.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)

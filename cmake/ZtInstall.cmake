@@ -1,5 +1,6 @@
-# The installed tree: bin/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed by ztoolkit_add_module), include/zt,
-# share/ztoolkit/lua, and the CMake package `ztoolkit` for modules outside this tree. The tree is relocatable.
+# The installed tree: bin/ztoolkit, libexec/ztoolkit, lib/libzt*.so, lib/zt/*.so (installed by ztoolkit_add_module), include/zt,
+# share/ztoolkit/lua, the experiments, and the CMake package `ztoolkit` for modules outside this tree. The tree is relocatable:
+# bin/ztoolkit finds LibTorch when it starts.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(zt_io PROPERTIES EXPORT_NAME io)
@@ -7,7 +8,17 @@ set_target_properties(zt_lua PROPERTIES EXPORT_NAME binding)
 install(TARGETS zt zt_io zt_lua EXPORT ztoolkitTargets DESTINATION lib)
 install(DIRECTORY modules/sdk/include/zt modules/io/include/zt lua/binding/include/zt ${CMAKE_BINARY_DIR}/include/zt DESTINATION include)
 install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua") # modules' own: ZtModule.cmake
-install(FILES LICENSE DESTINATION share/ztoolkit)
+install(DIRECTORY scripts/exp DESTINATION share/ztoolkit/scripts)
+install(FILES LICENSE docs/install.md DESTINATION share/ztoolkit)
+
+# LibTorch itself is installed on request: always with this option, once by `cmake --install build/release --component torch`.
+option(ZT_BUNDLE_TORCH "Install and package LibTorch's CPU libraries too" OFF)
+set(unless_asked EXCLUDE_FROM_ALL)
+if(ZT_BUNDLE_TORCH)
+  set(unless_asked "")
+endif()
+configure_file(cmake/install_torch.cmake.in ${CMAKE_BINARY_DIR}/install_torch.cmake @ONLY)
+install(SCRIPT ${CMAKE_BINARY_DIR}/install_torch.cmake COMPONENT torch ${unless_asked})
 
 set(package lib/cmake/ztoolkit)
 install(EXPORT ztoolkitTargets NAMESPACE ztoolkit:: DESTINATION ${package})

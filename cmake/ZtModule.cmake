@@ -34,7 +34,7 @@ function(ztoolkit_add_module name)
   target_link_options(zt_${name} PRIVATE -Wl,-z,nodelete -Wl,--version-script=${exports} -Wl,--no-undefined)
   set_target_properties(zt_${name} PROPERTIES
     PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${exports} LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${folder}/zt
-    BUILD_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}" INSTALL_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}")
+    BUILD_RPATH "$ORIGIN/..;${ZT_RUNTIME_PATHS}" INSTALL_RPATH "$ORIGIN/..")
   install(TARGETS zt_${name} DESTINATION lib/zt)
   set_property(GLOBAL APPEND PROPERTY ZT_MODULES zt_${name})
 

@@ -1,19 +1,18 @@
 #include "failure.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
+
+#include "once.h"
 
 namespace zt::host {
 
@@ -34,12 +33,7 @@ bool is_first_in_process(const std::string& key) {
 // Returns whether no other process of this run and machine has claimed `key`. Without a session folder every rank is the first.
 bool is_first_on_machine(const std::string& key) {
   const std::string session = session_folder();
-  if (session.empty()) return true;
-  const std::string path = fmt::format("{}/ztoolkit-failure-{:016x}", session, std::hash<std::string>{}(key));
-  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-  if (file < 0) return errno != EEXIST;
-  close(file);
-  return true;
+  return session.empty() || first_in_folder(session, key);
 }
 
 }  // namespace

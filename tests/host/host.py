@@ -31,10 +31,10 @@ class Result:
         return self.ended - float(re.search(r"mark\s+([0-9.]+)", self.out)[1])
 
 
-def command(arguments, ranks=0):
+def command(arguments, ranks=0, program=ZTOOLKIT):
     """Returns the command line of ztoolkit with these arguments, under mpirun if ranks > 0."""
     launcher = [MPIRUN, "--oversubscribe", "-n", str(ranks)] if ranks else []
-    return launcher + [ZTOOLKIT, *map(str, arguments)]
+    return launcher + [str(program), *map(str, arguments)]
 
 
 def environment(changes):
@@ -48,9 +48,9 @@ def environment(changes):
     return variables
 
 
-def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60):
+def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60, program=ZTOOLKIT):
     begin = time.monotonic()
-    done = subprocess.run(command(arguments, ranks), env=environment(env or {}), cwd=cwd, timeout=timeout * (10 if SANITIZED else 1), text=True,
+    done = subprocess.run(command(arguments, ranks, program), env=environment(env or {}), cwd=cwd, timeout=timeout * (10 if SANITIZED else 1), text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic()
     return Result(done.returncode, done.stdout, done.stderr, end - begin, end)
@@ -59,8 +59,8 @@ def ztoolkit(*arguments, ranks=0, env=None, cwd=None, timeout=60):
 class Running:
     """A run in a process group of its own, as a terminal starts it. For tests of signals."""
 
-    def __init__(self, *arguments, ranks=0):
-        self.process = subprocess.Popen(command(arguments, ranks), env=environment({}), text=True, start_new_session=True,
+    def __init__(self, *arguments, ranks=0, program=ZTOOLKIT):
+        self.process = subprocess.Popen(command(arguments, ranks, program), env=environment({}), text=True, start_new_session=True,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait_for(self, text):
