@@ -15,5 +15,5 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # mpirun is for more than one rank, and oneDNN is a provider of products that is opened where it is found.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${ZT_RUNTIME_PATHS})
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, libdnnl2 | libdnnl3")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin")
 include(CPack)

@@ -9,7 +9,7 @@
 #include "folder/together.h"
 #include "format/shard_image.h"
 #include "reshard/contents.h"
-#include "save_plan.h"
+#include "write_layout.h"
 #include "zt/io/file_system.h"
 
 namespace zt::ckpt {

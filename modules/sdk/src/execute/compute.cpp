@@ -14,7 +14,7 @@ namespace zt {
 
 namespace {
 
-// Calls `run` and returns its result; an error of it gets the layer's name in front.
+// Calls `run` and returns its result. Puts the layer's name in front of its errors.
 template <class Run>
 auto with_layer_name(const std::string& name, const std::string& kind, Run&& run) {
   return with_context([&] { return fmt::format("layer '{}' ({})", name, kind); }, std::forward<Run>(run));
@@ -54,8 +54,8 @@ void ComputeState::begin(const Batch& batch, Mode mode, int micro_batches, int64
   first_sample_ = first_sample;
   whole_batch_of_ = -1;
   sums_.clear();
-  slots_.clear();
-  slots_.resize(model_->positions().size() * micro_batches);
+  values_.clear();
+  values_.resize(model_->positions().size() * micro_batches);
   if (mode == Mode::train) gradients_.begin_step();
 }
 
@@ -73,30 +73,30 @@ at::Tensor ComputeState::batch_field(const std::string& name, int micro_batch) c
   return found->second.narrow(0, micro_batch * part, part);
 }
 
-std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, bool is_recompute, Slot& slot) {
+std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, bool is_recompute, Values& values) {
   const PositionInfo& info = model_->info().positions[position];
-  slot.context = std::make_shared<LayerContext>(*this, position, micro_batch);
-  slot.context->mode = mode_;
-  slot.context->recompute = is_recompute;
-  slot.context->step = state_.step;
-  slot.context->position = position;
-  slot.context->micro_batch = micro_batch;
-  slot.roots.clear();
+  values.context = std::make_shared<LayerContext>(*this, position, micro_batch);
+  values.context->mode = mode_;
+  values.context->recompute = is_recompute;
+  values.context->step = state_.step;
+  values.context->position = position;
+  values.context->micro_batch = micro_batch;
+  values.roots.clear();
   const auto drawn = [this] { return default_random_place(state_.units.empty() ? at::kCPU : state_.units[0].full.device()); };
   const DefaultRandomPlace before = drawn();
   auto outputs = with_layer_name(info.name, info.kind,
-                                 [&] { return model_->positions()[position].layer->forward(slot.inputs, *slot.context); });
+                                 [&] { return model_->positions()[position].layer->forward(values.inputs, *values.context); });
   if (drawn() != before) {
     misuse(
         "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
         "resume; draw from Context::rng (in Lua ctx:dropout)",
         info.name);
   }
-  const bool drops_all = outputs.empty() && mode_ != Mode::generate;  // a loss layer yields nothing but its loss
+  const bool drops_all = outputs.empty() && mode_ != Mode::generate;  // a loss layer may return no values
   if (!drops_all && outputs.size() != info.outputs.size()) {
     misuse("layer '{}' returned {} values, its io() names {}", info.name, outputs.size(), info.outputs.size());
   }
-  // A value outlives its layer's use of its parameters: in a buffer that units share it would be overwritten.
+  // A value may outlive the residency of its layer's parameters. In a buffer that units share it would be overwritten then.
   for (at::Tensor& output : outputs) {
     if (output.defined() && output.has_storage() && shared_storages_.contains(output.storage().unsafeGetStorageImpl()))
       output = output.clone();
@@ -106,10 +106,10 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, b
 
 void ComputeState::forward(int position, int micro_batch, Keep keep) {
   const PositionInfo& info = model_->info().positions[position];
-  Slot& mine = slot(position, micro_batch);
+  Values& mine = values(position, micro_batch);
   mine.inputs.clear();
   for (const Edge& edge : info.inputs) {
-    const at::Tensor& source = slot(edge.position, micro_batch).outputs.at(edge.output);
+    const at::Tensor& source = values(edge.position, micro_batch).outputs.at(edge.output);
     const bool wants_grad = keep != Keep::none && model_->info().positions[edge.position].outputs[edge.output].differentiable &&
                             source.is_floating_point();
     mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
@@ -127,19 +127,19 @@ void ComputeState::forward(int position, int micro_batch, Keep keep) {
 
 void ComputeState::release_read_values(int position, int micro_batch) {
   for (const Edge& edge : model_->info().positions[position].inputs) {
-    Slot& source = slot(edge.position, micro_batch);
+    Values& source = values(edge.position, micro_batch);
     if (--source.readers_left == 0) source.outputs.clear();
   }
 }
 
 void ComputeState::recompute(int position, int micro_batch) {
-  Slot& mine = slot(position, micro_batch);
+  Values& mine = values(position, micro_batch);
   const at::AutoGradMode grad_mode(true);
   mine.outputs = run_layer(position, micro_batch, true, mine);
 }
 
 void ComputeState::backward(int position, int micro_batch) {
-  Slot& mine = slot(position, micro_batch);
+  Values& mine = values(position, micro_batch);
   const PositionInfo& info = model_->info().positions[position];
   for (const int unit : info.units) gradients_.open(unit);
   torch::autograd::variable_list roots, seeds, wanted;
@@ -165,7 +165,7 @@ void ComputeState::backward(int position, int micro_batch) {
     for (size_t k = 0; k < wanted_inputs.size(); ++k) {
       if (!grads[k].defined()) continue;
       const Edge& edge = info.inputs[wanted_inputs[k]];
-      Slot& source = slot(edge.position, micro_batch);
+      Values& source = values(edge.position, micro_batch);
       source.grads.resize(source.outputs.size());
       at::Tensor& sum = source.grads[edge.output];
       sum = sum.defined() ? sum + grads[k] : grads[k];
@@ -175,7 +175,7 @@ void ComputeState::backward(int position, int micro_batch) {
       if (gradient.defined()) gradients_.add(position_params_[position][k], position, gradient);
     }
   }
-  mine = Slot();
+  mine = Values();
 }
 
 Counts ComputeState::count() const {
@@ -210,7 +210,7 @@ std::vector<LossSum> ComputeState::losses() const {
 std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {
   std::map<std::string, at::Tensor> named;
   const auto& last = model_->info().positions.back();
-  const Slot& held = slots_[(model_->positions().size() - 1) * micro_batches_ + micro_batch];
+  const Values& held = values_[(model_->positions().size() - 1) * micro_batches_ + micro_batch];
   for (size_t i = 0; i < held.outputs.size(); ++i) named[last.outputs[i].name] = held.outputs[i];
   return named;
 }

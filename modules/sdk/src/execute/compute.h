@@ -1,4 +1,4 @@
-// What F, R and B share within a step: the batch, the values between positions, the loss terms, the gradients.
+// The data that F, R and B share within a step: the batch, the values between positions, the loss terms, the gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,11 @@
 
 namespace zt {
 
-// What a forward leaves behind for its backward.
+// What a forward keeps for its backward.
 enum class Keep : uint8_t { graph, inputs, none };
 Keep parse_keep(const std::string& name);
 
-// Factors that the backward of a loss term starts with.
+// The gradient with which the backward of a loss term starts.
 struct Seeds {
   double token = 1;
   double sample = 1;
@@ -37,20 +37,21 @@ class ComputeState {
  public:
   ComputeState(std::shared_ptr<Model> model, StepState& state);
 
-  // A step over `batch` (this rank's part) in `micro_batches` equal parts. `first_sample`: the part's place in the global batch.
+  // Begins a step over `batch` (this rank's part of the global batch) in `micro_batches` equal parts. `first_sample`: the place
+  // of its first sample in the global batch.
   void begin(const Batch& batch, Mode mode, int micro_batches, int64_t first_sample);
-  // By hand: another batch, which is micro-batch `micro_batch` as a whole.
+  // In a step by hand: makes all of `batch` the micro-batch `micro_batch`.
   void begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample);
 
   void forward(int position, int micro_batch, Keep keep);
   void recompute(int position, int micro_batch);
   void backward(int position, int micro_batch);
 
-  // Valid tokens and samples of this rank's batch. Misuse if two loss layers count differently.
+  // Returns the valid tokens and the samples of this rank's batch. Throws Misuse if two loss layers count differently.
   Counts count() const;
-  // This rank's sums of the loss terms so far, sorted by name.
+  // Returns this rank's sums of the loss terms so far, sorted by name.
   std::vector<LossSum> losses() const;
-  // Named outputs of the last position.
+  // Returns the named outputs of the last position.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
   void set_seeds(Seeds seeds) { seeds_ = seeds; }
   Seeds seeds() const { return seeds_; }
@@ -64,22 +65,22 @@ class ComputeState {
     at::Tensor sum;
     Per per;
   };
-  // One (position, micro-batch).
-  struct Slot {
+  // The values of one (position, micro-batch).
+  struct Values {
     std::vector<at::Tensor> inputs;  // detached: leaves of the layer's own graph
     std::vector<at::Tensor> outputs;
-    std::vector<at::Tensor> grads;  // of outputs, summed over consumers, latest first
+    std::vector<at::Tensor> grads;  // of outputs: sums over the layers that read them, the latest layer first
     std::vector<Root> roots;
-    std::shared_ptr<Context> context;  // the layer's backward still asks it
-    int readers_left = 0;              // forwards that will still read the outputs (outside training)
+    std::shared_ptr<Context> context;  // the layer's backward uses it, too
+    int readers_left = 0;              // forwards that will still read the outputs (counted outside training only)
   };
   struct Sum {
     Per per;
     at::Tensor sum;  // float64 scalar
   };
 
-  Slot& slot(int position, int micro_batch) { return slots_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
-  std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Slot& slot);
+  Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
+  std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Values& values);
   void release_read_values(int position, int micro_batch);
   at::Tensor batch_field(const std::string& name, int micro_batch) const;
 
@@ -89,13 +90,13 @@ class ComputeState {
   std::unordered_map<const Param*, int> param_index_;
   std::vector<std::vector<int>> position_params_;      // by position: indices of trainable parameters
   std::vector<int> readers_;                           // by position: edges that read its outputs
-  std::set<const c10::StorageImpl*> shared_storages_;  // of parameters of several units
-  std::vector<Slot> slots_;
+  std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
+  std::vector<Values> values_;
   std::map<std::string, Sum> sums_;
   Batch batch_;
   Mode mode_ = Mode::train;
   int micro_batches_ = 1;
-  int whole_batch_of_ = -1;  // by hand: the micro-batch that the batch is; -1: it is cut
+  int whole_batch_of_ = -1;  // by hand: the micro-batch that batch_ is; -1: batch_ is all micro-batches of the step
   int64_t first_sample_ = 0;
   Seeds seeds_;
 };

@@ -41,9 +41,9 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
   holder_.assign(ids.size(), -1);
 }
 
-void Executor::wait_for(int slot) {
-  const InFlight flight = std::move(*in_flight_[slot]);
-  in_flight_[slot].reset();  // also if the work failed: its failure is thrown once
+void Executor::wait_for(int entry) {
+  const InFlight flight = std::move(*in_flight_[entry]);
+  in_flight_[entry].reset();  // a work that failed throws only once
   for (const int id : flight.resources) holder_[id] = -1;
   const int64_t begin = now_ns();
   flight.work.wait();
@@ -55,8 +55,8 @@ void Executor::wait_for(int slot) {
 }
 
 void Executor::wait_for_all(bool (*is_wanted)(const InFlight&)) {
-  for (size_t slot = 0; slot < in_flight_.size(); ++slot) {
-    if (in_flight_[slot] && is_wanted(*in_flight_[slot])) wait_for(static_cast<int>(slot));
+  for (size_t entry = 0; entry < in_flight_.size(); ++entry) {
+    if (in_flight_[entry] && is_wanted(*in_flight_[entry])) wait_for(static_cast<int>(entry));
   }
 }
 
@@ -65,13 +65,13 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
   const int64_t begin = now_ns();
   Work work = instruction.handler->start(action, state);
   if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());
-  if (work.done()) return work.wait();  // a failure is reported here
-  auto free_slot = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
-  if (free_slot == in_flight_.end()) free_slot = in_flight_.emplace(in_flight_.end());
-  *free_slot = InFlight{std::move(work), instruction.resources, instruction.trace_name, begin};
-  const int slot = static_cast<int>(free_slot - in_flight_.begin());
-  for (const int id : instruction.resources) holder_[id] = slot;
-  if (instruction.waits) wait_for(slot);
+  if (work.done()) return work.wait();  // throws if it failed
+  auto free_entry = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
+  if (free_entry == in_flight_.end()) free_entry = in_flight_.emplace(in_flight_.end());
+  *free_entry = InFlight{std::move(work), instruction.resources, instruction.trace_name, begin};
+  const int entry = static_cast<int>(free_entry - in_flight_.begin());
+  for (const int id : instruction.resources) holder_[id] = entry;
+  if (instruction.waits) wait_for(entry);
 }
 
 void Executor::run(StepState& state, int begin, int end) {

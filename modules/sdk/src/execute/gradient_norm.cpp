@@ -17,7 +17,7 @@ namespace {
 constexpr int kLeastExponent = -1074;  // bit 0 of limb 0 stands for 2^-1074
 constexpr int kSignificand = 53;
 
-// Bits [first, first + count) of a row of 32-bit words, count <= 64; bits past the end are zero.
+// Returns bits [first, first + count) of an array of 32-bit words, count <= 64. Bits past the end are zero.
 uint64_t extract(std::span<const uint32_t> words, int first, int count) {
   uint64_t out = 0;
   for (int bit = 0; bit < count; ++bit) {
@@ -34,7 +34,7 @@ bool any_bit_below(std::span<const uint32_t> words, int end) {
   return end % 32 != 0 && extract(words, end / 32 * 32, end % 32) != 0;
 }
 
-// The number whose bit i counts 2^(i - 1074), to nearest even.
+// Returns the number whose bit i has the value 2^(i - 1074), rounded to nearest even.
 double round_to_double(std::span<const uint32_t> words) {
   int top = static_cast<int>(words.size()) - 1;
   while (top >= 0 && words[top] == 0) --top;
@@ -57,7 +57,7 @@ void ExactSum::add_special(double x) {
 
 void ExactSum::propagate() {
   for (int i = 0; i + 1 < kLimbs; ++i) {
-    words_[i + 1] += words_[i] >> 32;  // rounds down, so that what stays is in [0, 2^32)
+    words_[i + 1] += words_[i] >> 32;  // rounds down, so that the rest is in [0, 2^32)
     words_[i] &= 0xFFFFFFFF;
   }
   pending_ = 1;

@@ -1,4 +1,5 @@
-// Which gradients of a step have been summed where: parameters by use, micro-batches ascending, uses ascending.
+// The sums of a step's gradients: per use of a parameter, over micro-batches in ascending order, then over uses in ascending
+// order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,27 +13,28 @@
 
 namespace zt {
 
-// A parameter used at several positions (tied weights) sums each use by itself: the first in the unit's flat buffer, the
-// others in buffers of their own, added when the gradient is completed. So the sum does not depend on the schedule.
+// A parameter that is used at several positions (tied weights) has one sum per use: the first in the unit's flat buffer, the
+// other ones in buffers of their own. They are added when the gradient is completed, so the result does not depend on the
+// schedule.
 //
 // Invariants: (1) a unit is open or complete; (2) in an open unit a use without a sum holds garbage, to be overwritten;
-// (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and behind parameters.
+// (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and after parameters.
 class Gradients {
  public:
   Gradients(const ModelInfo& model, std::vector<Unit>& units);
 
-  // Forgets all sums: the next gradient of each use overwrites.
+  // Discards all sums: the next gradient of each use overwrites its buffer.
   void begin_step();
-  // A backward is about to add to the unit: after it was completed (and perhaps reduced), sums start anew.
+  // Call before a backward adds to the unit. If the unit was completed (and perhaps reduced), its sums begin again.
   void open(int unit);
-  // Where the gradient of `param` from its use at `position` goes. Its unit is open. Marks a sum.
+  // Returns the buffer for the gradient of `param` from its use at `position`, and counts it as written. Requires an open unit.
   Context::Sink sink(int param, int position);
   void add(int param, int position, const at::Tensor& gradient);
-  // Sums the uses; zero where there was none.
+  // Adds up the uses. Elements without a gradient become zero.
   void complete(int unit);
-  // The first parameter used at `position` whose sum of that use is one that `is_wanted`; -1 if there is none.
+  // Returns the first parameter used at `position` for whose sum `is_wanted` is true; -1 if there is none.
   int find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const;
-  // Bytes of the buffers for further uses.
+  // Returns the bytes of the buffers for second and later uses.
   int64_t extra_bytes() const;
 
  private:
@@ -45,7 +47,7 @@ class Gradients {
 
   const ModelInfo& model_;
   std::vector<std::vector<Use>> uses_;         // by parameter
-  std::vector<std::vector<at::Tensor>> gaps_;  // by unit: what no gradient covers, where other units share the buffer
+  std::vector<std::vector<at::Tensor>> gaps_;  // by unit: parts of a shared buffer that no gradient of the unit covers
   std::vector<bool> is_complete_;              // by unit
 };
 

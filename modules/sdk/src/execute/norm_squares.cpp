@@ -1,4 +1,4 @@
-// The sums of squares of NORM: 16 lanes in double over blocks of 256 elements. One body, compiled for each instruction set.
+// The sums of squares of NORM: 16 lanes of double over blocks of 256 elements. The code is compiled once per instruction set.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kLanes = 16;
 constexpr int kBlock = FlatLayout::kBlock;
-constexpr int64_t kAhead = 8 * kBlock;  // how far ahead of the sum memory is fetched
+constexpr int64_t kAhead = 8 * kBlock;  // distance of the prefetch, in elements
 
 template <class T, int kWidth>
 using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
 
-// Adds lane j + half to lane j, half = 8, 4, 2, 1, as far as one register holds them.
+// Adds lane j + half to lane j for half = 8, 4, 2, 1, within one register.
 [[gnu::always_inline]] inline double fold(const Vector<double, 2>& x) {
   return x[0] + x[1];
 }
@@ -38,7 +38,7 @@ template <class Whole, class Half, int... kIndex>
 }
 
 // Lane j sums the squares of elements j, j + 16, ...; then the lanes are added as a tree. `kWidth` doubles fill one register:
-// it decides how many registers hold the lanes, not what is added to what.
+// it decides how many registers hold the lanes, not the order of additions.
 template <int kWidth, class T>
 [[gnu::always_inline]] inline double lanes_sum(const T* x) {
   constexpr int kRegisters = kLanes / kWidth;
@@ -63,7 +63,7 @@ template <int kWidth, class T>
   return fold(lanes[0]);
 }
 
-// 16-bit elements are widened to fp32 first, in the first-level cache.
+// Widens 16-bit elements to fp32 first, in the first-level cache.
 template <int kWidth, class T>
 [[gnu::always_inline]] inline double block_sum(const T* x) {
   if constexpr (sizeof(T) == 2) {
@@ -75,14 +75,14 @@ template <int kWidth, class T>
   }
 }
 
-// The hardware's prefetcher alone leaves a single stream at two thirds of what memory gives.
+// With the hardware's prefetcher alone, a single stream reaches two thirds of the memory's bandwidth.
 template <class T>
 [[gnu::always_inline]] inline void prefetch(const T* block) {
   constexpr int kCacheLine = 64 / sizeof(T);
   for (int i = 0; i < kBlock; i += kCacheLine) __builtin_prefetch(block + i);
 }
 
-// Whole blocks in place; a partial one at either end through a copy filled up with zeros, which change no lane's bits.
+// Reads whole blocks in place. A partial block at either end is copied and filled up with zeros, which change no lane's bits.
 template <int kWidth, class T>
 [[gnu::always_inline]] inline void sum_range(const T* x, int64_t begin, int64_t end, ExactSum& sum) {
   while (begin < end) {

@@ -15,7 +15,7 @@ namespace zt {
 
 namespace {
 
-// F, R and B: what ComputeState does for a position and a micro-batch.
+// F, R and B: calls ComputeState for a position and a micro-batch.
 class Compute : public ActionHandler {
  public:
   using Run = void (*)(ComputeState&, const Action&);
@@ -71,7 +71,7 @@ class Count : public ActionHandler {
   std::shared_ptr<Normalisation> normalisation_;
 };
 
-// "aux (per sample), loss (per token)"
+// Returns a text such as "aux (per sample), loss (per token)".
 std::string terms_text(const std::vector<LossSum>& terms) {
   std::vector<std::string> names;
   for (const LossSum& term : terms)
@@ -79,8 +79,8 @@ std::string terms_text(const std::vector<LossSum>& terms) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Throws: Misuse, on all ranks of `comm`, unless they have the same loss terms. Sums of different terms would be added, or ranks
-// would wait for each other in vain. Hashes are compared first, so a step sends one number per rank.
+// Throws Misuse, on all ranks of `comm`, unless they have the same loss terms. Otherwise sums of different terms would be added,
+// or ranks would wait for each other forever. Hashes are compared first, so a step sends one number per rank.
 void check_same_terms(Communicator& comm, const std::vector<LossSum>& mine) {
   const std::string text = terms_text(mine);
   const at::Tensor own = at::tensor({static_cast<int64_t>(stable_hash(text))}, at::kLong);
@@ -170,7 +170,7 @@ class Step : public ActionHandler {
       : optimizer_(std::move(optimizer)), updates_(std::move(updates)) {}
 
   Work start(const Action& action, StepState& state) override {
-    if (!state.is_finite) return {};  // skipped: the trainer says so or ends the run
+    if (!state.is_finite) return {};  // the trainer reports it or ends the run
     Unit& unit = state.units[action.target];
     Scalars scalars = state.scalars;
     scalars.grad_scale = clip_factor(state) / state.grad_divisor;
@@ -183,7 +183,7 @@ class Step : public ActionHandler {
   }
 
  private:
-  // What of the segments lies in the part-th of `parts` slices of the shard.
+  // Returns the segments cut to slice `part` of `parts` slices of the shard.
   static std::vector<Segment> slice(const std::vector<Segment>& segments, int64_t chunk, int64_t part, int64_t parts) {
     const int64_t size = (chunk + parts - 1) / parts;
     std::vector<Segment> inside;

@@ -9,19 +9,19 @@
 
 namespace zt {
 
-// The step's normalisation, which COUNT finds and STEP undoes. Gradients are seeded with a constant power of two near
-// 1 / (tokens of a micro-batch), so that they keep their magnitude; dividing by what is left is one fp32 product in STEP.
+// The step's normalisation. COUNT sets it, STEP divides by it. Backwards start with a constant power of two near 1 / (tokens of a
+// micro-batch), so that gradients keep their magnitude. STEP divides by the rest in one fp32 multiplication.
 struct Normalisation {
-  bool is_by_hand = false;                // the seeds are set by Trainer::forward; COUNT does not run
-  double loss_divisor = 1;                // by hand: what the sum of the micro-batches' mean losses is divided by
+  bool is_by_hand = false;                // Trainer::forward sets the seeds; COUNT does not run
+  double loss_divisor = 1;                // by hand: divisor of the sum of the micro-batches' mean losses
   std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
 };
 
-// Adds the counts of all ranks of `comm`, which are at step `step` in the same mode: Misuse on all of them when they are not, as
-// when one evaluates alone. The first operation of a program, whatever its mode.
+// Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
+// ranks unless they run the same mode at the same step, for example if one rank evaluates alone.
 Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step);
 
-// `updates`: by unit, the segments of this rank's shard.
+// Returns the handlers. `updates`: by unit, the segments of this rank's shard.
 Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,
                                  std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates);
 

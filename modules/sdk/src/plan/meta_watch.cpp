@@ -26,7 +26,7 @@ struct Holder {
   int64_t bytes;
 };
 
-// Gives no memory, as LibTorch's own; where a watch is on, each tensor's end is counted too.
+// Allocates no memory, like LibTorch's own allocator for meta. While a watch is on, it counts each tensor's begin and end.
 class CountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {

@@ -1,11 +1,11 @@
-// Counting what tensors on device meta would allocate.
+// Counts the memory that tensors on device meta would need.
 #pragma once
 
 #include <cstdint>
 
 namespace zt {
 
-// From its construction to its destruction: bytes of meta tensors that this thread makes, until they are gone.
+// Counts the bytes of the meta tensors that this thread makes while the watch exists. A tensor counts until it is destroyed.
 class MetaWatch {
  public:
   MetaWatch();

@@ -1,4 +1,4 @@
-// What one rank of a program does, holds and sends, before anything is allocated.
+// The plan of one rank: the actions, the memory and the bytes that it sends in a step. Nothing is allocated.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,32 @@
 namespace zt {
 
 struct RankPlan {
-  std::map<std::string, int64_t> actions;  // how many a step, by kind
-  std::map<std::string, int64_t> sent;     // bytes a step, by kind: what a ring sends, 2 (W - 1) / W of what is reduced for all
-  // Bytes held, by kind in the order of reports: parameters (whole ones and owned parts, and the buffers in which whole ones come
-  // and go), master, gradients, optimizer, buckets (what gradients are sent from).
+  std::map<std::string, int64_t> actions;  // number per step, by kind
+  std::map<std::string, int64_t> sent;     // bytes per step, by kind, of ring algorithms: 2 (W - 1) / W of an all_reduce
+  // Bytes held, by kind in the order of reports: parameters (whole ones, owned parts, and the slots of gathered ones), master,
+  // gradients, optimizer, buckets (send buffers of gradients).
   std::vector<std::pair<std::string, int64_t>> held;
   bool operator==(const RankPlan&) const = default;
 };
 
-// The units of a rank without their buffers, and which of them share some.
+// The units of a rank without their buffers, and which of them share slots.
 struct RankUnits {
   std::vector<Unit> units;
   SharedSlots slots;
 };
 
-// `programs`: the rank's, of all modes, training first. Pure.
+// `programs`: the rank's programs of all modes, training first. Pure.
 RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord);
 
 // `training`: the rank's program. Pure.
 RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUnits& units, const Optimizer& optimizer,
                    const Coord& coord);
 
-// Units that keep a sum beside their gradient, because each micro-batch is reduced by itself. Sharded gradients are that sum.
+// Returns the units with a second gradient buffer for the sum over micro-batches, because each micro-batch is reduced on its own.
+// Units with sharded gradients need none: their shard is that sum.
 std::set<int> units_summed_apart(const Program& training);
 
-// Elements of the longest bucket of gradients that are sent in another type than they are summed in.
+// Returns the elements of the longest bucket whose gradients are sent in another dtype than they are summed in.
 int64_t wire_elements(const Program& training, const std::vector<Unit>& units);
 
 }  // namespace zt

@@ -9,13 +9,13 @@ namespace zt {
 
 namespace {
 
-// Indices of actions of one program, both included.
+// An interval of actions of one program, by index, both ends included.
 struct Interval {
   int program, begin, end;
-  bool outlasts = true;  // work on the buffer goes on beside what comes next
+  bool outlasts = true;  // work on the buffer is still in flight during the next actions
 };
 
-// When one buffer is held; intervals that do not overlap.
+// The intervals during which one buffer is held. They do not overlap.
 class Held {
  public:
   bool is_free(const std::vector<Interval>& wanted) const {
@@ -34,7 +34,7 @@ class Held {
   std::map<std::pair<int, int>, int> ends_;  // by program and begin
 };
 
-// Units in the order in which they first hold a buffer; each takes the free slot that fits best.
+// Goes through the units in the order in which they first hold a buffer. Each takes the free slot that fits best.
 class Assignment {
  public:
   Assignment(const std::vector<std::vector<Interval>>& held, const std::vector<Unit>& units) : held_(held), units_(units) {

@@ -21,71 +21,72 @@ namespace zt {
 // Fields of the rank's part of the global batch, each [samples, ...]. Micro-batch m is the m-th contiguous part.
 using Batch = std::map<std::string, at::Tensor>;
 
-// A term of the objective: what the layers' sums of that name, over tokens or samples, come to once divided by their number.
+// A term of the objective: the mean over the tokens or samples of all ranks of what the layers add under this name.
 struct LossTerm {
   std::string name;
-  double value = 0;  // over all ranks
+  double value = 0;
 };
 
-// What the actions of one step share. The trainer owns it; handlers change buffers in it.
+// The data that the actions of one step share. The trainer owns it; handlers change buffers in it.
 struct StepState {
   int64_t step = 0;  // 0-based global step
   const ModelInfo* model = nullptr;
-  std::vector<Unit> units;       // one a unit of the model
-  at::Tensor wire;               // [longest bucket] what gradients are sent from, where that is not what they are summed in
-  Counts counts;                 // valid tokens and samples: this rank's; after COUNT the global batch's
+  std::vector<Unit> units;       // one per unit of the model
+  at::Tensor wire;               // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
+  Counts counts;                 // valid tokens and samples of this rank; after COUNT those of the global batch
   std::vector<LossTerm> losses;  // sorted by name after NORM
   double loss = 0;               // the objective, after NORM
-  double grad_norm = 0;          // after NORM: L2, of the gradient of the objective, before clipping
-  bool is_finite = true;         // after NORM: loss and gradients, on all ranks
-  double loss_scale = 1;         // what backwards multiply the loss by
-  // A gradient buffer (Unit::grad, grad_shard, grad_sum) holds this multiple of the gradient of the objective. It contains
-  // loss_scale. Set by COUNT; by hand micro-batches x data-parallel size x loss_scale from the first forward, until finish_step
-  // is given another divisor.
+  double grad_norm = 0;          // after NORM: L2 norm of the gradient of the objective, before clipping
+  bool is_finite = true;         // after NORM: whether loss and gradients are finite on all ranks
+  double loss_scale = 1;         // backwards multiply the loss by it
+  // A gradient buffer (Unit::grad, grad_shard, grad_sum) holds this multiple of the gradient of the objective. loss_scale is a
+  // factor of it. COUNT sets it. In a step by hand it is micro-batches x data-parallel size x loss_scale from the first forward,
+  // until finish_step is given another divisor.
   double grad_divisor = 1;
-  double clip = 0;  // maximum norm; 0: off
+  double clip = 0;  // maximum norm; 0 means no clipping
   Scalars scalars;  // for STEP
-  // The communicator over these mesh axes, joined in this order.
+  // Returns the communicator over these mesh axes, joined in this order.
   std::function<Communicator&(const std::vector<std::string>& axes)> comm;
 };
 
-// Runs the actions of one kind. `start` may return work in flight; the executor waits for it before the first later action
-// that touches one of the action's resources, or at the end of the step if it has none. May throw; the step is then over.
+// Runs the actions of one kind. `start` may return work in flight. The executor waits for it before the first later action that
+// touches one of the action's resources, or at the end of the step if the action has none. If `start` throws, the step is over.
 class ActionHandler {
  public:
   virtual ~ActionHandler();
   virtual Work start(const Action& action, StepState& state) = 0;
 };
 
-// Runs one program again and again. A work that has resources may cross the end of a run: `drain` before anything else touches
-// the state. A work without resources is waited for when the last action of the program has started.
+// Runs one program repeatedly. A work that has resources may still be in flight after a run: call `drain` before anything else
+// touches the state. The executor waits for a work without resources when the last action of the program has started.
 //
-// Before an action other than a backward reads the gradient of a unit, `complete_gradient(unit)` is called.
+// Calls `complete_gradient(unit)` before an action other than a backward reads the gradient of a unit.
 class Executor {
  public:
   using Handlers = std::map<KindId, std::shared_ptr<ActionHandler>>;
 
-  // Resources that lie in one buffer, as one of them: what touches the one waits for what touches the other.
+  // Maps resources that share a buffer to one resource, so that an action on one waits for the works on the others.
   using BufferOf = std::function<Resource(const Resource&)>;
 
-  // Misuse if a kind has no handler. `trace` may be nullptr, `buffer_of` empty: each resource has a buffer of its own.
+  // `trace` may be null. If `buffer_of` is empty, each resource has a buffer of its own. Throws Misuse if a kind has no handler.
   Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
            Trace* trace, const BufferOf& buffer_of = nullptr);
 
-  // Runs actions [begin, end); end = -1: to the last. Throws what a handler or a work throws; the program cannot go on then.
+  // Runs actions [begin, end), or to the last one if end is -1. Throws what a handler or a work throws; the program must not
+  // continue then.
   void run(StepState& state, int begin = 0, int end = -1);
-  // Waits for all works in flight. Throws the failure of the first that failed; the works after it are still in flight then.
+  // Waits for all works in flight. Throws the first failure; later works are still in flight then.
   void drain();
   const Program& program() const { return program_; }
 
  private:
   struct Instruction {
     ActionHandler* handler;
-    std::vector<int> resources;  // dense ids of all it reads and writes
+    std::vector<int> resources;  // dense ids of all resources that it reads and writes
     std::vector<int> gradients;  // units whose gradient must be complete before it starts
-    std::string text;            // of the action: "REDUCE_GRAD 3"
+    std::string text;            // the action's text, such as "REDUCE_GRAD 3"
     uint32_t trace_name;
-    bool waits;  // for its work, before the next action
+    bool waits;  // the executor waits for its work before the next action
   };
   struct InFlight {
     Work work;
@@ -93,16 +94,16 @@ class Executor {
     uint32_t trace_name;
     int64_t begin_ns;
   };
-  // Frees the slot and waits for its work.
-  void wait_for(int slot);
+  // Frees the entry of in_flight_ and waits for its work.
+  void wait_for(int entry);
   void wait_for_all(bool (*is_wanted)(const InFlight&));
   void start(const Instruction& instruction, const Action& action, StepState& state);
 
   Program program_;
   Handlers handlers_;
   std::vector<Instruction> instructions_;
-  std::vector<std::optional<InFlight>> in_flight_;  // by slot; a slot without a value is free
-  std::vector<int> holder_;                         // by resource: slot in in_flight_ of the work that touches it, -1: none
+  std::vector<std::optional<InFlight>> in_flight_;  // entries without a value are free
+  std::vector<int> holder_;                         // by resource: the entry of in_flight_ that touches it; -1 means none
   std::function<void(int)> complete_gradient_;
   Trace* trace_;
 };

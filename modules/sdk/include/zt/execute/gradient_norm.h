@@ -17,7 +17,7 @@ namespace zt {
 //
 // Invariants: (1) the sum is limb[i] * 2^(32 i - 1074) summed over i; (2) every limb but the last is below 2^33 * pending_
 // in absolute value, so none overflows before carries are propagated.
-// Threads: as an int; one object, one thread.
+// Threads: not synchronised, like an int.
 class ExactSum {
  public:
   static constexpr int kLimbs = 66;  // 2098 bits for double, and 45 bits of headroom in the last limb
@@ -33,25 +33,26 @@ class ExactSum {
     add_shifted(static_cast<int64_t>(bits) >> 63, significand, shift);
     if (++pending_ == kMaxPending) propagate();
   }
-  // Adds what the other has added, exactly.
+  // Adds the other sum, exactly.
   void merge(const ExactSum& other);
 
-  // The sum, rounded once to nearest even. NaN after a NaN or infinities of both signs, an infinity after one.
+  // Returns the sum, rounded once to nearest even. It is NaN if a NaN or infinities of both signs were added, and an infinity if
+  // infinities of one sign were.
   double value() const;
-  // No infinity and no NaN was added.
+  // Returns whether neither an infinity nor a NaN was added.
   bool is_finite() const;
 
   // The state as an int64 tensor [kWords]: limbs, then counts of NaN, +inf and -inf. Up to 2^30 states may be added
   // elementwise, as an all_reduce over ranks does, and the result is the state of the sum of all.
   at::Tensor state() const;
-  // Misuse when `state` is not a contiguous int64[kWords] on the CPU.
+  // Throws Misuse unless `state` is a contiguous int64[kWords] on the CPU.
   static ExactSum from_state(const at::Tensor& state);
 
  private:
   static constexpr int64_t kMaxPending = 1 << 29;
   static constexpr int kNan = kLimbs, kPlusInf = kLimbs + 1, kMinusInf = kLimbs + 2;
 
-  // Adds significand * 2^(shift - 1074), or subtracts it when `sign` is -1 and not 0: 53 bits touch three limbs.
+  // Adds significand * 2^(shift - 1074) if `sign` is 0, subtracts it if `sign` is -1. 53 bits touch three limbs.
   void add_shifted(int64_t sign, uint64_t significand, int shift) {
     const auto signed_of = [sign](uint64_t x) { return (static_cast<int64_t>(x) ^ sign) - sign; };
     const uint64_t low = (significand & 0xFFFFFFFF) << (shift & 31);
@@ -69,10 +70,10 @@ class ExactSum {
 };
 
 // Adds the squares of elements [begin, end) of `flat` ([n], contiguous, CPU; float32, float64, bfloat16 or float16) to `sum`.
-// Blocks are aligned to multiples of 256 of the index into `flat`, and elements outside the range count as zeros: cut at
-// multiples of 256, the parts add up to the same bits as the whole. Squares are taken in double: exact but for float64, where a
-// square above the range of double counts as infinite. An infinite or NaN element makes sum.is_finite() false.
-// Misuse for another tensor or a range outside it.
+// Blocks are aligned to multiples of 256 of the index into `flat`, and elements outside the range count as zeros. So ranges that
+// end at multiples of 256 add up to the same bits as the whole. Squares are computed in double, which is exact except for
+// float64, where a square above the range of double counts as infinite. An infinite or NaN element makes sum.is_finite() false.
+// Throws Misuse for another kind of tensor or a range outside of it.
 void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa = best_isa());
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// Counting what tensors allocate.
+// Counts the memory of tensors.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace zt {
 
-// The peak of the bytes that tensors hold more than they did at the start, on all devices, as LibTorch's allocators report them.
-// Threads: a Scope counts the allocations of the thread that made it. One watch serves one thread at a time.
+// Measures the peak of the bytes that tensors hold above those at the start, on all devices, as LibTorch's allocators report
+// them. Threads: a Scope counts the allocations of the thread that made it. One watch serves one thread at a time.
 class AllocationWatch {
  public:
-  // Counts from its construction to its destruction, from zero.
+  // Counts from its construction to its destruction, starting at zero.
   class Scope {
    public:
     explicit Scope(AllocationWatch& watch);

@@ -1,4 +1,5 @@
-// Buffers that units share: a unit holds its buffer from the action that takes it to the one that gives it back. Pure.
+// Buffers that units share in turns (slots). A unit holds its slot from the action that takes it to the action that frees it.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace zt {
 
 struct Slots {
-  std::vector<int> of_unit;    // by unit; -1: a buffer of its own
+  std::vector<int> of_unit;    // by unit; -1 means a buffer of its own
   std::vector<int64_t> sizes;  // by slot: elements of the longest unit in it
 
   int64_t total() const;
@@ -20,8 +21,8 @@ struct Slots {
 // For units whose parameters are sharded: from UNSHARD to RESHARD, in any of the programs.
 Slots parameter_slots(std::span<const Program* const> programs, const std::vector<Unit>& units);
 
-// For units whose gradients are sharded: from the first write of a gradient to its reduction, and on to the second next unit's
-// first write, so that a reduction goes on beside one unit's backward, unless it is waited for.
+// For units whose gradients are sharded: from the first write of a gradient to its reduction. Unless the reduction is waited for
+// at once, the slot stays in use until the second next unit's first write, so that the reduction overlaps one unit's backward.
 Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units);
 
 // The shared buffers of one rank.

@@ -1,4 +1,4 @@
-#include "save_plan.h"
+#include "write_layout.h"
 
 #include <map>
 #include <nlohmann/json.hpp>
