@@ -56,7 +56,7 @@ class Factory {
   // The null backend in place of the backend that a run would have. It shares memory if that one does.
   std::shared_ptr<Communicator> stand_in(Group group) const {
     const bool shares = describe(group).shares_memory;
-    return std::make_shared<Checked>(make_null_backend(std::move(group), shares));
+    return std::make_shared<CheckedCommunicator>(make_null_backend(std::move(group), shares));
   }
 
   // What the script says; empty if nothing.
@@ -100,7 +100,7 @@ class Factory {
   }
 
   std::shared_ptr<Communicator> wrap(std::unique_ptr<Backend> backend) const {
-    return std::make_shared<Checked>(std::move(backend), black_box(world_));
+    return std::make_shared<CheckedCommunicator>(std::move(backend), black_box(world_));
   }
 
   const World world_;
@@ -119,10 +119,10 @@ std::string default_backend(const World& world, const Group& group, const Settin
 
 std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
                                                 const Settings& settings) {
-  if (backend == "null") return std::make_shared<Checked>(make_backend(world, backend, std::move(group), settings));
+  if (backend == "null") return std::make_shared<CheckedCommunicator>(make_backend(world, backend, std::move(group), settings));
   auto box = black_box(world);  // before anything can wait
   auto made = make_backend(world, backend, std::move(group), settings);
-  return std::make_shared<Checked>(std::move(made), std::move(box));
+  return std::make_shared<CheckedCommunicator>(std::move(made), std::move(box));
 }
 
 std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options) {

@@ -41,8 +41,8 @@ void QueuedBackend::run_task(const std::function<void(WaitPolicy&)>& task) {
     EndWatch watch(group(), copy(), nullptr);
     WaitPolicy waiting = policy(style, watch);
     const auto tell = [&](const std::vector<int>& peers, const char* what) {
-      fault("{} of axis '{}' waits for {}{} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
-            group().name, names_of(peers), what);
+      fault("{} of axis '{}' waits for {}{} to allocate or to make a communicator: all ranks have to",
+            group().rank_name(group().rank), group().name, names_of(peers), what);
     };
     try {
       task(waiting);
@@ -93,13 +93,13 @@ void QueuedBackend::run_checked(const Operation& operation, WaitPolicy& policy) 
     throw;
   } catch (const Fault& failure) {
     fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.text(group()), group().name, operation.turn,
-          group().who(group().rank), name(), failure.what());
+          group().rank_name(group().rank), name(), failure.what());
   }
 }
 
 std::string QueuedBackend::names_of(const std::vector<int>& peers) const {
   std::string names;
-  for (const int peer : peers) names += (names.empty() ? "" : ", ") + group().who(peer);
+  for (const int peer : peers) names += (names.empty() ? "" : ", ") + group().rank_name(peer);
   return names;
 }
 
@@ -108,14 +108,15 @@ void QueuedBackend::report(const TimedOut& late, const Operation& operation) con
   fault(
       "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did it fail, or take "
       "another path? If it only needs longer: axis:set_timeout(seconds)",
-      seconds, group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers), name());
+      seconds, group().rank_name(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers),
+      name());
 }
 
 void QueuedBackend::report(const PeersEnded& ended, const Operation& operation) const {
   fault(
       "{} of axis '{}' waits in operation {}, {}, for {}, whose script{} ended (backend {}): all ranks have to make the same calls "
       "in the same order. Did a script return or call os.exit before its last call?",
-      group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
+      group().rank_name(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
       ended.peers.size() > 1 ? "s have" : " has", name());
 }
 

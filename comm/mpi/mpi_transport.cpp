@@ -59,7 +59,7 @@ class MpiMessage : public Transport::Message {
 };
 
 std::string waiting_text(const Group& group) {
-  return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.who(group.rank), group.name);
+  return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.rank_name(group.rank), group.name);
 }
 
 class MpiTransport : public Transport {

@@ -49,7 +49,7 @@ std::string Watchdog::find_reason(std::chrono::milliseconds limit, const Group& 
     try {
       watch.look();
     } catch (const PeersEnded& ended) {
-      return fmt::format("the script of {} has ended", group.who(ended.peers[0]));
+      return fmt::format("the script of {} has ended", group.rank_name(ended.peers[0]));
     }
   }
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kGrace(2000);
 
 std::string text_of(const Call& call, const Group& group) {
-  return call.text(call.peer < 0 ? "" : group.who(call.peer));
+  return call.text(call.peer < 0 ? "" : group.rank_name(call.peer));
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ void Link::check_peers(const Started& started) {
 }
 
 std::string Link::where(const Started& started) const {
-  return fmt::format("{} of axis '{}' waits in operation {}, {}", group_.who(group_.rank), group_.name, started.turn,
+  return fmt::format("{} of axis '{}' waits in operation {}, {}", group_.rank_name(group_.rank), group_.name, started.turn,
                      text_of(started.call, group_));
 }
 

@@ -97,7 +97,7 @@ class NcclBackend : public Backend {
     } catch (const std::exception& error) {
       link_->refuse(operation);
       const std::string why = fmt::format("{} on axis '{}' failed, operation {} of {} on nccl: {}", operation.text(group()),
-                                          group().name, operation.turn, group().who(group().rank), describe(error));
+                                          group().name, operation.turn, group().rank_name(group().rank), describe(error));
       link_->fail(why);
       throw Fault(why);
     }

@@ -63,7 +63,7 @@ void check_splits(std::span<const Splits> splits, const Group& group) {
       const int64_t given = splits[from].gives[to], expected = splits[to].expects[from];
       if (given == expected) continue;
       fault("{} gives {} bytes where {} expects {}: do the splits of the ranks belong together?",
-            group.who(static_cast<int>(from)), given, group.who(static_cast<int>(to)), expected);
+            group.rank_name(static_cast<int>(from)), given, group.rank_name(static_cast<int>(to)), expected);
     }
   }
 }

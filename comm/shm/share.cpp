@@ -37,7 +37,7 @@ std::vector<Offer> exchange(Team& team, const Offer& mine) {
 void refuse_together(const std::vector<Offer>& offers, const Group& group) {
   for (size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].complaint[0] != 0)
-      throw Declined(fmt::format("{}: {}", group.who(static_cast<int>(r)), offers[r].complaint.data()));
+      throw Declined(fmt::format("{}: {}", group.rank_name(static_cast<int>(r)), offers[r].complaint.data()));
   }
 }
 

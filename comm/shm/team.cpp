@@ -114,9 +114,9 @@ void Team::check_alive(int peer, const Signal& signal, uint32_t wanted) const {
   if (poll(&entry, 1, 0) <= 0 || signal.has_reached(wanted)) return;
   const std::string why = BlackBox::end_of(group_.ranks[static_cast<size_t>(peer)]);
   if (why == kScriptEnded) throw PeersEnded{{peer}};
-  if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.who(peer), why));
+  if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.rank_name(peer), why));
   fault("the process of {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or for want of memory",
-        group_.who(peer), board(peer).process);
+        group_.rank_name(peer), board(peer).process);
 }
 
 void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {

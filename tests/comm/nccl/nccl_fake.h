@@ -167,13 +167,13 @@ struct Comparisons {
 };
 
 // The null backend gathers this rank's own part from everybody.
-class Host : public Checked {
+class Host : public CheckedCommunicator {
  public:
-  Host(const Group& group, Comparisons& comparisons) : Checked(make_null_backend(group)), comparisons_(comparisons) {}
-  using Checked::all_gather;
+  Host(const Group& group, Comparisons& comparisons) : CheckedCommunicator(make_null_backend(group)), comparisons_(comparisons) {}
+  using CheckedCommunicator::all_gather;
   Work all_gather(at::Tensor out, at::Tensor in, Async async) override {
     ++comparisons_.made;
-    Work work = Checked::all_gather(out, in, async);
+    Work work = CheckedCommunicator::all_gather(out, in, async);
     if (const auto& other = comparisons_.of_rank_2)
       std::memcpy(static_cast<char*>(out.mutable_data_ptr()) + 2 * sizeof(Call), &*other, sizeof(Call));
     return work;

@@ -38,7 +38,7 @@ class NcclTest : public testing::Test {
     return make_nccl_backend(make_host(group), group, order, nccl.api, streams);
   }
   std::unique_ptr<Communicator> make(SumOrder order = SumOrder::any, const Group& group = kThree) {
-    auto comm = std::make_unique<Checked>(make_backend(order, group));
+    auto comm = std::make_unique<CheckedCommunicator>(make_backend(order, group));
     EXPECT_EQ(log.take(), Lines{fmt::format("init {} of {}", group.rank, group.size())});
     return comm;
   }
