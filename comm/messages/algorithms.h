@@ -1,4 +1,4 @@
-// The collectives over a Transport, written once: every transport moves the same pieces and adds in the same order.
+// The collectives over a Transport, written once: every transport moves the same chunks and adds in the same order.
 // Cost: README.md. Each function is one blocking operation on tensors that were checked; errors: Fault, Aborted, TimedOut.
 #pragma once
 
@@ -32,7 +32,7 @@ struct Site {
   int size() const { return transport.group().size(); }
 };
 
-// A contiguous piece of memory at or for one rank.
+// A contiguous chunk of memory at or for one rank.
 struct Part {
   int peer = 0;
   char* data = nullptr;
