@@ -6,7 +6,7 @@ namespace zt::comm {
 
 namespace {
 
-// Calls part(offset, bytes) for chunks no longer than the transport takes; once for an empty message.
+// Calls part(offset, bytes) for each chunk of at most `longest` bytes, and once for an empty message.
 template <class Part>
 void in_chunks(size_t bytes, size_t longest, Part part) {
   size_t offset = 0;

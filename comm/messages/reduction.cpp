@@ -1,5 +1,6 @@
-// The collectives that add up. Segments travel to the rank that owns them, which adds them in the fixed tree (reduce_tree.h);
-// results travel on from there. No partial sum ever leaves a rank, so the order does not depend on the way.
+// The reducing collectives. Every rank sends its input of a segment to the owner of that segment. The owner reduces the inputs
+// along the fixed tree (reduce_tree.h) and sends the result on. Partial sums never leave a rank, so the order is that of the
+// tree.
 #include <algorithm>
 
 #include "algorithms.h"
@@ -9,9 +10,9 @@ namespace zt::comm {
 
 namespace {
 
-// Up to here (all ranks' data together) everybody gets everything and adds by itself: one round instead of two.
+// Bytes, summed over the ranks, up to which every rank receives all inputs and reduces them itself: one round instead of two.
 constexpr size_t kOneRound = size_t{64} << 10;
-// A chunk is received while the one before it is added; small enough that it is added from the cache.
+// Bytes per chunk. A chunk is received while the previous one is reduced. It is small enough to be reduced from the cache.
 constexpr size_t kChunk = size_t{512} << 10;
 
 int64_t chunk_elements(size_t element, int size) {
@@ -19,12 +20,12 @@ int64_t chunk_elements(size_t element, int size) {
   return static_cast<int64_t>(std::max<size_t>(1, std::min(kChunk, room) / element));
 }
 
-// What `reduce_owned` needs to know: segment r of `in`, elements [begin(r), begin(r) + size(r)), belongs to rank r.
+// The segments of `in`: rank r owns elements [begin[r], begin[r] + size[r]).
 struct Owners {
   std::vector<int64_t> begin, size;
 };
 
-// Receives this rank's segment from all others chunk by chunk and adds; `out` holds the result of this segment.
+// Receives this rank's segment from all other ranks, chunk by chunk, and reduces it into `out`.
 class OwnedSegment {
  public:
   OwnedSegment(Site site, const at::Tensor& in, char* out, int64_t begin, int64_t size, ReduceOp op)
@@ -39,14 +40,14 @@ class OwnedSegment {
 
   void run() {
     const int64_t chunks = (size_ + chunk_ - 1) / chunk_;
-    const size_t slot = static_cast<size_t>(std::min(chunk_, size_)) * element_ * static_cast<size_t>(site_.size() - 1);
-    char* staging = site_.staging.get(slot * static_cast<size_t>(std::min<int64_t>(2, chunks)));
-    Messages slots[2] = {{site_.transport, site_.policy}, {site_.transport, site_.policy}};
-    for (int64_t p = 0; p <= chunks; ++p) {
-      if (p < chunks) receive(slots[p % 2], staging + static_cast<size_t>(p % 2) * slot, p);
-      if (p == 0) continue;
-      slots[(p - 1) % 2].wait();
-      add(staging + static_cast<size_t>((p - 1) % 2) * slot, p - 1);
+    const size_t buffer_bytes = static_cast<size_t>(std::min(chunk_, size_)) * element_ * static_cast<size_t>(site_.size() - 1);
+    char* staging = site_.staging.get(buffer_bytes * static_cast<size_t>(std::min<int64_t>(2, chunks)));
+    Messages in_flight[2] = {{site_.transport, site_.policy}, {site_.transport, site_.policy}};
+    for (int64_t c = 0; c <= chunks; ++c) {
+      if (c < chunks) receive(in_flight[c % 2], staging + static_cast<size_t>(c % 2) * buffer_bytes, c);
+      if (c == 0) continue;
+      in_flight[(c - 1) % 2].wait();
+      add(staging + static_cast<size_t>((c - 1) % 2) * buffer_bytes, c - 1);
     }
   }
 
@@ -82,11 +83,11 @@ class OwnedSegment {
   ReduceOp op_;
 };
 
-// `out` holds the reduced segment of this rank.
+// Reduces each segment on its owner. Writes this rank's reduced segment to `out`.
 void reduce_owned(Site site, const at::Tensor& in, char* out, const Owners& owners, ReduceOp op) {
   const size_t element = in.element_size();
   const int64_t chunk = chunk_elements(element, site.size());
-  // All sends start at once: the receivers take them in their own time, also while this rank computes.
+  // All sends are posted at the start, so that a receiver can take them at any time, also while this rank computes.
   Messages sends(site.transport, site.policy);
   for (int step = 1; step < site.size(); ++step) {
     const int peer = (site.rank() + step) % site.size();

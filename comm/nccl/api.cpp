@@ -11,10 +11,10 @@ namespace zt::comm {
 namespace {
 
 template <class Signature>
-void find(void* library, const char* name, std::function<Signature>& slot) {
+void find(void* library, const char* name, std::function<Signature>& function) {
   auto* symbol = reinterpret_cast<Signature*>(dlsym(library, name));
   if (!symbol) fault("libnccl.so.2 has no function {}: NCCL 2.19 or newer is needed", name);
-  slot = symbol;
+  function = symbol;
 }
 
 NcclApi open_nccl() {

@@ -105,8 +105,8 @@ void Link::finish(const Started& started) {
 
 void Link::time_out(const Started& started) {
   const std::string why = fmt::format(
-      "communication timed out after {} s: {} (backend nccl). Did a peer fail, or take another path? If it only needs longer: "
-      "axis:set_timeout(seconds)",
+      "communication timed out after {} s: {} (backend nccl). Did a rank fail, or make other calls? If the operation only needs "
+      "longer: axis:set_timeout(seconds)",
       std::chrono::duration<double>(timeout_).count(), where(started));
   fail(why, Stage::timed_out);
   report_stuck();

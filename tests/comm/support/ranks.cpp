@@ -22,9 +22,9 @@ class Cache {
  public:
   at::Tensor get(const Key& key, const std::function<at::Tensor()>& make) {
     const std::lock_guard lock(mutex_);
-    auto& slot = tensors_[key];
-    if (!slot.defined()) slot = make();
-    return slot;
+    auto& tensor = tensors_[key];
+    if (!tensor.defined()) tensor = make();
+    return tensor;
   }
 
  private:
