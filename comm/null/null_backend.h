@@ -8,8 +8,8 @@
 namespace zt::comm {
 
 // Every operation completes at once, with a defined result: a reduction counts zeros for the other ranks, and a gather repeats
-// the input of this rank. So all_reduce copies, and recv and all_to_all write zeros. shares_memory: as the backend that it stands
-// for.
+// the input of this rank. So all_reduce copies, and recv and all_to_all write zeros.
+// shares_memory: as the backend that it stands for.
 std::unique_ptr<Backend> make_null_backend(Group group, bool shares_memory = false);
 
 }  // namespace zt::comm

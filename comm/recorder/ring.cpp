@@ -59,7 +59,7 @@ Record Ring::add(const Call& call) {
   return record;
 }
 
-// A call whose record was overwritten by then leaves no trace.
+// Does nothing if the record of the call has been overwritten by a later call.
 void Ring::change(uint64_t number, size_t time, int64_t now_ns, Stage stage) {
   auto& record = memory_.records[number % kRecords];
   if (record.word(offsetof(Record, number)).load(std::memory_order_relaxed) != number) return;
