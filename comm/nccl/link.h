@@ -13,7 +13,7 @@
 namespace zt::comm {
 
 // An operation on the stream.
-struct Started {
+struct StartedOperation {
   const uint64_t number, turn;  // as in Operation
   const Call call;
   const std::shared_ptr<void> event;  // complete when the operation is
@@ -50,16 +50,16 @@ class Link {
   // Makes the stream wait for what the current one has to do first, and says in the ring that the operation runs.
   void begin(const Operation& operation);
   // What the stream has to do now is the operation.
-  std::shared_ptr<Started> add(const Operation& operation);
+  std::shared_ptr<StartedOperation> add(const Operation& operation);
   // The operation failed before it was added.
   void refuse(const Operation& operation);
   // Looks what is complete; true if nothing runs any more.
   bool poll();
 
-  bool is_over(const Started& started);
+  bool is_over(const StartedOperation& started);
   // The current stream waits; the host waits, for at most the time-out.
-  void wait(const Started& started) const;
-  void finish(const Started& started);
+  void wait(const StartedOperation& started) const;
+  void finish(const StartedOperation& started);
   void drain();
 
   // What runs ends in this stage. The first reason stays.
@@ -68,10 +68,10 @@ class Link {
  private:
   void end_oldest(Stage stage);
   void note_end(uint64_t number, Stage stage) const;
-  void check_peers(const Started& started);
-  std::string where(const Started& started) const;
+  void check_peers(const StartedOperation& started);
+  std::string where(const StartedOperation& started) const;
   [[noreturn]] void fail_with(const std::string& why);
-  [[noreturn]] void time_out(const Started& started);
+  [[noreturn]] void time_out(const StartedOperation& started);
 
   const NcclApi api_;
   const std::shared_ptr<const StreamApi> streams_;
@@ -80,7 +80,7 @@ class Link {
   ncclComm_t comm_;  // null after a failure
   std::chrono::milliseconds timeout_ = kDefaultTimeout;
   std::shared_ptr<Ring> ring_;  // may be null
-  std::deque<std::shared_ptr<Started>> outstanding_;
+  std::deque<std::shared_ptr<StartedOperation>> outstanding_;
   std::string failure_;
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 class NcclWork : public Work::State {
  public:
-  NcclWork(std::shared_ptr<Link> link, std::shared_ptr<Started> started, Operation operation)
+  NcclWork(std::shared_ptr<Link> link, std::shared_ptr<StartedOperation> started, Operation operation)
       : link_(std::move(link)), started_(std::move(started)), operation_(std::move(operation)) {}
   bool done() override { return link_->is_over(*started_); }
   void wait() override { link_->wait(*started_); }
@@ -29,7 +29,7 @@ class NcclWork : public Work::State {
 
  private:
   const std::shared_ptr<Link> link_;
-  const std::shared_ptr<Started> started_;
+  const std::shared_ptr<StartedOperation> started_;
   const Operation operation_;  // keeps the tensors alive
 };
 
@@ -79,7 +79,7 @@ class NcclBackend : public Backend {
 
  private:
   // Whatever fails but a Misuse leaves the ranks' streams at different places: the communicator is over.
-  std::shared_ptr<Started> start(const Operation& operation) {
+  std::shared_ptr<StartedOperation> start(const Operation& operation) {
     try {
       link_->check_usable();
       link_->poll();

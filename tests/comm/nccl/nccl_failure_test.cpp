@@ -91,7 +91,7 @@ TEST_F(NcclTest, AnAsynchronousErrorFailsWhatRuns) {
 }
 
 TEST_F(NcclTest, TheRingSaysWhatRunsAndEnds) {
-  Recorded comm(make_backend());
+  RecordedBackend comm(make_backend());
   const auto t = at::ones({3});
   streams->stop();
   const Work first = comm.all_reduce(t), second = comm.all_reduce(t);
@@ -116,7 +116,7 @@ TEST_F(NcclTest, TheRingSaysWhatRunsAndEnds) {
 }
 
 TEST_F(NcclTest, ATimeOutFailsWhatRuns) {
-  Recorded comm(make_backend());
+  RecordedBackend comm(make_backend());
   comm.backend->set_timeout(std::chrono::milliseconds(10));
   const auto t = at::ones({3});
   comm.all_reduce(t);

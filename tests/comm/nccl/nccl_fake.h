@@ -67,8 +67,8 @@ struct Streams : StreamApi {
 class Nccl {
  public:
   explicit Nccl(Log& log) : log_(log) {
-    make_life();
-    make_calls();
+    fake_lifecycle();
+    fake_operations();
   }
   Nccl(const Nccl&) = delete;
 
@@ -108,7 +108,7 @@ class Nccl {
     messages.pop_front();
   }
 
-  void make_life() {
+  void fake_lifecycle() {
     api.get_unique_id = [](auto) { return ncclSuccess; };
     api.comm_init_rank = [this](ncclComm_t* comm, int size, ncclUniqueId, int rank) {
       *comm = handle_of(rank);
@@ -136,7 +136,7 @@ class Nccl {
     };
   }
 
-  void make_calls() {
+  void fake_operations() {
     api.group_start = [this] { return said("("); };
     api.group_end = [this] { return said(")"); };
     api.all_reduce = [this](auto, auto, size_t n, ncclDataType_t type, ncclRedOp_t op, auto, cudaStream_t stream) {

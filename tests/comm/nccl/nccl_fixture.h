@@ -15,8 +15,8 @@ namespace zt::comm::fake {
 inline const Group kThree{"dp", 1, {0, 1, 2}};
 
 // A backend whose ring can be read.
-struct Recorded {
-  explicit Recorded(std::unique_ptr<Backend> made) : backend(std::move(made)) { backend->record_in(ring); }
+struct RecordedBackend {
+  explicit RecordedBackend(std::unique_ptr<Backend> made) : backend(std::move(made)) { backend->record_in(ring); }
   Work all_reduce(const at::Tensor& tensor) {
     Operation operation{.kind = Kind::all_reduce, .out = {tensor}, .in = {tensor}};
     operation.call = call_of(operation);

@@ -155,7 +155,7 @@ TEST_F(NcclTest, BooleansTravelAsBytes) {
 }
 
 TEST_F(NcclTest, TypesThatCannotBeReducedAreRefusedBeforeAnythingStarts) {
-  Recorded any(make_backend());
+  RecordedBackend any(make_backend());
   log.take();
   const auto half_word = at::ones({3}, at::kShort);
   EXPECT_SAYS("NCCL cannot reduce tensors of type int16", any.all_reduce(half_word));
