@@ -11,7 +11,7 @@ namespace zt::comm {
 
 namespace {
 
-// As for the other backends: below the 5 s in which a failed run has to end.
+// As for the other backends, below the 5 s within which a failed run must end.
 constexpr std::chrono::milliseconds kGrace(2000);
 
 std::string text_of(const Call& call, const Group& group) {
@@ -30,9 +30,9 @@ Link::~Link() {
     while (!poll() && policy.pause()) {
     }
   } catch (const std::exception&) {
-    // The device failed: what is outstanding never ends.
+    // The device failed, so the outstanding operations never complete.
   }
-  // Destroying it would wait for a peer that is gone.
+  // With outstanding operations, comm_destroy would wait for a peer that may be gone.
   if (outstanding_.empty()) api_.comm_destroy(comm_);
   else fail("it was closed while operations waited");
 }
@@ -125,7 +125,7 @@ void Link::fail(const std::string& why, Stage stage) {
   try {
     poll();
   } catch (const std::exception&) {
-    // The device failed too: nothing more will be complete.
+    // The device failed, too, so no further operation completes.
   }
   while (!outstanding_.empty()) end_oldest(stage);
   failure_ = why;
