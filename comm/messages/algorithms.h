@@ -9,8 +9,7 @@
 
 namespace zt::comm {
 
-// Scratch memory of one communicator, kept between operations. It grows to kStagingBytes at most, or to the needs of one small
-// operation.
+// Scratch memory of one communicator, kept between operations. It grows to kStagingBytes, or to what one small operation needs.
 class Staging {
  public:
   // Returns at least `bytes`. Earlier contents are lost.

@@ -1,6 +1,5 @@
 // The reducing collectives. Every rank sends its input of a segment to the owner of that segment. The owner reduces the inputs
-// along the fixed tree (reduce_tree.h) and sends the result on. Partial sums never leave a rank, so the order is that of the
-// tree.
+// along the fixed tree (reduce_tree.h) and sends the result on. No partial sum leaves a rank, so the order is that of the tree.
 #include <algorithm>
 
 #include "algorithms.h"

@@ -51,8 +51,7 @@ class StreamApi {
   virtual ~StreamApi() = default;
   virtual at::Device device() const = 0;
   virtual c10::Stream current() const = 0;
-  // Makes `stream` the current stream of this thread, for which ATen starts kernels and allocates memory. Returns the previous
-  // one.
+  // Makes `stream` the current stream of this thread, where ATen runs kernels and allocates memory. Returns the previous one.
   virtual c10::Stream exchange(const c10::Stream& stream) const = 0;
   virtual c10::Stream take_from_pool() const = 0;
   virtual cudaStream_t native(const c10::Stream& stream) const = 0;

@@ -28,8 +28,7 @@ class Reduction {
     site.streams.keep_for(site.stream, others_);  // the allocator may have assigned it to another stream
   }
 
-  // Call it in an NCCL group. Receives the other ranks' inputs of this rank's segment, and sends each rank the input of its
-  // segment.
+  // Call it in an NCCL group. Receives the inputs of this rank's segment, and sends each rank the input of that rank's segment.
   void exchange() const {
     for (int r = 0; r < segments_.ranks; ++r) {
       if (r == rank()) continue;

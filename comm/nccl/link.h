@@ -24,8 +24,9 @@ struct StartedOperation {
 //
 // Invariants: 1. There is one stream, so operations complete in the order in which they were started. 2. outstanding_ holds
 // exactly the running operations, oldest first. 3. The first failure aborts NCCL's communicator, which ends its kernels that wait
-// for a peer. The running operations then have failed, and `check_usable` throws from then on. Threads: the rank's. Errors:
-// Fault.
+// for a peer. The running operations then have failed, and `check_usable` throws from then on.
+//
+// Threads: the rank's. Errors: Fault.
 class Link {
  public:
   // Makes the communicator of `group`. Collective over the group, with the same id on all ranks.

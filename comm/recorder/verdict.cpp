@@ -81,8 +81,7 @@ std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   return "";
 }
 
-// Names the ranks that have made the call and are stopped in it: ", but the process of rank 1 is stopped". Empty if there are
-// none.
+// Names the ranks that are stopped during the call: ", but the process of rank 1 is stopped". Empty if there are none.
 std::string stopped_text(const Inquiry& inquiry, const Wait& wait) {
   std::vector<int> stopped;
   for (const int rank : wait.members->ranks) {

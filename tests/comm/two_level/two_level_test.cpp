@@ -30,8 +30,7 @@ at::Tensor wild_values(int rank) {
   return at::randn({kLongest}, generator, at::kDouble).mul(exponents.exp2());
 }
 
-// Returns the first n wild values of a rank. Floats get a NaN and infinities of both signs; integers are scaled up to fill the
-// type.
+// Returns the first n wild values of a rank. Floats get a NaN and infinities of both signs, integers are scaled up.
 at::Tensor wild(int rank, int64_t n, at::ScalarType dtype) {
   static const std::vector<at::Tensor> values = [] {
     std::vector<at::Tensor> all;
@@ -157,8 +156,7 @@ TEST(TwoLevel, EveryTypeAndOperator) {
   });
 }
 
-// Lists of small tensors that are packed, an empty one, and one that is long enough to be sent alone. Several lists are in
-// flight.
+// Lists of small tensors that are packed, an empty one, and one long enough to be sent alone. Several lists are in flight.
 TEST(TwoLevel, AsynchronousLists) {
   on_nodes([](Communicator& two, Communicator& flat) {
     const int size = two.size(), rank = two.rank();
