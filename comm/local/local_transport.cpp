@@ -32,7 +32,7 @@ struct Shared {
   int asked = 0;  // ranks that have asked for it
 };
 
-// What the ranks of one communicator share.
+// The state that the ranks of one communicator share.
 struct Hub {
   explicit Hub(int size) : size(size), channels(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
   Channel& channel(int from, int to) {

@@ -23,7 +23,7 @@ class Staging {
 
 constexpr size_t kStagingBytes = size_t{8} << 20;
 
-// What the operations of one communicator run on.
+// The transport, wait policy and scratch memory of an operation.
 struct Site {
   Transport& transport;
   WaitPolicy& policy;

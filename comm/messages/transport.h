@@ -48,7 +48,7 @@ struct TimedOut {
   std::vector<int> peers;  // group ranks that the wait was for
 };
 
-// Several messages that are waited for together.
+// A set of messages with one common wait.
 class Messages {
  public:
   Messages(Transport& transport, WaitPolicy& policy) : transport_(transport), policy_(policy) {}

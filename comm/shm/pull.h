@@ -16,7 +16,7 @@ struct Range {
   size_t begin = 0, bytes = 0;
 };
 
-// What one rank gives and reads in a collective. Ranges count bytes from the start of the giving rank's source buffer.
+// The parts that one rank gives and reads in a collective. Ranges count bytes from the start of the giving rank's source buffer.
 struct ReadList {
   const char* source = nullptr;         // this rank's buffer; null means that it gives nothing
   c10::SmallVector<Range, kFew> gives;  // by reader: the part of `source` that the reader takes

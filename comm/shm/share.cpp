@@ -10,7 +10,7 @@ namespace zt::comm {
 
 namespace {
 
-// What a rank tells the others about the memory that it created.
+// A rank's message to the others about the memory that it created.
 struct Offer {
   MemoryAddress address;
   std::array<char, 512> complaint;  // why this rank failed; empty means success

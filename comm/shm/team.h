@@ -42,7 +42,7 @@ struct Notice {
   alignas(16) std::array<char, kInlineBytes> data;  // only the bytes that the operation needs are valid
 };
 
-// What one rank publishes. Only that rank writes it.
+// The published state of one rank. Only that rank writes it.
 struct alignas(64) Board {
   alignas(64) Signal entered;  // number of the last operation that this rank has entered
   alignas(64) Signal left;     // number of the last operation that this rank has left

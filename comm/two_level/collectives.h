@@ -10,7 +10,7 @@
 
 namespace zt::comm {
 
-// What the operations of one two-level communicator run on. A rank's place is its index on its node.
+// The communicators, wait policy and scratch memory of an operation. A rank's place is its index on its node.
 struct LevelSite {
   const Levels& levels;
   WaitPolicy& policy;

@@ -1,4 +1,4 @@
-// The nccl backend against a fake NCCL: calls that differ, errors, time-outs, and what the flight recorder keeps. No GPU.
+// Failures of the nccl backend against a fake NCCL: different calls, errors, timeouts, and their flight records. No GPU.
 #include <gtest/gtest.h>
 
 #include "messages/algorithms.h"

@@ -1,4 +1,4 @@
-// What is special to shared memory: different calls, no memory, a process that is gone, signals.
+// Tests specific to shared memory: different calls, no memory, a process that is gone, signals.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
