@@ -1,6 +1,6 @@
-// What a way to communicate provides: operations that were checked already. `Checked` makes a zt::Communicator of it.
+// The interface of a backend. CheckedCommunicator turns a backend into a zt::Communicator and checks all arguments.
 //
-// Threads: as zt::Communicator. Errors: Fault and Aborted; arguments are the decorator's affair.
+// Threads: as zt::Communicator. Errors: Fault and Aborted.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,11 +19,11 @@ namespace zt::comm {
 
 constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
 
-// Which operations are compared across the ranks before anything moves.
+// Which operations are compared across the ranks before data moves: the first kCheckedFirst, or all.
 enum class CheckMode : uint8_t { first, full };
-constexpr uint64_t kCheckedFirst = 100;  // CheckMode::first: collectives of a communicator, and messages of a pair of ranks
+constexpr uint64_t kCheckedFirst = 100;  // collectives per communicator, and messages per pair of ranks
 
-// fixed: sums run along the tree of NUMERICS, the same bits on every backend. any: as the backend likes.
+// fixed: sums follow the tree of reduce_tree.h and have the same bits on every backend. any: the backend chooses the order.
 enum class SumOrder : uint8_t { fixed, any };
 
 class Backend {
@@ -32,22 +32,24 @@ class Backend {
 
   virtual const Group& group() const = 0;
   virtual const std::string& name() const = 0;
-  // Where tensors have to be; nothing: anywhere.
+  // Returns the device that tensors must be on; nullopt means any device.
   virtual std::optional<at::Device> device() const = 0;
 
-  // Runs or starts an operation, in the order of the calls. With Async::no it has run for the caller's stream on return.
+  // Runs or starts an operation. Operations run in the order of the calls. With Async::no, work that the caller puts on its
+  // current stream after the return sees the result.
   virtual Work submit(Operation operation, Async async) = 0;
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
-  // Where `shares_memory`: one tensor for all ranks. Collective.
   virtual bool shares_memory() const { return false; }
+  // Returns one tensor that all ranks share. Requires shares_memory(). Collective.
   virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }
-  // Collective.
+  // Returns a backend over the same ranks with its own order of operations. Collective.
   virtual std::unique_ptr<Backend> duplicate(const std::string& name) = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
   virtual void set_check(CheckMode mode) = 0;
   virtual void drain() = 0;
 
-  // Where the operations that are submitted, whose numbers are the ring's, say that they run and end. Before the first of them.
+  // Records the start and the end of every submitted operation in `ring`, which gave the operations their numbers. Call it before
+  // the first submit.
   virtual void record_in(std::shared_ptr<Ring> ring) = 0;
 };
 

@@ -22,7 +22,8 @@ const char* name_of(ReduceOp op) {
 
 namespace {
 
-// "2 tensors of 4 + 4 float32"; of a long list the checksum of all lengths, which differs where lists differ further on.
+// Returns "2 tensors of 4 + 4 float32". For a longer list the text has the first lengths and the checksum of all, so that lists
+// which differ further on have different texts.
 std::string list_text(const Call& call) {
   const auto shown = std::min(static_cast<size_t>(call.tensors), kFirstLengths);
   const auto begin = call.first_lengths.begin();

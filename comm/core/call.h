@@ -1,4 +1,4 @@
-// What the ranks of a group have to agree on in one call, as plain data that can be sent, compared and written down.
+// The part of a call that all ranks of a group must agree on: plain data that can be sent, compared and recorded.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -29,7 +29,7 @@ constexpr int kKinds = 11;
 
 const char* name_of(Kind kind);
 const char* name_of(ReduceOp op);
-// send and recv concern two ranks, all others the whole group.
+// Returns false for send and recv, which involve two ranks only.
 inline bool is_collective(Kind kind) {
   return kind != Kind::send && kind != Kind::recv;
 }
@@ -44,14 +44,14 @@ struct Call {
   at::ScalarType dtype = at::kByte;
   ReduceOp reduce = ReduceOp::sum;
   int32_t peer = -1;                                   // group rank: the root, or the other side of send and recv
-  int32_t tensors = 1;                                 // in a list
-  uint32_t lengths = 0;                                // of a list: tells lists of other lengths apart
-  std::array<int64_t, kFirstLengths> first_lengths{};  // of a list: elements of its first tensors, for messages
-  int64_t count = 0;  // elements, over the list, of what is alike on all ranks; 0 where nothing is (all_to_all)
+  int32_t tensors = 1;                                 // length of the list; 1 without a list
+  uint32_t lengths = 0;                                // checksum of the tensor lengths of a list; 0 without a list
+  std::array<int64_t, kFirstLengths> first_lengths{};  // elements of the first tensors of a list, for error messages
+  int64_t count = 0;  // elements, summed over a list, of the tensor that has one length on all ranks; 0 for all_to_all
 
   bool operator==(const Call&) const = default;
-  // "all_reduce of 1024 float32 (sum)", "broadcast of 8 int64 from rank 1": `peer_name` is for the peer. Of a list: "all_reduce
-  // of a list of 2 tensors of 4 + 4 float32 (sum)".
+  // Returns "all_reduce of 1024 float32 (sum)", "broadcast of 8 int64 from rank 1" (where `peer_name` is "rank 1"), or for a list
+  // "all_reduce of a list of 2 tensors of 4 + 4 float32 (sum)".
   std::string text(const std::string& peer_name) const;
 };
 

@@ -29,14 +29,14 @@ void check_pair(const Checks& checks, const Operation& operation, const at::Tens
 
 }  // namespace
 
-Checked::Checked(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box)
+CheckedCommunicator::CheckedCommunicator(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box)
     : box_(std::move(box)),
       ring_(box_ ? box_->open_ring(backend->group(), backend->name()) : Ring::make_private(backend->group(), backend->name())),
       backend_(std::move(backend)) {
   backend_->record_in(ring_);
 }
 
-Work Checked::submit(Operation&& operation, Async async) {
+Work CheckedCommunicator::submit(Operation&& operation, Async async) {
   operation.call = call_of(operation);
   const Record record = ring_->add(operation.call);
   operation.number = record.number;
@@ -45,7 +45,7 @@ Work Checked::submit(Operation&& operation, Async async) {
   return backend_->submit(std::move(operation), async);
 }
 
-Work Checked::submit_pairs(Operation&& operation, Async async) {
+Work CheckedCommunicator::submit_pairs(Operation&& operation, Async async) {
   const Checks check = checks(operation.kind);
   check.list(operation.out, operation.in);
   for (size_t i = 0; i < operation.in.size(); ++i)
@@ -54,38 +54,38 @@ Work Checked::submit_pairs(Operation&& operation, Async async) {
   return submit(std::move(operation), async);
 }
 
-Work Checked::all_reduce(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
+Work CheckedCommunicator::all_reduce(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
   return submit_pairs({.kind = Kind::all_reduce, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
 }
 
-Work Checked::reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
+Work CheckedCommunicator::reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
   return submit_pairs({.kind = Kind::reduce_scatter, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
 }
 
-Work Checked::all_gather(at::Tensor out, at::Tensor in, Async async) {
+Work CheckedCommunicator::all_gather(at::Tensor out, at::Tensor in, Async async) {
   return submit_pairs({.kind = Kind::all_gather, .out = std::move(out), .in = std::move(in)}, async);
 }
 
-Work Checked::all_reduce(std::vector<at::Tensor> inout, ReduceOp op, Async async) {
+Work CheckedCommunicator::all_reduce(std::vector<at::Tensor> inout, ReduceOp op, Async async) {
   return submit_pairs({.kind = Kind::all_reduce, .out = inout, .in = inout, .reduce = op}, async);
 }
 
-Work Checked::reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) {
+Work CheckedCommunicator::reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) {
   return submit_pairs({.kind = Kind::reduce_scatter, .out = out, .in = in, .reduce = op}, async);
 }
 
-Work Checked::all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) {
+Work CheckedCommunicator::all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) {
   return submit_pairs({.kind = Kind::all_gather, .out = out, .in = in}, async);
 }
 
-Work Checked::broadcast(at::Tensor inout, int root, Async async) {
+Work CheckedCommunicator::broadcast(at::Tensor inout, int root, Async async) {
   const Checks check = checks(Kind::broadcast);
   check.root(root);
   check.tensor("inout", inout);
   return submit({.kind = Kind::broadcast, .out = std::move(inout), .peer = root}, async);
 }
 
-Work Checked::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) {
+Work CheckedCommunicator::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) {
   const Checks check = checks(Kind::reduce);
   check.root(root);
   check.tensor("in", in);
@@ -95,7 +95,7 @@ Work Checked::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async
   return submit(std::move(operation), async);
 }
 
-Work Checked::gather(at::Tensor out, at::Tensor in, int root, Async async) {
+Work CheckedCommunicator::gather(at::Tensor out, at::Tensor in, int root, Async async) {
   const Checks check = checks(Kind::gather);
   check.root(root);
   check.tensor("in", in);
@@ -108,7 +108,7 @@ Work Checked::gather(at::Tensor out, at::Tensor in, int root, Async async) {
   return submit({.kind = Kind::gather, .out = out, .in = in, .peer = root}, async);
 }
 
-Work Checked::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
+Work CheckedCommunicator::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
   const Checks check = checks(Kind::scatter);
   check.root(root);
   check.tensor("out", out);
@@ -121,8 +121,8 @@ Work Checked::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
   return submit({.kind = Kind::scatter, .out = out, .in = in, .peer = root}, async);
 }
 
-Work Checked::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits, std::vector<int64_t> in_splits,
-                         Async async) {
+Work CheckedCommunicator::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits,
+                                     std::vector<int64_t> in_splits, Async async) {
   const Checks check = checks(Kind::all_to_all);
   check.tensor("in", in);
   check.tensor("out", out);
@@ -134,49 +134,49 @@ Work Checked::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out
   const int64_t kept = operation.in_splits[static_cast<size_t>(rank())],
                 wanted = operation.out_splits[static_cast<size_t>(rank())];
   if (kept != wanted) {
-    misuse("{}: this rank's own part has {} elements in 'in' and {} in 'out': the splits do not belong together", check.where(),
+    misuse("{}: this rank's own part has {} elements in 'in' and {} in 'out': give splits with the same number", check.where(),
            kept, wanted);
   }
   return submit(std::move(operation), async);
 }
 
-Work Checked::send(at::Tensor tensor, int peer, Async async) {
+Work CheckedCommunicator::send(at::Tensor tensor, int peer, Async async) {
   const Checks check = checks(Kind::send);
   check.peer(peer);
   check.tensor("tensor", tensor);
   return submit({.kind = Kind::send, .in = std::move(tensor), .peer = peer}, async);
 }
 
-Work Checked::recv(at::Tensor tensor, int peer, Async async) {
+Work CheckedCommunicator::recv(at::Tensor tensor, int peer, Async async) {
   const Checks check = checks(Kind::recv);
   check.peer(peer);
   check.tensor("tensor", tensor);
   return submit({.kind = Kind::recv, .out = std::move(tensor), .peer = peer}, async);
 }
 
-void Checked::barrier() {
+void CheckedCommunicator::barrier() {
   submit({.kind = Kind::barrier}, Async::no).synchronize();
 }
 
-at::Tensor Checked::allocate(at::IntArrayRef shape, at::ScalarType dtype) {
+at::Tensor CheckedCommunicator::allocate(at::IntArrayRef shape, at::ScalarType dtype) {
   check_allocation(backend_->group(), shape, dtype);
   return backend_->allocate(shape, dtype);
 }
 
-at::Tensor Checked::allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) {
+at::Tensor CheckedCommunicator::allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) {
   check_allocation(backend_->group(), shape, dtype);
   if (!shares_memory()) {
-    misuse("the ranks of axis '{}' communicate by {}, which gives them no common memory: use backend = \"shm\" on one machine",
-           name(), backend());
+    misuse("axis '{}' uses backend '{}', which has no memory shared by its ranks: use backend = \"shm\" on one machine", name(),
+           backend());
   }
   return backend_->allocate_shared(shape, dtype);
 }
 
-std::shared_ptr<Communicator> Checked::duplicate(const std::string& name) {
-  return std::make_shared<Checked>(backend_->duplicate(name), box_);
+std::shared_ptr<Communicator> CheckedCommunicator::duplicate(const std::string& name) {
+  return std::make_shared<CheckedCommunicator>(backend_->duplicate(name), box_);
 }
 
-void Checked::set_timeout(std::chrono::milliseconds timeout) {
+void CheckedCommunicator::set_timeout(std::chrono::milliseconds timeout) {
   if (timeout.count() <= 0) misuse("the time-out of axis '{}' must be above 0, not {} ms", name(), timeout.count());
   backend_->set_timeout(timeout);
 }

@@ -1,5 +1,5 @@
-// The zt::Communicator of every backend: checks arguments, makes an Operation of each call, writes it down
-// for the flight recorder, and hands it to the backend.
+// The zt::Communicator of every backend. It checks the arguments of a call, makes an Operation of it, records it in the flight
+// recorder, and submits it to the backend.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace zt::comm {
 
-class Checked : public Communicator {
+class CheckedCommunicator : public Communicator {
  public:
-  // `box` keeps what is called; nullptr: in memory that nobody reads.
-  explicit Checked(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box = nullptr);
+  // Records the calls in `box`; null means in private memory that no other rank reads.
+  explicit CheckedCommunicator(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box = nullptr);
 
   int rank() const override { return backend_->group().rank; }
   int size() const override { return backend_->group().size(); }

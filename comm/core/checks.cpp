@@ -30,8 +30,7 @@ std::string Checks::where() const {
 void Checks::tensor(const char* name, const at::Tensor& tensor) const {
   if (!tensor.defined()) misuse("{}: '{}' is not a tensor, but this rank needs one", where(), name);
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
-    misuse("{}: '{}' is {}, which is not contiguous: the data would have to be copied first, call contiguous()", where(), name,
-           describe(tensor));
+    misuse("{}: '{}' is {}, which is not contiguous: copy the data first with contiguous()", where(), name, describe(tensor));
   }
   if (device_ && tensor.device() != *device_) {
     misuse("{}: '{}' is {}, but this communicator works on {} memory: move it there, or make the mesh with another backend",
@@ -41,7 +40,7 @@ void Checks::tensor(const char* name, const at::Tensor& tensor) const {
 
 void Checks::same_dtype(const at::Tensor& out, const at::Tensor& in) const {
   if (out.scalar_type() == in.scalar_type()) return;
-  misuse("{}: 'out' is {} but 'in' is {}: nothing is converted on the way, give both one type", where(), describe(out),
+  misuse("{}: 'out' is {} but 'in' is {}: communication does not convert, give both one type", where(), describe(out),
          describe(in));
 }
 
@@ -75,13 +74,13 @@ void Checks::overlap(const char* outer_name, const at::Tensor& outer, const char
 
 void Checks::root(int root) const {
   if (root < 0 || root >= group_.size())
-    misuse("{}: root {} is not a rank of it: ranks are 0 to {}", where(), root, group_.size() - 1);
+    misuse("{}: root {} is not a rank of this axis: ranks are 0 to {}", where(), root, group_.size() - 1);
 }
 
 void Checks::peer(int peer) const {
   if (peer < 0 || peer >= group_.size())
-    misuse("{}: peer {} is not a rank of it: ranks are 0 to {}", where(), peer, group_.size() - 1);
-  if (peer == group_.rank) misuse("{}: rank {} cannot be its own peer: nobody would be at the other end", where(), peer);
+    misuse("{}: peer {} is not a rank of this axis: ranks are 0 to {}", where(), peer, group_.size() - 1);
+  if (peer == group_.rank) misuse("{}: rank {} cannot be its own peer: give the rank at the other end", where(), peer);
 }
 
 std::vector<int64_t> Checks::splits(const char* name, const at::Tensor& tensor, const std::vector<int64_t>& rows) const {
@@ -112,10 +111,10 @@ std::vector<int64_t> Checks::splits(const char* name, const at::Tensor& tensor, 
 
 void Checks::list(at::TensorList out, at::TensorList in) const {
   if (out.size() != in.size())
-    misuse("{}: 'out' has {} tensors and 'in' has {}: they go in pairs", where(), out.size(), in.size());
+    misuse("{}: 'out' has {} tensors and 'in' has {}: give as many, as they go in pairs", where(), out.size(), in.size());
   for (const auto& tensor : in) {
     if (tensor.defined() && in[0].defined() && tensor.scalar_type() != in[0].scalar_type()) {
-      misuse("{}: the list holds {} and {}: tensors that travel together have one type, make one call a type", where(),
+      misuse("{}: the list holds {} and {}: the tensors of a list must have one type, make one call per type", where(),
              describe(in[0]), describe(tensor));
     }
   }

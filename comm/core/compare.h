@@ -1,4 +1,4 @@
-// Whether the ranks of a group made calls that belong together.
+// Checks that the ranks of a group made calls that fit together.
 #pragma once
 
 #include <span>
@@ -8,10 +8,11 @@
 
 namespace zt::comm {
 
-// calls: by group rank. Fault, with the same words on every rank, if they differ: who called what, and what the most called.
+// calls: one per rank, by group rank. Throws Fault if they differ. The message is the same on every rank: it names a rank whose
+// call differs, its call, and the most frequent call.
 void compare_calls(std::span<const Call> calls, const Group& group);
 
-// Of a message, at its receiver: Fault if what was sent is not what is received.
+// Checks a message on the receiving rank. Throws Fault unless `sent` is a send with the count and type of `received`.
 void compare_message(const Call& sent, const Call& received, const Group& group);
 
 }  // namespace zt::comm

@@ -28,7 +28,7 @@ std::function<void()> abort_check(const World& world) {
   };
 }
 
-// The backend that needs nothing but messages: over the network between processes, or between threads.
+// Returns the backend that uses messages only: "mpi" between processes, "local" between threads.
 std::string flat_backend(const World& world) {
   return world.launch == Launch::mpi ? "mpi" : "local";
 }
@@ -50,7 +50,7 @@ std::unique_ptr<Backend> make_shm(const World& world, Group group, const Setting
   if (!is_one_node(nodes_of(world, group, settings)))
     misuse("backend 'shm' needs all ranks of axis '{}' on one machine, and they are on several: take 'mpi' or 'two_level'",
            group.name);
-  Checked first_contact(make_host(world, flat_backend(world), group, settings));
+  CheckedCommunicator first_contact(make_host(world, flat_backend(world), group, settings));
   first_contact.set_timeout(settings.timeout);
   return make_shm_backend(first_contact, std::move(group), abort_check(world));
 }
@@ -68,7 +68,7 @@ std::unique_ptr<Backend> make_two_level(const World& world, Group group, const S
 }
 
 #ifdef ZT_HAS_NCCL
-// What carries NCCL's first contact and the comparison of calls.
+// Makes the host communicator that an nccl backend needs: it sends NCCL's identifier and compares calls.
 std::shared_ptr<Communicator> make_nccl_host(const World& world, const Group& group, const Settings& settings) {
   return make_communicator(world, flat_backend(world), group.renamed(group.name + "/host"), settings);
 }
@@ -85,7 +85,7 @@ std::unique_ptr<Backend> make_nccl([[maybe_unused]] const World& world, [[maybe_
 #endif
 }
 
-std::unique_ptr<Backend> make_unset(const World& world, const std::string& backend, Group group, const Settings& settings) {
+std::unique_ptr<Backend> make_by_name(const World& world, const std::string& backend, Group group, const Settings& settings) {
   if (backend == "null") return make_null_backend(std::move(group));
   if (backend == "nccl") return make_nccl(world, std::move(group), settings);
   if (backend == "shm") return make_shm(world, std::move(group), settings);
@@ -105,7 +105,7 @@ std::unique_ptr<Backend> make_backend(const World& world, const std::string& bac
   const auto& known = backend_names();
   if (std::find(known.begin(), known.end(), backend) == known.end())
     misuse("unknown backend '{}'{}", backend, suggest(backend, known));
-  return with_settings(make_unset(world, backend, std::move(group), settings), settings);
+  return with_settings(make_by_name(world, backend, std::move(group), settings), settings);
 }
 
 std::unique_ptr<Backend> split_backend([[maybe_unused]] const World& world, [[maybe_unused]] Backend& nccl_world,

@@ -1,4 +1,4 @@
-// From a backend's name to the backend: which ones there are, and what each needs of the run.
+// Makes a backend from its name.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace zt::comm {
 
-// As make_communicator, without what `Checked` adds.
+// As make_communicator, without the argument checks and the flight record of CheckedCommunicator.
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings);
-// A part of an nccl backend over the world. Collective over the world.
+// Splits the nccl backend over the world and returns the part over `group`. Collective over the world.
 std::unique_ptr<Backend> split_backend(const World& world, Backend& nccl_world, Group group, const Settings& settings);
 
-// The machine of each rank of the group, as a number that tells them apart. Collective over the world at the first call, unless
-// `ranks_per_node` says it.
+// Returns the node number of each rank of the group: ranks on one machine have the same number. The first call is collective over
+// the world, unless settings.ranks_per_node defines the nodes.
 std::vector<int> nodes_of(const World& world, const Group& group, const Settings& settings);
 bool is_one_node(const std::vector<int>& nodes);
 

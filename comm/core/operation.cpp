@@ -6,18 +6,18 @@
 
 namespace zt::comm {
 
-std::string Group::who(int group_rank) const {
+std::string Group::rank_name(int group_rank) const {
   return fmt::format("rank {} (world rank {})", group_rank, ranks[static_cast<size_t>(group_rank)]);
 }
 
 std::string Operation::text(const Group& group) const {
-  return call.text(peer < 0 ? "" : group.who(peer));
+  return call.text(peer < 0 ? "" : group.rank_name(peer));
 }
 
 Call call_of(const Operation& operation) {
   Call call{.kind = operation.kind, .peer = operation.peer};
   if (is_reduction(call.kind)) call.reduce = operation.reduce;
-  // What every rank has: of scatter, broadcast and recv `out`, of all others `in`.
+  // The tensor that has the same length on every rank: `out` for scatter, broadcast and recv, `in` for all others.
   const bool has_out = call.kind == Kind::scatter || call.kind == Kind::broadcast || call.kind == Kind::recv;
   const auto& tensors = has_out ? operation.out : operation.in;
   if (tensors.empty()) return call;

@@ -1,4 +1,4 @@
-// One call of a communicator as data: what the decorator checked, the queue keeps and a backend runs.
+// One call of a communicator as data. CheckedCommunicator makes it, a queue may hold it, a backend runs it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,34 +15,34 @@
 
 namespace zt::comm {
 
-// Mostly one tensor, for which no memory is taken.
+// A list of tensors. A list of one, the usual case, allocates no memory.
 class Tensors : public c10::SmallVector<at::Tensor, 1> {
  public:
   Tensors() = default;
-  Tensors(at::Tensor tensor) { push_back(std::move(tensor)); }  // NOLINT: one tensor is a list of one
-  Tensors(const std::vector<at::Tensor>& list)                  // NOLINT: as is a list
+  Tensors(at::Tensor tensor) { push_back(std::move(tensor)); }  // NOLINT: an implicit conversion on purpose
+  Tensors(const std::vector<at::Tensor>& list)                  // NOLINT: likewise
       : SmallVector(list.begin(), list.end()) {}
 };
 
-// Shapes and in-place rules are those of zt/comm/comm.h. The lists have one tensor except for the list variants, where the
-// operation means one call for each. Empty: `in` of broadcast and recv (broadcast's tensor is out), `out` of send, both of
-// barrier.
+// Shapes and in-place rules are those of zt/comm/comm.h. `out` and `in` hold one tensor each. In a list operation they hold
+// several, and the result is that of one call per pair. `in` is empty for broadcast and recv (the tensor of broadcast is `out`),
+// `out` is empty for send, and both are empty for barrier.
 struct Operation {
   Kind kind = Kind::barrier;
-  Tensors out = {};  // an entry may be undefined where this rank receives nothing
-  Tensors in = {};   // likewise where it gives nothing
+  Tensors out = {};  // an entry may be undefined if this rank receives nothing
+  Tensors in = {};   // an entry may be undefined if this rank gives nothing
   ReduceOp reduce = ReduceOp::sum;
   int peer = -1;                         // the root, or the other side of send and recv
-  std::vector<int64_t> out_splits = {};  // all_to_all: elements (not rows) for each rank, filled in
+  std::vector<int64_t> out_splits = {};  // all_to_all: elements (not rows) per rank; never empty
   std::vector<int64_t> in_splits = {};
 
-  // Filled in when it is submitted:
-  Call call = {};         // call_of this operation
-  uint64_t number = 0;    // among this rank's calls of the communicator, from 0
-  uint64_t turn = 0;      // among the collectives, or among the messages to or from that peer: the same on all ranks concerned
-  int64_t queued_ns = 0;  // on the steady clock
+  // Filled in by CheckedCommunicator when it submits the operation:
+  Call call = {};       // call_of this operation
+  uint64_t number = 0;  // index among this rank's calls of the communicator
+  uint64_t turn = 0;    // index among the collectives, or among the sends to (receives from) `peer`; equal on all ranks involved
+  int64_t queued_ns = 0;  // time of the call, on the steady clock
 
-  // "all_reduce of 1000 float32 (sum)": for messages.
+  // Returns "all_reduce of 1000 float32 (sum)", for error messages.
   std::string text(const Group& group) const;
 };
 

@@ -1,4 +1,4 @@
-// Compiled with -O3 and without the precompiled header: these loops have to become vector code.
+// Compiled with -O3 and without the precompiled header, so that the compiler vectorizes these loops.
 #include "reduce_tree.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "zt/base/float16.h"
 #include "zt/base/tensor.h"
 
-// The compiler makes one form for each instruction set and the loader picks. Sanitizers cannot run the loader's choice.
+// The compiler makes one version of a function per instruction set, and the loader picks one. Sanitizers do not support this.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
@@ -23,7 +23,7 @@ namespace zt::comm {
 
 namespace {
 
-// Elements that are carried through the whole tree at once: what the levels need stays in the first-level cache.
+// Elements per block. A block goes through the whole tree at once, so that the partial sums stay in the L1 cache.
 constexpr int64_t kBlock = 1024;
 
 template <ReduceOp op, class A>
@@ -48,7 +48,7 @@ ZT_CLONES void combine(Out* out, const A* a, const B* b, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = narrow<Out>(apply<op>(widen(a[i]), widen(b[i])));
 }
 
-// At most kBlock elements. `out` is written only when all of `sources` were read for that element.
+// Requires count <= kBlock. Writes an element of `out` only after the element was read from all sources.
 template <ReduceOp op, class T, class Out>
 void tree(Out* out, const T* const* sources, int width, int64_t count) {
   using A = Wide<T>;

@@ -13,7 +13,7 @@ namespace zt::comm {
 
 namespace {
 
-// A send that waits for its receiver. The receiver claims it before it copies, the sender before it goes away.
+// A send that waits for its receiver. The receiver claims it before copying. The sender withdraws it before its memory is freed.
 struct Post {
   enum State : int { offered, claimed, copied, withdrawn };
   const void* data;
@@ -29,16 +29,16 @@ struct Channel {
 
 struct Shared {
   at::Tensor tensor;
-  int asked = 0;  // ranks
+  int asked = 0;  // ranks that have asked for it
 };
 
-// What the ranks of one communicator share.
+// The state that the ranks of one communicator share.
 struct Hub {
   explicit Hub(int size) : size(size), channels(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
   Channel& channel(int from, int to) {
     return channels[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)];
   }
-  // The number-th tensor that the ranks share, made by the first that asks and left to them by the last.
+  // Returns shared tensor `number`. The first rank that asks creates it; the last one removes it from the hub.
   at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
     const std::lock_guard lock(mutex);
     Shared& shared = tensors[number];
@@ -51,13 +51,13 @@ struct Hub {
   const int size;
   std::vector<Channel> channels;
   std::mutex mutex;
-  std::map<size_t, Shared> tensors;  // that not all ranks have asked for yet
+  std::map<size_t, Shared> tensors;  // by number, while not all ranks have asked for it
 };
 
 class LocalSend : public Transport::Message {
  public:
   explicit LocalSend(std::shared_ptr<Post> post) : post_(std::move(post)) {}
-  // The memory may go away now: nobody starts to copy any more, and a copy under way ends.
+  // The memory may be freed afterwards: no copy starts any more, and a copy under way has ended.
   ~LocalSend() override {
     int expected = Post::offered;
     if (post_->state.compare_exchange_strong(expected, Post::withdrawn)) return;
@@ -69,7 +69,7 @@ class LocalSend : public Transport::Message {
   std::shared_ptr<Post> post_;
 };
 
-// Messages of one channel are taken in the order of their tickets.
+// Receives of one channel take their messages in the order of their tickets.
 struct Tickets {
   uint64_t given = 0, taken = 0;
 };
@@ -112,7 +112,7 @@ class LocalRecv : public Transport::Message {
   bool is_done_ = false;
 };
 
-// The n-th communicator that a rank makes over the same ranks is the n-th of each of them.
+// Counts the communicators that this rank makes over `ranks`. The n-th ones of all these ranks belong together.
 int next_number(ThreadGroup& threads, int world_rank, const std::string& ranks) {
   using Numbers = std::map<std::string, int>;
   const auto numbers =
@@ -157,7 +157,7 @@ class LocalTransport : public Transport {
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
     const at::Tensor all = hub_->shared_tensor(shared_made_++, shape, dtype);
     return at::from_blob(
-        all.data_ptr(), shape, [all](void*) {}, all.options());  // autograd's notes on a tensor are one thread's
+        all.data_ptr(), shape, [all](void*) {}, all.options());  // one tensor object per thread: autograd writes to it
   }
   void check_abort() const override {
     if (threads_ && threads_->aborted()) throw Aborted("another rank failed");
@@ -170,8 +170,8 @@ class LocalTransport : public Transport {
   std::shared_ptr<ThreadGroup> threads_;
   Group group_;
   std::shared_ptr<Hub> hub_;
-  std::vector<Tickets> tickets_;  // of the messages from each rank
-  size_t shared_made_ = 0;        // tensors that this rank shares with the others
+  std::vector<Tickets> tickets_;  // by sender
+  size_t shared_made_ = 0;        // shared tensors that this rank has asked for
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process: a message is copied by its receiver straight from the sender's memory.
+// Backend "local": the ranks are threads of one process. The receiver copies a message directly from the sender's memory.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace zt::comm {
 
-// Makes this rank's side of a communicator over `group`. Called by all its ranks, in the same order for the same ranks.
-// threads may be null for a group of one.
+// Makes this rank's side of a communicator over `group`. All ranks of the group call it. Groups of the same ranks must be made in
+// the same order on each rank. `threads` may be null for a group of one.
 std::unique_ptr<Transport> make_local_transport(std::shared_ptr<ThreadGroup> threads, Group group);
 
 }  // namespace zt::comm

@@ -38,8 +38,8 @@ int mesh_join(lua_State* L) {
   return 1;
 }
 
-// mesh:refactor{dp = 2, ep = 2, order = {...}}: axes as for comm.mesh; the mesh's options stay, backends by axis for axes of
-// those names
+// mesh:refactor{dp = 2, ep = 2, order = {...}}: axes as for comm.mesh. The options of the mesh stay; a backend given by axis
+// stays with axes of that name.
 int mesh_refactor(lua_State* L) {
   lua::push(L, lua::check<Mesh>(L, 1)->refactor(parse_mesh_options(lua::check_value(L, 2)).axes));
   return 1;
@@ -66,7 +66,7 @@ int work_done(lua_State* L) {
   return 1;
 }
 
-// verdict(folder) -> who waits for whom, in words, and the ranks of which the flight recorder left a file there
+// verdict(folder) -> a text that says who waits for whom, and the list of the ranks whose flight records lie in the folder
 int read_verdict(lua_State* L) {
   const auto flights = read_flights(lua::check_string(L, 1));
   Value::List ranks;
@@ -78,7 +78,7 @@ int read_verdict(lua_State* L) {
 
 }  // namespace
 
-// Ranks that wait for one whose script has ended learn it from its black box.
+// Records the end of the script in this rank's black box, where ranks that wait for this one find it.
 void watch_script_end(lua_State* L) {
   const World& world = lua::world(L);
   if (world.size > 1 && !world.dry) lua::at_script_end(L, [world] { note_script_end(world); });

@@ -142,7 +142,7 @@ int barrier(lua_State* L) {
   return 0;
 }
 
-// axis:gather_values(value): a list of every rank's value, rank 0 first
+// axis:gather_values(value) -> a list of every rank's value, rank 0 first
 int gather_values(lua_State* L) {
   Value::List values = communicator(L).all_gather_values(lua::check_value(L, 2));
   lua::push(L, Value(std::move(values)));
@@ -157,7 +157,7 @@ int allocate(lua_State* L) {
   return 1;
 }
 
-// axis:duplicate(name): an axis over the same ranks with an order of its own
+// axis:duplicate(name) -> an axis over the same ranks with its own order of operations
 int duplicate(lua_State* L) {
   const auto axis = lua::check<Axis>(L, 1);
   auto copy = std::make_shared<Axis>(*axis);
@@ -169,7 +169,7 @@ int duplicate(lua_State* L) {
 
 int set_timeout(lua_State* L) {
   const double seconds = lua::check_number(L, 2);
-  // Nanoseconds of 64 bits hold no more.
+  // The upper bound keeps nanoseconds within 64 bits.
   if (!(seconds > 0 && seconds <= 1e9)) {
     misuse("the time-out of axis '{}' must be above 0 and at most 1e9 seconds, not {}", communicator(L).name(),
            std::isnan(seconds) ? "nan" : fmt::format("{}", seconds));

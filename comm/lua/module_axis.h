@@ -1,11 +1,11 @@
-// The part of the module's Lua types that is long.
+// The Lua type Axis.
 #pragma once
 
 #include "zt/lua/state.h"
 
 namespace zt::comm {
 
-// Fills the type Axis.
+// Adds the methods of Axis to the module.
 void open_axis(lua::Module& module);
 
 }  // namespace zt::comm

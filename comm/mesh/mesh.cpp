@@ -19,7 +19,7 @@ namespace zt::comm {
 
 namespace {
 
-// The sides of a mesh's axes: the backends that scripts named, or what suits.
+// Makes the communicators of a mesh's axes, on the backends that the script names or on the default ones.
 class Factory {
  public:
   Factory(const World& world, const MeshOptions& options) : world_(world), options_(options) {}
@@ -34,39 +34,39 @@ class Factory {
     Group group{name, static_cast<int>(place), ranks};
     if (world_.dry) return stand_in(std::move(group));
     const std::string backend = backend_of(group);
-    if (named_backend(name).empty() && world_.size > 1) tell(group, backend);
+    if (named_backend(name).empty() && world_.size > 1) log_backend(group, backend);
     if (backend == "nccl" && world_.size > 1) return wrap(split_from_world(std::move(group)));
     return make_communicator(world_, backend, std::move(group), options_.settings);
   }
 
  private:
-  // The backend of the group's ranks; in a dry run, the backend that they would have.
+  // Returns the backend of the group's ranks; in a dry run, the backend that they would have.
   std::string backend_of(const Group& group) const {
     const std::string named = named_backend(group.name);
     if (!named.empty()) return named;
     if (!world_.dry) return default_backend(world_, group, options_.settings);
     if (!world_.backend.empty()) return world_.backend;
     World run = world_;
-    if (run.launch == Launch::single) run.launch = Launch::mpi;  // who plans for several ranks means to use mpirun
+    if (run.launch == Launch::single) run.launch = Launch::mpi;  // a run of several ranks is assumed to use mpirun
     Settings settings = options_.settings;
     if (settings.ranks_per_node == 0) settings.ranks_per_node = world_.ranks_per_node;
     return default_backend(run, group, settings);
   }
 
-  // The null backend in place of the backend that a run would have. It shares memory if that one does.
+  // Makes the null backend in place of the backend that a run would have. It shares memory if that backend does.
   std::shared_ptr<Communicator> stand_in(Group group) const {
     const bool shares = describe(group).shares_memory;
-    return std::make_shared<Checked>(make_null_backend(std::move(group), shares));
+    return std::make_shared<CheckedCommunicator>(make_null_backend(std::move(group), shares));
   }
 
-  // What the script says; empty if nothing.
+  // Returns the backend that the script names for the axis; empty if it names none.
   std::string named_backend(const std::string& axis) const {
     const auto own = options_.backends.find(axis);
     if (own != options_.backends.end()) return own->second;
     return options_.backend.empty() ? common_backend(axis) : options_.backend;
   }
 
-  // Of an axis that is joined of axes with one backend: theirs.
+  // Returns the backend of a joined axis ("tp+dp") if all its parts have the same one; else empty.
   std::string common_backend(const std::string& name) const {
     std::string common;
     for (size_t begin = 0; begin <= name.size();) {
@@ -79,17 +79,17 @@ class Factory {
     return common;
   }
 
-  // One line for each axis name and backend, over all meshes of the process.
-  void tell(const Group& group, const std::string& backend) const {
+  // Logs one line per axis name and backend, over all meshes of the process.
+  void log_backend(const Group& group, const std::string& backend) const {
     if (world_.rank != 0) return;
     static std::mutex mutex;
-    static std::set<std::string> told;
+    static std::set<std::string> logged;
     const std::string text = fmt::format("axis {}: {} ranks communicate over {}", group.name, group.size(), backend);
     const std::lock_guard lock(mutex);
-    if (told.insert(text).second) log(LogLevel::info, world_, text);
+    if (logged.insert(text).second) log(LogLevel::info, world_, text);
   }
 
-  // NCCL's communicators are cut out of one over the world, made for the first of them.
+  // Splits an NCCL communicator from the one over the world, which the first call makes.
   std::unique_ptr<Backend> split_from_world(Group group) {
     if (!nccl_world_) {
       std::vector<int> all(static_cast<size_t>(world_.size));
@@ -100,7 +100,7 @@ class Factory {
   }
 
   std::shared_ptr<Communicator> wrap(std::unique_ptr<Backend> backend) const {
-    return std::make_shared<Checked>(std::move(backend), black_box(world_));
+    return std::make_shared<CheckedCommunicator>(std::move(backend), black_box(world_));
   }
 
   const World world_;
@@ -119,10 +119,10 @@ std::string default_backend(const World& world, const Group& group, const Settin
 
 std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
                                                 const Settings& settings) {
-  if (backend == "null") return std::make_shared<Checked>(make_backend(world, backend, std::move(group), settings));
-  auto box = black_box(world);  // before anything can wait
+  if (backend == "null") return std::make_shared<CheckedCommunicator>(make_backend(world, backend, std::move(group), settings));
+  auto box = black_box(world);  // first, so that a rank that waits in make_backend can be reported
   auto made = make_backend(world, backend, std::move(group), settings);
-  return std::make_shared<Checked>(std::move(made), std::move(box));
+  return std::make_shared<CheckedCommunicator>(std::move(made), std::move(box));
 }
 
 std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options) {

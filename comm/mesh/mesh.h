@@ -1,4 +1,4 @@
-// A zt::Mesh whose axes communicate.
+// Makes meshes whose axes have communicators.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ namespace zt::comm {
 // where sums keep their bits through two levels, else "mpi". The same on all ranks of the group. Collective over the world.
 std::string default_backend(const World& world, const Group& group, const Settings& settings = {});
 
-// A communicator over group.ranks of `world`, called by all of them (where the machines have to be found out: by the world).
-// Misuse if the backend does not suit the ranks or the way the run was started.
+// Makes a communicator over group.ranks of `world`. Collective over these ranks, or over the world if the nodes of the ranks have
+// to be found out. Throws Misuse if the backend does not suit the ranks or the way in which the run was started.
 std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
                                                 const Settings& settings = {});
 
-// Collective over the world. Logs, once, which backends were chosen.
+// Makes a mesh. Collective over the world. Logs each backend that was chosen by default, once per axis name.
 std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options);
 
 }  // namespace zt::comm

@@ -10,7 +10,7 @@ namespace zt::comm {
 
 namespace {
 
-// Keys that are no axes.
+// The keys that are not axes.
 struct FixedOptions {
   std::vector<std::string> order;
   Value backend;
@@ -29,9 +29,10 @@ const Schema<FixedOptions>& schema() {
           .optional("check", &FixedOptions::check, "which calls are compared over the ranks before data moves",
                     one_of({"first", "full"}))
           .optional("sum_order", &FixedOptions::sum_order,
-                    "fixed: sums have the same bits on every backend; any: as the backend likes (the default on nccl alone)",
+                    "fixed: sums have the same bits on every backend; any: the backend's own order (the default on nccl alone)",
                     one_of({"fixed", "any"}))
-          .optional("ranks_per_node", &FixedOptions::ranks_per_node, "every so many ranks count as one machine", at_least(1));
+          .optional("ranks_per_node", &FixedOptions::ranks_per_node, "count this many consecutive ranks as one machine",
+                    at_least(1));
   return schema;
 }
 
@@ -49,11 +50,11 @@ FixedOptions parse_fixed(const Value::Table& table) {
   return schema().parse(fixed);
 }
 
-// Every other key is an axis, so a mistyped option looks like one: its value tells.
+// Every key that is not an option is an axis. So a mistyped option looks like an axis, unless its value is not a number.
 AxisSize parse_axis(const std::string& name, const Value& value) {
   AxisSize axis{name, 0};
   if (!value.get_if<int64_t>() && !value.get_if<double>()) {
-    misuse("comm.mesh: '{}' is {}, but the number of ranks of an axis is an integer; or, should it be an option{}", name,
+    misuse("comm.mesh: '{}' is {}, but an axis needs an integer, its number of ranks; or, if it should be an option{}", name,
            value.type_name(), suggest(name, option_names()));
   }
   convert(value, "comm.mesh." + name, axis.size);

@@ -1,4 +1,4 @@
-// What a script says of a mesh: comm.mesh{...} as data.
+// The options of comm.mesh{...} as data.
 #pragma once
 
 #include <chrono>
@@ -13,25 +13,25 @@
 
 namespace zt::comm {
 
-// How the communicators of a mesh behave, whatever their backend.
+// Settings of the communicators of a mesh, for any backend.
 struct Settings {
   std::chrono::milliseconds timeout = kDefaultTimeout;
   CheckMode check = CheckMode::first;
-  std::optional<SumOrder> sum_order = {};  // nothing: fixed in host memory, any on nccl
-  int ranks_per_node = 0;                  // every so many world ranks count as one machine; 0: the machines they run on
+  std::optional<SumOrder> sum_order = {};  // nullopt means fixed in host memory, any on nccl
+  int ranks_per_node = 0;                  // count this many consecutive world ranks as one machine; 0 means the real machines
 };
 
 struct MeshOptions {
   std::vector<AxisSize> axes = {};                   // the last one varies fastest over the ranks
-  std::string backend = {};                          // of all axes without one of their own; empty: what suits the ranks
+  std::string backend = {};                          // of all axes that `backends` does not name; empty means the default
   std::map<std::string, std::string> backends = {};  // by axis
   Settings settings = {};
 };
 
 const std::vector<std::string>& backend_names();
 
-// {dp = 2, tp = -1, order = {"dp", "tp"}, backend = "mpi", timeout = 60}: all keys that are no option are axes. `order` is needed
-// with two axes or more. Misuse for anything else.
+// Parses {dp = 2, tp = -1, order = {"dp", "tp"}, backend = "mpi", timeout = 60}. All keys that are not options are axes. `order`
+// is required with two axes or more. Throws Misuse for anything else.
 MeshOptions parse_mesh_options(const Value& value);
 
 }  // namespace zt::comm

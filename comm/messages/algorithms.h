@@ -1,5 +1,5 @@
-// The collectives over a Transport, written once: every transport moves the same pieces and adds in the same order.
-// Cost: README.md. Each function is one blocking operation on tensors that were checked; errors: Fault, Aborted, TimedOut.
+// The collectives over a Transport. All transports share this code, so they move the same chunks and add in the same order.
+// Cost: README.md. Each function runs one blocking operation on checked tensors. Errors: Fault, Aborted, TimedOut, PeersEnded.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,13 +9,12 @@
 
 namespace zt::comm {
 
-// Scratch memory of one communicator, kept between operations; grows to kStagingBytes at most, or to what one small
-// operation needs.
+// Scratch memory of one communicator, kept between operations. It grows to kStagingBytes, or to what one small operation needs.
 class Staging {
  public:
-  // At least `bytes`; earlier contents are gone.
+  // Returns at least `bytes`. Earlier contents are lost.
   char* get(size_t bytes);
-  // The memory itself, to be kept alive longer than this object.
+  // Gives up the memory, which the caller may keep longer than this object.
   at::Tensor release() { return std::move(memory_); }
 
  private:
@@ -24,6 +23,7 @@ class Staging {
 
 constexpr size_t kStagingBytes = size_t{8} << 20;
 
+// The transport, wait policy and scratch memory of an operation.
 struct Site {
   Transport& transport;
   WaitPolicy& policy;
@@ -32,16 +32,16 @@ struct Site {
   int size() const { return transport.group().size(); }
 };
 
-// A contiguous piece of memory at or for one rank.
+// Contiguous memory of this rank, to be sent to `peer` or received from it.
 struct Part {
   int peer = 0;
   char* data = nullptr;
   size_t bytes = 0;
 };
-// Moves all parts at once. A part for the rank itself is a copy: the one in `sends` goes to the one in `receives`.
+// Sends and receives all parts concurrently. A part for this rank itself is copied from `sends` to `receives`.
 void exchange(Site site, const std::vector<Part>& sends, const std::vector<Part>& receives);
 
-// Fault if the ranks concerned called something else.
+// Throws Fault if another rank that takes part called something else.
 void compare(Site site, const Operation& operation);
 
 void all_reduce(Site site, const Operation& operation);
@@ -56,7 +56,7 @@ void send(Site site, const Operation& operation);
 void recv(Site site, const Operation& operation);
 void barrier(Site site, const Operation& operation);
 
-// Which elements of n belong to which of W ranks when an operation splits its work: nearly equal, ascending.
+// Splits `count` elements into one segment per rank: nearly equal in length, in rank order.
 struct Segments {
   int64_t count = 0;
   int ranks = 1;

@@ -1,4 +1,4 @@
-// Broadcast: down a binomial tree, or for long data scatter + all_gather; and the barrier.
+// Broadcast, by a binomial tree or, for long data, by scatter + all_gather. Also the barrier.
 #include <bit>
 
 #include "algorithms.h"
@@ -7,10 +7,10 @@ namespace zt::comm {
 
 namespace {
 
-// From here on the tree's log2(W) full-length sends cost more than the second way's two partial ones.
+// Bytes from which log2(W) full-length sends of the tree cost more than the two partial ones of scatter + all_gather.
 constexpr size_t kLong = size_t{64} << 10;
 
-// Ranks are counted from the root; rank k gets its data from k without its highest bit.
+// `place` counts ranks from the root. Place k receives from the place that is k without its highest bit.
 void broadcast_tree(Site site, const at::Tensor& tensor, int root) {
   const int size = site.size();
   const auto place = static_cast<unsigned>((site.rank() - root + size) % size);
@@ -32,7 +32,7 @@ void broadcast_segments(Site site, const at::Tensor& tensor, int root) {
   const auto part = [&](int peer, int segment) {
     return Part{peer, bytes_of(tensor) + segments.begin(segment), static_cast<size_t>(segments.size(segment))};
   };
-  // The root sends everybody a segment, then everybody everybody else that segment; the root needs none back.
+  // First the root sends each rank its segment. Then each rank sends its segment to all others; the root receives nothing.
   std::vector<Part> sends, receives;
   if (rank == root) {
     for (int r = 0; r < size; ++r) sends.push_back(part(r, r));
@@ -59,7 +59,7 @@ void broadcast(Site site, const Operation& operation) {
   else broadcast_segments(site, tensor, operation.peer);
 }
 
-// Dissemination: after round k every rank knows of the 2^k before it.
+// Dissemination barrier: after k rounds a rank knows that the 2^k - 1 ranks before it have arrived.
 void barrier(Site site, const Operation&) {
   const int size = site.size(), rank = site.rank();
   char* token = site.staging.get(2);

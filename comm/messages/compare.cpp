@@ -1,4 +1,4 @@
-// The check before an operation: every rank learns what all called (Bruck's all_gather: log2 W rounds).
+// The check before an operation: every rank gathers the calls of all ranks (Bruck's all_gather, log2 W rounds).
 #include "core/compare.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 void compare_all(Site site, const Call& call) {
   const int size = site.size(), rank = site.rank();
-  // Entry i is of rank (rank + i) % size.
+  // Entry i is the call of rank (rank + i) % size.
   auto* calls = reinterpret_cast<Call*>(site.staging.get(sizeof(Call) * static_cast<size_t>(size)));
   calls[0] = call;
   for (int known = 1; known < size; known *= 2) {
@@ -27,7 +27,7 @@ void compare_all(Site site, const Call& call) {
   compare_calls(by_rank, site.transport.group());
 }
 
-// The sender says what it sends.
+// The sender sends its call, and the receiver compares it with its own.
 void compare_pair(Site site, const Call& call) {
   auto* theirs = reinterpret_cast<Call*>(site.staging.get(sizeof(Call)));
   Messages messages(site.transport, site.policy);

@@ -7,7 +7,7 @@ namespace zt::comm {
 
 namespace {
 
-// Peers in the order rank + 1, rank + 2, ...: not everybody turns to the same rank first.
+// Sorts the parts by peer: rank + 1, rank + 2, ... (rank - 1, ... for direction -1). So the ranks do not all start with one peer.
 std::vector<Part> staggered(std::vector<Part> parts, int rank, int size, int direction) {
   const auto distance = [&](const Part& part) { return ((part.peer - rank) * direction + size) % size; };
   std::sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) { return distance(a) < distance(b); });

@@ -1,4 +1,4 @@
-// A backend in host memory over a Transport, with the collectives of algorithms.h.
+// The backend that runs the collectives of algorithms.h over a Transport, in host memory.
 #pragma once
 
 #include <memory>

@@ -6,28 +6,28 @@ namespace zt::comm {
 
 namespace {
 
-// Calls part(offset, bytes) for pieces no longer than the transport takes; once for an empty message.
+// Calls part(offset, bytes) for each chunk of at most `longest` bytes, and once for an empty message.
 template <class Part>
-void in_pieces(size_t bytes, size_t longest, Part part) {
+void in_chunks(size_t bytes, size_t longest, Part part) {
   size_t offset = 0;
   do {
-    const size_t piece = std::min(bytes - offset, longest);
-    part(offset, piece);
-    offset += piece;
+    const size_t chunk = std::min(bytes - offset, longest);
+    part(offset, chunk);
+    offset += chunk;
   } while (offset < bytes);
 }
 
 }  // namespace
 
 void Messages::send(int peer, const void* data, size_t bytes) {
-  in_pieces(bytes, transport_.longest_message(), [&](size_t offset, size_t piece) {
-    pending_.push_back({peer, transport_.send(peer, static_cast<const char*>(data) + offset, piece)});
+  in_chunks(bytes, transport_.longest_message(), [&](size_t offset, size_t chunk) {
+    pending_.push_back({peer, transport_.send(peer, static_cast<const char*>(data) + offset, chunk)});
   });
 }
 
 void Messages::recv(int peer, void* data, size_t bytes) {
-  in_pieces(bytes, transport_.longest_message(), [&](size_t offset, size_t piece) {
-    pending_.push_back({peer, transport_.recv(peer, static_cast<char*>(data) + offset, piece)});
+  in_chunks(bytes, transport_.longest_message(), [&](size_t offset, size_t chunk) {
+    pending_.push_back({peer, transport_.recv(peer, static_cast<char*>(data) + offset, chunk)});
   });
 }
 

@@ -5,7 +5,7 @@ namespace zt::comm {
 
 namespace {
 
-// The tensor as one part for each rank, equally long.
+// Returns the tensor as equally long parts, one per rank.
 std::vector<Part> equal_parts(const at::Tensor& tensor, int size) {
   std::vector<Part> parts;
   const size_t bytes = tensor.nbytes() / static_cast<size_t>(size);

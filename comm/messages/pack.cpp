@@ -10,7 +10,7 @@ namespace zt::comm {
 
 namespace {
 
-// A message of this length costs more to move than to start: copying it twice to save a start does not pay.
+// Bytes from which a tensor is sent alone: copying it twice costs more than one more message.
 constexpr size_t kAlone = size_t{256} << 10;
 
 int64_t total_elements(at::TensorList tensors, const std::vector<size_t>& which) {
@@ -21,7 +21,7 @@ int64_t total_elements(at::TensorList tensors, const std::vector<size_t>& which)
 
 enum class Direction { into_flat, from_flat };
 
-// Copies between the tensors and `flat`, where part p of every tensor precedes part p + 1 of any.
+// Copies between the tensors and `flat`. `flat` holds part 0 of all tensors, then part 1 of all tensors, and so on.
 void copy_parts(Direction direction, at::TensorList tensors, const std::vector<size_t>& which, int parts,
                 const at::Tensor& flat) {
   char* place = bytes_of(flat);
@@ -45,7 +45,7 @@ Packing::Packing(const Operation& operation, int ranks) : operation_(operation),
 Operation Packing::single(size_t index) const {
   Operation single{
       .kind = operation_.kind, .out = {operation_.out[index]}, .in = {operation_.in[index]}, .reduce = operation_.reduce};
-  single.call = operation_.call;  // what ranks compare, and read in messages
+  single.call = operation_.call;  // ranks compare the call of the whole list, and error messages show it
   return single;
 }
 

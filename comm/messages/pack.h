@@ -7,8 +7,8 @@
 
 namespace zt::comm {
 
-// Decides for an all_reduce, reduce_scatter or all_gather of lists which tensors go alone and which are packed into one.
-// The result is that of one call each: a packed tensor is, for each rank, that rank's parts one behind the other.
+// Divides an all_reduce, reduce_scatter or all_gather of lists: long tensors are sent alone, small ones are packed into one
+// tensor. The results are those of one call per tensor. In the packed tensor, the parts of one rank lie one after the other.
 class Packing {
  public:
   Packing(const Operation& operation, int ranks);
@@ -16,8 +16,9 @@ class Packing {
   const std::vector<size_t>& alone() const { return alone_; }
   bool empty() const { return packed_.empty(); }
   Operation single(size_t index) const;
-  // The packed tensors as one operation, `in` filled in.
+  // Returns one operation on the packed tensor, with `in` filled in.
   Operation pack() const;
+  // Copies the results of `packed` to the tensors of the list.
   void unpack(const Operation& packed) const;
 
  private:

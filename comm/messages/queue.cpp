@@ -7,7 +7,7 @@ namespace zt::comm {
 
 namespace {
 
-// How long a communicator that goes away waits for what nobody waited for. Below the 5 s in which a failed run has to end.
+// How long `close` waits for unfinished tasks. Below the 5 s within which a failed run must end.
 constexpr std::chrono::seconds kQueueGrace(2);
 
 class QueuedWork : public Work::State {
@@ -39,7 +39,7 @@ Work Queue::submit(Task task) {
   return Work(std::move(work));
 }
 
-// Returns false, and leaves the reason in failure_, if the task did not succeed.
+// Returns false, with the reason in failure_, if this task or an earlier one failed.
 bool Queue::run(const Task& task, WaitPolicy::Style style) {
   if (failure_) return false;
   try {
@@ -53,7 +53,7 @@ bool Queue::run(const Task& task, WaitPolicy::Style style) {
 
 void Queue::serve() {
   pthread_setname_np(pthread_self(), "zt-comm");
-  // Linux adds 50 us to every sleep otherwise: more than the sleep itself.
+  // By default Linux lengthens every sleep by up to 50 us, more than the sleep itself.
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -64,7 +64,7 @@ void Queue::serve() {
     busy_ = true;
     lock.unlock();
     const bool ran = run(entry.task, WaitPolicy::Style::background);
-    entry.task = nullptr;  // lets go of the tensors before the waiter learns of it
+    entry.task = nullptr;  // releases the tensors before the waiter is notified
     lock.lock();
     busy_ = false;
     finish(entry, ran);

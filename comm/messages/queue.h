@@ -1,8 +1,8 @@
-// An in-order queue of tasks with a thread of its own, so that communication goes on while the owner computes.
+// An in-order queue of tasks with its own thread, so that communication goes on while the owner computes.
 //
-// Invariants: tasks run one at a time in the order of the calls. What `run_now` runs while nothing is queued runs in the caller.
-// After a task failed, no later one runs: each fails with the same exception. The thread starts with the first task that needs it
-// and never enters Lua. Threads: one thread submits and destroys.
+// Invariants: tasks run one at a time in the order of the calls. `run_now` runs its task in the caller if nothing is queued.
+// After a task failed, no later task runs: each fails with the same exception. The thread starts with the first task that needs
+// it and never enters Lua. Threads: one thread submits tasks and destroys the queue.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class Queue {
   template <class Call>
   void run_now(Call&& call) {
     if (!is_idle()) return submit(std::forward<Call>(call)).wait();
-    // Nobody else touches failure_ now: one thread submits, and the queue's thread has nothing to do.
+    // failure_ needs no lock here: only this thread submits, and the queue's thread is idle.
     if (failure_) std::rethrow_exception(failure_);
     try {
       call(WaitPolicy::Style::caller);
@@ -41,11 +41,11 @@ class Queue {
       throw;
     }
   }
-  // Returns when nothing is queued; rethrows the first failure.
+  // Waits until nothing is queued or running. Rethrows the first failure.
   void drain();
-  // Gives what is under way a short grace, then cancels it, and ends the thread. Nothing may be submitted afterwards.
+  // Waits a short time for unfinished tasks, then cancels them, and ends the thread. Nothing may be submitted afterwards.
   void close();
-  // Tasks that wait look at it and throw.
+  // Waiting tasks poll this and throw once it is true.
   bool cancelled() const { return cancelled_; }
 
  private:

@@ -10,7 +10,7 @@
 
 namespace zt::comm {
 
-// Small tensors travel as one, long ones as they are.
+// Sends small tensors packed into one, and long tensors alone.
 void QueuedBackend::run_list(const Operation& operation, WaitPolicy& policy) {
   const Packing packing(operation, group().size());
   for (const size_t i : packing.alone()) run_single(packing.single(i), policy);
@@ -40,25 +40,25 @@ void QueuedBackend::run_task(const std::function<void(WaitPolicy&)>& task) {
   queue_.run_now([&](WaitPolicy::Style style) {
     EndWatch watch(group(), copy(), nullptr);
     WaitPolicy waiting = policy(style, watch);
-    const auto tell = [&](const std::vector<int>& peers, const char* what) {
-      fault("{} of axis '{}' waits for {}{} to allocate or to make a communicator: all ranks have to", group().who(group().rank),
-            group().name, names_of(peers), what);
+    const auto fail = [&](const std::vector<int>& peers, const char* what) {
+      fault("{} of axis '{}' waits for {}{} to allocate memory or to make a communicator: all ranks have to make this call",
+            group().rank_name(group().rank), group().name, names_of(peers), what);
     };
     try {
       task(waiting);
     } catch (const Declined&) {
       declined = std::current_exception();
     } catch (const TimedOut& late) {
-      tell(late.peers, "");
+      fail(late.peers, "");
     } catch (const PeersEnded& ended) {
-      tell(ended.peers, ended.peers.size() > 1 ? ", whose scripts have ended," : ", whose script has ended,");
+      fail(ended.peers, ended.peers.size() > 1 ? ", whose scripts have ended," : ", whose script has ended,");
     }
   });
   if (declined) std::rethrow_exception(declined);
 }
 
 void QueuedBackend::run(const Operation& operation, WaitPolicy::Style style) {
-  // What runs at once began when it was called: one look at the clock less.
+  // An operation that runs in the caller begins when it is called: queued_ns saves reading the clock again.
   EndWatch watch(group(), copy(), &operation);
   WaitPolicy waiting = policy(style, watch, style == WaitPolicy::Style::caller ? operation.queued_ns : 0);
   if (ring_) ring_->start(operation.number, waiting.begin_ns());
@@ -93,33 +93,34 @@ void QueuedBackend::run_checked(const Operation& operation, WaitPolicy& policy) 
     throw;
   } catch (const Fault& failure) {
     fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.text(group()), group().name, operation.turn,
-          group().who(group().rank), name(), failure.what());
+          group().rank_name(group().rank), name(), failure.what());
   }
 }
 
 std::string QueuedBackend::names_of(const std::vector<int>& peers) const {
   std::string names;
-  for (const int peer : peers) names += (names.empty() ? "" : ", ") + group().who(peer);
+  for (const int peer : peers) names += (names.empty() ? "" : ", ") + group().rank_name(peer);
   return names;
 }
 
 void QueuedBackend::report(const TimedOut& late, const Operation& operation) const {
   const auto seconds = std::chrono::duration<double>(timeout_.load()).count();
   fault(
-      "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did it fail, or take "
-      "another path? If it only needs longer: axis:set_timeout(seconds)",
-      seconds, group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers), name());
+      "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did a rank fail, or "
+      "make other calls? If the operation only needs longer: axis:set_timeout(seconds)",
+      seconds, group().rank_name(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers),
+      name());
 }
 
 void QueuedBackend::report(const PeersEnded& ended, const Operation& operation) const {
   fault(
-      "{} of axis '{}' waits in operation {}, {}, for {}, whose script{} ended (backend {}): all ranks have to make the same calls "
-      "in the same order. Did a script return or call os.exit before its last call?",
-      group().who(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
+      "{} of axis '{}' waits in operation {}, {}, for {}, whose script{} ended (backend {}): all ranks have to make the same "
+      "calls in the same order. Did a script return or call os.exit before its last call?",
+      group().rank_name(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
       ended.peers.size() > 1 ? "s have" : " has", name());
 }
 
-// A message that a peer still holds may be written or read later: its memory is never given back.
+// Keeps the memory of the operation for ever: a peer may still write or read it.
 void QueuedBackend::keep_forever(const Operation& operation) {
   struct Kept {
     std::mutex mutex;

@@ -1,4 +1,4 @@
-// What the backends in host memory share: the queue, time-outs, lists, and errors that tell the whole story.
+// The common part of the backends in host memory: the queue, timeouts, lists, and the texts of errors.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@ namespace zt::comm {
 
 struct TimedOut;
 
-// Thrown in tasks on all ranks alike when one of them cannot take part: nothing was changed.
+// Thrown by a task on all ranks if one of them cannot take part. Nothing was changed, and the communicator stays usable.
 class Declined : public Fault {
  public:
   using Fault::Fault;
 };
 
-// Invariant: after a Fault every further operation fails with it; nothing is touched any more.
-// A subclass calls `close` in its destructor: tasks use what it has.
+// Invariant: after a Fault every later operation fails with the same Fault and touches no memory.
+// A subclass must call `close` in its destructor, because the tasks use its members.
 class QueuedBackend : public Backend {
  public:
   std::optional<at::Device> device() const override { return at::kCPU; }
@@ -31,18 +31,17 @@ class QueuedBackend : public Backend {
   void record_in(std::shared_ptr<Ring> ring) override { ring_ = std::move(ring); }
 
  protected:
-  // One blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted, TimedOut,
-  // PeersEnded.
+  // Runs one blocking operation on one checked tensor or pair of tensors. Errors: Fault, Aborted, TimedOut, PeersEnded.
   virtual void run_single(const Operation& operation, WaitPolicy& policy) = 0;
-  // Before an operation that is to be checked: Fault if other ranks called something else. Errors as run_single. Nothing where
-  // the operation itself, or what it is made of, compares.
+  // Compares the calls of all ranks before an operation (see CheckMode). Throws Fault if another rank called something else;
+  // other errors as run_single. The default does nothing, for backends whose operations compare by themselves.
   virtual void compare(const Operation&, WaitPolicy&) {}
-  // Throws Aborted when another rank of the run failed.
+  // Throws Aborted if another rank of the run failed.
   virtual void check_abort() const = 0;
-  // Memory that a peer may still write or read, to be kept for ever after a failure.
+  // Gives up memory that a peer may still write or read after a failure, so that it is kept for ever.
   virtual at::Tensor take_scratch() { return {}; }
 
-  // Runs a task that is no operation, in the order of the calls, and waits for it. What it declines leaves the communicator
+  // Runs a task that is not an Operation, in the order of the calls, and waits for it. After Declined the communicator stays
   // usable.
   void run_task(const std::function<void(WaitPolicy&)>& task);
   std::chrono::milliseconds timeout() const { return timeout_; }

@@ -1,5 +1,5 @@
-// The collectives that add up. Segments travel to the rank that owns them, which adds them in the fixed tree (reduce_tree.h);
-// results travel on from there. No partial sum ever leaves a rank, so the order does not depend on the way.
+// The reducing collectives. Every rank sends its input of a segment to the owner of that segment. The owner reduces the inputs
+// along the fixed tree (reduce_tree.h) and sends the result on. No partial sum leaves a rank, so the order is that of the tree.
 #include <algorithm>
 
 #include "algorithms.h"
@@ -9,22 +9,22 @@ namespace zt::comm {
 
 namespace {
 
-// Up to here (all ranks' data together) everybody gets everything and adds by itself: one round instead of two.
+// Bytes, summed over the ranks, up to which every rank receives all inputs and reduces them itself: one round instead of two.
 constexpr size_t kOneRound = size_t{64} << 10;
-// A piece is received while the one before it is added; small enough that it is added from the cache.
-constexpr size_t kPiece = size_t{512} << 10;
+// Bytes per chunk. A chunk is received while the previous one is reduced. It is small enough to be reduced from the cache.
+constexpr size_t kChunk = size_t{512} << 10;
 
-int64_t piece_elements(size_t element, int size) {
+int64_t chunk_elements(size_t element, int size) {
   const size_t room = kStagingBytes / (2 * static_cast<size_t>(std::max(1, size - 1)));
-  return static_cast<int64_t>(std::max<size_t>(1, std::min(kPiece, room) / element));
+  return static_cast<int64_t>(std::max<size_t>(1, std::min(kChunk, room) / element));
 }
 
-// What `reduce_owned` needs to know: segment r of `in`, elements [begin(r), begin(r) + size(r)), belongs to rank r.
+// The segments of `in`: rank r owns elements [begin[r], begin[r] + size[r]).
 struct Owners {
   std::vector<int64_t> begin, size;
 };
 
-// Receives this rank's segment from all others piece by piece and adds; `out` holds the result of this segment.
+// Receives this rank's segment from all other ranks, chunk by chunk, and reduces it into `out`.
 class OwnedSegment {
  public:
   OwnedSegment(Site site, const at::Tensor& in, char* out, int64_t begin, int64_t size, ReduceOp op)
@@ -34,43 +34,43 @@ class OwnedSegment {
         own_(bytes_of(in) + static_cast<size_t>(begin) * element_),
         out_(out),
         size_(size),
-        piece_(piece_elements(element_, site.size())),
+        chunk_(chunk_elements(element_, site.size())),
         op_(op) {}
 
   void run() {
-    const int64_t pieces = (size_ + piece_ - 1) / piece_;
-    const size_t slot = static_cast<size_t>(std::min(piece_, size_)) * element_ * static_cast<size_t>(site_.size() - 1);
-    char* staging = site_.staging.get(slot * static_cast<size_t>(std::min<int64_t>(2, pieces)));
-    Messages slots[2] = {{site_.transport, site_.policy}, {site_.transport, site_.policy}};
-    for (int64_t p = 0; p <= pieces; ++p) {
-      if (p < pieces) receive(slots[p % 2], staging + static_cast<size_t>(p % 2) * slot, p);
-      if (p == 0) continue;
-      slots[(p - 1) % 2].wait();
-      add(staging + static_cast<size_t>((p - 1) % 2) * slot, p - 1);
+    const int64_t chunks = (size_ + chunk_ - 1) / chunk_;
+    const size_t buffer_bytes = static_cast<size_t>(std::min(chunk_, size_)) * element_ * static_cast<size_t>(site_.size() - 1);
+    char* staging = site_.staging.get(buffer_bytes * static_cast<size_t>(std::min<int64_t>(2, chunks)));
+    Messages in_flight[2] = {{site_.transport, site_.policy}, {site_.transport, site_.policy}};
+    for (int64_t c = 0; c <= chunks; ++c) {
+      if (c < chunks) receive(in_flight[c % 2], staging + static_cast<size_t>(c % 2) * buffer_bytes, c);
+      if (c == 0) continue;
+      in_flight[(c - 1) % 2].wait();
+      add(staging + static_cast<size_t>((c - 1) % 2) * buffer_bytes, c - 1);
     }
   }
 
  private:
-  int64_t length(int64_t piece) const { return std::min(piece_, size_ - piece * piece_); }
+  int64_t length(int64_t chunk) const { return std::min(chunk_, size_ - chunk * chunk_); }
 
-  void receive(Messages& messages, char* staging, int64_t piece) {
-    const size_t bytes = static_cast<size_t>(length(piece)) * element_;
+  void receive(Messages& messages, char* staging, int64_t chunk) {
+    const size_t bytes = static_cast<size_t>(length(chunk)) * element_;
     for (int step = 1; step < site_.size(); ++step) {
       const int peer = (site_.rank() - step + site_.size()) % site_.size();
       messages.recv(peer, staging + static_cast<size_t>(step - 1) * bytes, bytes);
     }
   }
 
-  void add(const char* staging, int64_t piece) {
-    const size_t bytes = static_cast<size_t>(length(piece)) * element_;
-    const size_t offset = static_cast<size_t>(piece * piece_) * element_;
+  void add(const char* staging, int64_t chunk) {
+    const size_t bytes = static_cast<size_t>(length(chunk)) * element_;
+    const size_t offset = static_cast<size_t>(chunk * chunk_) * element_;
     std::vector<const void*> sources(static_cast<size_t>(site_.size()));
     sources[site_.rank()] = own_ + offset;
     for (int step = 1; step < site_.size(); ++step) {
       const int peer = (site_.rank() - step + site_.size()) % site_.size();
       sources[peer] = staging + static_cast<size_t>(step - 1) * bytes;
     }
-    reduce_tree(dtype_, op_, out_ + offset, sources, length(piece));
+    reduce_tree(dtype_, op_, out_ + offset, sources, length(chunk));
   }
 
   Site site_;
@@ -78,20 +78,20 @@ class OwnedSegment {
   size_t element_;
   const char* own_;
   char* out_;
-  int64_t size_, piece_;
+  int64_t size_, chunk_;
   ReduceOp op_;
 };
 
-// `out` holds the reduced segment of this rank.
+// Reduces each segment on its owner. Writes this rank's reduced segment to `out`.
 void reduce_owned(Site site, const at::Tensor& in, char* out, const Owners& owners, ReduceOp op) {
   const size_t element = in.element_size();
-  const int64_t piece = piece_elements(element, site.size());
-  // All sends start at once: the receivers take them in their own time, also while this rank computes.
+  const int64_t chunk = chunk_elements(element, site.size());
+  // All sends are posted at the start, so that a receiver can take them at any time, also while this rank computes.
   Messages sends(site.transport, site.policy);
   for (int step = 1; step < site.size(); ++step) {
     const int peer = (site.rank() + step) % site.size();
-    for (int64_t first = 0; first < owners.size[peer]; first += piece) {
-      const int64_t length = std::min(piece, owners.size[peer] - first);
+    for (int64_t first = 0; first < owners.size[peer]; first += chunk) {
+      const int64_t length = std::min(chunk, owners.size[peer] - first);
       sends.send(peer, bytes_of(in) + static_cast<size_t>(owners.begin[peer] + first) * element,
                  static_cast<size_t>(length) * element);
     }

@@ -1,8 +1,8 @@
-// Messages between two ranks of a group: all that a backend in host memory needs to provide. The collectives are written
-// once on top (algorithms.h), so every transport gives the same bits.
+// Messages between two ranks of a group. A Transport is all that a backend of messages has to provide: all transports share the
+// collectives of algorithms.h, and so give the same bits.
 //
-// Messages from one rank to another arrive in the order in which they were sent; there are no tags. A send may wait for the
-// receiver (rendezvous). One thread at a time. Errors: Fault.
+// Messages from one rank to another arrive in the order in which they were sent. There are no tags. A send may wait for the
+// receiver (rendezvous). Threads: one at a time. Errors: Fault.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,11 @@ namespace zt::comm {
 
 class Transport {
  public:
-  // One message under way. The memory stays untouched (send) or unread (recv) until done() said yes.
+  // One message under way. Until done() returns true, the caller must not write (send) or read (recv) its memory.
   class Message {
    public:
     virtual ~Message() = default;
-    // Never waits. Throws Fault if the other side sent another number of bytes, or is gone.
+    // Never waits. Throws Fault if the peer sent a different number of bytes or is gone.
     virtual bool done() = 0;
   };
 
@@ -31,31 +31,31 @@ class Transport {
   virtual const std::string& name() const = 0;
   virtual std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) = 0;
   virtual std::unique_ptr<Message> recv(int peer, void* data, size_t bytes) = 0;
-  // The longest message that send and recv take.
+  // Returns the bytes of the longest message that send and recv take.
   virtual size_t longest_message() const = 0;
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
-  // Where `shares_memory`: one tensor for all ranks. Collective.
   virtual bool shares_memory() const { return false; }
+  // As Backend::allocate_shared.
   virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }
-  // Throws Aborted when another rank of the run failed and waiting has no sense.
+  // Throws Aborted if another rank of the run failed.
   virtual void check_abort() const = 0;
-  // Collective.
+  // As Backend::duplicate.
   virtual std::unique_ptr<Transport> duplicate(const std::string& name) = 0;
 };
 
-// Thrown by Messages::wait, made a Fault that tells the whole story by HostBackend.
+// Thrown by waits. QueuedBackend turns it into a Fault with the details.
 struct TimedOut {
-  std::vector<int> peers;
+  std::vector<int> peers;  // group ranks that the wait was for
 };
 
-// Several messages that are waited for together.
+// A set of messages with one common wait.
 class Messages {
  public:
   Messages(Transport& transport, WaitPolicy& policy) : transport_(transport), policy_(policy) {}
 
   void send(int peer, const void* data, size_t bytes);
   void recv(int peer, void* data, size_t bytes);
-  // Returns when all are done and forgets them. Throws TimedOut.
+  // Waits until all messages are done, and forgets them. Throws TimedOut, or as the wait policy.
   void wait();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::microseconds kShortestNap(20);
 constexpr std::chrono::microseconds kLongestNap(200);
-// A peer that computes comes later than this; one that is in the same call answers sooner.
+// How long a caller yields before it sleeps: a peer in the same call answers sooner, a peer that computes takes longer.
 constexpr std::chrono::microseconds kYielding(500);
 constexpr std::chrono::milliseconds kBetweenLooks(250);
 

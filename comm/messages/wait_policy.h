@@ -1,4 +1,4 @@
-// How a thread waits for other ranks: it polls, and between two polls pauses a little longer each time.
+// How a thread waits for other ranks: it polls, and each pause between two polls is a little longer.
 #pragma once
 
 #include <chrono>
@@ -8,24 +8,25 @@ namespace zt::comm {
 
 class WaitPolicy {
  public:
-  // caller: nothing else to do, yields the core for a while before it sleeps. background: a compute thread wants the core.
+  // caller: the thread has nothing else to do, so it yields for a while before it sleeps. background: a compute thread needs the
+  // core, so it sleeps at once.
   enum class Style { caller, background };
 
-  // `aborted` throws when the wait is to end at once.
-  // begin_ns: when the wait began, on the steady clock; 0: now.
-  // look: called a few times per second during a wait, also throws to end it; may be empty.
+  // check_abort: called at every poll; throws to end the wait at once.
+  // begin_ns: when the wait began, on the steady clock; 0 means now.
+  // look: called a few times per second during a wait; may throw to end it; may be empty.
   WaitPolicy(Style style, std::chrono::milliseconds timeout, std::function<void()> check_abort, int64_t begin_ns = 0,
              std::function<void()> look = {});
 
-  // Between two polls that found nothing. False once the time is up.
+  // Pauses after a poll that found nothing. Returns false once the time is up.
   [[nodiscard]] bool pause();
-  // A poll found something: pauses start short again. The deadline stays.
+  // Makes the pauses short again after a poll that found something. The deadline stays.
   void progressed();
 
-  // For waits that sleep in another way: throws when the wait is to end at once; false once the time is up.
+  // As `pause`, without the pause: for waits that sleep in another way.
   [[nodiscard]] bool go_on();
   Style style() const { return style_; }
-  // When it began, on the steady clock.
+  // Returns when the wait began, on the steady clock.
   int64_t begin_ns() const { return begin_.time_since_epoch() / std::chrono::nanoseconds(1); }
 
  private:

@@ -17,7 +17,7 @@ class MpiMessage : public Transport::Message {
   MpiMessage(MPI_Request request, int64_t expected, std::string doing)
       : request_(request), expected_(expected), doing_(std::move(doing)) {}
 
-  // MPI cannot take a message back. HostBackend keeps its memory; MPI_Finalize would wait for it.
+  // MPI cannot withdraw a message. QueuedBackend keeps its memory, and MPI_Finalize, which would wait for it, is skipped.
   ~MpiMessage() override {
     if (request_ != MPI_REQUEST_NULL) give_up_mpi();
   }
@@ -59,7 +59,7 @@ class MpiMessage : public Transport::Message {
 };
 
 std::string waiting_text(const Group& group) {
-  return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.who(group.rank), group.name);
+  return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.rank_name(group.rank), group.name);
 }
 
 class MpiTransport : public Transport {
@@ -69,7 +69,7 @@ class MpiTransport : public Transport {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
 
-  // comm_ is not freed: MPI_Comm_free is collective, and garbage collectors work in another order on every rank.
+  // comm_ is not freed: MPI_Comm_free is collective, but garbage collectors free objects in a different order on each rank.
 
   const Group& group() const override { return group_; }
   const std::string& name() const override {

@@ -1,4 +1,4 @@
-// Messages over MPI, a process a rank.
+// Messages over MPI, one process per rank.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace zt::comm {
 
-// Makes this rank's side of a communicator over `group`; starts MPI if needed. Called by all its ranks: the process ends, saying
-// so, when they have not within `limit`. Fault if MPI fails.
+// Makes this rank's side of a communicator over `group` and starts MPI if needed. Collective over the group: if not all of its
+// ranks make the call within `limit`, the process prints that and exits. Throws Fault if MPI fails.
 std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group, std::chrono::milliseconds limit);
 
 }  // namespace zt::comm

@@ -31,7 +31,8 @@ void initialize() {
   int provided = MPI_THREAD_SINGLE;
   if (is_initialized) MPI_Query_thread(&provided);
   else check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "starting");
-  if (provided != MPI_THREAD_MULTIPLE) fault("MPI gives no MPI_THREAD_MULTIPLE (level {}): is it built with threads?", provided);
+  if (provided != MPI_THREAD_MULTIPLE)
+    fault("MPI does not provide MPI_THREAD_MULTIPLE (level {}): use an MPI that is built with thread support", provided);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   at_shutdown(finalize);
 }
@@ -49,8 +50,8 @@ void start_mpi(const World& world, std::chrono::milliseconds limit) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank != world.rank || size != world.size) {
-    fault("MPI says rank {} of {}, the environment says rank {} of {}: is mpirun of the same MPI as the one linked?", rank, size,
-          world.rank, world.size);
+    fault("MPI says rank {} of {}, the environment says rank {} of {}: use the mpirun of the MPI that ztoolkit is linked with",
+          rank, size, world.rank, world.size);
   }
 }
 

@@ -13,15 +13,15 @@ namespace zt::comm {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLastWords(1500);
-
+constexpr std::chrono::milliseconds kReportLimit(1500);  // for the emergency actions, before the process ends
 constexpr std::chrono::milliseconds kBetweenLooks(250);
-constexpr const char* kAdvice = "Did one fail, or take another path? If it only needs longer: comm.mesh{..., timeout = seconds}";
+constexpr const char* kAdvice =
+    "Did a rank fail, or make other calls? If the ranks only need longer: comm.mesh{..., timeout = seconds}";
 
 [[noreturn]] void end_process(const std::string& said) {
   fmt::print(stderr, "ztoolkit: {}\n", said);
   std::thread([] {
-    std::this_thread::sleep_for(kLastWords);
+    std::this_thread::sleep_for(kReportLimit);
     _exit(1);
   }).detach();
   run_emergency_actions({Emergency::Kind::failed, -1, said});
@@ -36,7 +36,7 @@ Watchdog::Watchdog(std::chrono::milliseconds limit, std::string waits_for, Group
         if (!why.empty()) end_process(fmt::format("{}: {}. {}", why, waits_for, kAdvice));
       }) {}
 
-// Returns empty when the call has ended.
+// Returns why the process must end; empty if the call has returned.
 std::string Watchdog::find_reason(std::chrono::milliseconds limit, const Group& group) {
   EndWatch watch(group, -1, nullptr);
   const auto until = std::chrono::steady_clock::now() + limit;
@@ -49,7 +49,7 @@ std::string Watchdog::find_reason(std::chrono::milliseconds limit, const Group& 
     try {
       watch.look();
     } catch (const PeersEnded& ended) {
-      return fmt::format("the script of {} has ended", group.who(ended.peers[0]));
+      return fmt::format("the script of {} has ended", group.rank_name(ended.peers[0]));
     }
   }
 }

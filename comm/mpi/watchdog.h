@@ -1,4 +1,4 @@
-// For calls into MPI that wait for other ranks and know no time-out: starting MPI, making a communicator.
+// A time limit for MPI calls that wait for other ranks and have no timeout: starting MPI, making a communicator.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,12 @@
 
 namespace zt::comm {
 
-// While one lives, the process has `limit` to get on, and less when the script of a rank that it waits for has ended. Then it
-// says on stderr what it waited for and ends with status 1, whereupon mpirun ends the others. Such a call cannot be left.
+// Ends the process if the object still lives after `limit`, or earlier if the script of a rank that the call waits for has ended.
+// The process prints on stderr what it waited for and exits with status 1; mpirun then ends the others. An exception is not
+// possible, because the MPI call does not return.
 class Watchdog {
  public:
-  // waits_for: "rank 1 waits for all ranks to start MPI". group: of the ranks that the call waits for.
+  // waits_for: for the message, "rank 1 waits for all ranks to start MPI". group: the ranks that the call waits for.
   Watchdog(std::chrono::milliseconds limit, std::string waits_for, Group group);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -11,14 +11,14 @@ namespace zt::comm {
 namespace {
 
 template <class Signature>
-void find(void* library, const char* name, std::function<Signature>& slot) {
+void find(void* library, const char* name, std::function<Signature>& function) {
   auto* symbol = reinterpret_cast<Signature*>(dlsym(library, name));
   if (!symbol) fault("libnccl.so.2 has no function {}: NCCL 2.19 or newer is needed", name);
-  slot = symbol;
+  function = symbol;
 }
 
 NcclApi open_nccl() {
-  // Never closed: streams and threads of the library outlive any communicator.
+  // Never closed, because streams and threads of the library outlive all communicators.
   void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", dlerror());
   NcclApi api;
@@ -45,13 +45,13 @@ NcclApi open_nccl() {
   return api;
 }
 
-// "2.18.3". Until 2.8 the number was major * 1000 + minor * 100 + patch, since then major * 10000 + minor * 100 + patch.
+// Returns "2.18.3". Until 2.8 the code was major * 1000 + minor * 100 + patch, since then major * 10000 + minor * 100 + patch.
 std::string version_text(int code) {
   const int major = code < 10000 ? 1000 : 10000;
   return fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
 }
 
-// LibTorch's device-independent face of streams: nothing of CUDA is linked.
+// Uses LibTorch's device-independent interface to streams, so that CUDA is not linked.
 class CudaStreams : public StreamApi {
  public:
   CudaStreams() : guard_(at::kCUDA), device_(guard_.getDevice()) {}
@@ -83,7 +83,8 @@ class CudaStreams : public StreamApi {
 }  // namespace
 
 void check_nccl(const NcclApi& api, ncclResult_t result, const char* doing) {
-  if (result != ncclSuccess) fault("NCCL failed in {}: {} (NCCL_DEBUG=INFO tells more)", doing, api.get_error_string(result));
+  if (result != ncclSuccess)
+    fault("NCCL failed in {}: {} (set NCCL_DEBUG=INFO for details)", doing, api.get_error_string(result));
 }
 
 void check_nccl_version(const NcclApi& api) {
@@ -91,8 +92,8 @@ void check_nccl_version(const NcclApi& api) {
   check_nccl(api, api.get_version(&version), "get_version");
   if (version >= kOldestNccl) return;
   fault(
-      "NCCL {} is loaded (libnccl.so.2), 2.19 or newer is needed to split communicators and for memory of its own: install a "
-      "newer one, or put its folder first in LD_LIBRARY_PATH",
+      "NCCL {} is loaded (libnccl.so.2), 2.19 or newer is needed to split communicators and to allocate memory: install a newer "
+      "one, or put its folder first in LD_LIBRARY_PATH",
       version_text(version));
 }
 

@@ -1,5 +1,5 @@
-// What the nccl backend needs of NCCL and of the device's streams, as tables: filled by dlopen and LibTorch in a run, by fakes
-// in tests. NCCL is not linked, so everything else works where it is missing.
+// The functions of NCCL and of the device's streams that the nccl backend uses. In a run they come from dlopen and LibTorch, in
+// tests from fakes. NCCL is not linked, so all other backends work without it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace zt::comm {
 
-// The first version with both ncclCommSplit and ncclMemAlloc, as the header and the library count.
+// The first version with both ncclCommSplit and ncclMemAlloc, as NCCL's version code.
 constexpr int kOldestNccl = 21900;
 static_assert(NCCL_VERSION_CODE >= kOldestNccl, "comm/nccl needs the header of NCCL 2.19 or newer: set ZT_NCCL_INCLUDE");
 
@@ -37,20 +37,21 @@ struct NcclApi {
   std::function<decltype(ncclRecv)> recv;
 };
 
-// libnccl.so.2, opened on the first call. Fault, with the loader's words, where it is missing or too old.
+// Returns the functions of libnccl.so.2, which the first call opens. Throws Fault if the library is missing (with the loader's
+// text) or too old.
 const NcclApi& load_nccl();
-// Fault if the library behind `api` is older than kOldestNccl. Needs get_version and get_error_string only.
+// Throws Fault if the library behind `api` is older than kOldestNccl. Uses get_version and get_error_string only.
 void check_nccl_version(const NcclApi& api);
-// Fault with NCCL's text unless `result` is ncclSuccess. `doing`: the function, for the message.
+// Throws Fault with NCCL's text unless `result` is ncclSuccess. `doing` names the function in the message.
 void check_nccl(const NcclApi& api, ncclResult_t result, const char* doing);
 
-// Streams and events of one device. Events are made by `record` and end with `destroy`.
+// Streams and events of one device. `record` makes an event, and `destroy` frees it.
 class StreamApi {
  public:
   virtual ~StreamApi() = default;
   virtual at::Device device() const = 0;
   virtual c10::Stream current() const = 0;
-  // Makes `stream` this thread's current one, where ATen puts its kernels and takes memory for; returns the one before.
+  // Makes `stream` the current stream of this thread, where ATen runs kernels and allocates memory. Returns the previous one.
   virtual c10::Stream exchange(const c10::Stream& stream) const = 0;
   virtual c10::Stream take_from_pool() const = 0;
   virtual cudaStream_t native(const c10::Stream& stream) const = 0;
@@ -58,13 +59,13 @@ class StreamApi {
   virtual void block(void* event, const c10::Stream& stream) const = 0;
   virtual bool query(void* event) const = 0;
   virtual void destroy(void* event) const noexcept = 0;
-  // The tensor's memory is not given to others before the work on `stream` is done.
+  // Keeps the allocator from reusing the tensor's memory before the present work on `stream` is done.
   virtual void keep_for(const c10::Stream& stream, const at::Tensor& tensor) const = 0;
-  // The host waits until the device has done all that it was given, on any stream.
+  // Makes the host wait until all work on all streams of the device is done.
   virtual void synchronize() const = 0;
 };
 
-// A stream is the current one of this thread as long as this lives.
+// Makes a stream the current one of this thread while the object lives.
 class OnStream {
  public:
   OnStream(const StreamApi& streams, const c10::Stream& stream) : streams_(streams), before_(streams.exchange(stream)) {}
@@ -76,7 +77,7 @@ class OnStream {
   const c10::Stream before_;
 };
 
-// The current CUDA device, through LibTorch. Misuse where LibTorch has no CUDA or there is no GPU.
+// Returns the streams of the current CUDA device, through LibTorch. Throws Misuse if LibTorch has no CUDA or there is no GPU.
 std::shared_ptr<const StreamApi> cuda_streams();
 
 }  // namespace zt::comm

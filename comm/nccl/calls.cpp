@@ -19,7 +19,7 @@ struct Pair {
   ncclRedOp_t op() const { return nccl_op(operation.reduce, in.scalar_type()); }
   bool is_root() const { return site.group.rank == operation.peer; }
   void check(ncclResult_t result) const { check_nccl(site.api, result, name_of(operation.kind)); }
-  // Part `part` of W equal ones, each of `bytes`.
+  // Returns where part `part` of the tensor begins; each part has `bytes`.
   static const char* part_of(const at::Tensor& tensor, int part, size_t bytes) {
     return static_cast<const char*>(tensor.const_data_ptr()) + static_cast<size_t>(part) * bytes;
   }
@@ -44,7 +44,7 @@ struct Pair {
                           type(), op(), operation.peer, site.comm, site.native()));
   }
 
-  // gather, scatter, all_to_all: one group of sends and receives, the rank itself among its peers.
+  // gather, scatter and all_to_all are one group of sends and receives. A rank also sends to itself.
   void gather() const {
     site.together([&] {
       site.send(in.const_data_ptr(), in.nbytes(), operation.peer);

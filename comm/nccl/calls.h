@@ -1,4 +1,4 @@
-// One Operation as calls of NCCL on a stream.
+// Runs one Operation as calls of NCCL on a stream.
 #pragma once
 
 #include "core/operation.h"
@@ -6,7 +6,7 @@
 
 namespace zt::comm {
 
-// Where calls go: a communicator and the stream they are put on. Faults are NCCL's.
+// The communicator and the stream of NCCL calls. Errors: Fault with NCCL's text.
 struct NcclSite {
   const NcclApi& api;
   const StreamApi& streams;
@@ -15,14 +15,14 @@ struct NcclSite {
   c10::Stream stream;
 
   cudaStream_t native() const { return streams.native(stream); }
-  // What only moves data moves bytes: any type, also those that NCCL does not know.
+  // These three move bytes, so they also serve types that NCCL does not know.
   void send(const void* data, size_t bytes, int peer) const;
   void recv(void* data, size_t bytes, int peer) const;
   // out: W * bytes. In place iff in is this rank's part of out.
   void all_gather(void* out, const void* in, size_t bytes) const;
 
-  // The calls that `make` makes start as one. One that fails leaves no group open, which would keep back what this thread calls
-  // on other communicators.
+  // Starts the calls that `make` makes as one NCCL group. If a call fails, the group is closed: an open group would hold back
+  // this thread's calls on other communicators.
   template <class Make>
   void together(const Make& make) const {
     check_nccl(api, api.group_start(), "group_start");
@@ -36,12 +36,12 @@ struct NcclSite {
   }
 };
 
-// NCCL's type for adding up; Misuse for what it cannot add (16-bit integers).
+// Returns NCCL's type for a reduction. Throws Misuse for a type that NCCL cannot reduce (16-bit integers).
 ncclDataType_t nccl_type(at::ScalarType dtype);
-// bool travels as uint8, where "or" is the maximum and "and" the minimum.
+// Returns NCCL's operator. bool travels as uint8, where "or" is the maximum and "and" the minimum.
 ncclRedOp_t nccl_op(ReduceOp op, at::ScalarType dtype);
 
-// Starts an operation: reductions as NCCL does them, in an order of its own; the pairs of a list together. Not for a barrier.
+// Starts any operation but a barrier. Reductions add in NCCL's own order. The pairs of a list start together.
 void call_nccl(const NcclSite& site, const Operation& operation);
 
 }  // namespace zt::comm

@@ -18,7 +18,7 @@ namespace zt::comm {
 
 namespace {
 
-// The signed type of the same size, for unsigned ones that ATen cannot add: sums and products wrap to the same bits.
+// Returns the signed type of the same size for unsigned types that ATen cannot add. Sums and products wrap to the same bits.
 at::ScalarType addable(at::ScalarType dtype) {
   switch (dtype) {
     case at::kUInt16:
@@ -32,7 +32,7 @@ at::ScalarType addable(at::ScalarType dtype) {
   }
 }
 
-// `to` may be one of the others. A 16-bit float beside one of 32 bits is widened on the way.
+// Writes `a` op `b` to `to`, which may be `a` or `b`. A 16-bit float is widened if the other operand is fp32.
 void combine(at::Tensor to, const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   const bool is_bool = a.scalar_type() == at::kBool;
   switch (op) {
@@ -53,14 +53,14 @@ void combine(at::Tensor to, const at::Tensor& a, const at::Tensor& b, ReduceOp o
 
 at::Tensor tree(std::span<const at::Tensor> sources, ReduceOp op);
 
-// What the last step joins; the left one in the type that is added in.
+// Returns the two operands of the last step. The left one has the type in which sums are accumulated.
 std::tuple<at::Tensor, at::Tensor> halves(std::span<const at::Tensor> sources, ReduceOp op) {
   const size_t middle = std::bit_floor(sources.size() - 1);
   const at::Tensor left = tree(sources.first(middle), op);
   return {is_half_width(left.scalar_type()) ? left.to(at::kFloat) : left, tree(sources.subspan(middle), op)};
 }
 
-// The only source itself, else scratch, which may be written over.
+// Returns the source itself if there is only one, else scratch, which may be overwritten.
 at::Tensor tree(std::span<const at::Tensor> sources, ReduceOp op) {
   if (sources.size() == 1) return sources[0];
   const auto [left, right] = halves(sources, op);
@@ -84,7 +84,7 @@ void device_tree(const at::Tensor& out, std::span<const at::Tensor> sources, Red
     return device_tree(out.view(addable(dtype)), views, op);
   }
   if (sources.size() == 1 || is_half_width(out.scalar_type())) {
-    out.copy_(tree(sources, op));  // the one rounding
+    out.copy_(tree(sources, op));  // rounds 16-bit floats, once
     return;
   }
   const auto [left, right] = halves(sources, op);

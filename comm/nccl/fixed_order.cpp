@@ -16,8 +16,8 @@ at::Tensor flat(const at::Tensor& tensor) {
   return tensor.view({tensor.numel()});
 }
 
-// One pair of tensors of an operation. Every rank adds up its segment of the input: one of W nearly equal ones, or, of a reduce,
-// the root all of it.
+// One pair of tensors of an operation. Each rank reduces its segment of the input. There are W nearly equal segments, but in a
+// reduce the root's segment is the whole input.
 class Reduction {
  public:
   Reduction(const NcclSite& site, const Operation& operation, size_t index)
@@ -25,10 +25,10 @@ class Reduction {
     if (operation.kind != Kind::reduce || rank() == operation.peer) out_ = flat(operation.out[index]);
     if (!adds()) return;
     others_ = at::empty({site.group.size() - 1, size(rank())}, in_.options());
-    site.streams.keep_for(site.stream, others_);  // whatever stream its allocator counts it to
+    site.streams.keep_for(site.stream, others_);  // the allocator may have assigned it to another stream
   }
 
-  // In a group: this rank's segment comes from all others, theirs go to them.
+  // Call it in an NCCL group. Receives the inputs of this rank's segment, and sends each rank the input of that rank's segment.
   void exchange() const {
     for (int r = 0; r < segments_.ranks; ++r) {
       if (r == rank()) continue;
@@ -44,7 +44,7 @@ class Reduction {
     device_tree(operation_.kind == Kind::all_reduce ? segment(out_, rank()) : out_, sources, operation_.reduce);
   }
 
-  // In a group, of an all_reduce: all get all results.
+  // Call it in an NCCL group, for an all_reduce. Sends the result of this rank's segment to all ranks and receives theirs.
   void spread() const {
     const at::Tensor own = segment(out_, rank());
     if (segments_.count % segments_.ranks == 0)
@@ -67,7 +67,7 @@ class Reduction {
   at::Tensor segment(const at::Tensor& tensor, int owner) const { return tensor.narrow(0, begin(owner), size(owner)); }
   at::Tensor of_other(int r) const { return others_[r < rank() ? r : r - 1]; }
 
-  // Both sides know when there is nothing to send.
+  // An empty part is not sent: the sender and the receiver both know that it is empty.
   void send(const at::Tensor& part, int peer) const {
     if (part.numel() > 0) site_.send(part.const_data_ptr(), part.nbytes(), peer);
   }
@@ -79,14 +79,14 @@ class Reduction {
   const Operation& operation_;
   const at::Tensor in_;
   const Segments segments_;
-  at::Tensor out_;     // undefined where a reduce leaves nothing
+  at::Tensor out_;     // undefined on ranks that are not the root of a reduce
   at::Tensor others_;  // [W - 1, size(rank())]: the other ranks' parts of this rank's segment
 };
 
 }  // namespace
 
 void reduce_in_order(const NcclSite& site, const Operation& operation) {
-  const at::AutoDispatchBelowADInplaceOrView as_kernels;  // as NCCL's writes, unseen by autograd
+  const at::AutoDispatchBelowADInplaceOrView as_kernels;  // autograd must not see these writes, as it does not see NCCL's
   const OnStream on_stream(site.streams, site.stream);
   std::vector<Reduction> reductions;
   for (size_t i = 0; i < operation.in.size(); ++i) reductions.emplace_back(site, operation, i);

@@ -11,11 +11,11 @@ namespace zt::comm {
 
 namespace {
 
-// As for the other backends: below the 5 s in which a failed run has to end.
+// As for the other backends, below the 5 s within which a failed run must end.
 constexpr std::chrono::milliseconds kGrace(2000);
 
 std::string text_of(const Call& call, const Group& group) {
-  return call.text(call.peer < 0 ? "" : group.who(call.peer));
+  return call.text(call.peer < 0 ? "" : group.rank_name(call.peer));
 }
 
 }  // namespace
@@ -30,9 +30,9 @@ Link::~Link() {
     while (!poll() && policy.pause()) {
     }
   } catch (const std::exception&) {
-    // The device failed: what is outstanding never ends.
+    // The device failed, so the outstanding operations never complete.
   }
-  // Destroying it would wait for a peer that is gone.
+  // With outstanding operations, comm_destroy would wait for a peer that may be gone.
   if (outstanding_.empty()) api_.comm_destroy(comm_);
   else fail("it was closed while operations waited");
 }
@@ -62,9 +62,9 @@ void Link::begin(const Operation& operation) {
   streams_->destroy(ready);
 }
 
-std::shared_ptr<Started> Link::add(const Operation& operation) {
+std::shared_ptr<StartedOperation> Link::add(const Operation& operation) {
   std::shared_ptr<void> event(streams_->record(stream_), [streams = streams_](void* made) { streams->destroy(made); });
-  outstanding_.push_back(std::make_shared<Started>(operation.number, operation.turn, operation.call, std::move(event)));
+  outstanding_.push_back(std::make_shared<StartedOperation>(operation.number, operation.turn, operation.call, std::move(event)));
   return outstanding_.back();
 }
 
@@ -77,19 +77,19 @@ bool Link::poll() {
   return outstanding_.empty();
 }
 
-bool Link::is_over(const Started& started) {
+bool Link::is_over(const StartedOperation& started) {
   if (started.stage != Stage::running) return true;
   if (!streams_->query(started.event.get())) return false;
   while (started.stage == Stage::running) end_oldest(Stage::done);
   return true;
 }
 
-void Link::wait(const Started& started) const {
+void Link::wait(const StartedOperation& started) const {
   if (started.stage == Stage::failed || started.stage == Stage::timed_out) check_usable();
   streams_->block(started.event.get(), streams_->current());
 }
 
-void Link::finish(const Started& started) {
+void Link::finish(const StartedOperation& started) {
   try {
     WaitPolicy policy(WaitPolicy::Style::caller, timeout_, [&] { check_peers(started); });
     while (!is_over(started)) {
@@ -103,10 +103,10 @@ void Link::finish(const Started& started) {
   if (started.stage == Stage::failed || started.stage == Stage::timed_out) check_usable();
 }
 
-void Link::time_out(const Started& started) {
+void Link::time_out(const StartedOperation& started) {
   const std::string why = fmt::format(
-      "communication timed out after {} s: {} (backend nccl). Did a peer fail, or take another path? If it only needs longer: "
-      "axis:set_timeout(seconds)",
+      "communication timed out after {} s: {} (backend nccl). Did a rank fail, or make other calls? If the operation only needs "
+      "longer: axis:set_timeout(seconds)",
       std::chrono::duration<double>(timeout_).count(), where(started));
   fail(why, Stage::timed_out);
   report_stuck();
@@ -125,7 +125,7 @@ void Link::fail(const std::string& why, Stage stage) {
   try {
     poll();
   } catch (const std::exception&) {
-    // The device failed too: nothing more will be complete.
+    // The device failed, too, so no further operation completes.
   }
   while (!outstanding_.empty()) end_oldest(stage);
   failure_ = why;
@@ -138,7 +138,7 @@ void Link::fail_with(const std::string& why) {
 }
 
 void Link::end_oldest(Stage stage) {
-  Started& oldest = *outstanding_.front();
+  StartedOperation& oldest = *outstanding_.front();
   oldest.stage = stage;
   note_end(oldest.number, stage);
   outstanding_.pop_front();
@@ -148,7 +148,7 @@ void Link::note_end(uint64_t number, Stage stage) const {
   if (ring_) ring_->end(number, stage, now_ns());
 }
 
-void Link::check_peers(const Started& started) {
+void Link::check_peers(const StartedOperation& started) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t answer = api_.comm_get_async_error(comm_, &state);
   if (answer != ncclSuccess) state = answer;
@@ -156,8 +156,8 @@ void Link::check_peers(const Started& started) {
   fail_with(fmt::format("{}: NCCL reports {}: a peer may be gone", where(started), api_.get_error_string(state)));
 }
 
-std::string Link::where(const Started& started) const {
-  return fmt::format("{} of axis '{}' waits in operation {}, {}", group_.who(group_.rank), group_.name, started.turn,
+std::string Link::where(const StartedOperation& started) const {
+  return fmt::format("{} of axis '{}' waits in operation {}, {}", group_.rank_name(group_.rank), group_.name, started.turn,
                      text_of(started.call, group_));
 }
 

@@ -1,4 +1,4 @@
-// NCCL's communicator of one rank, its stream, and what was put there.
+// One rank's NCCL communicator, its stream, and the operations on that stream.
 #pragma once
 
 #include <chrono>
@@ -12,28 +12,31 @@
 
 namespace zt::comm {
 
-// An operation on the stream.
-struct Started {
+// An operation that was put on the stream.
+struct StartedOperation {
   const uint64_t number, turn;  // as in Operation
   const Call call;
   const std::shared_ptr<void> event;  // complete when the operation is
-  Stage stage = Stage::running;       // as far as the host has looked
+  Stage stage = Stage::running;       // when the host last looked
 };
 
-// Shared by the backend and its works; outlives the backend while a work is held.
+// Shared by the backend and its Work objects, so it lives as long as one of them.
 //
-// Invariants: 1. There is one stream: what was started is complete in that order. 2. What is running is in outstanding_, oldest
-// first, and nothing else is. 3. The first failure aborts NCCL's communicator, which ends its kernels that wait for a peer: what
-// was running has failed, and `check_usable` throws from then on. Threads: the rank's. Errors: Fault.
+// Invariants: 1. There is one stream, so operations complete in the order in which they were started. 2. outstanding_ holds
+// exactly the running operations, oldest first. 3. The first failure aborts NCCL's communicator, which ends its kernels that wait
+// for a peer. The running operations then have failed, and `check_usable` throws from then on.
+//
+// Threads: the rank's. Errors: Fault.
 class Link {
  public:
-  // Collective over the group; the same id on all ranks.
+  // Makes the communicator of `group`. Collective over the group, with the same id on all ranks.
   static std::shared_ptr<Link> connect(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group,
                                        const ncclUniqueId& id);
-  // Collective over this link's group: the ranks that give one color make a group, in the order of group.rank.
+  // Splits the communicator: the ranks that give the same color form a group, in the order of group.rank. Collective over this
+  // link's group.
   std::shared_ptr<Link> split(int color, Group group) const;
   Link(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group, ncclComm_t comm);
-  // Waits a short grace for what is running, then ends it.
+  // Waits a short time for the running operations, then aborts them.
   ~Link();
   Link(const Link&) = delete;
 
@@ -45,33 +48,36 @@ class Link {
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   void record_in(std::shared_ptr<Ring> ring) { ring_ = std::move(ring); }
 
-  // Fault if the communicator failed.
+  // Throws Fault if the communicator failed.
   void check_usable() const;
-  // Makes the stream wait for what the current one has to do first, and says in the ring that the operation runs.
+  // Makes the stream wait for the present work of the current stream, and records the start of the operation.
   void begin(const Operation& operation);
-  // What the stream has to do now is the operation.
-  std::shared_ptr<Started> add(const Operation& operation);
-  // The operation failed before it was added.
+  // Adds the operation, whose work has just been put on the stream, to the running ones.
+  std::shared_ptr<StartedOperation> add(const Operation& operation);
+  // Records that the operation failed before it was added.
   void refuse(const Operation& operation);
-  // Looks what is complete; true if nothing runs any more.
+  // Looks which operations are complete. Returns true if none is running any more.
   bool poll();
 
-  bool is_over(const Started& started);
-  // The current stream waits; the host waits, for at most the time-out.
-  void wait(const Started& started) const;
-  void finish(const Started& started);
+  // Returns whether the operation is complete or has failed.
+  bool is_over(const StartedOperation& started);
+  // Makes the current stream wait for the operation.
+  void wait(const StartedOperation& started) const;
+  // Makes the host wait for the operation, for at most the timeout.
+  void finish(const StartedOperation& started);
+  // Makes the host wait for all operations.
   void drain();
 
-  // What runs ends in this stage. The first reason stays.
+  // Aborts the communicator. The running operations end in `stage`. Only the first reason is kept.
   void fail(const std::string& why, Stage stage = Stage::failed);
 
  private:
   void end_oldest(Stage stage);
   void note_end(uint64_t number, Stage stage) const;
-  void check_peers(const Started& started);
-  std::string where(const Started& started) const;
+  void check_peers(const StartedOperation& started);
+  std::string where(const StartedOperation& started) const;
   [[noreturn]] void fail_with(const std::string& why);
-  [[noreturn]] void time_out(const Started& started);
+  [[noreturn]] void time_out(const StartedOperation& started);
 
   const NcclApi api_;
   const std::shared_ptr<const StreamApi> streams_;
@@ -80,7 +86,7 @@ class Link {
   ncclComm_t comm_;  // null after a failure
   std::chrono::milliseconds timeout_ = kDefaultTimeout;
   std::shared_ptr<Ring> ring_;  // may be null
-  std::deque<std::shared_ptr<Started>> outstanding_;
+  std::deque<std::shared_ptr<StartedOperation>> outstanding_;
   std::string failure_;
 };
 

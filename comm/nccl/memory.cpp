@@ -17,15 +17,15 @@ at::Tensor allocate_nccl(const NcclApi& api, std::shared_ptr<const StreamApi> st
   if (bytes == 0) return at::empty(shape, options);
   void* memory = nullptr;
   if (const ncclResult_t result = api.mem_alloc(&memory, static_cast<size_t>(bytes)); result != ncclSuccess) {
-    fault("NCCL has no {} of memory on {} for axis '{}': {}: free what is not needed, or take smaller buffers",
-          human_bytes(bytes), device.str(), axis, api.get_error_string(result));
+    fault("NCCL has no {} of memory on {} for axis '{}': {}: free unused tensors, or take smaller buffers", human_bytes(bytes),
+          device.str(), axis, api.get_error_string(result));
   }
-  // Unlike LibTorch's memory it goes back to the driver at once, whatever the device still does with it.
+  // Unlike LibTorch's allocator, NCCL gives the memory back to the driver at once, even if the device still uses it.
   const auto give_back = [give = api.mem_free, streams = std::move(streams)](void* data) noexcept {
     try {
       streams->synchronize();
     } catch (const std::exception&) {
-      // The device failed, so nothing runs any more; whoever asks it for a result learns of it.
+      // The device failed, so nothing uses the memory any more. The next use of the device throws.
     }
     give(data);
   };

@@ -10,9 +10,9 @@
 
 namespace zt::comm {
 
-// A contiguous tensor of zeros on the device of `streams`, zeroed on the current stream. Its memory goes back to NCCL with its
-// last owner, after the host waited for the device. Fault, with the bytes that were wanted, if NCCL has none. `axis`: for the
-// message.
+// Returns a contiguous tensor on the device of `streams`, zeroed on the current stream. When its last owner is destroyed, the
+// host waits for the device and gives the memory back to NCCL. Throws Fault, with the bytes that were wanted, if NCCL has too
+// little. `axis` is for the message.
 at::Tensor allocate_nccl(const NcclApi& api, std::shared_ptr<const StreamApi> streams, const std::string& axis,
                          at::IntArrayRef shape, at::ScalarType dtype);
 

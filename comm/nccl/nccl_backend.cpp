@@ -21,7 +21,7 @@ namespace {
 
 class NcclWork : public Work::State {
  public:
-  NcclWork(std::shared_ptr<Link> link, std::shared_ptr<Started> started, Operation operation)
+  NcclWork(std::shared_ptr<Link> link, std::shared_ptr<StartedOperation> started, Operation operation)
       : link_(std::move(link)), started_(std::move(started)), operation_(std::move(operation)) {}
   bool done() override { return link_->is_over(*started_); }
   void wait() override { link_->wait(*started_); }
@@ -29,7 +29,7 @@ class NcclWork : public Work::State {
 
  private:
   const std::shared_ptr<Link> link_;
-  const std::shared_ptr<Started> started_;
+  const std::shared_ptr<StartedOperation> started_;
   const Operation operation_;  // keeps the tensors alive
 };
 
@@ -62,8 +62,8 @@ class NcclBackend : public Backend {
     return split(0, host_->duplicate(name), group().renamed(name));
   }
   std::unique_ptr<Backend> split(int color, std::shared_ptr<Communicator> host, Group group) {
-    drain();           // NCCL wants nothing under way
-    host_->barrier();  // a rank that does not come is a time-out here, and for ever in NCCL
+    drain();           // NCCL requires that no operation is running
+    host_->barrier();  // if a rank is missing, this times out; NCCL would wait for ever
     auto part = std::make_unique<NcclBackend>(std::move(host), link_->split(color, std::move(group)), order_);
     part->set_timeout(link_->timeout());
     part->set_check(check_);
@@ -78,8 +78,8 @@ class NcclBackend : public Backend {
   void record_in(std::shared_ptr<Ring> ring) override { link_->record_in(std::move(ring)); }
 
  private:
-  // Whatever fails but a Misuse leaves the ranks' streams at different places: the communicator is over.
-  std::shared_ptr<Started> start(const Operation& operation) {
+  // Any failure but a Misuse leaves different work on the ranks' streams, so the communicator fails.
+  std::shared_ptr<StartedOperation> start(const Operation& operation) {
     try {
       link_->check_usable();
       link_->poll();
@@ -97,13 +97,13 @@ class NcclBackend : public Backend {
     } catch (const std::exception& error) {
       link_->refuse(operation);
       const std::string why = fmt::format("{} on axis '{}' failed, operation {} of {} on nccl: {}", operation.text(group()),
-                                          group().name, operation.turn, group().who(group().rank), describe(error));
+                                          group().name, operation.turn, group().rank_name(group().rank), describe(error));
       link_->fail(why);
       throw Fault(why);
     }
   }
 
-  // NCCL notices nothing of a call that differs between ranks: it waits for ever, or moves something else.
+  // NCCL does not notice that calls differ between ranks: it waits for ever or moves wrong data.
   void agree(const Operation& operation) {
     if (group().size() == 1 || !is_collective(operation.kind)) return;
     if (check_ == CheckMode::first && operation.turn >= kCheckedFirst) return;
@@ -146,10 +146,10 @@ class NcclBackend : public Backend {
   const std::shared_ptr<Link> link_;
   const SumOrder order_;
   CheckMode check_ = CheckMode::first;
-  const at::Tensor token_;  // what a barrier adds up
+  const at::Tensor token_;  // the operand of a barrier, which is an all_reduce
 };
 
-// Rank 0 makes the identifier.
+// Makes NCCL's identifier on rank 0 and sends it to all ranks.
 ncclUniqueId share_id(const NcclApi& api, Communicator& host) {
   ncclUniqueId id{};
   if (host.rank() == 0) check_nccl(api, api.get_unique_id(&id), "get_unique_id");
@@ -175,7 +175,7 @@ std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, G
 std::unique_ptr<Backend> split_nccl_backend(Backend& parent, std::shared_ptr<Communicator> host, Group group) {
   auto* nccl = dynamic_cast<NcclBackend*>(&parent);
   if (!nccl) {
-    misuse("axis '{}' cannot be cut out of axis '{}', which is on backend '{}': NCCL splits its own communicators only",
+    misuse("axis '{}' cannot be split from axis '{}', which is on backend '{}': NCCL splits its own communicators only",
            group.name, parent.group().name, parent.name());
   }
   const int color = group.ranks[0];

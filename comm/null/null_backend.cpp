@@ -6,7 +6,7 @@ namespace zt::comm {
 
 namespace {
 
-// Flat views: the operation's counts are known to fit.
+// Returns a flat view. The counts of the operation were checked before.
 at::Tensor flat(const at::Tensor& tensor) {
   return tensor.detach().reshape({-1});
 }

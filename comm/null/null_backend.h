@@ -1,4 +1,4 @@
-// Any rank of any world, alone: knows its size and moves nothing between ranks. For dry runs and planning.
+// Backend "null": one rank of any world, without the other ranks. It moves no data. For dry runs and `ztoolkit plan`.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace zt::comm {
 
-// Every operation succeeds at once, as if all other ranks had passed what this rank passes, each part of a sum but its own
-// being zero: all_reduce copies, all_gather repeats, recv leaves zeros. Results are defined, and cost no communication.
-// `shares_memory`: it stands in for a backend whose ranks do.
+// Every operation completes at once, with a defined result: a reduction counts zeros for the other ranks, and a gather repeats
+// the input of this rank. So all_reduce copies, and recv and all_to_all write zeros.
+// shares_memory: as the backend that it stands for.
 std::unique_ptr<Backend> make_null_backend(Group group, bool shares_memory = false);
 
 }  // namespace zt::comm

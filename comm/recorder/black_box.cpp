@@ -29,7 +29,7 @@ std::string box_path(int rank) {
   return fmt::format("{}/{}{}", session_folder(), kFilePrefix, rank);
 }
 
-// Calls use(box) if `path` is one.
+// Calls use(box) if `path` is the whole file of a box.
 template <class Use>
 void with_box(const std::string& path, Use use) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -79,7 +79,7 @@ std::shared_ptr<Ring> BlackBox::open_ring(const Group& group, const std::string&
   return std::make_shared<Ring>(free_ring(), shared_from_this(), group, backend, copy);
 }
 
-// One that was never used, else one whose communicator is gone.
+// Returns a ring that was never used, else one whose communicator is closed.
 RingMemory& BlackBox::free_ring() {
   const uint64_t used = memory_->rings_used.load(std::memory_order_relaxed);
   if (used < kMostRings) {
@@ -91,7 +91,7 @@ RingMemory& BlackBox::free_ring() {
   for (RingMemory& ring : memory_->rings) {
     if (ring.state.load(std::memory_order_relaxed) == RingMemory::closed) return ring;
   }
-  misuse("this rank has {} communicators at once, more than the flight recorder keeps apart: is `duplicate` called in a loop?",
+  misuse("this rank has {} communicators at once, and the flight recorder has no room for more: is `duplicate` called in a loop?",
          kMostRings);
 }
 

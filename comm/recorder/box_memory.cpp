@@ -31,7 +31,7 @@ Track read_track(const RingMemory& ring) {
   return track;
 }
 
-// /proc/PID/stat: "4711 (name) T ...", t for a debugger's.
+// Reads the state in /proc/PID/stat, "4711 (name) T ...": T means stopped by a signal, t by a debugger.
 bool is_stopped(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;

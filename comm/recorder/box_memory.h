@@ -1,4 +1,4 @@
-// How a black box lies in memory and in its file.
+// The layout of a black box in memory and in its file.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace zt::comm {
 
-constexpr size_t kMostRings = 1024;  // at one time; pages that are not used are never there
+constexpr size_t kMostRings = 1024;  // at one time; pages of unused rings are never allocated
 constexpr uint64_t kBoxMagic = 0x7a74626f78000001;
 
 struct BoxTitle {
@@ -24,7 +24,7 @@ struct BoxEnd {
   std::array<char, 512> why{};
 };
 
-// All bytes zero: an empty box.
+// All bytes zero means an empty box.
 struct BoxMemory {
   Shared<BoxTitle> title;
   Shared<BoxEnd> end;
@@ -34,13 +34,15 @@ struct BoxMemory {
 
 enum class Access : uint8_t { read, write };
 
-// descriptor -1: fresh memory of the process. nullptr, with errno, when that fails. The caller calls unmap_box.
+// Maps the file of a box, or new memory of the process if descriptor is -1. Returns null, with errno, on failure. The caller must
+// call unmap_box.
 BoxMemory* map_box(int descriptor, Access access);
 void unmap_box(BoxMemory* memory);
 
-// An empty file for a box. -1, with errno, when it cannot be made.
+// Makes the file of an empty box. Returns its descriptor, or -1, with errno, on failure.
 int make_box_file(const std::string& path);
-// Makes room for ring `ring` in the file: a full disk is found here, and not by a write into the mapping, which would be killed.
+// Allocates the pages of ring `ring` in the file. Returns false, with errno, on failure. So a full disk is an error here; found
+// by a write to the mapping, it would kill the process.
 bool take_ring_pages(int descriptor, size_t ring);
 
 Flight read_box(const BoxMemory& memory);

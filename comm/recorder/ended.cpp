@@ -11,10 +11,10 @@ namespace zt::comm {
 
 namespace {
 
-// A message of a rank that has ended may still be on its way.
+// How long to wait if no record tells what the ended rank did: a message of it may still be on its way.
 constexpr std::chrono::milliseconds kNoticeGrace(700);
 
-// Titles are cut short.
+// Returns whether the track is of this communicator. Names and rank lists in titles are truncated.
 bool is_of(const Track& track, const Group& group, int copy) {
   const auto named = std::min(group.ranks.size(), kMostMembers);
   return track.copy == copy && track.axis == group.name.substr(0, RingTitle().axis.size() - 1) &&
@@ -29,7 +29,7 @@ bool has_left(const Flight& flight) {
 
 bool may_complete(const Flight& flight, const Group& group, int copy, const Call& call, uint64_t turn) {
   const auto track = std::ranges::find_if(flight.tracks, [&](const Track& other) { return is_of(other, group, copy); });
-  // A rank with that many communicators writes over the records of those that are gone.
+  // A rank with kMostRings communicators overwrites the records of those that are closed.
   if (track == flight.tracks.end()) return flight.tracks.size() >= kMostRings;
   return track->is_open || has_finished(*track, call, turn, group.rank);
 }

@@ -1,4 +1,4 @@
-// Ranks whose scripts have ended although other ranks still wait for them.
+// Finds ranks whose scripts have ended although other ranks still wait for them.
 #pragma once
 
 #include <chrono>
@@ -11,24 +11,25 @@
 
 namespace zt::comm {
 
-// Group ranks that a wait can never reach. Thrown by waits, made a Fault that tells the whole story by QueuedBackend.
+// Thrown by waits that can never succeed. QueuedBackend turns it into a Fault with the details.
 struct PeersEnded {
-  std::vector<int> peers;
+  std::vector<int> peers;  // group ranks whose scripts have ended
 };
 
-// Returns whether the rank of `flight`, whose script has ended, did its part of a call or still may: its communicator is open.
-// The call is number `turn` of the `copy`-th communicator over `group`, as the rank `group.rank` called it.
+// Returns whether the rank of `flight`, whose script has ended, has done its part of a call, or still may because its
+// communicator is open. `call` and `turn` are those of rank group.rank. `copy` is the communicator's, as in RingTitle.
 bool may_complete(const Flight& flight, const Group& group, int copy, const Call& call, uint64_t turn);
 
-// Looks for such ranks during one wait. What a rank did before it ended is read from its flight record, so ranks that end after
-// their last call disturb nobody. Sees threads of this process, and processes of this machine.
+// Looks for such ranks during one wait. It reads in the flight record of an ended rank what the rank did, so a rank that ended
+// after its last call does not end the wait. It sees threads of this process and processes of this machine.
 class EndWatch {
  public:
-  // copy: of the communicator, as in RingTitle; below 0: it is not recorded. operation: null where the wait is no operation.
-  // Both references live as long as the object.
+  // copy: of the communicator, as in RingTitle; below 0 means that the communicator is not recorded. operation: null means that
+  // the wait is not for an operation. `group` and `operation` must outlive the object.
   EndWatch(const Group& group, int copy, const Operation* operation) : group_(group), copy_(copy), operation_(operation) {}
 
-  // Throws PeersEnded. Takes about 20 us per rank of the group: to be called a few times per second.
+  // Throws PeersEnded if a rank that the wait needs has ended. Takes about 20 us per rank of the group, so call it only a few
+  // times per second.
   void look();
 
  private:
@@ -37,7 +38,7 @@ class EndWatch {
   const Group& group_;
   const int copy_;
   const Operation* const operation_;
-  // Where no record tells what a rank did: since when it has been known that a rank has ended.
+  // When a rank was first found to have ended. Used if no record tells what the rank did.
   std::chrono::steady_clock::time_point suspected_{};
 };
 

@@ -1,4 +1,4 @@
-// What the black box of one rank says: plain data, from memory or from a file of an earlier run.
+// The contents of one rank's black box as plain data, read from memory or from a file of an earlier run.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace zt::comm {
 // One communicator of a rank.
 struct Track {
   std::string axis, backend;
-  int copy = 0;            // among the rank's communicators of that name over these ranks
-  std::vector<int> ranks;  // world ranks, in group order
-  uint64_t collectives = 0;
-  bool is_open = true;          // false: the rank will make no call any more
-  std::vector<Record> records;  // the last ones, ascending
+  int copy = 0;                 // index among the rank's communicators of that name over these ranks
+  std::vector<int> ranks;       // world ranks, in group order
+  uint64_t collectives = 0;     // collectives called so far
+  bool is_open = true;          // false: the communicator is closed, so the rank makes no more calls on it
+  std::vector<Record> records;  // the last calls, oldest first
 };
 
 struct Flight {
   int rank = 0, world_size = 1, process = 0;
-  bool is_alive = true;        // its process, when this was read
-  bool is_stopped = false;     // by SIGSTOP, Ctrl-Z or a debugger, when this was read
-  std::string end;             // why it ends: "its script has ended", "failed: the disk is full"; empty: it does not
-  int64_t read_ns = 0;         // when this was read, on the machine's steady clock
-  int64_t unix_offset_ns = 0;  // what makes times of the steady clock Unix times
+  bool is_alive = true;        // whether the process existed at read_ns
+  bool is_stopped = false;     // whether the process was stopped (SIGSTOP, Ctrl-Z, a debugger) at read_ns
+  std::string end;             // why the rank ends: "its script has ended", "its script failed (...)"; empty: it has not ended
+  int64_t read_ns = 0;         // when the box was read, on the machine's steady clock
+  int64_t unix_offset_ns = 0;  // added to a time of the steady clock, gives the Unix time
   std::vector<Track> tracks;
 };
 

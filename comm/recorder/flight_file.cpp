@@ -50,13 +50,13 @@ json to_json(const Flight& flight) {
           {"read_ns", flight.read_ns},   {"unix_offset_ns", flight.unix_offset_ns}, {"communicators", std::move(tracks)}};
 }
 
-// The value of 0, 1, ... `count` - 1 that has this name.
+// Returns the enumerator with this name among the values 0 to `count` - 1. Throws Fault if there is none.
 template <class T>
 T parse_name(const std::string& name, int count) {
   for (int i = 0; i < count; ++i) {
     if (name == name_of(static_cast<T>(i))) return static_cast<T>(i);
   }
-  fault("'{}' is no name that is known", name);
+  fault("'{}' is not a known name", name);
 }
 
 Record record_from(const json& value) {
@@ -107,7 +107,7 @@ Flight read_flight(const std::string& path) {
   }
 }
 
-// An earlier run of that name may have had more ranks.
+// An earlier run with this folder may have had more ranks.
 void remove_ranks_beyond(const std::string& folder, int world_size) {
   for (int rank = world_size; std::filesystem::remove(fmt::format("{}/rank{}.json", folder, rank)); ++rank) {
   }

@@ -1,4 +1,4 @@
-// Flights as files: RUN/flight/rank3.json, one per rank, for people and for `ztoolkit flight`.
+// Flight records as files: RUN/flight/rank3.json, one per rank, for people and for `ztoolkit flight`.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace zt::comm {
 
-// Makes the folder. Fault when something cannot be written.
+// Writes one file per flight and makes the folder if needed. Throws Fault if a file cannot be written, and
+// std::filesystem::filesystem_error if the folder cannot be made.
 void write_flights(const std::string& folder, const std::vector<Flight>& flights);
-// All of a folder, by rank. Fault when there is none, or a file is not whole.
+// Returns all flights of a folder, in rank order. Throws Fault if there are none or if a file is not whole.
 std::vector<Flight> read_flights(const std::string& folder);
 
 }  // namespace zt::comm

@@ -35,7 +35,7 @@ bool has_finished(const Track& track, const Call& call, uint64_t turn, int peer)
     const bool is_kind = is_message ? record.call.kind == answer && record.call.peer == peer : is_collective(record.call.kind);
     if (is_kind && record.turn == turn) return record.stage == Stage::done;
   }
-  // A message may be older than the records.
+  // The message may be older than the records.
   const bool are_all = track.records.empty() || track.records.front().number == 0;
   return has_come(track, call, turn, peer) || (is_message && !are_all);
 }
@@ -70,7 +70,7 @@ void Inquiry::find_waits() {
     for (size_t r = 0; r < members.ranks.size(); ++r) {
       if (!members.tracks[r]) continue;
       const int rank = members.ranks[r];
-      // What a rank was doing when it was killed is not what the others wait for.
+      // The call that a rank was in when it was killed is no wait.
       if (const Flight* known = flight(rank); !known->is_alive && known->end.empty()) continue;
       for (const Record& record : members.tracks[r]->records) {
         if (!is_under_way(record)) continue;
@@ -91,7 +91,7 @@ void Inquiry::find_missing(Wait& wait, int rank) const {
     if (members.tracks[r]) {
       if (!has_come(*members.tracks[r], call, wait.record->turn, rank)) wait.missing.push_back(members.ranks[r]);
     } else {
-      // A rank that is known, and has not even made the communicator, has not come.
+      // A rank that has a flight but no record of this communicator has not made the call.
       (flight(members.ranks[r]) ? wait.missing : wait.unknown).push_back(members.ranks[r]);
     }
   }
@@ -120,7 +120,7 @@ std::string Inquiry::status(int rank) const {
     return found == waits_.end() ? "" : "it is in " + call_text(*found->members, *found->record);
   };
   if (known->is_stopped) return "its process is stopped";
-  // A rank that gave up waiting has failed because of that.
+  // If a call timed out, that is why the rank failed, so it comes before the recorded end.
   if (const std::string call = in_call(Stage::timed_out); !call.empty()) return call;
   if (!known->end.empty()) return known->end;
   if (const std::string call = in_call(Stage::running); !call.empty()) return call;

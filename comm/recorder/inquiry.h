@@ -1,4 +1,4 @@
-// What the verdict is found from: the ranks' records sorted by communicator.
+// Prepares the verdict: groups the ranks' records by communicator and finds the waits in them.
 #pragma once
 
 #include <map>
@@ -13,27 +13,27 @@ namespace zt::comm {
 struct Members {
   std::string axis;
   std::vector<int> ranks;            // world ranks, in group order
-  std::vector<const Track*> tracks;  // beside ranks; nullptr: nothing is known of that rank
+  std::vector<const Track*> tracks;  // one per entry of `ranks`; null means that the rank has no record of this communicator
 };
 
-// A rank that is in a call, and the ranks that have not come to it.
+// A rank that is in a call, and the ranks that have not made that call.
 struct Wait {
   const Members* members = nullptr;
   const Record* record = nullptr;
-  int rank = 0;
-  std::vector<int> missing;
-  std::vector<int> unknown;  // of whom nothing was recorded there
+  int rank = 0;              // world rank, as are the following
+  std::vector<int> missing;  // ranks that have not made the call
+  std::vector<int> unknown;  // ranks of which there is no flight
 };
 
-// Whether a rank has come to the collective, or to its side of the message with `peer`: calls that it has queued after others do
-// not count. Calls older than its records are over.
+// Returns whether a rank has come to the collective, or to its side of the message with group rank `peer`. A call that is queued
+// behind others does not count. A collective older than the records counts.
 bool has_come(const Track& track, const Call& call, uint64_t turn, int peer);
-// Whether it has also done its part. True where the records do not reach back that far.
+// Returns whether the rank has also done its part. True if the records do not reach back that far.
 bool has_finished(const Track& track, const Call& call, uint64_t turn, int peer);
 
 class Inquiry {
  public:
-  // Keeps pointers into `flights`.
+  // `flights` must outlive the object, which keeps pointers into it.
   explicit Inquiry(const std::vector<Flight>& flights);
 
   const std::vector<Members>& communicators() const { return communicators_; }
@@ -41,14 +41,14 @@ class Inquiry {
   const Flight* flight(int rank) const;
   double seconds_since(int rank, int64_t then_ns) const;
 
-  // "all_reduce of 8 float32 (sum)"
+  // Returns "all_reduce of 8 float32 (sum)".
   std::string what(const Members& members, const Record& record) const;
-  // "operation 3 on axis dp", "message 3 on axis pp"
+  // Returns "operation 3 on axis dp" or "message 3 on axis pp".
   std::string where(const Members& members, const Record& record) const;
-  // Both: "all_reduce of 8 float32 (sum), operation 3 on axis dp"
+  // Returns both: "all_reduce of 8 float32 (sum), operation 3 on axis dp".
   std::string call_text(const Members& members, const Record& record) const;
-  // Says why a rank did not come: "its process is gone", "its process is stopped", "it waits in ...", "its last call
-  // was ..., 2.1 s ago".
+  // Returns why a rank has not made a call: "its process is gone", "its process is stopped", "it is in barrier, ...", "its last
+  // call was ..., done 2.1 s ago".
   std::string status(int rank) const;
 
  private:
@@ -60,7 +60,7 @@ class Inquiry {
   std::vector<Wait> waits_;
 };
 
-// "rank 3", "ranks 0-2 and 5"
+// Returns "rank 3" or "ranks 0-2 and 5".
 std::string ranks_text(std::vector<int> ranks);
 
 }  // namespace zt::comm

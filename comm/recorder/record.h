@@ -1,4 +1,4 @@
-// What the flight recorder keeps of one call of a communicator.
+// The flight recorder's record of one call of a communicator.
 #pragma once
 
 #include <array>
@@ -8,20 +8,20 @@
 
 namespace zt::comm {
 
-// timed_out: it gave up waiting for the others.
+// timed_out: the rank gave up waiting for the others.
 enum class Stage : uint64_t { queued, running, done, failed, timed_out };
 constexpr int kStages = 5;
 
 const char* name_of(Stage stage);
 
-// Plain data: it lies in memory that other processes read. Times are those of the machine's steady clock; 0: not yet.
+// Plain data, in memory that other processes read. Times are those of the machine's steady clock; 0 means not yet.
 struct Record {
   uint64_t number = 0;  // as in Operation
   uint64_t turn = 0;
   Call call;
   Stage stage = Stage::queued;
   int64_t queued_ns = 0, started_ns = 0, ended_ns = 0;
-  std::array<char, 40> activity{};  // of the thread that called, cut short: "REDUCE_GRAD 3"
+  std::array<char, 40> activity{};  // current_activity() of the calling thread, truncated: "REDUCE_GRAD 3"
 };
 
 }  // namespace zt::comm

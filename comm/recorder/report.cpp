@@ -24,24 +24,24 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Ranks that fail together tell one story.
+// A report this recent is not repeated: ranks that fail together make one report.
 constexpr int64_t kFreshNs = 2'000'000'000;
 
 enum class Occasion : uint8_t { asked, end };
 enum class Print : uint8_t { if_grave, always };
 
-// What is told when, and how long one waits for the file system, and for the rank of this machine that tells already: mpirun
-// kills all soon after the first has gone.
-struct Telling {
+// When a report is printed, how long to wait for the file system (file_limit), and how long for another rank of this machine that
+// is reporting (lock_limit). The limits are short, because mpirun kills all ranks soon after the first one has exited.
+struct ReportPolicy {
   Occasion occasion;
   Print print;
-  std::chrono::milliseconds for_files, for_teller;
+  std::chrono::milliseconds file_limit, lock_limit;
 };
-constexpr Telling kAsked{Occasion::asked, Print::always, 700ms, 0ms}, kStuck{Occasion::end, Print::always, 700ms, 1000ms};
-constexpr Telling kFailed{Occasion::end, Print::if_grave, 700ms, 1000ms},
+constexpr ReportPolicy kAsked{Occasion::asked, Print::always, 700ms, 0ms}, kStuck{Occasion::end, Print::always, 700ms, 1000ms};
+constexpr ReportPolicy kFailed{Occasion::end, Print::if_grave, 700ms, 1000ms},
     kToldToEnd{Occasion::end, Print::if_grave, 300ms, 400ms};
 
-// The boxes of this process: several where ranks are threads.
+// The boxes of this process: several if the ranks are threads.
 class Boxes {
  public:
   void add(const std::shared_ptr<BlackBox>& box) {
@@ -69,41 +69,43 @@ Boxes& boxes() {
   return boxes;
 }
 
-// When a rank of this machine did it last; 0: never.
-struct Done {
-  int64_t told_ns = 0, saved_ns = 0;
+// When a rank of this machine last printed and saved a report; 0 means never. Lies in the lock file.
+struct LastReport {
+  int64_t printed_ns = 0, saved_ns = 0;
 };
 
-// While one lives and `is_chosen`, no other rank of this machine tells. Those that come in the meantime are chosen after it, for
-// what it has not done, because it was killed or found nothing grave; or not at all when it takes too long.
-class Teller {
+// Holds the machine-wide report lock. If `is_chosen`, this rank makes the report. Ranks that come in the meantime get the lock
+// afterwards and do what is left, if the first rank was killed or found nothing grave. If they wait for longer than lock_limit,
+// they are not chosen.
+class ReportLock {
  public:
-  explicit Teller(const Telling& telling) : here_(here_of_[static_cast<size_t>(telling.occasion)]), lock_(mutex_) {
-    done_ = here_;
+  explicit ReportLock(const ReportPolicy& policy)
+      : process_last_(last_of_process_[static_cast<size_t>(policy.occasion)]), lock_(mutex_) {
+    last_ = process_last_;
     const std::string session = session_folder();
     if (session.empty()) return;
-    const std::string path = fmt::format("{}/ztoolkit-told-{}", session, telling.occasion == Occasion::asked ? "asked" : "end");
+    const std::string path = fmt::format("{}/ztoolkit-told-{}", session, policy.occasion == Occasion::asked ? "asked" : "end");
     descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (descriptor_ < 0) return;
-    is_chosen_ = lock_file(telling.for_teller);
-    Done done;
-    if (pread(descriptor_, &done, sizeof(done), 0) == sizeof(done)) done_ = done;
+    is_chosen_ = lock_file(policy.lock_limit);
+    LastReport stored;
+    if (pread(descriptor_, &stored, sizeof(stored), 0) == sizeof(stored)) last_ = stored;
   }
-  ~Teller() {
+  ~ReportLock() {
     if (descriptor_ >= 0) close(descriptor_);
   }
-  Teller(const Teller&) = delete;
+  ReportLock(const ReportLock&) = delete;
 
   bool is_chosen() const { return is_chosen_; }
-  // By any rank of this machine, just now.
-  bool is_told() const { return is_fresh(done_.told_ns); }
-  bool is_saved() const { return is_fresh(done_.saved_ns); }
-  void set_told() { note(&Done::told_ns); }
-  void set_saved() { note(&Done::saved_ns); }
+  // Whether a rank of this machine has just printed or saved a report.
+  bool is_printed() const { return is_fresh(last_.printed_ns); }
+  bool is_saved() const { return is_fresh(last_.saved_ns); }
+  void set_printed() { note(&LastReport::printed_ns); }
+  void set_saved() { note(&LastReport::saved_ns); }
 
  private:
-  bool lock_file(std::chrono::milliseconds policy) const {
-    const auto until = std::chrono::steady_clock::now() + policy;
+  bool lock_file(std::chrono::milliseconds limit) const {
+    const auto until = std::chrono::steady_clock::now() + limit;
     while (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (std::chrono::steady_clock::now() >= until) return false;
       std::this_thread::sleep_for(10ms);
@@ -111,17 +113,17 @@ class Teller {
     return true;
   }
   static bool is_fresh(int64_t ns) { return ns != 0 && now_ns() - ns < kFreshNs; }
-  void note(int64_t Done::*what) {
-    done_.*what = now_ns();
-    here_ = done_;
-    if (descriptor_ >= 0 && pwrite(descriptor_, &done_, sizeof(done_), 0) < 0) return;
+  void note(int64_t LastReport::*what) {
+    last_.*what = now_ns();
+    process_last_ = last_;
+    if (descriptor_ >= 0 && pwrite(descriptor_, &last_, sizeof(last_), 0) < 0) return;
   }
 
-  inline static std::mutex mutex_;  // the ranks of this process tell one after the other
-  inline static std::array<Done, 2> here_of_{};
-  Done& here_;
+  inline static std::mutex mutex_;  // the ranks of this process report one after the other
+  inline static std::array<LastReport, 2> last_of_process_{};
+  LastReport& process_last_;
   const std::lock_guard<std::mutex> lock_;
-  Done done_;
+  LastReport last_;
   int descriptor_ = -1;
   bool is_chosen_ = true;
 };
@@ -144,7 +146,7 @@ std::vector<Flight> read_machine() {
   return flights;
 }
 
-// Where the record is, or why it is not.
+// Writes the flights. Returns a line that says where they are, or why they were not written.
 std::string save(const std::string& folder, const std::vector<Flight>& flights) {
   try {
     write_flights(folder + "/flight", flights);
@@ -154,7 +156,8 @@ std::string save(const std::string& folder, const std::vector<Flight>& flights) 
   }
 }
 
-// The same; empty without a run. On a thread of its own: a file system that is gone hangs whoever writes to it.
+// As `save`, but waits for at most `limit`, and returns an empty string if no run is open. The writer is a thread of its own,
+// because a write to a file system that is gone never returns.
 std::string save_in_time(std::vector<Flight> flights, std::chrono::milliseconds limit) {
   const std::string folder = run_folder();
   if (folder.empty()) return "";
@@ -172,20 +175,20 @@ std::string save_in_time(std::vector<Flight> flights, std::chrono::milliseconds 
   return fmt::format("the last calls of every rank could not be written to {}/flight within {} ms\n", folder, limit.count());
 }
 
-void tell(const Telling& telling) {
-  Teller teller(telling);
-  if (!teller.is_chosen() || (teller.is_told() && teller.is_saved())) return;
+void write_report(const ReportPolicy& policy) {
+  ReportLock lock(policy);
+  if (!lock.is_chosen() || (lock.is_printed() && lock.is_saved())) return;
   std::vector<Flight> flights = read_machine();
   const Verdict verdict = judge(flights);
-  const bool is_news = !teller.is_told() && (verdict.is_grave || telling.print == Print::always);
-  if (!is_news && teller.is_saved()) return;
+  const bool is_news = !lock.is_printed() && (verdict.is_grave || policy.print == Print::always);
+  if (!is_news && lock.is_saved()) return;
   if (is_news) {
-    // Before a file system that may be slow.
+    // Printed before the files are written, because the file system may be slow.
     fmt::print(stderr, "who waits for whom:\n{}\n", verdict.text());
-    teller.set_told();
+    lock.set_printed();
   }
-  const std::string where = save_in_time(std::move(flights), telling.for_files);
-  teller.set_saved();
+  const std::string where = save_in_time(std::move(flights), policy.file_limit);
+  lock.set_saved();
   if (is_news) fmt::print(stderr, "{}", where);
 }
 
@@ -221,13 +224,13 @@ std::vector<Flight> read_ended(std::span<const int> world_ranks) {
 }
 
 void report_stuck() {
-  tell(kStuck);
+  write_report(kStuck);
 }
 
 void report_flights(const Emergency& emergency) {
   using enum Emergency::Kind;
   for (const auto& box : boxes().all()) note_end(emergency, *box);
-  tell(emergency.kind == asked ? kAsked : emergency.kind == told_to_end ? kToldToEnd : kFailed);
+  write_report(emergency.kind == asked ? kAsked : emergency.kind == told_to_end ? kToldToEnd : kFailed);
 }
 
 }  // namespace zt::comm

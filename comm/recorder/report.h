@@ -1,4 +1,4 @@
-// This rank's black box, and what is told of all boxes when a run goes down or somebody asks.
+// This rank's black box, and the report on all boxes of the machine, which is written when a run fails or on request.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,22 @@
 
 namespace zt::comm {
 
-// Of this rank; made at the first call, which also makes emergencies call report_flights.
+// Returns the black box of this rank. The first call makes it, and registers report_flights for emergencies.
 std::shared_ptr<BlackBox> black_box(const World& world);
 
-// This rank's box says from now on that its script has ended. Calls that it has queued, and those of the closing of its state,
-// still run.
+// Records in this rank's box that its script has ended. Calls that are queued, or made while its Lua state closes, still run.
 void note_script_end(const World& world);
 
-// Returns the records of those of these world ranks whose scripts have ended: processes of this machine, or threads of this
+// Returns the flights of those of the `world_ranks` whose scripts have ended: processes of this machine, or threads of this
 // process.
 std::vector<Flight> read_ended(std::span<const int> world_ranks);
 
-// A call of this rank has timed out: as below, but always printed.
+// Reports that a call of this rank has timed out: as report_flights, but the verdict is always printed.
 void report_stuck();
 
-// Notes in the boxes of this process why it ends; then, on one rank of each machine: prints the verdict on stderr if it is grave
-// or was asked for, and writes the flights of the machine's ranks to RUN/flight if a run is open. The others wait for that rank,
-// a second at most, 0.4 s when told to end, not at all when asked. Thread-safe.
+// Records in the boxes of this process why it ends. Then one rank per machine prints the verdict on stderr, if it is grave or was
+// asked for, and writes the flights of the machine's ranks to RUN/flight, if a run is open. The other ranks wait for that rank,
+// for at most 1 s, or 0.4 s if told to end, or not at all if asked. Thread-safe.
 void report_flights(const Emergency& emergency);
 
 }  // namespace zt::comm

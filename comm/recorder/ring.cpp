@@ -59,12 +59,12 @@ Record Ring::add(const Call& call) {
   return record;
 }
 
-// A call whose record was overwritten by then leaves no trace.
+// Does nothing if the record of the call has been overwritten by a later call.
 void Ring::change(uint64_t number, size_t time, int64_t now_ns, Stage stage) {
-  auto& slot = memory_.records[number % kRecords];
-  if (slot.word(offsetof(Record, number)).load(std::memory_order_relaxed) != number) return;
-  slot.word(time).store(static_cast<uint64_t>(now_ns), std::memory_order_relaxed);
-  slot.word(offsetof(Record, stage)).store(static_cast<uint64_t>(stage), std::memory_order_release);
+  auto& record = memory_.records[number % kRecords];
+  if (record.word(offsetof(Record, number)).load(std::memory_order_relaxed) != number) return;
+  record.word(time).store(static_cast<uint64_t>(now_ns), std::memory_order_relaxed);
+  record.word(offsetof(Record, stage)).store(static_cast<uint64_t>(stage), std::memory_order_release);
 }
 
 void Ring::start(uint64_t number, int64_t now_ns) {

@@ -10,7 +10,7 @@
 
 namespace zt::comm {
 
-// Word by word: a reader may see some words of one value and some of the next, never half a word.
+// Values are copied word by word. A reader may see some words of one value and some of the next, but never half a word.
 template <class T>
 class Shared {
  public:
@@ -28,7 +28,7 @@ class Shared {
     std::memcpy(static_cast<void*>(&value), words.data(), sizeof(T));
     return value;
   }
-  // One member of 64 bits, at `offset` in T.
+  // Returns the member of 64 bits at `offset` in T.
   std::atomic<uint64_t>& word(size_t offset) { return words_[offset / sizeof(uint64_t)]; }
 
  private:

@@ -13,7 +13,7 @@ namespace zt::comm {
 namespace {
 
 constexpr double kLongWait = 1;      // seconds
-constexpr size_t kMostStatuses = 4;  // of missing ranks that are told one by one
+constexpr size_t kMostStatuses = 4;  // missing ranks whose status is given one by one
 
 const Record* find_collective(const Track* track, uint64_t turn) {
   if (!track) return nullptr;
@@ -28,7 +28,7 @@ struct Called {
   std::vector<int> ranks;
 };
 
-// Who called what at `turn`, the most frequent call first.
+// Returns the different calls at `turn` with their ranks, the most frequent call first.
 std::vector<Called> calls_at(const Members& members, uint64_t turn) {
   std::vector<Called> calls;
   for (size_t r = 0; r < members.ranks.size(); ++r) {
@@ -43,7 +43,7 @@ std::vector<Called> calls_at(const Members& members, uint64_t turn) {
   return calls;
 }
 
-// The first operation of a communicator that is not alike on its ranks; empty if all are, as far as the records reach.
+// Returns the first collective of a communicator that differs between its ranks; empty if none does, as far as the records reach.
 std::string find_difference(const Inquiry& inquiry, const Members& members) {
   std::set<uint64_t> turns;
   for (const Track* track : members.tracks) {
@@ -63,7 +63,7 @@ std::string find_difference(const Inquiry& inquiry, const Members& members) {
   return "";
 }
 
-// The two sides of one message that do not fit.
+// Returns the two sides of a message if they do not match, else an empty string.
 std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   const Call& call = wait.record->call;
   const auto peer = static_cast<size_t>(call.peer);
@@ -81,7 +81,7 @@ std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   return "";
 }
 
-// Ranks that have come and are stopped in the middle: ", but the process of rank 1 is stopped".
+// Names the ranks that are stopped during the call: ", but the process of rank 1 is stopped". Empty if there are none.
 std::string stopped_text(const Inquiry& inquiry, const Wait& wait) {
   std::vector<int> stopped;
   for (const int rank : wait.members->ranks) {
@@ -107,7 +107,7 @@ std::string missing_text(const Inquiry& inquiry, const Wait& wait) {
   return unknown.empty() ? text : text + "; " + unknown;
 }
 
-// Waits for the same thing as one finding.
+// Returns one finding for all waits in the same call.
 std::string wait_text(const Inquiry& inquiry, const std::vector<const Wait*>& alike) {
   const Wait& first = *alike[0];
   std::vector<int> ranks;
@@ -121,7 +121,7 @@ std::string wait_text(const Inquiry& inquiry, const std::vector<const Wait*>& al
                      inquiry.call_text(*first.members, *first.record), activity, seconds, missing_text(inquiry, first));
 }
 
-// Ranks that wait for each other: from one that waits to one that it waits for, until a rank comes again.
+// Returns ranks that wait for each other, or none. Goes from a waiting rank to one that it waits for, until a rank appears twice.
 std::vector<int> find_circle(const Inquiry& inquiry) {
   std::map<int, int> waits_for;
   for (const Wait& wait : inquiry.waits()) {
@@ -142,11 +142,11 @@ std::vector<int> find_circle(const Inquiry& inquiry) {
   return {};
 }
 
-class Judgement {
+class VerdictBuilder {
  public:
-  explicit Judgement(const std::vector<Flight>& flights) : flights_(flights), inquiry_(flights) {}
+  explicit VerdictBuilder(const std::vector<Flight>& flights) : flights_(flights), inquiry_(flights) {}
 
-  Verdict pass() {
+  Verdict build() {
     find_gone();
     find_stopped();
     find_differences();
@@ -165,7 +165,7 @@ class Judgement {
     for (const Flight& flight : flights_) {
       if (flight.is_alive || !flight.end.empty()) continue;
       grave(fmt::format(
-          "the process of rank {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or for want of memory",
+          "the process of rank {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or because memory ran out",
           flight.rank, flight.process));
     }
   }
@@ -181,9 +181,9 @@ class Judgement {
   }
 
   void find_differences() {
-    std::set<std::string> told;
+    std::set<std::string> reported;
     const auto tell = [&](const std::string& difference) {
-      if (!difference.empty() && told.insert(difference).second) grave(difference);
+      if (!difference.empty() && reported.insert(difference).second) grave(difference);
     };
     for (const Members& members : inquiry_.communicators()) tell(find_difference(inquiry_, members));
     for (const Wait& wait : inquiry_.waits()) {
@@ -226,7 +226,7 @@ std::string Verdict::text() const {
 }
 
 Verdict judge(const std::vector<Flight>& flights) {
-  return Judgement(flights).pass();
+  return VerdictBuilder(flights).build();
 }
 
 }  // namespace zt::comm

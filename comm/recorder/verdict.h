@@ -1,4 +1,4 @@
-// Why a run stands still or fell, from what its ranks wrote down: a pure function.
+// Finds out from the ranks' flight records why a run hangs or failed. A pure function.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 namespace zt::comm {
 
 struct Verdict {
-  // In words, the gravest first: whose process is gone or stopped, who called something else than the others, who waits in what
-  // and who never came, who waits in a circle. Empty: no rank waits for another.
+  // Sentences, the gravest first: processes that are gone or stopped; ranks that called something else than the others; ranks
+  // that wait, and the ranks that never came; ranks that wait for each other. Empty if no rank waits for another.
   std::vector<std::string> findings;
-  // Somebody is gone or stopped, called something else, or has waited a second for ranks that did not come: worth telling though
-  // nobody asked.
+  // A process is gone or stopped, a rank called something else, or a rank has waited over a second for ranks that did not come.
+  // Such a verdict is printed without being asked for.
   bool is_grave = false;
 
-  std::string text() const;  // a line a finding
+  std::string text() const;  // one line per finding
 };
 
-// flights: of different ranks; some may be missing. Ranks are world ranks.
+// flights: at most one per rank; some may be missing. The text names world ranks.
 Verdict judge(const std::vector<Flight>& flights);
 
 }  // namespace zt::comm

@@ -12,7 +12,7 @@ namespace zt::comm {
 
 namespace {
 
-// Added up and handed out in one go: what was just written is still in the first-level cache.
+// Bytes per block. A block is reduced and then copied to all outputs while it is still in the L1 cache.
 constexpr int64_t kBlockBytes = int64_t{16} << 10;
 
 }  // namespace
@@ -50,41 +50,42 @@ void all_reduce_direct(Team& team, const Windows& windows, const Operation& oper
   team.leave();
 }
 
-// Two stages a rank alternate; the first half of a stage takes the input, the second the result of the rank's segment of it.
+// Each rank uses its two stages in turns. The first half of a stage holds the rank's input of a chunk, the second half the result
+// of the rank's segment of that chunk.
 //
-// The result of piece n may be written when all have put piece n: each took the results of piece n - 2 before it put n.
+// The result of chunk n may be written when all ranks have staged chunk n, as they copied the results of n - 2 before that.
 void all_reduce_staged(Team& team, const Operation& operation) {
   const at::Tensor &out = operation.out[0], &in = operation.in[0];
   const auto element = static_cast<int64_t>(in.element_size());
   const int64_t longest = static_cast<int64_t>(kStageBytes / 2) / element;
-  const auto pieces = static_cast<uint32_t>((in.numel() + longest - 1) / longest);
-  const uint32_t first = team.next_piece();
-  const auto length = [&](uint32_t piece) { return std::min(longest, in.numel() - piece * longest); };
-  const auto put = [&](uint32_t piece) {
-    std::memcpy(team.stage(team.rank(), first + piece), bytes_of(in) + piece * longest * element,
-                static_cast<size_t>(length(piece) * element));
-    team.raise_staged(first + piece);
+  const auto chunks = static_cast<uint32_t>((in.numel() + longest - 1) / longest);
+  const uint32_t first = team.next_chunk();
+  const auto length = [&](uint32_t chunk) { return std::min(longest, in.numel() - chunk * longest); };
+  const auto put = [&](uint32_t chunk) {
+    std::memcpy(team.stage(team.rank(), first + chunk), bytes_of(in) + chunk * longest * element,
+                static_cast<size_t>(length(chunk) * element));
+    team.raise_staged(first + chunk);
   };
-  const auto results = [&](int rank, uint32_t piece) { return team.stage(rank, first + piece) + kStageBytes / 2; };
+  const auto results = [&](int rank, uint32_t chunk) { return team.stage(rank, first + chunk) + kStageBytes / 2; };
   std::vector<const void*> sources(static_cast<size_t>(team.size()));
-  if (pieces > 0) put(0);
-  for (uint32_t piece = 0; piece < pieces; ++piece) {
-    const Segments segments{length(piece), team.size()};
+  if (chunks > 0) put(0);
+  for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const Segments segments{length(chunk), team.size()};
     const int64_t begin = segments.begin(team.rank()) * element;
-    team.await_staged(first + piece);
-    for (int r = 0; r < team.size(); ++r) sources[static_cast<size_t>(r)] = team.stage(r, first + piece) + begin;
-    reduce_tree(in.scalar_type(), operation.reduce, results(team.rank(), piece), sources, segments.size(team.rank()));
-    team.raise_reduced(first + piece);
-    // Piece n + 1 goes where n - 1 was, whose inputs all have read.
-    if (piece + 1 < pieces) put(piece + 1);
-    team.await_reduced(first + piece);
-    char* target = bytes_of(out) + piece * longest * element;
+    team.await_staged(first + chunk);
+    for (int r = 0; r < team.size(); ++r) sources[static_cast<size_t>(r)] = team.stage(r, first + chunk) + begin;
+    reduce_tree(in.scalar_type(), operation.reduce, results(team.rank(), chunk), sources, segments.size(team.rank()));
+    team.raise_reduced(first + chunk);
+    // Chunk n + 1 overwrites the input of chunk n - 1, which all ranks have read.
+    if (chunk + 1 < chunks) put(chunk + 1);
+    team.await_reduced(first + chunk);
+    char* target = bytes_of(out) + chunk * longest * element;
     for (int step = 0; step < team.size(); ++step) {
       const int r = (team.rank() + step) % team.size();
-      std::memcpy(target + segments.begin(r) * element, results(r, piece), static_cast<size_t>(segments.size(r) * element));
+      std::memcpy(target + segments.begin(r) * element, results(r, chunk), static_cast<size_t>(segments.size(r) * element));
     }
   }
-  team.count_pieces(pieces);
+  team.count_chunks(chunks);
   team.leave();
 }
 

@@ -1,4 +1,4 @@
-// The collectives in which every rank reads what is meant for it from the others: all but all_reduce, send and recv.
+// The collectives in which each rank reads its data from the other ranks' buffers: all but all_reduce, send, recv and barrier.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -10,29 +10,29 @@
 
 namespace zt::comm {
 
-constexpr unsigned kFew = 8;  // ranks for which no memory is taken
+constexpr unsigned kFew = 8;  // lists of up to this many ranks allocate no heap memory
 
 struct Range {
   size_t begin = 0, bytes = 0;
 };
 
-// What one rank contributes and takes. Bytes, counted from the begin of the ranks' source buffers.
-struct Pull {
-  const char* source = nullptr;         // this rank's buffer; nullptr: it gives nothing
-  c10::SmallVector<Range, kFew> gives;  // by reader: the part of `source` that it reads
-  bool is_alike = false;                // all readers read the same part: it is staged once
-  c10::SmallVector<Range, kFew> takes;  // by source: the part of that rank's buffer that this rank reads
-  size_t longest = 0;                   // over all pairs of ranks
-  // Either copies: where what comes from each rank goes. Or a sum of equally long parts.
-  c10::SmallVector<char*, kFew> targets;  // by source; empty: add up
-  char* sum = nullptr;                    // nullptr: this rank gets none
+// The parts that one rank gives and reads in a collective. Ranges count bytes from the start of the giving rank's source buffer.
+struct ReadList {
+  const char* source = nullptr;         // this rank's buffer; null means that it gives nothing
+  c10::SmallVector<Range, kFew> gives;  // by reader: the part of `source` that the reader takes
+  bool is_same_part = false;            // all readers take the same part, so it is staged once
+  c10::SmallVector<Range, kFew> takes;  // by source rank: the part of its buffer that this rank reads
+  size_t longest = 0;                   // bytes of the longest part between any two ranks
+  // The parts are copied to `targets`. If `targets` is empty, all parts have one length and are reduced into `sum`.
+  c10::SmallVector<char*, kFew> targets;  // by source rank
+  char* sum = nullptr;                    // null means that this rank gets no result
   at::ScalarType dtype = at::kByte;
   ReduceOp reduce = ReduceOp::sum;
 };
 
-// After team.enter(). In the notices, in the ranks' own buffers, or through the stages.
-void pull_inline(const Team& team, const Pull& pull);
-void pull_direct(Team& team, const Windows& windows, const Pull& pull);
-void pull_staged(Team& team, const Pull& pull);
+// Call these after team.enter(). They read from the notices, from the ranks' windows, or through the stages.
+void pull_inline(const Team& team, const ReadList& list);
+void pull_direct(Team& team, const Windows& windows, const ReadList& list);
+void pull_staged(Team& team, const ReadList& list);
 
 }  // namespace zt::comm

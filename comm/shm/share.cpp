@@ -10,10 +10,10 @@ namespace zt::comm {
 
 namespace {
 
-// What a rank says of the memory that it made.
+// A rank's message to the others about the memory that it created.
 struct Offer {
   MemoryAddress address;
-  std::array<char, 512> complaint;  // why it failed; empty: it did not
+  std::array<char, 512> complaint;  // why this rank failed; empty means success
 };
 static_assert(sizeof(Offer) <= kInlineBytes);
 
@@ -23,7 +23,7 @@ void write_complaint(Offer& offer, const std::string& text) {
   offer.complaint[length] = 0;
 }
 
-// All ranks' offers, in rank order.
+// Sends this rank's offer to all ranks. Returns all offers, in rank order.
 std::vector<Offer> exchange(Team& team, const Offer& mine) {
   Notice& notice = team.my_notice();
   notice.call = {.kind = Kind::all_gather, .dtype = at::kByte, .count = sizeof(Offer)};
@@ -34,14 +34,15 @@ std::vector<Offer> exchange(Team& team, const Offer& mine) {
   return offers;
 }
 
-void refuse_together(const std::vector<Offer>& offers, const Group& group) {
+// Throws Declined if a rank failed.
+void check_offers(const std::vector<Offer>& offers, const Group& group) {
   for (size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].complaint[0] != 0)
-      throw Declined(fmt::format("{}: {}", group.who(static_cast<int>(r)), offers[r].complaint.data()));
+      throw Declined(fmt::format("{}: {}", group.rank_name(static_cast<int>(r)), offers[r].complaint.data()));
   }
 }
 
-// Calls `attempt`; what it complains about is told to the others.
+// Calls `attempt`, then exchanges the offers. Throws Declined on all ranks if `attempt` threw Fault on one of them.
 template <class Attempt>
 std::vector<Offer> try_together(Team& team, Offer& offer, Attempt attempt) {
   try {
@@ -50,30 +51,30 @@ std::vector<Offer> try_together(Team& team, Offer& offer, Attempt attempt) {
     write_complaint(offer, failure.what());
   }
   const auto offers = exchange(team, offer);
-  refuse_together(offers, team.group());
+  check_offers(offers, team.group());
   return offers;
 }
 
 }  // namespace
 
 std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages) {
-  std::vector<SharedMemory> pieces(static_cast<size_t>(team.size()));
-  SharedMemory& own = pieces[static_cast<size_t>(team.rank())];
+  std::vector<SharedMemory> memories(static_cast<size_t>(team.size()));
+  SharedMemory& own = memories[static_cast<size_t>(team.rank())];
   Offer offer{};
   const auto offers = try_together(team, offer, [&] {
     if (bytes == 0) return;
     own = SharedMemory::create(bytes, pages);
     offer.address = own.address();
   });
-  // A second round: the descriptors may go away once everybody has opened them.
+  // After this second exchange all ranks have opened the memory, and the descriptor may be closed.
   try_together(team, offer, [&] {
     for (int r = 0; r < team.size(); ++r) {
       const MemoryAddress& address = offers[static_cast<size_t>(r)].address;
-      if (r != team.rank() && address.bytes > 0) pieces[static_cast<size_t>(r)] = SharedMemory::open(address);
+      if (r != team.rank() && address.bytes > 0) memories[static_cast<size_t>(r)] = SharedMemory::open(address);
     }
   });
   own.hide();
-  return pieces;
+  return memories;
 }
 
 }  // namespace zt::comm

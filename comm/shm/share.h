@@ -1,4 +1,4 @@
-// How ranks that meet in a team get at each other's memory.
+// Gives the ranks of a team access to each other's memory.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace zt::comm {
 
-// Each rank makes `bytes` of shared memory; returns all ranks' pieces, in rank order, mapped here. bytes 0: a rank makes none.
-// Collective. Declined on all ranks alike if one cannot make or open a piece.
+// Creates `bytes` of shared memory on this rank (0: none). Returns the memories of all ranks, in rank order, mapped into this
+// process. Collective. Throws Declined on all ranks if one of them cannot create or open a memory.
 std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages);
 
 }  // namespace zt::comm

@@ -17,7 +17,7 @@ namespace zt::comm {
 
 namespace {
 
-// Bytes that the machine can still give; -1 where that cannot be found out.
+// Returns the bytes of memory that the machine has left, or -1 if that is unknown.
 int64_t available_bytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string word; file >> word;) {
@@ -44,7 +44,7 @@ SharedMemory SharedMemory::create(size_t bytes, Pages pages) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   SharedMemory memory;
   memory.bytes_ = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
-  // The kernel would promise more than there is and kill a rank later.
+  // The kernel would grant more than there is and kill a rank later.
   const int64_t available = available_bytes();
   if (pages == Pages::now && available >= 0 && memory.bytes_ > static_cast<size_t>(available)) {
     errno = ENOMEM;
@@ -68,8 +68,8 @@ SharedMemory SharedMemory::open(const MemoryAddress& address) {
   memory.descriptor_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (memory.descriptor_ < 0) {
     fault(
-        "cannot open the shared memory of process {} ({}: {}): ranks that share memory need one user and one process name space; "
-        "backend = \"mpi\" does without",
+        "cannot open the shared memory of process {} ({}: {}): ranks that share memory must run as one user and in one PID "
+        "namespace; else use backend = \"mpi\"",
         address.process, path, std::strerror(errno));
   }
   memory.map(Pages::on_demand, "mapping what another rank made");

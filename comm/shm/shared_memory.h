@@ -1,5 +1,5 @@
-// Memory that several processes map: an anonymous file, reached through the descriptor that its maker holds. It has no name, so
-// nothing is left behind however a run ends, and the size limit of /dev/shm does not apply.
+// Memory that several processes map. It is an anonymous file (memfd_create), which other processes open through a descriptor of
+// its creator. The file has no name, so nothing is left behind however a run ends, and the size limit of /dev/shm does not apply.
 #pragma once
 
 #include <sys/types.h>
@@ -10,21 +10,22 @@
 
 namespace zt::comm {
 
-// Where another process finds the memory. Plain data that can be sent.
+// Tells another process where to open the memory. Plain data that can be sent.
 struct MemoryAddress {
   pid_t process = 0;
   int descriptor = -1;
   size_t bytes = 0;
 };
 
+// When pages are allocated: all in `create`, or each at its first use.
 enum class Pages : uint8_t { now, on_demand };
 
 class SharedMemory {
  public:
-  // Zeroed memory of at least `bytes`, in whole pages, taken now or each at its first use. Fault, saying how much was wanted and
-  // how much there is, when the machine or a limit does not give it.
+  // Creates zeroed memory of at least `bytes`, in whole pages. Throws Fault if the machine or a limit does not allow it; the
+  // message says how much was wanted and how much is left.
   static SharedMemory create(size_t bytes, Pages pages);
-  // The memory at `address`, whose maker has not called `hide` yet. Fault when this process may not see it.
+  // Maps the memory at `address`, whose creator has not called `hide` yet. Throws Fault if this process may not open it.
   static SharedMemory open(const MemoryAddress& address);
 
   SharedMemory() = default;
@@ -38,9 +39,9 @@ class SharedMemory {
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   MemoryAddress address() const;
-  // Closes the descriptor: nobody can open the memory any more, who has it keeps it.
+  // Closes the descriptor. From then on the memory cannot be opened; existing mappings stay.
   void hide();
-  // Gives the pages back to the system now, also where others still map them: reads give zeros from then on.
+  // Gives the pages back to the system at once, even if other processes still map them. Later reads return zeros.
   void discard();
 
  private:

@@ -9,7 +9,7 @@
 #include "messages/queued_backend.h"
 #include "shm/all_reduce.h"
 #include "shm/channel.h"
-#include "shm/plans.h"
+#include "shm/read_list.h"
 #include "shm/share.h"
 #include "zt/base/error.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 static_assert(kMostShmRanks * 2 * sizeof(int64_t) <= kInlineBytes);
 
-// What others read of this rank; undefined where it gives nothing.
+// Returns the tensor that other ranks read from this rank; undefined if this rank gives nothing.
 at::Tensor source_of(const Operation& operation, int rank) {
   const bool from_root = operation.kind == Kind::broadcast || operation.kind == Kind::scatter;
   if (from_root && rank != operation.peer) return {};
@@ -50,22 +50,22 @@ class ShmBackend : public QueuedBackend {
   bool shares_memory() const override { return true; }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
     const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
-    std::shared_ptr<std::vector<SharedMemory>> pieces;
+    std::shared_ptr<std::vector<SharedMemory>> memories;
     run_task([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
       const size_t mine = team_->rank() == 0 ? std::max<size_t>(bytes, 1) : 0;
-      pieces = std::make_shared<std::vector<SharedMemory>>(share(*team_, mine, Pages::on_demand));
+      memories = std::make_shared<std::vector<SharedMemory>>(share(*team_, mine, Pages::on_demand));
     });
     return at::from_blob(
-        pieces->front().data(), shape, [pieces](void*) {}, at::TensorOptions().dtype(dtype));
+        memories->front().data(), shape, [memories](void*) {}, at::TensorOptions().dtype(dtype));
   }
 
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::unique_ptr<Backend> copy;
     run_task([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
-      auto pieces = share(*team_, team_->rank() == 0 ? Team::bytes_for(team_->size()) : 0, Pages::on_demand);
-      const auto memory = std::make_shared<SharedMemory>(std::move(pieces[0]));
+      auto memories = share(*team_, team_->rank() == 0 ? Team::bytes_for(team_->size()) : 0, Pages::on_demand);
+      const auto memory = std::make_shared<SharedMemory>(std::move(memories[0]));
       copy = std::make_unique<ShmBackend>(std::make_unique<Team>(group().renamed(name), memory, policy), check_abort_);
       copy->set_timeout(timeout());
       copy->set_check(check());
@@ -85,10 +85,10 @@ class ShmBackend : public QueuedBackend {
     team_->enter();
     if (operation.kind == Kind::all_reduce) return run_all_reduce(operation, fits);
     if (operation.kind == Kind::barrier) return;
-    const Pull pull = plan(operation, *team_);
-    if (are_sources_inline(operation, fits)) pull_inline(*team_, pull);
-    else if (are_sources_shared(operation)) pull_direct(*team_, windows_, pull);
-    else pull_staged(*team_, pull);
+    const ReadList list = make_read_list(operation, *team_);
+    if (are_sources_inline(operation, fits)) pull_inline(*team_, list);
+    else if (are_sources_shared(operation)) pull_direct(*team_, windows_, list);
+    else pull_staged(*team_, list);
   }
 
  private:
@@ -106,7 +106,7 @@ class ShmBackend : public QueuedBackend {
     if (is_all_to_all) write_splits(operation, notice);
   }
 
-  // Of an all_to_all one rank may give little and another much.
+  // In an all_to_all the data of one rank may fit into its notice and the data of another may not.
   bool are_sources_inline(const Operation& operation, bool fits) const {
     if (operation.kind != Kind::all_to_all) return fits;
     bool are_inline = true;
@@ -114,7 +114,7 @@ class ShmBackend : public QueuedBackend {
     return are_inline;
   }
 
-  // The same on all ranks: it depends on the notices alone.
+  // The result is equal on all ranks, as it depends on the notices alone.
   bool are_sources_shared(const Operation& operation) const {
     if (team_->size() == 1) return true;
     if (operation.kind == Kind::broadcast || operation.kind == Kind::scatter) return team_->notice(operation.peer).in.window >= 0;
@@ -137,7 +137,7 @@ class ShmBackend : public QueuedBackend {
   std::function<void()> check_abort_;
 };
 
-constexpr int kAddressFields = 4;  // process, descriptor, bytes, whether it worked
+constexpr int kAddressFields = 4;  // process, descriptor, bytes, whether the memory was created
 
 at::Tensor address_of(const SharedMemory& memory) {
   const MemoryAddress address = memory.address();
@@ -150,7 +150,7 @@ at::Tensor address_of(const SharedMemory& memory) {
   return tensor;
 }
 
-// The memory that rank 0 makes, on all ranks; a failure anywhere is one everywhere.
+// Creates memory on rank 0 and maps it on all ranks. A failure on one rank throws Fault on all.
 std::shared_ptr<SharedMemory> share_memory(Communicator& first_contact, int size) {
   SharedMemory memory;
   std::string complaint;
@@ -182,7 +182,7 @@ std::shared_ptr<SharedMemory> share_memory(Communicator& first_contact, int size
 
 std::unique_ptr<Backend> make_shm_backend(Communicator& first_contact, Group group, std::function<void()> check_abort) {
   if (group.size() > kMostShmRanks)
-    misuse("backend 'shm' serves up to {} ranks of a machine, not {}: take 'mpi'", kMostShmRanks, group.size());
+    misuse("backend 'shm' serves up to {} ranks per machine, not {}: take 'mpi'", kMostShmRanks, group.size());
   const auto memory = share_memory(first_contact, group.size());
   WaitPolicy policy(WaitPolicy::Style::caller, kDefaultTimeout, check_abort);
   auto team = std::make_unique<Team>(std::move(group), memory, policy);

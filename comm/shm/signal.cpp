@@ -11,7 +11,7 @@ namespace zt::comm {
 
 namespace {
 
-constexpr int kLongSpins = 4000;  // about 100 us: a wake-up costs half of that
+constexpr int kLongSpins = 4000;  // about 100 us; a wake-up from sleep costs half of that
 constexpr int kShortSpins = 100;
 constexpr int kNapMilliseconds = 20;
 
@@ -29,7 +29,7 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 }  // namespace
 
 void Signal::raise(uint32_t value) {
-  // Sequentially consistent, as the sleeper's two steps are: either it sees the value or it is seen here.
+  // Sequentially consistent, like the first steps of `sleep`: the sleeper sees the value, or this thread sees the sleeper.
   value_.store(value, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) futex(value_, FUTEX_WAKE, INT_MAX, nullptr);
 }

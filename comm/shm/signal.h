@@ -1,5 +1,5 @@
-// Numbers that only grow, in memory that processes share, and threads that wait for them: they spin shortly, then sleep in the
-// kernel. Nothing here is a lock: a rank that is killed leaves numbers that do not grow, and nobody is stuck beyond its time-out.
+// Counters in shared memory that only grow, and waits for them. A waiting thread spins for a short time, then sleeps in the
+// kernel. There are no locks: if a rank is killed, its counters stop growing, and the waits for them end with their timeouts.
 #pragma once
 
 #include <atomic>
@@ -8,25 +8,25 @@
 
 namespace zt::comm {
 
-// One rank writes it, all may wait for it. Wraps around after 2^32: differences count.
+// A counter that one rank writes and all ranks may wait for. It wraps around after 2^32, so values are compared by difference.
 class Signal {
  public:
   uint32_t value() const { return value_.load(std::memory_order_acquire); }
   bool has_reached(uint32_t wanted) const { return static_cast<int32_t>(value() - wanted) >= 0; }
-  // What was written before is seen by whoever sees the value.
+  // Sets the value. A thread that sees the new value also sees everything that was written before it.
   void raise(uint32_t value);
-  // Sleeps until the value is no longer `seen`, or for about `milliseconds`, or less.
+  // Sleeps while the value is `seen`, for about `milliseconds` at most. May return early.
   void sleep(uint32_t seen, int milliseconds);
 
  private:
   std::atomic<uint32_t> value_{0};
-  std::atomic<uint32_t> sleepers_{0};  // one that was killed while it slept only costs needless wake-ups
+  std::atomic<uint32_t> sleepers_{0};  // too high after a sleeping rank was killed, which only costs needless wake-ups
 };
 
-// How long a thread polls before it sleeps: long enough for an answer that is on its way, unless others need the core.
+// How long a thread polls before it sleeps. long_enough: for an answer that is on its way. briefly: others need the core.
 enum class Spin : uint8_t { long_enough, briefly };
 
-// Returns when `signal` has reached `wanted`. `tick` is called every now and then while it sleeps, and may throw to end the wait.
+// Returns when `signal` has reached `wanted`. Calls `tick` about every 20 ms while it sleeps; `tick` may throw to end the wait.
 void await(Signal& signal, uint32_t wanted, Spin spin, const std::function<void()>& tick);
 
 }  // namespace zt::comm

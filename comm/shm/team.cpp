@@ -22,9 +22,9 @@ size_t whole_pages(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-// Boards, channels, stages of the ranks, stages of the channels: each part on pages of its own.
-struct Places {
-  explicit Places(int size)
+// Offsets of the parts of a team's memory. Each part starts on a new page.
+struct TeamLayout {
+  explicit TeamLayout(int size)
       : boards(0),
         channels(whole_pages(sizeof(Board) * static_cast<size_t>(size))),
         stages(channels + whole_pages(sizeof(Channel) * static_cast<size_t>(size) * static_cast<size_t>(size))),
@@ -40,7 +40,7 @@ int open_process(pid_t process) {
 }  // namespace
 
 size_t Team::bytes_for(int size) {
-  return Places(size).end;
+  return TeamLayout(size).end;
 }
 
 Team::Team(Group group, std::shared_ptr<SharedMemory> memory, WaitPolicy& policy)
@@ -49,7 +49,7 @@ Team::Team(Group group, std::shared_ptr<SharedMemory> memory, WaitPolicy& policy
   has_cores_ = sysconf(_SC_NPROCESSORS_ONLN) >= size();
   processes_.assign(static_cast<size_t>(size()), -1);
   set_wait_policy(policy);
-  // Everybody has written its process number when all have entered this barrier.
+  // When all ranks have entered this barrier, all have written their process ids.
   my_notice().call = {};
   enter();
   for (int r = 0; r < size(); ++r) {
@@ -68,16 +68,16 @@ Board& Team::board(int rank) const {
 }
 
 Channel& Team::channel(int from, int to) const {
-  return reinterpret_cast<Channel*>(memory_->data() + Places(size()).channels)[from * size() + to];
+  return reinterpret_cast<Channel*>(memory_->data() + TeamLayout(size()).channels)[from * size() + to];
 }
 
-char* Team::stage(int rank, uint32_t piece) const {
-  return memory_->data() + Places(size()).stages + kStageBytes * (2 * static_cast<size_t>(rank) + piece % 2);
+char* Team::stage(int rank, uint32_t chunk) const {
+  return memory_->data() + TeamLayout(size()).stages + kStageBytes * (2 * static_cast<size_t>(rank) + chunk % 2);
 }
 
-char* Team::channel_stage(int from, int to, uint32_t piece) const {
+char* Team::channel_stage(int from, int to, uint32_t chunk) const {
   const auto pair = static_cast<size_t>(from * size() + to);
-  return memory_->data() + Places(size()).channel_stages + kChannelBytes * (2 * pair + piece % 2);
+  return memory_->data() + TeamLayout(size()).channel_stages + kChannelBytes * (2 * pair + chunk % 2);
 }
 
 void Team::set_wait_policy(WaitPolicy& policy) {
@@ -114,9 +114,9 @@ void Team::check_alive(int peer, const Signal& signal, uint32_t wanted) const {
   if (poll(&entry, 1, 0) <= 0 || signal.has_reached(wanted)) return;
   const std::string why = BlackBox::end_of(group_.ranks[static_cast<size_t>(peer)]);
   if (why == kScriptEnded) throw PeersEnded{{peer}};
-  if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.who(peer), why));
-  fault("the process of {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or for want of memory",
-        group_.who(peer), board(peer).process);
+  if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.rank_name(peer), why));
+  fault("the process of {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or because memory ran out",
+        group_.rank_name(peer), board(peer).process);
 }
 
 void Team::await_peer(Signal& signal, uint32_t wanted, int peer) {

@@ -19,7 +19,7 @@ at::Tensor Windows::allocate(at::IntArrayRef shape, at::ScalarType dtype) {
   for (const SharedMemory& memory : *mapped) places.push_back(memory.data());
   mapped_.push_back(mapped);
   own_[own.data()] = {window, own.bytes()};
-  // The pages go back when this rank's tensor dies; the addresses stay, as others may die later.
+  // When the tensor is destroyed, its pages are freed. The mappings stay, because other ranks' tensors may live longer.
   return at::from_blob(
       own.data(), shape, [mapped, rank = static_cast<size_t>(team_.rank())](void*) { (*mapped)[rank].discard(); },
       at::TensorOptions().dtype(dtype));

@@ -11,68 +11,70 @@ namespace zt::comm {
 
 namespace {
 
-// Elements [begin, begin + count) as a flat tensor. It holds `whole`: a step that is given up may still write to it.
-at::Tensor piece(const at::Tensor& whole, int64_t begin, int64_t count) {
+// Returns elements [begin, begin + count) as a flat tensor, which keeps `whole` alive: an abandoned step may still write to it.
+at::Tensor flat_part(const at::Tensor& whole, int64_t begin, int64_t count) {
   char* data = bytes_of(whole) + static_cast<size_t>(begin) * whole.element_size();
   return at::from_blob(
       data, {count}, [whole](void*) {}, whole.options());
 }
 
 at::Tensor flattened(const at::Tensor& tensor) {
-  return piece(tensor, 0, tensor.numel());
+  return flat_part(tensor, 0, tensor.numel());
 }
 
-// The last scratch is gone. Kept for ever by the backend when an operation fails, as others may still read it.
+// Returns scratch memory. Earlier contents are lost. If an operation fails, the backend keeps the memory for ever, because other
+// ranks may still read it.
 at::Tensor scratch(const LevelSite& site, int64_t count, at::ScalarType dtype) {
   char* data = site.scratch.get(static_cast<size_t>(count) * c10::elementSize(dtype));
   return at::from_blob(data, {count}, at::TensorOptions().dtype(dtype));
 }
 
-// Partial sums of 16-bit floats have to stay in fp32 to be rounded once, at the end. Max and min are exact in any type.
+// Returns whether partial results stay in fp32: sums and products of 16-bit floats are rounded once, at the end. Max and min are
+// exact in any type.
 bool has_wide_sums(const LevelSite& site, const Operation& operation) {
   const bool is_rounded = operation.reduce == ReduceOp::sum || operation.reduce == ReduceOp::product;
   return site.order == SumOrder::fixed && is_rounded && is_half_width(operation.in[0].scalar_type());
 }
 
-// `whole` as one block a node.
+// Returns `whole` as one block per node.
 std::vector<at::Tensor> by_node(const at::Tensor& whole, int nodes) {
   std::vector<at::Tensor> blocks;
   const int64_t block = whole.numel() / nodes;
-  for (int q = 0; q < nodes; ++q) blocks.push_back(piece(whole, q * block, block));
+  for (int q = 0; q < nodes; ++q) blocks.push_back(flat_part(whole, q * block, block));
   return blocks;
 }
 
 }  // namespace
 
-// While the owner computes, the step is given to the communicator's own thread: that one waits without taking the core, and
-// this one sees when the two-level communicator is closed, which the level does not know.
+// In the background, the step runs on the level's own thread, which waits without taking the core. Meanwhile this thread notices
+// when the two-level communicator is closed, which the level does not know.
 void LevelSite::step(const std::function<Work(Async)>& start) const {
   if (policy.style() == WaitPolicy::Style::caller) return start(Async::no).wait();
   policy.progressed();
   const Work work = start(Async::yes);
-  // When the time is up, the step's own time-out is near, and its message says who is missing.
+  // When the time is up, the step's own timeout is near, and its message names the missing ranks.
   while (!work.done() && policy.pause()) {
   }
   work.wait();
 }
 
-// The sum of a segment is made where it belongs in `out`, and handed out from there: both inside steps are in place.
+// The sum of a segment is computed at its final place in `out` and gathered from there, so both inside steps can be in place.
 void all_reduce(const LevelSite& site, const Operation& operation) {
   const Levels& levels = site.levels;
   const at::Tensor &in = operation.in[0], &out = operation.out[0];
   const int64_t segment = in.numel() / site.places(), whole = segment * site.places(), rest = in.numel() - whole;
-  const at::Tensor own = piece(out, site.place() * segment, segment);
+  const at::Tensor own = flat_part(out, site.place() * segment, segment);
   const bool is_wide = has_wide_sums(site, operation);
-  const at::Tensor from = is_wide ? scratch(site, whole, at::kFloat) : piece(in, 0, whole);
-  const at::Tensor sum = is_wide ? piece(from, site.place() * segment, segment) : own;
-  if (is_wide) widen(from, piece(in, 0, whole));
+  const at::Tensor from = is_wide ? scratch(site, whole, at::kFloat) : flat_part(in, 0, whole);
+  const at::Tensor sum = is_wide ? flat_part(from, site.place() * segment, segment) : own;
+  if (is_wide) widen(from, flat_part(in, 0, whole));
   site.step([&](Async async) { return levels.inside->reduce_scatter(sum, from, operation.reduce, async); });
   site.step([&](Async async) { return levels.across->all_reduce(sum, sum, operation.reduce, async); });
   if (is_wide) narrow(own, sum);
-  site.step([&](Async async) { return levels.inside->all_gather(piece(out, 0, whole), own, async); });
+  site.step([&](Async async) { return levels.inside->all_gather(flat_part(out, 0, whole), own, async); });
   if (rest == 0) return;
   site.step([&](Async async) {
-    return levels.flat->all_reduce(piece(out, whole, rest), piece(in, whole, rest), operation.reduce, async);
+    return levels.flat->all_reduce(flat_part(out, whole, rest), flat_part(in, whole, rest), operation.reduce, async);
   });
 }
 
@@ -81,12 +83,12 @@ void reduce_scatter(const LevelSite& site, const Operation& operation) {
   const at::Tensor &in = operation.in[0], &out = operation.out[0];
   const int nodes = site.nodes();
   const bool is_wide = has_wide_sums(site, operation);
-  // The node's sums for this place on each node, and behind them the input in fp32.
+  // Scratch: this node's sums for the ranks at this place on all nodes, followed by the input in fp32 if is_wide.
   const int64_t partial = out.numel() * nodes;
   const at::Tensor memory = scratch(site, partial + (is_wide ? in.numel() : 0), is_wide ? at::kFloat : in.scalar_type());
-  const at::Tensor sums = piece(memory, 0, partial);
-  const at::Tensor from = is_wide ? piece(memory, partial, in.numel()) : in;
-  const at::Tensor result = is_wide ? piece(sums, site.node() * out.numel(), out.numel()) : out;
+  const at::Tensor sums = flat_part(memory, 0, partial);
+  const at::Tensor from = is_wide ? flat_part(memory, partial, in.numel()) : in;
+  const at::Tensor result = is_wide ? flat_part(sums, site.node() * out.numel(), out.numel()) : out;
   if (is_wide) widen(from, in);
   site.step([&](Async async) {
     return levels.inside->reduce_scatter(by_node(sums, nodes), by_node(from, nodes), operation.reduce, async);
@@ -95,8 +97,8 @@ void reduce_scatter(const LevelSite& site, const Operation& operation) {
   if (is_wide) narrow(out, result);
 }
 
-// What came for this place is put where it belongs in `out` before the node's ranks share it: memory from `allocate` is then read
-// where it is, and other memory is copied no more often than from the scratch.
+// Data from other nodes is copied to its final place in `out` before the ranks of the node share it. Then memory from `allocate`
+// is read in place, and other memory is copied no more often than if it came from the scratch.
 void all_gather(const LevelSite& site, const Operation& operation) {
   const Levels& levels = site.levels;
   const at::Tensor &in = operation.in[0], &out = operation.out[0];
@@ -105,7 +107,7 @@ void all_gather(const LevelSite& site, const Operation& operation) {
   site.step([&](Async async) { return levels.across->all_gather(arrived, in, async); });
   std::vector<at::Tensor> own;
   for (int q = 0; q < site.nodes(); ++q) {
-    own.push_back(piece(out, (q * site.places() + site.place()) * count, count));
+    own.push_back(flat_part(out, (q * site.places() + site.place()) * count, count));
     std::memcpy(bytes_of(own.back()), bytes_of(arrived) + static_cast<size_t>(q) * in.nbytes(), in.nbytes());
   }
   site.step([&](Async async) { return levels.inside->all_gather(by_node(out, site.nodes()), own, async); });
@@ -132,7 +134,7 @@ void run_flat(const LevelSite& site, const Operation& operation) {
       case Kind::scatter:
         return flat->scatter(out, in, peer, async);
       case Kind::all_to_all:
-        // The splits of an Operation count elements, those of a call rows.
+        // The splits of an Operation count elements, but all_to_all counts rows, so the tensors are flattened.
         return flat->all_to_all(flattened(out), flattened(in), operation.out_splits, operation.in_splits, async);
       case Kind::send:
         return flat->send(in, peer, async);

@@ -1,5 +1,5 @@
 // The collectives of the two-level backend, as steps on its communicators. Shapes and in-place rules: zt/comm/comm.h. Each
-// function is one blocking operation on one tensor or pair of tensors, checked. Errors: Fault, Aborted.
+// function runs one blocking operation on one checked tensor or pair of tensors. Errors: Fault, Aborted.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace zt::comm {
 
-// What an operation works with.
+// The communicators, wait policy and scratch memory of an operation. A rank's place is its index on its node.
 struct LevelSite {
   const Levels& levels;
   WaitPolicy& policy;
@@ -22,15 +22,15 @@ struct LevelSite {
   int node() const { return levels.across->rank(); }
   int nodes() const { return levels.across->size(); }
 
-  // Runs one operation of a level: `start` calls it. Returns when it is done.
+  // Calls `start`, which makes one call on a level. Returns when that operation is done.
   void step(const std::function<Work(Async)>& start) const;
 };
 
-// Tensors of one element or more.
+// These three require tensors of at least one element.
 void all_reduce(const LevelSite& site, const Operation& operation);
 void reduce_scatter(const LevelSite& site, const Operation& operation);
 void all_gather(const LevelSite& site, const Operation& operation);
-// Any operation, on the one communicator over all ranks.
+// Runs any operation on the communicator over all ranks.
 void run_flat(const LevelSite& site, const Operation& operation);
 
 }  // namespace zt::comm

@@ -9,7 +9,7 @@ namespace zt::comm {
 
 namespace {
 
-// Ranks of one node that follow one another.
+// Consecutive ranks on one node.
 struct Stretch {
   int node = 0;
   int first = 0;
@@ -25,7 +25,7 @@ std::vector<Stretch> stretches_of(const std::vector<int>& nodes) {
   return stretches;
 }
 
-// "" when no node comes twice.
+// Returns "" if the ranks of every node are consecutive, else the reason why not.
 std::string why_not_contiguous(const std::vector<Stretch>& stretches) {
   for (auto again = stretches.begin(); again != stretches.end(); ++again) {
     const auto before = std::find_if(stretches.begin(), again, [&](const Stretch& other) { return other.node == again->node; });
@@ -64,8 +64,8 @@ std::string why_not_two_level(const std::vector<int>& nodes, SumOrder order) {
   if (order == SumOrder::fixed && !std::has_single_bit(static_cast<unsigned>(ranks))) {
     return fmt::format(
         "every node has {} ranks, which is no power of two: sums that are taken inside the nodes first would leave the fixed "
-        "order "
-        "and have other bits than on other backends. Where that may be, give sum_order = \"any\"; else take backend = \"mpi\"",
+        "order and have other bits than on other backends. If that is acceptable, give sum_order = \"any\"; else take backend = "
+        "\"mpi\"",
         ranks);
   }
   return "";

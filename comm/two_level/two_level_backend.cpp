@@ -13,8 +13,8 @@ namespace zt::comm {
 
 namespace {
 
-// Up to here an operation is all start-up: one round over all ranks is sooner done than two or three steps that wait for each
-// other. (`flat` takes one round up to 64 KiB over all ranks, so with 2 KiB for 32 ranks.)
+// Bytes up to which an operation goes to `flat`: one round over all ranks is faster than two or three dependent steps.
+// (`flat` takes one round up to 64 KiB over all ranks, that is up to 2 KiB for 32 ranks.)
 constexpr size_t kShort = size_t{2} << 10;
 
 bool is_for_two_levels(const Operation& operation) {
@@ -23,7 +23,7 @@ bool is_for_two_levels(const Operation& operation) {
   return is_known && std::max(operation.in[0].nbytes(), operation.out[0].nbytes()) > kShort;
 }
 
-// Threads: the levels are used by whoever runs an operation or a task of the queue, so by one thread at a time.
+// Threads: the levels are used by the thread that runs an operation or a task of the queue, so by one thread at a time.
 class TwoLevelBackend : public QueuedBackend {
  public:
   TwoLevelBackend(Levels levels, Group group, SumOrder order, std::function<void()> check_abort)
@@ -36,7 +36,7 @@ class TwoLevelBackend : public QueuedBackend {
     return name;
   }
 
-  // A window that the node's ranks share.
+  // Returns a window that the ranks of the node share.
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
     at::Tensor tensor;
     run_task([&](WaitPolicy&) { tensor = levels_.inside->allocate(shape, dtype); });
@@ -72,7 +72,8 @@ class TwoLevelBackend : public QueuedBackend {
     else all_gather(site, operation);
   }
 
-  // A level compares its own calls, but ranks with different ones here may wait on different levels. Messages all go to `flat`.
+  // The levels compare their own calls, but ranks with different calls may wait on different levels. Messages are not compared
+  // here: all go to `flat`, which does that.
   void compare(const Operation& operation, WaitPolicy& policy) override {
     if (!is_collective(operation.kind)) return;
     const LevelSite site{levels_, policy, scratch_, order_};

@@ -1,24 +1,24 @@
-// Ranks on several nodes: collectives that first join what a node's ranks have in shared memory, so that each byte crosses the
-// network once a node and not once a rank.
+// Backend "two_level": ranks on several nodes. Its collectives first combine the data of a node's ranks in shared memory, so that
+// each byte crosses the network once per node and not once per rank.
 //
-// W = Q * L ranks on Q nodes, L on each, those of a node contiguous: group rank r = q * L + l has place l on node q. Cost, n
-// bytes in the longer tensor:
+// W = Q * L ranks on Q nodes, L consecutive ones on each: group rank r = q * L + l has place l on node q. Cost for n bytes in the
+// longer tensor:
 //
 //   operation       steps                                               network: each rank sends   rounds there
 //   all_reduce      reduce_scatter inside, all_reduce across of this    2 n / L * (Q - 1) / Q        2, short: 1; and 1 for
 //                   place's segment, all_gather inside; all_reduce                                   the last n mod L
 //                   flat of the last n mod L elements
-//   reduce_scatter  inside (a list: one pair a node), across            n / L * (Q - 1) / Q          1
-//   all_gather      across, inside (a list: one pair a node)            n / L * (Q - 1) / Q          1
+//   reduce_scatter  inside (a list: one pair per node), across          n / L * (Q - 1) / Q          1
+//   all_gather      across, inside (a list: one pair per node)          n / L * (Q - 1) / Q          1
 //   all others, and these three up to 2 KiB: as on `flat`
 //
-// `flat` alone sends L times as much over the network. Inside, a step costs what it costs on that communicator: on "shm" each
-// rank reads n, once where tensors are from `allocate` (of a list: those of 256 KiB or more). Scratch, kept between calls: none
+// `flat` alone sends L times as much over the network. A step inside costs what it costs on that communicator: on "shm" each
+// rank reads n, once if the tensors are from `allocate` (of a list: those of 256 KiB or more). Scratch, kept between calls: none
 // for all_reduce, n / L for the other two. With SumOrder::fixed, sums and products of 16-bit floats travel in fp32 and are
 // rounded once: twice the bytes in a reduce_scatter and across, and an fp32 copy of the input (2 n, and 2 n / L, of scratch).
 //
-// Bits: with SumOrder::fixed and L a power of two, those of every other backend. In place as zt/comm/comm.h says. Collectives
-// that are to be checked (CheckMode) are compared over `flat` first, whatever the levels compare of their own.
+// Bits: with SumOrder::fixed and L a power of two, those of every other backend. In-place rules: zt/comm/comm.h. Checked
+// collectives (CheckMode) are compared over `flat` first, in addition to the comparisons of the levels.
 #pragma once
 
 #include <functional>
@@ -29,15 +29,15 @@
 
 namespace zt::comm {
 
-// Communicators of one rank, used by nobody else: the two-level one keeps all of their calls in one order, one at a time.
+// The communicators of one rank. Only the two-level backend uses them: it makes all calls on them one at a time, in one order.
 struct Levels {
   std::shared_ptr<Communicator> inside;  // the L ranks of this node, in group order
   std::shared_ptr<Communicator> across;  // the Q ranks with this rank's place, in group order
   std::shared_ptr<Communicator> flat;    // all W, in group order
 };
 
-// A time-out holds for each step, which is an operation of `levels`: the message names the level's axis ("dp/inside").
-// check_abort throws Aborted when another rank of the run failed.
+// The timeout applies to each step, which is an operation of one of `levels`. The message names the axis of the level
+// ("dp/inside"). check_abort throws Aborted if another rank of the run failed.
 std::unique_ptr<Backend> make_two_level_backend(Levels levels, Group group, SumOrder order, std::function<void()> check_abort);
 
 }  // namespace zt::comm

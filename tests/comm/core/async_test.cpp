@@ -1,4 +1,4 @@
-// Work that goes on while the caller computes.
+// Asynchronous operations: their order, their progress, and the lifetime of their tensors.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -42,7 +42,7 @@ TEST(Async, BlockingCallsKeepTheOrder) {
     auto first = at::ones({50000}), second = at::zeros({1});
     comm.all_reduce(first, first, ReduceOp::sum, Async::yes);
     comm.broadcast(second, 0);
-    EXPECT_TRUE(first.eq(comm.size()).all().item<bool>()) << "the blocking call came behind it";
+    EXPECT_TRUE(first.eq(comm.size()).all().item<bool>()) << "the blocking call ran after it";
   });
 }
 
@@ -65,7 +65,7 @@ TEST(Async, DrainWaitsForAll) {
   });
 }
 
-// Two communicators have two orders: ranks may use them in different order.
+// Each communicator has its own order of operations, so ranks may call two of them in different orders.
 TEST(Async, DuplicatesAreIndependent) {
   on_ranks([](Communicator& comm) {
     const auto other = comm.duplicate("dp again");

@@ -202,7 +202,7 @@ TEST(Collectives, ValuesOfAllRanksInRankOrder) {
   });
 }
 
-// With more pieces than the two that are in flight at once, and a last one that is shorter.
+// The reduction has more chunks than the two in flight at once, and its last chunk is shorter.
 TEST(Collectives, LongReductionsArePipelined) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 5 * 1000 * 1000 + 7;

@@ -1,4 +1,4 @@
-// What happens when a rank does not come, fails, or passes other arguments than the rest.
+// The errors when a rank does not make a call, fails, or passes different arguments.
 #include <gtest/gtest.h>
 
 #include "comm/support/ranks.h"
@@ -56,7 +56,7 @@ TEST(Failure, ARankThatThrowsEndsTheWaitOfTheOthers) {
     spawn(4, [](const World& world) {
       const auto comm = world_communicator(world);
       if (world.rank == 2) throw std::runtime_error("rank 2 broke");
-      // Rank 3 waits for its communication thread, the others wait themselves.
+      // Rank 3 waits for its communication thread, the others wait inside the call.
       comm->all_reduce(at::ones({1}), at::ones({1}), ReduceOp::sum, world.rank == 3 ? Async::yes : Async::no).wait();
     });
   };
@@ -81,7 +81,7 @@ TEST(Failure, OtherCountsThanThePeersAreNoticed) {
       comm->all_reduce(tensor, tensor);
     });
   };
-  // The rank that notices first says it, the other one goes down with it.
+  // The rank that notices first throws the Fault, and the other rank is aborted.
   const std::string said = message_of<Fault>(run);
   EXPECT_CONTAINS(said, "all_reduce of 1");
   EXPECT_CONTAINS(said, "where rank");

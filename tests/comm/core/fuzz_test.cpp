@@ -1,4 +1,4 @@
-// 10,000 random collectives on random sub-meshes, with one seed on all ranks: the backend has to give what `local` gives.
+// Runs 10,000 random collectives on random sub-meshes, with one seed on all ranks. Results must equal those of backend "local".
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ namespace {
 constexpr int kOperations = 10000;
 constexpr int kMostInFlight = 8;
 constexpr int kPools = 2;
-constexpr int64_t kPoolBytes = int64_t{1} << 21;  // of the windows of a communicator
+constexpr int64_t kPoolBytes = int64_t{1} << 21;  // bytes per window; a communicator has kPools windows
 
-// The same numbers on all ranks.
+// Random numbers, the same on all ranks.
 class Dice {
  public:
   int below(int n) { return static_cast<int>(engine_() % static_cast<uint32_t>(n)); }
@@ -29,7 +29,7 @@ class Dice {
   T pick(const std::vector<T>& values) {
     return values[static_cast<size_t>(below(static_cast<int>(values.size())))];
   }
-  // Mostly small, now and then long enough for each way that a backend has.
+  // Returns a tensor length: mostly small, sometimes long enough for the other algorithms of a backend.
   int64_t size() {
     const int kind = below(100);
     return kind < 5 ? 0 : kind < 60 ? below(40) : kind < 90 ? below(2000) : kind < 99 ? below(20000) : 60000 + below(20000);
@@ -46,7 +46,7 @@ uint64_t hash(const at::Tensor& tensor) {
   return value;
 }
 
-// What rank `rank` of the world puts into operation `number`.
+// Fills the input that world rank `rank` passes to operation `number`.
 void fill(at::Tensor tensor, int number, int rank) {
   const auto start = static_cast<double>((number * 37 + rank * 101) % 503);
   const auto values = at::arange(tensor.numel(), at::kDouble).mul(7.3).add(start).remainder(97).sub(48).mul(0.37);
@@ -55,25 +55,25 @@ void fill(at::Tensor tensor, int number, int rank) {
 
 struct Axis {
   std::shared_ptr<Communicator> comm;
-  at::Tensor pools[kPools];  // one for what goes in, one for what comes out
+  at::Tensor pools[kPools];  // windows: the first for inputs, the second for outputs
 };
 
-// One rank's way through the operations: hashes of what came out, one an operation.
-class Walk {
+// Runs the operations on one rank and keeps one hash of the results per operation.
+class RankRun {
  public:
   enum class Nodes : uint8_t { one, two };
 
-  Walk(const World& world, const std::string& backend, Nodes nodes) : world_(world) {
+  RankRun(const World& world, const std::string& backend, Nodes nodes) : world_(world) {
     MeshOptions options{.axes = {{"dp", 2}, {"tp", 2}}, .backend = backend};
     options.settings.timeout = std::chrono::seconds(60);
     if (backend == "two_level") {
-      // Two nodes of two ranks: axis tp is inside a node, dp has one rank on each.
+      // Two nodes of two ranks: axis tp lies inside a node, axis dp has one rank per node.
       options.settings.ranks_per_node = 2;
       options.backends = {{"dp", "mpi"}, {"tp", "shm"}};
     }
     mesh_ = make_mesh(world, options);
     for (const auto& axis : {mesh_->axis("dp"), mesh_->axis("tp"), mesh_->world()}) add(axis->communicator);
-    // Its ranks are in another order, which would leave their nodes.
+    // On two nodes this axis would not keep the ranks of a node together, which two_level requires.
     if (nodes == Nodes::one) add(mesh_->join({"tp", "dp"})->communicator);
     add(mesh_->world()->communicator->duplicate("copy"));
   }
@@ -100,7 +100,7 @@ class Walk {
     axes_.push_back(axis);
   }
 
-  // Of a window, where the dice say so and none of the operations in flight uses it; else of the heap.
+  // Returns a zeroed tensor: in a window if `is_window` and it fits, else on the heap. No operation in flight may use the window.
   at::Tensor make(const Axis& axis, bool is_window, int which, int64_t n, at::ScalarType dtype) {
     const int64_t bytes = n * static_cast<int64_t>(c10::elementSize(dtype));
     if (!is_window || bytes + 64 > kPoolBytes) return at::zeros({n}, dtype);
@@ -117,7 +117,7 @@ class Walk {
     const bool is_window = dice_.one_in(2), is_in_place = dice_.one_in(3), is_list = dice_.one_in(6);
     const Async async = dice_.one_in(3) ? Async::yes : Async::no;
     const int root = dice_.below(axis.comm->size());
-    // A pool serves one operation at a time.
+    // A window serves one operation at a time.
     if (is_window) finish();
     hashes_.push_back(0);
     if (is_list && (kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::all_gather)) {
@@ -211,17 +211,17 @@ TEST(Fuzz, GivesWhatLocalGives) {
   ASSERT_EQ(world.size, 4) << "run it under mpirun -n 4";
   const char* named = std::getenv("ZT_TEST_BACKEND");
   const std::string backend = named ? named : "mpi";
-  const auto nodes = backend == "two_level" ? Walk::Nodes::two : Walk::Nodes::one;
+  const auto nodes = backend == "two_level" ? RankRun::Nodes::two : RankRun::Nodes::one;
   std::vector<uint64_t> expected;
   test::spawn(4, [&](const World& threads) {
-    auto hashes = Walk(threads, "local", nodes).run();
+    auto hashes = RankRun(threads, "local", nodes).run();
     if (threads.rank == world.rank) expected = std::move(hashes);
   });
-  const auto hashes = Walk(world, backend, nodes).run();
+  const auto hashes = RankRun(world, backend, nodes).run();
   ASSERT_EQ(hashes.size(), static_cast<size_t>(kOperations));
   for (size_t i = 0; i < hashes.size(); ++i) ASSERT_EQ(hashes[i], expected[i]) << "operation " << i;
   const std::set<uint64_t> distinct(hashes.begin(), hashes.end());
-  EXPECT_GT(distinct.size(), 7000U) << "the operations do not say much";
+  EXPECT_GT(distinct.size(), 7000U) << "too many operations have the same result";
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace zt::test {
 
 namespace {
 
-// Small ones to be packed, empty ones, and two that are long enough to travel alone.
+// Small tensors that are packed, an empty one, and two that are long enough to be sent alone.
 const std::vector<int64_t> kLengths{3, 0, 1000, 200000, 1, 300000, 17};
 
 TEST(Lists, AllReduce) {

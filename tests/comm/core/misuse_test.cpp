@@ -1,4 +1,4 @@
-// Wrong arguments: refused on the rank that passes them, before anything moved, with words that help.
+// Wrong arguments throw Misuse on the rank that passes them, before data moves, with a helpful message.
 #include <gtest/gtest.h>
 
 #include "comm/support/ranks.h"
@@ -60,7 +60,7 @@ TEST(Misuse, OverlapIsAllowedOnlyWhereItIsInPlace) {
 TEST(Misuse, RanksAndSplits) {
   on_ranks([](Communicator& comm) {
     const int size = comm.size();
-    EXPECT_SAYS(fmt::format("root {} is not a rank of it: ranks are 0 to {}", size, size - 1),
+    EXPECT_SAYS(fmt::format("root {} is not a rank of this axis: ranks are 0 to {}", size, size - 1),
                 comm.broadcast(at::ones({1}), size));
     EXPECT_SAYS("root -1", comm.reduce(at::ones({1}), at::ones({1}), -1));
     EXPECT_SAYS("cannot be its own peer", comm.send(at::ones({1}), comm.rank()));
@@ -93,7 +93,7 @@ TEST(Misuse, ShapesToAllocate) {
 TEST(Misuse, Lists) {
   on_ranks([](Communicator& comm) {
     const auto f = at::ones({1}), d = at::ones({1}, at::kDouble);
-    EXPECT_SAYS("one call a type", comm.all_reduce({f, d}));
+    EXPECT_SAYS("one call per type", comm.all_reduce({f, d}));
     EXPECT_SAYS("they go in pairs", comm.all_gather(std::vector<at::Tensor>{f}, std::vector<at::Tensor>{f, f}));
     EXPECT_SAYS("must be above 0", comm.set_timeout(std::chrono::milliseconds(0)));
     comm.barrier();

@@ -1,4 +1,4 @@
-// zt.comm as a script sees it: each rank is a thread with a lua_State of its own.
+// The Lua API of zt.comm. Each rank is a thread with its own lua_State.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ int sum(lua_State* L) {
   return 1;
 }
 
-// Runs the script with `comm`, `rank`, ones(n) and sum(t); returns its error, or an empty string.
+// Runs the script with the globals comm, rank, ones(n) and sum(t). Returns its error, or an empty string.
 std::string run(const World& world, const char* script) {
   const std::unique_ptr<lua_State, decltype(&lua_close)> state(luaL_newstate(), lua_close);
   lua_State* L = state.get();

@@ -1,4 +1,5 @@
-// Under mpirun, rank 1 never comes: the others have to say so and leave by themselves, past MPI_Finalize, with a status.
+// Under mpirun, rank 1 does not make its second call. The other ranks must report that and exit by themselves with a nonzero
+// status, without MPI_Finalize.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@ int main() {
   const auto comm = zt::test::world_communicator(world);
   comm->barrier();
   if (world.rank == 1) {
-    sleep(60);  // mpirun ends it when the others have left
+    sleep(60);  // mpirun kills this rank when the others have exited
     return 0;
   }
   comm->set_timeout(std::chrono::milliseconds(500));

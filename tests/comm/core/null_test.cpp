@@ -1,4 +1,4 @@
-// The null backend: any rank of any world.
+// The null backend stands for any rank of any world, alone.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -10,7 +10,7 @@ namespace zt::test {
 
 namespace {
 
-// Numbers of very different size and both signs: any other order of adding gives other bits somewhere.
+// Returns numbers of very different size and both signs, so that any other order of additions changes some bits.
 at::Tensor wild(int rank, int64_t n, at::ScalarType dtype) {
   std::mt19937 engine(1000u + static_cast<unsigned>(rank));
   std::normal_distribution<float> normal;
@@ -21,7 +21,7 @@ at::Tensor wild(int rank, int64_t n, at::ScalarType dtype) {
   return tensor.to(dtype);
 }
 
-// T(a, b) as NUMERICS defines it, on one element.
+// Returns T(a, b) of reduce_tree.h for one element.
 template <class T>
 T by_hand(const std::vector<T>& values, size_t a, size_t b) {
   if (b - a == 1) return values[a];
@@ -30,7 +30,7 @@ T by_hand(const std::vector<T>& values, size_t a, size_t b) {
   return by_hand(values, a, a + half) + by_hand(values, a + half, b);
 }
 
-// In fp32 for 16-bit types, rounded once at the end.
+// Returns the sum over all ranks along the tree. 16-bit types are added in fp32 and rounded once at the end.
 at::Tensor tree_by_hand(int size, int64_t n, at::ScalarType dtype) {
   const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
   std::vector<at::Tensor> inputs;
@@ -52,7 +52,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 
 TEST(Order, SumsAreTheTreeBitForBit) {
   on_ranks([](Communicator& comm) {
-    // One round, and segments: a length that no number of ranks divides.
+    // The short tensor takes the one-round algorithm, the long one is split into unequal segments.
     for (const int64_t n : {int64_t{100}, int64_t{60013}}) {
       for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
         SCOPED_TRACE(label(comm, dtype, n));

@@ -47,7 +47,7 @@ TEST(ReduceTree, NotANumberWinsOnEitherSide) {
   }
 }
 
-// All bit patterns of a 16-bit float, added to zero and to one, against ATen's conversions.
+// Adds every bit pattern of a 16-bit float to three constants and compares the sums with ATen's conversions.
 TEST(ReduceTree, SixteenBitConversionsAreATens) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     const auto bits = at::arange(65536).to(at::kShort);

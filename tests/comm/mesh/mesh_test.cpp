@@ -1,4 +1,4 @@
-// Meshes: the arithmetic of ranks, what a script may write, and communicators along axes.
+// Meshes: the arithmetic of ranks, the options of a script, and communication along axes.
 #include "zt/comm/mesh.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("comm.mesh.dp", parse_mesh_options(table({{"dp", 1.5}})));
 }
 
-// A dry run tells passes what ranks would share, without any rank.
+// A dry run has no ranks, but must tell passes whether the ranks would share memory.
 TEST(Mesh, InADryRunTheNullBackendStandsInForTheRuns) {
   const auto shares = [](int size, int ranks_per_node, Value::Table options) {
     World world{.size = size, .dry = true, .threads = nullptr};
@@ -141,7 +141,7 @@ TEST(Mesh, APlanHasTheLinkOfTheRunThatItPlans) {
   EXPECT_EQ(link("", 8, {}), (AxisLink{"shm", true}));
   EXPECT_FALSE(link("", 4, {}).shares_memory);
   EXPECT_EQ(link("nccl", 8, {}), (AxisLink{"nccl", false}));
-  EXPECT_EQ(link("nccl", 8, {{"backend", "mpi"}}), (AxisLink{"mpi", false})) << "what a script says, a run does";
+  EXPECT_EQ(link("nccl", 8, {{"backend", "mpi"}}), (AxisLink{"mpi", false})) << "the script's backend goes before --backend";
   EXPECT_SAYS("ztoolkit plan: --backend must be one of", link("ncll", 8, {}));
   test::spawn(2, [](const World& world) {
     const auto axis = make_mesh(world, parse_mesh_options(table({{"dp", -1}})))->axis("dp");

@@ -1,4 +1,4 @@
-// The fixed tree on a device, by ATen, against reduce_tree; here on the host.
+// Compares device_tree, which uses ATen, with reduce_tree. The device is the CPU here.
 #include "nccl/device_tree.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(DeviceTree, HasTheBitsOfReduceTree) {
       for (int ranks = 1; ranks <= 9 && is_reducible_on_device(dtype, op); ++ranks) {
         const auto sources = sources_of(ranks, 33, dtype);
         const auto expected = reduce_sources(sources, op);
-        for (int place = 0; place < ranks; ++place) {  // the result in place of each of them
+        for (int place = 0; place < ranks; ++place) {  // the result overwrites source `place`
           std::vector<at::Tensor> copies;
           for (const auto& tensor : sources) copies.push_back(tensor.clone());
           device_tree(copies[place], copies, op);

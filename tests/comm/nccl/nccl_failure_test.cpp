@@ -1,4 +1,4 @@
-// The nccl backend against a fake NCCL: calls that differ, errors, time-outs, and what the flight recorder keeps. No GPU.
+// Failures of the nccl backend against a fake NCCL: different calls, errors, timeouts, and their flight records. No GPU.
 #include <gtest/gtest.h>
 
 #include "messages/algorithms.h"
@@ -38,7 +38,7 @@ TEST_F(NcclTest, ComparesTheFirstCallsOrAll) {
   };
   EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst), 0);
   EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst - 1), 1);
-  EXPECT_EQ(submit(Kind::send, 0), 1) << "the other ranks know nothing of it";
+  EXPECT_EQ(submit(Kind::send, 0), 1) << "only two ranks know of a message";
   backend->set_check(CheckMode::full);
   EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst), 2);
 }
@@ -63,7 +63,7 @@ TEST_F(NcclTest, AnErrorOfACallEndsTheCommunicator) {
   EXPECT_CONTAINS(said, "all_reduce of 3 float32 (sum) on axis 'dp' failed, operation 0 of rank 1 (world rank 1) on nccl");
   EXPECT_CONTAINS(said, "NCCL failed in send: a peer left");
   EXPECT_EQ(calls(), (Lines{"(", "send 4 to 0", ")", "abort"})) << "no group stays open";
-  EXPECT_EQ(streams->now, 0) << "nor a stream current";
+  EXPECT_EQ(streams->now, 0) << "and the current stream is the one before";
   nccl.refused.clear();
   const auto again = test::message_of<Fault>([&] { comm->broadcast(t, 0); });
   EXPECT_CONTAINS(again, "the communicator failed before and cannot be used any more: " + said);
@@ -91,7 +91,7 @@ TEST_F(NcclTest, AnAsynchronousErrorFailsWhatRuns) {
 }
 
 TEST_F(NcclTest, TheRingSaysWhatRunsAndEnds) {
-  Recorded comm(make_backend());
+  RecordedBackend comm(make_backend());
   const auto t = at::ones({3});
   streams->stop();
   const Work first = comm.all_reduce(t), second = comm.all_reduce(t);
@@ -101,14 +101,14 @@ TEST_F(NcclTest, TheRingSaysWhatRunsAndEnds) {
   EXPECT_GE(comm.record(0).started_ns, comm.record(0).queued_ns);
   streams->go_on();
   EXPECT_TRUE(second.done());
-  EXPECT_EQ(comm.stage(0), Stage::done) << "one stream: what came before is over too";
+  EXPECT_EQ(comm.stage(0), Stage::done) << "there is one stream, so earlier operations are done, too";
   EXPECT_EQ(comm.stage(1), Stage::done);
   EXPECT_GE(comm.record(1).ended_ns, comm.record(1).started_ns);
 
   comm.all_reduce(t);
-  EXPECT_EQ(comm.stage(2), Stage::running) << "nobody looked";
+  EXPECT_EQ(comm.stage(2), Stage::running) << "the host has not looked";
   comm.all_reduce(t);
-  EXPECT_EQ(comm.stage(2), Stage::done) << "the next call looked, though nobody holds the work";
+  EXPECT_EQ(comm.stage(2), Stage::done) << "the next call looks, though no Work is held";
   nccl.refused = "all_reduce";
   EXPECT_THROW(comm.all_reduce(t), Fault);
   EXPECT_EQ(comm.stage(3), Stage::done);
@@ -116,7 +116,7 @@ TEST_F(NcclTest, TheRingSaysWhatRunsAndEnds) {
 }
 
 TEST_F(NcclTest, ATimeOutFailsWhatRuns) {
-  Recorded comm(make_backend());
+  RecordedBackend comm(make_backend());
   comm.backend->set_timeout(std::chrono::milliseconds(10));
   const auto t = at::ones({3});
   comm.all_reduce(t);
@@ -135,7 +135,7 @@ TEST_F(NcclTest, GivesBackEventsAndTheCommunicator) {
     const Work work = comm->broadcast(t, 0, Async::yes);
     comm->broadcast(t, 0);
     comm->drain();
-    EXPECT_EQ(streams->alive, 1) << "the one that the work holds";
+    EXPECT_EQ(streams->alive, 1) << "the event that the Work holds";
   }
   EXPECT_EQ(streams->alive, 0);
   EXPECT_EQ(calls().back(), "destroy");

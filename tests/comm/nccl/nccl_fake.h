@@ -1,5 +1,5 @@
-// A fake NCCL, fake streams and a fake host communicator for tests of this backend: they write down what they are asked, and move
-// data where a test says what the peers send. No GPU, no threads.
+// A fake NCCL, fake streams and a fake host communicator for tests of the nccl backend. They log their calls, and deliver data
+// where a test says what the peers send. No GPU, no threads.
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -29,7 +29,7 @@ struct Log {
   Lines take() { return std::exchange(lines, {}); }
 };
 
-// Events are numbered; those from number `complete` on are not over.
+// Events are numbered. Events from number `complete` on are not complete.
 struct Streams : StreamApi {
   explicit Streams(Log& log) : log(log) {}
   static c10::Stream stream(c10::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, at::kCPU, id); }
@@ -63,20 +63,20 @@ struct Streams : StreamApi {
   int complete = INT_MAX;
 };
 
-// `api` works as long as this lives.
+// Fills `api`, which must not be used longer than the object lives.
 class Nccl {
  public:
   explicit Nccl(Log& log) : log_(log) {
-    make_life();
-    make_calls();
+    fake_lifecycle();
+    fake_operations();
   }
   Nccl(const Nccl&) = delete;
 
   NcclApi api;
-  std::string refused;  // calls whose line begins so fail
+  std::string refused;  // calls whose log line starts with this text fail
   ncclResult_t async_error = ncclSuccess;
-  at::Tensor shown;                                // addresses in it are written down
-  std::map<int, std::deque<at::Tensor>> arriving;  // what a rank sends, in order; nothing: recv leaves the memory as it is
+  at::Tensor shown;                                // addresses in this tensor are logged, as offsets
+  std::map<int, std::deque<at::Tensor>> arriving;  // messages by sender, in order; without one, recv leaves the memory as it is
 
  private:
   ncclResult_t said(std::string line) {
@@ -88,14 +88,14 @@ class Nccl {
   ncclResult_t say(fmt::format_string<Args...> format, Args&&... args) {
     return said(fmt::format(format, std::forward<Args>(args)...));
   }
-  // A handle is the rank in its communicator, plus 1.
+  // A handle is the rank in the communicator, plus 1.
   static ncclComm_t handle_of(int rank) { return reinterpret_cast<ncclComm_t>(intptr_t{rank} + 1); }
   std::string place(const void* data) const {
     if (!shown.defined()) return "";
     const auto offset = reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(shown.const_data_ptr());
     return offset < shown.nbytes() ? fmt::format(" at {}", offset) : "";
   }
-  // A message to itself arrives.
+  // Delivers a message that a rank sends to itself.
   void leave(const void* data, size_t bytes, int peer, ncclComm_t comm) {
     if (comm != handle_of(peer)) return;
     arriving[peer].push_back(at::from_blob(const_cast<void*>(data), {static_cast<int64_t>(bytes)}, at::kByte).clone());
@@ -108,7 +108,7 @@ class Nccl {
     messages.pop_front();
   }
 
-  void make_life() {
+  void fake_lifecycle() {
     api.get_unique_id = [](auto) { return ncclSuccess; };
     api.comm_init_rank = [this](ncclComm_t* comm, int size, ncclUniqueId, int rank) {
       *comm = handle_of(rank);
@@ -136,7 +136,7 @@ class Nccl {
     };
   }
 
-  void make_calls() {
+  void fake_operations() {
     api.group_start = [this] { return said("("); };
     api.group_end = [this] { return said(")"); };
     api.all_reduce = [this](auto, auto, size_t n, ncclDataType_t type, ncclRedOp_t op, auto, cudaStream_t stream) {
@@ -163,17 +163,17 @@ class Nccl {
 
 struct Comparisons {
   int made = 0;
-  std::optional<Call> of_rank_2;  // what it says instead
+  std::optional<Call> of_rank_2;  // replaces the call of rank 2
 };
 
-// The null backend gathers this rank's own part from everybody.
-class Host : public Checked {
+// The fake host communicator. Its all_gather on the null backend gives this rank's own part for every rank.
+class Host : public CheckedCommunicator {
  public:
-  Host(const Group& group, Comparisons& comparisons) : Checked(make_null_backend(group)), comparisons_(comparisons) {}
-  using Checked::all_gather;
+  Host(const Group& group, Comparisons& comparisons) : CheckedCommunicator(make_null_backend(group)), comparisons_(comparisons) {}
+  using CheckedCommunicator::all_gather;
   Work all_gather(at::Tensor out, at::Tensor in, Async async) override {
     ++comparisons_.made;
-    Work work = Checked::all_gather(out, in, async);
+    Work work = CheckedCommunicator::all_gather(out, in, async);
     if (const auto& other = comparisons_.of_rank_2)
       std::memcpy(static_cast<char*>(out.mutable_data_ptr()) + 2 * sizeof(Call), &*other, sizeof(Call));
     return work;

@@ -1,4 +1,4 @@
-// The nccl backend over the fakes: rank 1 of 3 mostly, and what it asked of NCCL. And tensors whose sums tell orders apart.
+// The nccl backend over the fakes, mostly as rank 1 of 3, with the log of its calls. Also tensors whose sums depend on the order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace zt::comm::fake {
 inline const Group kThree{"dp", 1, {0, 1, 2}};
 
 // A backend whose ring can be read.
-struct Recorded {
-  explicit Recorded(std::unique_ptr<Backend> made) : backend(std::move(made)) { backend->record_in(ring); }
+struct RecordedBackend {
+  explicit RecordedBackend(std::unique_ptr<Backend> made) : backend(std::move(made)) { backend->record_in(ring); }
   Work all_reduce(const at::Tensor& tensor) {
     Operation operation{.kind = Kind::all_reduce, .out = {tensor}, .in = {tensor}};
     operation.call = call_of(operation);
@@ -38,11 +38,11 @@ class NcclTest : public testing::Test {
     return make_nccl_backend(make_host(group), group, order, nccl.api, streams);
   }
   std::unique_ptr<Communicator> make(SumOrder order = SumOrder::any, const Group& group = kThree) {
-    auto comm = std::make_unique<Checked>(make_backend(order, group));
+    auto comm = std::make_unique<CheckedCommunicator>(make_backend(order, group));
     EXPECT_EQ(log.take(), Lines{fmt::format("init {} of {}", group.rank, group.size())});
     return comm;
   }
-  // Only what reached NCCL.
+  // Returns the log lines of NCCL's calls only.
   Lines calls() {
     auto lines = log.take();
     std::erase_if(lines, [](const std::string& line) {
@@ -57,7 +57,7 @@ class NcclTest : public testing::Test {
   Comparisons comparisons;
 };
 
-// [n] of rank r: three of them round differently in another order.
+// Returns the input of a rank, [n]. Sums of three inputs round differently in another order.
 inline at::Tensor source(int rank, int64_t n, at::ScalarType dtype) {
   const auto waves = at::arange(n, at::kDouble).add(17 * rank).sin().mul(100);
   if (dtype == at::kBool) return waves.gt(0);

@@ -1,4 +1,4 @@
-// The nccl backend against a fake NCCL and fake streams that write down what they are asked: which calls it makes. No GPU.
+// The calls that the nccl backend makes, against a fake NCCL and fake streams that log them. No GPU.
 #include <gtest/gtest.h>
 
 #include "messages/algorithms.h"
@@ -95,7 +95,8 @@ TEST_F(NcclTest, TheFixedOrderGivesTheBitsOfTheTree) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto sources = sources_of(3, 20, dtype);
     const auto sum = reduce_sources(sources);
-    EXPECT_FALSE(same_bits(sources[2].add(sources[1]).add(sources[0]), sum)) << "another order, or rounding twice, shows";
+    EXPECT_FALSE(same_bits(sources[2].add(sources[1]).add(sources[0]), sum))
+        << "another order, or rounding twice, gives other bits";
     const Segments segments{20, 3};
     const auto part = [&](const at::Tensor& tensor, int r) { return tensor.narrow(0, segments.begin(r), segments.size(r)); };
     const auto out = at::zeros({20}, dtype), inout = sources[1].clone(), in = sources[1].clone();
@@ -155,7 +156,7 @@ TEST_F(NcclTest, BooleansTravelAsBytes) {
 }
 
 TEST_F(NcclTest, TypesThatCannotBeReducedAreRefusedBeforeAnythingStarts) {
-  Recorded any(make_backend());
+  RecordedBackend any(make_backend());
   log.take();
   const auto half_word = at::ones({3}, at::kShort);
   EXPECT_SAYS("NCCL cannot reduce tensors of type int16", any.all_reduce(half_word));
@@ -217,7 +218,7 @@ TEST_F(NcclTest, MemoryIsNcclsAndGoesBackToIt) {
   nccl.refused = "alloc";
   const auto said = test::message_of<Fault>([&] { backend->allocate({1024, 1024}, at::kFloat); });
   EXPECT_CONTAINS(said, "NCCL has no 4.0 MiB of memory on cpu for axis 'dp': a peer left");
-  EXPECT_EQ(log.take(), (Lines{"alloc 4194304"})) << "for no elements none";
+  EXPECT_EQ(log.take(), (Lines{"alloc 4194304"})) << "an empty tensor allocates nothing";
   backend.reset();
   EXPECT_EQ(log.take(), (Lines{"destroy"}));
   tensor.reset();

@@ -1,4 +1,4 @@
-// What the flight recorder keeps, and its files.
+// The contents of the flight recorder, and its files.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

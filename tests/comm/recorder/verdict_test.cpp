@@ -1,4 +1,4 @@
-// The verdict, from flights that are made up: no ranks run.
+// Verdicts on made-up flights. No ranks run.
 #include "recorder/verdict.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ Call all_reduce_of(int64_t count) {
   return {.kind = Kind::all_reduce, .dtype = at::kFloat, .count = count};
 }
 
-// One rank and what it called, on axes over all ranks of a world.
+// Builds the flight of one rank, with calls on axes over all ranks of a world.
 class Rank {
  public:
   Rank(int rank, int size) : size_(size) {
@@ -25,7 +25,7 @@ class Rank {
     flight_.read_ns = kNow;
   }
 
-  // seconds: how long ago it began, or, if done, ended.
+  // seconds: how long ago the call began; for Stage::done also how long ago it ended.
   Rank& call(const std::string& axis, const Call& call, Stage stage, double seconds = 5) {
     Track& track = this->track(axis);
     Record record;

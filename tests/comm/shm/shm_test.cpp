@@ -1,4 +1,4 @@
-// What is particular to shared memory: different calls, no memory, a process that is gone, signals.
+// Tests specific to shared memory: different calls, no memory, a process that is gone, signals.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -41,7 +41,7 @@ TEST(SharedMemory, DifferentCallsAreToldAtOnceOnAllRanks) {
 TEST(SharedMemory, AllToAllSplitsThatDoNotBelongTogether) {
   test::spawn(2, [](const World& world) {
     const auto comm = shm_communicator(world);
-    // Rank 1 gives rank 0 three elements, which expects two.
+    // Rank 1 gives three elements to rank 0, and rank 0 expects two.
     const std::vector<int64_t> in_splits = world.rank == 0 ? std::vector<int64_t>{2, 2} : std::vector<int64_t>{3, 1};
     const auto in = at::ones({4}), out = at::ones({world.rank == 0 ? 4 : 3});
     const std::string said = test::message_of<Fault>([&] { comm->all_to_all(out, in, {2, world.rank == 0 ? 2 : 1}, in_splits); });
@@ -60,7 +60,7 @@ TEST(SharedMemory, NoMemorySaysHowMuchWasWanted) {
 }
 
 TEST(SharedMemory, ALimitOfTheProcessIsAnErrorToo) {
-  // In a child: the limit would stay.
+  // In a child process, because the limit cannot be undone.
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
@@ -97,7 +97,7 @@ TEST(SharedMemory, AWaitEndsWhenTheProcessOfTheOtherIsGone) {
   const pid_t child = fork();
   if (child == 0) {
     const auto team = team_of(1, policy);
-    _exit(0);  // after the first barrier, before the second
+    _exit(0);  // after the barrier of the constructor, before the next operation
   }
   const auto team = team_of(0, policy);
   const auto begin = std::chrono::steady_clock::now();
@@ -119,7 +119,7 @@ TEST(SharedMemory, SignalsWakeSleepersAndWrapAround) {
   int ticks = 0;
   await(signal, 1, Spin::briefly, [&] { ++ticks; });
   EXPECT_TRUE(signal.has_reached(1));
-  EXPECT_GE(ticks, 1);  // it slept, and looked around
+  EXPECT_GE(ticks, 1);  // the wait slept, and called tick
   other.join();
 }
 

@@ -1,5 +1,5 @@
-// Buffers from Communicator::allocate: every collective that may treat them in a way of its own, in and out of place, alone and
-// beside private ones.
+// Buffers from Communicator::allocate: every collective that may handle them differently, in and out of place, alone and together
+// with private buffers.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -103,7 +103,7 @@ TEST(Windows, RootedOperations) {
 
 TEST(Windows, AllToAllWithSplits) {
   for_each_window_case([](Communicator& comm, at::ScalarType dtype, int64_t n) {
-    // Rank s gives rank r as many rows as r, all of them s's contribution: some give and get nothing.
+    // Rank s gives n * r rows of its contribution to rank r, so rank 0 gets nothing.
     const int size = comm.size();
     std::vector<int64_t> in_splits, out_splits(static_cast<size_t>(size), n * comm.rank());
     int64_t rows = 0;
@@ -143,7 +143,7 @@ TEST(Windows, MemoryIsZeroAndGoesBack) {
       EXPECT_EQ(tensor[-1].item<float>(), static_cast<float>(comm.size() * (comm.size() + 1) / 2));
       comm.barrier();
     }
-    // Ranks that are threads hold their windows in this one process, each mapped by all.
+    // If the ranks are threads, this one process holds all windows, and every rank maps each of them.
     EXPECT_LT(shared_bytes() - before, 10 * kBytes * comm.size());
   });
 }

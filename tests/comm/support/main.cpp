@@ -1,16 +1,16 @@
-// As gtest_main, and ends MPI in order where it was started.
+// As gtest_main, and finalizes MPI if it was started.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
 #include "zt/process/world.h"
 
 int main(int argc, char** argv) {
-  // Fresh pages for every large tensor would be most of the time, here as in the host.
+  // Otherwise fresh pages for every large tensor would take most of the time. The host has the same settings.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, -1);
   testing::InitGoogleTest(&argc, argv);
   const int status = RUN_ALL_TESTS();
-  // After a failure other ranks may wait for ever in MPI_Finalize: leave without, as the host does.
+  // After a failure MPI_Finalize may wait for ever, so it is skipped, as in the host.
   if (status == 0) zt::run_shutdown_actions();
   return status;
 }

@@ -16,15 +16,15 @@ namespace zt::test {
 
 namespace {
 
-// Rank r contributes the same as rank r + 3; at a million elements making these anew would be most of the test's time.
+// Keeps tensors that tests use again: making a million elements anew would take most of a test's time.
 template <class Key>
 class Cache {
  public:
   at::Tensor get(const Key& key, const std::function<at::Tensor()>& make) {
     const std::lock_guard lock(mutex_);
-    auto& slot = tensors_[key];
-    if (!slot.defined()) slot = make();
-    return slot;
+    auto& tensor = tensors_[key];
+    if (!tensor.defined()) tensor = make();
+    return tensor;
   }
 
  private:
@@ -32,7 +32,7 @@ class Cache {
   std::map<Key, at::Tensor> tensors_;
 };
 
-// Everything repeats after 3 elements: made for a block of whole periods, then repeated.
+// Contributions repeat every 3 elements, so a block of whole periods is made and then repeated.
 constexpr int64_t kPeriods = 3 * 1024;
 
 at::Tensor repeated(const at::Tensor& block, int64_t n) {

@@ -1,4 +1,4 @@
-// Runs a test's body on every rank of one or several worlds, and inputs with known answers.
+// Runs a test's body on every rank of one or several worlds. Makes inputs with known results.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,26 +13,26 @@
 
 namespace zt::test {
 
-// Under mpirun: this process's rank. Else: threads, worlds of 1, 2, 3 and 4 ranks one after the other.
+// Calls `body` on this process's rank under mpirun, else on threads: worlds of 1, 2, 3 and 4 ranks, one after the other.
 void on_ranks(const std::function<void(Communicator&)>& body);
-// The same for a body that makes its communicators itself.
+// As on_ranks, for a body that makes its communicators itself.
 void on_worlds(const std::function<void(const World&)>& body);
 
-// All ranks of the world, in order.
+// Returns the group of all ranks of the world, in order.
 comm::Group whole_group(const World& world, const std::string& name);
-// The communicator over all ranks of the world, on the backend that the environment variable ZT_TEST_BACKEND names, else on "mpi"
-// under mpirun and on "local" without.
+// Makes the communicator over all ranks of the world, on the backend that the environment variable ZT_TEST_BACKEND names, else on
+// "mpi" under mpirun and on "local" without.
 std::shared_ptr<Communicator> world_communicator(const World& world);
 
 const std::vector<at::ScalarType>& all_dtypes();
 
-// What rank r contributes: [n], element i is 1 + (i + r) % 3, for bool (i + r) % 3 == 0. Not to be written to.
+// Returns the contribution of rank r: [n], element i is 1 + (i + r) % 3, for bool (i + r) % 3 == 0. Do not write to it.
 at::Tensor contribution(int rank, int64_t n, at::ScalarType dtype);
-// The reduction of the contributions of `size` ranks, exact in every dtype for up to 4 ranks.
+// Returns the reduction of the contributions of `size` ranks, exact in every dtype for up to 4 ranks. Do not write to it.
 at::Tensor reduced(int size, int64_t n, at::ScalarType dtype, ReduceOp op);
-// Part `part` of `parts` of a flat tensor.
+// Returns part `part` of `parts` equal parts of a flat tensor.
 at::Tensor part_of(const at::Tensor& tensor, int part, int parts);
-// "float32 n=1000 rank 1 of 2": for failures.
+// Returns "float32 n=1000 rank 1 of 2 on mpi", for the messages of failed tests.
 std::string label(const Communicator& comm, at::ScalarType dtype, int64_t n);
 
 }  // namespace zt::test

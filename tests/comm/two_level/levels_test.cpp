@@ -1,4 +1,4 @@
-// How a group is cut into levels.
+// How a group is divided into levels.
 #include "two_level/levels.h"
 
 #include <gtest/gtest.h>

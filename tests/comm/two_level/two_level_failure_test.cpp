@@ -1,4 +1,4 @@
-// Ranks on several nodes: one does not come, calls something else, or goes away; and what is refused.
+// Failures on several nodes: a rank makes no call, calls something else, or ends. And layouts that are refused.
 #include <gtest/gtest.h>
 
 #include "comm/support/ranks.h"
@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// While calls are compared, and when they no longer are.
+// Once while calls are compared, and once when they no longer are.
 TEST(TwoLevel, ARankThatDoesNotComeIsNamed) {
   for (const uint64_t calls : {uint64_t{1}, kCheckedFirst}) {
     std::vector<std::string> said(4);
@@ -54,7 +54,7 @@ TEST(TwoLevel, DifferentCallsAreToldOnAllRanks) {
   });
 }
 
-// Its levels do not know that it is closed; a wait of theirs would last for their time-out, a minute.
+// The levels do not know that the communicator is closed. Waiting for them would take their timeout, a minute.
 TEST(TwoLevel, AnUnfinishedCommunicatorGoesAwayInTime) {
   const auto start = steady_clock::now();
   test::spawn(4, [](const World& world) {

@@ -1,4 +1,4 @@
-// Ranks on several nodes: threads that pretend to be on different machines have to get the bits of one level.
+// Threads that pretend to be on several machines must get the same bits as on one level.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
@@ -23,14 +23,14 @@ std::shared_ptr<Communicator> one_level(const World& world) {
   return make_communicator(world, "local", test::whole_group(world, "flat"), {.timeout = seconds(60)});
 }
 
-// Numbers of very different size and both signs: another order of adding gives other bits somewhere. [kLongest]
+// Returns numbers of very different size and both signs, [kLongest], so that another order of additions changes some bits.
 at::Tensor wild_values(int rank) {
   const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(rank) + 1000);
   const auto exponents = at::randint(-6, 7, {kLongest}, generator, at::kDouble);
   return at::randn({kLongest}, generator, at::kDouble).mul(exponents.exp2());
 }
 
-// The first n of them, in place of a few a NaN and infinities of both signs; as integers scaled up to fill the type.
+// Returns the first n wild values of a rank. Floats get a NaN and infinities of both signs, integers are scaled up.
 at::Tensor wild(int rank, int64_t n, at::ScalarType dtype) {
   static const std::vector<at::Tensor> values = [] {
     std::vector<at::Tensor> all;
@@ -50,7 +50,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
 }
 
-// On worlds of several shapes: body(two levels, one level).
+// Calls body(two levels, one level) on every rank of worlds of several shapes.
 void on_nodes(const std::function<void(Communicator&, Communicator&)>& body) {
   struct Shape {
     int ranks, places;
@@ -65,7 +65,7 @@ void on_nodes(const std::function<void(Communicator&, Communicator&)>& body) {
   }
 }
 
-// Short ones, which go flat; one that all worlds divide; and `longest`.
+// The lengths: short ones, which go to `flat`; one that every number of ranks per node divides; and `longest`.
 void for_each_case(int64_t longest,
                    const std::function<void(Communicator&, Communicator&, at::ScalarType, int64_t, ReduceOp)>& body) {
   on_nodes([&](Communicator& two, Communicator& flat) {
@@ -80,7 +80,7 @@ void for_each_case(int64_t longest,
   });
 }
 
-// Else equal bits would not say much.
+// Checks the test's data: only if another order gives other bits do equal bits prove the order.
 TEST(TwoLevel, TheTestsValuesTellOrdersApart) {
   const auto sum = [](at::ScalarType dtype, std::initializer_list<at::Tensor> tensors) {
     auto total = at::zeros({40001}, dtype);
@@ -156,7 +156,7 @@ TEST(TwoLevel, EveryTypeAndOperator) {
   });
 }
 
-// Small ones to be packed, an empty one, and one that is long enough to travel alone; several lists in flight.
+// Lists of small tensors that are packed, an empty one, and one long enough to be sent alone. Several lists are in flight.
 TEST(TwoLevel, AsynchronousLists) {
   on_nodes([](Communicator& two, Communicator& flat) {
     const int size = two.size(), rank = two.rank();
@@ -231,7 +231,7 @@ TEST(TwoLevel, OtherOperations) {
       two.broadcast(got, root);
       EXPECT_TRUE(same_bits(got, wild(root - 1, n, at::kFloat)));
     }
-    // Splits count rows: everybody gives rank r as many as r + 1.
+    // Splits count rows: every rank gives r + 1 rows to rank r.
     std::vector<int64_t> in_splits;
     for (int r = 0; r < size; ++r) in_splits.push_back(r + 1);
     const std::vector<int64_t> out_splits(static_cast<size_t>(size), rank + 1);
@@ -256,7 +256,7 @@ TEST(TwoLevel, DuplicatesAndNames) {
   });
 }
 
-// Three ranks on a node are no subtree: other bits, within what any two orders of adding may differ by.
+// The sums of three ranks per node are not subtrees: the bits differ, within the bound for any two orders of additions.
 TEST(TwoLevel, AnyOrderStaysWithinTheBound) {
   test::spawn(6, [](const World& world) {
     const auto comm = two_levels(world, 3, SumOrder::any), flat = one_level(world);

@@ -9,7 +9,7 @@
 
 namespace zt::comm {
 
-// As if every `places` consecutive ranks were on one node.
+// Makes a two-level communicator that treats every `places` consecutive ranks as one node.
 inline std::shared_ptr<Communicator> two_levels(const World& world, int places, SumOrder order = SumOrder::fixed) {
   return make_communicator(world, "two_level", test::whole_group(world, "dp"),
                            {.timeout = std::chrono::seconds(60), .sum_order = order, .ranks_per_node = places});
