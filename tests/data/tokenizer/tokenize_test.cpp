@@ -118,7 +118,7 @@ TEST(Tokenize, SaysThatATextWasCutWhileItWasRead) {
   const std::string input = folder.put("in.txt", std::string(3 << 20, 'x')), output = folder / "out.npy";
   const auto cut = [&](int64_t, int64_t) { std::filesystem::resize_file(input, 2 << 20); };
   EXPECT_THAT(message_of<Fault>([&] { tokenize_file(input, output, *byte_tokenizer(), cut); }),
-              testing::AllOf(HasSubstr("in.txt"), HasSubstr("was cut while it was in use")));
+              testing::AllOf(HasSubstr("in.txt"), HasSubstr("was truncated while it was in use")));
   EXPECT_THAT(folder.names(), ElementsAre("in.txt"));
 }
 

@@ -165,10 +165,11 @@ TEST(Npy, SaysThatAFileWasCutWhileItWasRead) {
   const auto read = [&](int64_t first) { file.visit(first, 10, [](auto, int64_t) {}); };
   read(19990);
   std::filesystem::resize_file(path, kNpyHeaderBytes + 2 * 19995);
-  EXPECT_THAT(message_of<Fault>([&] { read(19990); }), testing::AllOf(HasSubstr(path), HasSubstr("was cut while it was in use")));
+  EXPECT_THAT(message_of<Fault>([&] { read(19990); }),
+              testing::AllOf(HasSubstr(path), HasSubstr("was truncated while it was in use")));
   read(0);
   std::filesystem::resize_file(path, 0);
-  EXPECT_THAT(message_of<Fault>([&] { read(0); }), HasSubstr("was cut while it was in use"));
+  EXPECT_THAT(message_of<Fault>([&] { read(0); }), HasSubstr("was truncated while it was in use"));
 }
 
 TEST(Npy, RefusesAHeaderWithoutAnEnd) {
