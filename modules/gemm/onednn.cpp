@@ -14,7 +14,7 @@ bool Sgemm::takes(at::DeviceType device, at::ScalarType dtype) const {
 }
 
 void Sgemm::run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const {
-  at::internal::lazy_init_num_threads();  // oneDNN asks OpenMP, whose count ATen sets per thread, at the thread's first loop
+  at::internal::lazy_init_num_threads();  // oneDNN uses OpenMP's thread count, which ATen sets at the calling thread's first loop
   const BlasLayout left = blas_layout(a), right = blas_layout(b);
   const int status = sgemm_(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', c.size(0), c.size(1), a.size(1),
                             static_cast<float>(alpha), a.const_data_ptr<float>(), left.ld, b.const_data_ptr<float>(), right.ld,

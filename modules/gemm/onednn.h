@@ -1,4 +1,4 @@
-// The GEMM provider "onednn": the oneDNN of the distribution, for fp32.
+// The GEMM provider "onednn": fp32 GEMMs by the oneDNN library of the Linux distribution.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace zt::onednn {
 
-// GEMMs of fp32 matrices on the CPU. It takes nothing if the library multiplies wrongly, as beside another version of LibTorch it
-// might; `takes` finds out at its first call.
+// GEMMs of fp32 matrices on the CPU. The first call of takes() tests whether the library multiplies correctly, which beside
+// another version of LibTorch it may not. If the test fails, takes() always returns false.
 class Sgemm final : public Gemm {
  public:
   explicit Sgemm(SgemmFn* sgemm) : sgemm_(sgemm) {}
@@ -20,7 +20,7 @@ class Sgemm final : public Gemm {
   SgemmFn* sgemm_;
 };
 
-// Returns the provider; null where the library cannot be used. Thread-safe.
+// Returns the provider, or null if the library cannot be used. Thread-safe.
 std::shared_ptr<const Gemm> make_sgemm();
 
 }  // namespace zt::onednn

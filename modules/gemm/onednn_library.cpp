@@ -9,7 +9,7 @@ namespace zt::onednn {
 
 namespace {
 
-// Returns null, and sets `problem`, if there is no such library.
+// Opens the newest oneDNN that is installed. Returns null and sets `problem` if there is none.
 void* open_any(std::string& problem) {
   std::string said;
   for (const char* name : {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"}) {
@@ -26,7 +26,7 @@ Library open_library() {
   library.problem = "sanitizers refuse RTLD_DEEPBIND";
   return library;
 #endif
-  void* handle = open_any(library.problem);  // never closed: it has threads and code caches
+  void* handle = open_any(library.problem);  // never closed, because the library has threads and code caches
   if (!handle) return library;
   auto* sgemm = reinterpret_cast<SgemmFn*>(dlsym(handle, "dnnl_sgemm"));
   Dl_info where{};
@@ -36,7 +36,7 @@ Library open_library() {
   }
   library.path = where.dli_fname;
   if (library.path.find("libdnnl") == std::string::npos) {
-    library.problem = fmt::format("dnnl_sgemm comes from {}, not from a libdnnl of its own", library.path);
+    library.problem = fmt::format("dnnl_sgemm comes from {}, not from libdnnl", library.path);
   } else {
     library.sgemm = sgemm;
   }
@@ -50,7 +50,7 @@ const Library& library() {
   return library;
 }
 
-// The numbers are small and whole, so the result is exact.
+// The numbers are small integers, so the result is exact.
 bool multiplies(SgemmFn& sgemm) {
   constexpr int kM = 5, kN = 7, kK = 9;
   for (const bool is_transposed : {false, true}) {

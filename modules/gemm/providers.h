@@ -1,10 +1,10 @@
-// Makes the providers of this module known to zt::gemm.
+// Registers the providers of this module with zt::gemm.
 #pragma once
 
 namespace zt {
 
-// Registers "mkl", "skinny" and "onednn", those that can be used here, and makes the rule (rule.h) the default choice. Only the
-// first call does something. Thread-safe.
+// Registers the providers "mkl", "skinny" and "onednn" if they can be used here. Makes the rule (rule.h) the default choice.
+// Calls after the first one have no effect. Thread-safe. Throws Misuse if ZT_ISA is wrong.
 void register_gemm_providers();
 
 }  // namespace zt

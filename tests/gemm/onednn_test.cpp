@@ -1,4 +1,4 @@
-// oneDNN beside LibTorch: its products against fp64, where it comes from, and what it says of errors.
+// Tests oneDNN beside LibTorch: its results against fp64, the library that it comes from, and its errors.
 #include "onednn.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@
 namespace zt::test {
 namespace {
 
-// Skips the test where the library is not installed or cannot be opened in such a program.
+// Skips the test where the library is not installed or cannot be opened in this program.
 #define NEEDS_ONEDNN()                                            \
   register_gemm_providers();                                      \
   if (!onednn::library().sgemm) {                                 \
@@ -29,10 +29,10 @@ TEST(Onednn, Multiplies) {
   check_products("onednn");
 }
 
-TEST(Onednn, IsALibraryOfItsOwn) {
+TEST(Onednn, IsASeparateLibrary) {
   NEEDS_ONEDNN();
   EXPECT_TRUE(std::filesystem::path(onednn::library().path).filename().string().starts_with("libdnnl.so"));
-  EXPECT_EQ(dlsym(RTLD_DEFAULT, "dnnl_sgemm"), nullptr);  // so LibTorch's oneDNN and this one do not mix
+  EXPECT_EQ(dlsym(RTLD_DEFAULT, "dnnl_sgemm"), nullptr);  // the library is local, so LibTorch's oneDNN cannot call it
 }
 
 TEST(Onednn, TakesFp32Only) {
