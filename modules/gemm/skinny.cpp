@@ -56,7 +56,7 @@ at::Tensor pack_left(const Task<T>& task) {
 }
 
 // A part of b that is multiplied while the next part is prefetched: columns [j, j + columns), steps [p, p + depth). It consists
-// of long pieces of memory and is small enough to stay in the second-level cache.
+// of long runs of memory and is small enough to stay in the second-level cache.
 template <class T>
 struct Region {
   const Task<T>& task;
