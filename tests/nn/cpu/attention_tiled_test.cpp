@@ -39,13 +39,13 @@ AttentionInputs inputs_of(const TiledCase& c) {
   if (c.dropout) {
     test::FakeContext context;
     context.sample = 5;
-    inputs.keep.emplace(0.3, context, 1);
+    inputs.dropout.emplace(0.3, context, 1);
   }
   return inputs;
 }
 
 double keep_scale(const AttentionInputs& inputs) {
-  return inputs.keep ? inputs.keep->scale() : 1;
+  return inputs.dropout ? inputs.dropout->scale() : 1;
 }
 
 Outcome run_core(const TiledCase& c, const AttentionInputs& inputs, at::ScalarType dtype) {
@@ -77,7 +77,7 @@ Reference reference(const TiledCase& c, const AttentionInputs& inputs, const Out
   if (c.causal) hidden = at::ones({1, 1, c.places, c.places}, at::kBool).triu(1);
   if (c.segments) hidden = hidden.logical_or(inputs.segments.unsqueeze(2).ne(inputs.segments.unsqueeze(1)).unsqueeze(1));
   const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
-  const at::Tensor dropped = c.dropout ? weights * inputs.keep->mask(weights.sizes()) * keep_scale(inputs) : weights;
+  const at::Tensor dropped = c.dropout ? weights * inputs.dropout->mask(weights.sizes()) * keep_scale(inputs) : weights;
   const at::Tensor out = dropped.matmul(shared(heads[2])).transpose(1, 2).reshape(run.dout.sizes());
   const at::Tensor looks = weights.sum(2).view({c.samples, K, H / K, c.places}).sum(2).max();
   return {out.detach(),      torch::autograd::grad({out}, {qkv}, {run.dout})[0],  longest(heads[0]),   longest(heads[1]),
@@ -269,7 +269,7 @@ TEST(AttentionTiled, OnMetaOnlyShapes) {
   const auto meta = at::TensorOptions(at::kBFloat16).device(at::kMeta);
   AttentionInputs inputs = inputs_of({.shape = {4, 2, 8}});
   inputs.segments = at::empty({2, 5}, at::TensorOptions(at::kLong).device(at::kMeta));
-  inputs.keep.emplace(0.3, test::FakeContext(), 0);
+  inputs.dropout.emplace(0.3, test::FakeContext(), 0);
   const at::Tensor qkv = at::empty({2, 5, 64}, meta).set_requires_grad(true);
   const at::Tensor out = attention_core(qkv, inputs);
   EXPECT_TRUE(out.is_meta());

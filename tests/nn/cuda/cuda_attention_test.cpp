@@ -28,7 +28,7 @@ TEST_P(CudaAttention, IsThatOfTheTiles) {
   inputs.causal = c.causal;
   if (c.rotary) inputs.angles = Rotary(kDim, 100).angles(at::arange(kPlaces), at::kDouble);
   if (c.segments) inputs.segments = at::arange(kSamples * kPlaces, at::kLong).view({kSamples, kPlaces}).div(4, "floor");
-  if (c.dropout) inputs.keep.emplace(0.2, test::FakeContext(), 0);
+  if (c.dropout) inputs.dropout.emplace(0.2, test::FakeContext(), 0);
   const at::Tensor qkv = test::wide_leaf(test::some({kSamples, kPlaces, inputs.shape.columns()}, at::kDouble, 0.4));
   const at::Tensor dout = test::some({kSamples, kPlaces, 4 * kDim}, at::kDouble, 0.5);
   const at::Tensor got = attention_by_aten(qkv.clone(), inputs), expected = attention_core(qkv.clone(), inputs);

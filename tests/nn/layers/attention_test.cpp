@@ -56,7 +56,7 @@ TEST(Attention, EmptyAndShortInputs) {
 TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_NE(misuse_of([] {
               make_attention(Table{{"hidden", 10}, {"heads", 3}});
-            }).find("cannot be cut into 3 heads"),
+            }).find("cannot be divided into 3 heads"),
             std::string::npos);
   EXPECT_NE(misuse_of([] {
               make_attention(Table{{"hidden", 8}, {"heads", 4}, {"kv_heads", 3}});

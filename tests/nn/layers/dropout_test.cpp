@@ -47,7 +47,7 @@ TEST(Dropout, DoesNotDependOnTheCutOfTheBatch) {
 TEST(Dropout, KeepsByTheNumbersOfTheStream) {
   test::FakeContext context;
   context.sample = 7;
-  const Keep keep(0.3, context, 2);
+  const DropoutMask keep(0.3, context, 2);
   const at::Tensor mask = keep.mask({3, 5, 431});  // more numbers a sample than are drawn at once
   std::vector<float> numbers(5 * 431);
   std::vector<uint8_t> part(20, 9);
@@ -84,7 +84,7 @@ TEST(Dropout, DoesNotDependOnThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(Dropout, MasksDifferByStepPositionSeedAndSlot) {
+TEST(Dropout, MasksDifferByStepPositionSeedAndIndex) {
   const at::Tensor x = at::ones({1, 200});
   test::FakeContext base, step, position, seed;
   step.step = 1;
