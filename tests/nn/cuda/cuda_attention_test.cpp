@@ -1,4 +1,4 @@
-// Attention as a GPU computes it, by ATen's operators, against our tiles, both on the CPU in float64.
+// Compares the attention used on a GPU (ATen's operators) with our tiled attention, both on the CPU in float64.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -20,7 +20,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class CudaAttention : public testing::TestWithParam<Case> {};
 
-TEST_P(CudaAttention, IsThatOfTheTiles) {
+TEST_P(CudaAttention, EqualsTiledAttention) {
   const Case& c = GetParam();
   constexpr int64_t kSamples = 2, kPlaces = 9, kDim = 6;
   AttentionInputs inputs;

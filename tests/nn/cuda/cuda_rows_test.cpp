@@ -1,5 +1,5 @@
-// Row algorithms of the CUDA kernels that do nothing but add and multiply give the bits of the CPU's loops, which other tests
-// compare with ATen.
+// Tests row algorithms of the CUDA kernels that only add and multiply: they give the same bits as the CPU's loops, which other
+// tests compare with ATen.
 #include <gtest/gtest.h>
 
 #include "cpu/rows.h"

@@ -1,4 +1,4 @@
-// Tokens, options and shapes that do not fit, or are empty.
+// Tests tokens, options and shapes that are wrong or empty.
 #include "layers/layers.h"
 
 #include <ATen/core/grad_mode.h>
