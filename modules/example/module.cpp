@@ -1,4 +1,4 @@
-// What `require "zt.example"` gives: reads options, makes objects, and nothing else.
+// The binding of zt.example: reads options and makes objects.
 #include "scale.h"
 #include "weight_norm.h"
 #include "zt/base/options.h"

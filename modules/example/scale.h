@@ -5,7 +5,7 @@
 
 namespace zt::example {
 
-// h: [..., channels] to h * weight, the same shape. weight: [channels], ones at the start.
+// Maps h, [..., channels], to h * weight of the same shape. weight: [channels], initialised to ones.
 class Scale : public Layer {
  public:
   explicit Scale(int64_t channels);

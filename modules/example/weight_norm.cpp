@@ -13,8 +13,8 @@ class Handler : public ActionHandler {
   explicit Handler(WeightNormOptions options) : options_(std::move(options)) {}
 
   Work start(const Action& action, StepState& state) override {
-    if (state.step % options_.every != 0) return {};  // the same on every rank: all of them join the sum, or none
-    // The part that this rank owns; padding is zero.
+    if (state.step % options_.every != 0) return {};  // the same decision on every rank, because the sum is a collective
+    // The sum over the shard that this rank owns; padding is zero.
     at::Tensor sum = state.units[action.target].master.to(at::kDouble).square().sum().reshape({1});
     if (!action.axes().empty()) state.comm(action.axes()).all_reduce(sum, sum).wait();
     options_.report(state.step, state.model->units[action.target].name, std::sqrt(sum.item<double>()));
@@ -25,7 +25,7 @@ class Handler : public ActionHandler {
   WeightNormOptions options_;
 };
 
-// What the executor and the verifier need to know: an action on a unit, which reads what the optimizer updates.
+// Registers the kind for the executor and the verifier: its target is a unit, and it reads the unit's master parameters.
 KindId weight_norm_kind() {
   return register_kind({.name = "WEIGHT_NORM",
                         .target = Target::unit,

@@ -1,4 +1,4 @@
-// A pass and its action handler: watches how large the weights grow.
+// A pass and its action handler: reports the norm of the weights during training.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@ struct WeightNormOptions {
   std::function<void(int64_t step, const std::string& unit, double norm)> report;  // called on every rank
 };
 
-// Inserts WEIGHT_NORM u behind each STEP u. The action changes nothing: losses and weights stay the same in every bit.
+// Inserts WEIGHT_NORM u after each STEP u. The action only reads: losses and weights keep the same bits.
 class WeightNorm : public Pass {
  public:
   explicit WeightNorm(WeightNormOptions options);
   std::string name() const override { return "example.weight_norm"; }
-  // Behind the phase in which units are sharded, because a sharded unit's norm is a sum over ranks.
+  // This phase comes after the phase that shards units, because the norm of a sharded unit is a sum over ranks.
   Phase phase() const override { return Phase::reduction; }
   Program apply(Program program, const ModelInfo& model, const Coord& coord) const override;
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override { return {{kind_, handler_}}; }

@@ -1,4 +1,4 @@
-// MKL's products of 16-bit types with sums in fp32, which LibTorch carries but calls only where it has no oneDNN.
+// MKL's GEMMs of 16-bit types with sums in fp32. LibTorch contains them, but calls them only where it has no oneDNN.
 #include "mkl.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 #include "zt/base/tensor.h"
 #include "zt/gemm/gemm_widen.h"
 
-// As in MKL's mkl_cblas.h, 32-bit integers. Weak: a LibTorch without MKL does not have them.
+// Declarations from MKL's mkl_cblas.h, with 32-bit integers. The symbols are weak, because a LibTorch without MKL lacks them.
 extern "C" {
 using MklHalfGemm = void(int layout, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const uint16_t* a,
                          int lda, const uint16_t* b, int ldb, float beta, float* c, int ldc);
@@ -27,14 +27,17 @@ constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
 
 int to_int(int64_t size) {
   if (size > INT_MAX)
-    misuse("the gemm provider 'mkl' counts in 32 bits and cannot multiply a matrix of {} rows or columns", size);
+    misuse(
+        "the gemm provider 'mkl' uses 32-bit sizes and cannot multiply a matrix of {} rows or columns: choose another provider",
+        size);
   return static_cast<int>(size);
 }
 
-// On processors without products of a 16-bit type MKL makes fp32 copies of all of a and b first. Tiles of our own are faster than
-// that where copies are used for few rows, or leave the caches; and need no more memory for more of them. Between, MKL is faster.
-constexpr int64_t kPackingRows = 256;
-constexpr int64_t kCopies = 10 << 20;  // elements, 40 MiB
+// On a processor without instructions for a 16-bit type, MKL first makes fp32 copies of a and b. Our own tiles (multiply_widened)
+// are faster in two cases: for few rows, because each copy is then used only a few times, and if the copies exceed the caches.
+// The memory of our tiles does not grow with the matrices. In all other cases MKL is faster.
+constexpr int64_t kPackingRows = 256;  // at most this many rows count as few
+constexpr int64_t kCopies = 10 << 20;  // elements (40 MiB); larger copies exceed the caches
 
 bool is_better_widened(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
   if (find_processor().multiplies(a.scalar_type())) return false;
@@ -52,7 +55,7 @@ class MklGemm final : public Gemm {
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
     if (is_better_widened(a, b, c)) return multiply_widened(a, b, c, beta, alpha);
     if (c.scalar_type() == at::kFloat) return accumulate(a, b, c, beta, alpha);
-    // c is rounded once, from the fp32 sum.
+    // Round c once, from the fp32 sum.
     const at::Tensor sum = beta == 0 ? at::empty(c.sizes(), at::kFloat) : c.to(at::kFloat).contiguous();
     accumulate(a, b, sum, beta, alpha);
     c.copy_(sum);

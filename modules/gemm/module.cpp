@@ -1,4 +1,4 @@
-// require "zt.gemm": registers the GEMM providers. It has no functions; zt.gemm{provider = ...} names one of them.
+// The module zt.gemm registers the GEMM providers. It has no functions; scripts choose a provider by zt.gemm{provider = ...}.
 #include "providers.h"
 #include "zt/lua/state.h"
 

@@ -9,7 +9,7 @@ namespace zt {
 namespace {
 
 void register_all() {
-  auto skinny = make_skinny_gemm();  // first: it throws for a mistaken ZT_ISA, and then nothing is registered
+  auto skinny = make_skinny_gemm();  // made first: if this throws because of a wrong ZT_ISA, nothing is registered
   if (auto mkl = make_mkl_gemm()) register_gemm("mkl", std::move(mkl));
   register_gemm("skinny", std::move(skinny));
   const std::vector<std::string> names = gemm_providers();

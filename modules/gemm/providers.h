@@ -1,10 +1,10 @@
-// Makes the providers of this module known to zt::gemm.
+// Registers the providers of this module with zt::gemm.
 #pragma once
 
 namespace zt {
 
-// Registers "skinny" and, where LibTorch has MKL, "mkl", and makes the rule (rule.h) the default choice. Only the first call
-// does something. Thread-safe.
+// Registers the provider "skinny" and, where LibTorch has MKL, "mkl". Makes the rule (rule.h) the default choice.
+// Calls after the first one have no effect. Thread-safe. Throws Misuse if ZT_ISA is wrong.
 void register_gemm_providers();
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// The rule that chooses a GEMM provider by the processor and the group of the GEMM.
+// The rule that chooses the provider of each group of GEMMs on a given processor.
 #pragma once
 
 #include <set>
@@ -9,15 +9,14 @@
 
 namespace zt {
 
-// Returns the provider that the rule names for each group. A pure function. `available` holds the names of the providers that
-// exist; the rule names no other ones, and "aten" exists always.
+// Returns the provider of each group. A pure function. `available` holds the names of the providers that can be used; the rule
+// chooses among these and "aten", which always exists.
 //
-// - Without MKL: "aten" for all.
+// - Without MKL: "aten" for all groups.
 // - fp32 and fp64: "aten".
-// - 16 bits into fp32: "mkl", which uses the instructions that exist, while "aten" multiplies widened tiles.
-// - fp16, and bf16 on a processor without bf16 instructions: "mkl". LibTorch's oneDNN emulates them at a fraction of fp32's
-// speed.
-// - Few rows, on a processor with AVX-512: "skinny" for fp32 and for 16-bit types without instructions of their own.
+// - 16-bit types into fp32: "mkl", which uses 16-bit instructions if the processor has them; "aten" would multiply widened tiles.
+// - fp16, and bf16 on a processor without bf16 instructions: "mkl". LibTorch's oneDNN emulates them, far slower than fp32.
+// - Few rows on a processor with AVX-512: "skinny" for fp32, and for 16-bit types for which the processor has no instructions.
 GemmChoice gemm_rule(const Processor& processor, const std::set<std::string>& available);
 
 }  // namespace zt

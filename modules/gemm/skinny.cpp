@@ -13,11 +13,11 @@ namespace {
 
 using namespace skinny;
 
-constexpr int64_t kLeast = 8;        // rows and steps of fp32 from which on it is worth it
-constexpr int64_t kUnitRows = 32;    // rows of c that are made together where c is the largest matrix
-constexpr int64_t kPackedRows = 96;  // up to here the left operand is packed as a whole
-constexpr int64_t kPage = 4096;      // bytes: as far as the processor's prefetcher runs
-constexpr int64_t kGrain = 1 << 18;  // multiply-adds below which a thread more does not pay
+constexpr int64_t kLeast = 8;        // fp32 GEMMs with fewer rows or steps are left to "aten"
+constexpr int64_t kPartRows = 32;    // rows of c that are computed together where c is the largest matrix
+constexpr int64_t kPackedRows = 96;  // up to this many rows, the whole left operand is always packed first
+constexpr int64_t kPage = 4096;      // bytes; the processor's prefetcher does not cross a page
+constexpr int64_t kGrain = 1 << 18;  // fewest multiply-adds per thread
 
 int64_t parts(int64_t size, int64_t part) {
   return (size + part - 1) / part;
@@ -32,13 +32,13 @@ struct Task {
   Isa isa;
   Lines<T> a, b;
   int64_t m, n, k;
-  int64_t block;  // steps
+  int64_t block;  // steps per block
   float* c;
   int64_t c_row;
   float alpha, beta;
 };
 
-// Blocks of steps of the left operand, one after the other, each in panels of kRows rows.
+// Returns the left operand, widened and packed: blocks of steps one after the other, each in panels of kRows rows.
 template <class T>
 at::Tensor pack_left(const Task<T>& task) {
   const int64_t rows = parts(task.m, kRows) * kRows;
@@ -55,15 +55,15 @@ at::Tensor pack_left(const Task<T>& task) {
   return packed;
 }
 
-// What is read of b before the next such part is fetched: long pieces of memory, and little enough to stay in the second-level
-// cache. Columns and steps.
+// A part of b that is multiplied while the next part is prefetched: columns [j, j + columns), steps [p, p + depth). It consists
+// of long runs of memory and is small enough to stay in the second-level cache.
 template <class T>
 struct Region {
   const Task<T>& task;
   int64_t j, columns, p, depth;
 
   int64_t tiles() const { return parts(task.m, kRows) * parts(columns, kColumns) * parts(depth, task.block); }
-  Fetch fetch(int64_t tiles) const {
+  Prefetcher make_prefetcher(int64_t tiles) const {
     const Lines<T> from = task.b.at(j, p);
     constexpr int64_t kSize = sizeof(T);
     if (from.step == 1) return {from.data, from.line * kSize, columns, depth * kSize, tiles, task.block};
@@ -72,7 +72,7 @@ struct Region {
 };
 
 template <class T>
-void multiply_region(const Region<T>& region, const float* left, Fetch fetch) {
+void multiply_region(const Region<T>& region, const float* left, Prefetcher prefetcher) {
   const Task<T>& task = region.task;
   alignas(64) float right[kDepth * kColumns];
   for (int64_t p = region.p; p < region.p + region.depth; p += task.block) {
@@ -82,12 +82,12 @@ void multiply_region(const Region<T>& region, const float* left, Fetch fetch) {
       const int64_t columns = std::min(kColumns, region.j + region.columns - j);
       pack<kColumns>(task.isa, right, task.b.at(j, p), columns, depth);
       const float beta = p == 0 ? task.beta : 1;
-      multiply(task.isa, {rows, right, task.m, columns, depth, task.c + j, task.c_row, task.alpha, beta}, fetch);
+      multiply(task.isa, {rows, right, task.m, columns, depth, task.c + j, task.c_row, task.alpha, beta}, prefetcher);
     }
   }
 }
 
-// Columns [begin, end) of c.
+// Computes the columns [begin, end) of c.
 template <class T>
 void multiply_columns(const Task<T>& task, const float* left, int64_t begin, int64_t end) {
   const bool is_transposed = task.b.step == 1;
@@ -99,10 +99,10 @@ void multiply_columns(const Task<T>& task, const float* left, int64_t begin, int
   for (int64_t j = begin; j < end; j += width) {
     for (int64_t p = 0; p < task.k; p += length) {
       const Region<T> region = region_at(j, p);
-      Fetch fetch;
-      if (p + length < task.k) fetch = region_at(j, p + length).fetch(region.tiles());
-      else if (j + width < end) fetch = region_at(j + width, 0).fetch(region.tiles());
-      multiply_region(region, left, fetch);
+      Prefetcher prefetcher;
+      if (p + length < task.k) prefetcher = region_at(j, p + length).make_prefetcher(region.tiles());
+      else if (j + width < end) prefetcher = region_at(j + width, 0).make_prefetcher(region.tiles());
+      multiply_region(region, left, prefetcher);
     }
   }
 }
@@ -116,24 +116,25 @@ void multiply_by_columns(const Task<T>& task) {
   });
 }
 
-// Rows [i, i + rows) of columns [j, j + columns) of c, for k <= kDepth. What is fetched is the part of c below.
+// Computes rows [i, i + rows) and columns [j, j + columns) of c. Requires k <= kDepth. Prefetches the next rows of c.
 template <class T>
 void multiply_part(const Task<T>& task, const float* right, int64_t i, int64_t rows, int64_t j, int64_t columns) {
-  alignas(64) float left[kDepth * kUnitRows];
+  alignas(64) float left[kDepth * kPartRows];
   for (int64_t p = 0; p < task.k; p += task.block) {
     const int64_t depth = std::min(task.block, task.k - p);
     for (int64_t r = 0; r < rows; r += kRows) {
-      pack<kRows>(task.isa, left + p * kUnitRows + r * depth, task.a.at(i + r, p), std::min(kRows, rows - r), depth);
+      pack<kRows>(task.isa, left + p * kPartRows + r * depth, task.a.at(i + r, p), std::min(kRows, rows - r), depth);
     }
   }
   float* c = task.c + i * task.c_row + j;
   const int64_t tiles = parts(rows, kRows) * parts(columns, kColumns), size = sizeof(float);
-  Fetch fetch(c + rows * task.c_row, task.c_row * size, std::min(kUnitRows, task.m - i - rows), columns * size, tiles, task.k);
+  Prefetcher prefetcher(c + rows * task.c_row, task.c_row * size, std::min(kPartRows, task.m - i - rows), columns * size, tiles,
+                        task.k);
   for (int64_t panel = 0; panel < columns; panel += kColumns) {
     for (int64_t p = 0; p < task.k; p += task.block) {
-      const float *x = left + p * kUnitRows, *y = right + (j + panel) * task.k + p * kColumns;
+      const float *x = left + p * kPartRows, *y = right + (j + panel) * task.k + p * kColumns;
       const int64_t width = std::min(kColumns, columns - panel), depth = std::min(task.block, task.k - p);
-      multiply(task.isa, {x, y, rows, width, depth, c + panel, task.c_row, task.alpha, p == 0 ? task.beta : 1}, fetch);
+      multiply(task.isa, {x, y, rows, width, depth, c + panel, task.c_row, task.alpha, p == 0 ? task.beta : 1}, prefetcher);
     }
   }
 }
@@ -148,11 +149,11 @@ void multiply_by_rows(const Task<T>& task) {
     }
   });
   constexpr int64_t kWidth = kPage / sizeof(float) / kColumns * kColumns;
-  at::parallel_for(0, parts(task.m, kUnitRows), grain(task.n * task.k * kUnitRows), [&](int64_t begin, int64_t end) {
-    const int64_t last = std::min(end * kUnitRows, task.m);
+  at::parallel_for(0, parts(task.m, kPartRows), grain(task.n * task.k * kPartRows), [&](int64_t begin, int64_t end) {
+    const int64_t last = std::min(end * kPartRows, task.m);
     for (int64_t j = 0; j < task.n; j += kWidth) {
-      for (int64_t i = begin * kUnitRows; i < last; i += kUnitRows) {
-        multiply_part(task, right, i, std::min(kUnitRows, last - i), j, std::min(kWidth, task.n - j));
+      for (int64_t i = begin * kPartRows; i < last; i += kPartRows) {
+        multiply_part(task, right, i, std::min(kPartRows, last - i), j, std::min(kWidth, task.n - j));
       }
     }
   });
@@ -163,7 +164,7 @@ void multiply(Isa isa, const at::Tensor& a, const at::Tensor& b, const at::Tenso
   const BlasLayout left = blas_layout(a), right = blas_layout(b);
   const Lines<T> rows{a.const_data_ptr<T>(), left.transposed ? 1 : left.ld, left.transposed ? left.ld : 1};
   const Lines<T> columns{b.const_data_ptr<T>(), right.transposed ? right.ld : 1, right.transposed ? 1 : right.ld};
-  // Two regions of b and a part of c fit the second-level cache.
+  // With this block, two regions of b and a part of c fit into the second-level cache.
   const int64_t block = right.transposed ? kDepth : kDepth / 2;
   const Task<T> task{isa,
                      rows,
@@ -194,7 +195,7 @@ class SkinnyGemm final : public Gemm {
     } else if (c.scalar_type() == at::kFloat) {
       multiply_into(a, b, c, beta, alpha);
     } else {
-      // c is rounded once, from the fp32 sum.
+      // Round c once, from the fp32 sum.
       const at::Tensor sum = beta == 0 ? at::empty(c.sizes(), at::kFloat) : c.to(at::kFloat).contiguous();
       multiply_into(a, b, sum, beta, alpha);
       c.copy_(sum);

@@ -4,7 +4,7 @@
 #include "skinny_kernels.h"
 #include "zt/base/float16.h"
 
-// A loop's body is inlined into a function for one instruction set, which gives it the instructions of that machine.
+// Functions marked ZT_INLINE are inlined into a function per instruction set, so that they are compiled for that set.
 #define ZT_INLINE inline __attribute__((always_inline))
 
 namespace zt::skinny {
@@ -20,7 +20,8 @@ struct Lanes {
 template <class T, int kLanes>
 using Vector [[gnu::vector_size(kLanes * sizeof(T))]] = T;
 
-// The functions of float16.h on vectors: a loop over its numbers leaves the registers, which costs a third of the product.
+// The functions of float16.h for whole vectors. With a loop over single numbers, values would leave the registers, which would
+// cost a third of the GEMM's time.
 template <int kLanes>
 ZT_INLINE void load(Vector<float, kLanes>& to, const float* from) {
   std::memcpy(&to, from, sizeof(to));
@@ -48,7 +49,8 @@ ZT_INLINE void load(Vector<float, kLanes>& to, const c10::Half* from) {
   std::memcpy(&to, &bits, sizeof(to));
 }
 
-// Swaps the off-diagonal quarters of every square of 2 kSide lines: with kSide = 1, 2, 4, ... a transpose.
+// Transposes the square of kLanes lines: swaps the off-diagonal quarters of each square of 2 * kSide lines, for kSide = 1, 2, 4,
+// ...
 template <int kSide, int kLanes, int... kLane>
 ZT_INLINE void swap_squares(Vector<float, kLanes> (&lines)[kLanes], std::integer_sequence<int, kLane...> lanes) {
 #pragma GCC unroll 16
@@ -90,7 +92,7 @@ ZT_INLINE void pack_along(float* to, const Lines<T>& from, int64_t end, int64_t 
   }
 }
 
-// Lines [begin, end), 0 from `count` on.
+// Packs the lines [begin, end); lines from `count` on are zeros.
 template <int64_t width, class T>
 ZT_INLINE void pack_rest(float* to, const Lines<T>& from, int64_t begin, int64_t end, int64_t count, int64_t depth) {
   for (int64_t p = 0; p < depth; ++p, to += width) {

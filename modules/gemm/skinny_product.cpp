@@ -11,7 +11,7 @@ namespace zt::skinny {
 
 namespace {
 
-// A tile of c, and what it is made of. x and y are those of its first row and column.
+// A tile of c and its operands. x and y point to the data of the tile's first row and first column.
 struct Tile {
   const float *x, *y;
   int64_t depth;
@@ -19,19 +19,19 @@ struct Tile {
   int64_t c_row;
   float alpha, beta;
 };
-enum class Old : uint8_t { ignored, kept };  // what c holds: whether beta is 0
+enum class Old : uint8_t { ignored, kept };  // the old content of c: ignored if beta is 0, else kept
 
-// How an instruction set makes a tile of kHeight rows times kVectors registers of kLanes columns. kRows times kVectors of them
-// fit beside a row of y.
+// Plain, Avx2 and Avx512 compute a tile of kHeight rows and kVectors registers of kLanes columns. kHighest rows and kWidest
+// registers per row are the most for which all sums and one row of y fit into the registers.
 struct Plain {
   static constexpr int kHighest = 2, kWidest = 4, kLanes = 4;
 
   template <Old old, int kHeight, int kVectors>
-  static void make(const Tile& tile, Fetch& fetch) {
+  static void make(const Tile& tile, Prefetcher& prefetcher) {
     constexpr int kWidth = kVectors * kLanes;
     float sums[kHeight][kWidth] = {};
     for (int64_t p = 0; p < tile.depth; ++p) {
-      if (p % Fetch::kSteps == 0) fetch.turn();
+      if (p % Prefetcher::kSteps == 0) prefetcher.fetch_next();
       for (int r = 0; r < kHeight; ++r) {
         for (int v = 0; v < kWidth; ++v) sums[r][v] = std::fma(tile.x[p * kRows + r], tile.y[p * kColumns + v], sums[r][v]);
       }
@@ -50,7 +50,7 @@ struct Avx2 {
   static constexpr int kHighest = 4, kWidest = 3, kLanes = 8;
 
   template <Old old, int kHeight, int kVectors>
-  ZT_TARGET_AVX2 static void make(const Tile& tile, Fetch& fetch) {
+  ZT_TARGET_AVX2 static void make(const Tile& tile, Prefetcher& prefetcher) {
     __m256 sums[kHeight][kVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < kHeight; ++r) {
@@ -58,9 +58,9 @@ struct Avx2 {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_setzero_ps();
     }
     const float *x = tile.x, *y = tile.y;
-    for (int64_t left = tile.depth; left > 0; left -= Fetch::kSteps) {
-      fetch.turn();
-      for (int64_t p = left < Fetch::kSteps ? left : Fetch::kSteps; p > 0; --p, x += kRows, y += kColumns) {
+    for (int64_t left = tile.depth; left > 0; left -= Prefetcher::kSteps) {
+      prefetcher.fetch_next();
+      for (int64_t p = left < Prefetcher::kSteps ? left : Prefetcher::kSteps; p > 0; --p, x += kRows, y += kColumns) {
         __m256 row[kVectors];
 #pragma GCC unroll 3
         for (int v = 0; v < kVectors; ++v) row[v] = _mm256_loadu_ps(y + v * kLanes);
@@ -89,7 +89,7 @@ struct Avx512 {
   static constexpr int kHighest = 8, kWidest = 3, kLanes = 16;
 
   template <Old old, int kHeight, int kVectors>
-  ZT_TARGET_AVX512 static void make(const Tile& tile, Fetch& fetch) {
+  ZT_TARGET_AVX512 static void make(const Tile& tile, Prefetcher& prefetcher) {
     __m512 sums[kHeight][kVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < kHeight; ++r) {
@@ -97,9 +97,9 @@ struct Avx512 {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_ps();
     }
     const float *x = tile.x, *y = tile.y;
-    for (int64_t left = tile.depth; left > 0; left -= Fetch::kSteps) {
-      fetch.turn();
-      for (int64_t p = left < Fetch::kSteps ? left : Fetch::kSteps; p > 0; --p, x += kRows, y += kColumns) {
+    for (int64_t left = tile.depth; left > 0; left -= Prefetcher::kSteps) {
+      prefetcher.fetch_next();
+      for (int64_t p = left < Prefetcher::kSteps ? left : Prefetcher::kSteps; p > 0; --p, x += kRows, y += kColumns) {
         __m512 row[kVectors];
 #pragma GCC unroll 3
         for (int v = 0; v < kVectors; ++v) row[v] = _mm512_loadu_ps(y + v * kLanes);
@@ -125,9 +125,9 @@ struct Avx512 {
 };
 #endif
 
-// The last columns, fewer than a register holds: y has zeros there, c ends.
+// Computes the last columns, which do not fill a register. y is padded with zeros, but c is not, so sums go through a buffer.
 template <class F, Old old, int kHeight>
-void make_narrow(Tile tile, int64_t columns, Fetch& fetch) {
+void make_narrow(Tile tile, int64_t columns, Prefetcher& prefetcher) {
   float part[kHeight * F::kLanes] = {};
   float* c = tile.c;
   const int64_t c_row = tile.c_row;
@@ -135,45 +135,46 @@ void make_narrow(Tile tile, int64_t columns, Fetch& fetch) {
   for (int r = 0; r < kHeight; ++r) std::memcpy(part + r * F::kLanes, c + r * c_row, bytes);
   tile.c = part;
   tile.c_row = F::kLanes;
-  F::template make<old, kHeight, 1>(tile, fetch);
+  F::template make<old, kHeight, 1>(tile, prefetcher);
   for (int r = 0; r < kHeight; ++r) std::memcpy(c + r * c_row, part + r * F::kLanes, bytes);
 }
 
-// All rows from i on, in the highest tiles that fit.
+// Computes all rows from row i on, in tiles as high as possible.
 template <class F, Old old, int kHeight>
-void make_rows(const Product& product, Fetch& fetch, int64_t i) {
+void make_rows(const PanelGemm& panels, Prefetcher& prefetcher, int64_t i) {
   constexpr int64_t kLanes = F::kLanes, kWidth = F::kWidest * kLanes;
-  for (; i + kHeight <= product.rows; i += kHeight) {
-    Tile tile{product.x + i / kRows * kRows * product.depth + i % kRows,
-              product.y,
-              product.depth,
-              product.c + i * product.c_row,
-              product.c_row,
-              product.alpha,
-              product.beta};
-    int64_t left = product.columns;
+  for (; i + kHeight <= panels.rows; i += kHeight) {
+    Tile tile{panels.x + i / kRows * kRows * panels.depth + i % kRows,
+              panels.y,
+              panels.depth,
+              panels.c + i * panels.c_row,
+              panels.c_row,
+              panels.alpha,
+              panels.beta};
+    int64_t left = panels.columns;
     for (; left >= kWidth; left -= kWidth, tile.y += kWidth, tile.c += kWidth)
-      F::template make<old, kHeight, F::kWidest>(tile, fetch);
-    for (; left >= kLanes; left -= kLanes, tile.y += kLanes, tile.c += kLanes) F::template make<old, kHeight, 1>(tile, fetch);
-    if (left > 0) make_narrow<F, old, kHeight>(tile, left, fetch);
+      F::template make<old, kHeight, F::kWidest>(tile, prefetcher);
+    for (; left >= kLanes; left -= kLanes, tile.y += kLanes, tile.c += kLanes)
+      F::template make<old, kHeight, 1>(tile, prefetcher);
+    if (left > 0) make_narrow<F, old, kHeight>(tile, left, prefetcher);
   }
-  if constexpr (kHeight > 1) make_rows<F, old, kHeight / 2>(product, fetch, i);
+  if constexpr (kHeight > 1) make_rows<F, old, kHeight / 2>(panels, prefetcher, i);
 }
 
 template <class F>
-void multiply_as(const Product& product, Fetch& fetch) {
-  if (product.beta == 0) make_rows<F, Old::ignored, F::kHighest>(product, fetch, 0);
-  else make_rows<F, Old::kept, F::kHighest>(product, fetch, 0);
+void multiply_as(const PanelGemm& panels, Prefetcher& prefetcher) {
+  if (panels.beta == 0) make_rows<F, Old::ignored, F::kHighest>(panels, prefetcher, 0);
+  else make_rows<F, Old::kept, F::kHighest>(panels, prefetcher, 0);
 }
 
 }  // namespace
 
-void multiply(Isa isa, const Product& product, Fetch& fetch) {
+void multiply(Isa isa, const PanelGemm& panels, Prefetcher& prefetcher) {
 #if defined(__x86_64__)
-  if (isa == Isa::avx512) return multiply_as<Avx512>(product, fetch);
-  if (isa == Isa::avx2) return multiply_as<Avx2>(product, fetch);
+  if (isa == Isa::avx512) return multiply_as<Avx512>(panels, prefetcher);
+  if (isa == Isa::avx2) return multiply_as<Avx2>(panels, prefetcher);
 #endif
-  multiply_as<Plain>(product, fetch);
+  multiply_as<Plain>(panels, prefetcher);
 }
 
 }  // namespace zt::skinny

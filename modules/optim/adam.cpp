@@ -21,7 +21,7 @@ Options parse(const std::string& name, const Value& value) {
   return common_options(Schema<Options>(name))
       .optional("betas", static_cast<Betas Options::*>(&Options::betas),
                 "decay rates of the averages of the gradient and of its square", Check<Betas>(check_betas))
-      .optional("eps", static_cast<double Options::*>(&Options::eps), "added to the root of the averaged square",
+      .optional("eps", static_cast<double Options::*>(&Options::eps), "added to the square root of the averaged square",
                 Check<double>(above(0)))
       .parse(value);
 }

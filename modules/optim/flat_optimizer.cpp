@@ -39,7 +39,7 @@ void update_on_gpu([[maybe_unused]] const Rule& rule, const Shard& shard, [[mayb
   const c10::impl::VirtualGuardImpl impl(device.type());
   update_cuda(rule, arrays, impl.getStreamNativeHandle(impl.getStream(device)));
 #else
-  misuse("an optimizer got {}, and this build has no CUDA code: build where nvcc is found", describe(shard.param));
+  misuse("an optimizer got {}, but this build has no CUDA code: build ztoolkit where nvcc is found", describe(shard.param));
 #endif
 }
 
@@ -47,7 +47,7 @@ void check_segments(std::span<const Segment> segments, int64_t count) {
   int64_t last = 0;
   for (const Segment& segment : segments) {
     if (segment.begin < last || segment.end < segment.begin || segment.end > count) {
-      misuse("segment [{}, {}) of parameter {}: segments must ascend from {} and stay within the shard's {} elements",
+      misuse("segment [{}, {}) of parameter {}: a segment must start at {} or later and end within the shard's {} elements",
              segment.begin, segment.end, segment.param, last, count);
     }
     last = segment.end;
@@ -91,14 +91,14 @@ Shard FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
   if (is_float) check(grad, "the gradient", {at::kFloat, at::kBFloat16, at::kHalf});
   else check(grad, "the gradient", {at::kDouble});
   if (state.copy.defined()) {
-    if (!is_float) misuse("{}: a 16-bit copy is made of float32 parameters, got {}: leave it out", kind_, describe(master));
+    if (!is_float) misuse("{}: a 16-bit copy is made of float32 parameters, got {}: leave the copy out", kind_, describe(master));
     check(state.copy, "the copy", {at::kBFloat16, at::kHalf});
   }
   Shard shard{master, grad, state.copy, {}};
   for (size_t i = 0; i < state_names_.size(); ++i) {
     const auto found = state.state.find(state_names_[i]);
     if (found == state.state.end())
-      misuse("{}: the shard has no state '{}': make one of zeros for each state name", kind_, state_names_[i]);
+      misuse("{}: the shard has no state '{}': make a tensor of zeros for each state name", kind_, state_names_[i]);
     check(found->second, fmt::format("state '{}'", state_names_[i]), {master.scalar_type()});
     shard.states[i] = found->second;
   }

@@ -1,4 +1,4 @@
-// What the optimizers of this module share: groups, checks, and the walk over segments.
+// The base class of the optimizers of this module: groups, checks, and the loop over segments.
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@ namespace zt::optim {
 // A checked shard, ready to be updated.
 struct Shard {
   at::Tensor param;
-  at::Tensor grad;                   // of the parameters' type, or 16-bit
-  at::Tensor copy;                   // 16-bit; undefined: none
-  std::array<at::Tensor, 2> states;  // undefined past the optimizer's own
+  at::Tensor grad;                   // of the parameters' dtype, or 16-bit
+  at::Tensor copy;                   // 16-bit copy of the parameters; undefined means no copy
+  std::array<at::Tensor, 2> states;  // entries that the optimizer does not use are undefined
 };
 
-// Applies `rule` to elements [segment.begin, segment.end), on the device where the shard is.
+// Applies `rule` to the elements [segment.begin, segment.end) on the shard's device.
 template <class Rule>
 void update(const Rule& rule, const Shard& shard, const Segment& segment, Isa isa);
 
-// An optimizer that updates element by element. A subclass says what one segment's rule is.
-// Immutable once built; any number of threads may step different shards.
+// An optimizer that updates each element on its own. A subclass provides the rule of a segment.
+// Immutable after construction. Threads: any; two calls of step() must not have the same shard.
 class FlatOptimizer : public Optimizer {
  public:
   FlatOptimizer(std::string kind, std::vector<std::string> state_names, const CommonOptions& options, Isa isa);
@@ -39,11 +39,11 @@ class FlatOptimizer : public Optimizer {
   void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments, const Scalars& scalars) const override;
 
  protected:
-  // lr is the group's: the schedule's times lr_scale.
+  // Updates a segment. `lr` is the rate of the group: the schedule's rate times lr_scale.
   virtual void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
                             const Scalars& scalars) const = 0;
 
-  // Calls make_rule<T>() for the shard's element type and applies what it returns.
+  // Calls make_rule<T>() for the shard's element type and applies the rule that it returns.
   template <class MakeRule>
   void apply(const Shard& shard, const Segment& segment, MakeRule make_rule) const {
     if (shard.param.scalar_type() == at::kFloat) update(make_rule.template operator()<float>(), shard, segment, isa_);

@@ -13,9 +13,9 @@ struct Entry {
 Entry parse_entry(const std::string& path, const Value& value) {
   return Schema<Entry>(path)
       .required("match", &Entry::match, "regular expression searched in the parameter's name")
-      .optional("weight_decay", &Entry::weight_decay, "instead of the optimizer's, for norms and biases too",
+      .optional("weight_decay", &Entry::weight_decay, "weight decay of all parameters of the entry, norms and biases included",
                 Check<double>(at_least(0)))
-      .optional("lr_scale", &Entry::lr_scale, "multiplies the learning rate", Check<double>(at_least(0)))
+      .optional("lr_scale", &Entry::lr_scale, "factor of the learning rate", Check<double>(at_least(0)))
       .parse(value);
 }
 
@@ -36,7 +36,7 @@ GroupTable::GroupTable(const std::string& path, const CommonOptions& options) : 
 
 int GroupTable::group_of(const ParamInfo& param) const {
   if (!param.trainable) return -1;
-  int entry = 0;  // 0: the defaults
+  int entry = 0;  // 0 means the defaults
   for (size_t i = 0; i < patterns_.size() && entry == 0; ++i) {
     if (patterns_[i].is_found_in(param.name)) entry = static_cast<int>(i) + 1;
   }
@@ -53,8 +53,9 @@ void GroupTable::check(const ModelInfo& model) const {
   }
   for (size_t i = 0; i < texts_.size(); ++i) {
     if (is_used[i]) continue;
-    misuse("{}.groups[{}].match: no trainable parameter belongs to '{}': either no name has it, or an earlier entry takes them{}",
-           path_, i + 1, texts_[i], suggest(texts_[i], names));
+    misuse(
+        "{}.groups[{}].match: no trainable parameter belongs to '{}': no name matches, or earlier entries match the same names{}",
+        path_, i + 1, texts_[i], suggest(texts_[i], names));
   }
 }
 

@@ -1,4 +1,4 @@
-// Parameter groups: which weight decay and which share of the learning rate a parameter gets, by its name.
+// Parameter groups: weight decay and learning rate scale of a parameter, chosen by its name.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 namespace zt::optim {
 
-// What one group of parameters is updated with.
+// The settings of a group of parameters.
 struct Group {
-  double lr_scale = 1;  // multiplies the learning rate
+  double lr_scale = 1;  // factor of the learning rate
   double weight_decay = 0;
 };
 
@@ -29,37 +29,38 @@ struct CommonOptions {
 template <class Options>
 Schema<Options>&& common_options(Schema<Options>&& schema) {
   return std::move(schema)
-      .required("lr", static_cast<double Options::*>(&Options::lr), "learning rate; a schedule changes it",
+      .required("lr", static_cast<double Options::*>(&Options::lr), "base learning rate, which a schedule scales",
                 Check<double>(at_least(0)))
-      .optional("weight_decay", static_cast<double Options::*>(&Options::weight_decay), "decay of matrices",
+      .optional("weight_decay", static_cast<double Options::*>(&Options::weight_decay), "weight decay of matrices",
                 Check<double>(at_least(0)))
-      .optional("decay_all", static_cast<bool Options::*>(&Options::decay_all), "decay norms and biases too")
-      .optional("groups", static_cast<std::vector<Value> Options::*>(&Options::groups),
-                "list of {match = pattern, weight_decay =, lr_scale =}; the first whose pattern is found in the name counts");
+      .optional("decay_all", static_cast<bool Options::*>(&Options::decay_all), "apply weight decay to norms and biases, too")
+      .optional(
+          "groups", static_cast<std::vector<Value> Options::*>(&Options::groups),
+          "list of {match = pattern, weight_decay =, lr_scale =}; the first entry whose pattern is found in the name applies");
 }
 
-// A pattern is an ECMAScript regular expression, searched anywhere in the parameter's name; the first entry that matches
-// wins. What an entry does not say, and what no entry matches, follows the defaults: lr_scale 1 and the optimizer's
-// weight decay for matrices, none for norms and biases (ParamInfo::is_matrix) unless decay_all.
-// Immutable once built.
+// Assigns parameters to groups. A pattern is an ECMAScript regular expression, searched anywhere in the parameter's name. The
+// first entry that matches applies. The defaults apply to parameters without an entry and to settings that an entry does not
+// have: lr_scale 1; the optimizer's weight decay for matrices; no weight decay for norms and biases (ParamInfo::is_matrix is
+// false) unless decay_all is set. Immutable after construction.
 class GroupTable {
  public:
-  // `path` starts messages: "optim.adamw". Misuse for a wrong entry or pattern.
+  // Messages start with `path`, for example "optim.adamw". Throws Misuse if an entry or a pattern is wrong.
   GroupTable(const std::string& path, const CommonOptions& options);
 
-  // -1 for a frozen parameter.
+  // Returns the index of the parameter's group, or -1 for a frozen parameter.
   int group_of(const ParamInfo& param) const;
-  // Misuse for an entry that no parameter of the model belongs to: a pattern that matches no name, or after others that do.
+  // Throws Misuse if an entry has no trainable parameter: its pattern matches no name, or earlier entries match the same names.
   void check(const ModelInfo& model) const;
-  // Misuse for an index that group_of does not give.
+  // Throws Misuse if `index` is not a group.
   const Group& at(int index) const;
   int size() const { return static_cast<int>(groups_.size()); }
 
  private:
   std::string path_;
-  std::vector<std::string> texts_;  // of the patterns
+  std::vector<std::string> texts_;  // texts of the patterns
   std::vector<Regex> patterns_;
-  std::vector<Group> groups_;  // two an entry, the defaults first: for matrices, for the rest
+  std::vector<Group> groups_;  // two per entry (matrices, other parameters); the first two are the defaults
 };
 
 }  // namespace zt::optim

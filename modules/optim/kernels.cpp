@@ -9,8 +9,9 @@ namespace zt::optim {
 
 namespace {
 
-constexpr int64_t kBlock = 64;   // elements between prefetches, and that are converted at once
-constexpr int64_t kAhead = 512;  // how far ahead: hardware prefetchers stop at the end of a page. Worth 5 to 10 %
+constexpr int64_t kBlock = 64;  // elements that are prefetched, converted and updated at once
+// Elements between the update and the prefetch. Hardware prefetchers stop at the end of a page; this saves 5 to 10 % of the time.
+constexpr int64_t kAhead = 512;
 
 template <class T>
 [[gnu::always_inline]] inline void prefetch(const T* block) {
@@ -47,8 +48,8 @@ template <class Half>
   else narrow_as<Float16>(wide, half, count);
 }
 
-// The conversions of one instruction set, of at most kBlock elements. Inlined into each rule they would make the code five times
-// as large.
+// The conversions of one instruction set, for at most kBlock elements. They are not inlined: in each rule, they would make the
+// code five times as large.
 struct Conversions {
   void (*widen)(Format, const uint16_t*, float*, int64_t);
   void (*narrow)(Format, const float*, uint16_t*, int64_t);
@@ -73,7 +74,7 @@ struct Conversions {
   narrow(format, wide, half, count);
 }
 
-// The gradient from `begin` on: where it lies, or widened into `space`.
+// Returns the gradient from element `begin` on: in place, or widened into `space`.
 template <class T>
 [[gnu::always_inline]] inline const T* gradient(const Arrays<T>& arrays, const Conversions& conversions, int64_t begin,
                                                 int64_t count, T* space) {
@@ -94,7 +95,7 @@ template <class T>
   }
 }
 
-// At most kBlock elements. 16-bit ones pass through the first-level cache, so that the rule's loop knows one type only.
+// Updates at most kBlock elements. 16-bit gradients are widened in the first-level cache, so that the loop has one type only.
 template <class Rule, class T>
 [[gnu::always_inline]] inline void apply_run(const Rule& rule, const Arrays<T>& arrays, const Conversions& conversions,
                                              int64_t begin, int64_t count) {
@@ -116,8 +117,8 @@ template <class Rule, class T>
   write_copy(arrays, conversions, begin, count);
 }
 
-// Inlined into one function per instruction set, where the compiler vectorises it. The copies that it takes stay in registers,
-// since no store through the arrays can change them.
+// Inlined into one function per instruction set, where the compiler vectorises the loop. `rule` and `arrays` are passed by value:
+// stores to the arrays cannot change these copies, so they stay in registers.
 template <class Rule, class T>
 [[gnu::always_inline]] inline void apply(const Rule rule, const Arrays<T> arrays, const Conversions& conversions) {
   int64_t i = 0;

@@ -55,7 +55,7 @@ void update_cuda(const Rule& rule, const Arrays<typename Rule::Element>& arrays,
   apply<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(rule, arrays);
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) {
-    throw std::runtime_error(std::string("the CUDA kernel of an optimizer was not started: ") + cudaGetErrorString(status));
+    throw std::runtime_error(std::string("cannot start the CUDA kernel of an optimizer: ") + cudaGetErrorString(status));
   }
 }
 

@@ -11,28 +11,28 @@ enum class Isa : uint8_t;
 
 namespace zt::optim {
 
-// How the elements of an array beside the parameters are held. A 16-bit one stands beside float parameters only.
+// The element format of the gradient or the copy. The 16-bit formats require float parameters.
 enum class Format : uint8_t { as_param, bfloat16, float16 };
 
-// `count` elements. States that the rule does not have are null. Nothing overlaps.
+// Arrays of `count` elements. They do not overlap. States that the rule does not use are null.
 template <class T>
 struct Arrays {
   T* param;
-  const void* grad;  // of grad_format; widened first, which is exact
+  const void* grad;  // of grad_format; widened before use, which is exact
   T* first;
   T* second;
-  uint16_t* copy;  // null: none; otherwise the new parameters, rounded to copy_format
+  uint16_t* copy;  // receives the new parameters, rounded to copy_format; null means no copy
   int64_t count;
   Format grad_format;
   Format copy_format;
 };
 
-// On the CPU. The same bits for every `isa`, which the processor must support.
+// Updates the elements on the CPU. Every `isa` gives the same bits. Requires that the processor supports `isa`.
 template <class Rule>
 void update_cpu(const Rule& rule, const Arrays<typename Rule::Element>& arrays, Isa isa);
 
-// On the current CUDA device, queued on `stream` (a cudaStream_t). Throws std::runtime_error with CUDA's message if the
-// launch fails. Present only where ZT_HAS_CUDA is defined.
+// Updates the elements on the current CUDA device, queued on `stream` (a cudaStream_t). Throws std::runtime_error with CUDA's
+// message if the launch fails. Defined only where ZT_HAS_CUDA is defined.
 template <class Rule>
 void update_cuda(const Rule& rule, const Arrays<typename Rule::Element>& arrays, void* stream);
 

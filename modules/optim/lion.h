@@ -1,4 +1,4 @@
-// Lion: the sign of an interpolated momentum.
+// Lion: updates by the sign of an interpolated momentum.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace zt::optim {
 
-// Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2. Options {lr, betas = {0.9, 0.99},
-// weight_decay = 0 (decoupled), decay_all, groups}. Misuse for options out of range.
+// Method: Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2. Options {lr, betas = {0.9, 0.99},
+// weight_decay = 0 (decoupled), decay_all, groups}. Throws Misuse if an option is out of range.
 std::shared_ptr<Optimizer> make_lion(const Value& options, Isa isa = best_isa());
 
 }  // namespace zt::optim

@@ -1,4 +1,4 @@
-// require "zt.optim": optimizers and learning rate schedules for zt.trainer.
+// The binding of zt.optim: optimizers and learning rate schedules for zt.trainer.
 #include "adam.h"
 #include "lion.h"
 #include "schedules.h"
@@ -51,7 +51,7 @@ int schedule_lr(lua_State* L) {
 }  // namespace zt::optim
 
 ZT_LUA_MODULE(optim) {
-  using namespace zt::optim;  // NOLINT: the names bound here
+  using namespace zt::optim;  // NOLINT: only for the names registered here
   using zt::Optimizer, zt::Schedule;
   module.function<new_optimizer<make_adamw>>("adamw");
   module.function<new_optimizer<make_adam>>("adam");

@@ -1,9 +1,10 @@
-// The optimizers, one element at a time: the same function for plain C++, AVX2, AVX-512 and CUDA, so all give the same bits.
-// Multiplications and additions round separately (no contraction), square roots and divisions round correctly. Coefficients
-// are computed in double on the host and rounded once.
+// The update rules of the optimizers, for one element. Plain C++, AVX2, AVX-512 and CUDA use the same function, so all give the
+// same bits. Multiplications and additions round separately (no contraction); square roots and divisions round correctly.
+// Coefficients are computed in double on the host and rounded once.
 //
-// A rule is called as rule(p, g, first, second): parameter, gradient and up to kStates state values; p and states are updated.
-// Moving averages are written a += (1 - beta) * (x - a): rounded betas would not add up to 1 and bias the average.
+// A rule is called as rule(p, g, first, second) with the parameter, the gradient and the states; it uses kStates of them and
+// updates p and the states. Moving averages are written a += (1 - beta) * (x - a): the rounded values of beta and 1 - beta do not
+// add up to 1, which would bias the average.
 #pragma once
 
 #include <cmath>
@@ -12,7 +13,7 @@
 
 namespace zt::optim {
 
-enum class Decay { l2, decoupled };  // weight decay: added to the gradient; applied to the parameter
+enum class Decay { l2, decoupled };  // weight decay: l2 is added to the gradient, decoupled is applied to the parameter
 enum class Momentum { none, classic, nesterov };
 
 // Adam (Kingma and Ba, 2015) with L2 regularisation, AdamW (Loshchilov and Hutter, 2019) with decoupled decay.
@@ -40,7 +41,7 @@ struct AdamRule {
   }
 };
 
-// Stochastic gradient descent with L2 regularisation, as in PyTorch. State: momentum_buffer, with momentum only.
+// Stochastic gradient descent with L2 regularisation, as in PyTorch. State: momentum_buffer, if there is momentum.
 template <class T, Momentum kMomentum>
 struct SgdRule {
   using Element = T;
@@ -48,7 +49,7 @@ struct SgdRule {
   T grad_scale;
   T decay;
   T momentum;
-  T gain;  // of the gradient in the buffer: 1 - dampening, 1 at the first step
+  T gain;  // weight of the gradient in the buffer: 1 at the first step, then 1 - dampening
   T lr;
 
   ZT_PER_ELEMENT void operator()(T& p, T g, T& buffer, T&) const {
@@ -76,7 +77,7 @@ struct LionRule {
   ZT_PER_ELEMENT void operator()(T& p, T g, T& m, T&) const {
     g = g * grad_scale;
     const T u = m + rest1 * (g - m);
-    const T sign = u > 0 ? T(1) : (u < 0 ? T(-1) : u);  // zero stays zero, and NaN is not hidden
+    const T sign = u > 0 ? T(1) : (u < 0 ? T(-1) : u);  // zero stays zero, and NaN stays NaN
     p = p - (lr * sign + decay * p);
     m = m + rest2 * (g - m);
   }
@@ -84,7 +85,7 @@ struct LionRule {
 
 }  // namespace zt::optim
 
-// Every rule there is: what the loops and the CUDA kernels are instantiated for.
+// Applies X to each rule. The CPU loops and the CUDA kernels are instantiated for these rules.
 #define ZT_OPTIM_FOR_EACH_RULE_OF(T, X) \
   X(AdamRule<T, Decay::l2>)             \
   X(AdamRule<T, Decay::decoupled>)      \

@@ -13,7 +13,7 @@ namespace zt::optim {
 
 namespace {
 
-// A schedule whose rate is ratio(step) times the base. Immutable.
+// A schedule whose rate is ratio(step) times the base rate. Immutable.
 class RatioSchedule final : public Schedule {
  public:
   using Ratio = std::function<double(double step)>;
@@ -30,7 +30,7 @@ class RatioSchedule final : public Schedule {
   Ratio ratio_;
 };
 
-// From `start` at part = 0 to `end` at part = 1.
+// linear() and cosine() return `start` for part = 0, `end` for part = 1, and a value between them otherwise.
 double linear(double start, double end, double part) {
   return start + (end - start) * part;
 }
@@ -49,13 +49,14 @@ struct WarmupOptions {
 std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, const Value& value) {
   const auto options =
       Schema<WarmupOptions>("optim." + kind)
-          .optional("warmup", &WarmupOptions::warmup, "steps on the way up", Check<int64_t>(at_least(0)))
-          .required("total", &WarmupOptions::total, "steps in all", Check<int64_t>(at_least(1)))
-          .optional("min_ratio", &WarmupOptions::min_ratio, "of the base rate, at the end", Check<double>(between(0, 1)))
-          .optional("start_ratio", &WarmupOptions::start_ratio, "of the base rate, at step 0", Check<double>(between(0, 1)))
+          .optional("warmup", &WarmupOptions::warmup, "steps of rising rate", Check<int64_t>(at_least(0)))
+          .required("total", &WarmupOptions::total, "number of steps, warmup included", Check<int64_t>(at_least(1)))
+          .optional("min_ratio", &WarmupOptions::min_ratio, "last rate divided by the base rate", Check<double>(between(0, 1)))
+          .optional("start_ratio", &WarmupOptions::start_ratio, "rate at step 0 divided by the base rate",
+                    Check<double>(between(0, 1)))
           .parse(value);
   if (options.total <= options.warmup) {
-    misuse("optim.{}: total ({}) must be above warmup ({}): it counts the steps on the way up too", kind, options.total,
+    misuse("optim.{}: total ({}) must be above warmup ({}): it includes the steps of the warmup", kind, options.total,
            options.warmup);
   }
   const auto warmup = static_cast<double>(options.warmup), total = static_cast<double>(options.total);
@@ -77,17 +78,18 @@ struct OneCycleOptions {
 
 OneCycleOptions parse_one_cycle(const Value& value) {
   return Schema<OneCycleOptions>("optim.one_cycle")
-      .required("total", &OneCycleOptions::total, "steps in all", Check<int64_t>(at_least(1)))
-      .optional("pct_start", &OneCycleOptions::pct_start, "share of the steps on the way up", Check<double>(between(0, 1)))
-      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the ways up and down",
+      .required("total", &OneCycleOptions::total, "number of steps", Check<int64_t>(at_least(1)))
+      .optional("pct_start", &OneCycleOptions::pct_start, "fraction of the steps with rising rate", Check<double>(between(0, 1)))
+      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the rise and the fall",
                 Check<std::string>(one_of({"cos", "linear"})))
-      .optional("div_factor", &OneCycleOptions::div_factor, "the base rate over the first", Check<double>(above(0)))
-      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "the first rate over the last", Check<double>(above(0)))
-      .optional("three_phase", &OneCycleOptions::three_phase, "down as fast as up, then further down")
+      .optional("div_factor", &OneCycleOptions::div_factor, "base rate divided by the first rate", Check<double>(above(0)))
+      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "first rate divided by the last rate",
+                Check<double>(above(0)))
+      .optional("three_phase", &OneCycleOptions::three_phase, "fall as fast as the rise to the first rate, then to the last rate")
       .parse(value);
 }
 
-// The ratio goes from the last phase's to `ratio` at step `end`.
+// A phase ends at step `end` with `ratio`; the next phase starts there.
 struct Phase {
   double end, ratio;
 };
@@ -129,7 +131,10 @@ std::shared_ptr<Schedule> make_one_cycle(const Value& value) {
   const OneCycleOptions options = parse_one_cycle(value);
   const std::vector<Phase> phases = one_cycle_phases(options);
   if (options.three_phase && options.pct_start > 0.5) {
-    misuse("optim.one_cycle: three phases need pct_start up to 0.5, got {}: up and down take that share each", options.pct_start);
+    misuse(
+        "optim.one_cycle: three phases need pct_start up to 0.5, got {}: the rise and the first fall take this fraction of the "
+        "steps each",
+        options.pct_start);
   }
   const Anneal anneal = options.anneal_strategy == "cos" ? cosine : linear;
   return std::make_shared<RatioSchedule>("one_cycle", [=](double step) {
@@ -142,12 +147,12 @@ std::shared_ptr<Schedule> make_one_cycle(const Value& value) {
 }
 
 std::shared_ptr<Schedule> make_lr_range_test(const Value& value) {
-  const auto options =
-      Schema<RangeTestOptions>("optim.lr_range_test")
-          .optional("step_size", &RangeTestOptions::step_size, "steps in an interval", Check<int64_t>(at_least(1)))
-          .optional("step_rate", &RangeTestOptions::step_rate, "growth an interval, of the base rate", Check<double>(at_least(0)))
-          .optional("staircase", &RangeTestOptions::staircase, "grow at once at the end of an interval")
-          .parse(value);
+  const auto options = Schema<RangeTestOptions>("optim.lr_range_test")
+                           .optional("step_size", &RangeTestOptions::step_size, "steps per interval", Check<int64_t>(at_least(1)))
+                           .optional("step_rate", &RangeTestOptions::step_rate,
+                                     "growth per interval, as a multiple of the base rate", Check<double>(at_least(0)))
+                           .optional("staircase", &RangeTestOptions::staircase, "grow in one step at the end of each interval")
+                           .parse(value);
   return std::make_shared<RatioSchedule>("lr_range_test", [options](double step) {
     const double intervals = step / static_cast<double>(options.step_size);
     return 1 + options.step_rate * (options.staircase ? std::floor(intervals) : intervals);
@@ -158,7 +163,7 @@ std::shared_ptr<Schedule> make_step_decay(const Value& value) {
   const auto options =
       Schema<StepDecayOptions>("optim.step_decay")
           .required("step_size", &StepDecayOptions::step_size, "steps between two decays", Check<int64_t>(at_least(1)))
-          .optional("gamma", &StepDecayOptions::gamma, "factor of a decay", Check<double>(at_least(0)))
+          .optional("gamma", &StepDecayOptions::gamma, "factor of each decay", Check<double>(at_least(0)))
           .parse(value);
   return std::make_shared<RatioSchedule>("step_decay", [options](double step) {
     return std::pow(options.gamma, std::floor(step / static_cast<double>(options.step_size)));

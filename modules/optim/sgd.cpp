@@ -41,7 +41,7 @@ std::shared_ptr<Optimizer> make_sgd(const Value& value, Isa isa) {
       common_options(Schema<SgdOptions>("optim.sgd"))
           .optional("momentum", &SgdOptions::momentum, "decay rate of the momentum buffer", Check<double>(between(0, 1)))
           .optional("dampening", &SgdOptions::dampening, "1 - the gradient's weight in the buffer", Check<double>(between(0, 1)))
-          .optional("nesterov", &SgdOptions::nesterov, "look ahead along the momentum")
+          .optional("nesterov", &SgdOptions::nesterov, "use Nesterov momentum")
           .parse(value);
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
     misuse("optim.sgd.nesterov needs momentum above 0 and dampening 0, got momentum = {}, dampening = {}", options.momentum,

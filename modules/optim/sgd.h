@@ -9,8 +9,8 @@
 namespace zt::optim {
 
 // Options {lr, momentum = 0, dampening = 0, nesterov = false, weight_decay = 0 (L2), decay_all, groups}, as in PyTorch. The
-// momentum buffer exists with momentum > 0 only; at the first step it is the gradient. Misuse for options out of range, and for
-// nesterov without momentum or with dampening.
+// momentum buffer exists only if momentum > 0; after the first step it equals the gradient. Throws Misuse if an option is out of
+// range, or for nesterov without momentum or with dampening.
 std::shared_ptr<Optimizer> make_sgd(const Value& options, Isa isa = best_isa());
 
 }  // namespace zt::optim

@@ -1,4 +1,4 @@
-// The provider "mkl": against fp64, and the memory that it needs.
+// Tests the provider "mkl": its results against fp64, and the memory that it needs.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ TEST(MklGemm, Multiplies) {
   check_products("mkl");
 }
 
-// fp32 copies would be 128 MiB of b and 8 MiB of c.
+// fp32 copies would need 128 MiB for b and 8 MiB for c.
 TEST(MklGemm, WidensInTilesWhereTheProcessorHasNoInstructions) {
   register_gemm_providers();
   if (!has_gemm("mkl")) GTEST_SKIP() << "this LibTorch has no MKL";

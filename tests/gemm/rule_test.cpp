@@ -1,4 +1,4 @@
-// The rule that chooses providers: for each kind of processor, and for what is registered here.
+// Tests the rule that chooses providers, for each kind of processor and for the providers registered here.
 #include "rule.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 const std::set<std::string> kAll{"aten", "cublas", "mkl", "skinny"};
 
-// The choice by the names of groups, only those that are not "aten".
+// Returns the groups whose provider is not "aten", by name.
 std::map<std::string, std::string> others(const Processor& processor, const std::set<std::string>& available = kAll) {
   std::map<std::string, std::string> names;
   const GemmChoice choice = gemm_rule(processor, available);
@@ -68,7 +68,7 @@ TEST(GemmRule, NamesOnlyWhatIsAvailable) {
 
 TEST(GemmRule, IsTheDefaultOnceProvidersAreRegistered) {
   register_gemm_providers();
-  register_gemm_providers();  // nothing happens
+  register_gemm_providers();  // has no effect
   const std::vector<std::string> names = gemm_providers();
   const GemmChoice rule = gemm_rule(find_processor(), {names.begin(), names.end()});
   EXPECT_EQ(default_gemm_choice(), rule);

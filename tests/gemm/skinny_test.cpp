@@ -1,4 +1,4 @@
-// The provider "skinny": against the fp64 product within the bound of theory, and which bits it promises.
+// Tests the provider "skinny": its results against fp64 within the theoretical bound, and the bits that it guarantees.
 #include "skinny.h"
 
 #include <ATen/ATen.h>
@@ -25,12 +25,12 @@ double unit_roundoff(at::ScalarType dtype) {
   return dtype == at::kFloat ? 0x1p-24 : dtype == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
 }
 
-// [rows, columns] in rows that are `gap` elements further apart than they are long.
+// Returns a random matrix [rows, columns]; its rows are columns + gap elements apart.
 at::Tensor matrix(int64_t rows, int64_t columns, int64_t gap, at::ScalarType dtype) {
   return at::randn({rows, columns + gap}, at::kFloat).to(dtype).narrow(1, gap / 2, columns);
 }
 
-// Operands that lie as in a layer: x and dy [rows, columns], W [out, in].
+// Operands with the layouts of a layer: x and dy [rows, columns], W [out, in].
 struct Operands {
   at::Tensor a, b;
 
@@ -45,7 +45,8 @@ struct Operands {
   }
 };
 
-// The bound of a sum of k products, the product with alpha and the addition of beta c, in any order; one rounding to c's dtype.
+// Compares a GEMM with fp64. The bound is that of a sum of k products in any order, the multiplication by alpha and the addition
+// of beta c, plus one rounding to c's dtype.
 void check(const GemmShape& shape, int64_t gap, at::ScalarType out, double alpha, double beta) {
   SCOPED_TRACE(fmt::format("kind {}, {} x {} x {}, gap {}, {} to {}, alpha {}, beta {}", static_cast<int>(shape.kind), shape.m,
                            shape.n, shape.k, gap, dtype_name(shape.dtype), dtype_name(out), alpha, beta));
@@ -60,14 +61,14 @@ void check(const GemmShape& shape, int64_t gap, at::ScalarType out, double alpha
   const double steps = (static_cast<double>(shape.k) + 3) * 0x1p-24;
   at::Tensor bound = (a.abs().mm(b.abs()) * std::abs(alpha) + old.abs()) * (steps / (1 - steps));
   if (out != at::kFloat) bound += (exact.abs() + bound) * unit_roundoff(out);
-  if (out == at::kHalf) bound += 0x1p-25;  // half the distance of its subnormal numbers
+  if (out == at::kHalf) bound += 0x1p-25;  // half the distance between subnormal numbers
   const at::Tensor excess = (c.to(at::kDouble) - exact).abs() - bound;
   EXPECT_TRUE(excess.le(0).all().item<bool>()) << "by " << excess.max().item<double>();
   c.copy_(before.narrow(1, gap / 2, shape.n));
-  EXPECT_TRUE(whole.equal(before)) << "wrote beside c";
+  EXPECT_TRUE(whole.equal(before)) << "wrote outside of c";
 }
 
-TEST(SkinnyGemm, MultipliesWhateverLiesInRowsOrColumns) {
+TEST(SkinnyGemm, MultipliesAllLayouts) {
   register_gemm_providers();
   check_products("skinny");
 }
@@ -120,7 +121,7 @@ TEST(SkinnyGemm, HasTheSameBitsForAnyNumberOfThreads) {
   at::set_num_threads(before);
 }
 
-// Also across the border of the two ways to cut a product.
+// Some of these row counts use the loop by columns, others the loop by rows.
 TEST(SkinnyGemm, ARowDoesNotDependOnTheOthers) {
   for (const GemmKind kind : kKinds) {
     for (const int64_t k : {90, 301}) {
@@ -134,7 +135,7 @@ TEST(SkinnyGemm, ARowDoesNotDependOnTheOthers) {
   }
 }
 
-TEST(SkinnyGemm, KeepsWhatIsNotFiniteInItsRowAndColumn) {
+TEST(SkinnyGemm, KeepsInfinityAndNanInTheirRowAndColumn) {
   for (const GemmKind kind : kKinds) {
     const Operands operands({kind, at::kFloat, 13, 51, 19}, 0);
     const at::Tensor wanted = operands.product();
@@ -147,7 +148,7 @@ TEST(SkinnyGemm, KeepsWhatIsNotFiniteInItsRowAndColumn) {
   }
 }
 
-// Every 16-bit number, in registers and one by one.
+// Widens every 16-bit number, in whole registers and one by one.
 TEST(SkinnyGemm, WidensExactly) {
   const at::Tensor bits = at::arange(1 << 16, at::kInt).to(at::kShort);
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
@@ -165,7 +166,7 @@ TEST(SkinnyGemm, WidensExactly) {
   }
 }
 
-// Those of half precision are normal numbers of single precision, so nothing of them is to be flushed.
+// Subnormal numbers of half precision are normal numbers of single precision, so they must not be flushed to zero.
 TEST(SkinnyGemm, WidensSubnormalHalvesWhereDenormalNumbersAreFlushed) {
   const at::Tensor every = at::arange(1 << 10, at::kInt).to(at::kShort).view(at::kHalf), wide = every.to(at::kFloat);
   if (!at::globalContext().setFlushDenormal(true)) GTEST_SKIP() << "this processor cannot flush denormal numbers";

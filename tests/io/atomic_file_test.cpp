@@ -1,4 +1,4 @@
-// A file that appears under its name complete or not at all: on the machine's file system, and over the one that injects faults.
+// Tests files that appear complete or not at all, on the machine's file system and on the one that injects faults.
 #include "zt/io/atomic_file.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +101,7 @@ TEST(AtomicFile, SaysWhyItCannotBeWritten) {
                   "'" + (folder / "pipe.partial") + "', its name until it is complete, is a FIFO. Remove that");
 }
 
-// A limit of the file size ends the write in the middle, as a full disk does.
+// A limit of the file size stops the write halfway, as a full disk does.
 TEST(AtomicFile, AWriteThatFailsHalfwayKeepsTheOldFile) {
   const TestFolder folder;
   folder.put("file", "old");

@@ -1,4 +1,5 @@
-// Files written and read in blocks, over a file system in memory that wants aligned blocks and finishes operations in any order.
+// Tests files written and read in blocks, over a file system in memory that requires aligned blocks and completes operations in
+// random order.
 #include "zt/io/block_io.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +99,7 @@ TEST_P(Transfer, LendsAlignedMemoryWithoutACopy) {
   EXPECT_EQ(read_whole(files_, "file"), Bytes(8192));
 }
 
-TEST_P(Transfer, WhatIsWrittenOutlastsACrashOnceItsNameDoes) {
+TEST_P(Transfer, SurvivesACrashAfterTheFolderIsSynced) {
   const Bytes bytes = content(kBlock + 77);
   write_file(files_, "file", kBlock + 77, copying(bytes));
   write_small(files_, "small", bytes);
@@ -160,7 +161,7 @@ TEST(TransferErrors, AFullDiskIsFoundBeforeAnythingIsWritten) {
   EXPECT_EQ(calls_of(files, "write"), 0);
 }
 
-TEST(TransferErrors, AFullDiskIsFoundOnTheWayWhereNothingCanBeReserved) {
+TEST(TransferErrors, AFullDiskIsFoundByAWriteWhereNothingCanBeReserved) {
   FaultFs files({.capacity = 3 << 20, .can_reserve = false});
   const std::string said = test::message_of<Fault>([&] { write_file(files, "shard.h5", 5 << 20, copying(content(5 << 20))); });
   EXPECT_CONTAINS(said, "cannot write 'shard.h5': No space left on device: 5.0 MiB are needed");
@@ -180,29 +181,29 @@ TEST(TransferErrors, NoFileIsOverwritten) {
   EXPECT_EQ(read_whole(files, "file"), content(10));
 }
 
-TEST(TransferErrors, RangesBehindTheEndNameTheFileAndReadNothing) {
+TEST(TransferErrors, RangesPastTheEndAreFaultsBeforeAnythingIsRead) {
   FaultFs files;
   write_small(files, "file", content(1000));
   files.plan({});
   const int64_t huge = INT64_MAX;
   for (const Range range : {Range{0, 1001}, Range{1000, 1}, Range{1001, 0}, Range{huge, huge}, Range{0, huge}, Range{huge, 0}}) {
     const std::string said = test::message_of<Fault>([&] { read_all(files, "file", {{0, 10}, range}); });
-    EXPECT_CONTAINS(said, "'file' is cut off or not the file that is meant");
+    EXPECT_CONTAINS(said, "'file' is truncated or not the expected file");
     EXPECT_CONTAINS(said, "it has 1000");
   }
   EXPECT_EQ(calls_of(files, "read"), 0);
-  EXPECT_SAYS("are no part of a file ('file')", read_all(files, "file", {{-1, 1}}));
-  EXPECT_SAYS("are no part of a file ('file')", read_all(files, "file", {{1, -1}}));
+  EXPECT_SAYS("of 'file': neither may be negative", read_all(files, "file", {{-1, 1}}));
+  EXPECT_SAYS("of 'file': neither may be negative", read_all(files, "file", {{1, -1}}));
 }
 
-TEST(TransferErrors, AFileThatIsCutWhileItIsReadIsAFault) {
+TEST(TransferErrors, AFileThatIsTruncatedWhileItIsReadIsAFault) {
   FaultFs files;
   write_small(files, "file", content(20 * kBlock));
   std::vector<Range> ranges;
   for (int64_t i = 0; i < 20; ++i) ranges.push_back({i * kBlock, 100});
   const auto cut = [&](size_t, std::span<const std::byte>) { files.open("file", {Access::replace}); };
   EXPECT_CONTAINS(test::message_of<Fault>([&] { read_ranges(files, "file", ranges, cut); }),
-                  "'file' was cut while it was in use: bytes");
+                  "'file' was truncated while it was in use: bytes");
 }
 
 TEST(TransferErrors, SmallFilesHaveALimit) {
@@ -212,8 +213,8 @@ TEST(TransferErrors, SmallFilesHaveALimit) {
   EXPECT_CONTAINS(test::message_of<Fault>([&] { read_small(files, "file", 999); }), "'file' has 1000 B, where at most 999 B");
 }
 
-// The file system of the test ends the program when a file is closed with operations under way.
-TEST(TransferErrors, WhatASourceOrASinkThrowsComesThrough) {
+// The test's file system aborts if a file is closed with operations under way.
+TEST(TransferErrors, ExceptionsOfASourceOrASinkReachTheCaller) {
   FaultFs files;
   const Bytes bytes = content(12 * kBlock);
   const auto failing = [&](int64_t offset, std::span<std::byte> scratch) -> std::span<const std::byte> {
@@ -221,7 +222,7 @@ TEST(TransferErrors, WhatASourceOrASinkThrowsComesThrough) {
     return copying(bytes)(offset, scratch);
   };
   EXPECT_THROW(write_file(files, "file", 12 * kBlock, failing), std::runtime_error);
-  EXPECT_SAYS("a source gave 5 bytes",
+  EXPECT_SAYS("the source returned 5 bytes",
               write_file(files, "other", 10, [&](int64_t, std::span<std::byte> scratch) { return scratch.first(5); }));
   write_file(files, "third", 12 * kBlock, copying(bytes));
   const std::vector<Range> ranges{{0, 1}, {2 * kBlock, 1}, {4 * kBlock, 1}, {6 * kBlock, 1}};
@@ -229,11 +230,11 @@ TEST(TransferErrors, WhatASourceOrASinkThrowsComesThrough) {
                std::runtime_error);
 }
 
-TEST(TransferErrors, NotForEver) {
+TEST(TransferErrors, RetriesEnd) {
   FaultFs files;
   files.plan({Trouble::What::error, 2, EAGAIN, 1000000});
   const std::string said = test::message_of<Fault>([&] { write_small(files, "file", content(10)); });
-  EXPECT_CONTAINS(said, "cannot write 'file': Resource temporarily unavailable: it failed again and again for seconds");
+  EXPECT_CONTAINS(said, "cannot write 'file': Resource temporarily unavailable: all retries failed for about 4 s");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace zt::io {
 
 using Bytes = std::vector<std::byte>;
 
-// Returns pseudo-random bytes: all pages differ, and two seeds give different bytes at nearly every place.
+// Returns pseudo-random bytes. All pages differ, and two seeds give different bytes at nearly every offset.
 inline Bytes content(int64_t bytes, uint64_t seed = 1) {
   Bytes result(static_cast<size_t>(bytes));
   uint64_t state = seed * 0x9e3779b97f4a7c15ULL + 1;
@@ -46,7 +46,8 @@ inline Bytes read_whole(FileSystem& files, const std::string& path) {
   return read_small(files, path, int64_t{1} << 30);
 }
 
-// Returns the content of each range. A range that the sink got twice, or not at all, has a wrong length.
+// Returns the content of each range. To let a comparison fail, the entry of a range that was not passed to the sink exactly once
+// has a wrong length.
 inline std::vector<Bytes> read_all(FileSystem& files, const std::string& path, const std::vector<Range>& ranges) {
   std::vector<Bytes> result(ranges.size());
   std::vector<int> times(ranges.size(), 0);

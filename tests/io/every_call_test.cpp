@@ -1,4 +1,4 @@
-// Trouble at call k, for every k: the result is right or an error, and replacing a file is all or nothing.
+// Injects trouble at call k, for every k. The work succeeds or throws, and a file is replaced completely or not at all.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -18,13 +18,14 @@ using What = Trouble::What;
 struct Case {
   What what;
   int error;
-  bool passes;  // the work succeeds in spite of it
+  bool passes;  // the work succeeds in spite of the error
 };
 
 const std::vector<Case> kCases{{What::death, 0, false},    {What::error, ENOSPC, false}, {What::error, EIO, false},
                                {What::error, EINTR, true}, {What::error, EAGAIN, true},  {What::short_count, 0, true}};
 
-// Runs `work` on a fresh file system with trouble at call k, for each k until the work makes fewer calls.
+// Runs `prepare`, `work` and `check` on a new file system for k = 0, 1, 2 ..., with trouble at call k of `work`. Ends when `work`
+// makes no more than k calls.
 void at_every_call(const Case& trouble, const std::function<void(FaultFs&)>& prepare, const std::function<void(FaultFs&)>& work,
                    const std::function<void(FaultFs&, Outcome)>& check) {
   for (int64_t k = 0;; ++k) {
@@ -148,7 +149,7 @@ TEST(EveryCall, ReplacingAFileGivesTheOldContentOrTheNew) {
   }
 }
 
-// A file that is written in parts, with its start written again at the end, as the writer of .npy files does.
+// The file is written in parts, and its start is rewritten at the end, as the writer of .npy files does.
 TEST(EveryCall, WritingInPartsGivesTheOldContentOrTheNew) {
   const Bytes before = content(5000, 1), after = content(9000, 2), start = content(100, 3);
   const auto part = [&](int64_t begin, int64_t end) { return std::span(after).subspan(begin, end - begin); };

@@ -24,7 +24,7 @@ class FaultFile : public File {
     if (access_ == Access::replace) file_->is_locked = true;
   }
 
-  // Aborts if operations are under way: tests would find memory that is freed too early only by chance.
+  // Aborts if operations are under way: their memory may be freed too early, which a test would find only by chance.
   ~FaultFile() override {
     const std::lock_guard lock(*state_->mutex);
     if (access_ == Access::replace) file_->is_locked = false;

@@ -11,11 +11,11 @@ namespace zt::io {
 
 namespace {
 
-// A name in an existing folder, or the error that there is no such folder.
+// A name in an existing folder. `error` is set if there is no such folder.
 struct Place {
   std::shared_ptr<MemoryFolder> folder;  // null for the root itself
   std::string name;
-  Node node;  // empty: no such name
+  Node node;  // empty if there is no such name
   int error = 0;
 };
 
@@ -43,7 +43,7 @@ EntryKind kind_from(const Node& node) {
   return node.file ? EntryKind::file : EntryKind::missing;
 }
 
-// Returns the error of renaming `moved` to the name of `present`, or 0.
+// Returns -errno if `moved` must not replace `present` in a rename, else 0.
 int replacing_error(const Node& moved, const Node& present) {
   if (!is_there(present)) return 0;
   if (moved.file) return present.file ? 0 : -EISDIR;

@@ -1,4 +1,4 @@
-// The model of a crash and of what goes wrong, by itself.
+// Tests the FaultFs itself: its crashes and its faults.
 #include "fault_fs.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ int64_t move(File& file, Direction direction, Bytes& memory, int64_t offset = 0)
   return done.result;
 }
 
-// A file with `bytes`, written and not synced.
+// Returns a new file with the content `bytes`, written and not synced.
 std::unique_ptr<File> unsynced(FaultFs& files, const std::string& path, Bytes bytes) {
   auto file = files.open(path, {Access::create}).file;
   EXPECT_EQ(move(*file, Direction::write, bytes), static_cast<int64_t>(bytes.size()));
@@ -91,7 +91,7 @@ TEST(FaultFs, NamesNeedTheirFolderSynced) {
   EXPECT_EQ(kind(Left::everything, "run/new"), EntryKind::missing);
 }
 
-TEST(FaultFs, SomeNamesAreThoseUpToAChange) {
+TEST(FaultFs, SomeNamesMeansTheFirstChanges) {
   FaultFs files;
   for (const char* name : {"a", "b", "c"}) unsynced(files, name, {});
   files.rename("c", "d");
@@ -127,7 +127,7 @@ TEST(FaultFs, DiesForGood) {
   EXPECT_EQ(files.after_crash(crash(Left::everything, Left::everything))->kind_of("file"), EntryKind::file);
 }
 
-TEST(FaultFs, FailsTheCallsThatArePlanned) {
+TEST(FaultFs, FailsTheChosenCalls) {
   FaultFs files;
   files.plan({What::error, 1, ENOSPC, 2});
   EXPECT_EQ(files.make_folder("a"), 0);
@@ -143,7 +143,7 @@ TEST(FaultFs, FailsTheCallsThatArePlanned) {
   }
 }
 
-TEST(FaultFs, MovesApartOrOneBitWrong) {
+TEST(FaultFs, MovesAPartOrFlipsOneBit) {
   FaultFs files;
   Bytes bytes = content(5000);
   const auto file = files.open("file", {Access::create}).file;

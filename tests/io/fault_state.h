@@ -11,7 +11,7 @@
 namespace zt::io {
 
 struct FaultFs::State {
-  std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();  // of the disk, for all processes
+  std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();  // guards the disk; shared by all processes
   FaultFsOptions options;
   std::shared_ptr<MemoryFolder> root = std::make_shared<MemoryFolder>();
   Trouble trouble;
@@ -19,12 +19,12 @@ struct FaultFs::State {
   std::vector<std::string> calls;
   std::mt19937_64 random{1};
 
-  // Counts a call. Returns the trouble at it. Throws: Death.
+  // Counts a call and returns its trouble. Throws: Death.
   Trouble count(const std::string& call);
   int64_t free_bytes() const { return options.capacity - bytes_in(*root); }
 };
 
-// One counted call. It holds the lock of the state.
+// One counted call. Holds the lock of the state while it lives.
 struct Call {
   Call(FaultFs::State& state, const std::string& text) : lock(*state.mutex), trouble(state.count(text)) {}
 

@@ -11,7 +11,7 @@
 
 namespace zt::io {
 
-// Made below `where`; the destructor removes it with its content.
+// A new folder below `where`. The destructor removes it with its content.
 class TestFolder {
  public:
   explicit TestFolder(const std::string& where = std::filesystem::temp_directory_path()) : path_(where + "/io_XXXXXX") {

@@ -1,4 +1,4 @@
-// A file that stays open and is read in parts.
+// Tests a file that stays open and is read in parts.
 #include "zt/io/input_file.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(InputFile, ThreadsShareIt) {
   for (auto& thread : threads) thread.join();
 }
 
-// Opening a FIFO without a writer would wait for ever.
+// A blocking open of a FIFO without a writer would wait forever.
 TEST(InputFile, RefusesEverythingButARegularFile) {
   const TestFolder folder;
   const auto refusal = [](const std::string& path) { return test::message_of<Fault>([&] { InputFile file(path); }); };
@@ -62,7 +62,7 @@ TEST(InputFile, RefusesEverythingButARegularFile) {
   EXPECT_CONTAINS(refusal(folder / "fifo"), "fifo': it is a FIFO, not a regular file");
 }
 
-TEST(InputFile, SaysThatTheFileWasCutWhileItWasOpen) {
+TEST(InputFile, SaysThatTheFileWasTruncatedWhileItWasOpen) {
   const TestFolder folder;
   const std::string path = folder.put("file", std::string(10000, 'x'));
   const InputFile file(path);
@@ -70,7 +70,7 @@ TEST(InputFile, SaysThatTheFileWasCutWhileItWasOpen) {
   EXPECT_EQ(read(file, 4000, 1000), std::string(1000, 'x'));
   for (const int64_t offset : {4500, 5000, 9000}) {
     const std::string said = test::message_of<Fault>([&] { read(file, offset, 1000); });
-    EXPECT_CONTAINS(said, "'" + path + "' was cut while it was in use: bytes ");
+    EXPECT_CONTAINS(said, "'" + path + "' was truncated while it was in use: bytes ");
   }
 }
 

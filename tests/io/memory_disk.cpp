@@ -22,7 +22,7 @@ bool coin(std::mt19937_64& random) {
   return random() % 2 == 0;
 }
 
-// Each page as it was synced or as it is now, and one size or the other.
+// Returns a random mix of the synced and the current content: each page and the size come from one of the two.
 std::vector<std::byte> mixed(const MemoryFile& file, std::mt19937_64& random) {
   std::vector<std::byte> left = file.synced;
   left.resize(std::max(file.now.size(), file.synced.size()));

@@ -1,7 +1,7 @@
-// Files and folders in memory, and what a crash of the machine may leave of them.
+// Files and folders in memory, with their possible states after a crash of the machine.
 //
-// Data that were not synced may be lost, there, or there in part. Changes of a folder's names since its last sync may be lost or
-// there, or only the first of them may be there: known file systems keep the order of such changes and never split a rename.
+// Data that were not synced may be lost, kept, or kept in part. Of the changes of a folder's names since its last sync, all, none
+// or only the first few may be kept: known file systems keep the order of such changes and never split a rename.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,28 @@ namespace zt::io {
 
 enum class Left : uint8_t { nothing, some, everything };
 
-// How much is left of data and names that were not synced. Everything is, if only the process dies.
+// How much of unsynced data and names a crash leaves. Use Left::everything for both if only the process dies.
 struct Crash {
   Left data = Left::nothing;
   Left names = Left::nothing;
-  uint64_t seed = 1;  // chooses the part that is left, for Left::some
+  uint64_t seed = 1;  // chooses the part that is left; used by Left::some
 };
 
 struct MemoryFile {
   std::vector<std::byte> now, synced;
-  bool is_locked = false;  // open with Access::replace
+  bool is_locked = false;  // true while open with Access::replace
 };
 
 struct MemoryFolder;
 
-// An entry: exactly one pointer is set. Neither is set if the name was removed.
+// An entry of a folder: one of the two pointers is set. If neither is set, the name was removed.
 struct Node {
   std::shared_ptr<MemoryFile> file;
   std::shared_ptr<MemoryFolder> folder;
 };
 
 struct MemoryFolder {
-  using Change = std::vector<std::pair<std::string, Node>>;  // in one step; a rename consists of two entries
+  using Change = std::vector<std::pair<std::string, Node>>;  // an atomic change; a rename has two entries
 
   std::map<std::string, Node> now, synced;
   std::vector<Change> unsynced;
@@ -50,7 +50,7 @@ struct MemoryFolder {
 // Returns the folder that the machine finds after a crash. It shares nothing with `folder`.
 std::shared_ptr<MemoryFolder> after_crash(const MemoryFolder& folder, const Crash& crash, std::mt19937_64& random);
 
-// Of all files.
+// Returns the bytes of all files in the folder and its subfolders.
 int64_t bytes_in(const MemoryFolder& folder);
 
 }  // namespace zt::io

@@ -1,4 +1,4 @@
-// How work over a FaultFs ended.
+// Tells how a function that uses a FaultFs ended.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The machine's own file systems: a folder with direct I/O, /dev/shm, and processes to which parts of the kernel are refused.
+// Tests the machine's own file systems: a folder with direct I/O, /dev/shm, and processes in which some system calls fail.
 #include "zt/io/posix_fs.h"
 
 #include <fcntl.h>
@@ -87,7 +87,7 @@ TEST(PosixFs, UsesDirectIo) {
   file->submit({Direction::write, 0, odd, 4096, 3});
   const Completion done = file->wait();
   EXPECT_EQ(done.tag, 3);
-  EXPECT_EQ(done.result, -EINVAL);  // which cached writes would take
+  EXPECT_EQ(done.result, -EINVAL);  // a cached write would accept this address
 }
 
 TEST(PosixFs, NamesKindsAndErrors) {
@@ -134,10 +134,10 @@ TEST(PosixFs, ATruncatedFileIsAFault) {
   write_file(files, path, 100000, copying(content(100000)));
   std::filesystem::resize_file(path, 99999);
   const std::string said = test::message_of<Fault>([&] { read_all(files, path, {{0, 100000}}); });
-  EXPECT_CONTAINS(said, "'" + path + "' is cut off");
+  EXPECT_CONTAINS(said, "'" + path + "' is truncated");
 }
 
-// Runs `work` in a process of its own and ends it with 0 if no expectation failed there.
+// Runs `work` in a forked process, then ends that process: with 0 if no expectation failed, else with 1.
 template <class Work>
 [[noreturn]] void in_child(const Work& work) {
   try {
@@ -148,7 +148,8 @@ template <class Work>
   _exit(testing::Test::HasFailure() ? 1 : 0);
 }
 
-// From now on `call` fails with `error`: always, or where its argument `argument` has the bits of `mask`.
+// Makes the system call `call` fail with `error` from now on: always if `mask` is 0, else if argument number `argument` has a bit
+// of `mask` set.
 void refuse(long call, int error, int argument = 0, uint32_t mask = 0) {
   const auto number = static_cast<uint32_t>(call);
   const auto offset = static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * static_cast<size_t>(argument));
@@ -170,7 +171,7 @@ constexpr const char* kUringLine =
     "io_uring is refused here .Operation not permitted.: files are read and written by one operation";
 constexpr const char* kDirectLine = "has no direct I/O: its files are read and written through the page cache";
 
-// Both lines, each once.
+// Returns a pattern that matches exactly one line of output, which contains `line`.
 std::string once(const std::string& line) {
   return "^[^\n]*" + line + "[^\n]*\n$";
 }
@@ -212,7 +213,8 @@ bool write_text(const std::string& path, const std::string& text) {
   return static_cast<bool>(file << text << std::flush);
 }
 
-// A file system of 6 MiB that only this process sees. Any user may, where the kernel allows name spaces of users.
+// Mounts a file system of 6 MiB that only this process sees. Needs no root where the kernel allows user namespaces. Returns
+// whether it succeeded.
 bool mount_small_disk(const std::string& folder) {
   const uid_t user = getuid();
   const gid_t group = getgid();
@@ -222,7 +224,7 @@ bool mount_small_disk(const std::string& folder) {
          mount("io", folder.c_str(), "tmpfs", 0, "size=6m") == 0;
 }
 
-// Ends with 2 where no small disk can be had.
+// Ends the process: with 2 if no small disk can be mounted, else as in_child does.
 [[noreturn]] void fill_small_disk(const std::string& folder) {
   if (!mount_small_disk(folder)) _exit(2);
   in_child([&] {

@@ -1,5 +1,5 @@
-// 16-bit gradients in and 16-bit copies out: every optimizer against the step on the widened gradient, followed by a rounding of
-// its own.
+// Tests 16-bit gradients and 16-bit copies: compares every optimizer with an fp32 step on the widened gradient and a separate
+// rounding.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -11,9 +11,9 @@ namespace zt::optim::test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr int kSentinel = 0x1234;  // what a copy holds before
+constexpr int kSentinel = 0x1234;  // the content of a copy before the update
 
-// Gradient's type, copy's type (float32: none).
+// The dtypes of the gradient and of the copy; float32 for `copy` means no copy.
 struct Formats {
   at::ScalarType grad, copy;
 
@@ -34,12 +34,12 @@ at::Tensor bits(const at::Tensor& tensor) {
   return tensor.view(tensor.element_size() == 2 ? at::kShort : at::kInt);
 }
 
-// Every bit, but that NaN is NaN.
+// Returns whether all bits are equal, except that any two NaNs count as equal.
 bool same(const at::Tensor& a, const at::Tensor& b) {
   return ((bits(a) == bits(b)) | (a.isnan() & b.isnan())).all().item<bool>();
 }
 
-// Some elements are special: not finite, tiny, or too large for float16.
+// Sets some elements to special values: not finite, tiny, or too large for float16.
 at::Tensor with_specials(at::Tensor tensor, int64_t first) {
   const std::vector<double> specials{kInf, -kInf, std::nan(""), 0.0, -0.0, 1e-7, -6e-8, 3e-39, 65519.0, 1e5, -1e38};
   for (size_t i = 0; i < specials.size(); ++i) {
@@ -53,7 +53,7 @@ struct Updated {
   FlatState shard, expected;  // expected has no copy
 };
 
-// Three updates of `count` elements in `formats`, and the same in fp32 by the plain loop.
+// Runs three updates of `count` elements in `formats`, and the same updates in fp32 by the plain loop.
 Updated update_both(const Kind& kind, Isa isa, Formats formats, int64_t count, const std::vector<Segment>& segments) {
   const auto optimizer = kind.make(kind.options, isa), plain = kind.make(kind.options, Isa::plain);
   const at::Tensor start = with_specials(numbers(count, 1, at::kFloat), 3);
@@ -68,7 +68,8 @@ Updated update_both(const Kind& kind, Isa isa, Formats formats, int64_t count, c
   return out;
 }
 
-// The copy is the master rounded by ATen on the segments, and what it was elsewhere. All its NaNs are one.
+// Expects that the copy is the master rounded by ATen on the segments, that other elements are unchanged, and that all NaNs have
+// the same bits.
 void expect_copy(const at::Tensor& copy, const at::Tensor& master, const std::vector<Segment>& segments) {
   at::Tensor expected = at::full_like(bits(copy), kSentinel).view(copy.scalar_type());
   for (const Segment& segment : segments) {
@@ -101,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(All, HalfWidth, testing::Values("adamw", "adam", "sgd",
                            return name;
                          });
 
-TEST_P(HalfWidth, EqualsPassesOfTheirOwn) {
+TEST_P(HalfWidth, EqualsSeparatePasses) {
   for (const Isa isa : supported_isas()) {
     for (const int64_t count : {0, 1, 2, 7, 16, 17, 31, 33, 63, 64, 65, 127, 1037}) {
       expect_equal_to_passes(isa, count, {{0, 0, 0, count}});

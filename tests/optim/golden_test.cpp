@@ -1,4 +1,4 @@
-// 50 updates against PyTorch in float64, and against the paper's formula for Lion.
+// Compares 50 updates with PyTorch in float64; for Lion, with the paper's formula.
 #include "support/golden.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ struct Case {
   Value::Table options;
 };
 
-// The list of tests/oracle/make_optim.py.
+// The same cases as in tests/oracle/make_optim.py.
 const std::map<std::string, Case>& cases() {
   static const std::map<std::string, Case> list{
       {"adamw", {make_adamw, {{"lr", 1e-2}, {"weight_decay", 0.1}}}},
@@ -33,12 +33,12 @@ double roundoff(at::ScalarType dtype) {
   return dtype == at::kFloat ? 0x1p-24 : 0x1p-53;
 }
 
-// How far `steps` updates may lie from exact arithmetic, an element. Terms linear in u:
-// * the parameter is rounded, and the decay (a few operations on it) with it: 8 u |p| a step;
-// * Adam's averages take up at most 4 roundings a step relative to the largest gradient so far, so t steps carry 4 t u; the
-//   largest gradient is at most 1 / sqrt(1 - beta2) <= 32 times the denominator; so each update is off by lr * 32 * 4 t u;
-// * SGD's buffer takes up 4 roundings a step relative to itself, at most G / (1 - momentum); an error in it acts for
-//   1 / (1 - momentum) steps; momentum is at most 0.9 here. G includes the decay term.
+// Returns how far each element may be from exact arithmetic after `steps` updates. Terms linear in the unit roundoff u:
+// * The parameter and the decay (a few operations on the parameter) are rounded: 8 u |p| per step.
+// * Adam's averages collect at most 4 roundings per step relative to the largest gradient so far, so 4 t u after t steps. The
+//   largest gradient is at most 1 / sqrt(1 - beta2) <= 32 times the denominator. So the error of an update is lr * 32 * 4 t u.
+// * SGD's buffer collects 4 roundings per step relative to its size, which is at most G / (1 - momentum). An error in the buffer
+//   acts for 1 / (1 - momentum) steps. Momentum is at most 0.9 here. G includes the decay term.
 at::Tensor bound(const std::string& name, const Optimizer& optimizer, const at::Tensor& grads, const at::Tensor& largest,
                  double u) {
   const auto steps = static_cast<double>(grads.size(0));
@@ -66,7 +66,7 @@ TEST_P(Golden, FiftySteps) {
     const at::Tensor limit = bound(name, *optimizer, grads.slice(0, 0, step + 1), largest, roundoff(dtype));
     EXPECT_TRUE((error <= limit).all().item<bool>())
         << "after " << step + 1 << ": " << (error / limit).max().item<double>() << " bounds";
-    // The bound is far below what was learnt, so the test can fail.
+    // The bound is far below the change of the parameters, so a wrong update fails the test.
     EXPECT_LT(limit.max().item<double>(), 1e-2 * (expected[next] - start).abs().max().item<double>());
     ++next;
   }
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(All, Golden, testing::Combine(testing::ValuesIn(case_na
                            return std::get<0>(info.param) + (std::get<1>(info.param) == at::kFloat ? "_float32" : "_float64");
                          });
 
-// Chen et al. 2023, algorithm 2, on doubles.
+// Chen et al. 2023, algorithm 2, in float64.
 struct LionFormula {
   double lr = 1e-2, beta1 = 0.9, beta2 = 0.99, decay = 0.1;
 
@@ -105,7 +105,8 @@ TEST(Lion, FiftyStepsInDoubleFollowThePaper) {
     optimizer->step(shard, grads[step], whole(shard), {.lr = formula.lr, .step = step + 1});
     std::tie(p, m) = formula(p, grads[step], m);
   }
-  // Signs are equal (gradients are random, no average is near zero by less than its rounding), so only p is rounded.
+  // The signs are equal, because gradients are random and no average is as close to zero as its rounding error. So only p
+  // differs.
   const at::Tensor limit = (p.abs() + golden.at("start").abs() + formula.lr) * (8 * 50 * 0x1p-53);
   EXPECT_TRUE(((shard.master - p).abs() <= limit).all().item<bool>());
 }
@@ -120,19 +121,20 @@ TEST(Lion, EachFloatStepFollowsThePaper) {
     const at::Tensor before = shard.master.to(at::kDouble), average = shard.state.at("exp_avg").to(at::kDouble);
     const auto [p, m] = formula(before, grads[step], average);
     optimizer->step(shard, grads[step].to(at::kFloat), whole(shard), {.lr = formula.lr, .step = step + 1});
-    // Four operations on p and the step, three on the average, whose sign is open when it is below their rounding.
+    // There are four operations on p and the step, and three on the average. If the average is below the error of these three,
+    // its sign is not determined.
     const double u = 0x1p-24;
     const at::Tensor terms = average.abs() + grads[step].abs();
     const at::Tensor sign_is_open = ((0.9 * average + 0.1 * grads[step]).abs() <= 4 * u * terms).to(at::kDouble);
     const at::Tensor limit = 4 * u * (before.abs() + formula.lr) + 2 * formula.lr * sign_is_open;
     EXPECT_TRUE(((shard.master.to(at::kDouble) - p).abs() <= limit).all().item<bool>()) << "step " << step;
     EXPECT_TRUE(((shard.state.at("exp_avg").to(at::kDouble) - m).abs() <= 4 * u * terms).all().item<bool>()) << "step " << step;
-    // Open signs are rare; the element without gradients has a zero average, whose sign is zero in both.
+    // Undetermined signs are rare. The element without gradients has a zero average, whose sign is zero in both.
     EXPECT_LE(sign_is_open.sum().item<double>(), 2);
   }
 }
 
-TEST(Lion, NeitherZeroNorNanIsHidden) {
+TEST(Lion, ZeroStaysZeroAndNanStaysNan) {
   const auto optimizer = make_lion(Value::Table{{"lr", 0.5}});
   FlatState shard = shard_of(*optimizer, at::ones({3}));
   const at::Tensor grad = at::zeros({3});

@@ -44,12 +44,12 @@ TEST(Groups, TheFirstMatchWins) {
                                                     Value::Table{{"match", "weight$"}, {"weight_decay", 0.7}},
                                                     Value::Table{{"match", "blocks"}, {"lr_scale", 2}, {"weight_decay", 0.2}}}));
   EXPECT_EQ(group_for(table, "blocks.0.weight").lr_scale, 0.5);
-  EXPECT_EQ(group_for(table, "blocks.0.weight").weight_decay, 0.1);     // not said: the default
-  EXPECT_EQ(group_for(table, "blocks.0.bias", false).weight_decay, 0);  // not said: the default for biases
+  EXPECT_EQ(group_for(table, "blocks.0.weight").weight_decay, 0.1);     // not given: the default
+  EXPECT_EQ(group_for(table, "blocks.0.bias", false).weight_decay, 0);  // not given: the default for biases
   EXPECT_EQ(group_for(table, "blocks.10.weight").lr_scale, 1);
   EXPECT_EQ(group_for(table, "blocks.10.weight").weight_decay, 0.7);
   EXPECT_EQ(group_for(table, "blocks.10.bias", false).lr_scale, 2);
-  EXPECT_EQ(group_for(table, "blocks.10.bias", false).weight_decay, 0.2);  // said: for biases too
+  EXPECT_EQ(group_for(table, "blocks.10.bias", false).weight_decay, 0.2);  // given: for biases, too
   EXPECT_EQ(group_for(table, "head").weight_decay, 0.1);
 }
 
@@ -62,7 +62,7 @@ TEST(Groups, AnEntryWithoutParametersIsRefused) {
   EXPECT_EQ(refusal({Value::Table{{"match", "^blocks"}}, Value::Table{{"match", "weight$"}}}), "");
   EXPECT_NE(refusal({Value::Table{{"match", "^block\\."}}}).find("optim.adamw.groups[1].match: no trainable parameter"),
             std::string::npos);
-  // The first entry takes all that the second could.
+  // The first entry matches all names that the second matches.
   EXPECT_NE(refusal({Value::Table{{"match", "weight"}}, Value::Table{{"match", "head"}}}).find("groups[2]"), std::string::npos);
   model.params[1].trainable = false;
   EXPECT_NE(refusal({Value::Table{{"match", "head"}}}).find("groups[1]"), std::string::npos);

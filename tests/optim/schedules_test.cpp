@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kBase = 0.4;
 
-// PyTorch computes most rates from the one before, with at most 8 operations a step that round relative to the base.
+// Compares with PyTorch, which computes most rates from the previous one, with at most 8 operations per step that round relative
+// to the base.
 void expect_golden(const Schedule& schedule, const std::string& name) {
   const at::Tensor expected = zt::test::golden("optim_rates").at(name);
   ASSERT_EQ(expected.numel(), 60);
@@ -39,7 +40,7 @@ TEST(Schedules, WarmupCosine) {
   EXPECT_EQ(cosine->lr(0, 1), 1);
   EXPECT_EQ(cosine->lr(60, 1), 0);
   EXPECT_EQ(cosine->lr(61, 1), 0);
-  // DeepSpeed starts at zero.
+  // DeepSpeed's schedule starts at zero.
   EXPECT_EQ(make_warmup_cosine(Value::Table{{"warmup", 8}, {"total", 60}, {"start_ratio", 0}})->lr(0, 1), 0);
 }
 

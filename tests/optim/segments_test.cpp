@@ -1,4 +1,4 @@
-// What holds for every optimizer: segments, groups, scaling, equal bits of all forms, and errors.
+// Tests all optimizers: segments, groups, scaling, equal bits on all instruction sets, and errors.
 #include <gtest/gtest.h>
 
 #include "support.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kCount = 1037;
 
-// Three updates of the whole shard, or of its segments.
+// Runs three updates of the segments.
 void run(const Optimizer& optimizer, FlatState& shard, const std::vector<Segment>& segments, double grad_scale = 1) {
   for (int step = 1; step <= 3; ++step) {
     const at::Tensor grad = numbers(shard.master.numel(), 100 + step, shard.master.scalar_type());
@@ -52,14 +52,14 @@ TEST_P(EveryOptimizer, AllInstructionSetsGiveEqualBits) {
   }
 }
 
-TEST_P(EveryOptimizer, AnyCutGivesEqualBits) {
+TEST_P(EveryOptimizer, AnySegmentsGiveEqualBits) {
   const auto optimizer = make();
   FlatState expected = shard_of(*optimizer, numbers(kCount, 1, dtype()));
   run(*optimizer, expected, whole(expected));
   EXPECT_FALSE(at::equal(expected.master, numbers(kCount, 1, dtype())));
   FlatState shard = shard_of(*optimizer, numbers(kCount, 1, dtype()));
   run(*optimizer, shard, {{0, 0, 0, 1}, {1, 0, 1, 1}, {2, 0, 1, 30}, {3, 0, 30, 513}, {4, 0, 513, 1000}, {5, 0, 1000, kCount}});
-  expect_equal(shard, expected, "cut");
+  expect_equal(shard, expected, "segments");
 }
 
 TEST_P(EveryOptimizer, GapsAreLeftAlone) {
@@ -94,7 +94,7 @@ TEST_P(EveryOptimizer, GradScaleMultipliesTheGradientFirst) {
   const auto optimizer = make();
   FlatState scaled = shard_of(*optimizer, numbers(kCount, 1, dtype())),
             expected = shard_of(*optimizer, numbers(kCount, 1, dtype()));
-  const double scale = 1.0 / 3;  // not a number of float32: it is rounded to the gradient's type
+  const double scale = 1.0 / 3;  // not exact in float32, so it is rounded to the gradient's dtype
   for (int step = 1; step <= 3; ++step) {
     const at::Tensor grad = numbers(kCount, 100 + step, dtype());
     optimizer->step(scaled, grad, whole(scaled), {.lr = optimizer->lr(), .grad_scale = scale, .step = step});

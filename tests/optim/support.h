@@ -1,4 +1,4 @@
-// What the tests of optim share.
+// Helpers of the tests of optim.
 #pragma once
 
 #include <map>
@@ -15,10 +15,10 @@ using Make = std::shared_ptr<Optimizer> (*)(const Value&, Isa);
 
 struct Kind {
   Make make;
-  Value::Table options;  // an example of its options
+  Value::Table options;  // example options
 };
 
-// One example a rule of rules.h.
+// Returns one example per rule of rules.h.
 inline std::map<std::string, Kind> kinds() {
   return {{"adamw", {make_adamw, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
           {"adam", {make_adam, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
@@ -34,25 +34,25 @@ inline ParamInfo param_named(const std::string& name) {
   return param;
 }
 
-// Normally distributed, of mean 0 and variance 1.
+// Returns normally distributed numbers of mean 0 and variance 1.
 inline at::Tensor numbers(int64_t count, uint64_t seed, at::ScalarType dtype) {
   auto generator = at::detail::createCPUGenerator(seed);
   return at::randn({count}, generator, at::kDouble).to(dtype);
 }
 
-// A shard with these parameters and zero states, all of its own.
+// Returns a shard with a copy of `params` and states of zeros.
 inline FlatState shard_of(const Optimizer& optimizer, const at::Tensor& params) {
   FlatState shard{params.clone(), {}};
   for (const std::string& name : optimizer.state_names()) shard.state[name] = at::zeros_like(params);
   return shard;
 }
 
-// One segment over the whole shard.
+// Returns one segment over the whole shard.
 inline std::vector<Segment> whole(const FlatState& shard) {
   return {{0, 0, 0, shard.master.numel()}};
 }
 
-// The message of the error that `call` throws; empty when it throws none.
+// Returns the message of the Misuse that `call` throws; empty if it throws none.
 template <class Call>
 std::string complaint(Call call) {
   try {

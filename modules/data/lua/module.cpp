@@ -1,4 +1,4 @@
-// The Lua face of the module: arguments in, results out.
+// The Lua binding of the module.
 #include "stream/open.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/text_reader.h"
@@ -35,8 +35,8 @@ int stream_batch(lua_State* L) {
   return 1;
 }
 
-// One turn of `for step, batch in text:steps(n)`. The stream stands behind the step whose batch is out: saved now, it resumes
-// with the next one.
+// One iteration of `for step, batch in text:steps(n)`. Moves the stream to the next step before the loop body runs, so that a
+// state saved in the body resumes with the next step.
 int next_step(lua_State* L) {
   const auto stream = lua::check<Stream>(L, lua_upvalueindex(1));
   const int64_t step = stream->step();
@@ -119,12 +119,11 @@ struct TrainCall {
   std::string type = TrainOptions{}.type;
   int64_t sample_bytes = TrainOptions{}.sample_bytes;
 };
-const auto kTrain =
-    Schema<TrainCall>("data.tokenizer.train")
-        .required("input", &TrainCall::input, "the text, UTF-8")
-        .optional("vocab", &TrainCall::vocab, "pieces, 256 of them single bytes", between(300, 1 << 20))
-        .optional("type", &TrainCall::type, "'bpe' or 'unigram'", one_of({"bpe", "unigram"}))
-        .optional("sample_bytes", &TrainCall::sample_bytes, "how much of the text to learn from", at_least(1 << 16));
+const auto kTrain = Schema<TrainCall>("data.tokenizer.train")
+                        .required("input", &TrainCall::input, "the text, UTF-8")
+                        .optional("vocab", &TrainCall::vocab, "number of pieces, 256 of them single bytes", between(300, 1 << 20))
+                        .optional("type", &TrainCall::type, "'bpe' or 'unigram'", one_of({"bpe", "unigram"}))
+                        .optional("sample_bytes", &TrainCall::sample_bytes, "bytes of the text to learn from", at_least(1 << 16));
 
 int train(lua_State* L) {
   const TrainCall call = kTrain.parse(lua::check_value(L, 1));
@@ -191,8 +190,8 @@ struct TokenizeCall {
 const auto kTokenize = Schema<TokenizeCall>("data.tokenize")
                            .required("input", &TokenizeCall::input, "the text")
                            .required("output", &TokenizeCall::output, "the token file, NAME.npy")
-                           .required("tokenizer", &TokenizeCall::tokenizer, "of data.tokenizer")
-                           .optional("progress", &TokenizeCall::progress, "function(bytes done, bytes in all)");
+                           .required("tokenizer", &TokenizeCall::tokenizer, "a tokenizer made by data.tokenizer")
+                           .optional("progress", &TokenizeCall::progress, "function(bytes done, bytes in total)");
 
 int tokenize(lua_State* L) {
   const TokenizeCall call = kTokenize.parse(lua::check_value(L, 1));

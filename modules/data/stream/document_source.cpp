@@ -10,7 +10,7 @@ namespace zt::data {
 
 namespace {
 
-// Documents between consecutive borders that predict something.
+// Returns the documents between consecutive borders, without those of fewer than two tokens.
 std::vector<Document> documents_between(const std::vector<int64_t>& borders) {
   std::vector<Document> documents;
   for (size_t i = 0; i + 1 < borders.size(); ++i) {
@@ -34,7 +34,7 @@ void number(std::span<int64_t> segments, std::span<int64_t> positions, int64_t s
 
 std::vector<Document> documents_by_separator(const TokenFile& file, int64_t separator) {
   if (separator < 0 || separator >= file.vocab()) {
-    misuse("separator is {}, which is no token of '{}': its vocabulary has the ids 0 to {}", separator, file.path(),
+    misuse("separator is {}, which is not a token of '{}': its vocabulary has the ids 0 to {}", separator, file.path(),
            file.vocab() - 1);
   }
   std::vector<int64_t> borders{0};
@@ -49,7 +49,7 @@ std::vector<Document> documents_by_offsets(const TokenFile& file, const std::str
   offsets.visit(0, offsets.count(), [&](auto values, int64_t) { borders.insert(borders.end(), values.begin(), values.end()); });
   if (borders.size() < 2 || borders.front() != 0 || borders.back() != file.size() || !std::ranges::is_sorted(borders)) {
     fault(
-        "the offsets in '{}' do not cut '{}' into documents: they must ascend from 0 to its number of tokens, {}. They are "
+        "the offsets in '{}' do not divide '{}' into documents: they must ascend from 0 to its number of tokens, {}. They are "
         "{} numbers from {} to {}",
         path, file.path(), file.size(), borders.size(), borders.empty() ? 0 : borders.front(),
         borders.empty() ? 0 : borders.back());
@@ -66,9 +66,9 @@ DocumentSource::DocumentSource(std::shared_ptr<const TokenFile> file, std::vecto
         file_->path());
   }
   if (options_.pad < 0 || options_.pad >= file_->vocab()) {
-    misuse("pad is {}, which is no token: the vocabulary has the ids 0 to {}", options_.pad, file_->vocab() - 1);
+    misuse("pad is {}, which is not a token: the vocabulary has the ids 0 to {}", options_.pad, file_->vocab() - 1);
   }
-  int64_t used = options_.seq;  // the first document opens the first row
+  int64_t used = options_.seq;  // full, so that the first document opens the first row
   for (size_t i = 0; i < documents_.size(); ++i) {
     const int64_t wanted = predictions(documents_[i]);
     if (!options_.pack || used + wanted > options_.seq) {

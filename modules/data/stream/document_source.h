@@ -1,36 +1,37 @@
-// Samples of variable length: documents, one a row or several packed into a row.
+// Samples of variable length: one document per row, or several packed into a row.
 #pragma once
 
 #include "stream.h"
 
 namespace zt::data {
 
-// A document: tokens [begin, begin + size) of the file; its predictions are tokens 1 .. size-1, each from those before it.
+// A document: tokens [begin, begin + size) of the file. Each of its tokens 1 .. size-1 is predicted from the tokens before it.
 struct Document {
   int64_t begin = 0, size = 0;
 };
 
-// Documents that end behind each `separator`, which belongs to its document: a model learns to end. Tokens behind the last
-// separator are a document too. Documents of fewer than two tokens predict nothing and are left out.
+// Returns the documents that end with a `separator`. The separator belongs to its document, so that a model learns to end.
+// Tokens after the last separator are a document, too. Documents of fewer than two tokens have nothing to predict and are left
+// out. Throws Misuse if `separator` is not below the vocabulary.
 std::vector<Document> documents_by_separator(const TokenFile& file, int64_t separator);
-// Document i is tokens [offsets[i], offsets[i + 1]): the .npy file at `path` ascends from 0 to the number of tokens, otherwise
-// Fault. Documents of fewer than two tokens are left out.
+// Returns the documents given by the offsets in the .npy file at `path`: document i has the tokens [offsets[i], offsets[i + 1]).
+// Documents of fewer than two tokens are left out. Throws Fault unless the offsets ascend from 0 to the number of tokens.
 std::vector<Document> documents_by_offsets(const TokenFile& file, const std::string& path);
 
 struct DocumentOptions {
   int64_t seq = 0;
-  int64_t pad = 0;              // token behind the end of the last document of a row
-  int64_t ignore_index = -100;  // label there
+  int64_t pad = 0;              // token of the positions after the last document of a row
+  int64_t ignore_index = -100;  // label of those positions
   bool pack = false;
 };
 
-// Rows of seq positions: min(size - 1, seq) predictions of a document (a longer one is cut), then padding.
-// With `pack` a row takes consecutive documents, in the order of the file, as long as the next one fits whole; rows are made
-// once, so a shuffle permutes rows. Memory: 16 bytes a document, 8 bytes a row.
+// A row has seq positions: min(size - 1, seq) predictions of a document (a longer document is truncated), then padding.
+// With `pack` a row takes consecutive documents, in the order of the file, while the next one fits completely. Rows are made
+// once, so a shuffle permutes rows. Memory: 16 bytes per document, 8 bytes per row.
 //
-// Fields, int64 [rows, seq]: tokens, labels. With pack also segments (0, 1, ... by document in the row; the padding is a
-// segment of its own, the next number) and positions (from 0 in each document and in the padding).
-// Misuse when there is no document, or `pad` is not a token.
+// Fields, int64 [rows, seq]: tokens and labels. With `pack` also segments (0, 1, ... per document in the row; the padding is one
+// more segment) and positions (from 0 in each segment).
+// The constructor throws Misuse if there is no document, or if `pad` is not below the vocabulary.
 class DocumentSource : public Source {
  public:
   DocumentSource(std::shared_ptr<const TokenFile> file, std::vector<Document> documents, DocumentOptions options);

@@ -29,25 +29,26 @@ struct Options {
 
 Schema<Options> common(const char* name) {
   return Schema<Options>(name)
-      .required("path", &Options::path, "the token file, as ztoolkit tokenize makes it")
-      .required("seq", &Options::seq, "tokens of a sample", at_least(1))
-      .required("batch", &Options::batch, "samples of the global batch, over all ranks", at_least(1))
-      .optional("axis", &Options::axis, "mesh axis whose ranks share the batch; none: this rank reads all of it")
-      .optional("seed", &Options::seed, "of the order of samples")
+      .required("path", &Options::path, "the token file, made by ztoolkit tokenize")
+      .required("seq", &Options::seq, "tokens per sample", at_least(1))
+      .required("batch", &Options::batch, "samples per global batch, over all ranks", at_least(1))
+      .optional("axis", &Options::axis, "mesh axis whose ranks share the batch; default: none, this rank reads all of it")
+      .optional("seed", &Options::seed, "seed of the order of samples")
       .optional("split", &Options::split, "'train' or 'validation'", one_of({"train", "validation"}))
-      .optional("validation", &Options::validation, "fraction at the end of the file that is not trained on", between(0, 1))
-      .optional("shuffle", &Options::shuffle, "another order in each epoch")
-      .optional("micro_batches", &Options::micro_batches, "parts that a rank's samples must divide into", at_least(1))
+      .optional("validation", &Options::validation, "fraction of the data, at the end of the file, kept for validation",
+                between(0, 1))
+      .optional("shuffle", &Options::shuffle, "give each epoch an order of its own")
+      .optional("micro_batches", &Options::micro_batches, "micro-batches that each rank's samples must divide into", at_least(1))
       .optional("vocab", &Options::vocab, "number of token ids; default: what the tokenizer recorded", at_least(1));
 }
 
 const auto kTokens = common("data.tokens");
 const auto kDocuments =
     common("data.documents")
-        .optional("separator", &Options::separator, "token that ends a document")
-        .optional("offsets", &Options::offsets, "path of an .npy file with the documents' borders")
-        .optional("pad", &Options::pad, "token behind the end of a document")
-        .optional("ignore_index", &Options::ignore_index, "label there")
+        .optional("separator", &Options::separator, "id of the token that ends a document")
+        .optional("offsets", &Options::offsets, "path of an .npy file with the offsets of the documents")
+        .optional("pad", &Options::pad, "token of the positions after the end of a document")
+        .optional("ignore_index", &Options::ignore_index, "label of those positions")
         .optional("pack", &Options::pack, "fill rows with several documents; adds the fields segments and positions");
 
 std::shared_ptr<Stream> make_stream(const std::string& name, const Options& options, std::unique_ptr<Source> source) {

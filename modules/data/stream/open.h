@@ -1,4 +1,4 @@
-// Streams from options tables: what data.tokens and data.documents take.
+// Opens streams from the option tables of data.tokens and data.documents.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,12 @@
 
 namespace zt::data {
 
-// data.tokens{path, seq, batch, axis, seed, split, validation, shuffle, micro_batches, vocab}: windows of one run of tokens.
+// Implements data.tokens{path, seq, batch, axis, seed, split, validation, shuffle, micro_batches, vocab}: windows of one run of
+// tokens.
 std::shared_ptr<Stream> open_tokens(const Value& options);
 
-// data.documents{... the same, and separator or offsets, pad, ignore_index, pack}: samples of variable length. The validation
-// fraction counts documents.
+// Implements data.documents: samples of variable length. Options: those of data.tokens, separator or offsets, pad, ignore_index,
+// pack. The validation fraction counts documents.
 std::shared_ptr<Stream> open_documents(const Value& options);
 
 }  // namespace zt::data

@@ -7,9 +7,9 @@ namespace zt::data {
 
 namespace {
 
-// Halves of fewer bits leave most permutations out of reach.
+// Fewest bits of the network. With fewer bits it can produce only few of the possible permutations.
 constexpr int kLeastBits = 6;
-// Four rounds suffice against an adversary; two more for unequal halves.
+// Four rounds are enough against an adversary (Luby and Rackoff); two more compensate for halves of unequal size.
 constexpr int kRounds = 6;
 
 }  // namespace

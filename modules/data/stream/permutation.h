@@ -1,4 +1,4 @@
-// Shuffling without memory: a pseudo-random permutation of 0 .. n-1 that is computed place by place.
+// Shuffling without memory: a pseudo-random permutation of 0 .. n-1 that computes each value when it is needed.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace zt::data {
 
-// A Feistel network (Luby and Rackoff 1988) over the next power of two, with Philox as its round function; results outside
-// 0 .. n-1 are put through again until they fall inside ("cycle walking", Black and Rogaway: Ciphers with arbitrary finite
-// domains, 2002). A bijection for every key; one place costs well under a microsecond for n >= 32. Threads: const.
+// A Feistel network (Luby and Rackoff 1988) over the next power of two, with Philox as its round function. A result outside 0 ..
+// n-1 is the input of another pass, until a result lies inside ("cycle walking", Black and Rogaway: Ciphers with arbitrary finite
+// domains, 2002). A bijection for every key. One value costs well under a microsecond for n >= 32. Threads: any.
 class Permutation {
  public:
-  // n >= 1.
+  // Requires n >= 1.
   Permutation(int64_t n, Philox key);
 
-  // Where place `i` (0 <= i < n) goes.
+  // Returns the value at index `i`. Requires 0 <= i < n.
   int64_t operator()(int64_t i) const;
 
  private:

@@ -24,8 +24,8 @@ void check(const std::string& name, const StreamOptions& options) {
   }
   const int64_t rows = options.batch / ranks;
   if (rows % options.micro_batches != 0) {
-    misuse("{}: the {} samples of a rank (batch = {} / {} ranks) cannot be cut into {} equal micro-batches (remainder {})", name,
-           rows, options.batch, ranks, options.micro_batches, rows % options.micro_batches);
+    misuse("{}: the {} samples of a rank (batch = {} / {} ranks) cannot be split into {} equal micro-batches (remainder {})",
+           name, rows, options.batch, ranks, options.micro_batches, rows % options.micro_batches);
   }
 }
 

@@ -1,4 +1,4 @@
-// Batches as a pure function of (seed, step): what every rank reads at every step, whatever the number of ranks.
+// Batches as a pure function of (seed, step). The global batch of a step is the same for any number of ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,45 +16,46 @@
 
 namespace zt::data {
 
-// A batch: field -> tensor [n, ...] with one row a sample.
+// A batch: maps a field's name to a tensor [n, ...] with one row per sample.
 using Fields = std::map<std::string, at::Tensor>;
 
-// One sample: `sample` of 0 .. samples-1 as it is cut in `epoch`.
+// A sample of an epoch: `sample` is an index in 0 .. samples-1. The same index may give other tokens in another epoch.
 struct Place {
   int64_t epoch = 0, sample = 0;
 };
 
-// What samples are and how they are read. Knows nothing of order, steps or ranks. Threads: const.
+// Defines samples and reads them. The order of samples, steps and ranks are the subject of Stream. Threads: any.
 class Source {
  public:
   virtual ~Source();
-  virtual int64_t samples() const = 0;  // of an epoch; at least 1
-  virtual int64_t seq() const = 0;      // tokens of a sample
-  // tokens and labels, int64 [rows, seq], and more. `seed` keys what varies from epoch to epoch.
+  virtual int64_t samples() const = 0;  // per epoch; at least 1
+  virtual int64_t seq() const = 0;      // tokens per sample
+  // Returns `tokens` and `labels`, int64 [rows, seq], and possibly more fields. `seed` is the key of the differences between
+  // epochs.
   virtual Fields make(std::span<const Place> rows, int64_t seed) const = 0;
   virtual const TokenFile& file() const = 0;
-  virtual double entropy() const = 0;  // of the tokens of this split, in nats a token
+  virtual double entropy() const = 0;  // of the tokens of this split, in nats per token
 };
 
 struct StreamOptions {
-  int64_t batch = 1;          // samples of the global batch
-  int rank = 0, ranks = 1;    // place among the ranks that share the batch, and their number
-  int64_t micro_batches = 1;  // parts that each rank's samples must divide into
+  int64_t batch = 1;          // samples per global batch
+  int rank = 0, ranks = 1;    // index among the ranks that share the batch, and the number of these ranks
+  int64_t micro_batches = 1;  // micro-batches that each rank's samples must divide into
   int64_t seed = 0;
-  bool shuffle = true;  // each epoch in an order of its own; false: in the order of the source
+  bool shuffle = true;  // true: each epoch has its own order; false: the order of the source
 };
 
-// Sample number g = step * batch + i of a run is place g mod samples of epoch g / samples (a batch may span two epochs), which
-// `shuffle` permutes by (seed, epoch). Rank r of W reads the r-th contiguous part of each batch.
+// Sample number g = step * batch + i of a run is index g mod samples of epoch g / samples; a batch may span two epochs. `shuffle`
+// permutes each epoch by (seed, epoch). Rank r of W reads the r-th contiguous part of each batch.
 //
 // Invariants: batch(step) depends on the source, the options and the step only. The whole state is (seed, step).
-// Threads: one. Errors: Misuse for arguments; Fault when the data is damaged.
+// Threads: one at a time. Throws: Misuse for wrong arguments, Fault for damaged data.
 class Stream : public Stateful {
  public:
   // `name` is for messages: "data.tokens".
   Stream(std::string name, std::unique_ptr<Source> source, StreamOptions options);
 
-  // This rank's part of the batch of `step`: the source's fields and `sample`, int64 [rows], the samples' numbers g.
+  // Returns this rank's part of the batch of `step`: the source's fields, and `sample`, int64 [rows], with the sample numbers g.
   Fields batch(int64_t step) const;
 
   const Source& source() const { return *source_; }
@@ -65,7 +66,7 @@ class Stream : public Stateful {
   int64_t step() const { return step_; }
   void seek(int64_t step);
 
-  void visit(Visitor& visitor) override;  // the value "stream": {seed, step}
+  void visit(Visitor& visitor) override;  // saves or loads the value "stream": {seed, step}
   Value state() const;
   void restore(const Value& state);
 

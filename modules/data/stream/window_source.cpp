@@ -24,7 +24,7 @@ WindowSource::WindowSource(std::shared_ptr<const TokenFile> file, Range range, i
         "validation fraction, or more text",
         file_->path(), range_.size(), file_->size(), seq_ + 1);
   }
-  // A shift of seq - 1 must still leave room for the last window; a range of hardly more than one window is cut in place.
+  // After a shift of seq - 1 the last window must still fit. In a range of less than 2 * seq tokens, shifts are smaller.
   const int64_t room = cut == Cut::shifted ? range_.size() - seq_ : range_.size() - 1;
   samples_ = std::max<int64_t>(1, room / seq_);
   shifts_ = cut == Cut::shifted ? std::min(seq_, range_.size() - samples_ * seq_) : 1;
@@ -32,7 +32,7 @@ WindowSource::WindowSource(std::shared_ptr<const TokenFile> file, Range range, i
 
 int64_t WindowSource::shift(int64_t seed, int64_t epoch) const {
   if (shifts_ == 1) return 0;
-  // The permutation of the epoch uses b = 0 of this key.
+  // The last argument is 1, because the permutation of the epoch uses the key with 0.
   const Philox key = Philox::keyed(static_cast<uint64_t>(seed), Purpose::shuffle, static_cast<uint64_t>(epoch), 1);
   return static_cast<int64_t>(key.block(0, 0)[0] % static_cast<uint64_t>(shifts_));
 }

@@ -1,16 +1,17 @@
-// Samples cut from one long run of tokens.
+// Samples from one long run of tokens.
 #pragma once
 
 #include "stream.h"
 
 namespace zt::data {
 
-// Windows of seq + 1 tokens, one starting every seq tokens: tokens are the first seq, labels the last seq (each position's
-// next token). They lie inside `range`.
+// Windows of seq + 1 tokens inside `range`. One starts every seq tokens. The first seq tokens are the inputs, the last seq tokens
+// the labels (each position's next token).
 //
-// With Cut::shifted the first window of epoch e starts at a place 0 .. seq-1 drawn from (seed, e), so that a token does not
-// stand behind the same context in every epoch; an epoch then leaves out up to seq tokens at each end. Cut::fixed starts at 0.
-// Fields: tokens, labels, int64 [rows, seq]. Misuse when the range holds no window.
+// With Cut::shifted the first window of epoch e starts at an offset in 0 .. seq-1 drawn from (seed, e), so that a token does not
+// have the same context in every epoch. An epoch then leaves out fewer than 2 * seq tokens at the two ends of the range. With
+// Cut::fixed the offset is 0.
+// Fields: tokens and labels, int64 [rows, seq]. The constructor throws Misuse if the range holds no window.
 class WindowSource : public Source {
  public:
   enum class Cut : uint8_t { fixed, shifted };
@@ -28,7 +29,7 @@ class WindowSource : public Source {
   std::shared_ptr<const TokenFile> file_;
   Range range_;
   int64_t seq_, samples_;
-  int64_t shifts_;  // places that an epoch may start at
+  int64_t shifts_;  // number of offsets at which an epoch may start
 };
 
 }  // namespace zt::data

@@ -10,10 +10,10 @@ namespace zt::data {
 
 namespace {
 
-constexpr int64_t kBlocks = 64;             // places in the text that the sample is taken from
-constexpr size_t kLongestSentence = 65536;  // bytes; the library skips longer ones
+constexpr int64_t kBlocks = 64;             // blocks of the text from which the training sample is taken
+constexpr size_t kLongestSentence = 65536;  // bytes; the library skips longer sentences
 
-// The library's complaint without its source lines: "Internal: ./src/x.cc(66) [a == b] Text." -> "Text".
+// Returns the library's error text without its source location: "Internal: ./src/x.cc(66) [a == b] Text." -> "Text".
 std::string complaint(const sentencepiece::util::Status& status) {
   std::string text = status.error_message();
   const size_t condition = text.rfind(']');
@@ -60,7 +60,8 @@ class SentencePieceTokenizer : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
-// The lines of a sample of the text: whole lines from equally spaced blocks, so that an alphabetical text is seen from A to Z.
+// Iterates over a sample of the text: whole lines from equally spaced blocks, so that the sample of a sorted text has words from
+// A to Z.
 class SampledLines : public sentencepiece::SentenceIterator {
  public:
   SampledLines(TextReader& text, int64_t sample_bytes) : text_(text) {
@@ -94,7 +95,7 @@ class SampledLines : public sentencepiece::SentenceIterator {
     while (line_.ends_with('\n') || line_.ends_with('\r')) line_.pop_back();
     at_ = next;
   }
-  // Returns where the line that `at` belongs to ends, its line feed included.
+  // Returns the offset after the line that contains `at`, line feed included.
   int64_t after_line(int64_t at) {
     while (at < text_.size()) {
       const std::string_view part = text_.read(at, kLongestSentence);
@@ -126,7 +127,8 @@ std::shared_ptr<Tokenizer> train_sentencepiece(std::string_view text, const Trai
 std::shared_ptr<Tokenizer> train_sentencepiece(TextReader& text, const TrainOptions& options, const std::string& name) {
   SampledLines lines(text, options.sample_bytes);
   if (lines.done()) misuse("cannot learn a tokenizer from '{}': it has no text", name);
-  // No begin, end or padding ids: nothing in this toolkit gives them a meaning. The unknown id must exist; it stays unused.
+  // The model has no begin, end or padding ids, because this toolkit does not use them. The library requires an unknown id; it
+  // stays unused.
   const std::unordered_map<std::string, std::string> settings{
       {"model_type", options.type},
       {"vocab_size", std::to_string(options.vocab)},

@@ -1,4 +1,4 @@
-// Texts that are read in parts, because they need not fit into memory.
+// Texts that are read in parts, because they may not fit into memory.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class TextReader {
  public:
   virtual ~TextReader();
   virtual int64_t size() const = 0;  // bytes
-  // Returns the bytes [at, at + bytes), or fewer at the end of the text. Valid until the next call.
+  // Returns the bytes [at, at + bytes), or fewer at the end of the text. The result is valid until the next call.
   virtual std::string_view read(int64_t at, int64_t bytes) = 0;
 };
 
-// A text in memory, which the caller keeps.
+// A text in memory. The memory has to outlive the object.
 class MemoryText : public TextReader {
  public:
   explicit MemoryText(std::string_view text) : text_(text) {}
@@ -29,7 +29,8 @@ class MemoryText : public TextReader {
   std::string_view text_;
 };
 
-// A text in a file, of which 1 MiB is in memory. Throws: Fault (InputFile), also if the file is truncated while it is read.
+// A text in a file, with a buffer of at least 1 MiB. Throws: Fault (see InputFile), also if the file is truncated while it is
+// read.
 class FileText : public TextReader {
  public:
   explicit FileText(std::string path) : file_(std::move(path)) {}
@@ -40,7 +41,7 @@ class FileText : public TextReader {
  private:
   io::InputFile file_;
   std::string buffer_;
-  int64_t begin_ = 0;  // of the buffer in the file
+  int64_t begin_ = 0;  // offset of the buffer in the file
 };
 
 }  // namespace zt::data

@@ -12,13 +12,14 @@ namespace zt::data {
 
 namespace {
 
-constexpr int64_t kChunk = 1 << 16;  // bytes encoded at a time
+constexpr int64_t kChunk = 1 << 16;  // most bytes encoded at once
 
 bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-// Bytes of the character that starts here, 0 if it is malformed: overlong forms, surrogates and values past U+10FFFF are.
+// Returns the size in bytes of the first character, or 0 if it is malformed. Overlong forms, surrogates and values above U+10FFFF
+// are malformed, too.
 size_t character_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const size_t size = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
@@ -42,13 +43,14 @@ void check_text(FileText& text, const Tokenizer& tokenizer) {
       continue;
     }
     at += static_cast<int64_t>(bad);
-    if (bad > 0) continue;  // perhaps the end of the part cuts the character, so look at it again in the next part
+    if (bad > 0) continue;  // the character may only be split by the end of the part: check it again at the start of the next one
     fault("'{}' is not UTF-8 (byte {} is 0x{:02x}): convert it, as in iconv -f latin1 -t utf-8, or use the byte tokenizer",
           text.path(), at, static_cast<unsigned char>(part[0]));
   }
 }
 
-// Before hours of work: nothing that is not a token file's may be replaced, least of all the text itself.
+// Throws Misuse if an output would replace the text or something that is not a regular file. Called first, because encoding may
+// take hours.
 void check_outputs(const std::string& input, const std::string& output) {
   for (const char* extension : {".npy", ".json", ".model"}) {
     const std::string path = beside(output, extension);
@@ -64,12 +66,12 @@ void check_outputs(const std::string& input, const std::string& output) {
   }
 }
 
-// Returns the content hash of the text.
+// Writes the tokens of the whole text. Returns the content hash of the text.
 std::string encode_all(FileText& text, const Tokenizer& tokenizer, NpyWriter& out, const Progress& progress) {
   ContentHash hash;
   std::vector<int32_t> ids;
   for (int64_t at = 0; at < text.size();) {
-    const std::string_view ahead = text.read(at, kChunk + 1);  // one byte more tells whether a character ends at kChunk
+    const std::string_view ahead = text.read(at, kChunk + 1);  // one byte more, to see whether a character ends at kChunk
     const std::string_view chunk = ahead.substr(0, next_chunk(ahead, kChunk));
     ids.clear();
     tokenizer.encode(chunk, ids);
@@ -113,7 +115,7 @@ size_t next_chunk(std::string_view text, size_t limit) {
   if (text.size() <= limit) return text.size();
   for (const char end : {'\n', ' '}) {
     const size_t found = text.rfind(end, limit - 1);
-    // A space goes with the word behind it: that is how sentencepiece cuts.
+    // A space stays with the word after it, because sentencepiece also splits before spaces.
     if (found != std::string_view::npos && found > 0) return end == '\n' ? found + 1 : found;
   }
   size_t size = limit;
@@ -128,7 +130,7 @@ int64_t tokenize_file(const std::string& input, const std::string& output, const
   check_outputs(input, output);
   NpyWriter tokens(output, tokenizer.vocab() <= 65536 ? NpyType::u16 : NpyType::u32);
   const std::string hash = encode_all(text, tokenizer, tokens, progress);
-  // Never old tokens beside a new model.
+  // Remove the old tokens first: old tokens must never lie beside a new model.
   std::filesystem::remove(output);
   if (!tokenizer.model().empty()) io::replace_file(beside(output, ".model"), tokenizer.model());
   io::replace_file(companion_path, companion_text(describe(text, hash, tokenizer, output, tokens.count())));

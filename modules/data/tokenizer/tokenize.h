@@ -1,4 +1,4 @@
-// From a text file to a token file.
+// Makes a token file from a text file.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,22 @@
 
 namespace zt::data {
 
-// Called now and then with the bytes of the text that are done and all of them. May throw, which ends the work.
+// Called after each part of the text with the bytes that are done and the bytes of the whole text. May throw, which stops the
+// work.
 using Progress = std::function<void(int64_t done, int64_t total)>;
 
-// Encodes the text at `input` into `output` (NAME.npy, uint16 if the vocabulary fits, else uint32) with NAME.json and, for a
-// tokenizer with a model, NAME.model beside it. Memory does not grow with the text. The files appear when all is done, the
-// .npy last; an old .npy disappears before its companions are replaced. Returns the number of tokens.
-// Fault for files that cannot be read or written, and for a text that is empty or, with sentencepiece, not UTF-8.
+// Encodes the text at `input` into `output` (NAME.npy, uint16 if the vocabulary fits, else uint32). Also writes NAME.json and,
+// for a tokenizer with a model, NAME.model. Memory does not grow with the text. The files appear when the whole text is encoded,
+// the .npy last. An old .npy is removed before its companions are replaced. Returns the number of tokens.
+// Throws Fault if a file cannot be read or written, or if the text is empty or, with sentencepiece, not UTF-8. Throws Misuse if
+// `output` does not end in .npy, or if an output would replace the text or something that is not a regular file.
 int64_t tokenize_file(const std::string& input, const std::string& output, const Tokenizer& tokenizer, const Progress& progress);
 
-// Where the first byte is that is no part of valid UTF-8; npos if there is none.
+// Returns the offset of the first byte that is not part of valid UTF-8, or npos if there is none.
 size_t find_invalid_utf8(std::string_view text);
 
-// How many bytes of `text` to encode next: up to `limit`, to the end of a line, else of a word, else of a character.
+// Returns how many bytes of `text` to encode next: at most `limit`, up to the end of a line; without one, up to the end of a
+// word; without one, up to the end of a character. Returns at least 1 if `text` is not empty.
 size_t next_chunk(std::string_view text, size_t limit);
 
 }  // namespace zt::data

@@ -40,8 +40,8 @@ std::shared_ptr<Tokenizer> load_model(const std::string& path, const std::string
   const std::string bytes = io::read_file(path);
   if (!recorded_hash.empty() && content_hash(bytes) != recorded_hash) {
     fault(
-        "'{}' is not the tokenizer model that the tokens beside it were made with (its hash is {}, recorded is {}): put the "
-        "right file there, or make the tokens again with ztoolkit tokenize",
+        "'{}' is not the tokenizer model that the tokens beside it were made with (its hash is {}, recorded is {}): restore the "
+        "right file, or make the tokens again with ztoolkit tokenize",
         path, content_hash(bytes), recorded_hash);
   }
   return sentencepiece_tokenizer(bytes, path);
@@ -66,7 +66,7 @@ std::shared_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (companion->tokenizer == "sentencepiece") {
     return load_model(std::filesystem::path(path).parent_path() / companion->model, companion->model_hash);
   }
-  fault("'{}' names the unknown tokenizer '{}': known are 'bytes' and 'sentencepiece'", beside(path, ".json"),
+  fault("'{}' names the unknown tokenizer '{}': it must be 'bytes' or 'sentencepiece'", beside(path, ".json"),
         companion->tokenizer);
 }
 

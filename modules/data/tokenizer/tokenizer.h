@@ -1,4 +1,4 @@
-// Between text and token ids.
+// Converts between text and token ids.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace zt::data {
 
-// Threads: const; several may encode at a time.
+// Threads: any; several may encode at the same time.
 class Tokenizer {
  public:
   virtual ~Tokenizer();
@@ -20,17 +20,17 @@ class Tokenizer {
   virtual int64_t vocab() const = 0;
   // Appends the ids of `text` to `out`.
   virtual void encode(std::string_view text, std::vector<int32_t>& out) const = 0;
-  // Misuse for an id outside 0 .. vocab-1.
+  // Returns the text of `ids`. Throws Misuse for an id outside 0 .. vocab-1.
   virtual std::string decode(std::span<const int64_t> ids) const = 0;
-  // What load_tokenizer reads back; empty for a tokenizer without a model.
+  // Returns the bytes of the model file that load_tokenizer reads; empty for a tokenizer without a model.
   virtual const std::string& model() const = 0;
 };
 
-// One id a byte: any text, and any text comes back.
+// Returns a tokenizer with one id per byte. It encodes and restores any bytes.
 std::shared_ptr<Tokenizer> byte_tokenizer();
 
-// A tokenizer by path: a sentencepiece model ("corpus.model"), or a token file ("corpus.npy"), whose companion names its
-// tokenizer. Fault when the file is missing, is no model, or is not the model that the companion recorded.
+// Loads a tokenizer. `path` is a sentencepiece model ("corpus.model") or a token file ("corpus.npy"), whose companion names its
+// tokenizer. Throws Fault if a file is missing, is not a model, or is not the model whose hash the companion recorded.
 std::shared_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace zt::data

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kFormat = "ztoolkit tokens 1";
 
-// The companion's author must not decide which files of this machine are opened.
+// Throws Fault unless the model is a plain file name: a companion from elsewhere must not open any file of this machine.
 void check_model_name(const std::string& model) {
   const bool is_plain =
       model.find('/') == std::string::npos && model.find('\0') == std::string::npos && model != "." && model != "..";
@@ -23,7 +23,7 @@ void check_model_name(const std::string& model) {
 
 Companion from_json(const nlohmann::json& json) {
   if (const auto format = json.at("format").get<std::string>(); format != kFormat) {
-    fault("its format is '{}', where '{}' is known", format, kFormat);
+    fault("its format is '{}', which is not '{}'", format, kFormat);
   }
   const auto& tokenizer = json.at("tokenizer");
   const auto& source = json.at("source");
@@ -55,7 +55,7 @@ std::string content_hash(std::string_view bytes) {
   return hash.text();
 }
 
-// 64-bit FNV-1a, as stable_hash.
+// 64-bit FNV-1a, the same as stable_hash.
 void ContentHash::add(std::string_view bytes) {
   for (const char c : bytes) state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
 }
@@ -87,7 +87,7 @@ std::optional<Companion> read_companion(const std::string& path) {
   try {
     return from_json(nlohmann::json::parse(text));
   } catch (const std::exception& error) {
-    fault("cannot read '{}', which says how '{}' was made: {}. Make both again with ztoolkit tokenize", name, path, error.what());
+    fault("cannot read '{}', which describes '{}': {}. Make both again with ztoolkit tokenize", name, path, error.what());
   }
 }
 

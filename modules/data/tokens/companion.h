@@ -1,4 +1,4 @@
-// What a token file was made from: corpus.json beside corpus.npy.
+// The companion of a token file: corpus.json describes how corpus.npy was made. Example:
 //
 // {"format": "ztoolkit tokens 1", "tokens": 9876543, "vocab": 4096,
 //  "tokenizer": {"kind": "sentencepiece", "model": "corpus.model", "hash": "89abcdef01234567"},   (kind "bytes" has no model)
@@ -19,13 +19,14 @@ struct Companion {
   int64_t vocab = 0;
   std::string tokenizer;   // "bytes" or "sentencepiece"
   std::string model;       // the model's file, in the same folder; empty for bytes
-  std::string model_hash;  // of that file
+  std::string model_hash;  // content_hash of that file; empty for bytes
   std::string source;      // name of the text, without its folder
   int64_t source_bytes = 0;
   std::string source_hash;
 };
 
-// corpus.npy -> corpus.json, corpus.model: `extension` replaces ".npy". Misuse when `path` does not end in .npy.
+// Returns the path of a companion file, for example corpus.json of corpus.npy: `extension` replaces ".npy". Throws Misuse if
+// `path` does not end in .npy.
 std::string beside(const std::string& path, const std::string& extension);
 std::string content_hash(std::string_view bytes);
 
@@ -33,7 +34,7 @@ std::string content_hash(std::string_view bytes);
 class ContentHash {
  public:
   void add(std::string_view bytes);
-  // Returns content_hash of everything that was added so far.
+  // Returns the content_hash of all bytes added so far.
   std::string text() const;
 
  private:
@@ -41,7 +42,7 @@ class ContentHash {
 };
 
 std::string companion_text(const Companion& companion);
-// The companion of the token file at `path`; nullopt when there is none. Fault when it cannot be understood.
+// Returns the companion of the token file at `path`, or nullopt if there is none. Throws Fault if it cannot be read or parsed.
 std::optional<Companion> read_companion(const std::string& path);
 
 }  // namespace zt::data

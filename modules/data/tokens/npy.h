@@ -15,10 +15,10 @@
 
 namespace zt::data {
 
-// What we read: tokens are unsigned of 16 or 32 bits, offsets may be any of these.
+// The element types that can be read. Tokens are u16 or u32; offsets may have any of these types.
 enum class NpyType : uint8_t { u16, u32, u64, i64 };
-int64_t item_size(NpyType type);
-const char* descr(NpyType type);  // "<u2": as the header spells it
+int64_t item_size(NpyType type);  // bytes
+const char* descr(NpyType type);  // the type's name in the header, for example "<u2"
 
 struct NpyHeader {
   NpyType type = NpyType::u16;
@@ -26,20 +26,20 @@ struct NpyHeader {
   int64_t data_offset = 0;  // bytes before the first element
 };
 
-constexpr int64_t kNpyHeaderBytes = 128;  // of the files we write: large enough for any count
+constexpr int64_t kNpyHeaderBytes = 128;                   // header size of written files; enough for any count
+constexpr int64_t kMostNpyHeaderBytes = int64_t{1} << 17;  // largest header that is read; more than version 1.0 can have
 
-constexpr int64_t kMostNpyHeaderBytes = int64_t{1} << 17;  // of the files we read: more than version 1.0 can have
-
-// `head` holds the first kMostNpyHeaderBytes of the file, or all of it if it is shorter; `file_bytes` is the file's size; `path`
-// is for messages. Fault for a defect, saying which: not .npy, another version, a header that is too long or does not parse,
-// another dtype, Fortran order, not one-dimensional, misaligned data, fewer or more bytes than promised.
+// Parses the header of a file. `head` holds the first kMostNpyHeaderBytes of the file, or the whole file if it is shorter.
+// `file_bytes` is the file's size. `path` is for messages. Throws Fault with the defect: not .npy, another version, a header that
+// is too long or does not parse, another dtype, Fortran order, not one-dimensional, misaligned data, or fewer or more bytes than
+// the header says.
 NpyHeader parse_npy_header(std::string_view head, int64_t file_bytes, const std::string& path);
-// The header of a version 1.0 file, kNpyHeaderBytes long.
+// Returns the header of a version 1.0 file, kNpyHeaderBytes long.
 std::string make_npy_header(NpyType type, int64_t count);
 
-// An array of a file on disk, read part by part. It is not mapped: a mapped file that is cut ends the process, and reads as
-// zeros within its last page, where `visit` throws.
-// Threads: const after construction. Errors: Fault (InputFile, parse_npy_header).
+// An array in a file, which is read in parts. If the file is truncated while it is open, `visit` throws. (The file is not mapped:
+// a truncated mapped file would kill the process, or read as zeros in its last page.) Threads: const after construction. Throws:
+// Fault (see InputFile and parse_npy_header).
 class NpyFile {
  public:
   explicit NpyFile(std::string path);
@@ -48,8 +48,8 @@ class NpyFile {
   NpyType type() const { return header_.type; }
   int64_t count() const { return header_.count; }
 
-  // Calls visit(span<const T>, index of its first element) for elements [first, first + count), which must exist, part by part
-  // in ascending order; T is uint16_t, uint32_t, uint64_t or int64_t.
+  // Calls visit(span<const T>, index of its first element) for each part of the elements [first, first + count), in ascending
+  // order. T is uint16_t, uint32_t, uint64_t or int64_t. Requires that the elements exist.
   template <class Visit>
   void visit(int64_t first, int64_t count, const Visit& visit) const {
     switch (header_.type) {
@@ -71,7 +71,7 @@ class NpyFile {
   template <class T, class Visit>
   void visit_as(int64_t first, int64_t count, const Visit& visit) const {
     constexpr int64_t kPart = kPartBytes / static_cast<int64_t>(sizeof(T));
-    std::array<T, kPart> memory;  // not initialised: read() fills what is used
+    std::array<T, kPart> memory;  // not initialised: read() fills the used part
     for (const int64_t end = first + count; first < end;) {
       const std::span<T> part(memory.data(), static_cast<size_t>(std::min(kPart, end - first)));
       file_.read(header_.data_offset + first * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(part));
@@ -84,12 +84,12 @@ class NpyFile {
   NpyHeader header_;
 };
 
-// Writes an array whose length is not known beforehand. The file gets its name in `commit` (AtomicFile).
+// Writes an array whose length is not known beforehand. The file appears under its name in `commit` (see AtomicFile).
 class NpyWriter {
  public:
   NpyWriter(std::string path, NpyType type);
 
-  // Misuse for a value that the type cannot hold.
+  // Throws Misuse if the type cannot hold a value.
   void append(std::span<const int32_t> values);
   int64_t count() const { return count_; }
   void commit();

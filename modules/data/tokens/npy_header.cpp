@@ -1,5 +1,5 @@
-// The header of an .npy file: "\x93NUMPY", version (2 bytes), length of the text (2 bytes in version 1, 4 in version 2),
-// then the text of a Python dictionary with the keys descr, fortran_order and shape, spaces, and a line feed.
+// Parses and makes the header of an .npy file: "\x93NUMPY", the version (2 bytes), the length of the text (2 bytes in version 1,
+// 4 in version 2), then the text: a Python dictionary with the keys descr, fortran_order and shape, spaces, and a line feed.
 #include <charconv>
 #include <optional>
 
@@ -21,7 +21,7 @@ template <class... Args>
       path, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Reads the dictionary's text from left to right; anything unexpected is a defect.
+// Reads the dictionary's text from left to right. Throws Fault (by `defect`) at an unexpected character.
 class Cursor {
  public:
   Cursor(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -131,7 +131,7 @@ NpyType parse_type(const std::string& text, const std::string& path) {
   defect(path, "its dtype is '{}', where tokens are '<u2' (uint16) or '<u4' (uint32)", text);
 }
 
-// The text of the dictionary: after the magic, the version and the length.
+// Returns the text of the dictionary, which follows the magic, the version and the length.
 std::string_view header_text(std::string_view head, int64_t file_bytes, const std::string& path) {
   if (head.empty()) defect(path, "it is empty");
   if (!head.starts_with(kMagic)) defect(path, "it is not an .npy file (it does not start with \\x93NUMPY)");
@@ -139,7 +139,7 @@ std::string_view header_text(std::string_view head, int64_t file_bytes, const st
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(head[i])); };
   const size_t major = byte(6), minor = byte(7);
   if ((major != 1 && major != 2) || minor != 0)
-    defect(path, "it has .npy version {}.{}, where 1.0 and 2.0 are known", major, minor);
+    defect(path, "it has .npy version {}.{}, where 1.0 or 2.0 is expected", major, minor);
   const size_t begin = major == 1 ? 10 : 12;
   if (head.size() < begin) defect(path, "it is cut short inside its header ({} bytes)", head.size());
   const size_t length = major == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
@@ -154,11 +154,11 @@ std::string_view header_text(std::string_view head, int64_t file_bytes, const st
 
 void check_length(int64_t file_bytes, const NpyHeader& header, const std::string& path) {
   const int64_t held = file_bytes - header.data_offset;
-  // Compared by division: a damaged count times the item size may not fit 64 bits.
+  // Compare by division: the count of a damaged header times the item size may overflow 64 bits.
   const bool is_exact = held % item_size(header.type) == 0 && held / item_size(header.type) == header.count;
   if (is_exact) return;
   const bool is_short = held / item_size(header.type) < header.count;
-  defect(path, "it is {}: its header promises {} numbers of {} bytes, {} bytes follow", is_short ? "cut short" : "too long",
+  defect(path, "it is {}: its header declares {} numbers of {} bytes, {} bytes follow", is_short ? "cut short" : "too long",
          header.count, item_size(header.type), held);
 }
 

@@ -44,7 +44,7 @@ void TokenFile::check_companion() const {
   }
   if (companion_->tokens != size()) {
     fault(
-        "'{}' holds {} tokens, but its companion '{}' says {}: they are not from one run. Make both again with "
+        "'{}' holds {} tokens, but its companion '{}' says {}: the two files are not from one run. Make both again with "
         "ztoolkit tokenize",
         path(), size(), beside(path(), ".json"), companion_->tokens);
   }

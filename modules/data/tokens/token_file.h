@@ -1,4 +1,4 @@
-// A file of token ids and what is known about it.
+// A file of token ids with its companion.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,27 @@
 
 namespace zt::data {
 
-// Tokens [begin, end) of a file, or any other range of whole numbers.
+// Tokens [begin, end) of a file, or any other range of integers.
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
 
-// Which part of the data a stream reads.
+// The part of the data that a stream reads.
 enum class Split : uint8_t { train, validation };
-Split parse_split(const std::string& name);
+Split parse_split(const std::string& name);  // throws Misuse for an unknown name
 
-// The part of n items that belongs to `split`: validation is the last floor(n * fraction) of them, train the others.
+// Returns the part of n items that belongs to `split`: the last floor(n * fraction) items are for validation, the others for
+// training.
 Range split_range(int64_t n, double fraction, Split split);
 
-// Threads: const after construction. Errors: Fault for a defect of the file or its companion (NpyFile, read_companion) and for
-// a token id that is not below the vocabulary, which is checked where tokens are read.
+// Threads: const after construction.
+// Throws: Fault for a defect of the file or its companion (see NpyFile and read_companion). Every method that reads tokens also
+// throws Fault for an id that is not below the vocabulary; find() does not check ids.
 class TokenFile {
  public:
-  // `vocab` 0 means: what the companion says, or without one the largest id + 1 (one pass over the file).
-  // Misuse when `vocab` and the companion disagree.
+  // `vocab` is the number of ids. 0 means the companion's number, or without a companion the largest id + 1, which takes one pass
+  // over the file. Throws Misuse if `vocab` and the companion disagree.
   explicit TokenFile(std::string path, int64_t vocab = 0);
 
   const std::string& path() const { return file_.path(); }
@@ -38,13 +40,13 @@ class TokenFile {
   int64_t vocab() const { return vocab_; }
   const std::optional<Companion>& companion() const { return companion_; }
 
-  // Tokens [first, first + out.size()), widened.
+  // Reads the tokens [first, first + out.size()) into `out`.
   void read(int64_t first, std::span<int64_t> out) const;
-  // Tokens [first, first + n) into `inputs` and [first + 1, first + n + 1) into `targets`, both of size n, in one pass.
+  // Reads the tokens [first, first + n) into `inputs` and [first + 1, first + n + 1) into `targets`, both of size n.
   void read_shifted(int64_t first, std::span<int64_t> inputs, std::span<int64_t> targets) const;
-  // Adds to counts, [vocab], how often each id occurs in `range`.
+  // Adds to counts[id] how often the id occurs in `range`. Requires counts of size vocab.
   void add_counts(Range range, std::span<int64_t> counts) const;
-  // Places of `token`, ascending.
+  // Returns the indices at which `token` occurs, ascending.
   std::vector<int64_t> find(int64_t token) const;
 
  private:
@@ -57,7 +59,8 @@ class TokenFile {
   int64_t vocab_;
 };
 
-// Entropy, in nats per token, of a distribution given by counts: the loss of the best model that ignores all context.
+// Returns the entropy, in nats per token, of the distribution given by `counts`. It is the loss of the best model that ignores
+// all context.
 double entropy(std::span<const int64_t> counts);
 
 }  // namespace zt::data

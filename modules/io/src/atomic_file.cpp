@@ -10,7 +10,7 @@ namespace zt::io {
 
 namespace {
 
-// Opens the partial file of `path`. A second writer waits here for the first one.
+// Opens the partial file of `path`. Waits up to 4 s while another writer has it.
 std::unique_ptr<File> open_partial(FileSystem& files, const std::string& path, const std::string& partial) {
   Opened opened;
   const int64_t result = retry([&] {
@@ -36,7 +36,7 @@ AtomicFile::AtomicFile(std::string path, FileSystem& files)
 AtomicFile::~AtomicFile() {
   if (!file_) return;
   try {
-    files_.remove(partial_);  // before the file is closed, which unlocks it: the name may be the next writer's afterwards
+    files_.remove(partial_);  // before the file is closed and unlocked: after that, the name may belong to the next writer
   } catch (...) {             // only the file systems of tests throw, to simulate the death of the process
   }
 }

@@ -41,7 +41,7 @@ const char* advice(int error) {
       return "the file system or a limit (ulimit -f) allows no file of that size: choose another disk or write smaller files";
     case EINTR:
     case EAGAIN:
-      return "it failed again and again for seconds: find out what keeps the file system busy";
+      return "all retries failed for about 4 s: find out what keeps the file system busy";
     default:
       return "check the file system";
   }

@@ -9,7 +9,7 @@ namespace zt::io {
 
 namespace {
 
-// Performs an operation within submit(), by pread or pwrite.
+// Performs each operation within submit(), by pread or pwrite.
 class PlainQueue : public PosixQueue {
  public:
   explicit PlainQueue(int descriptor) : descriptor_(descriptor) {}

@@ -27,7 +27,7 @@ int result_of(int returned) {
   return returned == 0 ? 0 : -errno;
 }
 
-// Owns a descriptor.
+// Owns a file descriptor; the destructor closes it.
 class Descriptor {
  public:
   explicit Descriptor(int value) : value_(value) {}
@@ -46,7 +46,7 @@ class Descriptor {
   int value_;
 };
 
-// An open file of the machine: a descriptor and the queue that moves its bytes.
+// An open file: a descriptor and the queue that performs reads and writes.
 class PosixFile : public File {
  public:
   PosixFile(Descriptor descriptor, int64_t alignment, std::unique_ptr<PosixQueue> queue)
@@ -104,18 +104,18 @@ EntryKind kind_from(const struct stat& status) {
   }
 }
 
-// Returns the kind of an entry for which stat has failed just now, by errno.
+// Returns the kind of an entry whose stat has just failed, by errno.
 EntryKind kind_without_status() {
   return errno == ENOENT || errno == ENOTDIR ? EntryKind::missing : EntryKind::other;
 }
 
-// Returns the error of a file that could not be opened, with what has its name: a FIFO without a reader, for instance, is ENXIO.
+// Returns the error of a failed open, with the kind of the entry: ENXIO, for instance, comes from a FIFO without a reader.
 Opened refused(const std::string& path, int error) {
   struct stat status {};
   return {nullptr, -error, stat(path.c_str(), &status) == 0 ? kind_from(status) : EntryKind::file};
 }
 
-// Opens a regular file without blocking, even if the name is that of a FIFO.
+// Opens a regular file. Never blocks, even if the path names a FIFO. On failure sets `error` and returns a closed descriptor.
 Descriptor open_regular(const std::string& path, Access access, Opened& error) {
   Descriptor descriptor = open_descriptor(path, flags_of(access) | O_NONBLOCK);
   if (!descriptor.is_open()) {
@@ -139,8 +139,8 @@ Descriptor open_regular(const std::string& path, Access access, Opened& error) {
   return descriptor;
 }
 
-// Locks the file of a writer and empties it. Returns 0 or -errno; -EBUSY if another writer holds the lock, or held it when this
-// one opened the file and has renamed or removed the file since.
+// Locks an open file for writing and empties it. Returns 0 or -errno. Returns -EBUSY if another writer holds the lock, or has
+// renamed or removed the file since this one opened it.
 int lock_and_empty(const Descriptor& descriptor, const std::string& path) {
   if (flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return -EBUSY;
@@ -154,7 +154,7 @@ int lock_and_empty(const Descriptor& descriptor, const std::string& path) {
   return has_name ? result_of(ftruncate(descriptor.get(), 0)) : -EBUSY;
 }
 
-// Turns direct I/O on for an open file. Returns false where the file system has none, or only for larger blocks.
+// Turns on direct I/O for an open file. Returns false if the file system has none, or needs blocks larger than 4096 bytes.
 bool turn_direct(const Descriptor& descriptor) {
   struct statx status {};
   const bool is_told =
@@ -211,7 +211,7 @@ Listing PosixFs::list(const std::string& folder) {
   Listing listing;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     struct stat status {};
-    // An entry that another process has removed meanwhile is no error: its kind is `missing`.
+    // An entry that another process has just removed is not an error: its kind is `missing`.
     const EntryKind kind = lstat(it->path().c_str(), &status) == 0 ? kind_from(status) : kind_without_status();
     listing.entries.push_back({it->path().filename().string(), kind});
   }
@@ -228,7 +228,7 @@ int PosixFs::sync_folder(const std::string& path) {
   const Descriptor descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
   if (!descriptor.is_open()) return -errno;
   const int result = result_of(fsync(descriptor.get()));
-  return result == -EINVAL ? 0 : result;  // some network file systems have no such call and do not need it
+  return result == -EINVAL ? 0 : result;  // from network file systems that have no fsync of folders and do not need it
 }
 
 int64_t PosixFs::free_bytes(const std::string& folder) {

@@ -13,11 +13,11 @@ namespace zt::io {
 
 namespace {
 
-constexpr int64_t kGap = int64_t{64} << 10;    // bytes between ranges that are read together: fewer than an operation costs
-constexpr int64_t kMargin = int64_t{8} << 10;  // bytes that alignment adds to a batch: less than a page at either end
-constexpr int64_t kSlotBytes = kBlock + kMargin;
+constexpr int64_t kGap = int64_t{64} << 10;    // most bytes between joined ranges: reading them costs less than another operation
+constexpr int64_t kMargin = int64_t{8} << 10;  // most bytes that alignment adds to a batch: less than one page at each end
+constexpr int64_t kLaneBytes = kBlock + kMargin;
 
-// The bytes [begin, end) of the file, which one operation reads for the ranges [first, last) of the ordered ones.
+// The bytes [begin, end) of the file, which one operation reads. They contain the ranges order[first] to order[last - 1].
 struct Batch {
   int64_t begin = 0, end = 0;
   size_t first = 0, last = 0;
@@ -31,7 +31,7 @@ std::vector<size_t> order_of(std::span<const Range> ranges) {
   return order;
 }
 
-// Joins ranges that lie near each other to batches of at most kBlock bytes. A larger range is a batch of its own.
+// Joins ranges that lie near each other into batches of at most kBlock bytes. A larger range begins a batch of its own.
 std::vector<Batch> batches_of(std::span<const Range> ranges, const std::vector<size_t>& order) {
   std::vector<Batch> batches;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -59,7 +59,7 @@ class Reader {
         ranges_(ranges),
         order_(order_of(ranges)),
         sink_(sink),
-        memory_(kDepth * kSlotBytes),
+        memory_(kDepth * kLaneBytes),
         queue_(context, file, Direction::read, kDepth) {}
 
   void read_all() {
@@ -75,31 +75,31 @@ class Reader {
   int64_t bytes_of(const Batch& batch) const { return (batch.end - begin_of(batch) + alignment_ - 1) / alignment_ * alignment_; }
   bool has_room(const Batch& batch) const {
     if (queue_.under_way() == 0) return true;
-    return !queue_.is_full() && bytes_under_way_ + bytes_of(batch) <= kDepth * kSlotBytes;
+    return !queue_.is_full() && bytes_under_way_ + bytes_of(batch) <= kDepth * kLaneBytes;
   }
 
-  // Returns the memory of a slot: its part of `memory_`, or memory of its own for a larger range.
-  std::byte* place_of(int slot) { return large_[slot] ? large_[slot]->data() : memory_.data() + slot * kSlotBytes; }
+  // Returns the memory of a lane: its part of `memory_`, or separate memory if the batch is larger.
+  std::byte* place_of(int lane) { return large_[lane] ? large_[lane]->data() : memory_.data() + lane * kLaneBytes; }
 
   void start(const Batch& batch) {
-    const int slot = queue_.take_slot();
+    const int lane = queue_.take_lane();
     const int64_t begin = begin_of(batch), bytes = bytes_of(batch);
-    batches_[slot] = batch;
-    if (bytes > kSlotBytes) large_[slot].emplace(bytes);
-    queue_.start(slot, begin, place_of(slot), bytes, batch.end - begin);
+    batches_[lane] = batch;
+    if (bytes > kLaneBytes) large_[lane].emplace(bytes);
+    queue_.start(lane, begin, place_of(lane), bytes, batch.end - begin);
     bytes_under_way_ += bytes;
   }
 
   void finish_one() {
-    const int slot = queue_.finish_one();
-    const Batch& batch = batches_[slot];
+    const int lane = queue_.finish_one();
+    const Batch& batch = batches_[lane];
     const int64_t begin = begin_of(batch);
     for (size_t i = batch.first; i < batch.last; ++i) {
       const Range& range = ranges_[order_[i]];
-      sink_(order_[i], {place_of(slot) + (range.offset - begin), static_cast<size_t>(range.bytes)});
+      sink_(order_[i], {place_of(lane) + (range.offset - begin), static_cast<size_t>(range.bytes)});
     }
     bytes_under_way_ -= bytes_of(batch);
-    large_[slot].reset();
+    large_[lane].reset();
   }
 
   const int64_t alignment_;
@@ -110,15 +110,15 @@ class Reader {
   std::array<std::optional<AlignedMemory>, kDepth> large_;
   std::array<Batch, kDepth> batches_;
   int64_t bytes_under_way_ = 0;
-  TransferQueue queue_;  // destroyed before the memory, because it waits for the operations that use it
+  TransferQueue queue_;  // declared last: its destructor waits for operations that use the memory
 };
 
 void check_ranges(std::span<const Range> ranges, const std::string& path, int64_t file_bytes) {
   for (const Range& range : ranges) {
     if (range.offset < 0 || range.bytes < 0)
-      misuse("{} bytes at {} are no part of a file ('{}')", range.bytes, range.offset, path);
+      misuse("cannot read {} bytes at offset {} of '{}': neither may be negative", range.bytes, range.offset, path);
     if (range.bytes > file_bytes || range.offset > file_bytes - range.bytes) {
-      fault("'{}' is cut off or not the file that is meant: {} bytes at {} are needed and it has {}. Restore it from a copy",
+      fault("'{}' is truncated or not the expected file: {} bytes at offset {} are needed and it has {}. Restore it from a copy",
             path, range.bytes, range.offset, file_bytes);
     }
   }

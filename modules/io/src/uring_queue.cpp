@@ -13,9 +13,9 @@ namespace zt::io {
 
 namespace {
 
-constexpr int64_t kLargest = int64_t{1} << 30;  // bytes of one operation; a larger one ends with a short count
+constexpr int64_t kLargest = int64_t{1} << 30;  // most bytes that one operation moves; a larger one returns a short count
 
-// Hands operations to the kernel by io_uring.
+// Passes operations to the kernel through io_uring.
 class UringQueue : public PosixQueue {
  public:
   UringQueue(int descriptor, int depth)
@@ -26,7 +26,7 @@ class UringQueue : public PosixQueue {
     if (refused_ == 0) io_uring_queue_exit(&ring_);
   }
 
-  // Returns 0, or the -errno with which the kernel refused the ring: the queue is then unusable.
+  // Returns 0, or -errno if the kernel refused the ring and the queue is unusable.
   int refused() const { return refused_; }
 
   void submit(const Operation& operation) override {
@@ -39,7 +39,7 @@ class UringQueue : public PosixQueue {
       io_uring_prep_write(entry, descriptor_, operation.memory, bytes, offset);
     }
     io_uring_sqe_set_data64(entry, static_cast<uint64_t>(operation.tag));
-    io_uring_submit(&ring_);  // entries that it leaves in the ring go with the next call or with wait()
+    io_uring_submit(&ring_);  // entries that stay in the ring are submitted by the next call or by wait()
   }
 
   Completion wait() override {
@@ -54,11 +54,11 @@ class UringQueue : public PosixQueue {
   void enter() {
     const int result = io_uring_submit_and_wait(&ring_, 1);
     if (result >= 0 || result == -EINTR) return;
-    if (result == -EAGAIN || result == -EBUSY) {  // the kernel is short of memory for the moment
+    if (result == -EAGAIN || result == -EBUSY) {  // the kernel is short of memory: try again
       std::this_thread::yield();
       return;
     }
-    // The kernel may still write to the caller's memory, and nothing tells when it has ended: continuing would be unsafe.
+    // The kernel may still write to the caller's memory, and there is no way to wait for its end: continuing would be unsafe.
     std::fprintf(stderr, "io_uring_enter: %s\n", std::strerror(-result));
     std::abort();
   }

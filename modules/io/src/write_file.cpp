@@ -16,7 +16,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Passes the blocks from the source to the file, kDepth at a time.
+// Writes the blocks of the source to the file, kDepth at a time.
 class Writer {
  public:
   Writer(const TransferContext& context, File& file, const Source& source)
@@ -36,34 +36,34 @@ class Writer {
   void write_blocks(int64_t begin, int64_t end) {
     for (int64_t offset = begin; offset < end; offset += kBlock) {
       if (queue_.is_full()) queue_.finish_one();
-      write_block(queue_.take_slot(), offset);
+      write_block(queue_.take_lane(), offset);
     }
   }
 
-  void write_block(int slot, int64_t offset) {
+  void write_block(int lane, int64_t offset) {
     const int64_t count = std::min(kBlock, bytes_ - offset), whole = round_up(count, alignment_);
-    std::byte* scratch = scratch_.data() + slot * kBlock;
+    std::byte* scratch = scratch_.data() + lane * kBlock;
     const auto given = source_(offset, {scratch, static_cast<size_t>(count)});
     if (static_cast<int64_t>(given.size()) != count) {
-      misuse("a source gave {} bytes at {} of a file, where {} were asked for", given.size(), offset, count);
+      misuse("the source returned {} bytes at offset {} of a file, where {} were asked for", given.size(), offset, count);
     }
     const bool is_aligned = reinterpret_cast<uintptr_t>(given.data()) % static_cast<uintptr_t>(alignment_) == 0;
     if (is_aligned && whole == count) {
-      queue_.start(slot, offset, const_cast<std::byte*>(given.data()), count, count);  // NOLINT: a write does not change it
+      queue_.start(lane, offset, const_cast<std::byte*>(given.data()), count, count);  // NOLINT: a write does not change it
       return;
     }
     if (given.data() != scratch) std::memmove(scratch, given.data(), given.size());
     std::memset(scratch + count, 0, static_cast<size_t>(whole - count));
-    queue_.start(slot, offset, scratch, whole, whole);
+    queue_.start(lane, offset, scratch, whole, whole);
   }
 
   const int64_t bytes_, alignment_;
   const Source& source_;
   const AlignedMemory scratch_;
-  TransferQueue queue_;  // destroyed before the memory, because it waits for the operations that use it
+  TransferQueue queue_;  // declared last: its destructor waits for operations that use the memory
 };
 
-// Reserves disk space and sets the size. On a file system that cannot do so, a full disk shows when a block is written.
+// Reserves disk space and sets the size. Does nothing where the file system cannot do so: a full disk is then found by a write.
 void reserve(const TransferContext& context, File& file, int64_t bytes) {
   const int64_t result = retry([&] { return file.reserve(bytes); });
   if (result < 0 && result != -EOPNOTSUPP && result != -ENOSYS) {

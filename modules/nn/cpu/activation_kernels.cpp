@@ -4,7 +4,7 @@ namespace zt::nn::kernels {
 
 namespace {
 
-// gelu in its tanh form is x * sigmoid(2u), as (1 + tanh(u)) / 2 = sigmoid(2u).
+// gelu_tanh(x) = x * (1 + tanh(u)) / 2 = x * sigmoid(2u), with u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class W>
 struct Gelu {
   static constexpr W kCubic = W(0.044715);
@@ -14,10 +14,10 @@ struct Gelu {
   static ZT_INLINE W slope(W x, W gate) { return gate + x * gate * (W(1) - gate) * kTwice * (W(1) + W(3) * kCubic * x * x); }
 };
 
-// Whether there is a bias is settled outside of the loops: with 16-bit numbers the compiler would not move it out itself.
+// A template argument of the loops: with 16-bit numbers, the compiler would not move the check for a bias out of the loop.
 enum class Bias : uint8_t { no, yes };
 
-// pre[j] + bias[j]
+// Returns pre[j] + bias[j], without bias[j] if there is none.
 template <Bias has, class T>
 ZT_INLINE Wide<T> biased(const T* pre, const T* bias, int64_t j) {
   if constexpr (has == Bias::yes) return widen(pre[j]) + widen(bias[j]);
@@ -27,7 +27,7 @@ ZT_INLINE Wide<T> biased(const T* pre, const T* bias, int64_t j) {
 template <Bias has, class T>
 ZT_INLINE void gelu_tanh_loop(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, out += width, pre += width) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) {
       const Wide<T> x = biased<has>(pre, bias, j);
       out[j] = narrow<T>(x * Gelu<Wide<T>>::gate(x));
@@ -38,7 +38,7 @@ ZT_INLINE void gelu_tanh_loop(T* out, const T* pre, const T* bias, int64_t rows,
 template <Bias has, class T>
 ZT_INLINE void gelu_tanh_backward_loop(T* grad, T* act, const T* pre, const T* bias, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, grad += width, act += width, pre += width) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) {
       const Wide<T> x = biased<has>(pre, bias, j), gate = Gelu<Wide<T>>::gate(x);
       act[j] = narrow<T>(x * gate);
@@ -50,7 +50,7 @@ ZT_INLINE void gelu_tanh_backward_loop(T* grad, T* act, const T* pre, const T* b
 template <Bias has, class T>
 ZT_INLINE void swiglu_loop(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, out += width, pre += 2 * width) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) {
       const Wide<T> gate = biased<has>(pre, bias, j), up = biased<has>(pre, bias, width + j);
       out[j] = narrow<T>(gate * sigmoid(gate) * up);
@@ -62,7 +62,7 @@ template <Bias has, class T>
 ZT_INLINE void swiglu_backward_loop(T* dpre, T* act, const T* grad, const T* pre, const T* bias, int64_t rows, int64_t width) {
   using W = Wide<T>;
   for (int64_t r = 0; r < rows; ++r, dpre += 2 * width, act += width, grad += width, pre += 2 * width) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) {
       const W gate = biased<has>(pre, bias, j), up = biased<has>(pre, bias, width + j), g = widen(grad[j]);
       const W s = sigmoid(gate);
@@ -75,7 +75,7 @@ ZT_INLINE void swiglu_backward_loop(T* dpre, T* act, const T* grad, const T* pre
 
 }  // namespace
 
-// Templates cannot have clones, so each type is a full specialisation.
+// target_clones does not work for templates, so each type is a full specialisation.
 #define ZT_DEFINE_KERNELS(T)                                                                                                 \
   template <>                                                                                                                \
   ZT_CLONES void gelu_tanh(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {                               \

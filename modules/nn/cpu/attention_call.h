@@ -1,4 +1,4 @@
-// What both directions of attention_tiled.cpp know of a call: where heads begin, who sees whom, how it is cut into tiles.
+// Helpers of forward and backward in attention_tiled.cpp: offsets of heads, masks, and the division into tiles.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,14 +15,14 @@ namespace zt::nn {
 using tile::kPanel;
 using tile::padded;
 
-constexpr int64_t kQueries = kPanel;  // rows of a tile of scores: more would compute more that a causal mask throws away
-constexpr int64_t kKeys = 512;        // its columns: with the rows 64 KiB of float32
+constexpr int64_t kQueries = kPanel;  // rows per tile of scores; more rows would compute more scores that a causal mask discards
+constexpr int64_t kKeys = 512;        // columns per tile of scores; a tile has 64 KiB of float32
 
 struct Range {
   int64_t begin, end;
 };
 
-// A call's tensors by their elements.
+// The tensors and sizes of one call. T is the dtype of the tensors, A the dtype of sums.
 template <class T, class A>
 struct Call {
   AttentionInputs inputs;
@@ -45,7 +45,8 @@ struct Call {
   int64_t columns() const { return inputs.shape.columns(); }
   int64_t out_columns() const { return inputs.shape.heads * head_dim; }
   int64_t group() const { return inputs.shape.heads / inputs.shape.kv_heads; }
-  // Where a head of the joined tensor begins (query heads, then keys, then values), and a head of the result.
+  // Return the offset in elements of a head in the joined tensor (query heads, then key heads, then value heads), of a head in
+  // the result, and of a row in logsumexp.
   int64_t joined_at(int64_t sample, int64_t place, int64_t head) const {
     return (sample * places + place) * columns() + head * head_dim;
   }
@@ -61,7 +62,8 @@ struct Call {
   const int64_t* segments(int64_t sample) const {
     return inputs.segments.defined() ? inputs.segments.const_data_ptr<int64_t>() + sample * places : nullptr;
   }
-  // What the queries of a tile may see: all keys outside are of other segments, or later. Begins with a panel.
+  // Returns a range of keys that contains all keys visible to the queries of a tile. Keys outside of it are later or belong to
+  // other segments. It begins at the start of a panel.
   Range visible(int64_t sample, Range queries) const {
     Range keys{0, inputs.causal ? queries.end : places};
     const int64_t* segment = segments(sample);
@@ -73,39 +75,40 @@ struct Call {
     keys.begin -= keys.begin % kPanel;
     return keys;
   }
-  // kept: room for kQueries * kKeys bytes, to be filled where weights are dropped.
+  // Returns the mask of a tile. kept: a buffer of kQueries * kKeys bytes, which is filled if there is dropout.
   tile::AttentionMask mask(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
-    if (inputs.keep) fill_kept(sample, head, queries, keys, kept);
+    if (inputs.dropout) fill_kept(sample, head, queries, keys, kept);
     const int64_t count = keys.end - keys.begin, *segment = segments(sample);
     return {.keys = count,
             .diagonal = inputs.causal ? queries.begin - keys.begin : count,
             .query_segments = segment ? segment + queries.begin : nullptr,
             .key_segments = segment ? segment + keys.begin : nullptr,
-            .keep = inputs.keep ? kept : nullptr,
+            .keep = inputs.dropout ? kept : nullptr,
             .keep_row = kKeys,
-            .keep_scale = inputs.keep ? inputs.keep->scale() : 1};
+            .keep_scale = inputs.dropout ? inputs.dropout->scale() : 1};
   }
-  // Which weights of a tile are kept, as far as they are seen.
+  // Fills `kept` for the visible weights of a tile.
   void fill_kept(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
     for (int64_t i = queries.begin; i < queries.end; ++i, kept += kKeys) {
       const int64_t end = inputs.causal ? std::min(keys.end, i + 1) : keys.end;
-      inputs.keep->fill(kept, sample, (head * places + i) * places + keys.begin, end - keys.begin);
+      inputs.dropout->fill(kept, sample, (head * places + i) * places + keys.begin, end - keys.begin);
     }
   }
   int64_t query_tiles() const { return (places + kQueries - 1) / kQueries; }
   Range query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, places)}; }
-  // Calls body(range) for each tile.
+  // Calls body(range) for each tile of queries.
   template <class Body>
   void for_queries(const Body& body) const {
     for (int64_t i = 0; i < query_tiles(); ++i) body(query_tile(i));
   }
+  // Calls body(range) for each tile of keys.
   template <class Body>
   void for_keys(Range visible_keys, const Body& body) const {
     for (int64_t j = visible_keys.begin; j < visible_keys.end; j += kKeys) body(Range{j, std::min(j + kKeys, visible_keys.end)});
   }
 };
 
-// Memory of one task.
+// Allocates the buffers of one task and owns them.
 template <class A>
 class Scratch {
  public:

@@ -1,6 +1,6 @@
-// softmax(q k^T / sqrt(head_dim)) v on the joined result of the projections, with its backward.
+// softmax(q k^T / sqrt(head_dim)) v with its backward, on one tensor that holds queries, keys and values.
 //
-// Dims: B samples, T places, H query heads, K key heads (H is a multiple of K), D head_dim.
+// Dims: B samples, T tokens per sample, H query heads, K key heads (H is a multiple of K), D head_dim.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,14 +22,14 @@ struct AttentionShape {
 struct AttentionInputs {
   AttentionShape shape;
   bool causal = true;
-  std::optional<Angles> angles;  // rotary positions, if any
-  at::Tensor segments;           // [B, T] int64: places see their own segment only; undefined: all one
-  std::optional<Keep> keep;      // dropout of the weights, as elements of [B, H, T, T], if any
+  std::optional<Angles> angles;        // rotary positions, if any
+  at::Tensor segments;                 // [B, T] int64: tokens attend only to their own segment; undefined: one segment
+  std::optional<DropoutMask> dropout;  // dropout of the weights [B, H, T, T], if any
 };
 
-// qkv: [B, T, (H + 2K) D] contiguous, float16, bfloat16, float32 or float64: the query heads, then keys, then values; it is used
-// up (turned in place). Returns [B, T, H D], and keeps it, qkv and [B, H, T] for the backward. On meta only shapes are computed:
-// of `inputs` nothing but the shape is read.
+// Returns the result of attention [B, T, H D] with autograd. qkv: [B, T, (H + 2K) D] contiguous, float16, bfloat16, float32 or
+// float64, with query heads, then key heads, then value heads. qkv is rotated in place, so the caller must not use it afterwards.
+// Keeps the result, qkv and [B, H, T] for the backward. On meta only shapes are computed, and of `inputs` only `shape` is read.
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs);
 
 }  // namespace zt::nn

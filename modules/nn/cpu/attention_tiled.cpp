@@ -14,6 +14,7 @@ namespace zt::nn {
 
 namespace {
 
+// Computes tiles of queries of the forward, one at a time.
 template <class T, class A>
 class Forward {
  public:
@@ -27,20 +28,20 @@ class Forward {
         queries_(scratch_.take(kQueries * call.padded_dim)),
         scores_(scratch_.take(kQueries * score_row_)),
         mixed_(scratch_.take(kQueries * call.padded_dim)),
-        kept_(call.inputs.keep ? kQueries * kKeys : 0) {}
+        kept_(call.inputs.dropout ? kQueries * kKeys : 0) {}
 
-  // Tile `index` of all: those that share a key head follow each other.
+  // Computes tile number `index` of all. Tiles that share a key head have consecutive numbers.
   void run(int64_t index) {
     const auto& c = call_;
-    const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: of the sample and the head
+    const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: number of the pair (sample, head)
     const int64_t sample = row / c.inputs.shape.heads, head = row % c.inputs.shape.heads;
     load_keys(sample, head / c.group());
     run_tile(sample, head, c.query_tile(from_both_ends(index % tiles, tiles)));
   }
 
  private:
-  // 0, n - 1, 1, n - 2, ...: under a causal mask later tiles cost more, and so all runs of tiles of one length cost about the
-  // same.
+  // Maps 0, 1, 2, 3, ... to 0, n - 1, 1, n - 2, ... With a causal mask, later tiles cost more. In this order, the threads' shares
+  // of the tiles cost about the same.
   static int64_t from_both_ends(int64_t i, int64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
 
   void load_keys(int64_t sample, int64_t kv) {
@@ -65,12 +66,12 @@ class Forward {
     bool later = false;
     c.for_keys(c.visible(sample, queries), [&](Range keys) {
       const int64_t count = keys.end - keys.begin;
-      tile::product<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
-                               kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
+      tile::multiply<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
+                                kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
       tile::softmax<A>(c.isa, scores_, score_row_, rows, c.mask(sample, head, queries, keys, kept_.data()),
                        {largest, sum, later ? mixed_ : nullptr, c.padded_dim});
-      tile::product<A>(c.isa, {mixed_, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim, c.padded_dim,
-                               kPanel, rows, c.padded_dim, count, later});
+      tile::multiply<A>(c.isa, {mixed_, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim, c.padded_dim,
+                                kPanel, rows, c.padded_dim, count, later});
       later = true;
     });
     A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
@@ -89,9 +90,10 @@ class Forward {
   Scratch<A> scratch_;
   A *keys_, *values_, *queries_, *scores_, *mixed_;
   std::vector<uint8_t> kept_;
-  int64_t loaded_ = -1;  // the pair of a sample and a key head whose keys and values are at hand
+  int64_t loaded_ = -1;  // number of the pair (sample, key head) whose keys and values are loaded
 };
 
+// Computes the backward of pairs (sample, key head), one at a time. The suffix _across marks transposed panels.
 template <class T, class A>
 class Backward {
  public:
@@ -115,9 +117,9 @@ class Backward {
         dmixed_(scratch_.take(kQueries * call.padded_dim)),
         weights_(scratch_.take(kQueries * score_row_)),
         dscores_(scratch_.take(kQueries * score_row_)),
-        kept_(call.inputs.keep ? kQueries * kKeys : 0) {}
+        kept_(call.inputs.dropout ? kQueries * kKeys : 0) {}
 
-  // The query heads that share a key head of a sample, `pair` of all.
+  // Computes pair number `pair`: all query heads of a sample that share one key head.
   void run(int64_t pair) {
     const auto& c = call_;
     const int64_t sample = pair / c.inputs.shape.kv_heads, kv = pair % c.inputs.shape.kv_heads;
@@ -160,18 +162,18 @@ class Backward {
     const auto& c = call_;
     const int64_t count = keys.end - keys.begin, first = keys.begin * c.padded_dim;
     const auto scores = [&](A* to, const A* a, const A* b) {
-      tile::product<A>(c.isa, {to, score_row_, a, 1, kPanel, b + first, kPanel, kPanel * c.padded_dim, rows, padded(count),
-                               c.head_dim, false});
+      tile::multiply<A>(c.isa, {to, score_row_, a, 1, kPanel, b + first, kPanel, kPanel * c.padded_dim, rows, padded(count),
+                                c.head_dim, false});
     };
     const auto add_over_queries = [&](A* to, const A* a, const A* b) {
-      tile::product<A>(c.isa,
-                       {to + first, c.padded_dim, a, 1, score_row_, b, c.padded_dim, kPanel, count, c.padded_dim, rows, true});
+      tile::multiply<A>(c.isa,
+                        {to + first, c.padded_dim, a, 1, score_row_, b, c.padded_dim, kPanel, count, c.padded_dim, rows, true});
     };
     scores(weights_, queries_across_, keys_across_);
     scores(dscores_, dmixed_across_, values_across_);
     tile::softmax_backward(c.isa, weights_, dscores_, score_row_, rows, mask, logsumexp, dots);
-    tile::product<A>(c.isa, {dqueries_, c.padded_dim, dscores_, score_row_, 1, keys_ + first, c.padded_dim, kPanel, rows,
-                             c.padded_dim, count, later});
+    tile::multiply<A>(c.isa, {dqueries_, c.padded_dim, dscores_, score_row_, 1, keys_ + first, c.padded_dim, kPanel, rows,
+                              c.padded_dim, count, later});
     add_over_queries(dkeys_, dscores_, queries_);
     add_over_queries(dvalues_, weights_, dmixed_);
   }
@@ -187,7 +189,7 @@ class Backward {
   std::vector<uint8_t> kept_;
 };
 
-// Calls body(T{}, A{}) with the element of `x` and what is computed in.
+// Calls body(T{}, A{}), where T is the dtype of x and A the type of the arithmetic. Throws Misuse for other dtypes.
 template <class Body>
 void for_dtypes(const at::Tensor& x, const Body& body) {
   switch (x.scalar_type()) {
@@ -204,7 +206,7 @@ void for_dtypes(const at::Tensor& x, const Body& body) {
   }
 }
 
-// Runs make_task().run(index) for all indices, with one task object for a thread's share.
+// Calls run(index) for all indices in parallel. Each thread makes one task object for its share of the indices.
 template <class MakeTask>
 void for_tasks(int64_t count, const MakeTask& make_task) {
   at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {

@@ -1,11 +1,11 @@
-// Attention on the CPU in tiles (Dao et al. 2022): scores of a few queries and keys at a time, never [T, T], straight from the
-// joined tensor of queries, keys and values and straight into the joined gradient.
+// Attention on the CPU in tiles (Dao et al. 2022). It computes the scores of a few queries and keys at a time and never holds [T,
+// T]. It reads the tensor that holds queries, keys and values directly, and writes its gradient directly.
 //
-// Scores, softmax and sums are float32 for 16-bit inputs and float32, float64 for float64. A tile of
-// queries is one task of the forward; a pair (sample, key head), in one order, one of the backward: the bits do not depend on the
-// number of threads, nor on `isa`.
+// Scores, softmax and sums are float32 for 16-bit and float32 inputs, float64 for float64. A task of the forward is a tile of
+// queries. A task of the backward is a pair (sample, key head), which adds in a fixed order. So the bits depend neither on the
+// number of threads nor on `isa`.
 //
-// Dims: B samples, T places, H query heads, K key heads, D head_dim.
+// Dims: B samples, T tokens per sample, H query heads, K key heads, D head_dim.
 #pragma once
 
 #include "attention_core.h"
@@ -13,12 +13,13 @@
 
 namespace zt::nn {
 
-// qkv: [B, T, (H + 2K) D] contiguous; writes out [B, T, H D] and logsumexp of the scores [B, H, T] (float32, or float64 for
-// float64), both contiguous. Misuse for other dtypes than float16, bfloat16, float32 and float64.
+// Writes out [B, T, H D] and the logsumexp of the scores [B, H, T] (float32, or float64 for float64), both contiguous.
+// qkv: [B, T, (H + 2K) D] contiguous. Throws Misuse for dtypes other than float16, bfloat16, float32 and float64.
 void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& qkv, const AttentionInputs& inputs,
                        Isa isa = best_isa());
 
-// dqkv: as qkv, written. dout: [B, T, H D] contiguous; the others as attention_forward had and left them.
+// Writes dqkv, the gradient of qkv, of the same shape. dout: [B, T, H D] contiguous, the gradient of out. The other arguments are
+// those of attention_forward, with the out and logsumexp that it wrote.
 void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                         const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa = best_isa());
 

@@ -1,4 +1,4 @@
-// exp for vector loops: plain arithmetic, so that every instruction set gives the same bits.
+// exp for vector loops, in plain arithmetic, so that every instruction set gives the same bits.
 #pragma once
 
 #include <bit>
@@ -6,16 +6,17 @@
 #include <cstdint>
 #include <numbers>
 
-// A loop's body is inlined into a function for one instruction set, which gives it the instructions of that machine.
+// Functions marked ZT_INLINE are inlined into a function per instruction set, so that they are compiled for that set.
 #define ZT_INLINE inline __attribute__((always_inline))
 
 namespace zt::nn {
 
-// 2^n times the Taylor polynomial of degree 7 on |r| <= ln(2) / 2, where its truncation error is r^8 / 8! < 6e-9.
+// Returns 2^n times the Taylor polynomial of degree 7 in r, where x = n ln(2) + r and |r| <= ln(2) / 2. There the truncation
+// error is r^8 / 8! < 6e-9.
 ZT_INLINE float exponential(float x) {
-  constexpr float kLow = -87.3F, kHigh = 88.3F;                      // where 2^n stays a normal number
+  constexpr float kLow = -87.3F, kHigh = 88.3F;                      // the range in which 2^n is a normal number
   constexpr float kRound = 0x1.8p23F;                                // adding it leaves the nearest integer in the low bits
-  constexpr float kLn2High = 0x1.62e4p-1F, kLn2Low = 1.4286068e-6F;  // 15 bits, so that n * high is exact
+  constexpr float kLn2High = 0x1.62e4p-1F, kLn2Low = 1.4286068e-6F;  // kLn2High has 15 bits, so n * kLn2High is exact
   const float above = x < kLow ? kLow : x;
   const float clamped = above > kHigh ? kHigh : above;
   const float shifted = clamped * std::numbers::log2e_v<float> + kRound;

@@ -20,7 +20,7 @@ ZT_INLINE double row_sum(const T* x, int64_t width) {
   return sum.total();
 }
 
-// sum of (x - mean)^2
+// Returns the sum of (x - mean)^2.
 template <class T>
 ZT_INLINE double row_squares(const T* x, Wide<T> mean, int64_t width) {
   using W = Wide<T>;
@@ -52,21 +52,21 @@ ZT_INLINE void norm_loop(T* out, NormStats<Wide<T>> stats, const T* x, const T* 
       return (widen(x[j]) - mean) * scale * widen(weight[j]);
     };
     if (bias) {
-      ZT_APART
+      ZT_NO_OVERLAP
       for (int64_t j = 0; j < width; ++j) out[j] = narrow<T>(scaled(j) + widen(bias[j]));
     } else {
-      ZT_APART
+      ZT_NO_OVERLAP
       for (int64_t j = 0; j < width; ++j) out[j] = narrow<T>(scaled(j));
     }
   }
 }
 
-// With g = dy * weight: the sums of g (x - mean) and of g.
-struct PullAndShift {
+// Sums of a row, with g = dy * weight. pull is the sum of g (x - mean), shift the sum of g (0 for RMSNorm).
+struct GradientSums {
   double pull, shift;
 };
 template <Centred centred, class T>
-ZT_INLINE PullAndShift gradient_sums(const T* dy, const T* x, const T* weight, Wide<T> mean, int64_t width) {
+ZT_INLINE GradientSums gradient_sums(const T* dy, const T* x, const T* weight, Wide<T> mean, int64_t width) {
   using W = Wide<T>;
   OrderedSum<W> pull, shift;
   by_blocks(
@@ -84,7 +84,8 @@ ZT_INLINE PullAndShift gradient_sums(const T* dy, const T* x, const T* weight, W
   return {pull.total(), centred == Centred::yes ? shift.total() : 0};
 }
 
-// With h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation, where RMSNorm has no mean(g).
+// Writes dx = (g - mean(g) - h mean(g h)) / deviation, where g = dy * weight and h = (x - mean) / deviation, plus `beside` unless
+// it is null. RMSNorm has no mean(g).
 template <Centred centred, class T>
 ZT_INLINE void norm_input_loop(T* dx, const T* dy, const T* x, const T* weight, const T* beside, Wide<T> mean, Wide<T> scale,
                                int64_t width) {
@@ -96,10 +97,10 @@ ZT_INLINE void norm_input_loop(T* dx, const T* dy, const T* x, const T* weight, 
     return scale * (widen(dy[j]) * widen(weight[j]) - shift - (widen(x[j]) - mean) * pull);
   };
   if (beside) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) dx[j] = narrow<T>(own(j) + widen(beside[j]));
   } else {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) dx[j] = narrow<T>(own(j));
   }
 }
@@ -111,11 +112,11 @@ ZT_INLINE void norm_backward_loop(T* dx, Wide<T>* dweight, Wide<T>* dbias, const
     const Wide<T> mean = centred == Centred::yes ? stats.mean[r] : 0, scale = stats.reciprocal[r];
     norm_input_loop<centred>(dx, dy, x, weight, beside ? beside + r * width : nullptr, mean, scale, width);
     if (dweight) {
-      ZT_APART
+      ZT_NO_OVERLAP
       for (int64_t j = 0; j < width; ++j) dweight[j] += widen(dy[j]) * (widen(x[j]) - mean) * scale;
     }
     if (dbias) {
-      ZT_APART
+      ZT_NO_OVERLAP
       for (int64_t j = 0; j < width; ++j) dbias[j] += widen(dy[j]);
     }
   }

@@ -36,7 +36,7 @@ template <class T>
 ZT_INLINE void scaled_softmax_loop(T* out, const T* x, int64_t n, const RowStats& stats, double scale) {
   using W = Wide<T>;
   const W largest = static_cast<W>(stats.largest), factor = static_cast<W>(scale / stats.sum);
-  ZT_APART
+  ZT_NO_OVERLAP
   for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(exponential(widen(x[i]) - largest) * factor);
 }
 
@@ -49,10 +49,10 @@ ZT_INLINE void scale_kept_loop(T* out, const T* x, const uint8_t* keep, const T*
     return keep[i] ? value : W(0);
   };
   if (residual) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(residual[i]) + kept(i));
   } else {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(kept(i));
   }
 }
@@ -62,7 +62,7 @@ ZT_INLINE void rotate_loop(T* x, const Wide<T>* cosine, const Wide<T>* sine, int
   using W = Wide<T>;
   const W s = static_cast<W>(sign);
   for (int64_t head = 0; head < heads; ++head, x += 2 * half) {
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t i = 0; i < half; ++i) {
       const W a = widen(x[i]), b = widen(x[half + i]);
       x[i] = narrow<T>(a * cosine[i] - b * s * sine[i]);
@@ -73,18 +73,18 @@ ZT_INLINE void rotate_loop(T* x, const Wide<T>* cosine, const Wide<T>* sine, int
 
 template <class To, class From>
 ZT_INLINE void add_rows_loop(To* to, const From* from, const int64_t* rows, int64_t count, int64_t stride, int64_t n) {
-  constexpr int64_t kColumns = 256;  // of sums that stay in the first cache
+  constexpr int64_t kColumns = 256;  // columns per block, whose sums stay in the first-level cache
   Wide<To> sums[kColumns];
   for (int64_t begin = 0; begin < n; begin += kColumns) {
     const int64_t columns = begin + kColumns < n ? kColumns : n - begin;
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < columns; ++j) sums[j] = widen(to[begin + j]);
     for (int64_t i = 0; i < count; ++i) {
       const From* row = from + rows[i] * stride + begin;
-      ZT_APART
+      ZT_NO_OVERLAP
       for (int64_t j = 0; j < columns; ++j) sums[j] += widen(row[j]);
     }
-    ZT_APART
+    ZT_NO_OVERLAP
     for (int64_t j = 0; j < columns; ++j) to[begin + j] = narrow<To>(sums[j]);
   }
 }
@@ -92,7 +92,7 @@ ZT_INLINE void add_rows_loop(To* to, const From* from, const int64_t* rows, int6
 }  // namespace
 
 ZT_CLONES void not_below(uint8_t* kept, const float* numbers, float limit, int64_t n) {
-  ZT_APART
+  ZT_NO_OVERLAP
   for (int64_t i = 0; i < n; ++i) kept[i] = numbers[i] >= limit;
 }
 

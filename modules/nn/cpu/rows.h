@@ -1,4 +1,4 @@
-// Running kernels over the rows of tensors: one dtype switch and one way to cut rows over threads.
+// Runs kernels over the rows of tensors: chooses the dtype, and divides the rows among threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,8 +11,8 @@
 
 namespace zt::nn {
 
-// Calls body(T{}) with T = double, float, c10::BFloat16 or c10::Half, the dtype of `x`; not for a meta tensor, which has no
-// elements to compute.
+// Calls body(T{}), where T is the dtype of x: double, float, c10::BFloat16 or c10::Half. Throws Misuse for other dtypes. Does
+// nothing for a meta tensor, which has no elements.
 template <class Body>
 void for_dtype(const at::Tensor& x, const Body& body) {
   if (x.is_meta()) return;
@@ -30,26 +30,26 @@ void for_dtype(const at::Tensor& x, const Body& body) {
   }
 }
 
-// The dtype in which kernels compute with elements of `dtype`: kernels::Wide.
+// Returns the dtype in which kernels compute with elements of `dtype`, as kernels::Wide.
 inline at::ScalarType wide_dtype(at::ScalarType dtype) {
   return dtype == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// Calls body(begin, end) for parts of [0, rows) with at least about 32,768 elements each, in parallel. What a row gives does
-// not depend on the cut.
+// Calls body(begin, end) in parallel for parts of [0, rows) with at least about 32,768 elements each. The result of a row must
+// not depend on the parts.
 template <class Body>
 void for_rows(int64_t rows, int64_t width, const Body& body) {
   constexpr int64_t kGrain = 32768;
   at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), body);
 }
 
-// Calls body(begin, end) for parts of [0, elements), in parallel.
+// Calls body(begin, end) in parallel for parts of [0, elements).
 template <class Body>
 void for_elements(int64_t elements, const Body& body) {
   for_rows(elements, 1, body);
 }
 
-// The elements of an optional tensor: nullptr if it is undefined.
+// Returns the elements of x, or null if x is undefined.
 template <class T>
 const T* data_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<T>() : nullptr;

@@ -1,7 +1,8 @@
-// Loops on small matrices ("tiles") that stay in the cache: what attention is made of. Every form, of one instruction set each,
-// gives the same bits: products add in the order of the depth, each step one fused multiply-add. No threads here.
+// Loops on small matrices ("tiles") that stay in the cache. Attention consists of these loops. They are compiled for several
+// instruction sets, which all give the same bits: a GEMM adds along the depth in ascending order, one fused multiply-add per
+// step. The loops are single-threaded.
 //
-// A is float or double: what is computed in. T is what tensors hold: float, double, c10::BFloat16 or c10::Half.
+// A is the type of the arithmetic: float or double. T is the type of the tensors: float, double, c10::BFloat16 or c10::Half.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,18 @@
 
 namespace zt::nn::tile {
 
-constexpr int64_t kChunk = 16;  // columns that a tile is padded to
-constexpr int64_t kPanel = 32;  // columns of a product that share one pass over the depth
+constexpr int64_t kChunk = 16;  // the columns of a tile are padded to a multiple of this
+constexpr int64_t kPanel = 32;  // columns of a GEMM that are computed in one pass over the depth
 
 constexpr int64_t padded(int64_t n, int64_t to = kChunk) {
   return (n + to - 1) / to * to;
 }
 
-// c(i, j) = sum over p of a(i, p) b(p, j), added to c(i, j) if `add`. Columns are a multiple of kChunk.
-// c(i, j) is at c + i c_row + j, a(i, p) at a + i a_row + p a_step, b(p, j) at b + j / kPanel b_panel + p b_row + j % kPanel.
+// A GEMM of tiles: c(i, j) = sum over p of a(i, p) b(p, j), plus the old c(i, j) if `add`. Requires that columns is a multiple of
+// kChunk. Offsets: c(i, j) is at c + i * c_row + j, a(i, p) at a + i * a_row + p * a_step, and b(p, j) at b + j / kPanel *
+// b_panel + p * b_row + j % kPanel.
 template <class A>
-struct Product {
+struct TileGemm {
   A* c;
   int64_t c_row;
   const A* a;
@@ -31,47 +33,48 @@ struct Product {
   bool add;
 };
 template <class A>
-void product(Isa isa, const Product<A>& p);
+void multiply(Isa isa, const TileGemm<A>& p);
 
-// to [rows, padded(columns)] = scale * from [rows, columns], whose rows are `stride` apart; what is padded is 0.
+// Writes to [rows, padded(columns)] = scale * from [rows, columns]. Rows of `from` are `stride` apart. Padding is 0.
 template <class A, class T>
 void load(Isa isa, A* to, const T* from, int64_t stride, int64_t rows, int64_t columns, A scale);
-// from [rows, padded(columns)] across, as a product takes it: from(j, d) goes to `to` + j / kPanel * kPanel padded(columns) + d
-// kPanel + j % kPanel. Columns up to a multiple of kChunk are 0.
+// Transposes from [rows, padded(columns)] into the panels that TileGemm reads: from(j, d) goes to the address to + j / kPanel *
+// kPanel * padded(columns) + d * kPanel + j % kPanel. For j from `rows` up to a multiple of kChunk, writes 0.
 template <class A>
 void transpose(Isa isa, A* to, const A* from, int64_t rows, int64_t columns);
-// to(i, d) = from(i, d) scale(i) scales, or scales alone if `scale` is nullptr. Rows of `to` are `stride` apart, those of `from`
-// padded(columns). Rounds to nearest even.
+// Writes to(i, d) = from(i, d) * scale(i) * scales, without scale(i) if `scale` is null. Rows of `to` are `stride` apart, rows of
+// `from` padded(columns). Rounds to nearest even.
 template <class A, class T>
 void store(Isa isa, T* to, int64_t stride, const A* from, int64_t rows, int64_t columns, const A* scale, A scales);
 
-// Which keys of a tile of scores its queries see. Row i sees the keys before min(keys, diagonal + i + 1).
+// The visible keys of a tile of scores, and dropout. Row i (a query) sees the keys before min(keys, diagonal + i + 1).
 struct AttentionMask {
   int64_t keys, diagonal;
-  const int64_t* query_segments;  // of them, those of the row's own segment; nullptr: all
+  const int64_t* query_segments;  // a row sees only keys of its own segment; null means that all have the same segment
   const int64_t* key_segments;
-  const uint8_t* keep;  // dropout of the weights, rows keep_row apart; nullptr: none
+  const uint8_t* keep;  // dropout mask of the weights, rows keep_row apart; null means no dropout
   int64_t keep_row;
   double keep_scale;
 };
 
-// The softmax of rows whose scores arrive in several tiles.
+// The state of a softmax over rows whose scores arrive in several tiles.
 template <class A>
 struct Softmax {
-  A *largest, *sum;  // of each row: the largest score so far, and the sum of exp(score - largest)
-  A* mixed;          // [rows, columns]: what earlier weights were summed up to, scaled to the new `largest`; nullptr: nothing yet
+  A *largest, *sum;  // per row: the largest score so far, and the sum of exp(score - largest)
+  A* mixed;  // [rows, columns]: the weighted sums of earlier tiles, rescaled to the new `largest`; null for the first tile
   int64_t columns;
 };
-// Turns scores [rows, padded(keys)], `row` apart, into weights exp(score - largest), dropped where `mask` says so.
+// Turns scores [rows, padded(keys)] into weights exp(score - largest), with the dropout of `mask`, and updates `state`. Rows are
+// `row` elements apart.
 template <class A>
 void softmax(Isa isa, A* scores, int64_t row, int64_t rows, const AttentionMask& mask, const Softmax<A>& state);
 
-// dot(i) = sum over d of a(i, d) b(i, d); rows padded(columns) apart.
+// Writes dot(i) = sum over d of a(i, d) b(i, d). Rows are padded(columns) elements apart.
 template <class A>
 void row_dots(Isa isa, A* dot, const A* a, const A* b, int64_t rows, int64_t columns);
 
-// The backward: w = exp(score - logsumexp). Turns `scores` into the dropped w and `grads`, the gradients of the dropped w,
-// into those of the scores: w (dropped grad - dot).
+// The backward of softmax. Let w = exp(score - logsumexp), and drop() apply the dropout of `mask`. Turns `scores` into drop(w).
+// Turns `grads`, the gradients of drop(w), into the gradients of the scores: w * (drop(grad) - dot).
 template <class A>
 void softmax_backward(Isa isa, A* scores, A* grads, int64_t row, int64_t rows, const AttentionMask& mask, const A* logsumexp,
                       const A* dot);

@@ -1,4 +1,4 @@
-// The loops of tile.h in forms for one instruction set each.
+// Compiles the loops of tile.h for several instruction sets.
 #pragma once
 
 #include "exponential.h"
@@ -6,13 +6,14 @@
 
 namespace zt::nn::tile {
 
-// What one instruction set holds in its registers: a block of kRows times kBytes of the product, beside a row of b.
+// The block sizes for one instruction set: a block of the result of kRows rows and kBytes bytes per row fits the registers,
+// together with a row of b.
 template <int rows, int bytes>
 struct Form {
   static constexpr int kRows = rows, kBytes = bytes;
 };
 
-// Calls body(form), an always inlined function, compiled for `isa`.
+// Calls body(form), compiled for `isa`. `body` must be marked always_inline.
 template <class Body>
 void run(Isa isa, const Body& body) {
   run_as<Form<2, 64>, Form<4, 64>, Form<8, 128>>(isa, body);

@@ -7,10 +7,10 @@ namespace zt::nn::tile {
 
 namespace {
 
-enum class Side : uint8_t { along, across };  // whether a's neighbours in memory are steps of the depth or rows
+enum class Side : uint8_t { along, across };  // neighbours of `a` in memory are steps of the depth (along) or rows (across)
 
 template <int kRows, int kColumns, Side side, class A>
-ZT_INLINE void block(const Product<A>& p, int64_t i, int64_t j) {
+ZT_INLINE void block(const TileGemm<A>& p, int64_t i, int64_t j) {
   const int64_t row = side == Side::along ? p.a_row : 1, step = side == Side::along ? 1 : p.a_step;
   const A* a = p.a + i * row;
   const A* b = p.b + j / kPanel * p.b_panel + j % kPanel;
@@ -31,15 +31,15 @@ ZT_INLINE void block(const Product<A>& p, int64_t i, int64_t j) {
   }
 }
 
-// All rows from i on of one column of blocks, in the highest blocks that fit.
+// Computes all rows from row i on of one column of blocks, in blocks as high as possible.
 template <int kRows, int kColumns, Side side, class A>
-ZT_INLINE void block_column(const Product<A>& p, int64_t i, int64_t j) {
+ZT_INLINE void block_column(const TileGemm<A>& p, int64_t i, int64_t j) {
   for (; i + kRows <= p.rows; i += kRows) block<kRows, kColumns, side>(p, i, j);
   if constexpr (kRows > 1) block_column<kRows / 2, kColumns, side>(p, i, j);
 }
 
 template <int kRows, int kColumns, Side side, class A>
-ZT_INLINE void all_blocks(const Product<A>& p) {
+ZT_INLINE void all_blocks(const TileGemm<A>& p) {
   int64_t j = 0;
   for (; j + kColumns <= p.columns; j += kColumns) block_column<kRows, kColumns, side>(p, 0, j);
   if constexpr (kColumns > kChunk) {
@@ -50,7 +50,7 @@ ZT_INLINE void all_blocks(const Product<A>& p) {
 }  // namespace
 
 template <class A>
-void product(Isa isa, const Product<A>& p) {
+void multiply(Isa isa, const TileGemm<A>& p) {
   run(
       isa, [p]<class F>(F) __attribute__((always_inline)) {
         constexpr int kColumns = F::kBytes / static_cast<int>(sizeof(A));
@@ -59,7 +59,7 @@ void product(Isa isa, const Product<A>& p) {
       });
 }
 
-template void product(Isa, const Product<float>&);
-template void product(Isa, const Product<double>&);
+template void multiply(Isa, const TileGemm<float>&);
+template void multiply(Isa, const TileGemm<double>&);
 
 }  // namespace zt::nn::tile

@@ -33,12 +33,12 @@ ZT_INLINE A lane_max(int64_t chunks, const A* x) {
   return lanes[0];
 }
 
-// The keys that row i sees are among the first so many.
+// Returns a number of keys: row i sees no keys after the first so many.
 ZT_INLINE int64_t width_of(const AttentionMask& mask, int64_t i) {
   return std::clamp<int64_t>(mask.diagonal + i + 1, 0, mask.keys);
 }
 
-// -inf where row i sees nothing, as far as whole chunks are read.
+// Sets the scores of keys that row i does not see to -inf, up to the end of the last chunk that is read.
 template <class A>
 ZT_INLINE void hide(A* scores, const AttentionMask& mask, int64_t i, int64_t width) {
   constexpr A kHidden = -std::numeric_limits<A>::infinity();
@@ -62,7 +62,7 @@ ZT_INLINE void softmax_row(A* scores, const AttentionMask& mask, int64_t i, cons
   hide(scores, mask, i, width);
   const A here = lane_max(chunks, scores), before = state.largest[i];
   const A largest = before > here ? before : here;
-  // Where nothing was seen yet any number does: it only must not give inf - inf.
+  // If the row has seen no key yet, any finite number will do: it only has to avoid inf - inf.
   const A origin = largest == -std::numeric_limits<A>::infinity() ? A(0) : largest;
   const A sum = lane_sum<A>(
       chunks, [=](int64_t j) __attribute__((always_inline)) { return scores[j] = exponential(scores[j] - origin); });

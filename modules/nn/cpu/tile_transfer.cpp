@@ -21,7 +21,7 @@ ZT_INLINE void load_rows(A* to, const T* from, int64_t stride, int64_t rows, int
 template <class A>
 using Row [[gnu::vector_size(kChunk * sizeof(A))]] = A;
 
-// Swaps the lanes of `low` whose index has the bit `half` with those of `high` whose index has not.
+// Swaps the lanes of `low` whose index has the bit `half` with the lanes of `high` whose index does not have it.
 template <int half, class A, int... lane>
 ZT_INLINE void exchange(Row<A>& low, Row<A>& high, std::integer_sequence<int, lane...>) {
   const Row<A> a = low, b = high;
@@ -38,7 +38,7 @@ ZT_INLINE void exchange_all(Row<A>* rows) {
   if constexpr (half > 1) exchange_all<half / 2, A>(rows);
 }
 
-// to(d, j) = from(j, d) for kChunk of each; rows of `from` past `count` are taken as 0.
+// Writes to(d, j) = from(j, d) for j, d < kChunk. Rows of `from` from `count` on count as 0.
 template <class A>
 ZT_INLINE void transpose_chunk(A* to, int64_t to_row, const A* from, int64_t from_row, int64_t count) {
   Row<A> rows[kChunk] = {};

@@ -1,4 +1,4 @@
-// What the vector loops are written with: clones for the instruction sets, exp, sums in a fixed order.
+// Helpers of the vector loops: clones for the instruction sets, exp, and sums in a fixed order.
 #pragma once
 
 #include <cmath>
@@ -8,18 +8,20 @@
 #include "exponential.h"
 #include "kernels.h"
 
-// A sanitizer's run time is not up yet when the loader asks which clone to take. Tests define ZT_CLONES to get one form alone.
+// Compiles a function once per instruction set; the loader chooses a clone. Not with sanitizers, whose run time is not
+// initialised when the loader chooses. Tests define ZT_CLONES to compile for one instruction set only.
 #if defined(ZT_CLONES)
 #elif defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZT_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define ZT_CLONES
 #endif
-// Before a loop over elements whose arrays are the same or do not meet: no look at run time, of which compilers make only few.
+// Goes before a loop whose arrays are equal or do not overlap. The compiler then needs no overlap checks at run time; it
+// vectorises only loops that need few of them.
 #if defined(__clang__)
-#define ZT_APART _Pragma("clang loop vectorize(assume_safety)")
+#define ZT_NO_OVERLAP _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define ZT_APART _Pragma("GCC ivdep")
+#define ZT_NO_OVERLAP _Pragma("GCC ivdep")
 #endif
 
 namespace zt::nn::kernels {
@@ -29,8 +31,8 @@ ZT_INLINE W sigmoid(W x) {
   return W(1) / (W(1) + exponential(-x));
 }
 
-constexpr int kLanes = 32;       // partial results of a row, whatever the vector length
-constexpr int64_t kBlock = 256;  // elements after which partial sums are folded into doubles
+constexpr int kLanes = 32;       // partial results per row, independent of the vector length
+constexpr int64_t kBlock = 256;  // elements per block; the partial sums of a block are added to doubles
 
 // Calls body(begin, count) for each block of a row.
 template <class Body>
@@ -38,8 +40,8 @@ ZT_INLINE void by_blocks(int64_t n, const Body& body) {
   for (int64_t begin = 0; begin < n; begin += kBlock) body(begin, n - begin < kBlock ? n - begin : kBlock);
 }
 
-// A block in the type that one computes with: where it is, or widened into `space` [kBlock]. Loops that widen and fold at the
-// same time are not vectorised.
+// Returns a block of x as Wide<T>: in place, or widened into `space` [kBlock]. This is a loop of its own, because compilers do
+// not vectorise loops that widen and reduce at once.
 template <class T>
 ZT_INLINE const Wide<T>* widened(const T* x, int64_t count, Wide<T>* space) {
   if constexpr (std::is_same_v<T, Wide<T>>) {
@@ -50,11 +52,12 @@ ZT_INLINE const Wide<T>* widened(const T* x, int64_t count, Wide<T>* space) {
   }
 }
 
-// A sum of a row's terms in a fixed order: lane by lane over a block, blocks in double, at last the lanes pairwise.
+// Sums the terms of a row in a fixed order: per lane over a block, then per lane over the blocks in double, then the lanes
+// pairwise.
 template <class W>
 class OrderedSum {
  public:
-  // Adds term(0), ..., term(count - 1): those of a block.
+  // Adds term(0), ..., term(count - 1), the terms of one block.
   template <class Term>
   ZT_INLINE void add(int64_t count, const Term& term) {
     W lanes[kLanes] = {};

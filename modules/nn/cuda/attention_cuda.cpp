@@ -18,14 +18,15 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
   }
   static variable_list backward(AutogradContext* node, variable_list grads) {
     const auto& inputs = kept<AttentionInputs>(node);
-    const at::Tensor dqkv = grads[0].clone(at::MemoryFormat::Contiguous);  // others may hold grads[0] too
+    const at::Tensor dqkv = grads[0].clone(at::MemoryFormat::Contiguous);  // a copy, because autograd may share grads[0]
     rotate_heads(dqkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::back);
     return {dqkv, {}};
   }
 };
 
-// Who sees whom, [B or 1, 1, T, T] of bools: places of the same segment and, if causal, no later one.
-at::Tensor sight(const AttentionInputs& inputs, int64_t places, at::Device device) {
+// Returns the visibility of keys [B or 1, 1, T, T] as bools: element (i, j) is true if query i sees key j. A query sees the keys
+// of its segment and, if causal, no later ones.
+at::Tensor visibility_mask(const AttentionInputs& inputs, int64_t places, at::Device device) {
   at::Tensor seen = at::ones({1, 1, places, places}, at::TensorOptions(at::kBool).device(device));
   if (inputs.causal) seen = seen.tril();
   if (!inputs.segments.defined()) return seen;
@@ -33,15 +34,15 @@ at::Tensor sight(const AttentionInputs& inputs, int64_t places, at::Device devic
   return seen.logical_and(segments.unsqueeze(1).unsqueeze(3) == segments.unsqueeze(1).unsqueeze(2));
 }
 
-// The formula with its weights held, so that a mask can be laid on them.
+// Returns attention with dropout of the weights. Holds the whole weights, to apply our dropout mask to them.
 at::Tensor with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionInputs& inputs) {
   const int64_t group = inputs.shape.heads / inputs.shape.kv_heads;
   const double scale = 1 / std::sqrt(static_cast<double>(inputs.shape.head_dim));
   const at::Tensor scores = q.matmul(k.repeat_interleave(group, 1).transpose(2, 3)) * scale;
-  const at::Tensor hidden = sight(inputs, q.size(2), q.device()).logical_not();
+  const at::Tensor hidden = visibility_mask(inputs, q.size(2), q.device()).logical_not();
   const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
-  const at::Tensor kept = inputs.keep->mask(weights.sizes(), q.device());
-  return (weights * kept * inputs.keep->scale()).matmul(v.repeat_interleave(group, 1));
+  const at::Tensor kept = inputs.dropout->mask(weights.sizes(), q.device());
+  return (weights * kept * inputs.dropout->scale()).matmul(v.repeat_interleave(group, 1));
 }
 
 }  // namespace
@@ -57,8 +58,8 @@ at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& input
     return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, 0, causal, std::nullopt,
                                             shape.heads != shape.kv_heads);
   };
-  const at::Tensor out = inputs.keep                 ? with_dropout(parts[0], parts[1], parts[2], inputs)
-                         : inputs.segments.defined() ? by_kernel(sight(inputs, places, qkv.device()), false)
+  const at::Tensor out = inputs.dropout              ? with_dropout(parts[0], parts[1], parts[2], inputs)
+                         : inputs.segments.defined() ? by_kernel(visibility_mask(inputs, places, qkv.device()), false)
                                                      : by_kernel(std::nullopt, inputs.causal);
   return out.transpose(1, 2).reshape({samples, places, shape.heads * shape.head_dim});
 }

@@ -1,13 +1,13 @@
-// Attention on a GPU, which is ATen's.
+// Attention on a GPU, by ATen.
 #pragma once
 
 #include "cpu/attention_core.h"
 
 namespace zt::nn {
 
-// As attention_core, written with ATen's operators and their gradients, on any device. Without segments and dropout it is ATen's
-// scaled_dot_product_attention, causal or not, which chooses its fused kernel; with segments it is given a mask [B, 1, T, T];
-// dropout of the weights is a byte mask of ours, which no fused kernel takes, so the weights [B, H, T, T] are held.
+// Computes the same as attention_core with ATen's operators and their gradients, on any device. Without dropout it calls ATen's
+// scaled_dot_product_attention, which chooses a fused kernel; with segments it passes a mask [B, 1, T, T]. Our dropout mask does
+// not fit into fused kernels, so with dropout the weights [B, H, T, T] are held in memory.
 at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& inputs);
 
 }  // namespace zt::nn

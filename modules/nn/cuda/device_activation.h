@@ -1,4 +1,5 @@
-// Activations and their gradients, a row at a time (device_pack.h). The maths of activation_kernels.cpp; exp is the machine's.
+// Activations and their gradients, one row at a time (device_pack.h). The same formulas as in activation_kernels.cpp, but with
+// the exp of the device.
 #pragma once
 
 #include <cmath>
@@ -13,7 +14,7 @@ ZT_DEVICE W sigmoid(W x) {
   return W(1) / (W(1) + exp(-x));
 }
 
-// gelu in its tanh form is x * sigmoid(2u), as (1 + tanh(u)) / 2 = sigmoid(2u).
+// gelu_tanh(x) = x * (1 + tanh(u)) / 2 = x * sigmoid(2u), with u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class W>
 struct Gelu {
   static constexpr W kCubic = W(0.044715);
@@ -23,7 +24,7 @@ struct Gelu {
   static ZT_DEVICE W slope(W x, W gate) { return gate + x * gate * (W(1) - gate) * kTwice * (W(1) + W(3) * kCubic * x * x); }
 };
 
-// out = gelu_tanh(pre + bias); bias may be nullptr. All [rows, width].
+// Writes out = gelu_tanh(pre + bias). All are [rows, width], bias is [width] or null.
 template <class T>
 struct GeluTanh {
   T* out;
@@ -47,7 +48,7 @@ struct GeluTanh {
   }
 };
 
-// grad: in dL/dout, out dL/dpre. act: gelu_tanh(pre + bias) once more.
+// Turns grad from dL/dout into dL/dpre. Writes act = gelu_tanh(pre + bias).
 template <class T>
 struct GeluTanhBackward {
   T *grad, *act;
@@ -73,7 +74,8 @@ struct GeluTanhBackward {
   }
 };
 
-// out [rows, width] = silu(gate) * up, where pre + bias [rows, 2 * width] holds gate, then up; bias may be nullptr.
+// Writes out [rows, width] = silu(gate) * up, where each row of pre + bias [rows, 2 * width] holds gate, then up. bias may be
+// null.
 template <class T>
 struct Swiglu {
   T* out;
@@ -97,7 +99,7 @@ struct Swiglu {
   }
 };
 
-// grad [rows, width] is dL/dout; writes dL/dpre [rows, 2 * width] and the activation [rows, width].
+// Writes dL/dpre [rows, 2 * width] and the activation act [rows, width]. grad [rows, width] is dL/dout.
 template <class T>
 struct SwigluBackward {
   T *dpre, *act;

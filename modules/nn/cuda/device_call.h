@@ -1,4 +1,4 @@
-// Where a layer decides between its loops for the CPU and those for a GPU.
+// Chooses between the loops for the CPU and those for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,19 +11,19 @@
 
 namespace zt::nn {
 
-// False for a tensor on the CPU. For one on CUDA runs the row algorithm on its device, queued on the current stream, and returns
-// true. Misuse for other devices, and for CUDA in a build without it.
+// For a tensor on CUDA, queues the row algorithm on the current stream of its device and returns true. For a tensor on the CPU,
+// does nothing and returns false. Throws Misuse for other devices, and for CUDA in a build without CUDA code.
 template <class Rows>
 bool on_gpu(const at::Tensor& x, [[maybe_unused]] const Rows& rows) {
   if (x.is_cpu()) return false;
-  if (!x.is_cuda()) misuse("layers compute on cpu and cuda, and find out shapes on meta; got {}", describe(x));
+  if (!x.is_cuda()) misuse("layers compute on cpu and cuda, and compute shapes on meta; got {}", describe(x));
 #ifdef ZT_HAS_CUDA
   const c10::DeviceGuard guard(x.device());
   const c10::impl::VirtualGuardImpl impl(x.device().type());
   device::run_cuda(rows, impl.getStreamNativeHandle(impl.getStream(x.device())));
   return true;
 #else
-  misuse("a layer got {}, and this build has no CUDA code: build where nvcc is found", describe(x));
+  misuse("a layer got {}, but this build has no CUDA code: build ztoolkit where nvcc is found", describe(x));
 #endif
 }
 

@@ -1,4 +1,4 @@
-// Running a row algorithm (device_pack.h) on a GPU. For .cu files.
+// Runs a row algorithm (device_pack.h) on a GPU. For .cu files only.
 #pragma once
 
 #include <stdexcept>
@@ -10,6 +10,7 @@ namespace zt::nn::device {
 
 constexpr unsigned kWarp = 32;
 
+// Returns the value of lane (i ^ offset), where i is this lane.
 template <class V>
 ZT_DEVICE V from_lane(const V& value, unsigned offset);
 template <>
@@ -25,15 +26,15 @@ ZT_DEVICE kernels::RowStats from_lane(const kernels::RowStats& value, unsigned o
   return {from_lane(value.largest, offset), from_lane(value.sum, offset)};
 }
 
-// Joins lane i of `count` with lane i ^ count / 2, then with i ^ count / 4, ..: each ends with the same bits, as combine does not
-// care for the order of its two.
+// Combines the values of `count` lanes: lane i with lane i ^ count / 2, then with lane i ^ count / 4, ... All lanes get the same
+// bits, because combine(a, b) equals combine(b, a).
 template <class V, class Combine>
 ZT_DEVICE V butterfly(V value, unsigned count, const Combine& combine) {
   for (unsigned offset = count / 2; offset > 0; offset /= 2) value = combine(value, from_lane(value, offset));
   return value;
 }
 
-// The threads of a block: a power of two of whole warps.
+// The team of a block of threads. The number of warps is a power of two.
 struct Block {
   template <class Body>
   ZT_DEVICE void each(int64_t n, const Body& body) const {
@@ -49,7 +50,7 @@ struct Block {
     own = butterfly(own, kWarp, combine);
     const unsigned warps = blockDim.x / kWarp;
     if (warps == 1) return own;
-    __syncthreads();  // the last reduce has been read
+    __syncthreads();  // all threads have read the result of the previous reduce
     if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = own;
     __syncthreads();
     return butterfly(of_warps[threadIdx.x % warps], warps, combine);
@@ -76,11 +77,11 @@ void run_cuda(const Rows& rows, void* stream) {
   each_row<<<blocks, static_cast<unsigned>(lanes_for(rows.items())), 0, static_cast<cudaStream_t>(stream)>>>(rows);
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) {
-    throw std::runtime_error(std::string("a CUDA kernel of a layer was not started: ") + cudaGetErrorString(status));
+    throw std::runtime_error(std::string("cannot start a CUDA kernel of a layer: ") + cudaGetErrorString(status));
   }
 }
 
-// An algorithm for each way to store numbers.
+// Instantiates run_cuda for one algorithm, or for an algorithm with each stored type.
 #define ZT_RUN_ON_CUDA(...) template void run_cuda<__VA_ARGS__>(const __VA_ARGS__&, void*);
 #define ZT_RUN_ALL_ON_CUDA(ROWS)      \
   ZT_RUN_ON_CUDA(ROWS<double>)        \

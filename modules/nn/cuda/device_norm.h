@@ -1,4 +1,5 @@
-// LayerNorm and RMSNorm, a row at a time (device_pack.h). The maths of norm_kernels.cpp: no difference of squares.
+// LayerNorm and RMSNorm, one row at a time (device_pack.h). The same formulas as in norm_kernels.cpp; the variance is not
+// computed as a difference of squares, which would lose precision.
 #pragma once
 
 #include <cmath>
@@ -7,7 +8,7 @@
 
 namespace zt::nn::device {
 
-// out = (x - mean) * reciprocal * weight + bias; writes the stats. bias may be nullptr; stats.mean is nullptr in RMSNorm.
+// Writes out = (x - mean) * reciprocal * weight + bias, and the stats. bias may be null. For RMSNorm, stats.mean is null.
 template <class T>
 struct Norm {
   T* out;
@@ -41,7 +42,7 @@ struct Norm {
  private:
   enum class Power : uint8_t { one, two };
 
-  // sum of (row[j] - from)^power: of a pack in Wide<T>, of packs in double.
+  // Returns the sum of (row[j] - from)^power. The sum of a pack is in Wide<T>, the sum of packs in double.
   template <class Team>
   ZT_DEVICE double sum_of(const Team& team, const T* row, Wide<T> from, Power power) const {
     const auto take = [&](double& own, int64_t pack) {
@@ -59,8 +60,8 @@ struct Norm {
   }
 };
 
-// With g = dy * weight and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation, where RMSNorm has no
-// mean(g); plus beside, unless it is nullptr. The stats are those of Norm.
+// Writes dx = (g - mean(g) - h mean(g h)) / deviation, where g = dy * weight and h = (x - mean) / deviation, plus `beside` unless
+// it is null. RMSNorm has no mean(g). `stats` are those that Norm wrote.
 template <class T>
 struct NormBackward {
   T* dx;
@@ -81,7 +82,7 @@ struct NormBackward {
       W dot = 0, sum = 0;
       ZT_UNROLL
       for (int i = 0; i < kPack<T>; ++i) {
-        const W g = d.at[i] * w.at[i];  // 0 beyond the row
+        const W g = d.at[i] * w.at[i];  // 0 after the end of the row
         dot += g * (v.at[i] - mean);
         sum += g;
       }
@@ -104,14 +105,16 @@ struct NormBackward {
   }
 };
 
-// Rows whose parts of a gradient one lane adds, ascending: enough to leave few parts, few enough to keep a GPU busy.
+// Rows per block. A lane adds the gradients of one block's rows in ascending order. More rows leave fewer partial sums, fewer
+// rows keep a GPU busier.
 constexpr int64_t kSumRows = 32;
+// Returns the number of blocks of `rows` rows.
 ZT_DEVICE int64_t sum_blocks(int64_t rows) {
   return (rows + kSumRows - 1) / kSumRows;
 }
 
-// The gradients of weight and bias by blocks of kSumRows rows of x: dweight and dbias are [rows, width], rows = sum_blocks(the
-// rows of x); each may be nullptr.
+// Writes the gradients of weight and bias per block of kSumRows rows of x. dweight and dbias are [rows, width] with rows =
+// sum_blocks(rows_of_x); each may be null.
 template <class T>
 struct NormParts {
   Wide<T>*dweight, *dbias;
@@ -141,8 +144,8 @@ struct NormParts {
   }
 };
 
-// out [rows, width]: row b is the sum of rows b * kSumRows and the following of in [rows_in, width], ascending. Done until one
-// row is left, it adds in a fixed tree.
+// Writes out [rows, width]: row b is the sum of the kSumRows rows of in [rows_in, width] that begin at row b * kSumRows, in
+// ascending order. Repeated until one row is left, it sums all rows in a fixed tree.
 template <class T>
 struct SumRows {
   T* out;

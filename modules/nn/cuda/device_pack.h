@@ -1,21 +1,22 @@
-// What the row algorithms of device_*.h are written with: packs of neighbouring elements, and what a team of lanes offers.
+// Helpers of the row algorithms of device_*.h: packs of neighbouring elements, and the interface of a team of lanes.
 //
-// An algorithm is a struct of pointers and sizes that is called as fn(team, row). On a GPU a block of threads is the team
-// (device_launch.h); tests emulate one on the CPU, which adds in the same order. A Team has
-//   each(n, body)                        body(i) once for every i < n; lane l of L takes i = l, l + L, ...
-//   reduce(n, start, take, combine)      each lane folds its i, ascending, by take(own, i), from `start` on; then combine(a, b),
-//                                        which must not care for the order of its two, joins the lanes in a fixed tree. All
+// A row algorithm is a struct of pointers and sizes, called as algorithm(team, row). On a GPU the team is a block of threads
+// (device_launch.h). Tests emulate a team on the CPU, which adds in the same order. A Team has the methods
+//   each(n, body)                        calls body(i) once for each i < n; lane l of L takes i = l, l + L, ...
+//   reduce(n, start, take, combine)      each lane begins with `start` and calls take(own, i) for its i, ascending; then
+//                                        combine(a, b), which must equal combine(b, a), joins the lanes in a fixed tree. All
 //                                        lanes get the result
-//   once(body)                           body() by one lane
-//   join()                               what lanes did before is seen by all after
-// So a sum depends on n and the number of lanes only, and that on the row's width: the same bits in every run.
+//   once(body)                           calls body() in one lane
+//   join()                               a barrier: afterwards each lane sees the earlier writes of all lanes
+// So the order of a sum depends only on n and on the number of lanes, which depends on the row's width: every run gives the same
+// bits.
 #pragma once
 
 #include <cstdint>
 
 #include "cpu/kernels.h"
 
-// The device compiler makes device code only: the host's copy of these functions is made by the host compiler, for tests.
+// nvcc compiles these functions for the device only. For tests, the host compiler compiles them for the CPU.
 #if defined(__CUDACC__)
 #define ZT_DEVICE __device__ __forceinline__
 #define ZT_UNROLL _Pragma("unroll")
@@ -32,9 +33,10 @@ namespace zt::nn::device {
 template <class T>
 using Wide = kernels::Wide<T>;
 
-// Elements that a lane takes at a time: 16 bytes of them.
+// Elements per pack, which a lane processes at once: 16 bytes.
 template <class T>
 constexpr int kPack = 16 / sizeof(T);
+// Returns the number of packs in a row of n elements.
 template <class T>
 ZT_DEVICE int64_t packs(int64_t n) {
   return (n + kPack<T> - 1) / kPack<T>;
@@ -44,7 +46,7 @@ template <int N, class T>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Stored {
   T at[N];
 };
-// Numbers as one computes with them.
+// The elements of a pack in the type of the arithmetic.
 template <int N, class W>
 struct Pack {
   W at[N];
@@ -55,7 +57,8 @@ ZT_DEVICE bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % alignof(Raw) == 0;
 }
 
-// Elements j .. j + N - 1 of a row of n, widened; 0 beyond the row and where there is none (nullptr).
+// Returns the elements j .. j + N - 1 of a row of n elements, widened. Elements after the end of the row are 0, and all are 0 if
+// `row` is null.
 template <int N, class T>
 ZT_DEVICE Pack<N, Wide<T>> load(const T* row, int64_t j, int64_t n) {
   using Raw = Stored<N, T>;
@@ -74,7 +77,8 @@ ZT_DEVICE Pack<N, Wide<T>> load(const T* row, int64_t j, int64_t n) {
   return pack;
 }
 
-// Rounds once, to nearest even; nothing beyond the row.
+// Writes a pack to the elements j .. j + N - 1 of a row of n elements, rounded to nearest even. Writes nothing after the end of
+// the row.
 template <class T, int N>
 ZT_DEVICE void store(T* row, const Pack<N, Wide<T>>& pack, int64_t j, int64_t n) {
   using Raw = Stored<N, T>;
@@ -91,7 +95,7 @@ ZT_DEVICE void store(T* row, const Pack<N, Wide<T>>& pack, int64_t j, int64_t n)
   }
 }
 
-// Two sums at a time.
+// Two sums that are reduced together.
 struct Two {
   double a = 0, b = 0;
 };
@@ -100,7 +104,7 @@ struct Add {
   ZT_DEVICE Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
 };
 
-// Calls body(j) with the place of each pack of a row of n elements of type T.
+// Calls body(j) with the index of the first element of each pack of a row of n elements of type T.
 template <class T, class Team, class Body>
 ZT_DEVICE void each_pack(const Team& team, int64_t n, const Body& body) {
   team.each(packs<T>(n), [&](int64_t pack) { body(pack * kPack<T>); });

@@ -1,14 +1,14 @@
-// Dropout, rotary positions and rows of tables, a row at a time (device_pack.h). The maths of row_kernels.cpp.
+// Dropout, rotary positions and table lookups, one row at a time (device_pack.h). The same formulas as in row_kernels.cpp.
 #pragma once
 
 #include "device_pack.h"
 
 namespace zt::nn::device {
 
-// Elements of a flat tensor that one team takes.
+// Elements of a flat tensor per team.
 constexpr int64_t kFlatRow = 4096;
 
-// out = keep ? x * scale : 0, plus residual unless nullptr. n elements.
+// Writes out = keep ? x * scale : 0, plus residual unless it is null, for n elements.
 template <class T>
 struct ScaleKept {
   T* out;
@@ -34,8 +34,8 @@ struct ScaleKept {
   }
 };
 
-// Turns the pairs (head[i], head[i + half]) of the first `heads` heads of every row of x [rows, columns] by the angles whose
-// cosines and sines [places, half] are given, those of row r at place table_row[r % tokens]; sign = -1 turns back.
+// Rotates the pairs (head[i], head[i + half]) of the first `heads` heads of each row of x [rows, columns]. The tables of cosines
+// and sines are [positions, half]; row r uses their row table_row[r % tokens]. sign is 1, or -1 for the negative angles.
 template <class T>
 struct Rotate {
   T* x;
@@ -70,7 +70,7 @@ struct Rotate {
   }
 };
 
-// out[r] += table[index[r]]; out: [rows, width].
+// Adds out[r] += table[index[r]]. out: [rows, width].
 template <class T>
 struct GatherRows {
   T* out;
@@ -92,8 +92,9 @@ struct GatherRows {
   }
 };
 
-// table[index] += the rows of from [rows, width] that look it up, in ascending order, rounded once. `index` [rows] is sorted and
-// from[place[i]] belongs to index[i], where places of equal indices ascend. The team at the first use of an index adds them all.
+// Adds the rows of from [rows, width] to the table rows that they belong to, in ascending order, rounded once. `index` [rows] is
+// sorted; row from[place[i]] belongs to table row index[i], and the places of equal indices ascend. The team at the first use of
+// an index adds all rows of that index.
 template <class To, class From>
 struct ScatterRows {
   To* table;
@@ -122,8 +123,8 @@ struct ScatterRows {
   }
 };
 
-// keep [samples, width]: whether a dropout keeps element e of a sample: number first + e of row first_sample + sample of the
-// stream, as zt::Philox::uniform gives it, is at least `limit`. first is a multiple of 4.
+// Writes keep [samples, width]. Dropout keeps element e of a sample if number first + e of row first_sample + sample of the
+// random stream, as from zt::Philox::uniform, is at least `limit`. Requires that `first` is a multiple of 4.
 struct KeepMask {
   uint8_t* keep;
   uint64_t key, first_sample, first;
@@ -147,7 +148,7 @@ struct KeepMask {
   }
 
  private:
-  // Philox4x32-10 (Salmon et al. 2011) of the counter (high, low).
+  // Writes Philox4x32-10 (Salmon et al. 2011) of the counter (high, low) to `word`.
   ZT_DEVICE void philox(uint32_t (&word)[4], uint64_t high, uint64_t low) const {
     auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
     word[0] = static_cast<uint32_t>(low), word[1] = static_cast<uint32_t>(low >> 32);

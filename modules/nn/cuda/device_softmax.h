@@ -1,4 +1,4 @@
-// The cross-entropy of rows of logits, a row at a time (device_pack.h): softmax_loss.h on a GPU.
+// The cross-entropy of logits on a GPU, one row at a time (device_pack.h). See softmax_loss.h.
 #pragma once
 
 #include <cmath>
@@ -10,14 +10,14 @@ namespace zt::nn::device {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Which class a row belongs to; rows labelled ignore_index count nothing.
+// The class of each row. Rows with the label ignore_index do not count.
 struct Labels {
   const int64_t* label;
   int64_t ignore_index;
 };
 
-// A row's largest element and sum of exponentials found in one pass (Milakov, Gimelshein 2018): the sum is scaled down when a
-// larger element comes.
+// Computes a row's largest element and sum of exponentials in one pass (Milakov, Gimelshein 2018): the sum is scaled down when a
+// larger element appears. It is the `take` and the `combine` of Team::reduce.
 template <class T>
 struct Exponentials {
   using Stats = kernels::RowStats;
@@ -38,7 +38,7 @@ struct Exponentials {
     ZT_UNROLL
     for (int i = 0; i < kPack<T>; ++i) largest = j + i < width && v.at[i] > largest ? v.at[i] : largest;
     own = {static_cast<double>(largest), shrunk(own, static_cast<double>(largest))};
-    const W from = largest == static_cast<W>(-kInfinity) ? W(0) : largest;  // all are masked so far
+    const W from = largest == static_cast<W>(-kInfinity) ? W(0) : largest;  // all elements so far are -inf
     ZT_UNROLL
     for (int i = 0; i < kPack<T>; ++i) {
       if (j + i < width) own.sum += static_cast<double>(exp(v.at[i] - from));
@@ -50,7 +50,7 @@ struct Exponentials {
   }
 };
 
-// stats [rows] of logits [rows, width], and losses [rows] = -log softmax(row)[label].
+// Writes the stats [rows] of logits [rows, width], and losses [rows] = -log softmax(row)[label], 0 for ignored rows.
 template <class T>
 struct SoftmaxLosses {
   double* losses;
@@ -74,8 +74,8 @@ struct SoftmaxLosses {
   }
 };
 
-// out = scale * (softmax(logits) - one_hot(label)) [rows, width], zeros in ignored rows, with what SoftmaxLosses found. In place
-// iff out is logits.
+// Writes out = scale * (softmax(logits) - one_hot(label)) [rows, width], zeros in ignored rows. `stats` are those that
+// SoftmaxLosses wrote. `out` may be `logits`, but must not overlap them otherwise.
 template <class T>
 struct SoftmaxGradient {
   T* out;
@@ -96,10 +96,10 @@ struct SoftmaxGradient {
     if (label == labels.ignore_index) return each_pack<T>(team, width, [&](int64_t j) { store(to, Zeros{}, j, width); });
     const kernels::RowStats found = stats[r];
     const W largest = static_cast<W>(found.largest), factor = static_cast<W>(*scale / found.sum);
-    // In double: softmax - 1 of a sure prediction is far below the last place of softmax.
+    // In double: for a confident prediction, softmax - 1 is far below the rounding error of softmax in float.
     const double own = static_cast<double>(widen(row[label]));
     const W own_gradient = static_cast<W>(*scale * (exp(own - found.largest) / found.sum - 1));
-    team.join();  // before a lane overwrites the label's logit
+    team.join();  // all lanes have read the label's logit before one overwrites it
     each_pack<T>(team, width, [&](int64_t j) {
       auto v = load<kPack<T>>(row, j, width);
       ZT_UNROLL
@@ -112,7 +112,7 @@ struct SoftmaxGradient {
   using Zeros = Pack<kPack<T>, Wide<T>>;
 };
 
-// *out = the sum of terms [width] in a fixed order.
+// Writes the sum of terms [width] to *out, in a fixed order.
 struct SumAll {
   double* out;
   const double* terms;

@@ -8,7 +8,7 @@ namespace zt::nn {
 
 namespace {
 
-// Sums rows of `parts` [rows, width] until one is left, in `out` [1, width].
+// Sums the rows of `parts` [rows, width] into `out` [1, width], in a fixed tree.
 template <class W>
 void sum_parts(const at::Tensor& out, at::Tensor parts) {
   while (parts.size(0) > 1) {
@@ -25,7 +25,7 @@ void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const
                           const at::Tensor& x, const at::Tensor& weight, const at::Tensor& beside, const at::Tensor& stats) {
   const int64_t rows = x.size(0), width = x.size(1), blocks = device::sum_blocks(rows);
   if (rows == 0) return;
-  // One block needs no more sums: it is the result.
+  // With one block, its sums are the result and are written directly.
   const auto parts_of = [&](const at::Tensor& sum) {
     return sum.defined() && blocks > 1 ? at::empty({blocks, width}, sum.options()) : sum;
   };

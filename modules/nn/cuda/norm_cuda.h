@@ -5,9 +5,9 @@
 
 namespace zt::nn {
 
-// Writes dx (plus `beside`, if defined), and the gradients of weight and bias into dweight and dbias [1, width] of the wide
-// dtype; either may be undefined. These are sums of blocks of rows, and of blocks of those, in a fixed order. stats: a row of 1 /
-// deviations and, for LayerNorm, one of means, as the forward wrote them.
+// Writes dx, the gradient of x plus `beside` if that is defined. Writes the gradients of weight and bias to dweight and dbias [1,
+// width] of the wide dtype; either may be undefined. They are sums over blocks of rows, then over blocks of these sums, in a
+// fixed order. stats: the statistics that the forward wrote: a row of 1 / deviation and, for LayerNorm, a row of means.
 void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias, const at::Tensor& dy,
                           const at::Tensor& x, const at::Tensor& weight, const at::Tensor& beside, const at::Tensor& stats);
 

@@ -24,7 +24,7 @@ int64_t columns_before(Activation activation, int64_t width) {
 
 namespace {
 
-// For the activations of ATen's. In 16 bits the sum is rounded once more than in the fused ones.
+// Returns the input of ATen's activations. For 16-bit dtypes this sum is rounded; the fused activations do not round it.
 at::Tensor biased(const at::Tensor& pre, const at::Tensor& bias) {
   return bias.defined() ? pre + bias : pre;
 }

@@ -9,21 +9,22 @@ namespace zt::nn {
 
 enum class Activation : uint8_t { gelu, gelu_tanh, relu, swiglu };
 
-Activation parse_activation(const std::string& name);
+Activation parse_activation(const std::string& name);  // throws Misuse for an unknown name
 std::vector<std::string> activation_names();
 
-// Columns of the product before the activation for `width` columns behind it: twice as many for swiglu (gate, then up).
+// Returns the columns of the activation's input if its output has `width` columns: 2 * width for swiglu (gate, then up), else
+// width.
 int64_t columns_before(Activation activation, int64_t width);
 
-// activation(pre + bias). pre: [rows, columns_before(width)], contiguous; bias: [columns_before(width)] or undefined.
-// Returns [rows, width].
+// Returns activation(pre + bias) [rows, width]. pre: [rows, columns_before(width)], contiguous. bias: [columns_before(width)] or
+// undefined.
 at::Tensor activate(Activation activation, const at::Tensor& pre, const at::Tensor& bias);
 
 struct ActivationGradient {
   at::Tensor pre;    // the gradient of `pre`
-  at::Tensor value;  // the activation once more, so that nobody has to keep it
+  at::Tensor value;  // the output of the activation, computed again so that the forward need not keep it
 };
-// grad: [rows, width], the gradient of the activation; may be overwritten.
+// grad: [rows, width], the gradient of the activation's output; may be overwritten.
 ActivationGradient activate_backward(Activation activation, at::Tensor grad, const at::Tensor& pre, const at::Tensor& bias);
 
 }  // namespace zt::nn

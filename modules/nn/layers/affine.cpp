@@ -18,20 +18,20 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 
 namespace {
 
-// What products and columns are summed in.
+// Returns the dtype of sums over rows.
 at::ScalarType sum_dtype(const at::Tensor& dy) {
   return dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-void add_product(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
+void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
   if (!sink.view.defined()) return;
   const at::ScalarType dtype = sink.view.scalar_type();
   if (dtype == dy.scalar_type() || dtype == sum_dtype(dy)) {
     return gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
   }
-  const at::Tensor product = at::empty(sink.view.sizes(), dy.options().dtype(sum_dtype(dy)));
-  gemm(GemmKind::weight_gradient, dy.t(), x, product);
-  sink.add(product);
+  const at::Tensor sum = at::empty(sink.view.sizes(), dy.options().dtype(sum_dtype(dy)));
+  gemm(GemmKind::weight_gradient, dy.t(), x, sum);
+  sink.add(sum);
 }
 
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {
@@ -73,15 +73,15 @@ AffineGradient::AffineGradient(const Affine& affine, Context& context)
 void AffineGradient::add(at::Tensor dy, at::Tensor x) const {
   context_->defer([weight = weight_, bias = bias_, dy = std::move(dy), x = std::move(x)] {
     const at::NoGradGuard no_grad;
-    add_product(weight(), dy, x);
+    add_gemm(weight(), dy, x);
     if (bias) add_column_sums(bias(), dy);
   });
 }
 
 at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual) {
-  // cuBLAS adds a bias as it writes.
+  // cuBLAS adds the bias when it writes the result.
   if (x.is_cuda() && bias.defined() && !residual.defined()) return at::addmm(bias, x, weight.t());
-  // What is added to the product is where the GEMM accumulates: no pass of its own.
+  // The GEMM accumulates onto residual + bias, so adding them takes no extra pass over the result.
   at::Tensor out;
   if (residual.defined()) out = bias.defined() ? residual + bias : residual.clone();
   else if (bias.defined()) out = bias.repeat({x.size(0), 1});

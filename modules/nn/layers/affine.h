@@ -1,4 +1,4 @@
-// y = x W^T + b, the matrix product that most layers are made of.
+// y = x W^T + b, the matmul that most layers use.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,24 +14,25 @@ namespace zt::nn {
 
 struct Affine {
   std::shared_ptr<Param> weight;  // [out, in]
-  std::shared_ptr<Param> bias;    // [out]; nullptr: none
+  std::shared_ptr<Param> bias;    // [out]; null means no bias
 
   Params params() const { return bias ? Params{weight, bias} : Params{weight}; }
-  // The bias, undefined if there is none.
+  // Returns the bias, or an undefined tensor if there is none.
   at::Tensor bias_value() const { return bias ? bias->get() : at::Tensor(); }
 };
 
 enum class Bias : uint8_t { no, yes };
 
-// Parameters `prefix`weight and, of zeros, `prefix`bias.
+// Makes the parameters `prefix`weight, initialised by `init`, and optionally `prefix`bias, initialised to zeros.
 Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias, InitFn init);
 
-// Where the gradients of an Affine go. Made in the forward, used in its backward.
+// Adds the weight gradients of an Affine to their sinks. Made in the forward, used in its backward.
 class AffineGradient {
  public:
   AffineGradient(const Affine& affine, Context& context);
-  // Adds dy^T x to the weight's sink and the column sums of dy to the bias's: now, or in the action W. Both are summed in fp32
-  // (fp64 for fp64) over the rows; a sink of another floating dtype gets them rounded once. dy: [rows, out], x: [rows, in].
+  // Adds dy^T x to the weight's sink and the column sums of dy to the bias's sink: at once, or later in the action W if the
+  // program splits the backward. Sums over the rows are in fp32 (fp64 for fp64); they are rounded once to the sink's dtype. dy:
+  // [rows, out], x: [rows, in].
   void add(at::Tensor dy, at::Tensor x) const;
 
  private:
@@ -40,14 +41,14 @@ class AffineGradient {
   SinkFn weight_, bias_;
 };
 
-// The product on rows, without autograd: [rows, in] -> [rows, out], all of one dtype. `residual` ([rows, out]) and `bias` are
-// added if defined. On meta tensors it only allocates.
+// Returns x weight^T [rows, out], without autograd. x: [rows, in]. All tensors have one dtype. `residual` ([rows, out]) and
+// `bias` are added if defined. For meta tensors it only allocates the result.
 at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual = {});
-// The gradient of its x, likewise: dy [rows, out] -> [rows, in].
+// Returns the gradient of affine_rows's x: dy weight [rows, in], without autograd. dy: [rows, out].
 at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 
-// The product with its backward. x: [..., in] -> [..., out]; with `residual` ([..., out]) returns residual + product. x and
-// residual of another floating dtype are converted to the weight's.
+// Returns x W^T + b [..., out] with autograd, plus `residual` ([..., out]) if it is defined. x: [..., in]. x and residual of
+// another floating dtype are converted to the weight's. Throws Misuse if x has another shape or is not floating-point.
 at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual = {});
 
 }  // namespace zt::nn

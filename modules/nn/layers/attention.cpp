@@ -12,7 +12,7 @@ namespace {
 AttentionShape checked_shape(const AttentionOptions& options, const std::string& path) {
   AttentionShape shape{options.heads, options.kv_heads ? options.kv_heads : options.heads, options.head_dim};
   if (!shape.head_dim && options.hidden % options.heads != 0) {
-    misuse("{}: hidden = {} cannot be cut into {} heads evenly: change one, or give head_dim", path, options.hidden,
+    misuse("{}: hidden = {} cannot be divided into {} heads evenly: change one, or give head_dim", path, options.hidden,
            options.heads);
   }
   if (!shape.head_dim) shape.head_dim = options.hidden / options.heads;
@@ -20,7 +20,7 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
     misuse("{}: {} heads cannot share {} kv_heads evenly: make kv_heads a divisor of heads", path, shape.heads, shape.kv_heads);
   }
   if (options.rotary && shape.head_dim % 2 != 0) {
-    misuse("{}: rotary positions turn pairs and need an even head_dim, got {}", path, shape.head_dim);
+    misuse("{}: rotary positions rotate pairs of elements and need an even head_dim, got {}", path, shape.head_dim);
   }
   return shape;
 }
@@ -54,7 +54,7 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
   inputs.causal = options_.causal;
   inputs.segments = segments_of(context, samples, seq);
   if (rotary_ && !x.is_meta()) inputs.angles = rotary_->angles(positions_of(context, samples, seq), x.scalar_type(), x.device());
-  if (options_.dropout > 0 && context.mode == Mode::train) inputs.keep.emplace(options_.dropout, context, 0);
+  if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
   return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
 }
 
@@ -65,7 +65,8 @@ Params Attention::params() const {
 }
 
 std::shared_ptr<Layer> make_attention(const Value& value) {
-  static const auto kSchema = attention_options(Schema<AttentionOptions>("nn.attention"), "of the attention weights");
+  static const auto kSchema =
+      attention_options(Schema<AttentionOptions>("nn.attention"), "dropout probability of the attention weights");
   return layer_of("attention", Attention(kSchema.parse(value), "", kSchema.name()));
 }
 

@@ -1,4 +1,5 @@
-// Multi-head self-attention with fused projections; grouped-query (Ainslie et al. 2023) when kv_heads < heads.
+// Multi-head self-attention with one fused projection for queries, keys and values. Grouped-query attention (Ainslie et al. 2023)
+// if kv_heads < heads.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace zt::nn {
 
-// The options that nn.attention, nn.block and nn.gpt have in common.
+// The options that nn.attention, nn.block and nn.gpt share.
 struct HeadOptions {
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -18,17 +19,17 @@ struct HeadOptions {
   int64_t head_dim = 0;  // 0: hidden / heads
   bool causal = true;
   double rope_base = 10000;
-  double std = 0.02;  // of the initial weights
+  double std = 0.02;  // standard deviation of the initial weights
 };
 
 struct AttentionOptions : HeadOptions {
-  bool rotary = false;  // rotary positions; otherwise none here
+  bool rotary = false;  // use rotary positions; otherwise attention uses no positions
   bool bias = true;
-  double dropout = 0;          // of the attention weights; a block's of both branches too
-  double residual_std = 0.02;  // of the initial weights of the product that ends in the residual stream
+  double dropout = 0;          // probability for the attention weights; in a block, for both branches, too
+  double residual_std = 0.02;  // standard deviation of the initial weights of the output projection
 };
 
-// Adds the rows of HeadOptions to a schema. Options derives from HeadOptions.
+// Adds the options of HeadOptions to a schema. Options derives from HeadOptions.
 template <class Options>
 Schema<Options>&& head_options(Schema<Options>&& schema) {
   return std::move(schema)
@@ -39,33 +40,35 @@ Schema<Options>&& head_options(Schema<Options>&& schema) {
                 Check<int64_t>(at_least(0)))
       .optional("head_dim", static_cast<int64_t Options::*>(&Options::head_dim), "columns of a head; 0: hidden / heads",
                 Check<int64_t>(at_least(0)))
-      .optional("causal", static_cast<bool Options::*>(&Options::causal), "a place sees no later one")
+      .optional("causal", static_cast<bool Options::*>(&Options::causal), "each token attends only to itself and earlier tokens")
       .optional("rope_base", static_cast<double Options::*>(&Options::rope_base), "base of the rotary angles",
                 Check<double>(above(0)))
-      .optional("std", static_cast<double Options::*>(&Options::std), "of the initial weights", Check<double>(at_least(0)));
+      .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial weights",
+                Check<double>(at_least(0)));
 }
 
-// Adds the rows of AttentionOptions. Options derives from AttentionOptions.
+// Adds the options of AttentionOptions to a schema. Options derives from AttentionOptions. `dropout_of` is the help of `dropout`.
 template <class Options>
 Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string& dropout_of) {
   return head_options(std::move(schema))
-      .optional("rotary", static_cast<bool Options::*>(&Options::rotary), "rotary positions")
+      .optional("rotary", static_cast<bool Options::*>(&Options::rotary), "use rotary positions")
       .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
       .optional("dropout", static_cast<double Options::*>(&Options::dropout), dropout_of, Check<double>(between(0, 0.999)))
       .optional("residual_std", static_cast<double Options::*>(&Options::residual_std),
-                "of the initial weights that end in the residual", Check<double>(at_least(0)));
+                "standard deviation of the initial weights of matmuls that end a branch", Check<double>(at_least(0)));
 }
 
 class Attention {
  public:
   static constexpr bool kSplits = true;
 
-  // Parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and out.weight
-  // [hidden, heads * head_dim], with biases. Misuse when heads do not divide. `path` names the options in messages.
+  // Makes the parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and
+  // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias. Throws Misuse if kv_heads does not divide heads,
+  // or heads does not divide hidden where head_dim is 0. `path` names the options in messages.
   Attention(AttentionOptions options, const std::string& prefix, const std::string& path);
 
-  // x: [samples, seq, hidden], the same out; with `residual` returns residual + attention(x). Reads the batch's "positions" and
-  // "segments" [samples, seq] int64 where it has them: places of different segments do not see each other.
+  // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
+  // "positions" and "segments" [samples, seq] int64 if it has them. Tokens attend only to tokens of their own segment.
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const;
 

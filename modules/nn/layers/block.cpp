@@ -9,8 +9,8 @@ namespace zt::nn {
 
 namespace {
 
-// Slot 0 of the dropout stream belongs to the attention weights.
-constexpr int kAttentionSlot = 1, kMlpSlot = 2;
+// Dropout indices of the branches. The attention weights use index 0.
+constexpr int kAttentionDropout = 1, kMlpDropout = 2;
 
 AttentionOptions with_dropout(AttentionOptions options, double dropout) {
   options.dropout = dropout;
@@ -24,15 +24,15 @@ Block::Block(const BlockOptions& options, const std::string& path)
       attention_(with_dropout(options.attention, options.dropout), "attention.", path),
       norm2_(parse_norm(options.norm), options.attention.hidden, options.eps, options.attention.bias, "norm2."),
       mlp_(options.mlp, "mlp."),
-      attention_dropout_(options.dropout, kAttentionSlot),
-      mlp_dropout_(options.dropout, kMlpSlot) {}
+      attention_dropout_(options.dropout, kAttentionDropout),
+      mlp_dropout_(options.dropout, kMlpDropout) {}
 
 template <class Branch>
 at::Tensor Block::add_branch(const at::Tensor& x, const Norm& norm, const Branch& branch, const Dropout& dropout,
                              Context& context) const {
   const auto [normed, residual] = norm.fork(x, context);
   if (dropout.is_active(context)) return dropout.run(branch.run(normed, context), context, residual);
-  return branch.run(normed, context, residual);  // the last product accumulates onto the residual
+  return branch.run(normed, context, residual);  // the branch's last matmul accumulates onto the residual
 }
 
 at::Tensor Block::run(const at::Tensor& x, Context& context) const {
@@ -51,7 +51,7 @@ Params Block::params() const {
 
 namespace {
 
-// What a script gives; ffn = 0 is four times hidden.
+// The options of nn.block. ffn = 0 means 4 * hidden.
 struct FlatOptions : AttentionOptions {
   int64_t ffn = 0;
   std::string norm = "layernorm", activation = "gelu_tanh";
@@ -71,11 +71,12 @@ BlockOptions nested(const FlatOptions& o) {
 }  // namespace
 
 std::shared_ptr<Layer> make_block(const Value& value) {
-  static const auto kSchema = attention_options(Schema<FlatOptions>("nn.block"), "of both branches and the attention weights")
-                                  .optional("ffn", &FlatOptions::ffn, "columns inside the MLP; 0: four times hidden", at_least(0))
-                                  .optional("norm", &FlatOptions::norm, "before each branch", one_of(norm_names()))
-                                  .optional("activation", &FlatOptions::activation, "of the MLP", one_of(activation_names()))
-                                  .optional("eps", &FlatOptions::eps, "of the norms", at_least(0));
+  static const auto kSchema =
+      attention_options(Schema<FlatOptions>("nn.block"), "dropout probability of both branches and the attention weights")
+          .optional("ffn", &FlatOptions::ffn, "columns inside the MLP; 0: 4 * hidden", at_least(0))
+          .optional("norm", &FlatOptions::norm, "norm before each branch", one_of(norm_names()))
+          .optional("activation", &FlatOptions::activation, "activation of the MLP", one_of(activation_names()))
+          .optional("eps", &FlatOptions::eps, "eps of the norms", at_least(0));
   return layer_of("block", Block(nested(kSchema.parse(value)), kSchema.name()));
 }
 

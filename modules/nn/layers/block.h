@@ -1,4 +1,4 @@
-// A transformer block as one layer, so one unit and one grain of recompute:
+// A transformer block as one layer, so its parameters form one unit and it is recomputed as a whole:
 // h += dropout(attention(norm1(h))), then h += dropout(mlp(norm2(h))).
 #pragma once
 
@@ -16,17 +16,17 @@ struct BlockOptions {
   MlpOptions mlp;
   std::string norm = "layernorm";
   double eps = 1e-5;
-  double dropout = 0;  // of both branches, and of the attention weights
+  double dropout = 0;  // probability for both branches and for the attention weights
 };
 
 class Block {
  public:
   static constexpr bool kSplits = true;
 
-  // Parameters norm1.*, attention.*, norm2.*, mlp.*. `path` names the options in messages.
+  // Makes the parameters norm1.*, attention.*, norm2.*, mlp.*. `path` names the options in messages.
   Block(const BlockOptions& options, const std::string& path);
 
-  // x: [samples, seq, hidden], the same out.
+  // x: [samples, seq, hidden]. Returns a tensor of the same shape.
   at::Tensor run(const at::Tensor& x, Context& context) const;
   Params params() const;
 

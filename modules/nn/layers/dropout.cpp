@@ -13,8 +13,8 @@ namespace zt::nn {
 
 namespace {
 
-// Element numbers of a sample below this are one slot's.
-constexpr int64_t kSlot = int64_t{1} << 40;
+// Number of random numbers per sample and dropout index. A sample must not have more elements than this.
+constexpr int64_t kElementsPerIndex = int64_t{1} << 40;
 
 at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Tensor& residual, double scale) {
   const at::Tensor out = at::empty_like(x);
@@ -48,13 +48,13 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-Keep::Keep(double probability, const Context& context, int slot)
+DropoutMask::DropoutMask(double probability, const Context& context, int index)
     : probability_(probability),
       stream_(context.rng(Purpose::dropout)),
       first_sample_(context.first_sample()),
-      first_element_(slot * kSlot) {}
+      first_element_(index * kElementsPerIndex) {}
 
-void Keep::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const {
+void DropoutMask::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const {
   constexpr int64_t kAtOnce = 1024;
   float numbers[kAtOnce];
   for (int64_t i = 0; i < count; i += kAtOnce) {
@@ -64,7 +64,7 @@ void Keep::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) con
   }
 }
 
-at::Tensor Keep::mask(at::IntArrayRef shape, at::Device device) const {
+at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device) const {
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
   if (mask.is_meta() || mask.numel() == 0) return mask;
   const int64_t width = shape.empty() ? 1 : mask.numel() / shape[0];
@@ -85,7 +85,7 @@ at::Tensor Keep::mask(at::IntArrayRef shape, at::Device device) const {
 
 at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
-  const Keep keep(probability_, context, slot_);
+  const DropoutMask keep(probability_, context, index_);
   return DropoutFunction::apply(x, maybe(residual), keep.mask(x.sizes(), x.device()), keep.scale());
 }
 
@@ -94,7 +94,7 @@ std::shared_ptr<Layer> make_dropout(const Value& value) {
     double p = 0;
   };
   static const auto kSchema =
-      Schema<Options>("nn.dropout").required("p", &Options::p, "probability of a zero", between(0, 0.999));
+      Schema<Options>("nn.dropout").required("p", &Options::p, "probability that an element is set to 0", between(0, 0.999));
   return layer_of("dropout", Dropout(kSchema.parse(value).p));
 }
 

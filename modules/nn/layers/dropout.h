@@ -1,4 +1,4 @@
-// Dropout (Srivastava et al. 2014) whose mask does not depend on how samples are spread over ranks and micro-batches.
+// Dropout (Srivastava et al. 2014). Its mask does not depend on how samples are distributed over ranks and micro-batches.
 #pragma once
 
 #include "params.h"
@@ -6,18 +6,18 @@
 
 namespace zt::nn {
 
-// Which elements of a tensor [samples, ...] are kept: a function of (the context's dropout stream, the sample's place in the
-// global batch, the element's place in the sample, slot). Layers with several dropouts give each a slot of its own. Any part may
-// be asked for, in any order, by any thread.
-class Keep {
+// Decides which elements of a tensor [samples, ...] dropout keeps. The decision is a function of (the context's dropout stream,
+// the sample's index in the global batch, the element's index in the sample, index). A layer with several dropouts gives each
+// another `index`. Any part of the mask can be computed, in any order. Threads: any.
+class DropoutMask {
  public:
-  Keep(double probability, const Context& context, int slot);
+  DropoutMask(double probability, const Context& context, int index);
 
-  // kept[j]: 1 if element first + j of the micro-batch's sample is kept, else 0, for j < count.
+  // Sets kept[j], for j < count, to 1 if element first + j of the micro-batch's sample is kept, else to 0.
   void fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const;
-  // All elements, as bytes; on the device meta allocated only.
+  // Returns the mask of a whole tensor as bytes 0 and 1; on the device meta, only allocates it.
   at::Tensor mask(at::IntArrayRef shape, at::Device device = at::kCPU) const;
-  // What kept elements are multiplied by: 1 / (1 - probability).
+  // Returns the factor of kept elements.
   double scale() const { return 1 / (1 - probability_); }
 
  private:
@@ -30,16 +30,17 @@ class Dropout {
  public:
   static constexpr bool kSplits = false;
 
-  explicit Dropout(double probability, int slot = 0) : probability_(probability), slot_(slot) {}
+  explicit Dropout(double probability, int index = 0) : probability_(probability), index_(index) {}
 
   bool is_active(const Context& context) const { return probability_ > 0 && context.mode == Mode::train; }
-  // x: [samples, ...]. Training: zero with the probability, else x / (1 - probability); otherwise x. Plus `residual` if defined.
+  // In mode train, sets each element of x to 0 with `probability` and divides the others by 1 - probability. In other modes,
+  // returns x. Adds `residual` if it is defined. x: [samples, ...].
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return {}; }
 
  private:
   double probability_;
-  int slot_;
+  int index_;
 };
 
 }  // namespace zt::nn

@@ -17,7 +17,7 @@ namespace zt::nn {
 
 namespace {
 
-// [samples, seq] int64 as it is used: contiguous, all in [0, limit).
+// Returns `indices` contiguous. Throws Misuse unless they are int64 [samples, seq] and all in [0, limit).
 at::Tensor checked_indices(const at::Tensor& indices, int64_t limit, const char* what) {
   if (indices.scalar_type() != at::kLong) {
     misuse("an embedding takes {0}s as int64 [samples, seq], got {1}: convert them with {0}s:to \"int64\"", what,
@@ -30,14 +30,14 @@ at::Tensor checked_indices(const at::Tensor& indices, int64_t limit, const char*
   const auto* data = on_host.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {
     if (data[i] < 0 || data[i] >= limit) {
-      misuse("{} {} at sample {}, place {} is outside the embedding's {} rows: check the data, or make the embedding larger",
+      misuse("{} {} at sample {}, index {} is outside the embedding's {} rows: check the data, or make the embedding larger",
              what, data[i], i / flat.size(1), i % flat.size(1), limit);
     }
   }
   return flat;
 }
 
-// out[r] += table[indices[r]]
+// Adds out[r] += table[indices[r]] for each r.
 void gather_rows(const at::Tensor& out, const at::Tensor& table, const at::Tensor& indices) {
   const int64_t width = table.size(1);
   for_dtype(table, [&](auto zero) {
@@ -52,8 +52,8 @@ void gather_rows(const at::Tensor& out, const at::Tensor& table, const at::Tenso
   });
 }
 
-// The places of `indices` by the row that they look up: those of row rows[i] are places[begin[i]] .. places[begin[i + 1] - 1],
-// ascending.
+// Groups the places of `indices` by the table row that they look up. Row rows[i] is looked up at places[begins[i]] to
+// places[begins[i + 1] - 1], in ascending order.
 struct Uses {
   std::vector<int64_t> places, rows, begins;
 
@@ -79,7 +79,7 @@ void scatter_rows_on_gpu(const at::Tensor& table, const at::Tensor& dy, const at
                                               table.size(1)});
 }
 
-// table[indices[r]] += dy[r], r ascending, each row of the table rounded once: threads cut the columns.
+// Adds table[indices[r]] += dy[r], r ascending, and rounds each row of the table once. Threads share the columns.
 template <class To, class From>
 void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tensor& indices) {
   const int64_t width = table.size(1);
@@ -95,7 +95,7 @@ void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tenso
 
 using SinkFn = std::function<Context::Sink()>;
 
-// dy is added as it is where the sink has its dtype or the one that it is computed with.
+// Adds dy to the sink. Converts dy first if the sink has neither the dtype of dy nor the wide one.
 void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor& indices) {
   const auto [view, first] = sink_of();
   if (!view.defined()) return;
@@ -109,7 +109,7 @@ void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor&
   });
 }
 
-// One table and what is looked up in it.
+// A table and the indices that are looked up in it.
 struct Lookup {
   std::shared_ptr<Param> table;
   at::Tensor indices;
@@ -168,9 +168,9 @@ std::shared_ptr<Layer> make_embedding(const Value& value) {
       Schema<EmbeddingOptions>("nn.embedding")
           .required("vocab", &EmbeddingOptions::vocab, "number of tokens", at_least(1))
           .required("hidden", &EmbeddingOptions::hidden, "columns of the output", at_least(1))
-          .optional("positions", &EmbeddingOptions::positions, "rows of learned positions; 0: none", at_least(0))
-          .optional("dropout", &EmbeddingOptions::dropout, "probability of a zero", between(0, 0.999))
-          .optional("std", &EmbeddingOptions::std, "of the initial tables", at_least(0));
+          .optional("positions", &EmbeddingOptions::positions, "number of learned positions; 0: none", at_least(0))
+          .optional("dropout", &EmbeddingOptions::dropout, "dropout probability of the output", between(0, 0.999))
+          .optional("std", &EmbeddingOptions::std, "standard deviation of the initial tables", at_least(0));
   return std::make_shared<Embedding>(kSchema.parse(value));
 }
 

@@ -1,4 +1,4 @@
-// Token embedding, with learned positions if asked for.
+// Token embedding, optionally with learned positions.
 #pragma once
 
 #include "dropout.h"
@@ -10,14 +10,14 @@ namespace zt::nn {
 struct EmbeddingOptions {
   int64_t vocab = 0;
   int64_t hidden = 0;
-  int64_t positions = 0;  // rows of the table of learned positions; 0: none
+  int64_t positions = 0;  // rows of the table of learned positions; 0 means no learned positions
   double dropout = 0;
   double std = 0.02;
 };
 
-// Reads the batch's "tokens" [samples, seq] int64 and, for learned positions, its "positions" if there are any (else 0 .. seq -
-// 1). Output h: [samples, seq, hidden] = weight[token] + positions[position], in the parameters' dtype. Misuse for a token or
-// position out of range.
+// Reads the batch's "tokens" [samples, seq] int64. For learned positions, also reads its "positions" if it has them, else uses 0
+// .. seq - 1. Outputs h [samples, seq, hidden] = weight[token] + positions[position] in the parameters' dtype. Throws Misuse for
+// a token or position that is out of range.
 class Embedding final : public Layer {
  public:
   explicit Embedding(const EmbeddingOptions& options);
@@ -28,7 +28,7 @@ class Embedding final : public Layer {
   bool splits_backward() const override { return true; }
   std::string kind() const override { return "embedding"; }
 
-  // The table of tokens, for a tied head.
+  // Returns the table of tokens, for a tied head.
   const std::shared_ptr<Param>& weight() const { return weight_; }
 
  private:

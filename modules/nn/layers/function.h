@@ -1,4 +1,4 @@
-// What the layers' autograd functions share.
+// Helpers of the layers' autograd functions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ namespace zt::nn {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Keeps a C++ value in an autograd node until its backward. One a node.
+// Keeps a C++ value in an autograd node until its backward. A node can keep one value.
 template <class T>
 struct Kept : torch::CustomClassHolder {
   explicit Kept(T v) : value(std::move(v)) {}
@@ -31,7 +31,7 @@ T& kept(AutogradContext* node) {
   return c10::static_intrusive_pointer_cast<Kept<T>>(node->saved_data.at("kept").toCapsule())->value;
 }
 
-// Autograd functions take a tensor that may be missing as an optional: they refuse undefined tensors.
+// Converts between undefined tensors and optionals: autograd functions refuse undefined tensors as arguments.
 inline std::optional<at::Tensor> maybe(const at::Tensor& x) {
   return x.defined() ? std::optional(x) : std::nullopt;
 }
@@ -39,8 +39,8 @@ inline at::Tensor value_or_none(const std::optional<at::Tensor>& x) {
   return x ? *x : at::Tensor();
 }
 
-// A layer's input in the dtype of its parameters: a batch field or another layer may give float32 to a layer in bfloat16. Its
-// gradient comes back in the dtype of x. Misuse for integers.
+// Returns x in the dtype of `param`: a batch field or another layer may give float32 to a layer in bfloat16. The gradient has the
+// dtype of x. Throws Misuse if x is not floating-point.
 inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x) {
   const at::ScalarType dtype = param.get().scalar_type();
   if (x.scalar_type() == dtype) return x;
@@ -48,12 +48,12 @@ inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x) {
   return x.to(dtype);
 }
 
-// [..., n] as a contiguous [rows, n].
+// Returns x [..., n] as a contiguous [rows, n].
 inline at::Tensor as_rows(const at::Tensor& x) {
   const int64_t columns = x.size(-1);
   return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
 }
-// [rows, n] in the shape of `like` but for the last dim. Not a view for autograd.
+// Returns `rows` [rows, n] in the shape of `like`, except that the last dim is n. For autograd, the result is not a view.
 inline at::Tensor in_shape_of(const at::Tensor& like, const at::Tensor& rows) {
   auto shape = like.sizes().vec();
   shape.back() = rows.size(-1);

@@ -1,4 +1,4 @@
-// The layers of this module, each from its table of options. Misuse for options that do not fit.
+// Makes the layers of this module from their option tables. Throws Misuse if options are wrong.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ std::shared_ptr<Layer> make_block(const Value& options);
 std::shared_ptr<Layer> make_lm_loss(const Value& options);
 std::shared_ptr<Layer> make_cross_entropy(const Value& options);
 
-// A whole language model: embedding, blocks.0 .., head.
+// Makes a whole language model with the layers embedding, blocks.0 .., head.
 std::shared_ptr<Model> make_gpt(const Value& options);
 
 }  // namespace zt::nn

@@ -19,7 +19,8 @@ class Linear {
  public:
   static constexpr bool kSplits = true;
 
-  // Without `std` weights and bias start uniform in +-1 / sqrt(in), as in PyTorch; with it normal, the bias zero.
+  // Without `std`, weights and bias are initialised uniformly in +-1 / sqrt(in), as in PyTorch. With `std`, weights are normal
+  // and the bias is zero.
   explicit Linear(const LinearOptions& options) {
     const double bound = 1 / std::sqrt(static_cast<double>(options.in));
     const InitFn init = options.std ? init_normal(0, *options.std) : init_uniform(-bound, bound);
@@ -36,11 +37,12 @@ class Linear {
 }  // namespace
 
 std::shared_ptr<Layer> make_linear(const Value& value) {
-  static const auto kSchema = Schema<LinearOptions>("nn.linear")
-                                  .required("in", &LinearOptions::in, "columns of the input", at_least(1))
-                                  .required("out", &LinearOptions::out, "columns of the output", at_least(1))
-                                  .optional("bias", &LinearOptions::bias, "add a bias")
-                                  .optional("std", &LinearOptions::std, "of normal initial weights", at_least(0));
+  static const auto kSchema =
+      Schema<LinearOptions>("nn.linear")
+          .required("in", &LinearOptions::in, "columns of the input", at_least(1))
+          .required("out", &LinearOptions::out, "columns of the output", at_least(1))
+          .optional("bias", &LinearOptions::bias, "add a bias")
+          .optional("std", &LinearOptions::std, "standard deviation of normal initial weights", at_least(0));
   return layer_of("linear", Linear(kSchema.parse(value)));
 }
 

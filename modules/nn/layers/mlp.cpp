@@ -10,7 +10,7 @@ namespace zt::nn {
 
 namespace {
 
-// What the backward needs beside the input and the product before the activation.
+// The state of the backward, apart from the saved input and the saved input of the activation.
 struct MlpState {
   Activation activation;
   Affine up, down;
@@ -19,7 +19,7 @@ struct MlpState {
 };
 
 struct MlpFunction : torch::autograd::Function<MlpFunction> {
-  // `parameters` are passed so that autograd knows that the result depends on them.
+  // `parameters` are arguments only to tell autograd that the result depends on them.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
                             at::TensorList /*parameters*/, MlpState state) {
     const at::Tensor rows = as_rows(x);
@@ -75,11 +75,11 @@ std::shared_ptr<Layer> make_mlp(const Value& value) {
   static const auto kSchema =
       Schema<MlpOptions>("nn.mlp")
           .required("hidden", &MlpOptions::hidden, "columns of input and output", at_least(1))
-          .required("ffn", &MlpOptions::ffn, "columns inside", at_least(1))
+          .required("ffn", &MlpOptions::ffn, "columns between the two matmuls", at_least(1))
           .optional("activation", &MlpOptions::activation, "the nonlinearity", one_of(activation_names()))
           .optional("bias", &MlpOptions::bias, "add biases")
-          .optional("std", &MlpOptions::std, "of the initial weights", at_least(0))
-          .optional("residual_std", &MlpOptions::residual_std, "of the initial down weights", at_least(0));
+          .optional("std", &MlpOptions::std, "standard deviation of the initial up weights", at_least(0))
+          .optional("residual_std", &MlpOptions::residual_std, "standard deviation of the initial down weights", at_least(0));
   return layer_of("mlp", Mlp(kSchema.parse(value), ""));
 }
 

@@ -13,19 +13,19 @@ struct MlpOptions {
   int64_t ffn = 0;     // columns inside
   std::string activation = "gelu_tanh";
   bool bias = true;
-  double std = 0.02;           // of the initial weights
-  double residual_std = 0.02;  // of the initial weights of the product that ends in the residual stream
+  double std = 0.02;           // standard deviation of the initial weights of `up`
+  double residual_std = 0.02;  // standard deviation of the initial weights of `down`
 };
 
 class Mlp {
  public:
   static constexpr bool kSplits = true;
 
-  // Parameters `prefix`up.weight [columns_before(ffn), hidden] (swiglu: gate rows, then up rows) and down.weight [hidden, ffn],
-  // with biases.
+  // Makes the parameters `prefix`up.weight [columns_before(ffn), hidden] (swiglu: gate rows, then up rows) and
+  // `prefix`down.weight [hidden, ffn], with biases if options.bias.
   Mlp(const MlpOptions& options, const std::string& prefix);
 
-  // x: [..., hidden], the same out. With `residual` returns residual + mlp(x).
+  // Returns mlp(x) of the shape of x, plus `residual` if it is defined. x: [..., hidden].
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const;
 

@@ -33,14 +33,14 @@ struct NormState {
   NormKind kind;
   double eps;
   std::shared_ptr<Param> weight;
-  SinkFn weight_sink, bias_sink;  // bias_sink: empty without a bias
+  SinkFn weight_sink, bias_sink;  // bias_sink is empty if there is no bias
 };
 
-// Rows whose parts of the weight's gradient are summed in one place, so that the sum does not depend on the threads. So few that
-// there is a block for every thread.
+// Rows per block. The weight gradient is summed per block, then over the blocks in order, so the sum does not depend on the
+// number of threads. Blocks are small, so that there is at least one per thread.
 constexpr int64_t kBlock = 32;
 
-// A row of `stats` [2, rows] or, for RMSNorm, [1, rows]: 1 / deviation, then the mean.
+// Returns the statistics of row `row`. `stats` is [2, rows], or [1, rows] for RMSNorm: 1 / deviation, then the mean.
 template <class W>
 kernels::NormStats<W> stats_at(const at::Tensor& stats, int64_t row) {
   W* reciprocal = static_cast<W*>(stats.data_ptr()) + row;
@@ -63,13 +63,13 @@ at::Tensor norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Te
   return out;
 }
 
-// Gradients of a norm; those of weight and bias in the wide dtype [blocks, hidden], to be summed over the blocks; on a GPU
-// of one block.
+// Gradients of a norm. Those of weight and bias are partial sums [blocks, hidden] in the wide dtype, to be summed over the
+// blocks. On a GPU there is one block.
 struct NormGradients {
   at::Tensor x, weight, bias;
 };
 
-// beside: what x gets as gradient from elsewhere, added; may be undefined.
+// Writes the gradients. `beside` is another gradient of x that is added; may be undefined.
 void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                         const at::Tensor& beside, const at::Tensor& stats) {
   const int64_t rows = x.size(0), width = x.size(1);
@@ -93,7 +93,7 @@ void norm_rows_backward(const NormGradients& out, const at::Tensor& dy, const at
   });
 }
 
-// [blocks, hidden] summed over the blocks, ascending.
+// Returns `parts` [blocks, hidden] summed over the blocks, in ascending order.
 at::Tensor sum_blocks(const at::Tensor& parts) {
   const int64_t blocks = parts.size(0), width = parts.size(1);
   std::vector<int64_t> ascending(blocks);
@@ -114,7 +114,8 @@ void add_to(const Context::Sink& sink, const at::Tensor& parts) {
 }
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  // {the norm, x}. weight and bias as in the state: passed so that autograd knows that the result depends on them.
+  // Returns {the norm, x}. weight and bias are those of the state; they are arguments only to tell autograd that the result
+  // depends on them.
   static variable_list forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
                                const std::optional<at::Tensor>& bias, NormState state) {
     const at::Tensor rows = as_rows(x);

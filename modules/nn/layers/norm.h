@@ -12,23 +12,24 @@ namespace zt::nn {
 
 enum class NormKind : uint8_t { none, layernorm, rmsnorm };
 
-NormKind parse_norm(const std::string& name);
+NormKind parse_norm(const std::string& name);  // throws Misuse for an unknown name
 std::vector<std::string> norm_names();
 
 class Norm {
  public:
   static constexpr bool kSplits = false;
 
-  // Parameters `prefix`weight of ones and, for layernorm with a bias, `prefix`bias of zeros, each [hidden]. none: no parameters.
+  // Makes the parameters `prefix`weight, initialised to ones, and, for layernorm with a bias, `prefix`bias, initialised to zeros,
+  // each [hidden]. Kind none has no parameters.
   Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::string& prefix);
 
-  // x: [..., hidden], the same out, in the parameters' dtype. Statistics in float32, of float64 in float64. Keeps x and the
-  // statistics for the backward, which puts the gradients of weight and bias into the context's sinks.
+  // Returns the norm of x in the parameters' dtype. x: [..., hidden]. Statistics are in float32 (float64 for float64). Keeps x
+  // and the statistics for the backward, which adds the gradients of weight and bias to the context's sinks.
   at::Tensor run(const at::Tensor& x, Context& context) const;
 
-  // For a branch and what goes past it, whose gradients are added by the norm's backward, without a pass of their own: `x` is the
-  // given one, to be used in its place, and never written in place (autograd refuses). In the parameters' dtype; without a norm
-  // both are the given one as it is.
+  // The norm of x for a branch, and x itself for the residual. The caller uses Fork::x instead of its own x: the norm's backward
+  // then adds both gradients in one pass. Fork::x must not be written in place (autograd refuses). Both are in the parameters'
+  // dtype; for kind none, both are x as given.
   struct Fork {
     at::Tensor normed, x;
   };

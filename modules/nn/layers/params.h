@@ -1,4 +1,4 @@
-// Making parameters.
+// Helpers that make parameters.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace zt::nn {
 
 using Params = std::vector<std::shared_ptr<Param>>;
 
-// dims: what they mean, one a dim; empty: not said.
+// dims: the meaning of each dim, for example "hidden"; may be empty.
 inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> shape, InitFn init, bool is_matrix,
                                          std::vector<std::string> dims) {
   auto param = std::make_shared<Param>();
@@ -23,7 +23,7 @@ inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> 
   return param;
 }
 
-// A parameter that weight decay leaves alone by default: a bias, a norm's scale.
+// Makes a parameter without weight decay by default: a bias, or a norm's scale.
 inline std::shared_ptr<Param> make_vector(std::string name, int64_t size, InitFn init, const char* dim) {
   return make_param(std::move(name), {size}, std::move(init), false, {dim});
 }

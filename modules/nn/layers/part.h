@@ -1,5 +1,5 @@
-// A part is what a layer is made of: parameters and a function of one tensor. A block joins several parts in one layer;
-// PartLayer makes a layer of one.
+// A part is a building block of layers: parameters and a function of one tensor. nn.block combines several parts in one layer.
+// PartLayer makes a layer of one part.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace zt::nn {
 
-// P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits`:
-// whether its backward puts weight gradients into Context::defer.
+// P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits`, which
+// is true if its backward passes weight gradients to Context::defer.
 template <class P>
 class PartLayer final : public Layer {
  public:

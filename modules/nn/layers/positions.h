@@ -1,4 +1,4 @@
-// Where tokens stand in their documents.
+// The positions of tokens in their documents.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,7 +9,8 @@
 
 namespace zt::nn {
 
-// The batch's "positions" [samples, seq], or 0 .. seq - 1 as [1, seq] on `device` if it has none. int64.
+// Returns the batch's "positions" [samples, seq] int64, or 0 .. seq - 1 as [1, seq] int64 on `device` if it has none. Throws
+// Misuse if the batch's positions have another dtype or shape.
 inline at::Tensor positions_of(Context& context, int64_t samples, int64_t seq, at::Device device = at::kCPU) {
   if (!context.has_batch("positions")) return at::arange(seq, at::TensorOptions(at::kLong).device(device)).unsqueeze(0);
   at::Tensor positions = context.batch("positions");

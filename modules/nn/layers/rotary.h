@@ -1,23 +1,24 @@
-// Rotary position embedding (Su et al. 2021) in Llama's convention: element i of a head's first half turns with element i of its
-// second half, by the angle position / base^(2i / head_dim).
+// Rotary position embedding (Su et al. 2021) in Llama's convention: element i of a head's first half is rotated with element i of
+// its second half, by the angle position / base^(2i / head_dim).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace zt::nn {
 
-// The angles of tokens: token i turns by row rows[i] of the tables.
+// The angles of tokens: row rows[i] of the tables holds the angles of token i.
 struct Angles {
-  at::Tensor cosine, sine;  // [places, head_dim / 2]
+  at::Tensor cosine, sine;  // [positions, head_dim / 2]
   at::Tensor rows;          // [tokens] int64
 };
 
-// Tables by position, computed in double and grown as needed. One thread uses an object.
+// Holds the tables of angles by position. They are computed in double and grow as needed. Threads: one at a time.
 class Rotary {
  public:
   Rotary(int64_t head_dim, double base) : head_dim_(head_dim), base_(base) {}
-  // positions: int64, any shape, not negative; they may be kept. For turning elements of dtype `dtype` on `device`: in float64
-  // for that dtype, otherwise in float32. Positions on a GPU are waited for: the largest one sizes the tables.
+  // Returns the angles for elements of `dtype` on `device`: tables in float64 for float64, else in float32. positions: int64, any
+  // shape; the result may refer to their memory. Waits for positions on a GPU, because the largest position decides the size of
+  // the tables. Throws Misuse for a negative position.
   Angles angles(const at::Tensor& positions, at::ScalarType dtype, at::Device device = at::kCPU);
 
  private:
@@ -28,8 +29,9 @@ class Rotary {
 
 enum class Turn : int8_t { forward = 1, back = -1 };
 
-// Turns the first `heads` heads of every row of x in place; each element is rounded once. x: [samples, seq, columns], contiguous,
-// columns >= heads * head_dim; angles: of the tokens of a sequence, or of the batch.
+// Rotates the first `heads` heads of each token of x in place; each element is rounded once. Turn::back rotates by the negative
+// angle. x: [samples, seq, columns], contiguous, columns >= heads * head_dim. angles: those of one sequence, or of the whole
+// batch.
 void rotate_heads(const at::Tensor& x, const Angles& angles, int64_t heads, Turn turn);
 
 }  // namespace zt::nn

@@ -1,4 +1,4 @@
-// The cross-entropy of logits that another layer made.
+// The layer cross_entropy: the loss of logits that an earlier layer computed.
 #include "layers/function.h"
 #include "layers/layers.h"
 #include "softmax_loss.h"
@@ -54,8 +54,9 @@ class CrossEntropy final : public Layer {
 }  // namespace
 
 std::shared_ptr<Layer> make_cross_entropy(const Value& value) {
-  static const auto kSchema = Schema<CrossEntropyOptions>("nn.cross_entropy")
-                                  .optional("ignore_index", &CrossEntropyOptions::ignore_index, "the label that is not valid");
+  static const auto kSchema =
+      Schema<CrossEntropyOptions>("nn.cross_entropy")
+          .optional("ignore_index", &CrossEntropyOptions::ignore_index, "label of rows that do not count");
   return std::make_shared<CrossEntropy>(kSchema.parse(value));
 }
 

@@ -15,7 +15,7 @@ struct HeadState {
   Affine head;
   AffineGradient gradient;
   SoftmaxLoss loss;
-  at::Tensor logits;  // here and nowhere else: the backward overwrites them
+  at::Tensor logits;  // the only reference, because the backward overwrites them
 };
 
 struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
@@ -31,7 +31,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<HeadState>(node);
-    if (!state.logits.defined()) fault("the backward of an lm_loss ran twice: its logits were overwritten by the first");
+    if (!state.logits.defined()) fault("the backward of an lm_loss ran twice: the first backward has overwritten its logits");
     const at::Tensor dlogits = std::exchange(state.logits, at::Tensor());
     state.loss.gradient(dlogits, dlogits, grads[0]);
     const at::Tensor rows = node->get_saved_variables()[0];
@@ -42,7 +42,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
   }
 };
 
-// nullptr for nil.
+// Returns the parameter that the option `tied` names; null for nil.
 std::shared_ptr<Param> tied_param(const Value& tied) {
   if (tied.is_nil()) return nullptr;
   const auto* object = tied.get_if<Object>();
@@ -90,17 +90,18 @@ Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch)
 }
 
 std::shared_ptr<Layer> make_lm_loss(const Value& value) {
-  static const auto kSchema = Schema<LmLossOptions>("nn.lm_loss")
-                                  .required("vocab", &LmLossOptions::vocab, "number of classes", at_least(1))
-                                  .required("hidden", &LmLossOptions::hidden, "columns of the input", at_least(1))
-                                  .optional("norm", &LmLossOptions::norm, "before the head", one_of(norm_names()))
-                                  .optional("eps", &LmLossOptions::eps, "of the norm", at_least(0))
-                                  .optional("norm_bias", &LmLossOptions::norm_bias, "a bias in the norm")
-                                  .optional("bias", &LmLossOptions::bias, "a bias in the head")
-                                  .optional("ignore_index", &LmLossOptions::ignore_index, "the label that is not valid")
-                                  .optional("loss", &LmLossOptions::loss, "add the loss; else the logits are an output")
-                                  .optional("std", &LmLossOptions::std, "of the head's initial weights", at_least(0))
-                                  .optional("tied", &LmLossOptions::tied, "the embedding whose table is the head's too");
+  static const auto kSchema =
+      Schema<LmLossOptions>("nn.lm_loss")
+          .required("vocab", &LmLossOptions::vocab, "number of classes", at_least(1))
+          .required("hidden", &LmLossOptions::hidden, "columns of the input", at_least(1))
+          .optional("norm", &LmLossOptions::norm, "norm before the head", one_of(norm_names()))
+          .optional("eps", &LmLossOptions::eps, "eps of the norm", at_least(0))
+          .optional("norm_bias", &LmLossOptions::norm_bias, "add a bias in the norm")
+          .optional("bias", &LmLossOptions::bias, "add a bias in the head")
+          .optional("ignore_index", &LmLossOptions::ignore_index, "label of tokens that do not count")
+          .optional("loss", &LmLossOptions::loss, "add the loss; if false, the logits are an output")
+          .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
+          .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");
   return std::make_shared<LmLoss>(kSchema.parse(value));
 }
 

@@ -1,4 +1,4 @@
-// The end of a language model in one layer: final norm, head and cross-entropy.
+// The last layer of a language model: final norm, head and cross-entropy.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,16 @@ struct LmLossOptions {
   std::string norm = "layernorm";
   double eps = 1e-5;
   bool norm_bias = true;
-  bool bias = false;  // of the head
+  bool bias = false;  // add a bias in the head
   int64_t ignore_index = -100;
-  double std = 0.02;  // of the head's initial weights
-  bool loss = true;   // false: no loss; the output logits are for a loss of the script's own
-  Value tied;         // an nn.embedding layer or a Param: the head's weights [vocab, hidden] are that one; nil: its own
+  double std = 0.02;  // standard deviation of the head's initial weights
+  bool loss = true;   // false: the layer outputs logits and adds no loss; the script has a loss of its own
+  Value tied;         // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
 };
 
-// Input h: [samples, seq, hidden]; reads the batch's "labels" [samples, seq] int64 (already shifted) and adds the loss "loss" per
-// token. The logits [samples * seq, vocab] exist once: the backward turns them into their gradient in place. Generating, or
-// without the loss: output logits [samples, seq, vocab]; otherwise that output is undefined.
+// Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
+// the loss "loss" per token. There is one buffer of logits [samples * seq, vocab]; the backward overwrites it with their
+// gradient. In mode generate, or without the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined.
 class LmLoss final : public Layer {
  public:
   explicit LmLoss(const LmLossOptions& options);

@@ -35,7 +35,7 @@ void SoftmaxLoss::check(int64_t classes) const {
 
 at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
   const int64_t rows = logits.size(0), classes = logits.size(1);
-  if (labels_.numel() != rows) misuse("{} labels do not fit logits of {} rows: one label a row", labels_.numel(), rows);
+  if (labels_.numel() != rows) misuse("{} labels do not fit logits of {} rows: give one label per row", labels_.numel(), rows);
   if (logits.is_meta()) return at::empty({}, logits.options().dtype(at::kDouble).requires_grad(false));
   check(classes);
   if (logits.is_cuda()) return sum_on_gpu(logits);

@@ -1,5 +1,5 @@
-// Cross-entropy over rows of logits in two passes: the loss from a row's largest element and sum of exponentials, then the
-// gradient (softmax minus one-hot). Never holds the log-softmax.
+// Cross-entropy over rows of logits in two passes. The first computes the loss from each row's largest element and sum of
+// exponentials, the second computes the gradient (softmax minus one-hot). The log-softmax is never stored.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,18 +13,18 @@
 
 namespace zt::nn {
 
-// Labels, one a row of the logits, and what has been found out about the rows.
+// Labels, one per row of the logits, and the statistics of the rows.
 class SoftmaxLoss {
  public:
-  // labels: int64, any shape. Those equal to `ignore_index` are not valid and count nothing.
+  // labels: int64, any shape. Labels equal to `ignore_index` are not valid and add nothing. Throws Misuse for another dtype.
   SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index);
 
-  // logits: [rows, classes], contiguous. Returns the sum over valid rows of -log softmax(row)[label] as a double scalar; the
-  // sum is made in row order in double, from logits of 16 bits too; on a GPU in a fixed tree, and it stays there. Misuse for a
-  // label that is neither a class nor ignore_index. Of meta logits, a meta scalar.
+  // logits: [rows, classes], contiguous. Returns the sum over valid rows of -log softmax(row)[label] as a float64 scalar on the
+  // logits' device. The sum is in float64 for any dtype: on the CPU in row order, on a GPU in a fixed tree. Throws Misuse for a
+  // label that is neither a class nor ignore_index, or if there is not one label per row.
   at::Tensor sum(const at::Tensor& logits);
-  // out = scale * d sum / d logits, each element rounded once; scale: a scalar. After sum() of the same logits. In place iff out
-  // is logits.
+  // Writes out = scale * d sum / d logits, each element rounded once. scale: a scalar. Requires an earlier sum() of the same
+  // logits. `out` may be `logits`, but must not overlap it otherwise.
   void gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
  private:
@@ -35,10 +35,11 @@ class SoftmaxLoss {
   at::Tensor labels_;
   int64_t ignore_index_;
   std::vector<kernels::RowStats> stats_;
-  at::Tensor device_stats_;  // on a GPU instead of stats_: [rows, 2] float64
+  at::Tensor device_stats_;  // used instead of stats_ on a GPU: [rows, 2] float64
 };
 
-// Layer::count of the layers that add this loss: valid labels and samples of the whole local batch. All labels on meta are valid.
+// Layer::count of the layers that add this loss: returns the valid labels and the samples of the whole local batch. On meta all
+// labels count as valid. Throws Misuse if the batch has no labels.
 Counts count_labels(const std::function<at::Tensor(const std::string&)>& batch, int64_t ignore_index);
 
 }  // namespace zt::nn

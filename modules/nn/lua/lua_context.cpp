@@ -52,7 +52,7 @@ int mode(lua_State* L) {
 // batch(name)
 int batch_field(lua_State* L) {
   const auto batch = lua::check<LuaBatch>(L, 1);
-  if (!batch->field) misuse("a batch that is counted is valid during the count only: do not keep it");
+  if (!batch->field) misuse("the batch given to a layer's `count` is valid during that call only: do not keep it");
   lua::push(L, batch->field(lua::check_string(L, 2)));
   return 1;
 }
@@ -63,15 +63,15 @@ int field(lua_State* L) {
   return 1;
 }
 
-int place(lua_State* L, int value) {
+int push_index(lua_State* L, int value) {
   lua::push(L, static_cast<int64_t>(value));
   return 1;
 }
 int position(lua_State* L) {
-  return place(L, self(L)->context->position);
+  return push_index(L, self(L)->context->position);
 }
 int micro_batch(lua_State* L) {
-  return place(L, self(L)->context->micro_batch);
+  return push_index(L, self(L)->context->micro_batch);
 }
 
 }  // namespace

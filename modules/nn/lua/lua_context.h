@@ -1,4 +1,4 @@
-// The context of a layer written in Lua: what its forward gets as last argument.
+// The context of a layer written in Lua: the last argument of its forward.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace zt::nn {
 
-// A handle that is dead after the forward. ctx:batch(name), ctx:has_batch(name), ctx:loss(name, sum, per), ctx:dropout(x, p),
-// ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute.
+// A handle that is valid only during the forward; later uses throw Misuse. Methods: ctx:batch(name), ctx:has_batch(name),
+// ctx:loss(name, sum, per), ctx:dropout(x, p). Fields: ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute.
 struct LuaContext {
-  Context* context = nullptr;
-  int dropouts = 0;  // how many ctx:dropout there were: each has a slot of its own
+  Context* context = nullptr;  // null after the forward
+  int dropouts = 0;            // number of ctx:dropout calls so far: the index of the next dropout
 };
 
-// What a layer's `count` gets: batch(name) is a field of the rank's whole batch. Dead after the call.
+// The argument of a layer's `count`: batch(name) returns a field of the rank's whole batch. Valid only during the call.
 struct LuaBatch {
   std::function<at::Tensor(const std::string&)> field;
 };

@@ -27,9 +27,10 @@ struct OutputOptions {
 };
 
 Output read_output(const Value& value) {
-  static const auto kSchema = Schema<OutputOptions>("nn.layer.io.outputs")
-                                  .required("name", &OutputOptions::name, "of the value")
-                                  .optional("differentiable", &OutputOptions::differentiable, "a gradient flows through it");
+  static const auto kSchema =
+      Schema<OutputOptions>("nn.layer.io.outputs")
+          .required("name", &OutputOptions::name, "name of the value")
+          .optional("differentiable", &OutputOptions::differentiable, "whether a gradient flows through it");
   if (const auto* name = value.get_if<std::string>()) return {*name, true};
   const OutputOptions options = kSchema.parse(value);
   return {options.name, options.differentiable};
@@ -37,8 +38,8 @@ Output read_output(const Value& value) {
 
 Io read_io(const Value::Table& table) {
   static const auto kSchema = Schema<IoOptions>("nn.layer.io")
-                                  .optional("inputs", &IoOptions::inputs, "names of the values it reads")
-                                  .optional("outputs", &IoOptions::outputs, "names of the values it makes");
+                                  .optional("inputs", &IoOptions::inputs, "names of the values that the layer reads")
+                                  .optional("outputs", &IoOptions::outputs, "names of the values that the layer makes");
   const IoOptions options = kSchema.parse(table);
   Io io;
   if (options.inputs) io.inputs = *options.inputs;
@@ -48,15 +49,15 @@ Io read_io(const Value::Table& table) {
   return io;
 }
 
-// Where a function is defined: "exp.lua:12".
-std::string place_of(lua::Callable& function) {
+// Returns where a function is defined, for example "exp.lua:12".
+std::string definition_of(lua::Callable& function) {
   lua_State* L = function.begin();
   lua_Debug info;
   lua_getinfo(L, ">S", &info);
   return info.linedefined > 0 ? fmt::format("{}:{}", info.short_src, info.linedefined) : info.short_src;
 }
 
-// Puts the stack back and ends the life of what the call was given, however the call ends.
+// When the call returns or throws, calls `end`, which invalidates the arguments, and restores the Lua stack.
 class CallScope {
  public:
   CallScope(lua_State* L, int top, std::function<void()> end) : L_(L), top_(top), end_(std::move(end)) {}
@@ -76,7 +77,7 @@ class CallScope {
 
 LuaLayer::LuaLayer(const LuaLayerOptions& options)
     : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
-  place_ = options.defined_at ? *options.defined_at : place_of(*forward_);
+  defined_at_ = options.defined_at ? *options.defined_at : definition_of(*forward_);
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
 }
 
@@ -93,7 +94,7 @@ void LuaLayer::fill_self(lua_State* L, int self) const {
   }
 }
 
-// A tensor that the script keeps would show what is gathered into its memory later.
+// Invalidates the parameters in `self`: a tensor kept by the script would show data that are gathered into its memory later.
 void LuaLayer::end_self(lua_State* L, int self) const {
   for (const auto& [name, param] : params_) {
     lua_pushstring(L, name.c_str());
@@ -103,15 +104,16 @@ void LuaLayer::end_self(lua_State* L, int self) const {
   }
 }
 
-// The frame of a function that ends in `return x:matmul(w)` is gone when matmul fails: the message names the function itself.
+// Calls the function and adds its place of definition to errors. Lua's own traceback may lack it: `return x:matmul(w)` is a tail
+// call, so the frame of the function is gone when matmul fails.
 void LuaLayer::call(lua::Callable& function, int arguments, int results) const {
-  with_context([this] { return fmt::format("in its function at {}", place_); }, [&] { function.call(arguments, results); });
+  with_context([this] { return fmt::format("in its function at {}", defined_at_); }, [&] { function.call(arguments, results); });
 }
 
 at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const {
   if (lua::is_tensor(L, index)) return lua::check_tensor(L, index);
   if (lua_isnil(L, index) && !output.differentiable) return {};
-  misuse("the forward of a '{}' layer returned {} for its output '{}': return one tensor an output, {} in all", kind_,
+  misuse("the forward of a '{}' layer returned {} for its output '{}': return one tensor per output, {} in total", kind_,
          luaL_typename(L, index), output.name, io_.outputs.size());
 }
 
@@ -121,7 +123,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   const int top = lua_gettop(L) - 1;
   lua_newtable(L);
   const int self = top + 1;
-  lua_insert(L, self);  // below the function: it outlives the call
+  lua_insert(L, self);  // below the function, so that `self` is still on the stack after the call
   const CallScope scope(L, top, [&] {
     handle->context = nullptr;
     end_self(L, self);
@@ -145,8 +147,7 @@ Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batc
   lua::push(L, handle);
   call(*count_, 1, 1);
   const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;
-  if (tokens < 0)
-    misuse("the count of a '{}' layer must return how many valid tokens the batch has, a number of at least 0", kind_);
+  if (tokens < 0) misuse("the count of a '{}' layer must return the number of valid tokens in the batch, at least 0", kind_);
   return {tokens, 0};
 }
 
@@ -156,9 +157,10 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
           .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
           .optional("params", &LuaLayerOptions::params, "initial values by name")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
-          .optional("count", &LuaLayerOptions::count, "of a loss per token: function(batch) -> valid tokens")
-          .optional("kind", &LuaLayerOptions::kind, "a word for reports")
-          .optional("defined_at", &LuaLayerOptions::defined_at, "\"file:line\" for messages; without it that of `forward`");
+          .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")
+          .optional("kind", &LuaLayerOptions::kind, "name of the kind of layer, for reports")
+          .optional("defined_at", &LuaLayerOptions::defined_at,
+                    "\"file:line\" for messages; default: where `forward` is defined");
   return std::make_shared<LuaLayer>(kSchema.parse(value));
 }
 

@@ -13,17 +13,17 @@ namespace zt::nn {
 
 struct LuaLayerOptions {
   std::shared_ptr<lua::Callable> forward;
-  Value::Table params;                   // name -> initial values (a tensor) or a Param of another layer
+  Value::Table params;                   // name -> initial values (a tensor), or a Param of another layer
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =}
-  std::shared_ptr<lua::Callable> count;  // of a loss per token: function(batch) -> valid tokens; nullptr: it counts none
+  std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
   std::string kind = "lua";
-  std::optional<std::string> defined_at;  // "file:line" for messages; nullopt: where `forward` is defined
+  std::optional<std::string> defined_at;  // "file:line" for messages; default: where `forward` is defined
 };
 
-// forward(self, inputs..., ctx) returns a tensor an output. `self` is a new table of the parameters' values in each call: a layer
-// keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Drawing from the state's own generator is a Misuse.
-// count(batch) gets batch(name), which gives a field of the rank's whole batch or nil.
-// Runs on the thread of its lua_State only.
+// Calls forward(self, inputs..., ctx), which returns one tensor per output. `self` is a new table of the parameters' values in
+// each call, because a layer keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Throws Misuse if forward
+// draws from the Lua state's random generator. Calls count(batch) with a LuaBatch: batch(name) returns a field of the rank's
+// whole batch, or nil. Threads: only the thread of its lua_State.
 class LuaLayer final : public Layer {
  public:
   explicit LuaLayer(const LuaLayerOptions& options);
@@ -43,7 +43,7 @@ class LuaLayer final : public Layer {
   std::shared_ptr<lua::Callable> forward_, count_;
   std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
   Io io_;
-  std::string kind_, place_;
+  std::string kind_, defined_at_;
 };
 
 std::shared_ptr<Layer> make_lua_layer(const Value& options);

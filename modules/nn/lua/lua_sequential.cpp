@@ -27,8 +27,8 @@ struct SequentialOptions {
 }  // namespace
 
 std::shared_ptr<Model> read_sequential(lua_State* L, int index) {
-  static const auto kSchema =
-      Schema<SequentialOptions>("nn.sequential").optional("seed", &SequentialOptions::seed, "of the initial weights and dropout");
+  static const auto kSchema = Schema<SequentialOptions>("nn.sequential")
+                                  .optional("seed", &SequentialOptions::seed, "seed of the initial weights and of dropout");
   if (!lua_istable(L, index)) misuse("nn.sequential takes a table of layers, got {}", luaL_typename(L, index));
   std::vector<NamedLayer> layers;
   const int count = static_cast<int>(lua_objlen(L, index));

@@ -8,7 +8,7 @@
 
 namespace zt::nn {
 
-// From the table at `index`. Layers without a name are named by their place, from "0".
+// Makes a model from the table at stack index `index`. Layers without a name are named by their index, from "0".
 std::shared_ptr<Model> read_sequential(lua_State* L, int index);
 
 }  // namespace zt::nn

@@ -1,4 +1,4 @@
-// What `require "zt.nn"` gives. Each function takes one table of options.
+// The binding of zt.nn. Each function takes one table of options.
 #include "layers/layers.h"
 #include "lua_context.h"
 #include "lua_layer.h"

@@ -1,6 +1,7 @@
 // Decoder-only language models. Family "gpt2" (Radford et al. 2019): pre-norm LayerNorm, learned positions, biases, tanh gelu,
-// tied head, normal 0.02 with the products that end in the residual stream divided by sqrt(2 layers). Family "llama" (Touvron et
-// al. 2023): RMSNorm, rotary positions, swiglu, no biases, untied head, normal 0.02.
+// tied head; initial weights normal 0.02, divided by sqrt(2 layers) for the matmuls whose results are added to the residual
+// stream. Family "llama" (Touvron et al. 2023): pre-norm RMSNorm, rotary positions, swiglu, no biases, untied head; initial
+// weights normal 0.02.
 #include <cmath>
 
 #include "layers/block.h"
@@ -17,7 +18,7 @@ namespace {
 struct GptOptions : HeadOptions {
   int64_t layers = 0, vocab = 0, seq = 0, ffn = 0;
   std::string family = "gpt2";
-  // By the family unless given.
+  // Set by the family unless given.
   std::optional<std::string> norm, position, activation;
   std::optional<bool> bias, tied, scale_residual;
   double eps = 1e-5, dropout = 0;
@@ -29,24 +30,25 @@ const Schema<GptOptions>& gpt_schema() {
   static const auto kSchema =
       head_options(Schema<GptOptions>("nn.gpt").required("layers", &GptOptions::layers, "number of blocks", at_least(0)))
           .required("vocab", &GptOptions::vocab, "number of tokens", at_least(1))
-          .optional("seq", &GptOptions::seq, "longest sequence: rows of learned positions", at_least(0))
-          .optional("family", &GptOptions::family, "what options not given follow", one_of({"gpt2", "llama"}))
-          .optional("ffn", &GptOptions::ffn, "columns inside the MLP; 0: by the family", at_least(0))
-          .optional("norm", &GptOptions::norm, "before each branch and the head", one_of(norm_names()))
+          .optional("seq", &GptOptions::seq, "tokens of the longest sequence; needed for learned positions", at_least(0))
+          .optional("family", &GptOptions::family, "decides the options that are not given", one_of({"gpt2", "llama"}))
+          .optional("ffn", &GptOptions::ffn, "columns inside the MLP; 0: set by the family", at_least(0))
+          .optional("norm", &GptOptions::norm, "norm before each branch and the head", one_of(norm_names()))
           .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
-          .optional("activation", &GptOptions::activation, "of the MLPs", one_of(activation_names()))
-          .optional("bias", &GptOptions::bias, "biases in blocks and norms")
-          .optional("tied", &GptOptions::tied, "the head's weights are the embedding's")
-          .optional("scale_residual", &GptOptions::scale_residual, "divide initial residual weights by sqrt(2 layers)")
-          .optional("eps", &GptOptions::eps, "of the norms", at_least(0))
-          .optional("dropout", &GptOptions::dropout, "of embedding, branches and attention weights", between(0, 0.999))
-          .optional("loss", &GptOptions::loss, "end with cross-entropy; else with the output logits, for a loss of your own")
-          .optional("ignore_index", &GptOptions::ignore_index, "the label that is not valid")
-          .optional("seed", &GptOptions::seed, "of the initial weights and dropout");
+          .optional("activation", &GptOptions::activation, "activation of the MLPs", one_of(activation_names()))
+          .optional("bias", &GptOptions::bias, "add biases in blocks and norms")
+          .optional("tied", &GptOptions::tied, "the head uses the weights of the embedding")
+          .optional("scale_residual", &GptOptions::scale_residual,
+                    "divide the initial weights of matmuls that end a branch by sqrt(2 layers)")
+          .optional("eps", &GptOptions::eps, "eps of the norms", at_least(0))
+          .optional("dropout", &GptOptions::dropout, "dropout of embedding, branches and attention weights", between(0, 0.999))
+          .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
+          .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
+          .optional("seed", &GptOptions::seed, "seed of the initial weights and of dropout");
   return kSchema;
 }
 
-// What the family says where the script says nothing.
+// Sets the options that the script does not give, according to the family.
 void fill_in(GptOptions& o) {
   const bool is_llama = o.family == "llama";
   const auto otherwise = [](auto& option, auto value) {
@@ -58,7 +60,7 @@ void fill_in(GptOptions& o) {
   otherwise(o.bias, !is_llama);
   otherwise(o.tied, !is_llama);
   otherwise(o.scale_residual, !is_llama);
-  // Llama: two thirds of four times hidden, rounded up to a multiple of 256.
+  // Llama: two thirds of 4 * hidden, rounded up to a multiple of 256.
   if (!o.ffn) o.ffn = is_llama ? (8 * o.hidden / 3 + 255) / 256 * 256 : 4 * o.hidden;
   if (*o.position == "learned" && o.seq == 0) misuse("nn.gpt: learned positions need option 'seq', the longest sequence");
 }

@@ -139,7 +139,7 @@ void PrintTo(const Kind& kind, std::ostream* out) {
 }
 
 // Saves and loads all pairs of layouts, and expects equal tensors. Then runs ten steps: on as many ranks as the run that saved,
-// the losses must be equal bit for bit; on other numbers of ranks, in fp64, they must be within the bound of NUMERICS, 1e-12.
+// the losses must be equal bit for bit; on other numbers of ranks, in fp64, they must be within the bound of rounding, 1e-12.
 // ZT_CKPT_MATRIX=all: stages 0 to 3 on 1 to 4 ranks.
 class Layouts : public testing::TestWithParam<Kind> {};
 

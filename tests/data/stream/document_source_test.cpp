@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kIgnored = -100;
 
-// Documents end with 0: "1 2 0", "3 0", "4 5 6 7 8 0", "0" (predicts nothing), and "9 9" without an end.
+// Documents end with 0: "1 2 0", "3 0", "4 5 6 7 8 0", "0" (has nothing to predict), and "9 9" without a separator.
 struct Text {
   Folder folder;
   std::shared_ptr<const TokenFile> file =
@@ -73,7 +73,7 @@ TEST(DocumentSource, PadsShortAndCutsLongDocuments) {
 TEST(DocumentSource, PacksDocumentsWithSegmentsAndPositions) {
   const Text text;
   const DocumentSource source = text.source({.seq = 6, .pad = 7, .pack = true});
-  // 2 + 1 predictions; 5 and 1 predictions.
+  // The rows have 2 + 1 and 5 + 1 predictions.
   ASSERT_EQ(source.samples(), 2);
   const Fields first = one(source, 0);
   EXPECT_THAT(row(first.at("tokens"), 0), ElementsAre(1, 2, 3, 7, 7, 7));
@@ -86,7 +86,7 @@ TEST(DocumentSource, PacksDocumentsWithSegmentsAndPositions) {
   EXPECT_THAT(row(second.at("positions"), 0), ElementsAre(0, 1, 2, 3, 4, 0));
 }
 
-// No label crosses from one document to the next, and packing loses no prediction.
+// No label belongs to the next document, and packing loses no prediction.
 TEST(DocumentSource, PackingKeepsEveryPrediction) {
   const Text text;
   for (const bool pack : {false, true}) {
@@ -105,7 +105,7 @@ TEST(DocumentSource, PackingKeepsEveryPrediction) {
   }
 }
 
-TEST(DocumentSource, RefusesWhatCannotBe) {
+TEST(DocumentSource, RefusesNoDocumentsAndABadPad) {
   const Text text;
   EXPECT_THAT(message_of<Misuse>([&] { DocumentSource(text.file, {}, {.seq = 4}); }),
               HasSubstr("no document of at least two tokens"));

@@ -42,7 +42,7 @@ TEST(Open, SplitsAreDisjoint) {
   const auto validation = open_tokens(options);
   EXPECT_GE(validation->batch(0).at("tokens").min().item<int64_t>(), 800);
   EXPECT_LT(last_trained, 800);
-  EXPECT_EQ(validation->source().samples(), 24);  // 200 tokens, cut with a shift: 200 / 8 - 1
+  EXPECT_EQ(validation->source().samples(), 24);  // 200 tokens in shifted windows: 200 / 8 - 1
 }
 
 TEST(Open, DocumentsNeedOneKindOfBorder) {

@@ -45,9 +45,9 @@ TEST(Permutation, DiffersByKey) {
   EXPECT_NE(all(1000, 1), all(1000, 2));
 }
 
-// Each of n places is equally likely to come first: a chi-square test over keys. With 9 degrees of freedom the statistic
-// exceeds 33.7 once in 10,000 times; the keys are fixed, so the test gives one answer for ever.
-TEST(Permutation, PutsEveryPlaceFirstEquallyOften) {
+// Each of n values is equally likely to come first: a chi-square test over keys. With 9 degrees of freedom the statistic exceeds
+// 33.7 with probability 1e-4. The keys are fixed, so the result is always the same.
+TEST(Permutation, PutsEveryValueFirstEquallyOften) {
   constexpr int64_t kPlaces = 10, kKeys = 10000;
   std::vector<double> counts(kPlaces);
   for (uint64_t key = 0; key < kKeys; ++key) ++counts[static_cast<size_t>(Permutation(kPlaces, Philox(key))(0))];
@@ -56,7 +56,8 @@ TEST(Permutation, PutsEveryPlaceFirstEquallyOften) {
   EXPECT_LT(statistic, 33.7);
 }
 
-// Neighbours are torn apart: of n - 1 pairs about 2 stay neighbours in a random order (Poisson, so 12 or more once in 10^6).
+// In a random order about 2 of the n - 1 pairs of neighbours stay neighbours. Their number has a Poisson distribution, so 12 or
+// more have a probability of about 1e-6.
 TEST(Permutation, ScattersNeighbours) {
   const auto places = all(4096, 7);
   int kept = 0;

@@ -1,4 +1,4 @@
--- Every rank reads its contiguous part of the batch that one rank would read. Run with any number of ranks that divides 12.
+-- Tests that each rank reads its contiguous part of the batch that a single rank would read. The number of ranks must divide 12.
 local comm = require "zt.comm"
 local data = require "zt.data"
 local zt   = require "zt"

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Samples that are their own number: tokens[row] = {epoch, sample}.
+// A source whose samples hold their own number: tokens[row] = {epoch, sample}.
 class NumberSource : public Source {
  public:
   explicit NumberSource(int64_t samples) : samples_(samples), file_(folder_.put_tokens("a.npy", {0})) {}
@@ -58,11 +58,11 @@ class Recorder : public Visitor {
 
 }  // namespace
 
-TEST(Stream, RanksCutTheSameGlobalBatch) {
+TEST(Stream, RanksShareTheSameGlobalBatch) {
   const int64_t samples = 31, batch = 12;
   const Stream whole = make(samples, {.batch = batch, .seed = 5});
   for (const int ranks : {1, 2, 3, 4, 12}) {
-    for (int64_t step = 0; step < 9; ++step) {  // several epochs, which no step boundary meets
+    for (int64_t step = 0; step < 9; ++step) {  // several epochs; only the first begins with a step
       std::vector<at::Tensor> tokens, numbers;
       for (int rank = 0; rank < ranks; ++rank) {
         const Fields part = make(samples, {.batch = batch, .rank = rank, .ranks = ranks, .seed = 5}).batch(step);
@@ -122,7 +122,7 @@ TEST(Stream, ResumeEqualsUninterrupted) {
   first.visit(saved);
   EXPECT_EQ(saved.values.size(), 1U);
 
-  Stream second = make(50, {.batch = 8, .seed = 1});  // another seed: the saved one wins
+  Stream second = make(50, {.batch = 8, .seed = 1});  // another seed, which the saved one replaces
   saved.loads = true;
   second.visit(saved);
   EXPECT_EQ(second.step(), 7);
@@ -143,12 +143,13 @@ TEST(Stream, RefusesABadState) {
   EXPECT_EQ(stream.step(), 0);
 }
 
-TEST(Stream, ShowsTheArithmeticOfABatchThatDoesNotDivide) {
+TEST(Stream, SaysWhyABatchDoesNotDivide) {
   EXPECT_THAT(message_of<Misuse>([] { make(5, {.batch = 16, .rank = 0, .ranks = 3}); }),
               HasSubstr("16 samples cannot be shared equally by the 3 ranks of its axis (16 = 3 * 5 + 1): give a multiple of 3"));
   EXPECT_THAT(message_of<Misuse>([] { make(5, {.batch = 2, .rank = 0, .ranks = 3}); }), HasSubstr("(2 = 3 * 0 + 2)"));
-  EXPECT_THAT(message_of<Misuse>([] { make(5, {.batch = 12, .rank = 0, .ranks = 3, .micro_batches = 3}); }),
-              HasSubstr("the 4 samples of a rank (batch = 12 / 3 ranks) cannot be cut into 3 equal micro-batches (remainder 1)"));
+  EXPECT_THAT(
+      message_of<Misuse>([] { make(5, {.batch = 12, .rank = 0, .ranks = 3, .micro_batches = 3}); }),
+      HasSubstr("the 4 samples of a rank (batch = 12 / 3 ranks) cannot be split into 3 equal micro-batches (remainder 1)"));
 }
 
 }  // namespace zt::data

@@ -1,4 +1,4 @@
--- The module `data` from Lua: streams, tokenizers, token files.
+-- Tests the module `data` from Lua: streams, tokenizers, token files.
 local data = require "zt.data"
 local lu   = require "luaunit"
 local zt   = require "zt"
@@ -14,7 +14,7 @@ local function put(name, text)
   return folder .. "/" .. name
 end
 
--- A text whose bytes are its tokens: "aaaa...bbbb..." and so on, 2,600 of them.
+-- A text of 2,600 bytes, "aaaa...bbbb..." and so on. Each byte is a token.
 local letters = {}
 for i = 0, 25 do letters[#letters + 1] = string.char(97 + i):rep(100) end
 local text = table.concat(letters)
@@ -40,12 +40,12 @@ end
 function TestTokens.test_fields()
   local stream = open()
   lu.assertEquals({stream.vocab, stream.seq, stream.batch_size, stream.step}, {256, 10, 4, 0})
-  lu.assertEquals(stream.samples, 246) -- 2,470 tokens of the train split, cut with a shift: 2470 / 10 - 1
+  lu.assertEquals(stream.samples, 246) -- 2,470 tokens of the train split in shifted windows: 2470 / 10 - 1
   lu.assertEquals(stream:epoch(0), 0)
   lu.assertEquals(stream:epoch(62), 1)
 end
 
-function TestTokens.test_steps_go_on_from_the_position()
+function TestTokens.test_steps_continue_from_the_current_step()
   local stream = open()
   local seen = {}
   for step in stream:steps(3) do seen[#seen + 1] = step end
@@ -60,7 +60,7 @@ function TestTokens.test_steps_go_on_from_the_position()
   lu.assertEquals(stream.step, 0)
 end
 
-function TestTokens.test_state_saved_in_the_body_resumes_behind_it()
+function TestTokens.test_state_saved_in_the_body_resumes_with_the_next_step()
   local stream = open()
   local state
   for step in stream:steps(10) do
@@ -82,7 +82,7 @@ function TestTokens.test_entropy()
     local p = (i <= 24 and 100 or 70) / 2470
     expected = expected - p * math.log(p)
   end
-  lu.assertAlmostEquals(open():entropy(), expected, 25 * 2 ^ -50) -- 25 terms of size below 1, a rounding each
+  lu.assertAlmostEquals(open():entropy(), expected, 25 * 2 ^ -50) -- 25 terms below 1, each with one rounding
 end
 
 function TestTokens.test_tokenizer_of_the_file()
@@ -99,7 +99,7 @@ function TestTokens.test_errors()
   local file = assert(io.open(tokens, "rb"))
   local whole = file:read "*a"
   file:close()
-  lu.assertErrorMsgContains("cut short: its header promises 2600 numbers", open, {path = put("short.npy", whole:sub(1, -7))})
+  lu.assertErrorMsgContains("cut short: its header declares 2600 numbers", open, {path = put("short.npy", whole:sub(1, -7))})
 end
 
 local TestDocuments = {}

@@ -64,7 +64,7 @@ TEST(WindowSource, RefusesARangeWithoutAWindow) {
   EXPECT_THAT(message, HasSubstr("gives 4 of its 4 tokens"));
 }
 
-// Whatever the size and the epoch, windows stay in their range; all shifts occur.
+// For each size and epoch, windows stay in their range, and all shifts occur where there is room.
 TEST(WindowSource, ShiftedWindowsStayInRange) {
   const Folder folder;
   const auto file = file_of(folder, counting(200));
@@ -135,7 +135,7 @@ TEST(WindowSource, SaysWhereATokenIsOutsideTheVocabulary) {
 TEST(WindowSource, EntropyOfItsOwnRange) {
   const Folder folder;
   const auto file = file_of(folder, {0, 0, 1, 1, 2, 2, 2, 2});
-  // Four ids were not all in the first range: two equally likely ones give ln 2. Exact: p = 1/2 is.
+  // The first range holds ids 0 and 1 equally often, which gives ln 2. The second range holds one id.
   EXPECT_DOUBLE_EQ(WindowSource(file, {0, 4}, 2, Cut::fixed).entropy(), std::log(2.0));
   EXPECT_EQ(WindowSource(file, {4, 8}, 2, Cut::fixed).entropy(), 0.0);
 }

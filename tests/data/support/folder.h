@@ -1,4 +1,4 @@
-// A folder for one test's files, and what those tests share.
+// A temporary folder for the files of one test, and helpers that the tests of modules/data share.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,6 +15,7 @@
 
 namespace zt::data {
 
+// A new temporary folder. The destructor removes it with its content.
 class Folder {
  public:
   Folder() {
@@ -26,18 +27,19 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   std::string operator/(const std::string& name) const { return path_ / name; }
-  // Writes `bytes` as they are; the path.
+  // Writes a file. Returns its path.
   std::string put(const std::string& name, const std::string& bytes) const {
     std::ofstream(path_ / name, std::ios::binary) << bytes;
     return path_ / name;
   }
-  // A token file; the path.
+  // Writes a token file. Returns its path.
   std::string put_tokens(const std::string& name, const std::vector<int32_t>& tokens, NpyType type = NpyType::u16) const {
     NpyWriter writer(path_ / name, type);
     writer.append(tokens);
     writer.commit();
     return path_ / name;
   }
+  // Returns the names in the folder, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename());
@@ -56,7 +58,7 @@ inline std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// 0, 1, 2, ...: with this, a token says where it stands.
+// Returns 0, 1, 2, ..., n - 1: each token is its own index.
 inline std::vector<int32_t> counting(int32_t n) {
   std::vector<int32_t> tokens(static_cast<size_t>(n));
   for (int32_t i = 0; i < n; ++i) tokens[static_cast<size_t>(i)] = i;
@@ -68,7 +70,7 @@ inline std::vector<int64_t> row(const at::Tensor& matrix, int64_t i) {
   return {line.data_ptr<int64_t>(), line.data_ptr<int64_t>() + line.numel()};
 }
 
-// What `action` throws: of type E, its text.
+// Returns the message of the error of type E that `action` throws. Fails the test if it throws something else or nothing.
 template <class E, class Action>
 std::string message_of(const Action& action) {
   try {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/corpus.sh on a made-up dictionary: what it keeps, that a second run does nothing, and what failures leave behind.
+# Tests scripts/corpus.sh on a made-up dictionary: the text that it keeps, a second run (does nothing), and the files after
+# failures.
 #   corpus_test.sh BUILD_FOLDER
 set -euo pipefail
 source_folder=$(cd "$(dirname "$0")/../../.." && pwd)

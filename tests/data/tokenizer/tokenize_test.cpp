@@ -84,7 +84,7 @@ TEST(Tokenize, RefusesTextsItCannotRead) {
   EXPECT_THAT(folder.names(), testing::Not(testing::Contains("out.npy")));
 }
 
-// Longer than what is in memory of a text, without lines, and with characters that parts of any even size cut.
+// The text is longer than the reader's buffer. It has no lines, and parts of any even size end within a character.
 TEST(Tokenize, ReadsLargeTextsInParts) {
   const Folder folder;
   std::string text;
@@ -112,13 +112,13 @@ TEST(Tokenize, LearnsTheSameFromAFileAsFromMemory) {
   EXPECT_EQ(train_sentencepiece(file, options, "in.txt")->model(), train_sentencepiece(text, options, "in.txt")->model());
 }
 
-// A mapped text would end the process here.
-TEST(Tokenize, SaysThatATextWasCutWhileItWasRead) {
+// A mapped text would kill the process here.
+TEST(Tokenize, SaysThatATextWasTruncatedWhileItWasRead) {
   const Folder folder;
   const std::string input = folder.put("in.txt", std::string(3 << 20, 'x')), output = folder / "out.npy";
   const auto cut = [&](int64_t, int64_t) { std::filesystem::resize_file(input, 2 << 20); };
   EXPECT_THAT(message_of<Fault>([&] { tokenize_file(input, output, *byte_tokenizer(), cut); }),
-              testing::AllOf(HasSubstr("in.txt"), HasSubstr("was cut while it was in use")));
+              testing::AllOf(HasSubstr("in.txt"), HasSubstr("was truncated while it was in use")));
   EXPECT_THAT(folder.names(), ElementsAre("in.txt"));
 }
 
@@ -128,7 +128,7 @@ TEST(Tokenize, KnowsUtf8) {
                                  "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
     EXPECT_EQ(find_invalid_utf8(good), kValid) << good;
   }
-  // A lone continuation, overlong forms, a surrogate, past U+10FFFF, cut short, no UTF-8 at all.
+  // A lone continuation byte, overlong forms, a surrogate, values above U+10FFFF, incomplete characters, and no UTF-8 at all.
   for (const std::string bad : {"\x80", "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
                                 "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xC3", "\xE2\x82", "\xF0\x9F\x98", "\xFF"}) {
     EXPECT_EQ(find_invalid_utf8("ok" + bad), 2U);
@@ -136,16 +136,16 @@ TEST(Tokenize, KnowsUtf8) {
   }
 }
 
-TEST(Tokenize, CutsAtLinesThenWordsThenCharacters) {
+TEST(Tokenize, SplitsAfterLinesThenWordsThenCharacters) {
   EXPECT_EQ(next_chunk("short", 100), 5U);
   EXPECT_EQ(next_chunk("one\ntwo\nthree", 9), 8U);
-  EXPECT_EQ(next_chunk("one two three", 9), 7U) << "the space goes with the word behind it";
+  EXPECT_EQ(next_chunk("one two three", 9), 7U) << "the space stays with the word after it";
   EXPECT_EQ(next_chunk(" abcdefgh", 4), 4U);
   EXPECT_EQ(next_chunk("abc\xE2\x82\xAC", 4), 3U) << "never inside a character";
-  EXPECT_EQ(next_chunk("\xE2\x82\xAC\xE2\x82\xAC", 1), 1U) << "always forward";
+  EXPECT_EQ(next_chunk("\xE2\x82\xAC\xE2\x82\xAC", 1), 1U) << "at least one byte";
 }
 
-// The companions have names of their own: none of them may be the text's.
+// The names of the companion files follow from the output's name: none of them may be the text itself.
 TEST(Tokenize, NeverReplacesTheTextOrAFolder) {
   const Folder folder;
   const auto tokenizer = byte_tokenizer();

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 const std::string kHard =
     "Na\xC3\xAFve caf\xC3\xA9  two spaces\n\n\ttab \xE2\x82\xAC 5, \xF0\x9F\x98\x80 \xE4\xB8\xAD\xE6\x96\x87 end \n";
 
-// Words over and over, with enough variety for a few hundred pieces.
+// Repeated words, with enough variety for a few hundred pieces.
 std::string some_text() {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += fmt::format("the {}th word of {} lines\n", i, i * 7919 % 1000);
@@ -64,7 +64,7 @@ TEST(Tokenizer, WordsBecomePieces) {
   EXPECT_LT(encode(*trained(), some_text()).size(), some_text().size() / 2);
 }
 
-// What encoding a long text in parts relies on.
+// Encoding a long text in parts relies on this.
 TEST(Tokenizer, LinesEncodeIndependently) {
   const auto tokenizer = trained();
   const std::string a = "the first word\n", b = " the 2nd caf\xC3\xA9\n";
@@ -79,7 +79,7 @@ TEST(Tokenizer, TrainingIsRepeatable) {
 }
 
 TEST(Tokenizer, LearnsFromASampleOfAllOfTheText) {
-  // Both halves of the text must be seen: the words of the second become pieces too.
+  // The sample must cover both halves of the text: words of the second half become pieces, too.
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "aardvark abacus abbey\n";
   for (int i = 0; i < 20000; ++i) text += "zebra zenith zone\n";

@@ -42,7 +42,7 @@ TEST(Companion, SaysWhatIsWrong) {
   }
 }
 
-// A companion from somewhere else decides on no file outside of its folder.
+// A companion from elsewhere must not name a file outside of its folder.
 TEST(Companion, NamesAModelInItsOwnFolder) {
   const Folder folder;
   for (const std::string model : {"/etc/passwd", "../a.model", "sub/a.model", "..", "."}) {
@@ -85,7 +85,7 @@ TEST(Companion, TokensHave16Or32Bits) {
   EXPECT_EQ(TokenFile(folder.put_tokens("c.npy", {})).vocab(), 1);
 }
 
-TEST(Companion, StandsBesideItsTokens) {
+TEST(Companion, HasTheNameOfItsTokenFile) {
   EXPECT_EQ(beside("x/corpus.npy", ".json"), "x/corpus.json");
   EXPECT_THAT(message_of<Misuse>([] { beside("corpus.bin", ".json"); }), HasSubstr("ends in .npy"));
 }

@@ -15,7 +15,7 @@ std::vector<int64_t> read_all(const NpyFile& file) {
   return all;
 }
 
-// A file around the text of a dictionary, as the format describes it.
+// Returns the bytes of an .npy file with this dictionary and data.
 std::string npy(const std::string& dictionary, const std::string& data, char major = 1) {
   std::string text = dictionary;
   const size_t prefix = major == 1 ? 10 : 12;
@@ -36,7 +36,7 @@ std::string defect_of(const std::string& bytes) {
   const std::string path = folder.put("tokens.npy", bytes);
   const std::string message = message_of<Fault>([&] { NpyFile file(path); });
   EXPECT_THAT(message, HasSubstr(path));
-  EXPECT_THAT(message, HasSubstr("ztoolkit tokenize")) << "every message says what to do";
+  EXPECT_THAT(message, HasSubstr("ztoolkit tokenize")) << "every message says how to fix it";
   return message;
 }
 
@@ -110,8 +110,8 @@ TEST(Npy, RefusesAnotherDtypeOrShape) {
 TEST(Npy, RefusesAnotherLength) {
   const std::string whole = npy(dictionary("<u2", "(4,)"), kFour);
   EXPECT_THAT(defect_of(whole.substr(0, whole.size() - 1)),
-              HasSubstr("cut short: its header promises 4 numbers of 2 bytes, 7 bytes follow"));
-  EXPECT_THAT(defect_of(whole + "x"), HasSubstr("too long: its header promises 4 numbers of 2 bytes, 9 bytes follow"));
+              HasSubstr("cut short: its header declares 4 numbers of 2 bytes, 7 bytes follow"));
+  EXPECT_THAT(defect_of(whole + "x"), HasSubstr("too long: its header declares 4 numbers of 2 bytes, 9 bytes follow"));
   EXPECT_THAT(defect_of(npy(dictionary("<u2", "(9223372036854775807,)"), kFour)), HasSubstr("cut short"));
   for (const size_t size : {6U, 8U, 9U, 10U, 11U, 60U})
     EXPECT_THAT(defect_of(whole.substr(0, size)), HasSubstr("cut short inside its header"));
@@ -127,7 +127,7 @@ TEST(Npy, RefusesADamagedHeader) {
   EXPECT_THAT(defect_of(npy("{'descr: 3", kFour)), HasSubstr("a text without an end"));
   EXPECT_THAT(defect_of(npy(dictionary("<u2", "(4,)") + " 7", kFour)), HasSubstr("more text"));
   EXPECT_THAT(defect_of(npy("", kFour)), HasSubstr("'{' expected"));
-  // Every single damaged byte of the dictionary is refused or leaves the meaning alone; none may crash.
+  // A damaged byte anywhere in the header is refused or does not change the meaning; none may crash.
   const std::string whole = npy(dictionary("<u2", "(4,)"), kFour);
   const Folder folder;
   for (size_t i = 0; i < whole.size() - kFour.size(); ++i) {
@@ -157,18 +157,19 @@ TEST(Npy, ReadsLargeFilesInParts) {
   EXPECT_EQ(next, 59997);
 }
 
-// A mapped file would end the process here, or give zeros.
-TEST(Npy, SaysThatAFileWasCutWhileItWasRead) {
+// A mapped file would kill the process here, or read as zeros.
+TEST(Npy, SaysThatAFileWasTruncatedWhileItWasRead) {
   const Folder folder;
   const std::string path = folder.put_tokens("a.npy", counting(20000));
   const NpyFile file(path);
   const auto read = [&](int64_t first) { file.visit(first, 10, [](auto, int64_t) {}); };
   read(19990);
   std::filesystem::resize_file(path, kNpyHeaderBytes + 2 * 19995);
-  EXPECT_THAT(message_of<Fault>([&] { read(19990); }), testing::AllOf(HasSubstr(path), HasSubstr("was cut while it was in use")));
+  EXPECT_THAT(message_of<Fault>([&] { read(19990); }),
+              testing::AllOf(HasSubstr(path), HasSubstr("was truncated while it was in use")));
   read(0);
   std::filesystem::resize_file(path, 0);
-  EXPECT_THAT(message_of<Fault>([&] { read(0); }), HasSubstr("was cut while it was in use"));
+  EXPECT_THAT(message_of<Fault>([&] { read(0); }), HasSubstr("was truncated while it was in use"));
 }
 
 TEST(Npy, RefusesAHeaderWithoutAnEnd) {

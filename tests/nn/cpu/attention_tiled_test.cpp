@@ -1,4 +1,4 @@
-// The tiled loops of attention against the plain formula in float64.
+// Compares tiled attention with the plain formula in float64.
 #include "cpu/attention_tiled.h"
 
 #include <ATen/Parallel.h>
@@ -22,7 +22,7 @@ struct TiledCase {
 };
 
 struct Outcome {
-  at::Tensor qkv, dout, out, dqkv;  // what went in (float64 copies of it) and what came out
+  at::Tensor qkv, dout, out, dqkv;  // the inputs qkv and dout (as float64), and the results
 };
 
 at::Tensor random_values(at::IntArrayRef shape, at::ScalarType dtype) {
@@ -33,19 +33,19 @@ AttentionInputs inputs_of(const TiledCase& c) {
   AttentionInputs inputs;
   inputs.shape = c.shape;
   inputs.causal = c.causal;
-  // Documents of 7 places and more, whose numbers do not ascend.
+  // Documents of 7 or more tokens, whose segment numbers do not ascend.
   if (c.segments)
     inputs.segments = at::arange(c.places).floor_divide(7 + c.places / 5).mul(5).remainder(7).repeat({c.samples, 1});
   if (c.dropout) {
     test::FakeContext context;
     context.sample = 5;
-    inputs.keep.emplace(0.3, context, 1);
+    inputs.dropout.emplace(0.3, context, 1);
   }
   return inputs;
 }
 
 double keep_scale(const AttentionInputs& inputs) {
-  return inputs.keep ? inputs.keep->scale() : 1;
+  return inputs.dropout ? inputs.dropout->scale() : 1;
 }
 
 Outcome run_core(const TiledCase& c, const AttentionInputs& inputs, at::ScalarType dtype) {
@@ -56,11 +56,11 @@ Outcome run_core(const TiledCase& c, const AttentionInputs& inputs, at::ScalarTy
   return {qkv.detach().to(at::kDouble), dout.to(at::kDouble), out.detach(), dqkv};
 }
 
-// The same by the formula, and what bounds the difference.
+// The results by the plain formula, and the numbers that bound the difference.
 struct Reference {
   at::Tensor out, dqkv;
-  double query, key, value, grad;  // the largest lengths of a row of a head
-  double looks;                    // the largest sum of a key's weights, over the queries that share it
+  double query, key, value, grad;  // the largest norms of a head's vector for one token
+  double looks;                    // the largest sum of a key's weights over all queries that use it
 };
 
 double longest(const at::Tensor& x_BTHD) {
@@ -77,14 +77,14 @@ Reference reference(const TiledCase& c, const AttentionInputs& inputs, const Out
   if (c.causal) hidden = at::ones({1, 1, c.places, c.places}, at::kBool).triu(1);
   if (c.segments) hidden = hidden.logical_or(inputs.segments.unsqueeze(2).ne(inputs.segments.unsqueeze(1)).unsqueeze(1));
   const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
-  const at::Tensor dropped = c.dropout ? weights * inputs.keep->mask(weights.sizes()) * keep_scale(inputs) : weights;
+  const at::Tensor dropped = c.dropout ? weights * inputs.dropout->mask(weights.sizes()) * keep_scale(inputs) : weights;
   const at::Tensor out = dropped.matmul(shared(heads[2])).transpose(1, 2).reshape(run.dout.sizes());
   const at::Tensor looks = weights.sum(2).view({c.samples, K, H / K, c.places}).sum(2).max();
   return {out.detach(),      torch::autograd::grad({out}, {qkv}, {run.dout})[0],  longest(heads[0]),   longest(heads[1]),
           longest(heads[2]), longest(run.dout.view({c.samples, c.places, H, D})), looks.item<double>()};
 }
 
-// `unit`: half the distance of 1 to the next number, of what is stored; `wide`: of what is computed in.
+// The unit roundoff of the stored dtype (`unit`) and of the arithmetic (`wide`).
 struct Units {
   double unit, wide;
 };
@@ -97,10 +97,11 @@ double gap(const at::Tensor& got, const at::Tensor& expected) {
   return (got.to(at::kDouble) - expected).abs().max().item<double>();
 }
 
-// A sum of n products is off by at most n units of the sum of their sizes (Higham 2002, 3.1), for a score (D + 6) units of |q|
-// |k| / sqrt(D) with the scaling and the subtraction of the logsumexp. A weight is off by twice the score's error relatively (its
-// own and the logsumexp's), by 8 units of exp and by T + 8 of the sum. Results are sums of values with weights that add up to 1
-// in a row and to `looks` in a column; what is stored is rounded once more, and the backward reads the stored result.
+// The error of a sum of n products is at most n units of the sum of their absolute values (Higham 2002, 3.1). The error of a
+// score, with the scaling and the subtraction of the logsumexp, is (D + 6) units of |q| |k| / sqrt(D). The relative error of a
+// weight is twice the error of a score (its own and that of the logsumexp), plus 8 units for exp and T + 8 for the sum. Results
+// are sums of values with weights that add up to 1 in a row and to `looks` in a column. Stored results are rounded once more, and
+// the backward reads the stored result.
 void expect_close(const TiledCase& c, at::ScalarType dtype) {
   SCOPED_TRACE(testing::Message() << c10::toString(dtype) << " B " << c.samples << " T " << c.places << " H " << c.shape.heads
                                   << " K " << c.shape.kv_heads << " D " << c.shape.head_dim << " causal " << c.causal
@@ -113,12 +114,12 @@ void expect_close(const TiledCase& c, at::ScalarType dtype) {
       std::tuple(c.shape.heads, c.shape.kv_heads, static_cast<double>(c.shape.head_dim), static_cast<double>(c.places));
   const double scale = 1 / std::sqrt(D), value = ref.value * keep_scale(inputs);
   const double weight = 2 * (D + 6) * wide * ref.query * ref.key * scale + (T + 16) * wide;
-  const double out = 2 * weight + T * wide + unit;  // times the values
+  const double out = 2 * weight + T * wide + unit;  // relative to the values
   EXPECT_LE(gap(got.out, ref.out), out * value);
   ASSERT_EQ(got.out.scalar_type(), dtype);
 
-  const double product = ref.grad * value;                                 // bounds the gradient of a weight, and its mean
-  const double score = (weight * 2 + out + (2 * D + 4) * wide) * product;  // times the weight
+  const double product = ref.grad * value;  // bounds the gradient of a weight and the mean of these gradients
+  const double score = (weight * 2 + out + (2 * D + 4) * wide) * product;  // relative to the weight
   const double sum = static_cast<double>(H / K) * T * wide + unit;
   const auto parts = got.dqkv.split({H * c.shape.head_dim, K * c.shape.head_dim, K * c.shape.head_dim}, 2);
   const auto wanted = ref.dqkv.split({H * c.shape.head_dim, K * c.shape.head_dim, K * c.shape.head_dim}, 2);
@@ -157,7 +158,7 @@ TEST(AttentionTiled, SegmentsAndDropout) {
   }
 }
 
-// More keys than a tile has; with segments, some rows see none of the first tile.
+// There are more keys than in a tile. With segments, some rows see no key of the first tile.
 TEST(AttentionTiled, SeveralTilesOfKeys) {
   for (const auto dtype : {at::kDouble, at::kFloat}) {
     for (const bool causal : {true, false}) {
@@ -168,7 +169,8 @@ TEST(AttentionTiled, SeveralTilesOfKeys) {
   }
 }
 
-// One segment at both ends and another between: tiles that some rows do not see lie between tiles they see.
+// One segment lies at both ends, another one between. So for some rows, tiles without visible keys lie between tiles with visible
+// keys.
 TEST(AttentionTiled, ASegmentInTwoParts) {
   const TiledCase c{.samples = 1, .places = 1200, .shape = {1, 1, 8}, .causal = false};
   AttentionInputs inputs = inputs_of(c);
@@ -178,7 +180,7 @@ TEST(AttentionTiled, ASegmentInTwoParts) {
   with.segments = true;
   const Outcome got = run_core(c, inputs, at::kDouble);
   const Reference ref = reference(with, inputs, got);
-  // As expect_close, with T = 1200 and lengths of rows below 8: 2 (14 * 64 / sqrt(8) + 1216) + 1200 units of 8.
+  // The bound of expect_close with T = 1200 and norms below 8: 2 (14 * 64 / sqrt(8) + 1216) + 1200 units of 8.
   EXPECT_LE(gap(got.out, ref.out), 4600 * 8 * 0x1p-53);
 }
 
@@ -193,7 +195,7 @@ std::vector<at::Tensor> raw(const at::Tensor& qkv, const at::Tensor& dout, const
 
 TEST(AttentionTiled, ThreadsAndInstructionSetsDoNotMatter) {
   const int threads = at::get_num_threads();
-  // Shares of threads begin between pairs of a sample and a key head, between heads of a group and inside a head.
+  // The threads' shares begin at a new pair (sample, key head), at a new head of a group, or within a head.
   for (const TiledCase& c : {TiledCase{.samples = 3, .places = 77, .shape = {4, 2, 20}, .segments = true},
                              TiledCase{.samples = 1, .places = 600, .shape = {1, 1, 20}, .dropout = true},
                              TiledCase{.samples = 2, .places = 97, .shape = {3, 1, 4}, .causal = false, .dropout = true},
@@ -218,7 +220,7 @@ TEST(AttentionTiled, ThreadsAndInstructionSetsDoNotMatter) {
   at::set_num_threads(threads);
 }
 
-// With dropout too there is nothing of [T, T]: all that is held are some tensors of [T, D] and a tile of scores in float32.
+// Also with dropout, no [T, T] tensor is held: only some [T, D] tensors and a tile of scores in float32.
 TEST(AttentionTiled, DropoutHoldsNoMask) {
   const TiledCase c{.samples = 1, .places = 4096, .shape = {1, 1, 16}, .dropout = true};
   AllocationWatch watch;
@@ -249,7 +251,7 @@ TEST(AttentionTiled, NanStaysInItsRow) {
   }
 }
 
-// A key at minus infinity, as it may come out of 16-bit products: nobody looks at it.
+// A key of minus infinity, which 16-bit matmuls may give, has the weight 0.
 TEST(AttentionTiled, AScoreOfMinusInfinityIsAMask) {
   const TiledCase c{.samples = 1, .places = 3, .shape = {1, 1, 1}, .causal = false};
   const at::Tensor qkv = at::ones({1, 3, 3}, at::kFloat), dout = at::ones({1, 3, 1}, at::kFloat);
@@ -258,7 +260,7 @@ TEST(AttentionTiled, AScoreOfMinusInfinityIsAMask) {
   EXPECT_TRUE(at::equal(raw(qkv, dout, inputs_of(c), best_isa())[0], at::ones({1, 3, 1}, at::kFloat)));
 }
 
-TEST(AttentionTiled, NothingInNothingOut) {
+TEST(AttentionTiled, EmptyInputs) {
   const TiledCase c;
   for (const auto sizes : {std::array<int64_t, 3>{0, 4, c.shape.columns()}, {2, 0, c.shape.columns()}}) {
     EXPECT_EQ(attention_core(at::empty(sizes), inputs_of(c)).sizes(), (at::IntArrayRef{sizes[0], sizes[1], 16}));
@@ -269,7 +271,7 @@ TEST(AttentionTiled, OnMetaOnlyShapes) {
   const auto meta = at::TensorOptions(at::kBFloat16).device(at::kMeta);
   AttentionInputs inputs = inputs_of({.shape = {4, 2, 8}});
   inputs.segments = at::empty({2, 5}, at::TensorOptions(at::kLong).device(at::kMeta));
-  inputs.keep.emplace(0.3, test::FakeContext(), 0);
+  inputs.dropout.emplace(0.3, test::FakeContext(), 0);
   const at::Tensor qkv = at::empty({2, 5, 64}, meta).set_requires_grad(true);
   const at::Tensor out = attention_core(qkv, inputs);
   EXPECT_TRUE(out.is_meta());

@@ -1,4 +1,4 @@
-// What every vector loop of modules/nn/cpu/kernels.h gives on made-up rows, in one list: to compare the forms of the loops.
+// Collects the results of all vector loops of modules/nn/cpu/kernels.h on made-up rows in one list, to compare instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace zt::nn::kernels {
 
-// Numbers in (-4, 4), alike in each form.
+// Returns numbers in (-4, 4), the same for each instruction set.
 template <class T>
 std::vector<T> made_up(int64_t n, uint32_t seed) {
   std::vector<T> numbers(static_cast<std::size_t>(n));
@@ -21,7 +21,7 @@ std::vector<T> made_up(int64_t n, uint32_t seed) {
   return numbers;
 }
 
-// Collects results; what is stored in 16 bits is exact in float.
+// A list of results. 16-bit results are held as float, which is exact.
 template <class T>
 struct Results {
   std::vector<Wide<T>> all;

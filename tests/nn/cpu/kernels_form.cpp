@@ -1,4 +1,4 @@
-// The vector loops compiled for one instruction set: CMake gives it, and makes `kernels` a namespace of its own.
+// Compiles the vector loops for one instruction set, which CMake sets. A macro from CMake renames the namespace `kernels`.
 #include "cpu/activation_kernels.cpp"
 #include "cpu/norm_kernels.cpp"
 #include "cpu/row_kernels.cpp"

@@ -9,7 +9,7 @@
 #include "kernel_results.h"
 #include "zt/base/isa.h"
 
-// The same code as zt::nn::kernels, compiled for one instruction set each.
+// Declares results() of kernels_form.cpp for one instruction set.
 #define ZT_DECLARE_FORM(FORM)                             \
   namespace zt::nn::kernels_##FORM {                      \
     template <class T>                                    \
@@ -39,7 +39,7 @@ void expect_equal_forms() {
       if (isa == Isa::avx2) expect_equal_bits(kernels_avx2::results<T>(width), expected, "avx2", width);
       if (isa == Isa::avx512) expect_equal_bits(kernels_avx512::results<T>(width), expected, "avx512", width);
     }
-    expect_equal_bits(kernels::results<T>(width), expected, "the library's form", width);
+    expect_equal_bits(kernels::results<T>(width), expected, "the library's choice", width);
   }
 }
 
@@ -75,7 +75,8 @@ TEST(Kernels, RowStatsOfAllLengths) {
     const double lse = x.logsumexp(0).item<double>();
     EXPECT_NEAR(stats.largest + std::log(stats.sum), lse, 1e-13 * n);
     EXPECT_EQ(rough.largest, narrow.max().item<double>());
-    // Each term is off by eps / 2 (its input, rounded, up to 8 times that) and the sum of 16 in a lane by as much.
+    // In units of eps / 2, the error of a term is 1, that of its rounded input up to 8, that of a sum of 16 terms in a lane up to
+    // 16.
     EXPECT_NEAR(rough.largest + std::log(rough.sum), lse, (8 + 16 + 8) * 0x1p-24 * 4);
   }
 }

@@ -1,4 +1,4 @@
-// Judging what was computed in 16 bits: how far off one rounding is, and sinks of another dtype than the parameters'.
+// Helpers of tests with 16-bit dtypes: error bounds, and sinks of another dtype than the parameters.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,16 +9,17 @@
 
 namespace zt::test {
 
-// Half the last place of numbers in [1, 2): a rounding to nearest is off by this share at most.
+// Returns the unit roundoff of `dtype`: the largest relative error of a rounding to nearest.
 inline double unit_of(at::ScalarType dtype) {
   if (dtype == at::kBFloat16) return 0x1p-8;
   if (dtype == at::kHalf) return 0x1p-11;
   return dtype == at::kDouble ? 0x1p-53 : 0x1p-24;
 }
 
-// How many times further than allowed the worst element of `got` lies from `exact` (float64). Allowed: `roundings` to the dtype
-// of `got`, arithmetic in float32 (float64 for that) whose terms are at most `scale` (0: the largest exact element), where a sum
-// of some dozens of terms and a function are off by 64 units of it, and, of 16 bits, half the smallest number of float16.
+// Returns the largest ratio of error to bound over the elements of `got`. `exact` is float64. The bound is the sum of `roundings`
+// roundings to the dtype of `got`; 64 roundings of arithmetic in float32 (float64 for float64) with terms up to `scale` (0 means
+// the largest exact element), enough for sums of some dozens of terms and one function; and, except for float64, half the
+// smallest number of float16.
 inline double excess(const at::Tensor& got, const at::Tensor& exact, double roundings = 1, double scale = 0) {
   if (!scale) scale = exact.abs().max().item<double>();
   const at::ScalarType dtype = got.scalar_type();
@@ -27,7 +28,7 @@ inline double excess(const at::Tensor& got, const at::Tensor& exact, double roun
   return ((got.to(at::kDouble) - exact).abs() / allowed).max().item<double>();
 }
 
-// Sinks of a dtype of their own.
+// A context whose gradient sinks have a given dtype.
 struct SinkContext : FakeContext {
   explicit SinkContext(at::ScalarType sinks) : dtype(sinks) {}
 

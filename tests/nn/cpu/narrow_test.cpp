@@ -1,4 +1,4 @@
-// The fused loops on 16-bit numbers, and LayerNorm on all, against ATen in float64 on the same numbers.
+// Compares the fused loops on 16-bit numbers, and LayerNorm in all dtypes, with ATen in float64 on the same numbers.
 #include "narrow.h"
 
 #include <ATen/Parallel.h>
@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 class Narrow : public testing::TestWithParam<at::ScalarType> {
  protected:
-  // Numbers of the dtype, alike in each run, and the same in float64 with a gradient.
+  // made_up() returns numbers of the dtype, the same in each run. wide() returns a tensor in float64, as a leaf with a gradient.
   at::Tensor made_up(at::IntArrayRef shape, double factor = 1) const {
     int64_t numel = 1;
     for (const int64_t size : shape) numel *= size;
@@ -44,7 +44,7 @@ TEST_P(Narrow, Activations) {
                              : name == "swiglu" ? at::silu(halves(0)) * halves(1)
                                                 : at::gelu(sum, name == "gelu" ? "none" : "tanh");
     const at::Tensor dx = torch::autograd::grad({exact}, {x}, {dy.to(at::kDouble)})[0];
-    // ATen's loops take pre + bias rounded to 16 bits: |sum| <= 4 times the slope of at most 1.13 is one more error.
+    // ATen's loops round pre + bias to 16 bits. That adds an error of one rounding of |sum| <= 4 times the largest slope 1.13.
     const double more = name == "gelu" || name == "relu" ? 4 * 1.13 * test::unit_of(GetParam()) : 0;
     const auto scale = [&](const at::Tensor& y) { return y.abs().max().item<double>() + more * 0x1p18; };
     EXPECT_LE(excess(activate(activation, pre, bias), exact.detach(), 1, scale(exact)), 1) << name;
@@ -76,7 +76,7 @@ TEST_P(Narrow, Norms) {
     const auto exact = torch::autograd::grad({y}, leaves, {dy.to(at::kDouble)});
     EXPECT_LE(excess(got.out, y.detach()), 1) << name;
     EXPECT_LE(excess(got.input_grads[0], exact[0]), 1) << name;
-    // In float32: sums of 300 terms of at most 0.3 * 2.
+    // Weight gradients are float32: sums of 300 terms of at most 0.3 * 2.
     EXPECT_EQ(got.grads.at("weight").scalar_type(), at::kFloat);
     EXPECT_LE(excess(got.grads.at("weight"), exact[1], 1, 300 * 0.6), 1) << name;
     if (bias.defined()) {
@@ -97,8 +97,8 @@ TEST_P(Narrow, CrossEntropy) {
   EXPECT_LE(excess(got.input_grads[0], dx), 1);
 }
 
-// A sure prediction: softmax - 1 is far below the last place of softmax in 16 bits, and is to be right all the same.
-TEST_P(Narrow, ASmallGradientOfASurePredictionIsKept) {
+// For a confident prediction, softmax - 1 is far below the 16-bit rounding error of softmax, and must be accurate anyway.
+TEST_P(Narrow, ASmallGradientOfAConfidentPredictionIsKept) {
   const at::Tensor logits = at::tensor({12.0, 0.0, 1.0}, at::kDouble).to(GetParam()).view({1, 1, 3});
   test::FakeContext context;
   context.fields["labels"] = at::zeros({1, 1}, at::kLong);
@@ -120,13 +120,13 @@ TEST_P(Narrow, Rotary) {
   EXPECT_TRUE(at::equal(turned.narrow(2, 30, 5), x.narrow(2, 30, 5)));
 }
 
-// Any positions, of the sequence or of each token: those of a table that was made for fewer places too.
+// Positions may be given per sequence or per token. Angles stay valid when the table grows later.
 TEST_P(AllWidths, RotaryAtAnyPositions) {
   Rotary rotary(6, 50);
   const at::Tensor x = made_up({2, 4, 12});
   const Angles early = rotary.angles(at::tensor({1, 0, 2, 2}, at::kLong), GetParam());
   const Angles late = rotary.angles(at::tensor({3, 900, 0, 7, 900, 900, 5, 1}, at::kLong).view({2, 4}), GetParam());
-  EXPECT_EQ(rotary.angles(at::arange(4), GetParam()).cosine.data_ptr(), late.cosine.data_ptr());  // the table is kept
+  EXPECT_EQ(rotary.angles(at::arange(4), GetParam()).cosine.data_ptr(), late.cosine.data_ptr());  // the table is reused
   const auto turned_alone = [&](const at::Tensor& token, int64_t position) {
     const at::Tensor row = token.clone().view({1, 1, 12});
     rotate_heads(row, Rotary(6, 50).angles(at::full({1}, position, at::kLong), GetParam()), 2, Turn::forward);
@@ -147,7 +147,7 @@ TEST_P(AllWidths, RotaryAtAnyPositions) {
             std::string::npos);
 }
 
-// Rows of one row and more, narrower and wider than vectors and blocks of partial sums.
+// Different numbers of rows; widths below and above those of vectors and of blocks of partial sums.
 TEST_P(AllWidths, NormsOfAllSizes) {
   for (const int64_t n : {1, 2, 15, 16, 17, 31, 33, 100, 255, 257, 600}) {
     for (const int64_t rows : {1, 31, 32, 33, 65}) {
@@ -161,8 +161,9 @@ TEST_P(AllWidths, NormsOfAllSizes) {
       const at::Tensor wide_x = wide(x), weight = wide(values.at("weight")), bias = wide(values.at("bias"));
       const at::Tensor y = std::get<0>(at::native_layer_norm(wide_x, {n}, weight, bias, 1e-5));
       const auto exact = torch::autograd::grad({y}, {wide_x, weight, bias}, {dy.to(at::kDouble)});
-      // A row of two may lie so close together that 1 / deviation is large, up to steep / 3. The mean of numbers up to 3 is off
-      // by 3 units, and so the deviation by `steep` units of itself, which enters the gradient of x in the third power.
+      // The two numbers of a row of two may be so close that 1 / deviation is large, up to steep / 3. The mean of numbers up to 3
+      // has an error of 3 units, so the deviation has a relative error of `steep` units. It enters the gradient of x in the third
+      // power.
       const double steep = ((wide_x - wide_x.mean(-1, true)).square().mean(-1) + 1e-5).rsqrt().max().item<double>() * 3;
       EXPECT_LE(excess(got.out, y.detach(), 1, steep), 1);
       EXPECT_LE(excess(got.input_grads[0], exact[0], 1, steep * (1 + 3 * steep / 64)), 1);
@@ -182,7 +183,7 @@ TEST_P(Narrow, Dropout) {
   EXPECT_LE(excess(got.input_grads[0], exact.input_grads[0]), 1);
 }
 
-// 600 uses of one token: summed in the table's 16 bits each would be lost beside the sum.
+// 600 uses of one token. If they were summed in 16 bits, later terms would be lost.
 TEST_P(Narrow, AnEmbeddingAddsIntoASinkOfEitherWidth) {
   for (const at::ScalarType sinks : {at::kFloat, GetParam()}) {
     const test::Subject subject = test::subject(make_embedding(Table{{"vocab", 5}, {"hidden", 300}, {"positions", 700}}));
@@ -199,14 +200,14 @@ TEST_P(Narrow, AnEmbeddingAddsIntoASinkOfEitherWidth) {
     const at::Tensor exact = at::zeros({5, 300}, at::kDouble);
     exact.index_add_(0, tokens.view({-1}), dy.to(at::kDouble).view({600, 300}));
     EXPECT_EQ(got.grads.at("weight").scalar_type(), sinks);
-    // A sum of 598 positive terms in a row is off by 598 * 2^-24 at most: ten times what excess() grants.
+    // A sequential sum of 598 positive terms has a relative error of at most 598 * 2^-24: ten times the bound of excess().
     EXPECT_LE(excess(got.grads.at("weight"), exact, 1, 10 * exact.max().item<double>()), 1);
     EXPECT_LE(excess(got.grads.at("positions").narrow(0, 0, 300), dy.to(at::kDouble).sum(0)), 1);
   }
 }
 
-// A table is overwritten or added to where it lies: beside the rows of a use nothing as large as it is made.
-TEST_P(Narrow, AnEmbeddingsBackwardMakesNoTable) {
+// The backward adds to the gradient of the table in place. It allocates nothing as large as the table.
+TEST_P(Narrow, AnEmbeddingsBackwardAllocatesNoTable) {
   const test::Subject subject = test::subject(make_embedding(Table{{"vocab", 5000}, {"hidden", 64}}));
   test::initialise(subject, 3, GetParam());
   test::SinkContext context(at::kFloat);
@@ -233,8 +234,8 @@ INSTANTIATE_TEST_SUITE_P(Nn, AllWidths, testing::Values(at::kBFloat16, at::kHalf
 
 // --- LayerNorm in float32 and float64 ---
 
-// A mean far from zero: the variance is to be that of the differences, not a difference of squares. Sums go over 16 numbers at a
-// time, so with x up to `reach` deviations off zero the mean and each result are off by some 32 * 2^-24 * reach.
+// With a mean far from zero, the variance must be computed from differences, not as a difference of squares. If x is up to
+// `reach` deviations from zero, the error of the mean and of each result is about 32 * 2^-24 * reach.
 TEST(LayerNorm, MatchesAtenWithALargeMean) {
   for (const double mean : {0.0, 100.0}) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {

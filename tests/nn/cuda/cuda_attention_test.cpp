@@ -1,4 +1,4 @@
-// Attention as a GPU computes it, by ATen's operators, against our tiles, both on the CPU in float64.
+// Compares the attention used on a GPU (ATen's operators) with our tiled attention, both on the CPU in float64.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -20,7 +20,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class CudaAttention : public testing::TestWithParam<Case> {};
 
-TEST_P(CudaAttention, IsThatOfTheTiles) {
+TEST_P(CudaAttention, EqualsTiledAttention) {
   const Case& c = GetParam();
   constexpr int64_t kSamples = 2, kPlaces = 9, kDim = 6;
   AttentionInputs inputs;
@@ -28,7 +28,7 @@ TEST_P(CudaAttention, IsThatOfTheTiles) {
   inputs.causal = c.causal;
   if (c.rotary) inputs.angles = Rotary(kDim, 100).angles(at::arange(kPlaces), at::kDouble);
   if (c.segments) inputs.segments = at::arange(kSamples * kPlaces, at::kLong).view({kSamples, kPlaces}).div(4, "floor");
-  if (c.dropout) inputs.keep.emplace(0.2, test::FakeContext(), 0);
+  if (c.dropout) inputs.dropout.emplace(0.2, test::FakeContext(), 0);
   const at::Tensor qkv = test::wide_leaf(test::some({kSamples, kPlaces, inputs.shape.columns()}, at::kDouble, 0.4));
   const at::Tensor dout = test::some({kSamples, kPlaces, 4 * kDim}, at::kDouble, 0.5);
   const at::Tensor got = attention_by_aten(qkv.clone(), inputs), expected = attention_core(qkv.clone(), inputs);

@@ -1,4 +1,4 @@
-// Numbers for the tests of the CUDA code, and how far off a result may be.
+// Input numbers for the tests of the CUDA code, and error bounds.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,20 +10,21 @@
 
 namespace zt::test {
 
-// Numbers in (-3, 3) times `factor` that `dtype` holds, alike in each run.
+// Returns numbers in (-3, 3) times `factor`, rounded to `dtype`, the same in each run.
 inline at::Tensor some(at::IntArrayRef shape, at::ScalarType dtype, double factor = 1) {
   int64_t numel = 1;
   for (const int64_t size : shape) numel *= size;
   return ((at::arange(numel, at::kDouble) * 0.7 + 0.3).sin() * (3 * factor)).view(shape).to(dtype);
 }
 
-// The same numbers in float64, to differentiate by.
+// Returns the same numbers in float64, as a leaf that requires a gradient.
 inline at::Tensor wide_leaf(const at::Tensor& x) {
   return x.to(at::kDouble).set_requires_grad(true);
 }
 
-// How many times further than allowed the worst element of `got` lies from `exact` (float64): one rounding to the dtype of `got`,
-// and `steps` roundings of the arithmetic (float32, for float64 float64) of numbers up to `scale` (0: the largest exact one).
+// Returns the largest ratio of error to bound over the elements of `got`. `exact` is float64. The bound is one rounding to the
+// dtype of `got` plus `steps` roundings of the arithmetic (float32; float64 for float64) of numbers up to `scale` (0 means the
+// largest exact element).
 inline double times_allowed(const at::Tensor& got, const at::Tensor& exact, double steps = 64, double scale = 0) {
   if (!scale) scale = exact.abs().max().item<double>();
   const bool is_double = got.scalar_type() == at::kDouble;

@@ -1,4 +1,4 @@
-// Tests on a GPU, which skip themselves where there is none.
+// Helpers of tests on a GPU, which are skipped where there is none.
 #pragma once
 
 #include <ATen/Context.h>
@@ -9,7 +9,7 @@
 
 namespace zt::test {
 
-// Why nothing can be computed on a GPU here; empty if it can. Opens LibTorch's CUDA library, before anybody asks LibTorch for it.
+// Returns why no GPU can be used here, or an empty text. Opens LibTorch's CUDA library; call this before LibTorch uses CUDA.
 inline const std::string& cuda_problem() {
   static const std::string problem = []() -> std::string {
 #ifdef ZT_HAS_CUDA
@@ -24,6 +24,6 @@ inline const std::string& cuda_problem() {
 
 }  // namespace zt::test
 
-// First in a test.
+// Skips the test if no GPU can be used. Must be the first statement of a test.
 #define ZT_NEEDS_GPU() \
   if (!zt::test::cuda_problem().empty()) GTEST_SKIP() << "no CUDA: " << zt::test::cuda_problem()

@@ -1,5 +1,5 @@
-// Layers on a GPU, forward and backward: against themselves on the CPU in float64 on the same numbers, where other tests have
-// compared them with PyTorch; the fused loops against ATen in float64 on the same GPU.
+// Compares layers on a GPU, forward and backward, with the same layers on the CPU in float64 on the same numbers; other tests
+// compare these with PyTorch. Compares the fused loops with ATen in float64 on the same GPU.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -24,7 +24,7 @@ at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
 }
 
-// Parameters with their initial values of `dtype`, widened or on the GPU.
+// Sets the parameters to their initial values in `dtype`, converted to `as` on `device`.
 void put_params(const test::Subject& subject, at::ScalarType dtype, at::ScalarType as, at::Device device) {
   test::initialise(subject, 5, dtype);
   for (const auto& param : subject.params) param->values = param->values.detach().to(device, as).set_requires_grad(true);
@@ -35,8 +35,8 @@ void put_params(const test::Subject& subject, at::ScalarType dtype, at::ScalarTy
 struct Case {
   std::string name;
   std::function<test::Subject()> make;
-  std::vector<int64_t> input;  // its shape; empty: the layer reads tokens
-  int roundings;               // tensors on the longest way through forward and backward
+  std::vector<int64_t> input;  // shape of the input; empty if the layer reads tokens
+  int roundings;               // number of tensors on the longest path through forward and backward
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -75,7 +75,7 @@ std::vector<Case> cases() {
 
 class CudaLayer : public testing::TestWithParam<std::tuple<Case, at::ScalarType>> {
  protected:
-  // The layer's results from numbers of `dtype`, computed as `as` on `device`; batch fields stay on the CPU.
+  // Returns the layer's results for numbers rounded to `dtype`, computed in `as` on `device`. Batch fields stay on the CPU.
   static test::Result result(at::ScalarType dtype, at::ScalarType as, at::Device device) {
     const Case& c = std::get<0>(GetParam());
     const test::Subject subject = c.make();
@@ -96,8 +96,9 @@ class CudaLayer : public testing::TestWithParam<std::tuple<Case, at::ScalarType>
   }
 };
 
-// To first order each rounding is off by a unit of the size of its tensor; the arithmetic between two is as in cuda_bounds.h.
-TEST_P(CudaLayer, IsAsGoodAsItsRoundings) {
+// To first order, each rounding adds an error of one unit relative to the size of its tensor. The bound of the arithmetic between
+// two roundings is as in cuda_bounds.h.
+TEST_P(CudaLayer, IsAsAccurateAsItsRoundings) {
   ZT_NEEDS_GPU();
   const auto& [layer, dtype] = GetParam();
   const test::Result got = result(dtype, dtype, at::kCUDA), exact = result(dtype, at::kDouble, at::kCPU);
@@ -120,7 +121,7 @@ TEST_P(CudaLayer, GivesTheSameBitsTwice) {
   ZT_NEEDS_GPU();
   const auto& [layer, dtype] = GetParam();
   if (layer.name.starts_with("attention") || layer.name == "block" || layer.name == "gpt2" || layer.name == "llama") {
-    GTEST_SKIP() << "attention on a GPU is ATen's, which promises this with deterministic algorithms on only";
+    GTEST_SKIP() << "attention on a GPU is ATen's, which guarantees this only with deterministic algorithms enabled";
   }
   const test::Result first = result(dtype, dtype, at::kCUDA), second = result(dtype, dtype, at::kCUDA);
   if (first.out.defined()) {
@@ -140,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Nn, CudaLayer,
                            return std::get<0>(info.param).name + "_" + c10::toString(std::get<1>(info.param));
                          });
 
-// --- the fused loops, beside ATen on the same GPU ---
+// --- the fused loops, compared with ATen on the same GPU ---
 
 class CudaLoops : public testing::TestWithParam<at::ScalarType> {
  protected:
@@ -179,8 +180,8 @@ TEST_P(CudaLoops, CrossEntropyMatchesAten) {
   EXPECT_NEAR(got.loss.item<double>(), loss.item<double>(), 6 * 64 * eps);
 }
 
-// Additions, multiplications, divisions and roots round alike here and there, and sums have one order: the emulation that
-// cuda_maths_test.cpp compares with ATen is what runs on the GPU.
+// Additions, multiplications, divisions and roots round in the same way on CPU and GPU, and sums have the same order. So the GPU
+// gives the bits of the emulation, which cuda_maths_test.cpp compares with ATen.
 TEST_P(CudaLoops, NormsHaveTheBitsOfTheEmulation) {
   ZT_NEEDS_GPU();
   const int64_t rows = 37, width = 1031;

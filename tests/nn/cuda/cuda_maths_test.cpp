@@ -1,4 +1,4 @@
-// The row algorithms of the CUDA kernels, emulated on the CPU, against ATen in float64 on the same numbers.
+// Compares the row algorithms of the CUDA kernels, emulated on the CPU, with ATen in float64 on the same numbers.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -78,7 +78,7 @@ struct NormCase {
   bool is_layernorm, has_bias;
 };
 
-// What the kernels give for one case, in the order out, dx, dweight, dbias.
+// Returns the results of the kernels for one case: out, dx, dweight, dbias.
 template <class T>
 std::vector<at::Tensor> emulated_norm(NormCase kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                       const at::Tensor& dy, const at::Tensor& beside) {
@@ -123,12 +123,12 @@ TEST_P(CudaMaths, Norms) {
         const at::Tensor v = wide_leaf(x), w = wide_leaf(weight), b = kind.has_bias ? wide_leaf(bias) : at::Tensor();
         const at::Tensor y = kind.is_layernorm ? at::layer_norm(v, {width}, w, b, 1e-5) : at::rms_norm(v, {width}, w, 1e-5);
         const auto exact = grad({y}, {v, w}, {dy.to(at::kDouble)});
-        // Of a row of equal or nearly equal numbers, 1 / deviation is up to 316; numbers reach 4, weights 3 and dy 0.3.
+        // For a row of (nearly) equal numbers, 1 / deviation is up to 316. Numbers are up to 4, weights up to 3 and dy up to 0.3.
         const double steep = width == 1 ? 316.3 : 8, h = kind.is_layernorm && width == 1 ? 4 : 3;
         EXPECT_LE(times_allowed(got[0], y.detach(), 64, width == 1 ? 4 * steep * 3 : 12), 1) << width << " " << rows;
         const at::Tensor dx = beside.defined() ? exact[0] + beside : exact[0];
         EXPECT_LE(times_allowed(got[1], dx, 64, 0.3 * 3 * steep), 1) << width << " " << rows;
-        // Blocks of 32 rows, of 32 blocks and the rest: fewer than 80 additions of the size of what is summed.
+        // Sums of 32 rows, then of 32 blocks, then of the rest: fewer than 80 additions per sum.
         EXPECT_LE(times_allowed(got[2], exact[1], 80, 0.3 * h * static_cast<double>(rows)), 1) << width << " " << rows;
         if (kind.has_bias) {
           const at::Tensor sum = dy.to(at::kDouble).sum(0);
@@ -139,7 +139,7 @@ TEST_P(CudaMaths, Norms) {
   }
 }
 
-// The same bits wherever the rows begin in memory: sums do not follow what can be loaded at once.
+// The bits do not depend on the alignment of the rows: the order of sums does not depend on whether packs are loaded at once.
 TEST_P(CudaMaths, AlignmentDoesNotChangeNorms) {
   const int64_t rows = 40, width = 1032;
   const auto moved = [&](const at::Tensor& x) {
@@ -160,7 +160,7 @@ struct LossResult {
   at::Tensor gradient;
 };
 
-// In place, as lm_loss uses it.
+// Computes the loss and its gradient in place, as lm_loss does.
 LossResult emulated_loss(const at::Tensor& logits, const at::Tensor& label, double scale, int64_t lanes = 0) {
   const int64_t rows = logits.size(0), width = logits.size(1);
   LossResult result{0, logits.clone()};
@@ -194,7 +194,7 @@ TEST_P(CudaMaths, CrossEntropy) {
   }
 }
 
-// Each pack has a larger element than those before: a lane scales its sum down once a pack, which is two roundings more.
+// Each pack has a larger element than the packs before it. So a lane scales its sum down once per pack, which adds two roundings.
 TEST_P(CudaMaths, CrossEntropyOfAscendingLogits) {
   const double eps = GetParam() == at::kDouble ? 0x1p-53 : 0x1p-24;
   const at::Tensor logits = (at::arange(4000, at::kDouble) / 400).to(GetParam()).view({1, 4000}),
@@ -210,7 +210,7 @@ TEST_P(CudaMaths, CrossEntropyOfMaskedAndUnlikelyClasses) {
   const at::Tensor label = at::tensor({70}, at::kLong);
   EXPECT_LE(times_allowed(emulated_loss(masked, label, 1).gradient, exact_loss(masked, label, 1).gradient), 1);
 
-  // softmax - 1 is far below the last place of softmax, and is to be right all the same.
+  // softmax - 1 is far below the rounding error of softmax, and must be accurate anyway.
   const at::Tensor sure = at::tensor({12.0, 0.0, 1.0}, at::kDouble).to(GetParam()).view({1, 3});
   const double others = std::exp(-12.0) + std::exp(-11.0), exact = -others / (1 + others);
   const double got = emulated_loss(sure, at::zeros({1}, at::kLong), 1).gradient[0][0].item<double>();

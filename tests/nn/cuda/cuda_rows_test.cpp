@@ -1,5 +1,5 @@
-// Row algorithms of the CUDA kernels that do nothing but add and multiply give the bits of the CPU's loops, which other tests
-// compare with ATen.
+// Tests row algorithms of the CUDA kernels that only add and multiply: they give the same bits as the CPU's loops, which other
+// tests compare with ATen.
 #include <gtest/gtest.h>
 
 #include "cpu/rows.h"
@@ -101,9 +101,9 @@ TEST(CudaKeepMask, IsTheMaskOfTheCpu) {
   for (const int64_t width : {int64_t{1}, int64_t{7}, int64_t{4096}, 2 * device::kFlatRow + 3}) {
     test::FakeContext context;
     context.sample = 5;
-    const int slot = 2;
-    const at::Tensor expected = Keep(0.3, context, slot).mask({3, width}), got = at::full_like(expected, 7);
-    const auto first = static_cast<uint64_t>(slot) << 40;
+    const int index = 2;
+    const at::Tensor expected = DropoutMask(0.3, context, index).mask({3, width}), got = at::full_like(expected, 7);
+    const auto first = static_cast<uint64_t>(index) << 40;
     emulate(device::KeepMask{got.data_ptr<uint8_t>(), context.rng(Purpose::dropout).key(), 5, first, 0.3F, 3, width});
     EXPECT_TRUE(at::equal(got, expected)) << width;
   }

@@ -1,5 +1,5 @@
-// A block of GPU threads emulated on the CPU: runs the row algorithms of modules/nn/device_*.h, with the additions in the order
-// of a GPU.
+// Emulates a block of GPU threads on the CPU, to run the row algorithms of modules/nn/cuda/device_*.h. Additions have the same
+// order as on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace zt::test {
 struct EmulatedBlock {
   int64_t lanes;
 
-  // Last lane first: what a lane must not expect of the ones before it goes wrong.
+  // Runs the last lane first, so that an algorithm that wrongly relies on earlier lanes fails.
   template <class Body>
   void each(int64_t n, const Body& body) const {
     for (int64_t lane = lanes; lane-- > 0;) {
@@ -48,7 +48,7 @@ struct EmulatedBlock {
   }
 };
 
-// Calls rows(team, r) for every row, with as many lanes as on a GPU, or with `lanes`.
+// Calls rows(team, r) for every row, with `lanes` lanes, or with as many as on a GPU if `lanes` is 0.
 template <class Rows>
 void emulate(const Rows& rows, int64_t lanes = 0) {
   const EmulatedBlock team{lanes ? lanes : nn::device::lanes_for(rows.items())};

@@ -1,4 +1,4 @@
-// The product with weights: its forms, dtypes, and planning on meta tensors.
+// Tests affine: bias and residual, dtypes, gradients, and shapes on meta tensors.
 #include "layers/affine.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype) {
   return at::randn(shape, at::kDouble).to(dtype);
 }
 
-// A sum of 7 products and two more terms, each rounding at most unit.
+// The result is a sum of 7 products and two more terms. Each rounding has a relative error of at most `unit`.
 TEST(Affine, AddsBiasAndResidual) {
   for (const auto& [dtype, unit] :
        {std::pair(at::kDouble, 0x1p-53), std::pair(at::kFloat, 0x1p-24), std::pair(at::kBFloat16, 0x1p-8)}) {
@@ -39,14 +39,14 @@ TEST(Affine, AddsBiasAndResidual) {
   }
 }
 
-TEST(Affine, InputGradientIsTheTransposedProduct) {
+TEST(Affine, InputGradientIsDyTimesTheWeight) {
   const at::Tensor dy = random({5, 3}, at::kDouble), weight = random({3, 7}, at::kDouble);
   EXPECT_LE(test::distance(affine_input_gradient(dy, weight), dy.mm(weight)), 4 * 0x1p-53);
   const at::Tensor broadcast = at::ones({1, 3}, at::kDouble).expand({5, 3});
   EXPECT_LE(test::distance(affine_input_gradient(broadcast, weight), broadcast.mm(weight)), 4 * 0x1p-53);
 }
 
-TEST(Affine, PlansOnMetaTensors) {
+TEST(Affine, ComputesShapesOfMetaTensors) {
   const auto on_meta = [](at::IntArrayRef shape) { return at::empty(shape, at::TensorOptions(at::kMeta).dtype(at::kBFloat16)); };
   const at::Tensor x = on_meta({5, 7}), weight = on_meta({3, 7});
   const at::Tensor y = affine_rows(x, weight, on_meta({3}), on_meta({5, 3}));
@@ -57,7 +57,7 @@ TEST(Affine, PlansOnMetaTensors) {
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
 }
 
-// Sinks of a dtype of their own.
+// A context whose gradient sinks have a given dtype.
 class SinksOf : public test::FakeContext {
  public:
   explicit SinksOf(at::ScalarType dtype) : dtype_(dtype) {}
@@ -78,8 +78,9 @@ double unit_of(at::ScalarType dtype) {
   return dtype == at::kFloat ? 0x1p-24 : dtype == at::kHalf ? 0x1p-11 : 0x1p-8;
 }
 
-// Two micro-batches, each a sum over the rows in fp32 (fp64 for fp64) and a rounding to the sink's dtype, as is their sum. A
-// product into 16 bits of the layer's own dtype may be rounded before it is added. The factor 2 is for terms of second order.
+// Checks two micro-batches. Each gradient is a sum over the rows in fp32 (fp64 for fp64), rounded to the sink's dtype; so is the
+// sum of both. If the sink has the layer's own 16-bit dtype, a GEMM may round its result before adding it. The factor 2 covers
+// terms of second order.
 void check_sinks(at::ScalarType layer, at::ScalarType sink) {
   SCOPED_TRACE(fmt::format("{} into {}", dtype_name(layer), dtype_name(sink)));
   constexpr int64_t kRows = 301;
@@ -87,7 +88,7 @@ void check_sinks(at::ScalarType layer, at::ScalarType sink) {
   for (const auto& param : affine.params()) param->values = at::zeros(param->shape, layer);
   SinksOf context(sink);
   const AffineGradient gradient(affine, context);
-  // The bias is a weight of an input that is always 1.
+  // The bias is treated as the weight of an input that is always 1.
   at::Tensor exact = at::zeros({3, 8}, at::kDouble), bound = exact.clone();
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     const at::Tensor dy = random({kRows, 3}, layer), x = random({kRows, 7}, layer);

@@ -1,4 +1,4 @@
-// Masks, positions and shapes of attention.
+// Tests masks, positions and shapes of attention.
 #include <gtest/gtest.h>
 
 #include "layers/layers.h"
@@ -26,7 +26,7 @@ TEST(Attention, PackedDocumentsAreSeparateDocuments) {
   }
 }
 
-TEST(Attention, CausalSeesNoLaterPlaceAndBidirectionalDoes) {
+TEST(Attention, OnlyBidirectionalSeesLaterTokens) {
   for (const bool causal : {true, false}) {
     const auto subject = initialised(make_attention(Table{{"hidden", 8}, {"heads", 2}, {"causal", causal}}));
     const at::Tensor x = at::randn({1, 5, 8}, at::kDouble);
@@ -38,7 +38,7 @@ TEST(Attention, CausalSeesNoLaterPlaceAndBidirectionalDoes) {
   }
 }
 
-TEST(Attention, RotaryKnowsOnlyDistances) {
+TEST(Attention, RotaryDependsOnDistancesOnly) {
   const auto subject = initialised(make_attention(Table{{"hidden", 8}, {"heads", 2}, {"rotary", true}, {"std", 0.5}}));
   const at::Tensor x = at::randn({1, 4, 8}, at::kDouble);
   test::FakeContext near, far;
@@ -53,10 +53,10 @@ TEST(Attention, EmptyAndShortInputs) {
   EXPECT_EQ(subject.forward({at::ones({2, 1, 8}, at::kDouble)}, context)[0].sizes(), (at::IntArrayRef{2, 1, 8}));
 }
 
-TEST(Attention, RefusesWhatDoesNotFit) {
+TEST(Attention, RefusesWrongOptionsAndShapes) {
   EXPECT_NE(misuse_of([] {
               make_attention(Table{{"hidden", 10}, {"heads", 3}});
-            }).find("cannot be cut into 3 heads"),
+            }).find("cannot be divided into 3 heads"),
             std::string::npos);
   EXPECT_NE(misuse_of([] {
               make_attention(Table{{"hidden", 8}, {"heads", 4}, {"kv_heads", 3}});

@@ -18,21 +18,22 @@ at::Tensor drop(const at::Tensor& x, double p, test::FakeContext context = {}) {
   return Dropout(p).run(x, context);
 }
 
-TEST(Dropout, KeepsTheShareItShould) {
+TEST(Dropout, KeepsTheRightFraction) {
   const at::Tensor y = drop(at::ones({4, 50000}), 0.3);
-  // The share of zeros of n independent elements has the deviation sqrt(p (1 - p) / n) = 0.001; five of them.
+  // The fraction of zeros among n independent elements has the standard deviation sqrt(p (1 - p) / n) = 0.001. The bound is five
+  // deviations.
   EXPECT_NEAR(y.eq(0).to(at::kDouble).mean().item<double>(), 0.3, 5 * 0.00103);
   EXPECT_TRUE(y.ne(0).logical_not().logical_or(y.eq(1.0F / 0.7F)).all().item<bool>());
 }
 
 TEST(Dropout, NeighboursAreIndependent) {
   const at::Tensor zero = drop(at::ones({2, 100000}), 0.5).eq(0).to(at::kDouble) - 0.5;
-  // A mean of n products of independent +-1/2 has the deviation 1 / (4 sqrt(n)) = 0.0008.
+  // The mean of n products of independent numbers +-1/2 has the standard deviation 1 / (4 sqrt(n)) = 0.0008.
   EXPECT_NEAR((zero.narrow(1, 0, 99999) * zero.narrow(1, 1, 99999)).narrow(0, 0, 1).mean().item<double>(), 0, 5 * 0.0008);
   EXPECT_NEAR((zero[0] * zero[1]).mean().item<double>(), 0, 5 * 0.0008);
 }
 
-TEST(Dropout, DoesNotDependOnTheCutOfTheBatch) {
+TEST(Dropout, DoesNotDependOnTheSplitOfTheBatch) {
   const at::Tensor x = at::ones({5, 3, 7});
   test::FakeContext whole, part;
   whole.sample = 10;
@@ -43,12 +44,12 @@ TEST(Dropout, DoesNotDependOnTheCutOfTheBatch) {
   }
 }
 
-// The definition: an element is kept where its number of the stream is not below the probability.
-TEST(Dropout, KeepsByTheNumbersOfTheStream) {
+// By definition, an element is kept if its number of the stream is at least the probability.
+TEST(Dropout, FollowsTheNumbersOfTheStream) {
   test::FakeContext context;
   context.sample = 7;
-  const Keep keep(0.3, context, 2);
-  const at::Tensor mask = keep.mask({3, 5, 431});  // more numbers a sample than are drawn at once
+  const DropoutMask keep(0.3, context, 2);
+  const at::Tensor mask = keep.mask({3, 5, 431});  // more numbers per sample than are drawn at once
   std::vector<float> numbers(5 * 431);
   std::vector<uint8_t> part(20, 9);
   for (int64_t sample = 0; sample < 3; ++sample) {
@@ -61,7 +62,7 @@ TEST(Dropout, KeepsByTheNumbersOfTheStream) {
   }
 }
 
-// Shares of threads begin inside samples, and not at the numbers that are drawn together.
+// The threads' shares begin within samples, and within the blocks of numbers that are drawn together.
 TEST(Dropout, DoesNotDependOnThreads) {
   const int threads = at::get_num_threads();
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{64, 4001}, {1, 131077}, {200003, 1}}) {
@@ -84,7 +85,7 @@ TEST(Dropout, DoesNotDependOnThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(Dropout, MasksDifferByStepPositionSeedAndSlot) {
+TEST(Dropout, MasksDifferByStepPositionSeedAndIndex) {
   const at::Tensor x = at::ones({1, 200});
   test::FakeContext base, step, position, seed;
   step.step = 1;
@@ -112,8 +113,8 @@ TEST(Dropout, EmptyInput) {
   EXPECT_EQ(drop(at::ones({2, 0}), 0.5).numel(), 0);
 }
 
-// A whole block with every kind of dropout: a sample alone gives what it gives in a batch, forward and backward.
-TEST(Dropout, ABlockDoesNotDependOnTheCutOfTheBatch) {
+// A whole block with every kind of dropout. A sample alone gives the same results as in a batch, forward and backward.
+TEST(Dropout, ABlockDoesNotDependOnTheSplitOfTheBatch) {
   const test::Subject subject = test::subject(make_block(Table{{"hidden", 6}, {"heads", 2}, {"dropout", 0.4}}));
   test::initialise(subject, 3, at::kDouble);
   const at::Tensor x = at::randn({3, 5, 6}, at::kDouble), cot = at::randn({3, 5, 6}, at::kDouble);

@@ -1,4 +1,4 @@
-// Forward and gradients of every layer against PyTorch's golden file (tests/oracle/make_nn.py), in fp64 and fp32.
+// Compares forward and gradients of every layer with a golden file of PyTorch (tests/oracle/make_nn.py), in fp64 and fp32.
 #include "support/golden.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ std::vector<GoldenCase> cases() {
   return all;
 }
 
-// The tensors under CASE/KIND/, by name.
+// Returns the tensors whose key starts with `prefix`, for example CASE/KIND/, by the rest of the key.
 Tensors part(const Tensors& all, const std::string& prefix) {
   Tensors found;
   for (const auto& [key, tensor] : all) {
@@ -109,8 +109,8 @@ TEST_P(Golden, Fp64) {
   check(at::kDouble, 1e-12);
 }
 
-// fp32: each value passes a chain of sums of at most 64 terms a product and at most 16 products (two blocks there and back), each
-// with a relative error of n * eps / 2 at worst; errors of sums are independent and grow by the root of their number.
+// fp32: each value depends on a chain of at most 16 matmuls (two blocks, forward and backward), each a sum of at most 64 terms.
+// The roundings of the terms are independent, so the relative error of a sum grows with the root of its length: 8 * 2^-24.
 TEST_P(Golden, Fp32) {
   check(at::kFloat, 16 * 8 * 0x1p-24);
 }

@@ -1,4 +1,4 @@
-// Gradients against central differences in fp64, and how they reach sinks.
+// Compares gradients with central differences in fp64, and tests that they reach the sinks.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -11,8 +11,8 @@ namespace {
 
 using Table = Value::Table;
 
-// run.cpp's central differences are off by about h^2 |f'''| / 6 + eps |f| / h = 2e-11 (|f'''| + |f|); the functions below
-// have values and third derivatives of order 100 at most.
+// The error of the central differences of run.cpp is about h^2 |f'''| / 6 + eps |f| / h = 2e-11 (|f'''| + |f|). The values and
+// third derivatives of the functions below are of order 100 at most.
 constexpr double kTolerance = 1e-8;
 
 at::Tensor input(at::IntArrayRef shape) {
@@ -24,7 +24,8 @@ at::Tensor input(at::IntArrayRef shape) {
 double error_of(const std::shared_ptr<Layer>& layer, const at::Tensor& x, test::FakeContext context = {}) {
   const test::Subject subject = test::subject(layer);
   test::initialise(subject, 5, at::kDouble);
-  for (const auto& param : subject.params) param->values.set_data(param->values.data() + 0.1);  // off the zeros of biases
+  for (const auto& param : subject.params)
+    param->values.set_data(param->values.data() + 0.1);  // biases are initialised to 0; test them at other values
   return test::gradient_error(subject, {x}, context);
 }
 
@@ -67,7 +68,7 @@ TEST(Gradient, Losses) {
 
 // --- sinks ---
 
-TEST(Sink, LaterUsesAdd) {
+TEST(Sink, LaterGradientsAreAdded) {
   const test::Subject subject = test::subject(make_linear(Table{{"in", 3}, {"out", 2}}));
   test::initialise(subject, 1, at::kDouble);
   const at::Tensor x = input({4, 3}), cot = input({4, 2});
@@ -75,7 +76,8 @@ TEST(Sink, LaterUsesAdd) {
   const test::Result single = test::run(subject, {x}, once, cot);
   test::run(subject, {x}, twice, cot);
   const test::Result both = test::run(subject, {x}, twice, cot);
-  // The product starts from what the sink holds, or is added to it: 4 products a sum in each of the three, roundings of 2^-53.
+  // The second GEMM may begin with the content of the sink, or add its result to it. Each of the three GEMMs sums 4 products,
+  // with roundings of 2^-53.
   const at::Tensor allowed = at::ldexp(26 * at::mm(cot.abs().t(), x.abs()), at::tensor(-53));
   EXPECT_TRUE((both.grads.at("weight") - 2 * single.grads.at("weight")).abs().le(allowed).all().item<bool>());
   EXPECT_GT(single.grads.at("weight").abs().min().item<double>(), 1e-3);
@@ -100,8 +102,8 @@ TEST(Sink, DeferredWeightGradientsWait) {
   const test::Result wanted = test::run(subject, {x}, at_once, cot);
   waiting.defers = true;
   const test::Result got = test::run(subject, {x}, waiting, cot);
-  EXPECT_EQ(waiting.sunk.size(), 4U);      // those of the norms come with the gradient of their input
-  EXPECT_EQ(waiting.deferred.size(), 4U);  // the four products
+  EXPECT_EQ(waiting.sunk.size(), 4U);      // the norms' gradients are computed with the gradients of their inputs
+  EXPECT_EQ(waiting.deferred.size(), 4U);  // the four matmuls
   EXPECT_TRUE(at::equal(got.input_grads[0], wanted.input_grads[0]));
   for (const auto& work : waiting.deferred) work();
   for (const auto& [param, gradient] : waiting.sunk)
@@ -121,7 +123,7 @@ TEST(Sink, FrozenParametersGetNothing) {
   EXPECT_TRUE(result.input_grads[0].defined());
 }
 
-TEST(Sink, NothingIsKeptWhereTheContextKeepsNothing) {
+TEST(Sink, IsUndefinedWhereTheContextKeepsNoGradients) {
   const test::Subject subject = test::subject(make_block(Table{{"hidden", 4}, {"heads", 2}}));
   test::initialise(subject, 1, at::kDouble);
   test::FakeContext context;
@@ -131,8 +133,8 @@ TEST(Sink, NothingIsKeptWhereTheContextKeepsNothing) {
   EXPECT_TRUE(result.input_grads[0].defined());
 }
 
-// A product of 16-bit types may be rounded once to their dtype on its way into the sink.
-TEST(Sink, AnFp32SinkOfA16BitProductIsAddedTo) {
+// The result of a 16-bit GEMM may be rounded once to its dtype before it is added to the sink.
+TEST(Sink, A16BitWeightGradientIsAddedToAnFp32Sink) {
   const test::Subject subject = test::subject(make_linear(Table{{"in", 3}, {"out", 2}}));
   struct WideContext : test::FakeContext {
     std::function<Sink()> grad_sink(const Param& param) override {

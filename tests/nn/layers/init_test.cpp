@@ -1,4 +1,4 @@
-// Initial values: where they come from and how they are spread.
+// Tests initial values: they are independent of sharding and have the published distributions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,11 +37,12 @@ TEST(Init, Gpt2AsPublished) {
     }
     const bool ends_in_residual = param->name.ends_with("out.weight") || param->name.ends_with("down.weight");
     const double std = ends_in_residual ? 0.02 / 4 : 0.02, n = static_cast<double>(param->numel());
-    // Deviations: std / sqrt(n) of a mean, std / sqrt(2 n) of a standard deviation; five of them.
+    // The standard deviation of a mean is std / sqrt(n), that of a standard deviation std / sqrt(2 n). The bounds are five of
+    // these.
     EXPECT_NEAR(mean, 0, 5 * std / std::sqrt(n)) << param->name;
     EXPECT_NEAR(param->get().std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << param->name;
   }
-  // Published counts: 12 h^2 + 13 h a block, two tables, the final norm; the head is tied.
+  // Published counts: 12 h^2 + 13 h per block, two embedding tables, the final norm. The head is tied.
   EXPECT_EQ(numel, 8 * (12 * 64 * 64 + 13 * 64) + 500 * 64 + 32 * 64 + 2 * 64);
 }
 
@@ -53,14 +54,15 @@ TEST(Init, LlamaAsPublished) {
     numel += param->numel();
     EXPECT_FALSE(param->name.ends_with("bias")) << param->name;
   }
-  // ffn = 256 (two thirds of 4 h, rounded up); q and out h^2, k and v half that each.
+  // ffn = 256 (two thirds of 4 h, rounded up). q and out have h^2 elements each, k and v half of that each.
   EXPECT_EQ(numel, 2 * (3 * 96 * 96 + 3 * 96 * 256 + 2 * 96) + 2 * 500 * 96 + 96);
 }
 
 TEST(Init, LinearAsInPyTorch) {
   const auto subject = initialised(make_linear(Table{{"in", 100}, {"out", 300}}));
   const at::Tensor weight = subject.params[0]->get();
-  // Uniform in +-0.1: deviation 0.1 / sqrt(3); its estimate from n = 30,000 is off by about 0.45 / sqrt(n) of it.
+  // Uniform in +-0.1: the standard deviation is 0.1 / sqrt(3). Its estimate from n = 30,000 has a relative error of about
+  // 0.45 / sqrt(n).
   EXPECT_LE(weight.abs().max().item<double>(), 0.1);
   EXPECT_NEAR(weight.std().item<double>(), 0.1 / std::sqrt(3.0), 5 * 0.0577 * 0.45 / 173);
   EXPECT_NE(subject.params[1]->get().abs().max().item<double>(), 0);

@@ -1,4 +1,4 @@
-// Tokens, options and shapes that do not fit, or are empty.
+// Tests tokens, options and shapes that are wrong or empty.
 #include "layers/layers.h"
 
 #include <ATen/core/grad_mode.h>
@@ -21,10 +21,10 @@ TEST(Embedding, RefusesTokensOutOfRange) {
   test::FakeContext context;
   context.fields["tokens"] = longs({0, 1, 2, 5}, {2, 2});
   EXPECT_NE(
-      misuse_of([&] { subject.forward({}, context); }).find("token 5 at sample 1, place 1 is outside the embedding's 5 rows"),
+      misuse_of([&] { subject.forward({}, context); }).find("token 5 at sample 1, index 1 is outside the embedding's 5 rows"),
       std::string::npos);
   context.fields["tokens"] = at::zeros({1, 3}, at::kLong);
-  EXPECT_NE(misuse_of([&] { subject.forward({}, context); }).find("position 2 at sample 0, place 2"), std::string::npos);
+  EXPECT_NE(misuse_of([&] { subject.forward({}, context); }).find("position 2 at sample 0, index 2"), std::string::npos);
   context.fields["tokens"] = at::zeros({1, 3}, at::kInt);
   const std::string narrow = misuse_of([&] { subject.forward({}, context); });
   EXPECT_NE(narrow.find("takes tokens as int64 [samples, seq], got"), std::string::npos) << narrow;

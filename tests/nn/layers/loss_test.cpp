@@ -1,4 +1,4 @@
-// The losses: valid tokens, extreme logits, modes, error messages.
+// Tests the losses: valid tokens, extreme logits, modes, error messages.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,7 +63,7 @@ TEST(LmLoss, LargeLogitsDoNotOverflow) {
   EXPECT_TRUE(at::equal(result.input_grads[0].view({2, 3}), at::tensor({0.0F, 0.0F, 0.0F, 1.0F, -1.0F, 0.0F}).view({2, 3})));
 }
 
-TEST(LmLoss, NanIsNotHidden) {
+TEST(LmLoss, NanGivesNan) {
   const auto subject = initialised(make_cross_entropy(Table{}), at::kFloat);
   for (const int64_t place : {0, 17, 39}) {
     test::FakeContext context;
@@ -85,7 +85,7 @@ TEST(LmLoss, RefusesLabelsOutOfRange) {
   context.fields["labels"] = longs({1}, {1, 1});
   EXPECT_NE(misuse_of([&] {
               subject.forward({at::zeros({1, 2, 3}, at::kDouble)}, context);
-            }).find("one label a row"),
+            }).find("one label per row"),
             std::string::npos);
 }
 

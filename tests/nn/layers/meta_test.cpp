@@ -1,5 +1,6 @@
-// Layers on the device meta, where planning runs them to know shapes: the same shapes and dtypes as with numbers. A meta tensor
-// has no memory, so a loop that touched an element would end the test, and reading a number of one is an error of LibTorch's.
+// Tests that layers on the device meta, where planning runs them (`ztoolkit plan`), give the same shapes and dtypes as with
+// values. A meta tensor has no memory: a loop that accessed an element would crash the test, and LibTorch throws if its values
+// are read.
 #include <gtest/gtest.h>
 
 #include "layers/layers.h"
@@ -57,7 +58,7 @@ std::vector<MetaCase> meta_cases() {
   return all;
 }
 
-// What a run gives, by name.
+// Returns the results of a run by name.
 test::Tensors run_on(const MetaCase& subject_case, at::ScalarType dtype, at::Device device) {
   const test::Subject subject = subject_case.make();
   test::initialise(subject, 1, dtype);

@@ -1,5 +1,5 @@
-// Whole layers in 16 bits against themselves in float64 on the same numbers, where golden_test.cpp has compared them with
-// PyTorch.
+// Compares whole layers in 16-bit dtypes with the same layers in float64 on the same numbers. golden_test.cpp compares the
+// float64 layers with PyTorch.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using Table = Value::Table;
 struct NarrowCase {
   std::string name;
   std::function<test::Subject()> make;
-  // How many tensors on the longest way through forward and backward are stored in 16 bits.
+  // Number of tensors stored in 16 bits on the longest path through forward and backward.
   int roundings;
 };
 
@@ -27,9 +27,9 @@ NarrowCase narrow_case(const std::string& name, int roundings, Table options) {
   return {name, [options] { return test::subject(make(options)); }, roundings};
 }
 
-// A product stores its result, and its backward the gradients of input and, before the sink, weight. A block stores norm, qkv,
-// turned qkv, weights and result of the attention, sum, norm, two of the mlp, sum, and once more as many gradients but those of
-// the two sums: the norms' backward adds them before it stores.
+// A matmul stores its result; its backward stores the gradients of the input and, before the sink, of the weight. A block stores
+// norm, qkv, rotated qkv, weights and result of the attention, sum, norm, two tensors of the mlp, and sum. Its backward stores as
+// many gradients, except those of the two sums: the norms' backward adds them before it stores.
 std::vector<NarrowCase> narrow_cases() {
   const Table grouped{{"hidden", 18}, {"heads", 3}, {"kv_heads", 1}, {"rotary", true}, {"std", 0.3}};
   const Table llama{{"layers", 2}, {"hidden", 18}, {"heads", 3},       {"kv_heads", 1},
@@ -61,9 +61,9 @@ class NarrowLayer : public testing::TestWithParam<std::tuple<NarrowCase, at::Sca
   }
 };
 
-// To first order each rounding is off by a unit of the size of its tensor, and what follows keeps sizes: so it is for numbers
-// drawn at random, not for regular ones, whose sums can be far smaller than their terms.
-TEST_P(NarrowLayer, IsAsGoodAsItsRoundings) {
+// To first order, each rounding adds an error of one unit relative to the size of its tensor, and later operations do not amplify
+// it. This holds for random numbers. Sums of regular numbers may be far smaller than their terms.
+TEST_P(NarrowLayer, IsAsAccurateAsItsRoundings) {
   const auto& [subject_case, dtype] = GetParam();
   const test::Subject subject = subject_case.make();
   test::SinkContext narrow(at::kFloat), wide(at::kDouble);
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Nn, NarrowLayer,
                            return std::get<0>(info.param).name + "_" + c10::toString(std::get<1>(info.param));
                          });
 
-// A batch field in float32 enters layers in bfloat16; the gradient comes back in float32.
+// Layers in bfloat16 take a batch field in float32; its gradient is float32.
 TEST(NarrowInput, IsConverted) {
   for (const auto& layer : {make_mlp(Table{{"hidden", 6}, {"ffn", 5}}), make_layernorm(Table{{"hidden", 6}}),
                             make_rmsnorm(Table{{"hidden", 6}}), make_block(Table{{"hidden", 6}, {"heads", 2}})}) {

@@ -1,4 +1,4 @@
-// Layers written in Lua.
+// Tests layers written in Lua.
 #include "lua/lua_layer.h"
 
 #include "binding/script.h"
@@ -9,7 +9,7 @@ extern "C" int luaopen_zt_nn(lua_State* L);
 namespace zt::nn {
 namespace {
 
-// In the script `nn` is the module, `w` a tensor [3, 3] and keep(layer) hands a layer to the test.
+// Scripts have the globals `nn`, the module; `w`, a tensor [3, 3]; and keep(layer), which passes a layer to the test.
 class LuaLayerTest : public test::Script {
  protected:
   void SetUp() override {
@@ -85,13 +85,14 @@ TEST_F(LuaLayerTest, SeveralOutputs) {
   EXPECT_FALSE(kept->io().outputs[1].differentiable);
 }
 
-TEST_F(LuaLayerTest, DropoutDoesNotDependOnTheCut) {
+TEST_F(LuaLayerTest, DropoutDoesNotDependOnTheBatch) {
   const auto subject = made("keep(nn.layer{forward = function(self, x, ctx) return ctx:dropout(ctx:dropout(x, 0.4), 0.4) end})");
   const at::Tensor wide = at::ones({2, 400}, at::kDouble);
   const at::Tensor whole = subject.forward({wide}, context)[0];
   context.sample = 1;
   EXPECT_TRUE(at::equal(subject.forward({wide.narrow(0, 1, 1)}, context)[0][0], whole[1]));
-  // Two masks, not the same one twice: 0.36 of 800 elements stay, with a deviation of sqrt(0.36 * 0.64 / 800) = 0.017.
+  // The two masks are independent, so a fraction of 0.36 of the 800 elements stays. Its standard deviation is sqrt(0.36 * 0.64 /
+  // 800) = 0.017.
   EXPECT_NEAR(whole.ne(0).to(at::kDouble).mean().item<double>(), 0.36, 5 * 0.017);
 }
 
@@ -99,7 +100,7 @@ TEST_F(LuaLayerTest, DrawingWithoutAGeneratorIsRefused) {
   ASSERT_EQ(run("zt = require 'zt.core'"), "");
   const auto draws = made("keep(nn.layer{forward = function(self, x) return x + zt.rand({3}) end})");
   EXPECT_NE(test::misuse_of([&] { draws.forward({x}, context); }).find("use ctx:dropout"), std::string::npos);
-  EXPECT_EQ(run("zt.rand({3})"), "");  // outside of layers it is allowed, also after the error
+  EXPECT_EQ(run("zt.rand({3})"), "");  // allowed outside of layers, also after the error
   const auto keyed = made("keep(nn.layer{forward = function(self, x) return x:bernoulli({generator = zt.generator(3)}) end})");
   EXPECT_EQ(keyed.forward({x.abs()}, context)[0].sizes(), x.sizes());
 }
@@ -134,7 +135,7 @@ TEST_F(LuaLayerTest, ErrorsInTheForwardLeaveTheStackAlone) {
   EXPECT_EQ(lua_gettop(L), top);
 }
 
-// The frame of a function that ends in a call is gone, and with it the line.
+// `return x:matmul(x)` is a tail call, so Lua's traceback has no line of the forward.
 TEST_F(LuaLayerTest, ErrorsInTheForwardNameItsPlace) {
   const auto fails = made("\nkeep(nn.layer{params = {w = w},\n forward = function(self, x) return x:matmul(x) end})");
   const std::string message = error_of(fails);
@@ -145,13 +146,13 @@ TEST_F(LuaLayerTest, ErrorsInTheForwardNameItsPlace) {
   EXPECT_TRUE(other.starts_with("in its function at exp.lua:7: ")) << other;
 }
 
-TEST_F(LuaLayerTest, TheContextIsDeadAfterwards) {
+TEST_F(LuaLayerTest, TheContextIsInvalidAfterwards) {
   const auto subject = made("keep(nn.layer{forward = function(self, x, ctx) rawset(_G, 'stolen', ctx) return x end})");
   subject.forward({x}, context);
   EXPECT_NE(run("return stolen.mode").find("valid during its forward only"), std::string::npos);
 }
 
-TEST_F(LuaLayerTest, OptionsThatDoNotFit) {
+TEST_F(LuaLayerTest, RefusesWrongOptions) {
   EXPECT_NE(run("nn.layer{}").find("option 'forward' is missing"), std::string::npos);
   EXPECT_NE(run("nn.layer{forward = 3}").find("must be a "), std::string::npos);
   EXPECT_NE(run("nn.layer{forward = print, params = {w = 3}}").find("nn.layer.params.w must be"), std::string::npos);

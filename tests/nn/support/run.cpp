@@ -38,9 +38,9 @@ double objective(const Subject& subject, at::TensorList inputs, FakeContext& con
   return total;
 }
 
-// By moving each element of `x` both ways.
+// Returns the gradient of `objective` in x by moving each element of x up and down.
 at::Tensor central_differences(const at::Tensor& x, const std::function<double()>& objective) {
-  // The truncation is of order h^2 = 1e-10, the rounding of order eps / h = 2e-11 times the objective.
+  // The truncation error is of order h^2 = 1e-10, the rounding error of order eps / h = 2e-11 times the objective.
   constexpr double kStep = 1e-5;
   const at::Tensor gradient = at::empty_like(x);
   auto* data = x.data_ptr<double>();

@@ -1,4 +1,4 @@
-// Running layers in tests: values for parameters, one forward and backward, and what to compare.
+// Helpers that run layers in tests: values for parameters, one forward and backward, and comparisons.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ namespace zt::test {
 using Tensors = std::map<std::string, at::Tensor>;
 using Function = std::function<std::vector<at::Tensor>(at::TensorList, Context&)>;
 
-// A layer, or a model run through as one function, with its parameters.
+// A layer, or a whole model as one function, with its parameters.
 struct Subject {
   Function forward;
   std::vector<std::shared_ptr<Param>> params;
@@ -26,30 +26,31 @@ Subject subject(std::shared_ptr<Model> model);
 
 // Gives all parameters their initial values in `dtype`.
 void initialise(const Subject& subject, uint64_t seed, at::ScalarType dtype);
-// A layer with its initial values.
+// Returns a layer with its initial values in `dtype`.
 Subject initialised(const std::shared_ptr<Layer>& layer, at::ScalarType dtype = at::kDouble);
-// Gives parameters values by name. Fails the test for a name or shape that does not fit.
+// Gives parameters values by name. Fails the test if a name or a shape does not match.
 void set_values(const Subject& subject, const Tensors& values, at::ScalarType dtype);
 
 struct Result {
   at::Tensor out;   // the first output, undefined if there is none
   at::Tensor loss;  // the sum of the losses, undefined if there is none
-  Tensors grads;    // by parameter
+  Tensors grads;    // by the name of the parameter
   std::vector<at::Tensor> input_grads;
 };
-// The gradient of sum(cot * first output) + losses. `cot` undefined: the losses only.
+// Runs forward and backward. The gradients are those of sum(cot * first output) + losses, or of the losses alone if `cot` is
+// undefined.
 Result run(const Subject& subject, std::vector<at::Tensor> inputs, FakeContext& context, const at::Tensor& cot = {});
 
-// The largest difference between the gradients of run() and central differences in fp64, divided by 1 + the largest
-// gradient. Every element of every parameter and input is moved.
+// Returns the largest difference between the gradients of run() and central differences in fp64, divided by 1 + the largest
+// gradient. Compares every element of every parameter and input.
 double gradient_error(const Subject& subject, std::vector<at::Tensor> inputs, FakeContext& context);
 
-// || a - b || / || b || in fp64.
+// Returns || a - b || / || b ||, computed in fp64; 0 if a equals b.
 double distance(const at::Tensor& a, const at::Tensor& b);
 
 at::Tensor longs(const std::vector<int64_t>& values, at::IntArrayRef shape);
 
-// The message of the Misuse that `action` throws.
+// Returns the message of the Misuse that `action` throws, or "no Misuse".
 std::string misuse_of(const std::function<void()>& action);
 
 }  // namespace zt::test

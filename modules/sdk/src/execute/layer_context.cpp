@@ -30,7 +30,7 @@ Philox ComputeState::LayerContext::rng(Purpose purpose) const {
 
 void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, Per per) {
   if (sum.dim() != 0) misuse("the loss '{}' must be a scalar (a sum over tokens or samples), got {}", name, describe(sum));
-  if (sum.requires_grad()) compute_.slot(position_index_, micro_batch_index_).roots.push_back({sum, per});
+  if (sum.requires_grad()) compute_.values(position_index_, micro_batch_index_).roots.push_back({sum, per});
   if (recompute) return;
   auto& total = compute_.sums_[name];
   const bool is_by_hand = compute_.whole_batch_of_ >= 0 && compute_.mode_ == Mode::train;

@@ -6,9 +6,9 @@
 
 namespace zt::io {
 
-// Owns zeroed memory that begins at a page boundary, as direct I/O requires. It asks for huge pages. The system provides a page
-// when it is first touched, so unused parts cost no memory.
-// Threads: const after construction.
+// Owns zeroed memory that begins at a page boundary, as direct I/O requires. The constructor asks the system for huge pages.
+// The system provides a page when it is first touched, so unused parts cost no memory.
+// Threads: any; data() is const, and the caller synchronizes access to the bytes.
 class AlignedMemory {
  public:
   // Throws: Fault when the system refuses `bytes` (at least 1) of memory.

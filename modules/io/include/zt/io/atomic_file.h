@@ -36,13 +36,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Adds `bytes` at the end.
+  // Writes `bytes` at the end of the file.
   void append(std::span<const std::byte> bytes);
   void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
-  // Writes `bytes` at `offset` (in bytes), over bytes that were appended before.
+  // Writes `bytes` at `offset` (in bytes) over bytes that were appended before.
   void overwrite(int64_t offset, std::span<const std::byte> bytes);
   void overwrite(int64_t offset, std::string_view text) { overwrite(offset, std::as_bytes(std::span(text))); }
-  // Gives the file its name; the object accepts no further calls. If it throws, `path` has the old content or the new one.
+  // Renames the partial file to `path`; no other method may be called afterwards. If commit() throws, `path` has the old content
+  // or the new one.
   void commit(Durability durability = Durability::machine_crash);
 
  private:
@@ -54,7 +55,7 @@ class AtomicFile {
   int64_t size_ = 0;            // bytes that were appended
 };
 
-// Replaces the content of `path`, or creates it, by an AtomicFile. Throws: Fault, as there.
+// Writes the whole file `path` through an AtomicFile; the file may exist. Throws: Fault, as AtomicFile does.
 void replace_file(FileSystem& files, const std::string& path, std::span<const std::byte> bytes);
 void replace_file(const std::string& path, std::string_view text);
 

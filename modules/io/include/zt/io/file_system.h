@@ -1,8 +1,8 @@
 // The interface through which this toolkit reads and writes files. Tests implement it to inject faults.
 //
-// An implementation does what the operating system does and nothing more. Results are counts or -errno. A count may be smaller
-// than asked for, and any call may return -EINTR or -EAGAIN. Retries, blocks and messages are implemented once, above it
-// (io_errors.h, block_io.h, small_files.h, atomic_file.h, input_file.h).
+// An implementation behaves like the calls of the operating system and does nothing more. Results are counts or -errno. A count
+// may be smaller than asked for, and any call may return -EINTR or -EAGAIN. Retries, blocks and messages are implemented once,
+// above this interface (io_errors.h, block_io.h, small_files.h, atomic_file.h, input_file.h).
 //
 // Paths are those of the operating system, with '/' as the separator.
 #pragma once
@@ -21,14 +21,14 @@ enum class Direction : uint8_t { read, write };
 struct Operation {
   Direction direction = Direction::read;
   int64_t offset = 0;           // bytes from the start of the file
-  std::byte* memory = nullptr;  // the caller keeps it until wait() has returned `tag`; a write does not change it
+  std::byte* memory = nullptr;  // must stay valid until wait() has returned `tag`; a write does not change its content
   int64_t bytes = 0;
   int tag = 0;  // chosen by the caller; wait() returns it
 };
 
 struct Completion {
   int tag = 0;
-  int64_t result = 0;  // number of bytes moved, possibly fewer than asked for and 0 at the end of the file; or -errno
+  int64_t result = 0;  // number of bytes moved, or -errno; may be less than asked for, and is 0 at the end of the file
 };
 
 // An open file. The destructor closes it.
@@ -38,12 +38,12 @@ class File {
  public:
   virtual ~File() = default;
 
-  // Returns the number of which offsets, sizes and addresses have to be multiples: 4096 with direct I/O, else 1.
+  // Returns the alignment of offsets, sizes and addresses in bytes: 4096 with direct I/O, else 1.
   virtual int64_t alignment() const = 0;
 
-  // Starts an operation. At most OpenOptions::depth operations may be under way. wait() reports an error of the operation.
+  // Starts an operation. Requires that fewer than OpenOptions::depth operations are under way. wait() returns its error, if any.
   virtual void submit(const Operation& operation) = 0;
-  // Waits for an operation to end and returns it. Operations end in any order. Requires that one is under way.
+  // Waits until an operation ends. Returns its tag and result. Operations end in any order. Requires an operation under way.
   virtual Completion wait() = 0;
 
   // Returns the size in bytes, or -errno.
@@ -52,19 +52,19 @@ class File {
   virtual int truncate(int64_t bytes) = 0;
   // Reserves disk space for the bytes [0, bytes) and makes the file at least that long. Returns 0 or -errno.
   virtual int reserve(int64_t bytes) = 0;
-  // Waits until content and size survive a crash of the machine. Returns 0 or -errno.
+  // Waits until the content and the size are on the disk, so that they survive a crash of the machine. Returns 0 or -errno.
   virtual int sync() = 0;
 };
 
 enum class Access : uint8_t {
   read,
-  create,   // to write; -EEXIST if the name exists
-  replace,  // to write from empty, whether or not the name exists; -EBUSY while another file is open in this way under the name
+  create,   // writes a new file; -EEXIST if the name exists
+  replace,  // empties or creates the file and writes to it; -EBUSY while another writer has it open with `replace`
 };
 
 enum class Caching : uint8_t {
   cached,  // through the page cache of the system
-  direct,  // without the page cache where the file system can do so, else through it
+  direct,  // without the page cache where the file system supports that, else through it
 };
 
 struct OpenOptions {
@@ -75,13 +75,13 @@ struct OpenOptions {
 
 enum class EntryKind : uint8_t { missing, file, folder, fifo, socket, device, other };
 
-// Returns what a person calls such an entry, with its article: "a FIFO".
+// Returns the kind with its article, for messages: "a FIFO".
 const char* phrase_for(EntryKind kind);
 
 struct Opened {
   std::unique_ptr<File> file;        // null after an error
   int error = 0;                     // 0 or -errno
-  EntryKind kind = EntryKind::file;  // after an error: what has the name, if that is known and is no regular file
+  EntryKind kind = EntryKind::file;  // after an error: the kind of the entry, if it is known and not a regular file
 };
 
 struct Entry {
@@ -100,18 +100,18 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // Opens a regular file; anything else under the name is an error. Never blocks.
+  // Opens a regular file; any other kind of entry is an error. Never blocks.
   virtual Opened open(const std::string& path, const OpenOptions& options) = 0;
   // Returns 0 or -errno; -EEXIST if the name exists.
   virtual int make_folder(const std::string& path) = 0;
-  // Gives an entry another name, in one step, and replaces a file of that name. Returns 0 or -errno.
+  // Renames a file or folder atomically; replaces a file with the name `to`. Returns 0 or -errno.
   virtual int rename(const std::string& from, const std::string& to) = 0;
   // Removes a file or an empty folder. Returns 0 or -errno.
   virtual int remove(const std::string& path) = 0;
   virtual Listing list(const std::string& folder) = 0;
-  // Returns what has the name, or what the symbolic link of that name leads to.
+  // Returns the kind of the entry; for a symbolic link, the kind of its target.
   virtual EntryKind kind_of(const std::string& path) = 0;
-  // Waits until the names in a folder survive a crash of the machine. Returns 0 or -errno.
+  // Waits until the names in a folder are on the disk, so that they survive a crash of the machine. Returns 0 or -errno.
   virtual int sync_folder(const std::string& path) = 0;
   // Returns the bytes that this user may still write to the folder's file system, or -errno.
   virtual int64_t free_bytes(const std::string& folder) = 0;

@@ -11,15 +11,16 @@ namespace zt::io {
 
 uint64_t xxh3(std::span<const std::byte> bytes);
 
-// Bytes that one checksum of blocked data covers; the last block may be shorter.
+// Bytes per block; each block has its own checksum. The last block may be shorter.
 constexpr int64_t kChecksumBlock = int64_t{1} << 20;
 
-// Returns the number of blocks that `bytes` bytes of data have.
+// Returns the number of checksum blocks in `bytes` bytes of data.
 constexpr int64_t checksum_blocks(int64_t bytes) {
   return bytes / kChecksumBlock + (bytes % kChecksumBlock > 0 ? 1 : 0);
 }
 
-// Splits `bytes`, which lie at offset `begin` of the data, into blocks and calls each(number of the block in the data, block).
+// Splits `bytes`, which lie at offset `begin` of the data, into blocks. Calls each(i, block) for them; i is the block's index in
+// the data.
 // Requires that `begin` is a multiple of kChecksumBlock.
 template <class Each>
 void for_each_block(int64_t begin, std::span<const std::byte> bytes, const Each& each) {
@@ -36,7 +37,7 @@ class Hash {
   Hash(const Hash&) = delete;
   Hash& operator=(const Hash&) = delete;
   void add(std::span<const std::byte> bytes);
-  // Returns the checksum of everything that was added so far.
+  // Returns the checksum of all bytes added so far.
   uint64_t value() const;
 
  private:

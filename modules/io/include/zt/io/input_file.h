@@ -12,9 +12,9 @@
 
 namespace zt::io {
 
-// An open regular file. Opening never blocks: a FIFO without a writer is an error, as is everything else that is no regular file.
-// The content is read, not mapped: reading a mapped file that another process truncates would end this process by SIGBUS.
-// Throws: Fault that names the file and the reason.
+// An open regular file. Opening never blocks: a FIFO, or any other entry that is not a regular file, is an error.
+// The content is read, not mapped: if another process truncated a mapped file, reading it would kill this process by SIGBUS.
+// Every method throws Fault, which names the file and the reason.
 // Threads: any; reads of one object take turns. The file system has to live as long as the object.
 class InputFile {
  public:
@@ -25,18 +25,18 @@ class InputFile {
   int64_t size() const { return size_; }
 
   // Fills `out` with the bytes [offset, offset + out.size()) of the file.
-  // Throws: Fault also if the file ends before them: it was truncated after it was opened.
+  // Throws: Fault, also if the file was truncated after it was opened and ends before these bytes.
   void read(int64_t offset, std::span<std::byte> out) const;
 
  private:
   FileSystem& files_;
   const std::string path_;
-  mutable std::mutex mutex_;  // of *file_
+  mutable std::mutex mutex_;  // guards *file_
   const std::unique_ptr<File> file_;
   const int64_t size_;
 };
 
-// Returns all bytes of the file at `path`. Throws: Fault also if it has more than 1 GiB.
+// Returns all bytes of the file at `path`. Throws: Fault, also if the file has more than 1 GiB.
 std::string read_file(const std::string& path);
 
 }  // namespace zt::io

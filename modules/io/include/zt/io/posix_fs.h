@@ -1,4 +1,4 @@
-// The file systems of this machine.
+// The files of this machine, through the calls of the operating system.
 #pragma once
 
 #include <mutex>
@@ -8,13 +8,13 @@
 
 namespace zt::io {
 
-// Uses io_uring for files with a depth above 1, and O_DIRECT for Caching::direct. Where the system refuses io_uring (containers
-// often do), operations run one at a time by pread and pwrite. Where a file system has no direct I/O with blocks of 4096 bytes,
-// the page cache is used. Either fallback is logged once (level info). Access::replace locks the file by flock. On a file system
-// without flock, two writers of one file are not detected.
+// Uses io_uring for files with a depth above 1, and O_DIRECT for Caching::direct. Where io_uring is refused (containers often do
+// so), operations run one at a time by pread and pwrite. Where a file system has no direct I/O with blocks of 4096 bytes, the
+// page cache is used. Each of these two fallbacks is logged once (level info). Access::replace locks the file by flock. On a file
+// system without flock, two writers of one file are not detected.
 class PosixFs : public FileSystem {
  public:
-  // `world` is for the log.
+  // `world` names this rank in log lines.
   explicit PosixFs(const World& world) : world_(world) {}
 
   Opened open(const std::string& path, const OpenOptions& options) override;
@@ -34,7 +34,8 @@ class PosixFs : public FileSystem {
   std::once_flag without_direct_, without_uring_;
 };
 
-// Returns the PosixFs of this process for cached files with a depth of 1, which never logs. It lives until the process ends.
+// Returns a PosixFs that lives until the process ends. Use it for cached files with a depth of 1 only: these need no fallback, so
+// it never logs.
 FileSystem& posix_files();
 
 }  // namespace zt::io

@@ -12,8 +12,8 @@ struct Range {
   int64_t bytes = 0;
 };
 
-// Returns the parts of [0, bytes) that lie in none of the `taken` ranges, in ascending order and without empty ones.
-// Requires that the taken ranges lie within [0, bytes) and do not overlap.
+// Returns the non-empty parts of [0, bytes) that no range in `taken` covers, in ascending order.
+// Requires that the ranges in `taken` lie within [0, bytes) and do not overlap.
 std::vector<Range> gaps_between(std::vector<Range> taken, int64_t bytes);
 
 }  // namespace zt::io
