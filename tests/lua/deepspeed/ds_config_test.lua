@@ -39,7 +39,7 @@ function TestHjson:test_mistakes_name_line_and_column()
   for text, expected in pairs {
     ["{a: 1,\n b: 2,\n a: 3}"] = "f:3:2: the key 'a' is given twice: it stands on line 1 already",
     ['{"x": {y: 1, "y": 2}}'] = "f:1:14: the key 'y' is given twice",
-    ["{a 1}"] = "f:1:4: ':' is expected behind the key 'a', found '1'",
+    ["{a 1}"] = "f:1:4: ':' is expected after the key 'a', found '1'",
     ["{a: 1 b: 2}"] = "f:1:7: ',' or '}' is expected here, found 'b'",
     ["{a: 1,, b: 2}"] = "f:1:7: a key or '}' is expected here, found ','",
     ["{a: fast}"] = "f:1:5: 'fast' is no value: text needs quotes",
@@ -177,7 +177,7 @@ end
 function TestFates:test_always_so()
   local config = with "zero_optimization: {stage: 2, contiguous_gradients: true, overlap_comm: null}, prescale_gradients: true"
   lu.assertEquals({reason_of(config, "zero_optimization.contiguous_gradients")},
-                  {"gradients live in one flat buffer a unit", "always"})
+                  {"gradients lie in one flat buffer per unit", "always"})
   lu.assertEquals(reason_of(config, "zero_optimization.overlap_comm"), "null: as if absent")
   lu.assertStrContains(reason_of(config, "prescale_gradients"), "seeded with a power of two")
   lu.assertErrorMsgContains("zero_optimization.reduce_scatter must be true, got false: each rank receives", with,

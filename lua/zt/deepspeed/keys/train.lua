@@ -16,12 +16,12 @@ local function is_world(value, context) return value == context.world end
 
 return {
   {path = "", rows = {
-    -- global = micro x accumulation x world: any one or two may be left out (values/result.lua).
-    {"train_batch_size", "mapped", "integer", "`batch.global`: samples of a step, over all ranks", at_least = 1,
+    -- global = micro x accumulation x world. One of them may be left out, or accumulation and one more (values/result.lua).
+    {"train_batch_size", "mapped", "integer", "`batch.global`: samples per step, over all ranks", at_least = 1,
      auto = infer.batch "global"},
-    {"train_micro_batch_size_per_gpu", "mapped", "integer", "`batch.micro`: samples of a micro-batch on one rank", at_least = 1,
+    {"train_micro_batch_size_per_gpu", "mapped", "integer", "`batch.micro`: samples per micro-batch on one rank", at_least = 1,
      auto = infer.batch "micro"},
-    {"gradient_accumulation_steps", "mapped", "integer", "`batch.accumulation`: micro-batches of a step", at_least = 1,
+    {"gradient_accumulation_steps", "mapped", "integer", "`batch.accumulation`: micro-batches per step", at_least = 1,
      auto = infer.batch "accumulation"},
     {"managed_gradient_accumulation", "always", "boolean",
      "the engine counts micro-batches; to end a step by hand, call forward, backward and step of the trainer", default = true},
@@ -36,8 +36,8 @@ return {
      "gradients are those of the mean over the global batch; for a sum call trainer:finish_step{divisor = n}", default = "mean",
      one_of = {"mean", "sum"}, lower = true},
     {"communication_data_type", "mapped", "string",
-     "`communication_data_type` and `zero.reduce_dtype`: the type gradients travel in", one_of = {"fp32", "fp16", "bf16"},
-     lower = true, to = "communication_data_type"},
+     "`communication_data_type` and `zero.reduce_dtype`: the type in which gradients are reduced",
+     one_of = {"fp32", "fp16", "bf16"}, lower = true, to = "communication_data_type"},
     {"seq_parallel_communication_data_type", "not_yet", "string", "sequence parallelism; leave the key out", default = "fp32",
      one_of = {"fp32", "fp16", "bf16"}, lower = true},
     {"disable_allgather", "refused", "boolean", "updated parameters must reach every rank; remove the key", default = false},
@@ -52,10 +52,10 @@ return {
      one_of = {"debug", "info", "warning", "error", "critical"}},
     {"disable_python_gc", "always", "boolean", "there is no Python, and Lua's collector is told the bytes of tensors",
      agrees = "any"},
-    {"vocabulary_size", "always", "integer", "DeepSpeed only hints at its alignment; it must be the model's", at_least = 1,
+    {"vocabulary_size", "always", "integer", "DeepSpeed only comments on its alignment; it must be the model's", at_least = 1,
      agrees = is_models_vocabulary, expected = "the model's vocabulary"},
-    {"dataloader_drop_last", "always", "boolean", "no batch is incomplete: one that spans two epochs goes on with the next",
-     agrees = "any"},
+    {"dataloader_drop_last", "always", "boolean",
+     "no batch is incomplete: at the end of an epoch it takes samples of the next", agrees = "any"},
     {"zero_allow_untested_optimizer", "always", "boolean", "every optimizer updates flat shards, at every stage", agrees = "any"},
     {"zero_force_ds_cpu_optimizer", "always", "boolean", "an optimizer is one formula on every device, with equal bits",
      agrees = "any"},
@@ -71,7 +71,8 @@ return {
   {path = "timers", fate = "always", text = "times are taken in every step", rows = {}},
   {path = "timers.throughput", fate = "always", text = "every step returns `tokens_per_second`", rows = {
     {"enabled", "always", "boolean", "every step returns `tokens_per_second`; measuring costs nothing", agrees = "any"},
-    {"synchronized", "always", "boolean", "the host waits for the device once per step, and times are taken there", agrees = "any"},
+    {"synchronized", "always", "boolean", "the host waits for the device once per step, and times are taken there",
+     agrees = "any"},
   }},
 
   {path = "data_types", fate = "mapped", text = "`zero.grad_dtype`, checks of `precision`", rows = {
@@ -79,7 +80,7 @@ return {
      is_dtype = true, to = "zero.grad_dtype"},
     {"param_dtype", "mapped", "string", "must agree with `precision.name`, which fp16.enabled and bf16.enabled choose",
      is_dtype = true},
-    {"buffer_dtype", "always", "string", "what is no parameter (rotary tables, statistics) stays fp32", is_dtype = true,
+    {"buffer_dtype", "always", "string", "buffers that are no parameters (rotary tables, statistics) stay fp32", is_dtype = true,
      agrees = {"fp32"}},
     {"keep_in_fp32_modules", "refused", "string|list",
      "layers that need it (norms, softmax, loss, rotary) compute in fp32 by themselves; leave the key out",
