@@ -1,4 +1,4 @@
--- zt.deepspeed.config: what configurations are read as, and which are refused. (ds_config_keys_test.lua goes through all keys.)
+-- Tests zt.deepspeed.config: how configurations are read, and which are refused. ds_config_keys_test.lua tests all keys.
 local lu = require "luaunit"
 local zt = require "zt"
 local ds = require "zt.deepspeed.config"
@@ -12,7 +12,7 @@ local function read(source, context)
   return ds.read(source, full)
 end
 
--- Reads `more` beside a batch size.
+-- Reads a configuration with a batch size and `more`.
 local function with(more, context) return read("{train_batch_size: 8, " .. more .. "}", context) end
 
 local function assert_refused(expected, source, context) lu.assertErrorMsgContains(expected, read, source, context) end
@@ -28,7 +28,7 @@ local TestHjson = {}
 function TestHjson:test_what_is_read()
   local text = '\239\187\191// first\n{a: [1, -2.5e3, 0.125,], # list\n'
     .. ' "b c": "q\\u00e4\\ud83d\\ude00\\n\\/" /* text\n */, d: true\n'
-    .. "e: null\n 'f'" -- a quote of that kind is no key
+    .. "e: null\n 'f'" -- a single quote cannot begin a key
   lu.assertErrorMsgContains("f:6:2: a key or '}' is expected here, found '''", hjson.decode, text, "f")
   local value = hjson.decode(text:gsub("'f'$", "\r\n}"), "f")
   lu.assertEquals(value, {a = {1, -2500, 0.125}, ["b c"] = "q\195\164\240\159\152\128\n/", d = true, e = hjson.null})
@@ -101,7 +101,7 @@ end
 
 local TestBatch = {}
 
--- DeepSpeed 0.19.8's rule at 4 ranks: what is given and what comes of it.
+-- DeepSpeed 0.19.8's rule on 4 ranks: the given keys and the resulting {global, micro, accumulation}.
 function TestBatch:test_every_combination()
   for given, expected in pairs {
     ["train_batch_size: 48, train_micro_batch_size_per_gpu: 3, gradient_accumulation_steps: 4"] = {48, 3, 4},
@@ -271,7 +271,7 @@ function TestMistakes:test_all_are_listed()
   end
 end
 
--- Mistakes that concern two keys, or a parameter of the optimizer or schedule, are listed with all others.
+-- Mistakes in two keys together, or in a parameter of the optimizer or schedule, are listed with all others.
 function TestMistakes:test_those_of_two_keys_are_listed_too()
   local message = message_of{
     train_batch_size = 10, train_micro_batch_size_per_gpu = 4, gradient_accumulation_steps = 1, steps_per_print = "ten",
@@ -293,7 +293,7 @@ function TestMistakes:test_a_missing_parameter_of_a_schedule()
   end
 end
 
--- A mistyped batch size is one mistake, not also a missing one.
+-- A misspelt batch size, or one of a wrong type, is one mistake and is not reported as missing too.
 function TestMistakes:test_no_consequences_of_a_mistake()
   for _, config in ipairs {{train_batch_sise = 8}, {train_batch_size = "8"}} do
     local message = message_of(config)
