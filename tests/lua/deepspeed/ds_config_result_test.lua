@@ -17,7 +17,7 @@ local TestResult = {}
 function TestResult:test_what_an_empty_configuration_is()
   local config = read ""
   lu.assertEquals(config.notes, {{key = "train_micro_batch_size_per_gpu", fate = "mapped",
-                                  reason = "`batch.micro`: samples of a micro-batch on one rank"}})
+                                  reason = "`batch.micro`: samples per micro-batch on one rank"}})
   config.notes = nil
   lu.assertEquals(config, {
     batch = {global = 4, micro = 1, accumulation = 1}, precision = {name = "fp32", on_nonfinite = "skip", cast_inputs = false},
