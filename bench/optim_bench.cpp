@@ -170,7 +170,7 @@ bool print_table(const Optimizer& optimizer, const std::string& title, Formats f
     const double each = median(seconds) / static_cast<double>(count);
     std::cout << fmt::format("{:<22} {:6.3f} Gparameters/s  {:6.2f} GB/s\n", name, 1e-9 / each, 1e-9 * formats.bytes() / each);
   };
-  std::cout << fmt::format("AdamW, {}, {} fp32 parameters, one thread, {}, {} B a parameter, medians of {}\n", title, count,
+  std::cout << fmt::format("AdamW, {}, {} fp32 parameters, one thread, {}, {} B per parameter, medians of {}\n", title, count,
                            isa_name(best_isa()), formats.bytes(), rounds);
   line("zt adamw", ours_seconds);
   line(rival.name, their_seconds);

@@ -3,9 +3,9 @@
 
     python3 bench/plan_table.py
 
-With bf16 parameters and gradients, fp32 master weights and Adam states, P parameters on N ranks need 16 P, 4 P + 12 P / N, 2 P +
-14 P / N, 16 P / N bytes at stages 0 to 3. At stages 2 and 3 the plan is above the formula by the buffers for the whole gradients
-and parameters of two or three layers.
+With bf16 parameters and gradients, fp32 master weights and Adam states, P parameters on N ranks need 16 P, 4 P + 12 P / N,
+2 P + 14 P / N, 16 P / N bytes at stages 0 to 3. At stages 2 and 3 the plan is above the formula by the buffers for the whole
+gradients and parameters of two or three layers.
 """
 
 import argparse
