@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tokens/s of scripts/exp/gpt.lua over several communication backends and ZeRO stages, in alternation.
+"""Measures the tokens/s of scripts/exp/gpt.lua with several communication backends and ZeRO stages, in alternation.
 
     python3 bench/backends.py --ranks 2 --backends mpi shm --stages 0 1
 
-Each repetition runs every combination once, in a fresh mpirun. The losses of all steps have to be equal to the last bit over all
-combinations: sums have a fixed order. One thread a rank, each bound to a core.
+Each repetition runs every combination once, with a new mpirun. The losses of all steps must be equal in every bit for all
+combinations, because sums have a fixed order. Each rank has one thread and is bound to one core.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ZTOOLKIT = ROOT / "build/release/bin/ztoolkit"
 
 
 def run(options, backend, stage, folder):
-    """One run: tokens/s of its steps after the first tenth, and the losses as written."""
+    """Runs gpt.lua once. Returns the tokens/s of its steps after the first tenth, and the losses of all steps."""
     environment = dict(os.environ, OMP_NUM_THREADS="1", ZT_LOG="warn", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     command = ["mpirun", "--bind-to", "core", "-n", options.ranks, ZTOOLKIT, "run", ROOT / "scripts/exp/gpt.lua",
                "--backend", backend, "--stage", stage, "--steps", options.steps, "--eval-every", 0, "--eval-batches", 1,

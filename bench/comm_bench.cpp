@@ -1,7 +1,7 @@
-// Collectives of zt.comm on a backend, beside the raw MPI call on the same buffers and the least that memory allows, in
-// alternation: what one call takes on the slowest rank, median over the calls. Sizes and bus bandwidth are those of nccl-tests:
-// size is the longer buffer's, busbw = algbw * (2 (W - 1) / W for all_reduce, (W - 1) / W for what is cut or gathered, 1 for
-// broadcast).
+// Times the collectives of zt.comm on a backend against the raw MPI call on the same buffers and against the memory traffic
+// alone, in alternation. Prints the median over the calls of the time on the slowest rank. Sizes and bus bandwidth are those of
+// nccl-tests: the size is that of the longer buffer; busbw = algbw * factor, where the factor is 2 (W - 1) / W for all_reduce, 1
+// for broadcast, and (W - 1) / W for the others.
 //
 //   mpirun -n 2 --bind-to core comm_bench --backend shm --op all_reduce --min 1M --max 64M
 #include <ATen/ATen.h>
@@ -31,14 +31,14 @@ struct Options {
   std::string json;
 };
 
-// Microseconds on the slowest rank, median.
+// Returns the median over the calls of the slowest rank's time. `times` has this rank's microseconds per call. Collective.
 double median_of_slowest(std::vector<double> times) {
   MPI_Allreduce(MPI_IN_PLACE, times.data(), static_cast<int>(times.size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size()) / 2, times.end());
   return times[times.size() / 2];
 }
 
-// Short calls are timed many at once: the clock and the barrier before cost as much as they do.
+// Returns the microseconds per call. Times 50 short calls together, because the clock and the barrier cost as much as one call.
 template <class Call>
 double timed(int64_t bytes, Call call) {
   const int calls = bytes <= 4096 ? 50 : 1;
@@ -132,21 +132,21 @@ int64_t run(const World& world, const Options& options) {
 
 int main(int argc, char** argv) {
   zt::comm::bench::Options options;
-  CLI::App app("Times collectives beside raw MPI and beside what memory allows; run it under mpirun.");
+  CLI::App app("Times collectives against raw MPI and against the memory traffic alone. Run it under mpirun.");
   app.add_option("--backend", options.backend, "shm or mpi")->capture_default_str();
   app.add_option("--op", options.ops, "Collectives")->check(CLI::IsMember(zt::comm::bench::op_names()));
   app.add_option("--type", options.types, "Types of the elements: float32, bfloat16, ...");
   app.add_option("--min", options.min, "Smallest size in bytes")->transform(CLI::AsSizeValue(false));
   app.add_option("--max", options.max, "Largest size in bytes")->transform(CLI::AsSizeValue(false));
-  app.add_option("--factor", options.factor, "From a size to the next")->check(CLI::Range(2, 1024))->capture_default_str();
-  app.add_option("--iterations", options.iterations, "Timed calls for each size")
-      ->check(CLI::PositiveNumber)
+  app.add_option("--factor", options.factor, "Ratio of a size to the previous one")
+      ->check(CLI::Range(2, 1024))
       ->capture_default_str();
-  app.add_flag("--async", options.is_async, "Start each call with Async::yes and wait: the communication thread's speed");
-  app.add_flag("--ordinary", options.is_ordinary, "Buffers from the heap instead of Communicator::allocate");
-  app.add_flag("--in-place", options.is_in_place, "In place, where the collective can be");
+  app.add_option("--iterations", options.iterations, "Timed calls per size")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_flag("--async", options.is_async, "Start each call with Async::yes and wait: measures the communication thread");
+  app.add_flag("--ordinary", options.is_ordinary, "Use buffers from the heap instead of Communicator::allocate");
+  app.add_flag("--in-place", options.is_in_place, "Run in place; skips collectives that have no in-place form");
   app.add_flag("--check-calls", options.is_full, "check = \"full\": compare every call over the ranks");
-  app.add_flag("!--no-check", options.is_checked, "Do not look at the results");
+  app.add_flag("!--no-check", options.is_checked, "Do not check the results");
   app.add_option("--json", options.json, "Also write the rows to this file");
   CLI11_PARSE(app, argc, argv);
   const zt::World world = zt::World::from_environment();
@@ -160,6 +160,6 @@ int main(int argc, char** argv) {
     return wrong == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "comm_bench: {}\n", error.what());
-    std::_Exit(1);  // MPI_Finalize would wait for the others
+    std::_Exit(1);  // MPI_Finalize would wait for the other ranks
   }
 }

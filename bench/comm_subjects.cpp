@@ -15,7 +15,7 @@ char* data_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.mutable_data_ptr());
 }
 
-// Counts of out and in for `part` elements a rank.
+// The numbers of elements of `out` and `in` for `part` elements per rank.
 struct Counts {
   int64_t out = 0, in = 0;
 };
@@ -52,7 +52,7 @@ std::function<void()> raw_call(const std::string& op, const at::Tensor& out, con
   const auto n = static_cast<int>(in.numel()), p = static_cast<int>(out.numel()), b = static_cast<int>(in.nbytes());
   void *to = out.mutable_data_ptr(), *from = in.mutable_data_ptr();
   if (place == Place::in_place) {
-    // MPI leaves the part of an in-place reduce_scatter at the begin of the buffer.
+    // MPI writes the result of an in-place reduce_scatter to the start of the buffer.
     if (op == "reduce_scatter") to = from;
     from = MPI_IN_PLACE;
   }
@@ -64,8 +64,9 @@ std::function<void()> raw_call(const std::string& op, const at::Tensor& out, con
   return [] { MPI_Barrier(MPI_COMM_WORLD); };
 }
 
-// all_reduce: this rank adds up 1 / W of W inputs and writes it W times. reduce_scatter: adds up and writes once. Others: copies
-// what it receives. On ordinary memory of the same sizes, in place where the collective is.
+// Returns the memory traffic of this rank's part. all_reduce: adds 1 / W of each of W inputs and writes the sum W times.
+// reduce_scatter: adds and writes once. Others: copy the bytes that the rank receives. The buffers are ordinary memory of the
+// same sizes, in place if the collective is in place.
 std::function<void()> limit_call(const std::string& op, const at::Tensor& like_out, const at::Tensor& like_in, int rank, int size,
                                  Place place) {
   if (op == "barrier") return [] {};

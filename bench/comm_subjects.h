@@ -1,4 +1,4 @@
-// What comm_bench times: collectives of zt.comm, the raw MPI call that does the same, and the least that memory allows.
+// The calls that comm_bench times: collectives of zt.comm, the equal raw MPI calls, and the memory traffic as a lower bound.
 #pragma once
 
 #include <functional>
@@ -11,25 +11,27 @@ namespace zt::comm::bench {
 
 const std::vector<std::string>& op_names();
 
-// One collective over `comm` on buffers of one size and type. Input elements are rank + 1 (all_to_all: plus the receiver's rank).
+// One collective over `comm` on buffers of one size and type. Every input element is rank + 1 (in all_to_all plus the receiver's
+// rank).
 struct Subject {
   std::string op;
   at::Tensor out, in;
   double bus_factor = 1;  // busbw / algbw, as in nccl-tests
   int64_t count = 0;      // elements of the longer buffer
   std::function<Work(Async)> ours;
-  std::function<void()> raw;       // empty: MPI has no such type
-  std::function<void()> limit;     // touches the bytes that this rank's part needs, in memory of its own, and waits for nobody
-  std::function<int64_t()> wrong;  // elements of `out` that are not what they have to be
+  std::function<void()> raw;       // the raw MPI call; empty means that MPI does not have the type
+  std::function<void()> limit;     // this rank's sums and copies alone, in private memory, without waiting for another rank
+  std::function<int64_t()> wrong;  // returns the number of wrong elements in `out`
 };
 
 enum class Memory : uint8_t { window, ordinary };
 enum class Place : uint8_t { apart, in_place };  // of `out` and `in`, as zt/comm/comm.h says
 
-// Whether the collective can be in place.
+// Returns whether the collective has an in-place form.
 bool has_in_place(const std::string& op);
 
-// bytes: of the longer buffer, rounded down to whole elements for each rank, at least one. Collective.
+// Makes the buffers and the calls. `bytes` is the size of the longer buffer; it is rounded down to a whole number of elements per
+// rank, at least one. Collective.
 Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, at::ScalarType dtype, Memory memory, Place place);
 
 }  // namespace zt::comm::bench

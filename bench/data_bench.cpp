@@ -1,4 +1,5 @@
-// Tokens a second of making batches and of tokenizing. Every batch is checked once before it is timed.
+// Measures the tokens per second of making batches, the bytes per second of tokenizing, and permutations. Every stream checks one
+// batch before it is timed.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kTokens = 10'000'000, kVocab = 4096, kDocument = 100;
 
-// A corpus of kTokens pseudo-random tokens, in which token 0 ends a document every kDocument tokens.
+// Returns a corpus of kTokens pseudo-random tokens. Token 0 ends a document every kDocument tokens.
 std::shared_ptr<const TokenFile> corpus() {
   const std::string path = std::filesystem::temp_directory_path() / "zt-data-bench.npy";
   std::vector<int32_t> tokens(static_cast<size_t>(kTokens));
@@ -26,7 +27,7 @@ std::shared_ptr<const TokenFile> corpus() {
   writer.append(tokens);
   writer.commit();
   auto file = std::make_shared<const TokenFile>(path, kVocab);
-  std::filesystem::remove(path);  // the open file keeps its content until the program ends
+  std::filesystem::remove(path);  // the open file stays readable until the program ends
   return file;
 }
 
@@ -40,7 +41,7 @@ void run(benchmark::State& state, std::unique_ptr<Source> source, int64_t rows) 
   const Fields first = stream.batch(0);
   const auto labels = first.at("labels").narrow(1, 0, first.at("labels").size(1) - 1);
   const auto next = first.at("tokens").narrow(1, 1, labels.size(1));
-  const auto inside = labels.gt(0);  // no end of a document, no padding
+  const auto inside = labels.gt(0);  // excludes ends of documents and padding
   if (!at::equal(labels.masked_select(inside), next.masked_select(inside)))
     return state.SkipWithError("labels are not the next tokens");
   int64_t step = 0;

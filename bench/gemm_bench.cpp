@@ -1,8 +1,9 @@
-// The GEMM providers on the matrices of a GPT's layers: each result is compared with fp64, then the providers run in turns.
+// Times the GEMM providers on the matrices of a GPT's layers. Compares each result with fp64, then runs the providers in
+// alternation.
 //
 //   gemm_bench [rows hidden ffn vocab]     default 1024 512 2048 8192
 //
-// Prints GFLOP/s by the median time of each provider, and the provider that the default rule names.
+// Prints the GFLOP/s of each provider by its median time, and the provider that the default rule chooses.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -29,14 +30,14 @@ struct Linear {
   int64_t in, out;
 };
 
-// Weight gradients are summed in fp32.
+// Returns the GEMMs of a linear layer. The weight gradient is summed in fp32.
 std::array<GemmShape, 3> shapes_of(const Linear& linear, at::ScalarType dtype, int64_t rows) {
   return {GemmShape{GemmKind::forward, dtype, rows, linear.out, linear.in},
           GemmShape{GemmKind::input_gradient, dtype, rows, linear.in, linear.out},
           GemmShape{GemmKind::weight_gradient, dtype, linear.out, linear.in, rows, dtype != at::kFloat}};
 }
 
-// Operands that lie as in a layer: x and dy [rows, columns], W [out, in]; a weight gradient is added to c.
+// Operands with the memory layout of a layer: x and dy are [rows, columns], W is [out, in]. A weight gradient is added to c.
 struct Operands {
   at::Tensor a, b, c;
   double beta;
@@ -52,7 +53,7 @@ struct Operands {
 
   void run(const Gemm& provider) const { provider.run(a, b, c, beta, 1); }
 
-  // Whether the result differs from fp64 by no more than sums in fp32 and one rounding to c's dtype explain.
+  // Returns whether the result differs from fp64 by at most the error of sums in fp32 and one rounding to c's dtype.
   bool is_right(const Gemm& provider) const {
     c.zero_();
     run(provider);
@@ -83,7 +84,7 @@ void compare(const GemmShape& shape) {
     const Gemm& provider = find_gemm(name);
     if (!provider.takes(at::kCPU, shape.dtype)) continue;
     if (operands.is_right(provider)) names.push_back(name);
-    else fmt::print("  '{}' multiplies wrongly\n", name);
+    else fmt::print("  '{}' gives a wrong result\n", name);
   }
   std::vector<std::vector<double>> times(names.size());
   for (double spent = 0; spent < kSeconds * static_cast<double>(names.size()) || times[0].size() < kLeastRuns;) {

@@ -1,5 +1,5 @@
-// Nanoseconds per operator called from Lua, beside the same call in C++. The tensors are small, so that the call is what is
-// timed. Every pair checks its result against the other way before it is timed.
+// Measures the nanoseconds per operator call from Lua and for the same call in C++. The tensors are small, so the cost of the
+// call dominates. Every pair compares its two results before it is timed.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// A Lua state with a = [1, 2, 3, 4] and m = a as 2 x 2, and a function `run(n)` that evaluates an expression n times.
+// Holds a Lua state with a = [1, 2, 3, 4], m = a as 2 x 2, and a function `run(n)` that evaluates `expression` n times.
 class Script {
  public:
   explicit Script(const std::string& expression) : L_(zt::lua::new_state({}, {})) {
@@ -50,7 +50,7 @@ void through_lua(benchmark::State& state, const char* expression, Native native)
   Script script(expression);
   const at::Tensor a = sample();
   if (!at::equal(script.run(1), native(a, a.view({2, 2})))) return state.SkipWithError("Lua and C++ give different results");
-  constexpr int64_t kBatch = 1000;  // so that entering Lua counts for little
+  constexpr int64_t kBatch = 1000;  // calls per entry into Lua, so that entering Lua costs little per call
   while (state.KeepRunningBatch(kBatch)) script.run(kBatch);
 }
 
@@ -75,7 +75,7 @@ const Pair kPairs[] = {
     {"m:view(4)", [](const at::Tensor&, const at::Tensor& m) { return m.view({4}); }},
 };
 
-// A method without work: what the bridge alone costs.
+// Calls a method that does no work: measures the cost of the binding alone.
 void bridge_alone(benchmark::State& state) {
   Script script("a:numel()");
   constexpr int64_t kBatch = 1000;

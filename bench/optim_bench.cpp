@@ -1,11 +1,11 @@
-// Optimizers against the memory's bandwidth and against PyTorch's fused AdamW.
+// Times the optimizers against the memory bandwidth and against PyTorch's fused AdamW.
 //
 //   optim_bench [--parameters N] [--rounds N] [Google Benchmark's flags]
 //
-// The summary alternates three loops over N fp32 parameters on one thread: AdamW of this module, something to compare with, and
-// a loop that only moves as many bytes. The first table compares with at::_fused_adamw_; the others, where the gradient comes in
-// bf16 or a bf16 copy of the parameters goes out, with the same in passes: widen, step, round. Medians over the rounds; results
-// are compared at the end.
+// The summary alternates three loops over N fp32 parameters on one thread: AdamW of zt.optim, a rival, and a loop that only moves
+// as many bytes. In the first table the rival is at::_fused_adamw_. In the others the gradient is bf16 or the step writes a bf16
+// copy of the parameters; their rival does the same in separate passes: widen, step, round. Prints medians over the rounds, and
+// compares the results at the end.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <benchmark/benchmark.h>
@@ -23,13 +23,13 @@
 namespace zt::optim {
 namespace {
 
-constexpr int kAdamWBytes = 24;  // p, m and v, read and written; the gradient and the copy come on top
+constexpr int kAdamWBytes = 24;  // per parameter: p, m and v, read and written; without the gradient and the copy
 constexpr double kLr = 1e-3, kDecay = 0.1;
 
-// What is read and written beside fp32 parameters and averages.
+// The types of the arrays other than the fp32 parameters and averages.
 struct Formats {
   at::ScalarType grad = at::kFloat;
-  bool has_copy = false;  // in bf16
+  bool has_copy = false;  // a bf16 copy of the parameters
 
   int bytes() const { return kAdamWBytes + (grad == at::kFloat ? 4 : 2) + (has_copy ? 2 : 0); }
 };
@@ -57,7 +57,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// As many bytes as AdamW, fetched as far ahead, and next to no arithmetic.
+// Reads and writes as many bytes as AdamW with the same prefetch distance, and with almost no arithmetic.
 template <class Grad, bool kCopy>
 [[gnu::always_inline]] inline void move_bytes(const Buffers& b) {
   constexpr int kWidth = 16;
@@ -127,7 +127,7 @@ void step_ours(const Optimizer& optimizer, const Buffers& b, int64_t step) {
   optimizer.step(state, b.g, {&all, 1}, {.lr = kLr, .step = step});
 }
 
-// The same as step_ours, with a pass over memory for each conversion.
+// Does the same as step_ours, with one pass over memory per conversion.
 void step_in_passes(const Optimizer& optimizer, const Buffers& b, const at::Tensor& wide, int64_t step) {
   if (wide.defined()) wide.copy_(b.g);
   FlatState state{b.p, {{"exp_avg", b.m}, {"exp_avg_sq", b.v}}};
@@ -141,15 +141,16 @@ void step_fused(const Buffers& b, at::Tensor& step) {
   at::_fused_adamw_({b.p}, {b.g}, {b.m}, {b.v}, {}, {step}, kLr, 0.9, 0.999, kDecay, 1e-8, false, false);
 }
 
-// Both have done `rounds` updates from one start. Each rounds the parameter a few times an update, and its averages relative
-// to the largest gradient, which is at most 32 = 1 / sqrt(1 - beta2) denominators: see tests/optim/golden_test.cpp.
+// Returns whether the parameters agree up to rounding after `rounds` updates from one start. Each side rounds the parameter a few
+// times per update, and its averages relative to the largest gradient, which is at most 32 = 1 / sqrt(1 - beta2) denominators:
+// see tests/optim/golden_test.cpp.
 bool agree(const Buffers& ours, const Buffers& fused, int rounds) {
   const double u = 0x1p-24;
   const at::Tensor limit = (fused.p.abs() + kLr * rounds) * (16.0 * rounds * u) + 2 * kLr * 32 * 4 * rounds * rounds * u;
   return ((ours.p - fused.p).abs() <= limit).all().item<bool>();
 }
 
-// What a table compares with: its name, one step, and whether the results agree after some rounds.
+// The other side of a table: its name, its step, and a function that returns whether both results agree after all rounds.
 struct Rival {
   std::string name;
   std::function<void(const Buffers&, int64_t)> step;
@@ -169,7 +170,7 @@ bool print_table(const Optimizer& optimizer, const std::string& title, Formats f
     const double each = median(seconds) / static_cast<double>(count);
     std::cout << fmt::format("{:<22} {:6.3f} Gparameters/s  {:6.2f} GB/s\n", name, 1e-9 / each, 1e-9 * formats.bytes() / each);
   };
-  std::cout << fmt::format("AdamW, {}, {} fp32 parameters, one thread, {}, {} B a parameter, medians of {}\n", title, count,
+  std::cout << fmt::format("AdamW, {}, {} fp32 parameters, one thread, {}, {} B per parameter, medians of {}\n", title, count,
                            isa_name(best_isa()), formats.bytes(), rounds);
   line("zt adamw", ours_seconds);
   line(rival.name, their_seconds);
@@ -211,7 +212,7 @@ void one_step(benchmark::State& state) {
   const Segment all{0, 0, 0, buffers.p.numel()};
   int64_t step = 0;
   for (auto unused : state) optimizer->step(shard, buffers.g, {&all, 1}, {.lr = kLr, .step = ++step});
-  // The parameter and states both ways, the gradient in, the copy out.
+  // Bytes per parameter: parameter and states are read and written, the gradient is read, the copy is written.
   const auto bytes = static_cast<int64_t>(8 + 8 * shard.state.size() + buffers.g.element_size() + (kCopy ? 2 : 0));
   state.SetBytesProcessed(state.iterations() * state.range(0) * bytes);
   state.SetItemsProcessed(state.iterations() * state.range(0));
@@ -241,7 +242,7 @@ BENCHMARK(norm<at::kFloat>)->Name("norm")->Arg(1 << 12)->Arg(1 << 24);
 BENCHMARK(norm<at::kBFloat16>)->Name("norm, bf16")->Arg(1 << 12)->Arg(1 << 24);
 BENCHMARK(norm<at::kHalf>)->Name("norm, fp16")->Arg(1 << 12)->Arg(1 << 24);
 
-// Takes "--name value" out of the command line.
+// Removes "--name value" from the command line. Returns the value given there, or `value` if there is none.
 int64_t take_flag(int& argc, char** argv, const std::string& name, int64_t value) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (argv[i] != name) continue;

@@ -1,11 +1,11 @@
--- Models whose plans bench/plan_table.py asks for: ztoolkit plan bench/plan_models.lua --model 7B --stage 3 --ranks 64
+-- Large models for bench/plan_table.py, which runs: ztoolkit plan bench/plan_models.lua --model 7B --stage 3 --ranks 64
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
 local optim = require "zt.optim"
 local zero = require "zt.zero"
 
--- GPT-2 XL, Llama 2 7B, 13B and 70B, and the trillion of Narayanan et al. (2021).
+-- GPT-2 XL, Llama 2 7B, 13B and 70B, and the model with 1 T parameters of Narayanan et al. (2021).
 local MODELS = {
   ["1.5B"] = {family = "gpt2", layers = 48, hidden = 1600, heads = 25, vocab = 50257},
   ["7B"] = {family = "llama", layers = 32, hidden = 4096, heads = 32, ffn = 11008, vocab = 32000},
@@ -17,10 +17,10 @@ local MODELS = {
 local o = zt.cli{
   name = "plan_models", about = "Makes a large model for ztoolkit plan; it never runs.",
   options = {
-    {"model", "7B", "which", one_of = {"1.5B", "7B", "13B", "70B", "1T"}},
+    {"model", "7B", "which model", one_of = {"1.5B", "7B", "13B", "70B", "1T"}},
     {"stage", 3, "ZeRO stage", between = {0, 3}},
-    {"seq", 1024, "tokens a sample", at_least = 1},
-    {"samples", 1, "samples a rank and step", at_least = 1},
+    {"seq", 1024, "tokens per sample", at_least = 1},
+    {"samples", 1, "samples per rank and step", at_least = 1},
     {"recompute", 1, "keep no activations in every k-th block; 0: keep all", at_least = 0},
     {"grads", "bf16", "type of the gradients", one_of = {"bf16", "fp32"}},
   },

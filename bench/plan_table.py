@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Bytes a rank that `ztoolkit plan` counts, beside the formulas of the ZeRO paper, and the time it takes.
+"""Compares the bytes per rank that `ztoolkit plan` counts with the formulas of the ZeRO paper.
 
     python3 bench/plan_table.py
 
-bf16 parameters and gradients, fp32 master and Adam state: 16 P, 4 P + 12 P / N, 2 P + 14 P / N, 16 P / N at stages 0 to 3. What is
-above the formula at stages 2 and 3 are the buffers in which whole gradients and parameters of two or three layers come and go.
+With bf16 parameters and gradients, fp32 master weights and Adam states, P parameters on N ranks need 16 P, 4 P + 12 P / N,
+2 P + 14 P / N, 16 P / N bytes at stages 0 to 3. At stages 2 and 3 the plan is above the formula by the buffers for the whole
+gradients and parameters of two or three layers.
 """
 
 import argparse
@@ -25,7 +26,7 @@ STATES = ("parameters", "master", "gradients", "optimizer")
 
 
 def plan(ztoolkit, model, stage, ranks):
-    """(number of parameters, memory of the one kind of rank, seconds)."""
+    """Returns (number of parameters, bytes per rank by kind of memory, seconds of the command)."""
     begin = time.monotonic()
     done = subprocess.run([ztoolkit, "plan", str(ROOT / "bench/plan_models.lua"), "--model", model, "--stage", str(stage), "--ranks",
                            str(ranks), "--json"], capture_output=True, text=True)

@@ -1,11 +1,11 @@
-// The products of matrices of a GPT's training step, alone: what train_vs_products.py holds a step's time against.
+// Times only the GEMMs of a GPT's training step. train_vs_products.py compares a step's time with them.
 //
 //   products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS
 //
-// Each layer has its own weights, inputs and gradients, and they come in a step's order: what a product finds in the cache is
-// what it finds there. Prints JSON {"linear": [...], "attention": [...]}: the seconds of every pass that SECONDS give room for,
-// behind one that is not timed, by what is multiplied: in linear layers and the head by zt::gemm; in attention, whole matrices of
-// [SEQ, SEQ] in fp32 by at::bmm: scores and mixture, and the gradients of scores, values, queries and keys.
+// Each layer has its own weights, inputs and gradients, and the GEMMs run in a step's order, so the cache holds the same data as
+// in a step. After an untimed pass it repeats for SECONDS and prints JSON {"linear": [...], "attention": [...]}, the seconds of
+// each pass. "linear": the linear layers and the head, by zt::gemm. "attention": whole [SEQ, SEQ] matrices in fp32, by at::bmm:
+// scores, their mixture of values, and the gradients of scores, values, queries and keys.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -23,7 +23,8 @@
 namespace zt {
 namespace {
 
-// y = x W^T, dx = dy W, dW = dy^T x. The weight gradient is fp32 and is overwritten, as by the first micro-batch of a step.
+// Computes y = x W^T, dx = dy W, dW = dy^T x. The weight gradient is fp32 and is overwritten, as in the first micro-batch of a
+// step.
 struct Linear {
   at::Tensor x, weight, y, dy, dx, weight_gradient;
 
@@ -43,7 +44,7 @@ struct Linear {
   }
 };
 
-// One layer's: batches of matrices [seq, width of a head].
+// The matrices of one layer's attention: batches of [seq, width of a head].
 struct Attention {
   at::Tensor queries, keys, values, scores, mixed;
 

@@ -1,4 +1,4 @@
-// What step programs cost by themselves: the executor per action when actions do nothing, and verifying before the first step.
+// Measures the overhead of step programs: the executor's time per empty action, and the verifier's time before the first step.
 #include <benchmark/benchmark.h>
 
 #include "zt/execute/executor.h"
@@ -7,7 +7,7 @@
 namespace zt {
 namespace {
 
-// A chain of `layers` layers with a unit each.
+// Returns a chain of `layers` layers with one unit each.
 ModelInfo chain(int layers) {
   ModelInfo info;
   for (int p = 0; p < layers; ++p) {

@@ -1,5 +1,5 @@
-// Random numbers by instruction set, beside the definition read literally: one element after the other, libm's functions. Both in
-// turns and by medians, so that the ratio holds on a busy machine.
+// Times random numbers by instruction set against a literal implementation of the definition: one element after the other, with
+// libm's functions. Both run in alternation and are compared by medians, so the ratio is valid on a busy machine.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace zt {
 namespace {
 
-constexpr int kRepeats = 16;         // a turn lasts a millisecond: processors start vector instructions slowly
-constexpr int64_t kCount = 1 << 14;  // stays in the second-level cache, as the parts do in which parameters are made
+constexpr int kRepeats = 16;         // one turn takes about 1 ms, because processors start vector instructions slowly
+constexpr int64_t kCount = 1 << 14;  // elements; they fit in the L2 cache, like the parts in which parameters are initialised
 
 void fill(const Philox& stream, std::span<float> out, Isa isa) {
   stream.uniform(0, 0, out, isa);
@@ -39,8 +39,8 @@ void fill_literally(const Philox& stream, std::span<double> out) {
   }
 }
 
-// Uniform numbers are equal. Normal ones have a radius below 8.6 and differ by the rounding of both, which that of an angle of
-// up to 2 pi dominates: 2 pi + 10 units of 2^-53 each.
+// Throws Fault if the numbers differ. Uniform numbers must be equal. Normal numbers have a radius below 8.6 and may differ by the
+// rounding of both, 2 pi + 10 units of 2^-53 each; the angle of up to 2 pi contributes most.
 void check(float got, float expected) {
   if (got != expected) fault("a uniform number is {} and should be {}", got, expected);
 }

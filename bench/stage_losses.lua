@@ -1,4 +1,4 @@
--- The ztoolkit side of stage_losses.py: trains a small GPT for some steps and prints the losses, exact, as one line of JSON.
+-- One run of stage_losses.py: trains a small GPT for some steps and prints the exact losses, in hexadecimal, as one line of JSON.
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
@@ -9,10 +9,10 @@ local o = zt.cli{
   name = "stage_losses", about = "Trains a small GPT; started by stage_losses.py.",
   options = {
     {"stage", 0, "ZeRO stage", between = {0, 3}},
-    {"precision", "fp32", "of parameters", one_of = {"fp32", "bf16", "fp16"}},
-    {"micro_batches", 1, "parts of a rank's samples", at_least = 1},
+    {"precision", "fp32", "type of the parameters", one_of = {"fp32", "bf16", "fp16"}},
+    {"micro_batches", 1, "micro-batches per rank and step", at_least = 1},
     {"reduce_every", "step", "when gradients are summed over the ranks", one_of = {"step", "micro_batch"}},
-    {"node_shared", "default", "one copy of the parameters", one_of = {"default", "true", "false"}},
+    {"node_shared", "default", "one copy of the parameters per node", one_of = {"default", "true", "false"}},
     {"steps", 20, "steps", at_least = 1},
   },
 }
@@ -25,7 +25,8 @@ if o.node_shared ~= "default" then shard.node_shared = o.node_shared == "true" e
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision}):apply(zero.shard(shard))
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-3, weight_decay = 0.1}, clip = 1})
 
--- A sequence counts on from a number by a step of its sample's: there is something to learn.
+-- Returns this rank's part of a batch. Each sequence counts up modulo VOCAB with a start and an increment of its own, so the
+-- model can learn to predict it.
 local function batch_of(step)
   local samples = zt.arange(SAMPLES):add(step * SAMPLES):view({SAMPLES, 1})
   local all = (samples * 37 + (samples:remainder(7) + 1) * zt.arange(SEQ + 1)):remainder(VOCAB):to "int64"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Losses of 20 steps at every ZeRO stage, in fp32 and bf16, on 1, 2 and 4 ranks, with two numbers of micro-batches.
+"""Compares the losses of 20 steps at all ZeRO stages, in fp32 and bf16, on 1, 2 and 4 ranks, with 1 and 2 micro-batches.
 
     python3 bench/stage_losses.py
 
-A row is a precision, ranks and micro-batches; it shows the first and the last loss of stage 0, and says whether the losses of all
-steps are equal to the last bit at stages 1, 2 and 3, with parameters held once a node and once a rank. Ends with status 1 if not.
+Each row of the table is one precision, number of ranks and number of micro-batches. It shows the first and the last loss of stage
+0, and whether the losses of all steps at stages 1, 2 and 3 equal those of stage 0 in every bit, with one copy of the parameters
+per rank and with one copy per node. Exits with status 1 if any differ.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def main():
     parser.add_argument("--ztoolkit", default=str(ROOT / "build/release/bin/ztoolkit"))
     parser.add_argument("--steps", type=int, default=20)
     args = parser.parse_args()
-    print("| precision | ranks | micro-batches | reduce_every | first loss | last loss | stages 1, 2, 3 | one copy a node |")
+    print("| precision | ranks | micro-batches | reduce_every | first loss | last loss | stages 1, 2, 3 | one copy per node |")
     print("|---|---|---|---|---|---|---|---|")
     all_equal = True
     for precision in ("fp32", "bf16"):

@@ -1,4 +1,5 @@
--- Where the time of a training step goes, at every ZeRO stage: the stages' steps in turns, medians in milliseconds on rank 0.
+-- Measures the parts of a training step at every ZeRO stage: runs the stages in alternation and prints medians of rank 0 in
+-- milliseconds.
 --
 --   mpirun -n 2 --bind-to core ztoolkit run bench/step_profile.lua --precision bf16
 local zt = require "zt"
@@ -9,10 +10,11 @@ local o = zt.cli{
   name = "step_profile", about = "Times the parts of a training step of a GPT.",
   options = {
     {"layers", 6, "blocks", at_least = 1}, {"hidden", 512, "width", at_least = 1}, {"heads", 8, "attention heads", at_least = 1},
-    {"vocab", 8192, "tokens", at_least = 1}, {"seq", 256, "tokens a sample", at_least = 1},
-    {"samples", 4, "of a rank and step", at_least = 1}, {"steps", 9, "of each stage, after one that is not timed", at_least = 1},
-    {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},
-    {"backend", nil, "how ranks communicate (shm, mpi); without it what suits them", type = "string"},
+    {"vocab", 8192, "tokens in the vocabulary", at_least = 1}, {"seq", 256, "tokens per sample", at_least = 1},
+    {"samples", 4, "samples per rank and step", at_least = 1},
+    {"steps", 9, "timed steps per stage, after one untimed step", at_least = 1},
+    {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},
+    {"backend", nil, "how ranks communicate (shm, mpi); default: the backend that suits the ranks", type = "string"},
   },
 }
 
@@ -48,7 +50,7 @@ for step = 0, o.steps do
 end
 
 if zt.world.rank == 0 then
-  print(("%d ranks, %s: milliseconds of a step\n"):format(zt.world.size, o.precision))
+  print(("%d ranks, %s: milliseconds per step\n"):format(zt.world.size, o.precision))
   print("| part | stage 0 | stage 1 | stage 2 | stage 3 |\n| --- | --- | --- | --- | --- |")
   for _, part in ipairs(PARTS) do
     local cells = {}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the text that the main experiment trains on: the dictionary of the Debian package dict-gcide (29 MB of plain English),
-# as corpus/gcide.txt, and its tokens with a vocabulary of 4,096 pieces, as corpus/gcide.npy. A second run does nothing.
+# Makes the training data of the main experiment: corpus/gcide.txt, the text of the dictionary in the Debian package dict-gcide
+# (29 MB of plain English), and corpus/gcide.npy, its tokens with a vocabulary of 4,096 pieces. A second run does nothing.
 #
 #   scripts/corpus.sh            needs the release build (scripts/run.sh makes it)
 #   ZT_BUILD=build/debug scripts/corpus.sh      use another build
@@ -23,9 +23,9 @@ case ${1:-} in
   *) fail "unknown argument '$1': this script takes none" ;;
 esac
 
-# The dictionary as running text: one paragraph a line, an empty line between entries. Dropped: the notices of the
-# database in front of the first entry (a line with a \pronunciation\), pronunciations, braces around cross references, and
-# notes on where a paragraph comes from, which make up a tenth of the file.
+# Writes the dictionary as running text: one paragraph per line, an empty line between entries. Drops the notices before the first
+# entry (an entry begins with a line that has a \pronunciation\), the pronunciations, the braces around cross references, and the
+# notes on the source of a paragraph, which are a tenth of the file.
 clean() {
   awk '
     function flush_paragraph() {
@@ -38,7 +38,7 @@ clean() {
       if (paragraph != "") print paragraph
       paragraph = ""
     }
-    # An entry begins in the first column; its pronunciation may go on in the next line.
+    # An entry begins in the first column. Its pronunciation may continue on the next line.
     /^[^ \t].*\\[^\\]*\\/ || (/^[^ \t].*\\/ && in_entries && paragraph == "") {
       flush_paragraph()
       if (in_entries) print ""
@@ -59,7 +59,7 @@ require_space() {
 make_text() {
   [ -r "$SOURCE" ] || fail "there is no $SOURCE: install the package dict-gcide (scripts/setup.sh does)"
   step "extracting $SOURCE to $TEXT"
-  # iconv -c drops the few bytes that are not UTF-8, and then says so by its exit status.
+  # iconv -c drops the few bytes that are not UTF-8. It then exits with an error status, which is ignored.
   if ! { zcat "$SOURCE" | { iconv -c -f utf-8 -t utf-8 || true; } | clean; } >"$TEXT.partial"; then
     fail "cannot write $TEXT (the message is above): is $SOURCE damaged, or the disk full?"
   fi

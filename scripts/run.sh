@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds, prepares the corpus and trains the main model on two ranks of one thread.
+# Sets up, builds, prepares the corpus and trains the main model on two ranks with one thread each.
 # Arguments go to scripts/exp/gpt.lua: scripts/run.sh --steps 100 --stage 1
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
@@ -7,7 +7,7 @@ source "$(dirname "$0")/env.sh"
 case ${1:-} in
   -h|--help)
     show_help
-    # The experiment's own options, where it can be run already.
+    # Prints also the experiment's own options if the host is already built.
     if [ -x build/release/bin/ztoolkit ]; then exec build/release/bin/ztoolkit run scripts/exp/gpt.lua --help; fi
     exit 0 ;;
 esac

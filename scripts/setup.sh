@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Installs everything ztoolkit needs to build and to test: system packages and a project-local virtual environment.
-# A second run finds everything in place and does nothing.
+# A second run does nothing.
 #
-#   scripts/setup.sh             what building, testing and training need
-#   scripts/setup.sh --oracle    also the full PyTorch wheel, in .venv-oracle, and transformers, in .venv-huggingface, which sees
-#                                that PyTorch: golden files, comparisons
-#   ZT_TORCH_DIR=/path           use the LibTorch there (the folder that holds include/ and lib/) instead of the wheel
+#   scripts/setup.sh             installs what building, testing and training need
+#   scripts/setup.sh --oracle    installs also the full PyTorch wheel in .venv-oracle and transformers in .venv-huggingface, which
+#                                uses that PyTorch: for golden files and comparisons
+#   ZT_TORCH_DIR=/path           uses the LibTorch in that folder (with include/ and lib/) instead of the wheel
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 TORCH_VERSION=2.11.0
-CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch_cpu links to these even without a GPU
+CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch_cpu links to them even without a GPU
 TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
 HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0)
 MIN_CMAKE=3.25
@@ -28,7 +28,7 @@ for argument in "$@"; do
   esac
 done
 
-# Debian 12 and Ubuntu 24.04 (untested) happen to use the same names for all of these.
+# The package names are the same in Debian 12 and Ubuntu 24.04 (untested).
 PACKAGES=(
   build-essential cmake ninja-build ccache mold pkg-config git ca-certificates
   python3 python3-venv
@@ -80,7 +80,7 @@ install_system_packages() {
   rm -f "$log"
 }
 
-pip_install() { # virtual environment, what for, pip arguments...
+pip_install() { # virtual environment, name for messages, pip arguments...
   local venv=$1 what=$2
   shift 2
   require_space .
@@ -95,7 +95,7 @@ make_venv() { # folder
   /usr/bin/python3 -m venv "$1" || fail "cannot make a virtual environment in $1: is python3-venv installed, is the disk full?"
 }
 
-# A stamp says what was installed; a change of the list installs again.
+# The stamp file in an environment holds the list of what was installed. If the wanted list differs, setup installs again.
 up_to_date() { [ "$(cat "$1/zt-setup-stamp" 2>/dev/null)" = "$2" ]; }
 stamp() { printf '%s\n' "$2" >"$1/zt-setup-stamp"; }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs all tests. The last line is "N passed, N failed"; the exit status is 0 if none failed.
 #
-#   scripts/test.sh               the release build
-#   scripts/test.sh --sanitize    with the address and undefined-behaviour sanitizers
-#   scripts/test.sh --tsan        with the thread sanitizer (tests that need no mpirun)
-#   scripts/test.sh --oracle      first makes the golden files again, with the full PyTorch wheel beside: all is compared with it live
-#   scripts/test.sh ... -- ARGS   ARGS go to ctest: -- -R comm
+#   scripts/test.sh               tests the release build
+#   scripts/test.sh --sanitize    uses the address and undefined-behaviour sanitizers
+#   scripts/test.sh --tsan        uses the thread sanitizer (only tests that need no mpirun)
+#   scripts/test.sh --oracle      installs the full PyTorch wheel, makes the golden files again, and runs the live comparisons too
+#   scripts/test.sh ... -- ARGS   passes ARGS to ctest: -- -R comm
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
 
@@ -35,7 +35,8 @@ if [ "$oracle" = yes ]; then
   done
 fi
 
-# Leaks of Open MPI and of what LibTorch keeps for good are listed; both sanitizers stop at the first finding.
+# The suppression files list the leaks of Open MPI and the memory that LibTorch never frees. Both sanitizers stop at the first
+# finding.
 suppressions=$PWD/tests/sanitizers
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:detect_odr_violation=0"
 export LSAN_OPTIONS="suppressions=$suppressions/lsan.supp:print_suppressions=0"
@@ -48,7 +49,7 @@ if [ "$preset" = tsan ]; then select=(-LE mpi); fi
 step "testing"
 results=build/$preset/test_results
 rm -rf "$results"
-# Tests say how many processors they use; no more run at once than the machine has.
+# Each test declares how many processors it uses. ctest never runs tests at once that need more than the machine has.
 ctest --test-dir "build/$preset" --output-on-failure --output-junit "$PWD/$results/ctest.xml" -j "$(nproc)" "${select[@]}" "$@" || true
 
 [ -f "$results/ctest.xml" ] || fail "ctest ran no tests (its output is above)"

@@ -1,4 +1,4 @@
-// A layer's context for benchmarks: gradients go into flat views kept over the steps, as in a step program.
+// A layer's context for benchmarks. Gradients are written into buffers that are kept over the steps, as in a step program.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 
 namespace zt::nn {
 
-// The first use of a step overwrites a view. Sinks are float32, whatever the parameters are.
+// Every gradient overwrites its buffer. The buffers are float32, whatever the type of the parameters.
 class BenchContext final : public Context {
  public:
   at::Tensor batch(const std::string& name) override {

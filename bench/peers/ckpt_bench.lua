@@ -1,4 +1,5 @@
--- ztoolkit's side of ckpt_bench.py: saves and loads a GPT in training and prints, on rank 0, a line of JSON with the seconds.
+-- The ztoolkit side of ckpt_bench.py: saves and loads the state of a GPT in training. Rank 0 prints the seconds as a line of
+-- JSON.
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
 local comm = require "zt.comm"
@@ -9,11 +10,11 @@ local zero = require "zt.zero"
 local o = zt.cli{
   name = "ckpt_bench", about = "Times saves and loads; started by ckpt_bench.py.",
   options = {
-    {"folder", nil, "where to save", type = "string"},
-    {"layers", 8, "blocks"}, {"hidden", 1024, "width"}, {"heads", 16, "attention heads"}, {"vocab", 4096, "tokens"},
-    {"seq", 32, "tokens a sample"}, {"stage", 1, "ZeRO stage"}, {"load_stage", 1, "ZeRO stage of the model that loads"},
-    {"saves", 3, "blocking saves, and as many asynchronous ones", at_least = 1},
-    {"only_load", false, "load what is there, on these ranks"},
+    {"folder", nil, "the folder of the checkpoints", type = "string"},
+    {"layers", 8, "blocks"}, {"hidden", 1024, "width"}, {"heads", 16, "attention heads"}, {"vocab", 4096, "vocabulary"},
+    {"seq", 32, "tokens per sample"}, {"stage", 1, "ZeRO stage"}, {"load_stage", 1, "ZeRO stage with --only-load"},
+    {"saves", 3, "number of blocking saves, and of asynchronous saves", at_least = 1},
+    {"only_load", false, "only load the existing checkpoint, on these ranks"},
   },
 }
 local mesh = comm.mesh{dp = -1}
@@ -26,7 +27,7 @@ local function trainer_of(stage)
   return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-4}})
 end
 
--- Seconds of an action that all ranks begin and end together.
+-- Returns the seconds of `action`, from the time when all ranks begin to the time when all have ended. Collective.
 local function timed(action)
   mesh.dp:barrier()
   local began = zt.now()
@@ -41,7 +42,8 @@ local function step() trainer:step{tokens = tokens, labels = tokens} end
 
 local function save(number, is_async) ckpt.save(o.folder, {trainer = trainer}, {step = number, async = is_async}) end
 
--- A save in the background: how long the call takes, how long until all is on the disk, and steps that run meanwhile.
+-- Saves asynchronously while steps run. Returns the seconds of the call, the seconds from its end until the checkpoint is
+-- complete on the disk, and the number of steps that ran in that time.
 local function save_behind_steps(number)
   local steps = 0
   local blocked = timed(function() save(number, true) end)
@@ -53,7 +55,7 @@ local function save_behind_steps(number)
   return blocked, zt.now() - began, steps
 end
 
--- fp32 elements of parameters and two averages that a rank of a sharded state writes.
+-- Returns the number of fp32 elements that one rank writes: its shard of the parameters and of two averages.
 local function own_elements()
   local sum = 0
   for _, name in ipairs(trainer:parameters()) do
@@ -64,7 +66,7 @@ local function own_elements()
   return math.floor(sum / mesh.dp.size)
 end
 
--- What a copy of as much memory takes.
+-- Returns the seconds to copy `elements` fp32 elements in memory.
 local function copy_seconds(elements)
   local from, to = zt.zeros{elements}, zt.ones{elements}
   return timed(function() to:copy_(from) end)

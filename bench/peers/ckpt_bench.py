@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Saves and loads of ztoolkit beside what the disk does (fio, the same block size and depth) and beside DeepSpeed's, in alternation.
+"""Compares saves and loads of ztoolkit with the disk (fio, the same block size and depth) and with DeepSpeed, in alternation.
 
     .venv-oracle/bin/python bench/peers/ckpt_bench.py
     .venv-oracle/bin/python bench/peers/ckpt_bench.py --folder /mnt/scratch --repetitions 5 --side ours
 
-A GPT of 109 M parameters with AdamW has 1.3 GB of state (12 bytes a parameter), cut over 2 ranks. Each repetition starts, one after
-the other: ztoolkit (three blocking saves, three asynchronous ones behind which steps run, a load of all, a load on one rank at stage
-0, `ckpt export`), fio (writes of as much by 2 processes, then reads), DeepSpeed (three saves, a load; zero_to_fp32 and the conversion
-to its universal form). Seconds are medians over everything; ours, and fio's, end when all is on the disk (fsync). DeepSpeed does not
-sync: what os.sync takes behind it is shown beside. Our loads are from the disk past the page cache; DeepSpeed's are from the page
-cache, where it has just written.
+A GPT of 109 M parameters with AdamW has 1.3 GB of state (12 bytes per parameter), sharded over 2 ranks. Each repetition runs in
+this order: ztoolkit (three blocking saves, three asynchronous saves while steps run, a load of all, a load on one rank at stage
+0, `ckpt export`); fio (2 processes write as many bytes, then read them); DeepSpeed (three saves, a load, zero_to_fp32, and the
+conversion to its universal form). Seconds are medians over all runs. The times of ztoolkit and fio end when the data is on the
+disk (fsync). DeepSpeed does not sync; a row shows the time of os.sync after its save. ztoolkit loads from the disk and bypasses
+the page cache; DeepSpeed loads from the page cache, which holds what it has just written.
 
-fio is of Debian's package of that name. The first use with DeepSpeed makes .venv-deepspeed (bench/peers/train_vs_deepspeed.py says how).
+fio is in Debian's package fio. The first use with DeepSpeed makes .venv-deepspeed (see bench/peers/train_vs_deepspeed.py).
 """
 
 import argparse
@@ -71,7 +71,7 @@ def fio(options, folder, bytes_):
 
 
 def deepspeed(options, folder):
-    import deepspeed_venv  # needs PyTorch beside this Python
+    import deepspeed_venv  # imported here, because it needs a Python with PyTorch
 
     python, variables = deepspeed_venv.deepspeed_python(), deepspeed_venv.variables()
     port, log = str(train_vs.free_port()), folder / "log"
@@ -129,15 +129,15 @@ def table(results):
     add("disk: write (fio)", bytes_ / write)
     add("disk: read (fio)", bytes_ / read)
     add("save, blocking", median("ztoolkit", "blocking"), write)
-    add("save, asynchronous: the loop waits", median("ztoolkit", "blocked"))
-    add("a copy of as much memory", median("ztoolkit", "copy"))
+    add("save, asynchronous: time of the call", median("ztoolkit", "blocked"))
+    add("a copy of as many bytes in memory", median("ztoolkit", "copy"))
     add("save, asynchronous: until all is on the disk", median("ztoolkit", "background"), write)
     add("load", median("ztoolkit", "load"), read)
     add("load on one rank at stage 0", median("ztoolkit", "load_elsewhere"), read)
     add("export to safetensors, fp32", median("ztoolkit", "export"))
     if results["DeepSpeed"]:
         add("DeepSpeed: save, not synced", median("DeepSpeed", "save"), write)
-        add("DeepSpeed: os.sync behind it", median("DeepSpeed", "sync"))
+        add("DeepSpeed: os.sync after the save", median("DeepSpeed", "sync"))
         add("DeepSpeed: load", median("DeepSpeed", "load"), read)
         add("DeepSpeed: zero_to_fp32", median("DeepSpeed", "consolidate"))
         add("DeepSpeed: conversion to universal", median("DeepSpeed", "universal"))
@@ -152,15 +152,15 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=train_vs.ROOT / "build", help="on the disk to measure (build)")
-    parser.add_argument("--repetitions", type=int, default=3, help="of everything (3)")
-    parser.add_argument("--saves", type=int, default=3, help="blocking saves a run, and asynchronous ones (3)")
-    parser.add_argument("--stage", type=int, choices=range(1, 4), default=1, help="of ZeRO (1)")
-    parser.add_argument("--side", choices=("ours", "both"), default="both", help="without DeepSpeed: ours")
+    parser.add_argument("--folder", type=pathlib.Path, default=train_vs.ROOT / "build", help="a folder on the disk (build)")
+    parser.add_argument("--repetitions", type=int, default=3, help="repetitions of all runs (3)")
+    parser.add_argument("--saves", type=int, default=3, help="blocking saves per run, and as many asynchronous saves (3)")
+    parser.add_argument("--stage", type=int, choices=range(1, 4), default=1, help="ZeRO stage (1)")
+    parser.add_argument("--side", choices=("ours", "both"), default="both", help="ours: leave DeepSpeed out (both)")
     train_vs.add_common_arguments(parser)
     options = parser.parse_args()
     if shutil.which("fio") is None:
-        train_vs.give_up("there is no fio, which measures the disk: install Debian's package fio")
+        train_vs.give_up("fio is missing, which measures the disk: install Debian's package fio")
     print(table(measure(options)))
 
 

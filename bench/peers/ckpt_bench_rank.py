@@ -1,4 +1,5 @@
-"""A rank of ckpt_bench.py's DeepSpeed side: saves and loads the same GPT; rank 0 prints a line of JSON with the seconds."""
+"""Runs a rank of the DeepSpeed side of ckpt_bench.py: saves and loads the same GPT. Rank 0 prints the seconds as a line of
+JSON."""
 
 import argparse
 import json
@@ -15,7 +16,7 @@ import torch
 import torch_rank
 
 
-# What the conversion to the universal form wants to find; clients write it.
+# The conversion to the universal form requires this entry in the client state.
 UNIVERSAL = {"universal_checkpoint_info": {"universal_checkpoint_version": 0.2}}
 
 

@@ -1,4 +1,4 @@
-"""Makes .venv-deepspeed: DeepSpeed from PyPI, its CPU operators compiled, and the PyTorch of the Python that runs this."""
+"""Makes .venv-deepspeed: DeepSpeed from PyPI with compiled CPU operators, and the PyTorch of the running Python."""
 
 import importlib.metadata
 import os
@@ -12,8 +12,8 @@ import train_vs
 
 FOLDER = train_vs.ROOT / ".venv-deepspeed"
 PACKAGE = "deepspeed==0.19.8"
-# The operators that training on the CPU uses. DeepSpeed compiles each at its first use: that is no part of what is measured. Its
-# FusedAdam has the loops of its CPUAdam there.
+# Compiles the operators that training on the CPU uses. DeepSpeed would compile each at its first use, within the measured time.
+# On the CPU its FusedAdam has the loops of its CPUAdam.
 COMPILE = """
 from deepspeed.accelerator import get_accelerator
 for builder in ("FusedAdamBuilder", "ShareMemCommBuilder"):
@@ -22,7 +22,7 @@ for builder in ("FusedAdamBuilder", "ShareMemCommBuilder"):
 
 
 def variables():
-    """What DeepSpeed needs in its environment: the CPU, and a place of its own for compiled operators."""
+    """Returns DeepSpeed's environment variables: the CPU as accelerator, and a separate folder for compiled operators."""
     return {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0", "TORCH_EXTENSIONS_DIR": str(FOLDER / "operators"),
             "PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"}
 
@@ -39,12 +39,12 @@ def make(python):
     if shutil.which("g++") is None or not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists():
         train_vs.give_up("DeepSpeed compiles its operators with g++ and Python's headers: install g++ and python3-dev")
     step(f"making {FOLDER}", "is python3-venv installed, is the disk full?", [sys.executable, "-m", "venv", "--clear", FOLDER])
-    # The 5 GB of PyTorch are not installed twice.
+    # A .pth file makes the running Python's PyTorch visible, so that its 5 GB are not installed twice.
     library = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True).strip()
     pathlib.Path(library, "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
     step(f"installing {PACKAGE}", "check the network and the free disk space, then run this again",
          [python, "-m", "pip", "install", "--disable-pip-version-check", PACKAGE])
-    step("compiling DeepSpeed's operators (minutes)", "it says why", [python, "-c", COMPILE])
+    step("compiling DeepSpeed's operators (minutes)", "its output says why", [python, "-c", COMPILE])
 
 
 def torch_version():
@@ -55,7 +55,7 @@ def torch_version():
 
 
 def deepspeed_python():
-    """The environment's Python; makes the environment when it is not there or another one is wanted."""
+    """Returns the environment's Python. Makes the environment if it is missing or its versions are not the wanted ones."""
     python, stamp = FOLDER / "bin/python", FOLDER / "zt-setup-stamp"
     wanted = f"{PACKAGE} torch {torch_version()} {sysconfig.get_path('purelib')}\n"
     if not stamp.exists() or stamp.read_text() != wanted:

@@ -1,10 +1,10 @@
-"""Says which environment a benchmark runs in when the Python that runs it has not the packages that it needs."""
+"""Checks that the running Python has the packages of a benchmark, and names the right environment if not."""
 
 import importlib.util
 import pathlib
 import sys
 
-# What makes each environment.
+# By environment: the command that makes it.
 SETUP = {
     ".venv-oracle": "run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/peers/{script}`",
     ".venv-deepspeed": "it is started by {starter}; run `scripts/setup.sh --oracle` and use "
@@ -13,8 +13,8 @@ SETUP = {
 
 
 def packages(*names, environment=".venv-oracle", starter=None):
-    """Ends the program with status 2 and the command to use where one of these packages is missing. `starter` is the script that
-    starts this one as a rank."""
+    """Requires the packages `names`. If one is missing, prints the command to use and exits with status 2. `starter` is the
+    script that starts this one as a rank."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if not missing:
         return

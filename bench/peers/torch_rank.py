@@ -1,5 +1,5 @@
-"""What a rank of the PyTorch side and of the DeepSpeed side does: ztoolkit's GPT in PyTorch with the weights that ztoolkit wrote,
-the loop over the batches, the files that train_vs.py reads."""
+"""Functions for a rank of the PyTorch side or of the DeepSpeed side: ztoolkit's GPT in PyTorch with the weights that ztoolkit
+wrote, the training loop, and the files that train_vs.py reads."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ from train_vs import held_bytes
 
 
 def rank_parser():
-    """For the words of train_vs.model_arguments; `ranks` comes from the environment."""
+    """Returns a parser for the arguments of train_vs.model_arguments. `ranks` comes from the environment."""
     parser = argparse.ArgumentParser()
     for name in ("layers", "hidden", "heads", "vocab", "seq", "batch", "steps", "warmup"):
         parser.add_argument(f"--{name}", type=int)
@@ -55,7 +55,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """GPT-2 with learned positions; returns the mean loss, computed in fp32."""
+    """GPT-2 with learned positions. forward() returns the mean loss, computed in fp32."""
 
     def __init__(self, layers, hidden, heads, vocab, seq, tied):
         super().__init__()
@@ -76,7 +76,7 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)), labels.reshape(-1))
 
 
-# ztoolkit's parameter names, with {i} for a block, and those above.
+# By ztoolkit's parameter names: the names in Gpt. {i} is the number of a block.
 NAMES = {
     "embedding.weight": "tokens.weight",
     "embedding.positions": "positions.weight",
@@ -99,7 +99,7 @@ NAMES = {
 
 
 def gpt(options):
-    """The model with the parameters that ztoolkit wrote; each must be used once, each of ours filled."""
+    """Returns the model with the parameters that ztoolkit wrote. Exits if the two sets of parameters do not match."""
     model = Gpt(options.layers, options.hidden, options.heads, options.vocab, options.seq, options.tied)
     names = {theirs.format(i=i): ours.format(i=i) for theirs, ours in NAMES.items() for i in range(options.layers)}
     values = torch.from_numpy(numpy.fromfile(options.folder / "parameters.f32", dtype=numpy.float32))
@@ -109,19 +109,19 @@ def gpt(options):
         parameter.data.copy_(values[first : first + parameter.numel()].view(entry["shape"]))
         first += parameter.numel()
     if missing or first != values.numel():
-        sys.exit(f"ztoolkit's parameters are not the model's: {sorted(missing)} were not given")
+        sys.exit(f"ztoolkit's parameters do not match the model's: {sorted(missing)} are missing")
     return model
 
 
 def parameter_groups(model):
-    """As optim.adamw has it: matrices decay, vectors do not."""
+    """Returns the groups of optim.adamw: weight decay for matrices, none for vectors."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
     return [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
 
 
 def rank_batches(options, rank):
-    """[steps, samples of this rank, seq + 1] tokens."""
+    """Returns this rank's tokens, [steps, samples of this rank, seq + 1]."""
     data = torch.from_numpy(numpy.fromfile(options.folder / "batches.i64", dtype=numpy.int64))
     return data.view(options.steps, options.ranks, options.batch // options.ranks, options.seq + 1)[:, rank]
 
@@ -135,7 +135,7 @@ def mark_idle(options):
 
 
 def train(options, step):
-    """The loop of a rank of torch.distributed. `step(tokens, labels)` trains and returns its loss; rank 0 writes the result."""
+    """Runs all steps on one rank. `step(tokens, labels)` trains and returns its loss. Rank 0 writes the result."""
     rank = torch.distributed.get_rank()
     data = rank_batches(options, rank)
     losses = torch.zeros(options.steps)
@@ -157,4 +157,4 @@ def train(options, step):
         result = {"losses": losses.tolist(), "tokens_per_second": tokens / seconds, "first_step_at": first_step_at}
         (options.folder / "run/result.json").write_text(json.dumps(result))
     torch.distributed.barrier()
-    os._exit(0)  # gloo's threads were seen to wait for each other for ever when the process group is destroyed
+    os._exit(0)  # skips destroying the process group, in which gloo's threads sometimes deadlock

@@ -1,6 +1,6 @@
--- ztoolkit's side of train_vs_torch.py and train_vs_deepspeed.py. Reads batches.i64, [steps, batch, seq + 1] tokens, from the
--- folder it is given; with --export it writes its initial parameters there instead of training. train_vs.py says what files a run
--- leaves.
+-- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py and train_vs_products.py. Reads batches.i64, [steps, batch, seq +
+-- 1] tokens, from --folder and trains. With --export it writes its initial parameters to the folder instead. train_vs.py
+-- describes the files of a run.
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
@@ -10,19 +10,21 @@ local zero = require "zt.zero"
 local o = zt.cli{
   name = "train_vs", about = "Times training steps; started by train_vs_torch.py and train_vs_deepspeed.py.",
   options = {
-    {"folder", nil, "where the files are", type = "string"},
+    {"folder", nil, "the folder of the files", type = "string"},
     {"export", false, "write the initial parameters and stop"},
-    {"layers", 5, "blocks"}, {"hidden", 192, "width"}, {"heads", 3, "attention heads"}, {"vocab", 4096, "tokens"},
-    {"tied", false, "the head's weights are the embedding's"},
-    {"seq", 128, "tokens a sample"}, {"batch", 8, "samples a step"}, {"steps", 40, "steps"}, {"warmup", 5, "steps not timed"},
-    {"stage", 1, "ZeRO stage"}, {"precision", "fp32", "of parameters and arithmetic"}, {"lr", 1e-3, "learning rate"},
-    {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "what multiplies matrices", type = "string"},
+    {"layers", 5, "blocks"}, {"hidden", 192, "width"}, {"heads", 3, "attention heads"},
+    {"vocab", 4096, "tokens in the vocabulary"}, {"tied", false, "the head shares the embedding's weights"},
+    {"seq", 128, "tokens per sample"}, {"batch", 8, "samples per step"}, {"steps", 40, "steps"},
+    {"warmup", 5, "number of untimed first steps"}, {"stage", 1, "ZeRO stage"},
+    {"precision", "fp32", "type of parameters and arithmetic"}, {"lr", 1e-3, "learning rate"},
+    {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "the GEMM provider", type = "string"},
   },
 }
 
+-- Writes this rank's mark: the file run/NAME.RANK.
 local function mark(name, content) zt.write_file(("%s/run/%s.%d"):format(o.folder, name, zt.world.rank), content) end
 
--- train_vs.py's held_bytes.
+-- Returns the same number as held_bytes of train_vs.py.
 local function held_bytes()
   local bytes = 0
   for line in io.lines("/proc/self/smaps_rollup") do
@@ -44,7 +46,7 @@ local model = nn.gpt{
 local program = zt.program(model, {micro_batches = 1, precision = o.precision}):apply(zero.shard{stage = o.stage, axis = mesh.dp})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = 1})
 
--- parameters.f32 and parameters.json: all parameters one after the other, and {name, shape} of each in that order.
+-- Writes parameters.f32, all parameters one after the other, and parameters.json, {name, shape} of each in that order.
 local function export()
   local parameters, elements = {}, 0
   for index, name in ipairs(trainer:parameters()) do

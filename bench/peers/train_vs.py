@@ -1,8 +1,8 @@
-"""What train_vs_torch.py and train_vs_deepspeed.py share: the batches, starting the sides and watching them, statistics.
+"""Functions shared by the training benchmarks train_vs_*.py and by ckpt_bench.py: batches, runs of both sides, statistics.
 
-The ranks of a run read parameters.f32, parameters.json and batches.i64 from a folder. In its subfolder `run` rank 0 writes
-result.json, and a rank leaves a mark, a file NAME.RANK, when it has started (`idle`, with its process and what it holds), when the
-model is built (`ready`) and when the timed steps begin (`timed`).
+The ranks of a run read parameters.f32, parameters.json and batches.i64 from a folder. Rank 0 writes result.json to its subfolder
+`run`. There each rank also writes marks, files NAME.RANK: `idle` when it has started (with its process id and the bytes that it
+holds), `ready` when the model is built, and `timed` when the timed steps begin.
 """
 
 import itertools
@@ -25,11 +25,11 @@ needs.packages("numpy")
 import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LOOK_SECONDS = 0.02  # between two looks at a run: its memory, its end
+LOOK_SECONDS = 0.02  # time between two checks of a run's memory and of its end
 
 
 def write_batches(options):
-    """Windows of the corpus at places drawn with a fixed seed."""
+    """Writes batches.i64: windows of the corpus at random positions, from a fixed seed."""
     if not options.data.exists():
         give_up(f"there is no {options.data} to train on: make it with scripts/corpus.sh, or give --data")
     corpus = numpy.load(options.data, mmap_mode="r")
@@ -37,18 +37,19 @@ def write_batches(options):
     starts = generator.integers(0, len(corpus) - options.seq - 1, options.steps * options.batch)
     batches = numpy.stack([corpus[start : start + options.seq + 1] for start in starts]).astype(numpy.int64)
     if batches.max() >= options.vocab:
-        give_up(f"{options.data} has token {batches.max()}, and --vocab is {options.vocab}: give a larger one")
+        give_up(f"{options.data} has token {batches.max()}, but --vocab is {options.vocab}: give a larger --vocab")
     batches.tofile(options.folder / "batches.i64")
 
 
 def held_bytes(pid="self"):
-    """Anonymous and shared memory of a process. A shared page counts in parts: summed over the ranks of a node it counts once."""
+    """Returns the bytes of a process's anonymous and shared memory. Each of n processes that share a page counts 1/n of it, so
+    the sum over the ranks of a node counts the page once."""
     lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
 
 
 class Memory:
-    """Looks at what the ranks of a run hold from `ready` to `timed`: in the first steps, which are not timed."""
+    """Measures the memory of a run's ranks between the marks `ready` and `timed`, in the untimed first steps."""
 
     def __init__(self, folder, ranks):
         self.folder, self.ranks = folder, range(ranks)
@@ -63,13 +64,13 @@ class Memory:
         try:
             self.peak = max(self.peak, sum(held_bytes(idle["pid"]) for idle in self.idle()))
         except (FileNotFoundError, ProcessLookupError):
-            pass  # a rank has failed: its status will say so
+            pass  # a rank has ended: watch() reports its exit status
 
     def idle(self):
         return [json.loads((self.folder / f"idle.{rank}").read_text()) for rank in self.ranks]
 
-    def bytes_a_rank(self):
-        """The peak beyond what the ranks held before there was a model."""
+    def bytes_per_rank(self):
+        """Returns the peak, per rank, minus the memory that the ranks held before the model was built."""
         return (self.peak - sum(idle["bytes"] for idle in self.idle())) / len(self.ranks)
 
 
@@ -83,7 +84,7 @@ def environment(**more):
 
 
 def cores():
-    """One processor of each core that this process may use."""
+    """Returns one processor number for each core that this process may use."""
     first = {}
     for processor in sorted(os.sched_getaffinity(0)):
         siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list").read_text()
@@ -98,8 +99,9 @@ def free_port():
 
 
 def run(commands, options):
-    """Runs the processes [(command, environment)] together. Gives rank 0's result, with `start_seconds` to the end of the first
-    step and `memory`, bytes a rank. One that fails or stands still ends the benchmark with the end of what was printed."""
+    """Runs the processes [(command, environment)] at the same time. Returns rank 0's result, with `start_seconds`, the time to
+    the end of the first step, and `memory`, bytes per rank. If a process fails or exceeds the timeout, ends the benchmark with
+    the last lines of the log."""
     folder = options.folder / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -114,11 +116,11 @@ def run(commands, options):
         finally:
             end(processes)
     result = json.loads((folder / "result.json").read_text())
-    return {**result, "start_seconds": result["first_step_at"] - started, "memory": memory.bytes_a_rank()}
+    return {**result, "start_seconds": result["first_step_at"] - started, "memory": memory.bytes_per_rank()}
 
 
 def terminated(*_):
-    """A benchmark that is terminated leaves through run(), which ends the ranks."""
+    """Handles SIGTERM: exits by an exception, so that run() ends the ranks."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     give_up("terminated")
 
@@ -135,7 +137,7 @@ def end(processes):
 
 
 def watch(processes, memory, deadline):
-    """Returns when all have ended well; RuntimeError when one has not, or the deadline has passed."""
+    """Waits until all processes have ended with status 0. Raises RuntimeError if one fails or the deadline passes."""
     while True:
         ended = [process.poll() for process in processes]
         for process, status in zip(processes, ended):
@@ -150,7 +152,7 @@ def watch(processes, memory, deadline):
 
 
 def run_python(command, options, **variables):
-    """Starts `command` once a rank, each on a core of its own, as torch.distributed wants it."""
+    """Runs `command` once per rank, each on its own core, with the environment variables that torch.distributed requires."""
     port = str(free_port())
     return run([
         (["taskset", "--cpu-list", str(core), *map(str, command), *model_arguments(options)],
@@ -168,15 +170,15 @@ def run_ztoolkit(options, *more):
 
 
 def export_parameters(options):
-    """Has ztoolkit write its initial parameters into the folder."""
+    """Lets ztoolkit write its initial parameters into the folder."""
     if not options.ztoolkit.exists():
-        give_up(f"there is no {options.ztoolkit}: build it (cmake --build build/release), or say with --ztoolkit where it is")
+        give_up(f"there is no {options.ztoolkit}: build it (cmake --build build/release), or give its path with --ztoolkit")
     command = [options.ztoolkit, "run", ROOT / "bench/peers/train_vs.lua", "--export", *model_arguments(options)]
     subprocess.run(list(map(str, command)), env=environment(), check=True)
 
 
 def model_arguments(options):
-    """What every rank needs to know, as a command line."""
+    """Returns the command-line arguments that every rank takes."""
     names = ("layers", "hidden", "heads", "vocab", "seq", "batch", "steps", "warmup", "lr", "folder")
     return [word for name in names for word in (f"--{name}", str(getattr(options, name)))] + ["--tied"] * options.tied
 
@@ -184,7 +186,7 @@ def model_arguments(options):
 def add_common_arguments(parser):
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "corpus/gcide.npy", help="the tokens to train on")
     parser.add_argument("--ztoolkit", type=pathlib.Path, default=ROOT / "build/release/bin/ztoolkit", help="our program")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds a run may take")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds that one run may take")
     parser.set_defaults(oversubscribe=False)
 
 
@@ -192,7 +194,7 @@ def check_ranks(options):
     if options.batch % options.ranks:
         give_up(f"a step's {options.batch} samples do not divide into {options.ranks} ranks")
     if options.ranks > len(cores()) and not options.oversubscribe:
-        give_up(f"--ranks {options.ranks} need a core each, and this machine gives {len(cores())}")
+        give_up(f"--ranks {options.ranks} need one core each, but this process may use {len(cores())}")
 
 
 def largest_difference(a, b):

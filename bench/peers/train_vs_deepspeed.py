@@ -1,28 +1,32 @@
 #!/usr/bin/env python3
-"""ztoolkit beside DeepSpeed on the CPU: the same GPT, weights and batches, one thread a rank on a core of its own, in alternation.
+"""Compares ztoolkit with DeepSpeed on the CPU: the same GPT, weights and batches, in alternation. Each rank has one thread and
+its own core.
 
     .venv-oracle/bin/python bench/peers/train_vs_deepspeed.py
     .venv-oracle/bin/python bench/peers/train_vs_deepspeed.py --model large --stages 1 3 --repetitions 3
 
-The first use makes .venv-deepspeed: DeepSpeed from PyPI, its CPU operators compiled, and the PyTorch of the Python that runs this
-(scripts/setup.sh --oracle makes .venv-oracle). It needs the network, g++ and Python's headers (python3-dev), and takes minutes.
+The first use makes .venv-deepspeed: DeepSpeed from PyPI with compiled CPU operators, and the PyTorch of the Python that runs this
+script (scripts/setup.sh --oracle makes .venv-oracle). It needs the network, g++ and Python's headers (python3-dev), and takes
+minutes.
 
-models: main    6 layers, hidden 512, 8 heads, sequence 256, vocabulary 8192: 27,435,008 parameters; 4 samples a rank
-        large  12 layers, hidden 1024, 16 heads, sequence 32, vocabulary 16384: 184,743,936 parameters; 1 sample a rank, so 64
-               tokens a step on 2 ranks: what communication and optimizer cost
+models: main    6 layers, hidden 512, 8 heads, sequence 256, vocabulary 8192: 27,435,008 parameters; 4 samples per rank
+        large  12 layers, hidden 1024, 16 heads, sequence 32, vocabulary 16384: 184,743,936 parameters; 1 sample per rank, so 64
+               tokens per step on 2 ranks: shows the cost of communication and optimizer
 The head is not tied to the embedding. AdamW (betas 0.9 and 0.95, decay 0.1 of matrices), gradients clipped at norm 1. --layers and
-the like change a model.
+similar options change a model.
 
-Each repetition starts both sides as fresh processes for every stage and precision, the first one in turn. Measured are tokens/s of
-the steps after the warm-up; seconds from the start to the end of the first step, of ours also to its beginning; the memory that a
-rank holds at the peak of the warm-up steps beyond what it held before there was a model: anonymous and shared pages (Pss: what
-ranks share counts once), the largest of the repetitions. Beside ours stands what was predicted: parameters, gradients, optimizer
-states, buckets, activations. The others are medians; the spread is (largest - smallest) / median.
+Each repetition starts new processes for both sides, for every stage and precision; the sides take turns to run first. It measures
+the tokens/s of the steps after the warm-up; the seconds from the start to the end of the first step (of ztoolkit also to its
+beginning); and the memory per rank: the peak of the warm-up steps minus the memory before the model was built. Memory is
+anonymous and shared pages (Pss: pages that ranks share count once), and the table has the largest of the repetitions; for
+ztoolkit also the prediction, which covers parameters, gradients, optimizer states, buckets and activations. The other columns are
+medians. The spread is (largest - smallest) / median.
 
-It fails when losses say that the sides do not compute the same: fp32 losses of the first 8 steps within 1e-5 (eight steps of Adam
-on gradients that differ by roundings of 2^-24), the first bf16 loss within 2^-8 (one rounding to bf16). Our own have to be equal to
-the last bit for all stages of a precision. The learning rate is small because an error in the norm that clips shows in the losses
-in proportion to it, and at stage 0 DeepSpeed clips by a norm that PyTorch sums in fp32: 1.6e-4 off for a matrix of 8192 x 512.
+The benchmark fails if the losses show that the sides do not compute the same. The fp32 losses of the first 8 steps must agree
+within 1e-5 (eight steps of Adam on gradients that differ by roundings of 2^-24), the first bf16 loss within 2^-8 (one rounding to
+bf16). ztoolkit's losses must be equal in every bit for all stages of a precision. The learning rate is small, because an error of
+the clipping norm changes the losses in proportion to it: at stage 0 DeepSpeed clips by a norm that PyTorch sums in fp32, with an
+error of 1.6e-4 for a matrix of 8192 x 512.
 """
 
 import argparse
@@ -35,18 +39,18 @@ import tempfile
 import deepspeed_venv
 import train_vs
 
-SIDES = {"ours": "ztoolkit", "deepspeed": "DeepSpeed"}  # by --side
+SIDES = {"ours": "ztoolkit", "deepspeed": "DeepSpeed"}  # the names of the sides by --side
 MODELS = {
     "main": {"layers": 6, "hidden": 512, "heads": 8, "vocab": 8192, "seq": 256, "micro_batch": 4},
     "large": {"layers": 12, "hidden": 1024, "heads": 16, "vocab": 16384, "seq": 32, "micro_batch": 1},
 }
-TOLERANCE = {"fp32": 1e-5, "bf16": 2**-8}  # relative
-CHECKED = {"fp32": 8, "bf16": 1}  # steps
-SHOWN = 8  # steps in the tables
+TOLERANCE = {"fp32": 1e-5, "bf16": 2**-8}  # largest relative difference of losses
+CHECKED = {"fp32": 8, "bf16": 1}  # number of first steps whose losses are compared
+SHOWN = 8  # number of first steps in the tables
 
 
 def parameters(options):
-    """The number of parameters of the untied model."""
+    """Returns the number of parameters of the untied model."""
     block = 12 * options.hidden**2 + 13 * options.hidden
     return options.layers * block + (2 * options.vocab + options.seq + 2) * options.hidden
 
@@ -61,9 +65,10 @@ def run_side(side, stage, precision, options):
 
 
 def check_losses(precision, stage, losses, ours):
-    """`losses`: of this stage by side; `ours`: ztoolkit's of an earlier stage of the precision, or None."""
+    """Ends the benchmark if losses differ. `losses` are those of this stage by side. `ours` are ztoolkit's losses at an earlier stage
+    of the precision, or None."""
     if ours and losses["ztoolkit"] != ours:
-        train_vs.give_up(f"{precision}: ztoolkit's losses at stage {stage} are not those of the runs before, at any stage: "
+        train_vs.give_up(f"{precision}: ztoolkit's losses at stage {stage} differ from those of an earlier run: "
                          f"{losses['ztoolkit']} and {ours}")
     if len(losses) < 2:
         return
@@ -75,7 +80,7 @@ def check_losses(precision, stage, losses, ours):
 
 
 def measure(options):
-    """{(precision, stage): {side: [result of each repetition]}}; checks every result against what came before."""
+    """Returns {(precision, stage): {side: [result of each repetition]}}. Checks the losses of every result."""
     sides = [side for choice, side in SIDES.items() if options.side in (choice, "both")]
     cases = [(precision, stage) for precision in options.precision for stage in options.stages]
     results = {case: {side: [] for side in sides} for case in cases}
@@ -86,7 +91,7 @@ def measure(options):
                 result = run_side(side, stage, precision, options)
                 results[precision, stage][side].append(result)
                 print(f"{repetition + 1}/{options.repetitions} {precision} stage {stage} {side:9} "
-                      f"{result['tokens_per_second']:7.0f} tokens/s {result['memory'] / 2**20:6.0f} MiB a rank, "
+                      f"{result['tokens_per_second']:7.0f} tokens/s {result['memory'] / 2**20:6.0f} MiB per rank, "
                       f"first step after {result['start_seconds']:.1f} s",
                       file=sys.stderr, flush=True)
             losses = {side: results[precision, stage][side][-1]["losses"] for side in sides}
@@ -96,7 +101,8 @@ def measure(options):
 
 
 def summary(results):
-    """One row a case: {precision, stage, side: {tokens_per_second, spread, memory, start_seconds, losses}, ratio, difference}."""
+    """Returns one row per case: {precision, stage, side: {tokens_per_second, spread, memory, start_seconds, losses, ...}, ratio,
+    difference}."""
     rows = []
     for (precision, stage), sides in results.items():
         row = {"precision": precision, "stage": stage}
@@ -116,9 +122,9 @@ def summary(results):
 
 
 def speed_table(rows, sides):
-    """Markdown; columns of both sides beside each other."""
+    """Returns the speeds, memory and start times as a Markdown table, with neighbouring columns for the two sides."""
     head = ["precision", "stage"] + [f"{side}, tokens/s (spread)" for side in sides] + ["ratio"]
-    head += [f"{side}, MiB a rank" + " (predicted)" * (side == "ztoolkit") for side in sides]
+    head += [f"{side}, MiB per rank" + " (predicted)" * (side == "ztoolkit") for side in sides]
     head += [f"{side}, s to the first step's end" + " (beginning)" * (side == "ztoolkit") for side in sides]
     head += ["losses differ by"]
     lines = [head, ["---"] * len(head)]
@@ -137,7 +143,7 @@ def speed_table(rows, sides):
 
 
 def loss_table(rows, sides):
-    """Markdown; the losses of the first steps, a row a case and side."""
+    """Returns the losses of the first steps as a Markdown table, with one row per case and side."""
     steps = min(SHOWN, len(rows[0][sides[0]]["losses"]))
     lines = [["precision", "stage", "side"] + [str(step + 1) for step in range(steps)], ["---"] * (steps + 3)]
     for row in rows:
@@ -165,22 +171,22 @@ def compare(options):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, default="main", help="what --layers and the like are unless given (main)")
+    parser.add_argument("--model", choices=MODELS, default="main", help="the defaults of --layers and similar options (main)")
     for name, what in (("layers", "blocks"), ("hidden", "width"), ("heads", "attention heads"), ("vocab", "tokens"),
-                       ("seq", "tokens a sample"), ("micro_batch", "samples a rank and step")):
+                       ("seq", "tokens per sample"), ("micro_batch", "samples per rank and step")):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=what)
-    parser.add_argument("--stages", type=int, nargs="+", choices=range(4), default=[0, 1, 2, 3], help="of ZeRO (0 1 2 3)")
-    parser.add_argument("--precision", nargs="+", choices=TOLERANCE, default=["fp32", "bf16"], help="(fp32 bf16)")
-    parser.add_argument("--side", choices=(*SIDES, "both"), default="both", help="measure only one side (both)")
+    parser.add_argument("--stages", type=int, nargs="+", choices=range(4), default=[0, 1, 2, 3], help="ZeRO stages (0 1 2 3)")
+    parser.add_argument("--precision", nargs="+", choices=TOLERANCE, default=["fp32", "bf16"], help="precisions (fp32 bf16)")
+    parser.add_argument("--side", choices=(*SIDES, "both"), default="both", help="the sides to measure (both)")
     parser.add_argument("--ranks", type=int, default=2, help="processes (2)")
-    parser.add_argument("--oversubscribe", action="store_true", help="ranks may share cores: memory counts, times do not")
-    parser.add_argument("--repetitions", type=int, default=5, help="of everything (5)")
-    parser.add_argument("--steps", type=int, default=13, help="steps of a run (13)")
-    parser.add_argument("--warmup", type=int, default=3, help="first steps, not timed; memory is looked at in them (3)")
+    parser.add_argument("--oversubscribe", action="store_true", help="ranks may share cores: memory is valid, times are not")
+    parser.add_argument("--repetitions", type=int, default=5, help="repetitions of all runs (5)")
+    parser.add_argument("--steps", type=int, default=13, help="steps per run (13)")
+    parser.add_argument("--warmup", type=int, default=3, help="untimed first steps, in which memory is measured (3)")
     parser.add_argument("--lr", type=float, default=1e-4, help="learning rate (1e-4)")
-    parser.add_argument("--backend", help="how our ranks communicate, shm or mpi; what suits them unless given")
-    parser.add_argument("--gemm", help="what multiplies our matrices, aten, mkl or skinny; the default rule unless given")
-    parser.add_argument("--config", type=json.loads, default={}, help="JSON to lay over DeepSpeed's configuration")
+    parser.add_argument("--backend", help="how ztoolkit's ranks communicate, shm or mpi; default: what suits the ranks")
+    parser.add_argument("--gemm", help="ztoolkit's GEMM provider, aten, mkl or skinny; default: the default rule")
+    parser.add_argument("--config", type=json.loads, default={}, help="JSON that overrides DeepSpeed's configuration")
     parser.add_argument("--json", action="store_true", help="print JSON with all losses instead of tables")
     train_vs.add_common_arguments(parser)
     options = parser.parse_args()
@@ -188,7 +194,7 @@ def parse():
         if getattr(options, name) is None:
             setattr(options, name, value)
     if not 0 < options.warmup < options.steps:
-        parser.error("--warmup has to be at least 1 and less than --steps")
+        parser.error("--warmup must be at least 1 and less than --steps")
     return options
 
 

@@ -1,4 +1,4 @@
-"""A rank of the DeepSpeed side; train_vs_deepspeed.py starts it with the Python of .venv-deepspeed."""
+"""Runs a rank of the DeepSpeed side. train_vs_deepspeed.py starts it with the Python of .venv-deepspeed."""
 
 import json
 
@@ -13,7 +13,7 @@ import torch_rank
 
 
 def config(options):
-    """DeepSpeed's configuration (bench/README.md says why), with what --config says laid over it."""
+    """Returns DeepSpeed's configuration (bench/README.md gives the reasons). The keys of --config override it."""
     fixed = {
         "train_micro_batch_size_per_gpu": options.batch // options.ranks,
         "gradient_accumulation_steps": 1,

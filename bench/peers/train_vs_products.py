@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Training steps beside nothing but their products of matrices, and two ranks beside one, in alternation.
+"""Compares training steps with their GEMMs alone, and several ranks with one rank, in alternation.
 
     .venv-oracle/bin/python bench/peers/train_vs_products.py
 
-The model, the batches and the options are those of train_vs_deepspeed.py. A repetition runs, one after the other: the products
-that a step makes, alone (products_bench: same shapes, in linear layers and the head by the same provider), in one process and in
-as many at a time as ranks; a rank alone at stage 0; the ranks at each stage. A step's share of products is the time of the
-products of as many processes by the step's, with and without those of attention; the ranks' efficiency is their tokens/s by as
-many times those of the rank alone, with as many samples a rank. Medians; the spread is (largest - smallest) / median.
+The model, the batches and the options are those of train_vs_deepspeed.py. Each repetition runs in this order: the GEMMs of a step
+alone (products_bench: the same shapes; in linear layers and the head also the same provider), in one process and in --ranks
+processes at the same time; one rank at stage 0; all ranks at each stage. The share of GEMMs is the time of the GEMMs in as many
+processes, divided by the time of the step, with and without the GEMMs of attention. The efficiency is the tokens/s of the ranks
+divided by (number of ranks x tokens/s of one rank), with the same number of samples per rank. All values are medians; the spread
+is (largest - smallest) / median.
 """
 
 import argparse
@@ -26,7 +27,8 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def seconds_of_products(precision, options, ranks):
-    """{("linear", ranks), ("products", ranks): with attention's}: of one pass, the median; processes on cores of their own."""
+    """Returns the median seconds of one pass with `ranks` processes, each on its own core: {("linear", ranks): linear layers and
+    head, ("products", ranks): all GEMMs}."""
     command = [options.ztoolkit.parent.parent / "bench/products_bench", DTYPES[precision], options.layers, options.hidden,
                options.heads, options.vocab, options.seq, options.micro_batch, options.seconds]
 
@@ -43,7 +45,7 @@ def seconds_of_products(precision, options, ranks):
 
 
 def of_ranks(options, ranks):
-    """`options` for so many ranks, with batches of their own."""
+    """Returns a copy of `options` for `ranks` ranks, with its own folder, and writes its batches."""
     own = copy.copy(options)
     own.ranks, own.batch = ranks, ranks * options.micro_batch
     own.folder = options.folder / str(ranks)
@@ -53,7 +55,8 @@ def of_ranks(options, ranks):
 
 
 def measure(precision, options, alone, together):
-    """[{("linear", ranks): seconds, ("products", ranks):, "alone":, stage:}], one a repetition: of a pass or a step."""
+    """Returns a list with one table per repetition. Each holds the seconds of a pass or of a step: {("linear", ranks): ...,
+    ("products", ranks): ..., "alone": ..., stage: ...}."""
     repetitions = []
 
     def seconds_of_step(stage, case):
@@ -71,8 +74,8 @@ def table(precision, repetitions, options):
     def median_of(ratio):
         return f"{statistics.median(ratio(times) for times in repetitions):.2f}"
 
-    names = {("linear", ranks): f"products of linear layers, {ranks} at a time" for ranks in (1, options.ranks)}
-    names.update((("products", ranks), f"all products, {ranks} at a time") for ranks in (1, options.ranks))
+    names = {("linear", ranks): f"GEMMs of linear layers, {ranks} process(es)" for ranks in (1, options.ranks)}
+    names.update((("products", ranks), f"all GEMMs, {ranks} process(es)") for ranks in (1, options.ranks))
     names["alone"] = "1 rank"
     names.update((stage, f"{options.ranks} ranks, stage {stage}") for stage in options.stages)
     rows = []
@@ -88,15 +91,15 @@ def table(precision, repetitions, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stages", type=int, nargs="+", choices=range(4), default=[0, 1, 2, 3], help="of ZeRO (0 1 2 3)")
-    parser.add_argument("--precision", nargs="+", choices=DTYPES, default=list(DTYPES), help="(fp32 bf16)")
+    parser.add_argument("--stages", type=int, nargs="+", choices=range(4), default=[0, 1, 2, 3], help="ZeRO stages (0 1 2 3)")
+    parser.add_argument("--precision", nargs="+", choices=DTYPES, default=list(DTYPES), help="precisions (fp32 bf16)")
     parser.add_argument("--ranks", type=int, default=2, help="processes (2)")
-    parser.add_argument("--repetitions", type=int, default=5, help="of everything (5)")
-    parser.add_argument("--seconds", type=int, default=8, help="that products run alone, in each repetition (8)")
-    parser.add_argument("--steps", type=int, default=11, help="steps of a run (11)")
-    parser.add_argument("--warmup", type=int, default=2, help="first steps, not timed (2)")
-    parser.add_argument("--backend", help="how our ranks communicate, shm or mpi; what suits them unless given")
-    parser.set_defaults(gemm=None)  # the products alone are the default rule's
+    parser.add_argument("--repetitions", type=int, default=5, help="repetitions of all runs (5)")
+    parser.add_argument("--seconds", type=int, default=8, help="seconds of the GEMMs alone, per repetition (8)")
+    parser.add_argument("--steps", type=int, default=11, help="steps per run (11)")
+    parser.add_argument("--warmup", type=int, default=2, help="untimed first steps (2)")
+    parser.add_argument("--backend", help="how the ranks communicate, shm or mpi; default: the backend that suits the ranks")
+    parser.set_defaults(gemm=None)  # products_bench uses the default rule, so the steps must use it too
     train_vs.add_common_arguments(parser)
     options = parser.parse_args()
     vars(options).update(MODELS["main"], tied=False, lr=1e-4, batch=options.ranks)
@@ -104,7 +107,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         options.folder = pathlib.Path(folder)
         alone, together = of_ranks(options, 1), of_ranks(options, options.ranks)
-        rows = [["", "", "ms (spread)", "share of products", "of linear layers' alone", "efficiency"], ["---"] * 6]
+        rows = [["", "", "ms (spread)", "share of GEMMs", "share of linear layers' GEMMs", "efficiency"], ["---"] * 6]
         for precision in options.precision:
             rows += table(precision, measure(precision, options, alone, together), options)
     print("\n".join("| " + " | ".join(row) + " |" for row in rows))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tokens/s of ztoolkit and of PyTorch on the same model, the same weights and the same batches, in alternation.
+"""Measures the tokens/s of ztoolkit and of PyTorch on the same model, weights and batches, in alternation.
 
     .venv-oracle/bin/python bench/peers/train_vs_torch.py --ranks 1
     .venv-oracle/bin/python bench/peers/train_vs_torch.py --ranks 2
 
-The model is that of scripts/exp/gpt.lua: a GPT-2 of about 3 M parameters, fp32, AdamW, clipping, one thread a rank, each bound to
-a core. PyTorch runs eagerly, with DistributedDataParallel over gloo when there are several ranks. Each repetition starts both sides
-as fresh processes, the first one in turn. The losses of all steps are compared: a difference above --tolerance of the first --check
-steps is a failure.
+The model is that of scripts/exp/gpt.lua: a GPT-2 of about 3 M parameters, fp32, AdamW, clipping. Each rank has one thread and is
+bound to one core. PyTorch runs eagerly; with several ranks it uses DistributedDataParallel over gloo. Each repetition starts new
+processes for both sides, and the sides take turns to run first. The benchmark fails if the losses of the first --check steps
+differ by more than --tolerance.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import train_vs
 
 
 def rank_main():
-    """A rank of the PyTorch side."""
+    """Runs a rank of the PyTorch side."""
     options = torch_rank.rank_parser().parse_args(sys.argv[2:])
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -91,12 +91,12 @@ def main():
     parser.add_argument("--heads", type=int, default=3)
     parser.add_argument("--vocab", type=int, default=4096)
     parser.add_argument("--seq", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=8, help="samples a step, over all ranks")
+    parser.add_argument("--batch", type=int, default=8, help="samples per step, over all ranks")
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--warmup", type=int, default=5, help="first steps, not timed")
+    parser.add_argument("--warmup", type=int, default=5, help="number of untimed first steps")
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--check", type=int, default=10, help="steps whose losses must agree")
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="relative")
+    parser.add_argument("--check", type=int, default=10, help="number of first steps whose losses must agree")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="largest relative difference of these losses")
     train_vs.add_common_arguments(parser)
     parser.set_defaults(tied=True)
     options = parser.parse_args()

@@ -1,5 +1,5 @@
---- Options tables in Lua code, checked as the C++ schemas check theirs (zt/base/options.h): an unknown key, a wrong type and a
--- value out of range are errors that name the key's path. Nothing is ignored.
+--- Checks options tables in Lua by the rules of the C++ schemas (zt/base/options.h): an unknown key, a wrong type and a value out
+-- of range are errors that name the key's path. No key is ignored.
 --
 --   local schema = {
 --     {"name",  "string",  "names the run's folder", required = true},
@@ -21,7 +21,7 @@ local function is_list(value)
   return count == #value
 end
 
---- The keys of a table as strings, in ascending order.
+--- Returns the keys of a table as strings, in ascending order.
 function check.sorted_keys(value)
   local keys = {}
   for key in pairs(value) do keys[#keys + 1] = tostring(key) end
@@ -29,7 +29,7 @@ function check.sorted_keys(value)
   return keys
 end
 
---- What `value` is, for messages: "an integer", "a list".
+--- Returns the type of `value` as text for messages: "an integer", "a list".
 function check.type_name(value)
   local kind = type(value)
   if kind == "nil" then return "nil" end
@@ -38,7 +38,7 @@ function check.type_name(value)
   return "a " .. kind
 end
 
--- Each type of option: what it is called in messages, and whether a value is one.
+-- By type of option: its name in messages, and a function that returns whether a value has the type.
 local TYPES = {
   string = {"a string", function(value) return type(value) == "string" end},
   boolean = {"true or false", function(value) return type(value) == "boolean" end},
@@ -50,8 +50,8 @@ local TYPES = {
   any = {"a value", function(value) return value ~= nil end},
 }
 
---- Returns the fault of a value of the right type: "must be at least 1", or nil. `option` may hold `at_least`, `above`, `below`,
--- `between = {low, high}` and `one_of = {names}`. nan, which compares with nothing, is always wrong.
+--- Returns the complaint about a value of the right type, such as "must be at least 1", or nil. `option` may hold `at_least`,
+-- `above`, `below`, `between = {low, high}` and `one_of = {names}`. nan is refused first: every comparison with it is false.
 function check.complaint(option, value)
   if value ~= value then return "must be a number, got nan" end
   if option.at_least and value < option.at_least then return ("must be at least %g"):format(option.at_least) end
@@ -93,9 +93,9 @@ local function checked(name, option, value)
   return value
 end
 
---- The options in `value` (nil or a table) with defaults filled in: a new table. `name` begins the paths of messages.
--- `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =}; a type is one of
--- "string", "boolean", "number", "integer", "list", "table", "function", "any".
+--- Returns a new table: the options in `value` (nil or a table), with defaults for the others. `name` is the start of the paths
+-- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =}. A type is
+-- one of "string", "boolean", "number", "integer", "list", "table", "function", "any".
 function check.options(name, schema, value)
   if value == nil then value = {} end
   if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end

@@ -16,12 +16,12 @@ local function construct(type, ...)
   return object
 end
 
---- A new class. Its methods, `init` (the constructor) and metamethods ("__tostring", "__eq") are fields of the result; those of
--- `base` are inherited.
+--- Returns a new class. Its methods, the constructor `init` and the metamethods ("__tostring", "__eq") are fields of the result.
+-- The class inherits those of `base`.
 function class.new(name, base)
   local type = {}
   for key, value in pairs(base or {}) do
-    if key:sub(1, 2) == "__" then type[key] = value end  -- Lua looks metamethods up without inheritance
+    if key:sub(1, 2) == "__" then type[key] = value end  -- copied, because Lua ignores __index when it looks up a metamethod
   end
   type.__index, type.__name = type, name
   type.base = base
@@ -31,7 +31,7 @@ function class.new(name, base)
   return setmetatable(type, {__call = construct, __index = base, __tostring = function() return "class " .. name end})
 end
 
---- True if `object` is an instance of `type` or of a class made from it.
+--- Returns whether `object` is an instance of `type` or of a class derived from it.
 function class.is(object, type)
   local found = getmetatable(object)
   while found and found ~= type do found = rawget(found, "base") end

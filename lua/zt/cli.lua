@@ -7,14 +7,15 @@
 --       {"lr", 3e-4, "peak learning rate", above = 0},
 --       {"style", "gpt2", "which architecture", one_of = {"gpt2", "llama"}},
 --       {"overwrite", false, "replace an earlier run of that name"},
---       {"clip", 1, "largest gradient norm", type = "number"},    -- a whole default means integers unless it says otherwise
---       {"data", nil, "the tokens", type = "string"},             -- no default: absent unless given
+--       {"clip", 1, "largest gradient norm", type = "number"},    -- with a whole default the type is "integer" unless given
+--       {"data", nil, "the tokens", type = "string"},             -- without a default the option is nil unless given
 --     },
---     positional = {{"folder", "a run's folder"}},                -- words without --, all needed: options.folder
+--     positional = {{"folder", "a run's folder"}},                -- words without --, all required: options.folder
 --   }                                                             -- options.layers, options.lr, ...
 --
--- Given as `--layers 8` or `--layers=8`; booleans as `--overwrite` and `--no-overwrite`; lists as `--sizes 1,2,3`; `_` in a name
--- is `-` on the command line. `--help` prints the options and ends the run with status 0, a mistake ends it with status 2.
+-- The user writes `--layers 8` or `--layers=8`, booleans as `--overwrite` and `--no-overwrite`, lists as `--sizes 1,2,3`. A `_`
+-- in a name is a `-` on the command line. `--help` prints the options and ends the run with status 0; a mistake ends it with
+-- status 2.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -24,9 +25,9 @@ local SCHEMA = {
   {"name", "string", "what the experiment is called", required = true},
   {"about", "string", "a sentence for --help", default = ""},
   {"options", "list", "a list of {name, default, help}", required = true},
-  {"positional", "list", "a list of {name, help}: words that are given without --, in this order, all of them", default = {}},
-  {"usage", "string", "how it is called, for --help; without it as a script of ztoolkit run"},
-  {"arguments", "list", "what to read instead of the command line"},
+  {"positional", "list", "a list of {name, help}: the words without --, in this order, all of them required", default = {}},
+  {"usage", "string", "the command, for --help; when absent: ztoolkit run SCRIPT"},
+  {"arguments", "list", "the words to read instead of the command line"},
 }
 
 local function flag_of(option) return "--" .. option[1]:gsub("_", "-") end
@@ -47,7 +48,7 @@ local function number_from(word, kind)
   return value
 end
 
--- Each reads a word into a value, or returns nil and what was expected.
+-- By type: a function that converts a word to a value. On a mistake it returns nil and the text of what was expected.
 local READERS = {
   integer = function(word) return number_from(word, "integer") end,
   number = function(word) return number_from(word, "number") end,
@@ -100,8 +101,8 @@ local function help_text(spec)
   return table.concat(lines, "\n") .. "\n"
 end
 
--- All ranks read the same command line and come to the same end; rank 0 says why. The others give it time to: mpirun ends all
--- ranks when one leaves with a status other than 0.
+-- Ends the process with `status`. All ranks read the same command line, so all call this function; rank 0 writes the message.
+-- mpirun kills all ranks as soon as one exits with a status other than 0: the other ranks wait 1 s until the message is out.
 local function leave(status, stream, message)
   if core.world.rank == 0 then
     stream:write(message)
@@ -121,7 +122,8 @@ local function read_value(option, word)
   return value
 end
 
--- The option a word like "--no-trace" or "--layers=3" names, the value after "=", and whether "no-" stood before.
+-- Finds the option of a word such as "--no-trace" or "--layers=3". Returns the option, the value after "=" (or nil), and whether
+-- the word begins with "--no-". Returns nil and the flag if there is no such option.
 local function find(by_flag, word)
   local flag, value = word:match("^(%-%-[^=]+)=(.*)$")
   flag = (flag or word):gsub("_", "-")
@@ -131,7 +133,7 @@ local function find(by_flag, word)
   return nil, flag
 end
 
--- The next word without "--": true, or nil and what is wrong.
+-- Assigns `word`, which has no "--", to the next positional argument. Returns true, or nil and the complaint.
 local function take_positional(spec, out, word)
   for _, wanted in ipairs(spec.positional) do
     if out[wanted[1]] == nil then
@@ -149,7 +151,7 @@ local function complaint_of_missing(spec, out)
   return nil
 end
 
--- The option at words[index] and its value: the index of the last word used, or nil and what is wrong.
+-- Reads the option at words[index] and its value into `out`. Returns the index of the last word used, or nil and the complaint.
 local function take_option(spec, out, words, index)
   local by_flag, flags = {}, {}
   for place, option in ipairs(spec.options) do by_flag[flag_of(option)], flags[place] = option, flag_of(option) end
@@ -171,6 +173,7 @@ local function take_option(spec, out, words, index)
   return index
 end
 
+-- Returns the options by name; or nil and a complaint; or nil, nil and true if --help is given.
 local function parse(spec, words)
   local out, index = {}, 1
   for _, option in ipairs(spec.options) do out[option[1]] = option[2] end
@@ -192,7 +195,8 @@ local function parse(spec, words)
   return out
 end
 
---- The options given on the command line, as a table by name. See the top of this file. A wrong use of zt.cli itself is an error.
+--- Returns the options of the command line as a table by name; the head of this file describes `value`. Fails if zt.cli itself is
+-- called wrongly.
 local function cli(value)
   local spec = check.options("zt.cli", SCHEMA, value)
   for _, option in ipairs(spec.options) do

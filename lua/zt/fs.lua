@@ -1,5 +1,5 @@
---- What zt.core's functions on files (exists, mkdir_p, copy_file, write_file) leave open. What fails is an error that names the
--- path and the system's reason.
+--- File functions that zt.core (exists, mkdir_p, copy_file, write_file) lacks. On failure they raise an error with the path and
+-- the system's reason.
 
 local ffi = require "ffi"
 local core = require "zt.core"
@@ -24,14 +24,15 @@ local fs = {}
 
 local function reason() return ffi.string(C.strerror(ffi.errno())) end
 
---- Makes one folder. True if this call made it, false if something of that name is there: of several callers one gets true.
+--- Makes one folder. Returns true if this call made it, and false if a file or folder of that name exists. Of several concurrent
+-- callers exactly one gets true.
 function fs.make_folder(path)
   if C.mkdir(path, 0x1ff) == 0 then return true end
   if ffi.errno() == EEXIST then return false end
   fail("cannot make the folder '%s': %s", path, reason())
 end
 
---- The whole file as a string.
+--- Returns the content of a file as a string.
 function fs.read(path)
   local file, why = io.open(path, "rb")
   if not file then fail("cannot read %s", why) end
@@ -40,7 +41,7 @@ function fs.read(path)
   return content or fail("cannot read %s: %s", path, cause)
 end
 
---- Removes a file; one that is not there is fine.
+--- Removes a file. Does nothing if there is none.
 function fs.remove(path)
   if not core.exists(path) then return end
   local is_removed, why = os.remove(path)
@@ -63,8 +64,8 @@ local function write_all(file, content)
   return true
 end
 
---- Appends `content` all or nothing: when it cannot be written whole (the disk is full), the file is cut back to what it held
--- before, and the error says so.
+--- Appends all of `content` or nothing. If the write fails (the disk is full), truncates the file to its earlier size and raises
+-- an error.
 function Appender:write(content)
   if write_all(self.file, content) then
     self.size = self.size + #content
@@ -80,11 +81,11 @@ function Appender:close()
   self.file = nil
 end
 
---- A file to append to, made where it is missing. Unbuffered: what was written is with the system when `write` returns.
+--- Opens a file for appending, or creates it. Writes are unbuffered: the system has the data when `write` returns.
 function fs.append(path)
   local file = C.open(path, O_WRONLY + O_CREAT + O_CLOEXEC, ffi.new("int", 0x1b6))
   if file < 0 then fail("cannot write '%s': %s", path, reason()) end
-  -- What cannot be sought in, such as a terminal, has no size that matters.
+  -- lseek fails on a terminal or a pipe. The size is then 0.
   return setmetatable({path = path, file = file, size = math.max(0, tonumber(C.lseek(file, 0, SEEK_END)))}, Appender)
 end
 

@@ -1,22 +1,22 @@
---- zt.generate: text, token by token, from a trained model.
+--- zt.generate: generates tokens from a trained model, one at a time.
 
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 
 local SCHEMA = {
-  {"max_tokens", "integer", "how many tokens to add", default = 100, at_least = 0},
-  {"seq", "integer", "the longest window the model takes", required = true, at_least = 1},
-  {"temperature", "number", "0: always the likeliest token", default = 1, at_least = 0, below = math.huge},
-  {"top_k", "integer", "choose among this many; 0: all", default = 0, at_least = 0},
-  {"top_p", "number", "choose among the fewest likeliest tokens that have this probability together; 1: all", default = 1,
+  {"max_tokens", "integer", "number of tokens to generate", default = 100, at_least = 0},
+  {"seq", "integer", "the longest sequence that the model takes, in tokens", required = true, at_least = 1},
+  {"temperature", "number", "divides the logits; 0: always the likeliest token", default = 1, at_least = 0, below = math.huge},
+  {"top_k", "integer", "samples from this number of likeliest tokens; 0: all", default = 0, at_least = 0},
+  {"top_p", "number", "samples from the smallest set of likeliest tokens with at least this probability; 1: all", default = 1,
    above = 0, between = {0, 1}},
   {"seed", "integer", "the same seed gives the same tokens", default = 1, at_least = 0},
-  {"stop", "integer", "ends after this token", at_least = 0},
+  {"stop", "integer", "generation ends after this token", at_least = 0},
 }
 
--- Uniform numbers in [0, 1), multiples of 2^-48, the same on every rank and machine. Number `index`, from 0, is made of elements
--- 2 index and 2 index + 1 of the Philox stream of `seed`, so streams of different seeds have no numbers in common.
+-- Returns a function from an index, counted from 0, to a uniform number in [0, 1), a multiple of 2^-48, equal on every rank and
+-- machine. Number `index` is made of elements 2 index and 2 index + 1 of the Philox stream of `seed`.
 local function uniform_stream(seed)
   local made, values = 0, {}
   return function(index)
@@ -28,7 +28,8 @@ local function uniform_stream(seed)
   end
 end
 
--- How many of `weights`, which fall and have the sum `total`, have at least the share `top_p` of it, and their sum.
+-- Returns how many of the leading `weights` are needed to reach the share `top_p` of their sum `total`, and the sum of these.
+-- `weights` are in descending order.
 local function nucleus(weights, total, top_p)
   if top_p == 1 then return #weights, total end
   local sum = 0
@@ -39,8 +40,8 @@ local function nucleus(weights, total, top_p)
   return #weights, sum
 end
 
--- A token out of `logits`, [vocabulary]: the softmax at the temperature, over the likeliest `top_k`, of those over the likeliest
--- that have the probability `top_p`, cut at `uniform`.
+-- Samples a token from `logits`, [vocabulary]: keeps the `top_k` likeliest tokens, applies the softmax with the temperature,
+-- keeps the likeliest with the probability `top_p`, and takes the token at `uniform` in [0, 1) of their cumulative distribution.
 local function sample(logits, options, uniform)
   local vocabulary = logits:size(0)
   if options.temperature == 0 then return logits:argmax():item() end
@@ -61,7 +62,8 @@ local function sample(logits, options, uniform)
   return tokens[kept]
 end
 
--- The logits of the last token, [vocabulary]. The largest one is nan where any is.
+-- Returns the logits of the last token, [vocabulary]. Fails if the largest one is nan or infinite. The check finds every nan,
+-- because the maximum is nan if any logit is.
 local function checked_logits(logits, place)
   local rows = logits:reshape({-1, logits:size(-1)})
   local last = rows:select(0, rows:size(0) - 1)
@@ -77,7 +79,7 @@ end
 local PROMPT = "zt.generate: the prompt must be a list of at least one token, or an int64 tensor [n] or [1, n] as "
   .. "tokenizer:encode gives"
 
--- The prompt as a list of tokens.
+-- Returns the prompt as a list of tokens. Fails if it is neither a list of tokens nor an int64 tensor.
 local function tokens_of(prompt)
   if type(prompt) == "userdata" then
     local is_tensor, dtype = pcall(function() return prompt:dtype() end)
@@ -99,8 +101,8 @@ local function tokens_of(prompt)
 end
 
 --- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
--- ranks call it alike and get the same. New token i depends on the prompt, the options, and element i of the seed's random
--- numbers. Each takes one trainer:infer on the last `seq` tokens: there is no cache of keys and values.
+-- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
+-- random numbers. Each token costs one trainer:infer on the last `seq` tokens: there is no cache of keys and values.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
   local given = tokens_of(prompt)

@@ -1,9 +1,9 @@
---- The table `zt`: tensors, operators, programs and trainers of zt.core (written in C++), and what is written in Lua. One table,
--- so that the message about an unknown name knows them all.
+--- The table `zt`: tensors, operators, programs and trainers from zt.core (C++), and the Lua files listed below. Everything is in
+-- one table, so that the error about an unknown name can suggest any of them.
 
 local core = require "zt.core"
 local check = require "zt.check"
-require "zt.gemm" -- what multiplies matrices
+require "zt.gemm" -- registers zt.gemm{provider}
 
 local parts = {
   check_options = check.options,
@@ -16,11 +16,11 @@ local parts = {
   loss = require "zt.loss",
   memory_text = require "zt.memory",
   plot = require "zt.run.plot",
-  run = require "zt.run", -- reads the script, before anybody changes it
+  run = require "zt.run", -- reads the script file now, before an edit can change it
   text = require "zt.text",
 }
 
--- They complete the binding by hooks.
+-- These two files register hooks of the binding (zt.set_hook).
 require "zt.plan"
 require "zt.state"
 

@@ -1,15 +1,15 @@
---- zt.log: messages by level on the standard error output.
+--- zt.log: writes messages, each with a level, to standard error.
 --
 --   zt.log.info("read %d tokens", n)
 --
--- ZT_LOG = debug | info | warn | error | off chooses what is shown; without it, info. Information comes from rank 0 only unless
--- the level is debug; warnings and errors come from every rank.
+-- ZT_LOG = debug | info | warn | error | off is the lowest level that is shown; the default is info. Every rank shows warnings
+-- and errors. Only rank 0 shows info messages, unless the level is debug.
 
 local core = require "zt.core"
 
 local log = {}
 
---- Shows messages of level `name` and above, on all ranks of this process; returns the level so far.
+--- Shows messages of level `name` and above, on all ranks of this process. Returns the previous level.
 log.set_level = core.set_log_level
 
 for _, name in ipairs {"debug", "info", "warn", "error"} do

@@ -9,19 +9,19 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 
 local SCHEMA = {
-  {"inputs", "list", "names of the values that it reads", default = {"logits"}},
-  {"name", "string", "of the term, in reports and metrics", default = "loss"},
-  {"per", "string", "what the mean is taken over", default = "token", one_of = {"token", "sample"}},
+  {"inputs", "list", "names of the values that the loss reads", default = {"logits"}},
+  {"name", "string", "the term's name in reports and metrics", default = "loss"},
+  {"per", "string", "the mean is taken over tokens or samples", default = "token", one_of = {"token", "sample"}},
   {"reduction", "string", "what the function returns: the mean over the micro-batch's tokens or samples, or their sum",
    default = "mean", one_of = {"mean", "sum"}},
-  {"labels", "string", "the batch field whose elements are the tokens", default = "labels"},
-  {"ignore_index", "integer", "the label that is not valid", default = -100},
+  {"labels", "string", "the batch field with one label per token", default = "labels"},
+  {"ignore_index", "integer", "tokens with this label do not count", default = -100},
 }
 
---- A layer that adds `run(out, ctx)`, a scalar, to the objective. `out` holds the values named by `inputs`; ctx is the layer's
--- context: ctx:batch(name), ctx.mode, ... (zt.nn). However the batch is cut, the objective is the mean over the valid tokens (or
--- the samples, rows of the first input) of the whole global batch: means of micro-batches are weighed by what they are means of.
--- Generating, the layer passes its inputs on.
+--- Returns a layer that adds `run(out, ctx)`, a scalar, to the objective. `out` holds the values named by `inputs`; `ctx` is the
+-- layer's context with ctx:batch(name), ctx.mode, ... (zt.nn). The objective is the mean over the valid tokens (or the samples,
+-- the rows of the first input) of the global batch, whatever the micro-batches and ranks: the mean of each micro-batch is
+-- weighted by its number of tokens or samples. In the mode "generate" the layer returns its inputs.
 local function loss(run, value)
   if type(run) ~= "function" then fail("zt.loss takes function(out, ctx), which returns a scalar, got a %s", type(run)) end
   local options = check.options("zt.loss", SCHEMA, value or {})
@@ -38,7 +38,7 @@ local function loss(run, value)
     local out = {}
     for place, name in ipairs(names) do out[name] = (select(place, ...)) end
     local count = options.per == "token" and valid(ctx:batch(options.labels)) or out[names[1]]:size(0)
-    if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- the mean of nothing is nan
+    if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- a mean over no tokens would be nan
     local scalar = run(out, ctx)
     if options.reduction == "mean" then scalar = scalar * count end
     ctx:loss(options.name, scalar, options.per)

@@ -1,11 +1,11 @@
---- What the ranks hold, by kind, as text: predicted beside measured.
+--- zt.memory_text: the memory of the ranks by kind, predicted and measured, as text.
 
 local text = require "zt.text"
 
 local function shown(bytes) return bytes and bytes >= 0 and text.bytes(bytes) or "-" end
 
---- A table of trainer:memory(), one column of measured bytes a rank. Collective when `ranks` (an axis, mesh:world()) is given;
--- without it only this rank is shown.
+--- Returns trainer:memory() as a text table, with one column of measured bytes per rank of `ranks` (an axis, or mesh:world()).
+-- Then the call is collective. Without `ranks` the table shows this rank only.
 local function memory_text(trainer, ranks)
   local own = trainer:memory()
   local all = ranks and ranks:gather_values(own) or {own}

@@ -1,5 +1,5 @@
---- Runs `action` on rank 0 and makes its error one of all ranks: none goes on or waits alone. Returns what it returned, a plain
--- value, on all ranks. Collective over `ranks`, a communicator; nil: there is one rank.
+--- Runs `action` on rank 0 and returns its result, a plain value, on every rank. An error of `action` is raised on every rank, so
+-- that no rank continues or waits alone. Collective over `ranks`, a communicator; nil means that there is one rank.
 
 local core = require "zt.core"
 

@@ -1,11 +1,12 @@
---- How dry runs end. `ztoolkit plan` prints what each kind of rank would hold, do and send, `ztoolkit run --dry` the trainer's
--- report, both where the first step would begin.
+--- Ends a dry run where its first step would begin. `ztoolkit plan` prints the plan of each kind of rank: what these ranks would
+-- hold, do and send. `ztoolkit run --dry` prints the trainer's report.
 
 local core = require "zt.core"
 local text = require "zt.text"
 
 local MEMORY = {"parameters", "master", "gradients", "optimizer", "buckets", "activations", "total"}
 
+-- Joins show(name, count) of every entry, in the order of the names.
 local function sorted(counts, show)
   local names, cells = {}, {}
   for name in pairs(counts) do names[#names + 1] = name end
@@ -21,27 +22,28 @@ local function lines_of(kind)
     kind.count == 1 and "rank" or "ranks", kind.ranks, kind.count > 1 and (" (%d alike)"):format(kind.count) or "",
     text.columns(rows),
     sorted(kind.actions, function(name, count) return ("%d %s"):format(count, name) end),
-    sorted(kind.sent, function(name, bytes) return ("%s %s a step"):format(name, text.bytes(bytes)) end))
+    sorted(kind.sent, function(name, bytes) return ("%s %s per step"):format(name, text.bytes(bytes)) end))
 end
 
--- The plan as text: `kinds` of trainer:plan(batch), for `ranks` ranks.
+-- Returns the plan as text. `kinds` is the result of trainer:plan(batch), `ranks` the number of ranks.
 local function plan_text(kinds, ranks)
   local each = core.world.ranks_per_node
-  local parts = {("%d rank%s, %d on a machine, bytes a rank"):format(ranks, ranks == 1 and "" or "s", math.min(each, ranks))}
+  local parts = {("%d rank%s, %d per machine, bytes per rank"):format(ranks, ranks == 1 and "" or "s", math.min(each, ranks))}
   for _, kind in ipairs(kinds) do parts[#parts + 1] = lines_of(kind) end
   return table.concat(parts, "\n\n")
 end
 
--- Prints the plan as text, or writes it as JSON to the descriptor that the host has kept free of what the script prints.
-local function write(kinds, place)
+-- Prints the plan as text, or writes it as JSON to the descriptor that the host reserves for it. The script's own prints go
+-- elsewhere.
+local function write(kinds, output)
   local ranks = core.world.size
-  if not place.is_json then return print(plan_text(kinds, ranks)) end
-  local out = assert(io.open(("/dev/fd/%d"):format(place.descriptor), "a"))
+  if not output.is_json then return print(plan_text(kinds, ranks)) end
+  local out = assert(io.open(("/dev/fd/%d"):format(output.descriptor), "a"))
   assert(out:write(core.json.encode{ranks = ranks, kinds = kinds}, "\n"))
   assert(out:close())
 end
 
--- The batch of a step whose `parts` parts are like this one. The trainer judges what is no batch.
+-- Returns a step's whole batch, made of `parts` copies of `batch`. Other values are returned unchanged: the trainer refuses them.
 local function whole_batch(batch, parts)
   if parts == 1 or type(batch) ~= "table" then return batch end
   local whole = {}
@@ -54,10 +56,10 @@ local function whole_batch(batch, parts)
   return whole
 end
 
--- Called in a dry run where the first step would begin.
+-- Prints the plan or the report and ends the process with status 0. Called in a dry run where the first step would begin.
 local function finish(trainer, batch, parts)
-  local place = require("zt.host").plan()
-  if place then write(trainer:plan(whole_batch(batch, parts)), place) else print(trainer:report()) end
+  local output = require("zt.host").plan()
+  if output then write(trainer:plan(whole_batch(batch, parts)), output) else print(trainer:report()) end
   os.exit(0)
 end
 

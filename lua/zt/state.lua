@@ -1,7 +1,7 @@
---- model:state(): the whole parameters of a model by name, each gathered when it is asked for.
+--- model:state(): the parameters of a model by name. Each one is gathered when the script reads it.
 --
 --   local state = model:state()
---   print(state["head.weight"]:norm())       collective where parameters are cut: all ranks ask alike
+--   print(state["head.weight"]:norm())       collective if parameters are sharded: all ranks read the same name
 --   for name, values in state:each() do ... end
 
 local class = require "zt.class"
@@ -11,10 +11,10 @@ local State = class.new "State"
 
 function State:init(trainer) rawset(self, "trainer", trainer) end
 
---- Names in the model's order.
+--- Returns the names of the parameters, in the model's order.
 function State:names() return self.trainer:parameters() end
 
---- Iterates over name, values; one tensor is held at a time.
+--- Iterates over pairs of name and tensor. Gathers one tensor per iteration, so it holds one at a time.
 function State:each()
   local names, place = self:names(), 0
   return function()

@@ -1,4 +1,4 @@
---- Numbers as people read them.
+--- Formats numbers and tables for people.
 
 local core = require "zt.core"
 
@@ -19,7 +19,7 @@ end
 --- 3355443 bytes -> "3.2 MiB".
 text.bytes = core.human_bytes
 
---- 75 seconds -> "1:15"; from an hour on "2:03:04".
+--- 75 seconds -> "1:15". One hour and more -> "2:03:04".
 function text.duration(seconds)
   local whole = math.floor(math.max(seconds, 0) + 0.5)
   local hours, minutes = math.floor(whole / 3600), math.floor(whole / 60) % 60
@@ -27,10 +27,11 @@ function text.duration(seconds)
   return ("%d:%02d"):format(minutes, whole % 60)
 end
 
---- Sizes as "[2, 3]".
+--- {2, 3} -> "[2, 3]".
 function text.shape(sizes) return "[" .. table.concat(sizes, ", ") .. "]" end
 
---- Rows of cells (strings or numbers) as lines of aligned columns: the first to the left, the others to the right.
+--- Returns rows of cells (strings or numbers) as lines with aligned columns. The first column is left-aligned, the others are
+-- right-aligned.
 function text.columns(rows)
   local widths = {}
   for _, row in ipairs(rows) do

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Counts what a run of ctest did, case by case: prints the ten entries that took longest, the cases that failed, and last
-"N passed, N failed". Exits with status 1 if any failed, 2 if none ran.
+"""Counts the test cases of a ctest run. Prints the ten slowest entries, the failed cases, and last "N passed, N failed". Exits
+with status 1 if a case failed, 2 if none ran.
 
     scripts/dev/count_tests.py JUNIT RESULTS     JUNIT: ctest --output-junit; RESULTS: the folder of GoogleTest's JSON files
 
-An entry of ctest is a program of many cases (its cases are in RESULTS/ENTRY.json) or one command (one case). A program that died
-before it wrote its file counts as one failed case.
+An entry of ctest is either a GoogleTest program, whose cases are in RESULTS/ENTRY.json, or a command, which is one case. A
+program that dies before it writes its file counts as one failed case.
 """
 
 import json
@@ -17,7 +17,7 @@ SHOWN = 10
 
 
 def cases_of(program):
-    """(name, has_failed) of each case that a GoogleTest program ran; skipped and disabled ones are left out."""
+    """Yields (name, has_failed) for each case that a GoogleTest program ran. Skipped and disabled cases are left out."""
     for suite in program["testsuites"]:
         for case in suite["testsuite"]:
             if case.get("result") == "COMPLETED":
@@ -25,7 +25,7 @@ def cases_of(program):
 
 
 def count(entry, has_failed, results):
-    """(passed, names of failed cases) of one entry of ctest."""
+    """Returns (number of passed cases, names of failed cases) of one entry of ctest."""
     file = results / f"{entry}.json"
     if not file.is_file():
         return (0, [entry]) if has_failed else (1, [])

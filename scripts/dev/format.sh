@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that C++ is laid out as .clang-format says; with --fix, lays it out.
+# Checks the layout of C++ files by .clang-format. With --fix, formats the files.
 set -euo pipefail
 source "$(dirname "$0")/../env.sh"
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks who includes, links and requires whom, by the table in the README: arrows point down, and modules meet in Lua only.
+"""Checks includes, links and Lua requires of C++ code against the levels in the README: a level uses only lower levels, and
+modules meet in Lua only.
 
-    scripts/dev/layering.py [build folder]     the libraries of the build folder are checked too when it is given
+    scripts/dev/layering.py [build folder]     if a build folder is given, its libraries are checked too
 """
 
 import pathlib
@@ -11,13 +12,14 @@ import sys
 
 import tree
 
-# Folders of the levels below Lua, and whose headers each may include beside its own. A module never uses another module.
+# The folders of the levels below Lua. By folder: the other folders whose headers it may include. A module never uses another
+# module.
 SDK, IO, BINDING, HOST = "modules/sdk", "modules/io", "lua/binding", "modules/host"
 USES = {SDK: (), IO: (SDK,), BINDING: (SDK, IO)}
 MODULE_USES = (SDK, IO, BINDING)
 PLAIN_MODULES = ("comm", "zero", "pipe", "moe", "ckpt")
 
-# The rooms of the SDK, bottom up. A room uses those in the lines before its own, and of its own line those to the left.
+# The rooms of the SDK, from bottom to top. A room may use the rooms before it in this list, in earlier lines or to its left.
 ROOMS = (
     ("base",),
     ("process",),
@@ -31,18 +33,18 @@ ROOMS = (
 )
 ROOM_RANK = {room: rank for rank, room in enumerate(room for line in ROOMS for room in line)}
 
-# Headers of libraries that only some may see: pattern of the include, who may, in words.
+# Headers with restricted use: the pattern of the include, the folders that may include it, the rule as text.
 RESTRICTED = (
     (r"mpi\.h|nccl\.h", ("comm",), "MPI and NCCL occur in comm only"),
     (r"hdf5\.h|H5\w+\.h", ("ckpt", "modules/data"), "HDF5 occurs in ckpt and data only"),
-    (r"torch/torch\.h", (), "torch/torch.h costs 18 s a file: include what is used"),
+    (r"torch/torch\.h", (), "torch/torch.h costs 18 s per file: include the headers that are used"),
 )
 LUA_HEADER = re.compile(r"lua\.hpp|lua\.h|lauxlib\.h|lualib\.h|luajit\.h|zt/lua/.*")
 
-# C++ that requires a Lua module. It may only be the Lua half of its own module.
+# Matches C++ code that requires a Lua module. A module may require only its own Lua half.
 REQUIRES = re.compile(r'(?:lua_push(?:literal|string)\(\w+, |from_lua\("\w+", )"zt\.(\w+)')
 
-# Libraries that only some of ours may link to, by the file names of ours.
+# By external library: the file names of our libraries that may link to it.
 LINKED = {
     "libmpi": {"zt/comm.so"},
     "libnccl": set(),
@@ -53,7 +55,7 @@ LINKED = {
 
 
 def owner(file):
-    """The module (or SDK, binding, host) that a source file belongs to; None for Lua and scripts."""
+    """Returns the folder of the module (or SDK, binding, host) that a source file belongs to; None for Lua and scripts."""
     text = str(file)
     if text.startswith("lua/"):
         return BINDING if text.startswith(BINDING) else None
@@ -62,7 +64,7 @@ def owner(file):
 
 
 def include_problem(file, include):
-    """What is wrong with one include of one of our files; None: nothing."""
+    """Returns the problem of one include in one of our files, or None."""
     mine = owner(file)
     for pattern, allowed, rule in RESTRICTED:
         if re.fullmatch(pattern, include) and mine not in allowed:
@@ -73,24 +75,24 @@ def include_problem(file, include):
 
 
 def room_of(path):
-    """The room of the SDK that a file belongs to; None outside the SDK."""
+    """Returns the room of the SDK that a file belongs to; None outside the SDK."""
     match = re.match(SDK + r"/(?:src|include/zt)/(\w+)/", str(path))
     return match and match[1]
 
 
 def room_problem(file, target):
-    """What is wrong when a file of the SDK includes `target`, another one; None: nothing."""
+    """Returns the problem if the SDK file `file` includes the SDK file `target`, or None."""
     mine, other = room_of(file), room_of(target)
     if mine is None or other is None or mine == other:
         return None
     for room in (mine, other):
         if room not in ROOM_RANK:
-            return f"'{room}' is no room of the SDK: name it in scripts/dev/layering.py"
+            return f"'{room}' is no known room of the SDK: add it to scripts/dev/layering.py"
     return None if ROOM_RANK[other] < ROOM_RANK[mine] else f"the room {other} lies above {mine}"
 
 
 def find_include(file, include):
-    """The file that a quoted include names, if `file` may use it; else None."""
+    """Returns the file of a quoted include, or None if there is none that `file` may use."""
     mine = owner(file)
     roots = [file.parent, pathlib.Path(mine)]
     allowed = (mine, *USES.get(mine, MODULE_USES))
@@ -103,12 +105,12 @@ def find_include(file, include):
 
 
 def quoted_problem(file, include):
-    """What is wrong with a quoted include; None: nothing."""
+    """Returns the problem of a quoted include, or None."""
     if include == "zt/build_id.h":
         return None
     target = find_include(file, include)
     if target is None:
-        return "none that this file may use: arrows point down, and modules meet in Lua only"
+        return "this file may not use it, or it does not exist: arrows point down, and modules meet in Lua only"
     return room_problem(file, target)
 
 
@@ -131,15 +133,16 @@ def check_includes():
 
 
 def needed(library):
+    """Returns the names of the libraries that a library links to."""
     listing = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True).stdout
     return re.findall(r"\(NEEDED\).*\[(.+)\]", listing)
 
 
 def link_problem(name, library, modules):
-    """What is wrong with our library `name` ("zt/comm.so") linking to `library` ("libmpi.so.40")."""
+    """Returns the problem if our library `name` ("zt/comm.so") links to `library` ("libmpi.so.40"), or None."""
     for stem, allowed in LINKED.items():
         if re.match(stem + r"[.\-_]", library) and name not in allowed:
-            return f"only {', '.join(sorted(allowed)) or 'nobody'} may: open it at run time"
+            return f"{'only ' + ', '.join(sorted(allowed)) if allowed else 'no library'} may link to it: open it at run time"
     above = {"libzt.so": ("libluajit", "libzt_io", "libzt_lua"), "libzt_io.so": ("libluajit", "libzt_lua")}
     if library.startswith(above.get(name, ())):
         return "it lies above"

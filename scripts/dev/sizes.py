@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Sizes of folders, files and functions: fails on a folder of more than 16 files (a header beside its source counts once), a file of
-more than 500 lines and a function of more than 60, lists files of more than 300, prints median, 90th percentile and largest. Needs
-universal-ctags.
+"""Checks the sizes of folders, files and functions. Fails for a folder with more than 16 files (a header and its source count
+once), a file with more than 500 lines, and a function with more than 60. Lists files with more than 300 lines. Prints the median,
+the 90th percentile and the largest size. Requires universal-ctags.
 
     scripts/dev/sizes.py
 """
@@ -19,8 +19,9 @@ SUFFIXES = tree.CPP + (".lua", ".py", ".sh", ".cmake")
 
 
 def lua_end(lines, start):
-    """The last line (1-based) of the Lua function that begins at line `start`: ctags does not tell. Our Lua is indented, so it
-    is the next line that is not deeper, if that one begins with `end`; otherwise the function is one line."""
+    """Returns the last line (1-based) of the Lua function that begins at line `start`, which ctags does not report. Our Lua code is
+    indented: the last line is the next one with no deeper indentation, if it begins with `end`. Otherwise the function has one
+    line."""
     first = lines[start - 1]
     depth = len(first) - len(first.lstrip())
     for number in range(start + 1, len(lines) + 1):
@@ -31,7 +32,7 @@ def lua_end(lines, start):
 
 
 def functions(files):
-    """(lines, name, file, line) of every function of the files."""
+    """Returns (number of lines, name, file, first line) of every function in the files."""
     command = ["ctags", "--output-format=json", "--fields=+ne", "--kinds-C++=f", "--kinds-Lua=f", "--kinds-Python=fm", "-f", "-"]
     listing = subprocess.run(command + [str(file) for file in files], cwd=tree.ROOT, capture_output=True, text=True, check=True)
     found = []
@@ -46,12 +47,12 @@ def functions(files):
 
 
 def crowded_folders(files):
-    """A problem for each folder with too many files."""
+    """Returns a problem for each folder with too many files."""
     names = collections.defaultdict(set)
     for file in files:
         if file.name != "CMakeLists.txt":
             names[file.parent].add(file.stem)
-    return [f"{folder}: {len(stems)} files, {FOLDER_LIMIT} at most: give it rooms" for folder, stems in names.items()
+    return [f"{folder}: {len(stems)} files, {FOLDER_LIMIT} at most: divide it into folders" for folder, stems in names.items()
             if len(stems) > FOLDER_LIMIT]
 
 
@@ -64,7 +65,7 @@ def summary(what, sizes):
 def main():
     files = tree.sources(*SUFFIXES)
     lines = {file: len((tree.ROOT / file).read_text().splitlines()) for file in files}
-    problems = [f"{file}: {count} lines, {FILE_LIMIT} at most: it has two subjects" for file, count in lines.items() if count > FILE_LIMIT]
+    problems = [f"{file}: {count} lines, {FILE_LIMIT} at most: split it by subject" for file, count in lines.items() if count > FILE_LIMIT]
     problems += crowded_folders(files)
     for file, count in lines.items():
         if FILE_WARNING < count <= FILE_LIMIT:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that each module of a build folder exports one symbol: luaopen_zt_NAME.
+"""Checks that each module in a build folder exports exactly one symbol, luaopen_zt_NAME.
 
     scripts/dev/symbols.py build/release
 """
@@ -12,6 +12,7 @@ import tree
 
 
 def exported(library):
+    """Returns the sorted names of the dynamic symbols that a library defines."""
     listing = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", str(library)], capture_output=True, text=True, check=True)
     return sorted(line.split()[0] for line in listing.stdout.splitlines())
 

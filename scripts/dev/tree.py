@@ -1,4 +1,4 @@
-"""What the checks in this folder share: the source files, and how a check ends."""
+"""Functions that the checks in this folder share: list source files, and report the result."""
 
 import pathlib
 import sys
@@ -9,7 +9,7 @@ CPP = (".cpp", ".h", ".cu", ".cuh")
 
 
 def sources(*suffixes, folders=FOLDERS):
-    """Files with one of these suffixes, relative to the root, by name."""
+    """Returns the files with one of these suffixes, sorted, as paths relative to the root."""
     found = []
     for folder in folders:
         found += [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.suffix in suffixes and path.is_file()]
@@ -17,7 +17,7 @@ def sources(*suffixes, folders=FOLDERS):
 
 
 def finish(problems, passed):
-    """Prints the problems and ends with status 1, or prints what passed."""
+    """Ends a check: prints the problems and exits with status 1, or prints the message `passed`."""
     for problem in problems:
         print(problem)
     if problems:

@@ -1,4 +1,4 @@
--- The GPT of gpt.lua, trained as DeepSpeed's users know it: an engine, and a JSON file that says how.
+-- Trains the GPT of gpt.lua with DeepSpeed's calls: an engine and its JSON configuration.
 --
 --   ztoolkit run scripts/exp/deepspeed.lua
 --   mpirun -n 2 ztoolkit run scripts/exp/deepspeed.lua --config my_ds_config.json
@@ -14,11 +14,11 @@ local o = zt.cli{
     {"layers", 5, "blocks", at_least = 1},
     {"hidden", 192, "width", at_least = 1},
     {"heads", 3, "attention heads", at_least = 1},
-    {"seq", 128, "tokens a sample", at_least = 1},
+    {"seq", 128, "tokens per sample", at_least = 1},
     {"steps", 1000, "optimizer steps", at_least = 1},
-    {"lr", 1e-3, "peak learning rate, where the configuration says \"auto\"", above = 0},
-    {"eval_batches", 8, "batches of held-out text", at_least = 1},
-    {"seed", 1, "of weights and data order", at_least = 0},
+    {"lr", 1e-3, "peak learning rate, if the configuration says \"auto\"", above = 0},
+    {"eval_batches", 8, "batches of validation text", at_least = 1},
+    {"seed", 1, "seed of the weights and the data order", at_least = 0},
   },
 }
 
@@ -31,7 +31,8 @@ local engine = zt.initialize{
   auto = {optimizer = {lr = o.lr}, schedule = {warmup = math.ceil(o.steps / 10), total = o.steps}},
 }
 
--- As DeepSpeed's loader does, this stream gives micro-batches.
+-- Returns a stream of batches of `batch` samples over all ranks. The training stream below returns micro-batches, as DeepSpeed's
+-- loader does.
 local function tokens(split, batch)
   return data.tokens{path = o.data, split = split, seq = o.seq, batch = batch, axis = engine.axis, seed = o.seed}
 end

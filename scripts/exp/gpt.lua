@@ -1,9 +1,9 @@
--- Trains a GPT on English text and writes a paragraph with it. Copy this file and change it.
+-- Trains a GPT on English text, then generates a paragraph. Copy this file and change it.
 --
 --   mpirun -n 2 ztoolkit run scripts/exp/gpt.lua --steps 400
 --   ztoolkit run scripts/exp/gpt.lua --help
 --
--- With its defaults it ends with validation loss 4.71, 1.69 nats under the entropy of single tokens, on one rank and on two.
+-- With the default options the validation loss is 4.71, 1.69 nats below the entropy of single tokens, on one rank and on two.
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
 local comm = require "zt.comm"
@@ -13,36 +13,36 @@ local optim = require "zt.optim"
 local zero = require "zt.zero"
 
 local o = zt.cli{
-  name = "gpt", about = "Trains a GPT on a token file, shows how it does, and generates text.",
+  name = "gpt", about = "Trains a GPT on a token file, reports the loss, and generates text.",
   options = {
     {"layers", 5, "blocks", at_least = 1},
     {"hidden", 192, "width", at_least = 1},
     {"heads", 3, "attention heads", at_least = 1},
     {"kv_heads", 0, "heads of keys and values; 0: as many as heads", at_least = 0},
     {"style", "gpt2", "architecture", one_of = {"gpt2", "llama"}},
-    {"seq", 128, "tokens a sample", at_least = 1},
-    {"batch", 8, "samples a step, over all ranks", at_least = 1},
-    {"micro_batches", 1, "parts that each rank's samples are worked on in", at_least = 1},
+    {"seq", 128, "tokens per sample", at_least = 1},
+    {"batch", 8, "samples per step, over all ranks", at_least = 1},
+    {"micro_batches", 1, "micro-batches per rank and step", at_least = 1},
     {"steps", 1000, "optimizer steps", at_least = 1},
     {"lr", 1e-3, "peak learning rate", above = 0},
-    {"warmup", nil, "steps to the peak, then the rate falls along a cosine; a tenth of all", type = "integer", at_least = 0},
+    {"warmup", nil, "steps to the peak rate, before the cosine decay; default: a tenth of all", type = "integer", at_least = 0},
     {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
-    {"stage", 1, "ZeRO: what is cut over the ranks. 1: optimizer state, 2: gradients too, 3: parameters too", between = {0, 3}},
+    {"stage", 1, "ZeRO stage. 1: optimizer states are sharded, 2: gradients too, 3: parameters too", between = {0, 3}},
     {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
-    {"precision", "fp32", "of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
-    {"seed", 1, "of weights and data order", at_least = 0},
+    {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
+    {"seed", 1, "seed of the weights and the data order", at_least = 0},
     {"data", "corpus/gcide.npy", "the token file (ztoolkit tokenize makes one)"},
-    {"eval_every", 100, "steps between two looks at held-out text; 0: at the end only", at_least = 0},
-    {"eval_batches", 8, "batches of held-out text", at_least = 1},
+    {"eval_every", 100, "steps between two validations; 0: at the end only", at_least = 0},
+    {"eval_batches", 8, "batches per validation", at_least = 1},
     {"generate", 120, "tokens to generate at the end", at_least = 0},
-    {"prompt", "Science", "what the generated text begins with"},
-    {"backend", nil, "how ranks communicate (shm, mpi, ...); without it what suits them", type = "string"},
-    {"timeout", 600, "seconds until a rank that waits gives up", type = "number", above = 0},
+    {"prompt", "Science", "start of the generated text"},
+    {"backend", nil, "how ranks communicate (shm, mpi, ...); default: the backend that suits the ranks", type = "string"},
+    {"timeout", 600, "seconds until a waiting rank gives up", type = "number", above = 0},
     {"name", "gpt", "the run's folder"},
-    {"folder", "runs", "where the folders of runs are"},
-    {"save_every", 100, "steps between two checkpoints; 0: none are made", at_least = 0},
-    {"keep", 2, "how many of the newest checkpoints stay; 0: all", at_least = 0},
-    {"overwrite", false, "replace an earlier run of that name instead of going on with it"},
+    {"folder", "runs", "the parent folder of all runs"},
+    {"save_every", 100, "steps between two checkpoints; 0: no checkpoints", at_least = 0},
+    {"keep", 2, "number of newest checkpoints to keep; 0: all", at_least = 0},
+    {"overwrite", false, "replace an earlier run of that name instead of resuming it"},
   },
 }
 
@@ -62,7 +62,7 @@ local model = nn.gpt{
   seq = o.seq, seed = o.seed,
 }
 
--- What a step is: a program, rewritten by passes.
+-- The program of a training step, rewritten by passes.
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
   :apply(zero.shard{stage = o.stage, axis = mesh.dp})
 if o.recompute > 0 then program = program:apply(zt.recompute{every = o.recompute}) end
@@ -72,7 +72,7 @@ local trainer = zt.trainer(program, {
   schedule = optim.warmup_cosine{warmup = o.warmup or math.floor(o.steps / 10), total = o.steps},
   clip = o.clip,
 })
-if not zt.world.dry then say("%s", trainer:report()) end -- a dry run ends with the report at the first step
+if not zt.world.dry then say("%s", trainer:report()) end -- a dry run prints the report itself, at the first step
 
 local function validation_loss()
   local sum, count = 0, 0
@@ -88,7 +88,7 @@ local run = zt.run{
   name = o.name, folder = o.folder, overwrite = o.overwrite, resume = not o.overwrite, mesh = mesh, trainer = trainer,
   data = train, options = o, steps = o.steps,
 }
-local done = ckpt.resume(run) -- what an earlier start of this run has done; then `train` begins behind it
+local done = ckpt.resume(run) -- number of steps that an earlier start of this run has done; `train` continues after them
 local began, seen, training_seconds = zt.now(), 0, 0
 for step, batch in train:steps(o.steps) do
   local s = trainer:step(batch)
@@ -100,7 +100,7 @@ end
 local final = validation_loss()
 run:finish()
 
--- What came of it.
+-- Results.
 local memory = zt.memory_text(trainer, mesh:world())
 say("\nmemory\n%s\n", memory)
 if seen > 0 then

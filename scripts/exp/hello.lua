@@ -1,4 +1,4 @@
--- Ranks that talk to each other: the collectives, each with an answer one can work out by head.
+-- Shows the collectives, each with a result that is easy to compute by hand.
 --
 --   mpirun -n 4 ztoolkit run scripts/exp/hello.lua
 --   ztoolkit run --threads 4 scripts/exp/hello.lua
@@ -13,14 +13,14 @@ local rank, size = dp.coordinate, dp.size
 print(("hello from rank %d of %d"):format(rank, size))
 dp:barrier()
 
--- Rank 0 shows the value of `text` on every rank.
+-- Prints the `text` of every rank, on rank 0. Collective.
 local function show(what, text)
   local all = dp:gather_values(text) -- any plain Lua value
   if rank == 0 then print(("%-15s %s"):format(what, table.concat(all, "   "))) end
 end
 local function row(tensor) return "[" .. table.concat(tensor:tolist(), " ") .. "]" end
 
--- all_reduce: everyone gets the sum. Each brings rank + 1, so it is W(W+1)/2.
+-- all_reduce: every rank gets the sum. Each rank gives rank + 1, so the sum over W ranks is W(W+1)/2.
 local x = zt.full({3}, rank + 1)
 dp:all_reduce(x)
 assert(x:eq(size * (size + 1) / 2):all():item())
@@ -31,30 +31,30 @@ dp:all_reduce(largest, {op = "max"})
 assert(largest:item() == size - 1)
 show("... max", row(largest))
 
--- broadcast: everyone gets what the root has.
+-- broadcast: every rank gets the root's tensor. Here the root is the last rank.
 local b = zt.full({2}, rank)
 dp:broadcast(b, size - 1)
 show("broadcast", row(b))
 
--- all_gather: everyone gets the parts of all, in rank order.
+-- all_gather: every rank gets the parts of all ranks, in rank order.
 local gathered = zt.empty({size})
 dp:all_gather(gathered, zt.full({1}, 10 * rank))
 assert(gathered:eq(zt.arange(size) * 10):all():item())
 show("all_gather", row(gathered))
 
--- reduce_scatter: everyone gets its part of the sum.
+-- reduce_scatter: every rank gets its part of the sum.
 local part = zt.empty({2})
 dp:reduce_scatter(part, zt.arange(2 * size, {dtype = "float32"}))
 assert(part:eq(zt.tensor{2 * rank, 2 * rank + 1} * size):all():item())
 show("reduce_scatter", row(part))
 
--- all_to_all: part p of what I have goes to rank p.
+-- all_to_all: part p of a rank's tensor goes to rank p.
 local swapped = zt.empty({size})
 dp:all_to_all(swapped, zt.arange(size, {dtype = "float32"}) + 100 * rank)
 assert(swapped:eq(zt.arange(size) * 100 + rank):all():item())
 show("all_to_all", row(swapped))
 
--- send and recv: a number goes round, and each rank adds its own. With one rank there is nobody to send to.
+-- send and recv: a number travels around the ring of ranks, and each rank adds its own number. One rank alone cannot send.
 if size > 1 then
   local number = zt.zeros({1})
   if rank > 0 then dp:recv(number, rank - 1) end
@@ -66,10 +66,10 @@ if size > 1 then
   show("ring", row(number))
 end
 
--- async: the call returns at once; the result is there after wait().
+-- async: the call returns at once; the result is valid after wait().
 local slow = zt.ones({1000000})
 local work = dp:all_reduce(slow, {async = true})
-local meanwhile = zt.ones({100, 100}):mm(zt.ones({100, 100})):sum():item() -- computes while the sum is on its way
+local meanwhile = zt.ones({100, 100}):mm(zt.ones({100, 100})):sum():item() -- overlaps with the all_reduce
 work:wait()
 assert(slow:eq(size):all():item() and meanwhile == 1e6)
 show("async", slow[0]:item())

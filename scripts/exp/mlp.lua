@@ -1,9 +1,10 @@
--- A layer and a loss written in Lua, on a task that a linear model cannot solve: which of two interleaved spirals is a point on?
+-- A layer and a loss written in Lua. The task: on which of two interleaved spirals does a point lie? No linear model can solve
+-- it.
 --
 --   ztoolkit run scripts/exp/mlp.lua
 --   mpirun -n 2 ztoolkit run scripts/exp/mlp.lua
 --
--- Ends with loss 0.012 (guessing: ln 2 = 0.693), on one rank and on two.
+-- The final loss is 0.012 on one rank and on two; guessing gives ln 2 = 0.693.
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
@@ -15,10 +16,10 @@ local o = zt.cli{
   options = {
     {"hidden", 32, "width", at_least = 1},
     {"steps", 400, "optimizer steps", at_least = 1},
-    {"batch", 128, "points a step, over all ranks", at_least = 1},
+    {"batch", 128, "points per step, over all ranks", at_least = 1},
     {"lr", 1e-2, "learning rate", above = 0},
     {"stage", 1, "ZeRO stage", between = {0, 3}},
-    {"seed", 1, "of weights and points", at_least = 0},
+    {"seed", 1, "seed of the weights and the points", at_least = 0},
   },
 }
 
@@ -26,7 +27,7 @@ local mesh = comm.mesh{dp = -1}
 local rank, ranks = mesh.dp.coordinate, mesh.dp.size
 if o.batch % ranks ~= 0 then error(("--batch %d does not divide into %d ranks"):format(o.batch, ranks), 0) end
 
--- A gated layer: x * sigmoid(x W). Parameters are tensors; autograd takes care of the rest.
+-- Returns a gated layer: x * sigmoid(x W). Its parameter is a tensor; autograd computes the gradients.
 local function gate(seed)
   return nn.layer{
     params = {w = zt.randn({o.hidden, o.hidden}, {seed = seed}) * (1 / math.sqrt(o.hidden))},
@@ -34,8 +35,8 @@ local function gate(seed)
   }
 end
 
--- The first layer reads the batch; the last adds the mean over its samples to the objective, which is the mean over the samples
--- of all micro-batches and ranks.
+-- The first layer reads the batch. The last layer is the loss: its function returns the mean over the samples of a micro-batch,
+-- and the objective is the mean over the samples of all micro-batches and ranks.
 local input = nn.layer{
   kind = "input", io = {inputs = {}, outputs = {{name = "h", differentiable = false}}},
   forward = function(_, ctx) return ctx:batch("points") end,
@@ -51,11 +52,11 @@ local model = nn.sequential{
   loss, seed = o.seed,
 }
 
--- Points of step `step`: the same global batch whatever the number of ranks; this rank takes its part.
+-- Returns this rank's part of the points of step `step`. The global batch does not depend on the number of ranks.
 local function batch_of(step)
   zt.manual_seed(1000 * o.seed + step)
   local labels = zt.randint(0, 2, {o.batch})
-  local turn = zt.rand({o.batch}) * 3 -- along the arm
+  local turn = zt.rand({o.batch}) * 3 -- position along the spiral, in half turns
   local angle = turn * math.pi + labels * math.pi
   local points = zt.stack({angle:cos() * turn, angle:sin() * turn}, 1)
   local rows = o.batch / ranks

@@ -1,9 +1,9 @@
--- A pass and an action of one's own: local SGD (Stich 2019). Every rank trains on its own; every k steps the ranks average their
--- weights. No gradient ever crosses the wire, and the program shows it.
+-- A pass and an action written in Lua: local SGD (Stich 2019). Every rank trains alone; every k steps the ranks average their
+-- weights. No gradient is ever sent, as the printed program shows.
 --
 --   mpirun -n 2 ztoolkit run scripts/exp/own_pass.lua --every 8
 --
--- Ends with loss 0.72 on two ranks, 0.73 on one; the entropy of the data is 0.65, guessing gives ln 32 = 3.47.
+-- The final loss is 0.72 on two ranks and 0.73 on one. The entropy of the data is 0.65; guessing gives ln 32 = 3.47.
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
@@ -14,17 +14,17 @@ local o = zt.cli{
   options = {
     {"every", 8, "steps between two averages", at_least = 1},
     {"steps", 300, "optimizer steps", at_least = 1},
-    {"batch", 16, "samples a rank and step", at_least = 1},
+    {"batch", 16, "samples per rank and step", at_least = 1},
     {"lr", 0.3, "learning rate", above = 0},
-    {"seed", 1, "of weights and data", at_least = 0},
+    {"seed", 1, "seed of the weights and the data", at_least = 0},
   },
 }
 local VOCAB, SEQ, NOISE = 32, 32, 0.1
 
 local mesh = comm.mesh{dp = -1}
 
--- The action: what runs when the program comes to `AVERAGE unit`. What it reads and writes tells the executor and the verifier
--- where it may stand.
+-- The action. The executor calls `run` when the program reaches `AVERAGE unit`. From `reads` and `writes` the executor and the
+-- verifier know where the action may stand.
 local average = zt.action{
   name = "AVERAGE", reads = {"master"}, writes = {"master", "param"}, axes = {"dp"},
   run = function(_, unit, state)
@@ -34,7 +34,7 @@ local average = zt.action{
   end,
 }
 
--- The pass: from a program to a program. After each STEP of a unit, average that unit.
+-- The pass: a function from program to program. It adds AVERAGE after each STEP of a unit.
 local local_sgd = zt.pass{
   name = "local_sgd", phase = "reduction", mesh = mesh, actions = {average},
   apply = function(program)
@@ -48,7 +48,7 @@ local local_sgd = zt.pass{
   end,
 }
 
--- Text with a known entropy: each token is 5 * previous + 3 (mod VOCAB), but one in ten is drawn at random.
+-- Returns text with a known entropy: each token is 5 * previous + 3 (mod VOCAB), but one in ten is random.
 local function batch_of(step)
   zt.manual_seed(o.seed + 1000 * step + zt.world.rank) -- every rank sees other data
   local columns = {zt.randint(0, VOCAB, {o.batch})}
@@ -68,7 +68,8 @@ local program = zt.program(model, {micro_batches = 1}):apply(local_sgd)
 local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = o.lr, momentum = 0.9}})
 if zt.world.rank == 0 then print(program:text()) end
 
--- Losses are each rank's own here: no action sums them. Every 50 steps, their mean over steps and ranks.
+-- Each rank has its own loss here, because no action sums it. Every 50 steps, rank 0 prints the mean over these steps and all
+-- ranks.
 local sum, count = 0, 0
 for step = 0, o.steps - 1 do
   sum, count = sum + trainer:step(batch_of(step)).loss, count + 1

@@ -103,7 +103,7 @@ trainer:step{tokens = tokens, labels = tokens}
     def test_text(self):
         result = self.plan(1, 2, 128, 100, options=("--ranks", 4, "--rank", 2))
         self.assertEqual(result.status, 0, result.err)
-        for text in ("the script prints this", "ranks 0-3 (4 alike)", "parameters", "total", "REDUCE_GRAD", "a step"):
+        for text in ("the script prints this", "ranks 0-3 (4 alike)", "parameters", "total", "REDUCE_GRAD", "per step"):
             self.assertIn(text, result.out)
         self.assertNotIn("not reached", result.out)
 

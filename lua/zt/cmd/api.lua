@@ -1,10 +1,10 @@
--- ztoolkit api: the public surface of the Lua API, one name a line: what scripts can rely on.
+-- ztoolkit api: lists the names of the public Lua API, one per line.
 --
---   ztoolkit api                 print it
---   ztoolkit api --check FILE    compare it with FILE; status 1 if they differ
+--   ztoolkit api                 prints the list
+--   ztoolkit api --check FILE    compares the list with FILE; status 1 if they differ
 --
--- A function ends in (), a method is Type:name(), a field read without a call Type.name. ATen's operators, which the
--- dispatcher lists (zt.ops()), and files in Lua that scripts do not name are left out.
+-- A function ends in (), a method is Type:name(), a field is Type.name. The list leaves out ATen's operators, which zt.ops()
+-- returns, and Lua files that scripts do not require.
 
 local zt = require "zt"
 
@@ -18,7 +18,8 @@ end
 
 local OPERATORS = set_of(zt.ops())
 
--- Adds the fields of a table and of the tables in it. Operators join zt when they are first used; zt.log is also one's name.
+-- Adds the fields of a table, and of the tables in it, to `lines`. Leaves out functions of zt that are operators: zt caches an
+-- operator when a script first uses it. zt.log is the name of an operator too, but it is a table.
 local function add_table(lines, name, fields, seen)
   if seen[fields] then return end
   seen[fields] = true
@@ -34,7 +35,7 @@ local function add_table(lines, name, fields, seen)
   end
 end
 
--- Typed userdata: the binding keeps each type's metatable in the registry.
+-- Adds the methods and fields of the userdata types, whose metatables the binding keeps in the registry.
 local function add_types(lines)
   for _, meta in pairs(debug.getregistry()) do
     local is_type = type(meta) == "table" and rawget(meta, "__name") and rawget(meta, "methods") and rawget(meta, "getters")
@@ -45,7 +46,7 @@ local function add_types(lines)
   end
 end
 
--- A tensor's methods are the first upvalue of its metatable's __index.
+-- Adds the tensor methods, which are the first upvalue of __index in a tensor's metatable.
 local function add_tensor_methods(lines)
   local _, methods = debug.getupvalue(debug.getmetatable(zt.tensor {1}).__index, 1)
   for method in pairs(methods) do
@@ -63,6 +64,7 @@ local function surface()
   return lines
 end
 
+-- Compares the lines of the file `path` with the list `found`. Returns the changes: "- name" is missing, "+ name" is new.
 local function difference(path, found)
   local wanted = {}
   for line in zt.fs.read(path):gmatch("[^\n]+") do wanted[#wanted + 1] = line end
@@ -77,16 +79,16 @@ local function difference(path, found)
 end
 
 if arg[1] == "--help" then
-  print("usage: ztoolkit api [--check FILE]\nprints the public surface of the Lua API, or compares it with a file")
+  print("usage: ztoolkit api [--check FILE]\nprints the names of the public Lua API, or compares them with a file")
 elseif arg[1] == "--check" and arg[2] then
   local changes = difference(arg[2], surface())
   if #changes > 0 then
     print(table.concat(changes, "\n"))
-    print(("the public surface is not what %s says: if the change is meant, write it there:"):format(arg[2]))
+    print(("the public names are not those in %s: if this change is intended, update the file:"):format(arg[2]))
     print("  ztoolkit api > " .. FILE)
     os.exit(1)
   end
-  print("the public surface is as listed")
+  print("the public names are as listed")
 elseif arg[1] then
   io.stderr:write(("api: unknown argument '%s': give --check FILE or nothing\n"):format(arg[1]))
   os.exit(2)

@@ -1,13 +1,13 @@
--- ztoolkit ckpt: looks after checkpoints.
+-- ztoolkit ckpt: inspects, checks and converts checkpoints.
 --
---   ztoolkit ckpt ls runs             runs, their checkpoints, sizes and losses
---   ztoolkit ckpt show CHECKPOINT     tensors and values
---   ztoolkit ckpt diff A B            tensor by tensor: equal, or the largest difference
+--   ztoolkit ckpt ls runs             lists runs, their checkpoints, sizes and losses
+--   ztoolkit ckpt show CHECKPOINT     lists tensors and values
+--   ztoolkit ckpt diff A B            compares tensor by tensor: equal, or the largest difference
 --   ztoolkit ckpt verify CHECKPOINT   reads every byte and compares checksums; status 1 if any is wrong
---   ztoolkit ckpt gc RUN              removes what saves that died have left
---   ztoolkit ckpt export | import     safetensors
+--   ztoolkit ckpt gc RUN              removes the files of unfinished saves
+--   ztoolkit ckpt export | import     converts to and from safetensors
 --
--- CHECKPOINT is a checkpoint's folder, or a run's, whose latest one is meant.
+-- CHECKPOINT is the folder of a checkpoint, or the folder of a run: then its latest checkpoint.
 
 local COMMANDS = {"ls", "show", "diff", "verify", "gc", "export", "import"}
 
@@ -15,7 +15,7 @@ local core = require "zt.core"
 
 local function usage(stream, status)
   stream:write("usage: ztoolkit ckpt ", table.concat(COMMANDS, "|"), " ...\n",
-               "Looks after checkpoints. ztoolkit ckpt COMMAND --help says more of a command.\n")
+               "Inspects, checks and converts checkpoints. ztoolkit ckpt COMMAND --help describes a command.\n")
   os.exit(status)
 end
 

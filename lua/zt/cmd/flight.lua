@@ -1,18 +1,19 @@
--- ztoolkit flight: why a run stood still or fell: who waited for whom, from what the flight recorder left in the run's folder.
+-- ztoolkit flight: explains why a run hung or failed. The flight recorder's files in the run's folder show which rank waited for
+-- which.
 --
---   ztoolkit flight --run runs/gpt             the verdict, as the run printed it
---   ztoolkit flight --run runs/gpt --last 5    and the last five calls of every rank on every axis
+--   ztoolkit flight --run runs/gpt             prints the verdict, as the run printed it
+--   ztoolkit flight --run runs/gpt --last 5    prints also the last five calls of every rank on every axis
 --
--- A run leaves its record in RUN/flight/rank*.json when it fails, crashes, is told to end, or is asked: kill -USR1 PID.
+-- A run writes RUN/flight/rank*.json when it fails, crashes, receives a signal to end, or receives SIGUSR1 (kill -USR1 PID).
 local zt   = require "zt"
 local comm = require "zt.comm"
 
 local options = zt.cli {
   name = "flight", usage = "ztoolkit flight",
-  about = "Tells from a run's flight record who waited for whom.",
+  about = "Explains from a run's flight record which rank waited for which.",
   options = {
     {"run", nil, "the run's folder, with flight/rank*.json in it", type = "string"},
-    {"last", 0, "calls to show of every rank on every axis", at_least = 0},
+    {"last", 0, "number of last calls to show, per rank and axis", at_least = 0},
   },
 }
 if not options.run then
@@ -22,6 +23,7 @@ end
 
 local folder = options.run .. "/flight"
 
+-- Returns one line for a call:
 -- "     317  all_reduce of 1024 float32, done, 0.400 ms, queued 12.301 s before the record  REDUCE_GRAD 3"
 local function call_text(call, read_ns)
   local took = call.ended_ns > 0 and ("%.3f ms"):format((call.ended_ns - call.started_ns) / 1e6) or "no end"

@@ -1,23 +1,23 @@
--- ztoolkit tokenize: turns a text into a file of tokens that data.tokens reads.
+-- ztoolkit tokenize: converts a text to a token file, which data.tokens reads.
 --
 --   ztoolkit tokenize --input text.txt --output corpus.npy [options]
 --
--- Writes corpus.npy (uint16, or uint32 for more than 65,536 ids), corpus.json (what it was made from) and, with
--- sentencepiece, corpus.model (the tokenizer). They appear when all is done, the .npy last.
+-- Writes corpus.npy (uint16, or uint32 for more than 65,536 ids), corpus.json (the source and the settings) and, with
+-- sentencepiece, corpus.model (the tokenizer). The files appear when the command is done, the .npy file last.
 local zt   = require "zt"
 local data = require "zt.data"
 
 local options = zt.cli {
   name = "tokenize", usage = "ztoolkit tokenize",
-  about = "Turns a text into tokens: OUTPUT.npy, and OUTPUT.json and OUTPUT.model beside it.",
+  about = "Converts a text to tokens: OUTPUT.npy, with OUTPUT.json and OUTPUT.model next to it.",
   options = {
     {"input", nil, "the text, UTF-8", type = "string"},
     {"output", nil, "the token file, NAME.npy", type = "string"},
-    {"mode", "sentencepiece", "learnt pieces of words, or one token a byte", one_of = {"sentencepiece", "bytes"}},
-    {"tokenizer", nil, "use that of this .model or token file instead of learning one", type = "string"},
-    {"vocab", nil, "pieces to learn (4096)", type = "integer"},
-    {"kind", nil, "how to learn them, bpe (the default) or unigram", type = "string"},
-    {"sample_bytes", nil, "bytes of the text to learn from, spread over all of it (3145728)", type = "integer"},
+    {"mode", "sentencepiece", "learnt pieces of words, or one token per byte", one_of = {"sentencepiece", "bytes"}},
+    {"tokenizer", nil, "use the tokenizer of this .model or token file instead of learning one", type = "string"},
+    {"vocab", nil, "number of pieces to learn (4096)", type = "integer"},
+    {"kind", nil, "how to learn the pieces, bpe (the default) or unigram", type = "string"},
+    {"sample_bytes", nil, "bytes of the text to learn from, spread over the whole text (3145728)", type = "integer"},
   },
 }
 
@@ -26,7 +26,7 @@ local function refuse(...)
   os.exit(2)
 end
 
--- Missing options, and those that the others leave without a meaning: nothing is ignored.
+-- Refuses missing options, and options that have no meaning together with others.
 local function check()
   for _, name in ipairs {"input", "output"} do
     if not options[name] then refuse("option '--%s' is missing", name) end
@@ -55,7 +55,7 @@ local function make_tokenizer()
   return tokenizer
 end
 
--- A line every few seconds.
+-- Returns a callback that prints a progress line at most every 3 s, and one at the end.
 local function progress_lines(started)
   local shown = started
   return function(done, total)
@@ -80,7 +80,7 @@ local function main()
   print(string.format("wrote %s: %d tokens of %d kinds in %.1f s", options.output, count, tokenizer.vocab, zt.now() - started))
 end
 
--- Under mpirun one rank does the work. Errors are about files and options, so a stack would only hide the message.
+-- Under mpirun only rank 0 works. Errors are about files and options: print the message without a stack trace.
 if zt.world.rank == 0 then
   local is_done, message = pcall(main)
   if not is_done then

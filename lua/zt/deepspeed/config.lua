@@ -3,8 +3,8 @@
 --   local ds = require "zt.deepspeed.config"
 --   local config = ds.read("ds_config.json", {world = mesh.dp.size, model = {hidden_size = 512}})
 --
--- Every key of DeepSpeed's schema is known and has one fate: mapped into the result, accepted because it is how we always work,
--- refused with what to use instead, or refused as not built yet. A key of no effect is an error or a note, never nothing.
+-- Every key of DeepSpeed's schema is known and has one fate: mapped into the result, accepted because ztoolkit always works so,
+-- refused with what to use instead, or refused as not built yet. A key without effect gives an error or a note.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
@@ -19,12 +19,12 @@ local result_optim = require "zt.deepspeed.values.result_optim"
 local CONTEXT = {
   {"world", "integer", "number of data-parallel ranks", required = true, at_least = 1},
   {"batch", "table", "{global =, micro =, accumulation =} for \"auto\""},
-  {"optimizer", "table", "{lr =, betas =, eps =, weight_decay =} for \"auto\" and for schedules that need the rate"},
+  {"optimizer", "table", "{lr =, betas =, eps =, weight_decay =} for \"auto\"; schedules may need lr"},
   {"schedule", "table", "{warmup =, total =}, in steps, for \"auto\""},
   {"clip", "number", "largest gradient norm, for \"auto\"", at_least = 0},
   {"precision", "string", "for \"auto\"", one_of = {"fp32", "bf16", "fp16"}},
   {"model", "table", "{hidden_size =, vocab =} for \"auto\" and checks"},
-  {"own_optimizer", "table", "{name =, options = {lr =}} of the script's optimizer, from whose rate schedules begin"},
+  {"own_optimizer", "table", "{name =, options = {lr =}} of the script's own optimizer; schedules use its rate"},
 }
 
 local BATCH_KEYS = {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", ""}
@@ -32,9 +32,10 @@ local LOG_LEVELS = {debug = "debug", info = "info", warning = "warn", error = "e
 
 local ds = {}
 
---- Stands for null in a configuration given as a table.
+--- Stands for null if the configuration is a Lua table.
 ds.null = hjson.null
 
+-- Returns the configuration as a table.
 local function load(source)
   if type(source) == "table" then return source end
   if type(source) ~= "string" then
@@ -48,7 +49,7 @@ local function load(source)
   return config
 end
 
--- A copy with the deprecated `"zero_optimization": true` written as a block.
+-- Returns a copy in which the deprecated `"zero_optimization": true` or `false` is a block.
 local function normalised(config)
   local out = {}
   for key, value in pairs(config) do out[key] = value end
@@ -56,6 +57,7 @@ local function normalised(config)
   return out
 end
 
+-- Sets the field `place` of `out`: "name" or "group.name".
 local function put(out, place, value)
   local group, key = place:match("^(.-)%.(.+)$")
   if not group then
@@ -66,7 +68,8 @@ local function put(out, place, value)
   out[group][key] = value
 end
 
--- Values that go into the result as they are. What the stage has no use for stays out, and its note says so.
+-- Copies given values into the result where a row has `to`. Leaves out keys that have no effect at `stage`, and says so in their
+-- notes.
 local function put_given(out, given, notes, stage)
   local idle = {}
   for _, entry in ipairs(keys.list) do
@@ -80,37 +83,38 @@ local function put_given(out, given, notes, stage)
   for _, note in ipairs(notes) do note.reason = idle[note.key] or note.reason end
 end
 
---- Reads `source`: a file's name, JSON text (comments, keys without quotes and a last comma are allowed), or a table. `context`:
--- {world = number of data-parallel ranks}, and what "auto" may stand for: {batch = {global =, micro =, accumulation =},
--- optimizer = {lr =, betas =, eps =, weight_decay =}, schedule = {warmup =, total =}, clip =, precision =,
--- model = {hidden_size =, vocab =}}; own_optimizer = {name =, options = {lr =}} is the script's, where it has one: schedules
--- begin from its rate, not from that of the file's optimizer. Returns a table; what is marked with ? is absent unless given, and
--- then the engine's own default holds:
+--- Reads `source`: a file's name, JSON text (comments, keys without quotes and a comma at the end are allowed), or a table.
+-- `context` holds `world`, the number of data-parallel ranks, and the values for "auto": {batch = {global =, micro =,
+-- accumulation =}, optimizer = {lr =, betas =, eps =, weight_decay =}, schedule = {warmup =, total =}, clip =, precision =,
+-- model = {hidden_size =, vocab =}}. context.own_optimizer = {name =, options = {lr =}} is the script's own optimizer: schedules
+-- use its rate, not the rate of the file's optimizer. Returns a table. Fields marked with ? are absent unless given; then the
+-- engine uses its own default:
 --
---   batch = {global, micro, accumulation}          samples of a step, of a rank's micro-batch; micro-batches of a step
+--   batch = {global, micro, accumulation}          samples per step; samples per rank's micro-batch; micro-batches per step
 --   precision = {name = "fp32" | "bf16" | "fp16", on_nonfinite = "skip" | "error", cast_inputs = boolean,
 --                loss_scale? = {loss_scale, initial_scale_power, loss_scale_window, hysteresis, consecutive_hysteresis,
 --                               min_loss_scale}}  fp16 only; loss_scale 0 is dynamic
 --   zero = {stage, reduce_every = "step" | "micro_batch", bucket_bytes?, gather_bucket_bytes?, grad_dtype?, reduce_dtype?,
---           overlap?, sub_group_size?, replicate?, elements; copies of the shards (ranks / replicate share one)
---           prefetch_elements?, persist_below?, persist_total?, max_live?, max_reuse_distance?}    stage 3 only; elements
+--           overlap?, sub_group_size?, replicate?,  replicate: copies of the shards; ranks / replicate ranks share one copy
+--           prefetch_elements?, persist_below?, persist_total?, max_live?, max_reuse_distance?}    stage 3 only; in elements
 --   optimizer? = {name, options}                   for zt.optim[name](options); names adamw, adam, lion, sgd
---   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after so many updates
+--   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after that many updates
 --   clip?                                          largest gradient norm; absent: no clipping
 --   communication_data_type? = "fp32" | "bf16" | "fp16"
---   recompute? = {every} or {checkpoints}          as given; either means that layers are recomputed
+--   recompute? = {every} or {checkpoints}          as given; both forms mean that layers are recomputed
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
 --   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
 --
--- Errors: unknown keys (with the nearest known one), keys given twice, wrong types and ranges, and what is refused, all with the
--- key's path; one error lists those of all keys, and for an unknown type of optimizer or schedule only the type is judged. Values
--- that change a run's numbers have DeepSpeed's defaults (clip 1, learning rate 0.001, no weight decay).
+-- Fails for unknown keys (the message suggests the nearest one), keys given twice, wrong types, values out of range, and refused
+-- keys. One error lists the mistakes of all keys with their paths. If the type of the optimizer or of the schedule is unknown,
+-- the rest of its block is not judged. Values that change a run's numbers have DeepSpeed's defaults (clip 1, learning rate 0.001,
+-- no weight decay).
 function ds.read(source, context)
   context = check.options("deepspeed.config.read", CONTEXT, context)
   local config = normalised(load(source))
   local mistakes = new_mistakes()
-  for _, name in ipairs {"optimizer", "scheduler"} do -- with an unknown type nothing can be said of its parameters
+  for _, name in ipairs {"optimizer", "scheduler"} do -- the parameters cannot be judged if the type is unknown
     if not mistakes:try(name .. ".type", result_optim.check_type, config, name) then config[name] = nil end
   end
   local given, notes = judge.run(keys.blocks, config, context, mistakes)
@@ -133,17 +137,17 @@ function ds.read(source, context)
   return out
 end
 
---- All keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet", text =}, ...}. A block is a key too.
+--- Returns all keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet", text =}, ...}. A block is a key too.
 function ds.keys()
   local out = {}
   for index, entry in ipairs(keys.list) do out[index] = {path = entry.path, fate = entry.fate, text = entry.text} end
   return out
 end
 
---- The keys and what becomes of them, as a table of Markdown.
+--- Returns the keys with their fates as a Markdown table.
 ds.table = keys.markdown
 
---- How many keys have each fate: {mapped =, always =, refused =, not_yet =, all =}.
+--- Returns the number of keys per fate: {mapped =, always =, refused =, not_yet =, all =}.
 ds.counts = keys.counts
 
 return ds

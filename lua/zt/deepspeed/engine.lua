@@ -1,14 +1,15 @@
---- zt.initialize: an engine with DeepSpeed's names, for scripts and configurations that come from there.
+--- zt.initialize: an engine with DeepSpeed's names, for scripts and configurations written for DeepSpeed.
 --
 --   local engine = zt.initialize{model = model, config = "ds_config.json"}
 --   for _ = 1, steps do
 --     local loss = engine:forward(batch)     -- one micro-batch of this rank
 --     engine:backward(loss)
---     engine:step()                          -- updates behind the last micro-batch of a step
+--     engine:step()                          -- updates the parameters after the last micro-batch of a step
 --   end
 --
--- Pure Lua on top of zt.program, zero.shard and zt.trainer: engine.trainer, .mesh, .axis, .model, .optimizer, .schedule, .data
--- and .config (what ds.read made of the JSON) may be used beside it. engine.result is what trainer:step returned last.
+-- The engine is pure Lua on top of zt.program, zero.shard and zt.trainer. Scripts may also use its parts: engine.trainer, .mesh,
+-- .axis, .model, .optimizer, .schedule, .data and .config (the result of ds.read). engine.result is the trainer's result of the
+-- last step.
 
 local build = require "zt.deepspeed.engine.build"
 local checkpoints = require "zt.deepspeed.engine.checkpoints"
@@ -24,27 +25,28 @@ function Engine:init(options)
   for name, part in pairs(build.parts(options)) do self[name] = part end
   self.training = true
   self.global_steps, self.micro_steps, self.skipped_steps, self.global_samples = 0, 0, 0, 0
-  self.schedule_start = 0 -- updates done when the schedule began
-  self.phase, self.is_applied = "step", false -- the last of forward, backward and step that was called
+  self.schedule_start = 0 -- number of updates done when the schedule began
+  self.phase = "step" -- the last call: "forward", "backward" or "step"
+  self.is_applied = false
   self:follow_schedule()
   if self.config.reports.dump_state then self:dump_state() end
 end
 
 -- Rates and counters ----------------------------------------------------------------------------------------------------------
 
--- Gives the trainer the next step's rate where the schedule is not the trainer's own.
+-- Passes the next step's rate to the trainer, unless the trainer has the schedule itself or the script has set a rate.
 function Engine:follow_schedule()
   if self.rate and not self.own_lr then self.trainer:set_lr(self:get_lr()) end
 end
 
---- The learning rate of the next step. As in DeepSpeed the JSON's schedule moves with updates: skipped steps do not count.
+--- Returns the learning rate of the next step. As in DeepSpeed, the JSON's schedule counts updates: skipped steps do not count.
 function Engine:get_lr()
   if self.own_lr then return self.own_lr end
   if self.rate then return self.rate(self.global_steps - self.skipped_steps - self.schedule_start) end
   return self.schedule and self.schedule:lr(self.trainer.global_step, self.optimizer.lr) or self.optimizer.lr
 end
 
---- Sets the learning rate from the next step that begins; nil: the schedule's again.
+--- Sets the learning rate of all later steps. nil returns to the schedule.
 function Engine:set_lr(lr)
   if lr ~= nil and not (type(lr) == "number" and lr >= 0) then fail("engine:set_lr takes a rate of at least 0, or nil") end
   self.own_lr = lr
@@ -52,16 +54,16 @@ function Engine:set_lr(lr)
   self:follow_schedule()
 end
 
---- L2 norm of the last step's gradient before clipping; nil before the first step.
+--- Returns the L2 norm of the last step's gradient before clipping; nil before the first step.
 function Engine:get_global_grad_norm() return self.result and self.result.grad_norm end
 
---- The factor on the next step's loss in fp16, else 1.
+--- Returns the loss scale of the next step in fp16, otherwise 1.
 function Engine:loss_scale() return self.trainer.loss_scale end
 
---- Whether the last call of step or train_batch changed the parameters: not between boundaries, and not if it was skipped.
+--- Returns whether the last call of step or train_batch updated the parameters. False between boundaries and for a skipped step.
 function Engine:was_step_applied() return self.is_applied end
 
---- Whether the micro-batch at hand is the last of its step.
+--- Returns whether the current micro-batch is the last one of its step.
 function Engine:is_gradient_accumulation_boundary() return (self.micro_steps + 1) % self.config.batch.accumulation == 0 end
 
 function Engine:zero_optimization_stage() return self.config.zero.stage end
@@ -69,16 +71,17 @@ function Engine:train_batch_size() return self.config.batch.global end
 function Engine:train_micro_batch_size_per_gpu() return self.config.batch.micro end
 function Engine:gradient_accumulation_steps() return self.config.batch.accumulation end
 
---- Logs the configuration as it was understood.
+--- Logs the configuration as ds.read understood it.
 function Engine:dump_state() log.info("%s", reports.dump(self)) end
 
---- Chooses what `forward` does: with train() (or true) a micro-batch of a step, with eval() a look at the loss.
+--- Sets the mode of `forward`: after train() (or train(true)) it runs a micro-batch of a step, after eval() it evaluates the
+-- loss.
 function Engine:train(is_training) self.training = is_training ~= false end
 function Engine:eval() self.training = false end
 
 -- Batches ---------------------------------------------------------------------------------------------------------------------
 
--- Batch fields of floats in the compute type, where fp16.auto_cast asks for it.
+-- Returns the batch with its float fields cast to fp16 if fp16.auto_cast is set; otherwise the batch itself.
 function Engine:cast(batch)
   if not self.config.precision.cast_inputs then return batch end
   local out = {}
@@ -86,15 +89,15 @@ function Engine:cast(batch)
   return out
 end
 
--- What is no batch at all the trainer refuses.
+-- Fails if `batch` does not have `expected` samples. Values that are no batch pass: the trainer refuses them.
 local function check_samples(call, batch, expected, what)
   local field = type(batch) == "table" and select(2, next(batch))
   if type(field) ~= "userdata" or field:size(0) == expected then return end
-  fail("engine:%s got %d samples, but this rank's part is %d, %s: give so many, or change the configuration", call,
+  fail("engine:%s got %d samples, but this rank's part is %d, %s: give that many, or change the configuration", call,
        field:size(0), expected, what)
 end
 
--- So many micro-batches of an iterator as one batch.
+-- Joins the next `count` micro-batches of `iterator` to one batch.
 local function joined(call, iterator, count)
   local fields, out = {}, {}
   for index = 1, count do
@@ -111,7 +114,8 @@ local function joined(call, iterator, count)
   return out
 end
 
--- A rank's whole batch out of what train_batch and eval_batch take.
+-- Returns this rank's whole batch. `source` is the argument of train_batch or eval_batch: a batch, an iterator of micro-batches,
+-- or nil for the next batch of `data`.
 function Engine:whole_batch(call, source)
   if source == nil and call == "train_batch" and self.data then source = self.data:batch(self.global_steps) end
   if type(source) == "function" then source = joined(call, source, self.config.batch.accumulation) end
@@ -124,6 +128,7 @@ end
 
 -- A step in three calls -------------------------------------------------------------------------------------------------------
 
+-- By call: the phase that must come before it, and the complaint for each other phase.
 local EXPECTED = {
   forward = {after = "step", forward = "its loss is not yet given to engine:backward; for a loss alone call engine:eval() before",
              backward = "engine:step() is missing: it follows every backward, and updates at the boundary only"},
@@ -145,8 +150,9 @@ function Engine:expect_boundary(call)
        self.config.batch.accumulation)
 end
 
---- The mean loss of a micro-batch, a number: this rank's in training, in eval mode (any number of samples) that of all ranks, and
--- collective. `engine(batch)` is the same.
+--- Runs the forward pass and returns the mean loss, a number. In training mode `batch` is one micro-batch and the loss is this
+-- rank's. In eval mode `batch` may have any number of samples, the loss is over all ranks, and the call is collective.
+-- `engine(batch)` is the same.
 function Engine:forward(batch)
   if not self.training then return self:evaluated("forward", self:cast(batch)) end
   self:expect "forward"
@@ -159,10 +165,11 @@ end
 
 Engine.__call = Engine.forward
 
---- The backward pass of the last forward, whose loss is given back as it is. Returns its share of the step's loss.
+--- Runs the backward pass of the last forward. Requires the loss that forward returned, unchanged. Returns loss / accumulation,
+-- its share of the step's loss.
 function Engine:backward(loss)
   self:expect "backward"
-  local is_same = loss == self.loss or loss ~= loss and self.loss ~= self.loss -- nan
+  local is_same = loss == self.loss or loss ~= loss and self.loss ~= self.loss -- both nan
   if not is_same then
     fail("engine:backward takes the loss that engine:forward returned, %s, got %s: to scale a loss or add to it, change the "
       .. "model's own (zt.loss)", tostring(self.loss), tostring(loss))
@@ -172,7 +179,7 @@ function Engine:backward(loss)
   return loss / self.config.batch.accumulation
 end
 
---- Ends a micro-batch; behind the last of a step updates the parameters. Collective there.
+--- Ends a micro-batch. After the last micro-batch of a step, updates the parameters; that call is collective.
 function Engine:step()
   self:expect "step"
   local is_boundary = self:is_gradient_accumulation_boundary()
@@ -192,9 +199,9 @@ end
 
 -- A step in one call ----------------------------------------------------------------------------------------------------------
 
---- A whole step: forward, backward and update of `source`, this rank's part of the global batch, or a function that returns one
--- of its micro-batches a call; without either the next batch of `data`. Returns the loss: the mean over the whole global batch,
--- where the three calls weigh every micro-batch alike. Collective.
+--- Runs a whole step: forward, backward and update. `source` is this rank's part of the global batch, or a function that returns
+-- one of its micro-batches per call, or nil for the next batch of `data`. Returns the mean loss over the valid tokens of the
+-- global batch. (forward, backward and step give every micro-batch the same weight.) Collective.
 function Engine:train_batch(source)
   self:expect_boundary "train_batch"
   local batch, sizes = self:whole_batch("train_batch", source), self.config.batch
@@ -213,12 +220,12 @@ function Engine:evaluated(call, batch)
   return self.trainer:evaluate(batch).loss
 end
 
---- The loss of a batch of any size (or of an iterator's next micro-batches), without an update. Collective.
+--- Returns the loss of a batch of any size, or of an iterator's next micro-batches, without an update. Collective.
 function Engine:eval_batch(source) return self:evaluated("eval_batch", self:whole_batch("eval_batch", source)) end
 
 for name, method in pairs(checkpoints) do Engine[name] = method end
 
--- What DeepSpeed's engine has and this one has not ----------------------------------------------------------------------------
+-- Methods of DeepSpeed's engine that this engine refuses ----------------------------------------------------------------------
 
 for name, use in pairs {
   zero_grad = "the first backward of a step overwrites the gradients: leave the call out",
@@ -229,9 +236,9 @@ for name, use in pairs {
   Engine[name] = function() fail("engine:%s: %s", name, use) end
 end
 
---- Makes an engine. Collective. Options: model, config (a file's name, JSON text or a table), and if wanted optimizer and
--- schedule (which go before the JSON's), data, mesh with axis and replicate, auto (what "auto" in the JSON stands for: ds.read's
--- context).
+--- Makes an engine. Collective. Requires the options model and config (a file's name, JSON text or a table). Optional: optimizer
+-- and schedule, which replace the JSON's; data; mesh with axis and replicate; auto, the values that replace "auto" in the JSON
+-- (the context of ds.read).
 local function initialize(options) return Engine(options) end
 
 return initialize

@@ -1,6 +1,6 @@
---- zt.deepspeed.hjson: JSON as people write it. Beside JSON: comments (`//` and `#` to the end of the line, `/* */`), keys
--- without quotes, a comma behind the last entry, and none between entries on different lines. Values stay JSON: text needs its
--- quotes.
+--- zt.deepspeed.hjson: reads JSON and some extensions that people write: comments (`//` and `#` to the end of the line, `/* */`),
+-- keys without quotes, a comma after the last entry, and no comma between entries on different lines. Values stay JSON: text
+-- needs quotes.
 --
 --   local value = hjson.decode('{train_batch_size: 32,  # all ranks\n}', "ds_config.json")
 --
@@ -10,12 +10,12 @@ local fail = require "zt.fail"
 
 local hjson = {}
 
---- Stands for `null`, so that a key that is null can be told from one that is absent.
+--- Stands for `null`, so that a null key and an absent key differ.
 hjson.null = setmetatable({}, {__tostring = function() return "null" end})
 
 local ESCAPES = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
 local WORDS = {["true"] = true, ["false"] = false, null = hjson.null}
-local MAX_DEPTH = 200 -- of nested tables; Lua's own stack would end at some thousands, with a message about the stack
+local MAX_DEPTH = 200 -- nested tables; some thousands would overflow Lua's stack, with a message that does not name the cause
 
 local function line_of(reader, at)
   local line, begin = 1, 1
@@ -28,13 +28,13 @@ local function complain(reader, at, message, ...)
   fail("%s:%d:%d: %s", reader.name, line, column, message:format(...))
 end
 
--- What stands at the reader's place, for messages.
+-- Returns the character at the reader's position, for messages.
 local function found(reader)
   local char = reader.text:match("^[%z\1-\127\194-\244][\128-\191]*", reader.at) or reader.text:sub(reader.at, reader.at)
   return char == "" and "the end of the text" or "'" .. char .. "'"
 end
 
--- Passes white space and comments. True if a line ended in between.
+-- Skips white space and comments. Returns whether they contain the end of a line.
 local function skip(reader)
   local begin, text = reader.at, reader.text
   while true do
@@ -64,7 +64,7 @@ local function utf8(code)
   return string.char(0x100 - 2 * limit + code) .. table.concat(tail)
 end
 
--- The character that \uXXXX at the reader's place means; two of them make one character above U+FFFF.
+-- Reads the \uXXXX escape at the reader's position and returns the character in UTF-8. A surrogate pair makes one character.
 local function read_unicode(reader)
   local text, at = reader.text, reader.at
   local high = tonumber(text:match("^\\u(%x%x%x%x)", at) or "", 16)
@@ -99,7 +99,7 @@ local function read_string(reader)
   end
 end
 
--- Whether JSON has this number: no leading zeros, digits on both sides of the point.
+-- Returns whether `word` is a number of JSON: no leading zeros, digits on both sides of the point.
 local function is_number(word)
   local rest = word:match("^%-?0(.*)$") or word:match("^%-?[1-9]%d*(.*)$")
   return rest and rest:gsub("^%.%d+", ""):gsub("^[eE][+-]?%d+", "") == ""
@@ -107,7 +107,7 @@ end
 
 local function read_number(reader)
   local word = reader.text:match("^[%w.+-]+", reader.at)
-  if not is_number(word) then complain(reader, reader.at, "'%s' is no number of JSON", word) end
+  if not is_number(word) then complain(reader, reader.at, "'%s' is not a JSON number", word) end
   local value = tonumber(word)
   if math.abs(value) == math.huge then complain(reader, reader.at, "the number %s is too large", word) end
   reader.at = reader.at + #word
@@ -126,6 +126,7 @@ end
 
 local read_value
 
+-- Reads a key and the ':' after it. `places` holds the line of each key so far.
 local function read_key(reader, places)
   local at = reader.at
   local key
@@ -140,14 +141,14 @@ local function read_key(reader, places)
   places[key] = line_of(reader, at)
   skip(reader)
   if reader.text:sub(reader.at, reader.at) ~= ":" then
-    complain(reader, reader.at, "':' is expected behind the key '%s', found %s", key, found(reader))
+    complain(reader, reader.at, "':' is expected after the key '%s', found %s", key, found(reader))
   end
   reader.at = reader.at + 1
   skip(reader)
   return key
 end
 
--- Reads entries up to `closing`, calling `entry` at the begin of each.
+-- Reads entries up to `closing`. Calls entry() at the start of each.
 local function read_entries(reader, closing, depth, entry)
   if depth > MAX_DEPTH then complain(reader, reader.at, "tables are nested more than %d deep", MAX_DEPTH) end
   local begin = reader.at
@@ -188,7 +189,7 @@ function read_value(reader, depth)
   return read_word(reader)
 end
 
---- The value that `text` holds: tables, strings, numbers, booleans and hjson.null. `name` begins messages.
+--- Returns the value in `text`: a table, a string, a number, a boolean or hjson.null. `name` is the start of error messages.
 function hjson.decode(text, name)
   local reader = {text = text:gsub("^\239\187\191", ""), at = 1, name = name or "json"}
   skip(reader)
@@ -198,7 +199,7 @@ function hjson.decode(text, name)
   return value
 end
 
---- Whether `text` is meant as a table of JSON, and not as the name of a file: its first character beside comments is '{'.
+--- Returns whether `text` is a JSON table rather than the name of a file: its first character after comments is '{'.
 function hjson.is_table(text)
   local reader = {text = text:gsub("^\239\187\191", ""), at = 1, name = "json"}
   skip(reader)

@@ -1,38 +1,38 @@
---- Every key of the JSON of DeepSpeed 0.19.8, and what becomes of it. The keys themselves are data, in keys/*.lua: a list of
--- blocks
+--- Every key of the JSON of DeepSpeed 0.19.8 with its fate. The keys are data: each file keys/*.lua returns a list of blocks
 --
 --   {path = "bf16", fate =, text =, is_on = "enabled", same = {"bfloat16"}, rows = {row, ...}, inherit = {row, ...}}
 --
--- `is_on` says when the block does anything: the name of its boolean key (off when absent), or a function of the block's table;
--- without it a block is on. `whole`: a block that is on meets its fate as a whole, whatever is in it. Below `inherit` a row takes
--- fate and text from its block. `extends`: rows for a block of another file. A `*` in a path stands for any name. A row is
+-- `is_on` tells whether a block is on: it is the name of a boolean key in the block (absent means off), or a function of the
+-- block's table. Without `is_on` a block is on. With `whole` the fate holds for the block itself, whatever keys it has. A row in
+-- `inherit` has the fate and text of its block. With `extends` the rows are added to a block of another file. A `*` in a path
+-- matches any name. A row is
 --
 --   {key, fate, type, text, default =, agrees =, off =, auto =, to =, same =, at_least =, above =, between =, one_of =, ...}
 --
 -- fate      one of
---             mapped     goes into the result; text says where and how
---             always     is how we always work; text says how. Accepted: DeepSpeed's default, and what `agrees`
---                        (a list, "any", or a function of value and context, with `expected` for its message)
---             refused    text says why and what to use instead. Accepted: what turns it off, which is null, DeepSpeed's default,
---                        false (unless true is the default), what is in `off`, and a table with "enabled": false
---             not_yet    the same for what is not built yet; text says what
+--             mapped     the value goes into the result; text says where and how
+--             always     ztoolkit always works so; text says how. Accepted: DeepSpeed's default, and values for which `agrees`
+--                        holds (a list, "any", or a function of value and context); `expected` is for the message
+--             refused    text says why and what to use instead. Accepted: values that turn the feature off: null, DeepSpeed's
+--                        default, false (unless true is the default), values in `off`, and a table with "enabled": false
+--             not_yet    like refused, for features that are not built yet; text names the feature
 -- type      string, boolean, number, integer, list, table, any; "string|list" is either
--- default   DeepSpeed's, in rows that are not mapped
--- auto      what "auto" stands for (values/infer.lua); without it "auto" is a mistake
--- to        place in the result, for values that go there as they are; others are read by values/result.lua
+-- default   DeepSpeed's default, in rows that are not mapped
+-- auto      the inference for "auto" (values/infer.lua); without it "auto" is a mistake
+-- to        the field of the result, for values that are copied unchanged; values/result.lua reads the others
 -- same      other names of the key
 -- lower     letter case does not matter
--- is_dtype  a name of fp32, fp16 or bf16
--- is_valid  a function that says whether a value is, with `expected` for its message
--- no_limit  a number that stands for none
--- needs_stage  the lowest ZeRO stage that has something to do with it
+-- is_dtype  the value is a name of fp32, fp16 or bf16
+-- is_valid  a function that returns whether a value is valid; `expected` is for the message
+-- no_limit  numbers from here on mean "no limit"
+-- needs_stage  the lowest ZeRO stage at which the key has an effect
 
 local keys = {}
 
 local FILES = {"train", "zero", "offload", "precision", "optimizer", "scheduler", "reports", "checkpoint", "parallel", "data",
                "removed"}
 
---- The fates, in the order of summaries.
+--- The fates, in the order of the summaries.
 keys.FATES = {"mapped", "always", "refused", "not_yet"}
 
 local function joined(path, key) return path == "" and key or path .. "." .. key end
@@ -67,7 +67,7 @@ local function parent_of(path)
   return parent or "", key or path
 end
 
--- A block, known to its parent as an entry of that name. `path` may differ from the spec's for another name of the block.
+-- Makes a block and adds it to its parent as an entry. `path` differs from spec.path if it is another name of the block.
 local function new_block(blocks, spec, path, text)
   local block = {path = path, main = spec.path, text = text, is_on = spec.is_on, whole = spec.whole, entries = {}, by_name = {}}
   blocks[path] = block
@@ -79,7 +79,7 @@ local function new_block(blocks, spec, path, text)
   return block
 end
 
--- Under another name a block has the same entries, which say so.
+-- Adds the block under another name. Its entries are copies whose texts refer to the first name.
 local function add_alias(blocks, spec, path)
   local block = new_block(blocks, spec, path, ("another name of `%s`"):format(spec.path))
   for _, entry in ipairs(blocks[spec.path].entries) do
@@ -103,10 +103,10 @@ local function load_blocks()
   return blocks
 end
 
---- All blocks by path, the top level under "". A block has `entries` in order and `by_name`.
+--- All blocks by path; the top level has the path "". A block has the list `entries` and the table `by_name`.
 keys.blocks = load_blocks()
 
--- Blocks come behind the keys beside them.
+-- Appends the entries of `block` to `out`: first its keys, then its blocks.
 local function list_block(block, out)
   for _, entry in ipairs(block.entries) do
     if not entry.block then out[#out + 1] = entry end
@@ -120,18 +120,19 @@ local function list_block(block, out)
   return out
 end
 
---- All entries in one list: {path =, fate =, type =, text =, ...}; blocks are entries too, before the keys inside them.
+--- All entries in one list: {path =, fate =, type =, text =, ...}. Blocks are entries too; a block comes before its keys.
 keys.list = list_block(keys.blocks[""], {})
 
--- Whether `entry` goes into the line of `first`: a key of the same block, or of the block that `first` is.
+-- Returns whether `entry` shares the Markdown line of `first`: same fate and text, and a key of the same block, or of the block
+-- `first`.
 local function joins(first, entry)
   if entry == nil or entry.block or entry.fate ~= first.fate or entry.text ~= first.text then return false end
   local parent = parent_of(entry.path)
   return parent == (first.block and first.path or parent_of(first.path))
 end
 
---- The same list as a table of Markdown. Keys of a block that share fate and text share a line: the first with its path, or the
--- block itself and "with", then names.
+--- Returns the list as a Markdown table. Keys of a block with the same fate and text share a line: the path of the first key, or
+-- of the block and "with", then the names of the others.
 function keys.markdown()
   local lines = {"| key | fate | what becomes of it |", "|---|---|---|"}
   local index = 1
@@ -166,13 +167,13 @@ There are %d keys; a block is a key too. This file is written by `ztoolkit run s
 
 %s]]
 
---- The whole of docs/deepspeed_keys.md.
+--- Returns the text of docs/deepspeed_keys.md.
 function keys.document()
   local counts = keys.counts()
   return DOCUMENT:format(counts.mapped, counts.always, counts.refused, counts.not_yet, counts.all, keys.markdown())
 end
 
---- How many entries have each fate, by its name, and `all`.
+--- Returns the number of entries per fate, and `all`, their sum.
 function keys.counts()
   local counts = {all = #keys.list}
   for _, fate in ipairs(keys.FATES) do counts[fate] = 0 end

@@ -6,10 +6,10 @@
 --   end
 --   run:finish()
 --
--- With resume = true an earlier run of that name goes on (ckpt.resume); without one, a first run begins. runs/gpt/ then holds
--- script.lua and options.json (the exact script and options, versions, command line), metrics.jsonl (one JSON object a call of
--- `log`), loss.svg and trace.json. A run that fails in between leaves all it had written. One process at a time holds the
--- folder, from zt.run to run:finish() or the end of the script: a second run of that name is an error meanwhile.
+-- With resume = true the run continues an earlier run of that name (ckpt.resume), or is a first run if there is none. The folder
+-- runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one JSON object
+-- per call of `log`), loss.svg and trace.json. A run that fails leaves the files that it has written so far. The process holds
+-- the folder's lock from zt.run to run:finish() or the end of the script: meanwhile a second run of that name is an error.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -25,16 +25,16 @@ local trace = require "zt.run.trace"
 
 local SCHEMA = {
   {"name", "string", "the run's folder under `folder`", required = true},
-  {"folder", "string", "where runs are kept", default = "runs"},
-  {"overwrite", "boolean", "remove what an earlier run of that name has written, its checkpoints too", default = false},
-  {"resume", "boolean", "go on with the folder of an earlier run of that name, if there is one", default = false},
-  {"options", "table", "what to write into options.json", default = {}},
-  {"steps", "integer", "steps in all, for the time left", at_least = 1},
-  {"mesh", "any", "the ranks of the run; without it all ranks"},
-  {"trainer", "any", "whose trace is written"},
+  {"folder", "string", "the parent folder of all runs", default = "runs"},
+  {"overwrite", "boolean", "remove the files of an earlier run of that name, its checkpoints too", default = false},
+  {"resume", "boolean", "continue in the folder of an earlier run of that name, if there is one", default = false},
+  {"options", "table", "the script's options, written to options.json", default = {}},
+  {"steps", "integer", "total number of steps, to estimate the time left", at_least = 1},
+  {"mesh", "any", "the ranks of the run; all ranks when absent"},
+  {"trainer", "any", "the trainer whose trace is written"},
   {"data", "any", "the data stream, kept as run.data"},
-  {"trace", "boolean", "record what ran when", default = true},
-  {"every", "number", "seconds between two progress lines where there is no terminal", default = 10, above = 0},
+  {"trace", "boolean", "record the times of all actions", default = true},
+  {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
 }
 local FILES = {"metrics.jsonl", "loss.svg", "trace.json", "script.lua", "options.json"}
 
@@ -66,7 +66,7 @@ local function record(options)
   } .. "\n"
 end
 
--- Says which options of a run that goes on are not those that it had so far.
+-- Warns about the options of a resumed run that differ from those in its options.json.
 local function note_changes(path, options)
   if not core.exists(path .. "/options.json") then return end
   local before, now, changed = core.json.decode(fs.read(path .. "/options.json")).options or {}, options.options, {}
@@ -76,10 +76,10 @@ local function note_changes(path, options)
     end
   end
   table.sort(changed)
-  if #changed > 0 then log.warn("the run in '%s' goes on with other options: %s", path, table.concat(changed, ", ")) end
+  if #changed > 0 then log.warn("the run in '%s' continues with changed options: %s", path, table.concat(changed, ", ")) end
 end
 
--- Writes what a run begins with into its folder, which this process holds.
+-- Writes a run's first files, and removes those of an earlier run with overwrite. Requires that this process holds the folder.
 local function fill_folder(path, options, is_new)
   if not is_new and options.resume then note_changes(path, options) end
   if not is_new and options.overwrite then
@@ -90,15 +90,15 @@ local function fill_folder(path, options, is_new)
   core.write_file(path .. "/options.json", record(options))
 end
 
--- Rank 0 makes the folder and holds it; returns the lock.
+-- Makes the folder and fills it. Returns the folder's lock. Called by rank 0.
 local function make_folder(path, options)
-  if options.folder:find "%z" then fail "zt.run.folder has a NUL character, which the system takes for its end: leave it out" end
+  if options.folder:find "%z" then fail "zt.run.folder has a NUL character, which would end the name: leave it out" end
   core.mkdir_p(options.folder)
   local is_new = fs.make_folder(path)
   if not is_new and not options.resume and not options.overwrite then
     fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
   end
-  -- A run that ends well removes its lock, and the system ends that of a process that does not (ckpt/save/run_lock.h).
+  -- run:finish() releases the lock. The system releases the lock of a process that dies (ckpt/folder/run_lock.h).
   local held = require("zt.ckpt").lock_run(path)
   local is_done, message = pcall(fill_folder, path, options, is_new)
   if is_done then return held end
@@ -106,14 +106,15 @@ local function make_folder(path, options)
   error(message, 0)
 end
 
+-- Returns the communicator of the run's ranks; nil if there is one rank, or in a dry run.
 local function ranks_of(mesh)
   if core.world.size == 1 or core.world.dry then return nil end
   mesh = mesh or require("zt.comm").mesh{dp = -1}
   return mesh:world()
 end
 
---- Opens a run. Collective: called by all ranks alike. Errors, on every rank alike: a folder that exists, or cannot be made. With
--- `ztoolkit run --dry` nothing is written.
+--- Opens a run. Collective: all ranks pass equal options. Fails on every rank if the folder exists (without resume and
+-- overwrite), or if rank 0 cannot make it. With `ztoolkit run --dry` nothing is written.
 local function open(value)
   local options = check.options("zt.run", SCHEMA, value)
   check_name(options.name)
@@ -140,10 +141,10 @@ local function open(value)
   return self
 end
 
---- Records the numbers of step `step` (0-based): a line of metrics.jsonl, flushed, and the progress bar. `values` is what
--- trainer:step returned, or any table of plain values; `loss` and `validation_loss` are plotted at the end. Only rank 0 writes.
--- JSON has no nan: that and infinities become null. A line that cannot be written (the disk is full) is an error and ends the
--- run: the lines before it stay.
+--- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
+-- result of trainer:step, or any table of plain values. `loss` and `validation_loss` are plotted at the end. Only rank 0 writes.
+-- JSON has no nan: nan and infinities become null. Fails if the line cannot be written (the disk is full); the earlier lines stay
+-- valid.
 function Run:log(step, values)
   if not self.is_writer then return end
   local line = {step = step}
@@ -153,12 +154,12 @@ function Run:log(step, values)
   self.progress:update(step + 1, values)
 end
 
---- Forgets what was recorded of step `step` and later, which is about to be done again. Collective.
+--- Removes the records of step `step` and later steps, which the resumed run repeats. Collective.
 function Run:rewind(step)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
     local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
-    for line in fs.read(path):gmatch "([^\n]+)\n" do -- a run that was killed may have left a part of a line
+    for line in fs.read(path):gmatch "([^\n]+)\n" do -- a killed run may have left an incomplete last line: it has no newline
       local is_whole, values = pcall(core.json.decode, line)
       if not is_whole or type(values) ~= "table" or type(values.step) ~= "number" then
         damaged = damaged + 1
@@ -167,21 +168,21 @@ function Run:rewind(step)
         self:plot_point(values.step, values)
       end
     end
-    if damaged > 0 then log.warn("%s: %d damaged lines are left out", path, damaged) end
+    if damaged > 0 then log.warn("%s: removed %d damaged lines", path, damaged) end
     self.metrics:close()
     core.write_file(path, table.concat(kept))
     self.metrics = fs.append(path)
   end)
 end
 
---- An error, on every rank alike, if another run has taken the folder over. Collective.
+--- Fails, on every rank, if another run has taken over the folder. Collective.
 function Run:check_lock()
   on_rank_zero(self.ranks, function()
     if self.lock then self.lock:check() end
   end)
 end
 
---- Calls `action`, collective, when the run is finished, before its files are closed.
+--- Registers `action`, which run:finish() calls on every rank before it closes the files. `action` may be collective.
 function Run:before_finish(action) self.finishers[#self.finishers + 1] = action end
 
 function Run:plot_point(step, values)
@@ -200,8 +201,8 @@ function Run:write_plot()
   core.write_file(self.path .. "/loss.svg", svg)
 end
 
---- Writes loss.svg and trace.json and closes the files. Collective. The ranks must see one file system to join their traces. An
--- error of what waits for the run's end, as a save in the background, is raised behind that.
+--- Calls the actions of before_finish, writes loss.svg and trace.json, and closes the files. Collective. The ranks must share one
+-- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
   if core.world.dry then return end
   local problem
@@ -218,7 +219,7 @@ function Run:finish()
     if not self.has_trace then return end
     local missing = trace.join(self.path, core.world.size)
     if #missing > 0 then
-      log.warn("%s/trace.json lacks the ranks %s: they see another file system", self.path, table.concat(missing, ", "))
+      log.warn("%s/trace.json lacks the ranks %s: they use another file system", self.path, table.concat(missing, ", "))
     end
   end)
   if self.lock then self.lock:release() end

@@ -12,10 +12,10 @@ local plot = {}
 local WIDTH, HEIGHT = 800, 480
 local LEFT, RIGHT, TOP, BOTTOM = 70, 30, 48, 56
 local COLOURS = {"#1f6fb4", "#d9541e", "#2f8f46", "#8a4fa3", "#7a5a3c", "#c2307e"}
-local MOST_POINTS = 1000 -- of a series, about one a pixel
+local MOST_POINTS = 1000 -- per series: about one per pixel
 
 local SCHEMA = {
-  {"title", "string", "above the plot", default = ""},
+  {"title", "string", "text above the plot", default = ""},
   {"x", "string", "name of the horizontal axis", default = ""},
   {"y", "string", "name of the vertical axis", default = ""},
   {"series", "list", "a list of {name, points = {{x, y}, ...}}", required = true},
@@ -23,7 +23,7 @@ local SCHEMA = {
 
 local function is_finite(value) return value == value and math.abs(value) < math.huge end
 
--- Steps of 1, 2 or 5 times a power of ten, `count` of them or a few less or more.
+-- Returns the distance of ticks, 1, 2 or 5 times a power of ten, so that about `count` of them cover [low, high].
 local function tick_step(low, high, count)
   local raw = (high - low) / count
   local power = 10 ^ math.floor(math.log10(raw))
@@ -33,7 +33,7 @@ local function tick_step(low, high, count)
   return 10 * power
 end
 
---- The places of ticks that cover [low, high] in round steps, and a format that shows them apart.
+--- Returns the tick values that cover [low, high] in round steps, and a number format that makes their labels differ.
 function plot.ticks(low, high, count)
   if low == high then low, high = low - 0.5, high + 0.5 end
   local step = tick_step(low, high, count or 6)
@@ -43,7 +43,8 @@ function plot.ticks(low, high, count)
   return ticks, ("%%.%df"):format(digits)
 end
 
--- At most `most` points: means of neighbours, so that the curve of a long run stays readable. Points that are not finite go.
+-- Returns at most `most` points: means of neighbouring points, so that the curve of a long run stays readable. Drops points that
+-- are not finite.
 local function thinned(points, most)
   local finite = {}
   for _, point in ipairs(points) do
@@ -61,6 +62,7 @@ local function thinned(points, most)
   return out
 end
 
+-- Returns the corners {x, y} of the smallest rectangle around all points; {0, 0} and {1, 1} if there are none.
 local function bounds(all)
   local low, high = {math.huge, math.huge}, {-math.huge, -math.huge}
   for _, points in ipairs(all) do
@@ -87,7 +89,7 @@ function Canvas:text(x, y, anchor, label, more)
   self:add('<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>', x, y, anchor, more and " " .. more or "", escaped(label))
 end
 
--- Grid lines and their numbers; returns the function from data to pixels.
+-- Draws the grid lines with their numbers and the axes. Returns the function from data to pixels: place(x, y) -> x, y.
 local function draw_axes(canvas, spec, low, high)
   local x_ticks, x_format = plot.ticks(low[1], high[1], 8)
   local y_ticks, y_format = plot.ticks(low[2], high[2], 6)
@@ -136,8 +138,8 @@ local function draw_legend(canvas, series)
   end
 end
 
---- An SVG of line plots in one pair of axes. Points that are not finite are left out; a series without points shows in the legend
--- only.
+--- Returns an SVG with all series in one pair of axes. Points that are not finite are left out. A series without points appears
+-- in the legend only.
 function plot.lines(value)
   local spec = check.options("zt.plot.lines", SCHEMA, value)
   local all = {}

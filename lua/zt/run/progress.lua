@@ -1,4 +1,4 @@
---- A progress bar on a terminal, plain lines elsewhere.
+--- Shows progress: a bar on a terminal, plain lines elsewhere.
 
 local text = require "zt.text"
 
@@ -9,8 +9,9 @@ local REDRAW_SECONDS = 0.1
 local BAR_CELLS = 24
 local FIELDS = {"loss", "validation_loss", "tokens_per_second"}
 
---- `total` steps (nil: unknown). `is_terminal` chooses bar or lines; `every` is the seconds between two lines; `out` has `write`
--- and `flush`; `now` gives seconds.
+--- Returns a progress display. Options: `name` begins the plain lines; `total` is the number of steps, nil if unknown;
+-- `is_terminal` selects the bar; `every` is the number of seconds between two lines; `out` has `write` and `flush`; `now` returns
+-- seconds.
 local function new(options)
   return setmetatable({
     name = options.name, total = options.total, is_terminal = options.is_terminal, every = options.every, out = options.out,
@@ -18,7 +19,7 @@ local function new(options)
   }, Progress)
 end
 
--- Seconds to the end, from the mean time of the steps so far.
+-- Estimates the seconds to the end from the mean time per step so far. Returns nil where there is no estimate.
 function Progress:left(step)
   if not self.total or step <= self.first_step or step >= self.total then return nil end
   local per_step = (self.now() - self.first_time) / (step - self.first_step)
@@ -50,7 +51,7 @@ function Progress:bar(step)
   return ("[%s%s] "):format(("="):rep(full), (" "):rep(BAR_CELLS - full))
 end
 
---- Step number `step` (1-based count of steps done) is over; `fields` may hold loss, validation_loss, tokens_per_second.
+--- Shows that `step` steps are done. `fields` may hold loss, validation_loss and tokens_per_second.
 function Progress:update(step, fields)
   local now = self.now()
   for _, name in ipairs(FIELDS) do self.latest[name] = fields[name] or self.latest[name] end
@@ -70,7 +71,7 @@ function Progress:update(step, fields)
   self.out:flush()
 end
 
---- Ends the line of the bar, so that what is printed next stands below it.
+--- Ends the line of the bar, so that the next output begins on a new line.
 function Progress:close()
   if self.is_terminal and self.width > 0 then
     self.out:write("\n")

@@ -1,4 +1,4 @@
---- The script that this process runs, as it was when it started: {text = ...}; empty where there is none.
+--- The text of the script that this process runs, read at the start: {text = ...}. An empty table if there is no script.
 
 local core = require "zt.core"
 local fs = require "zt.fs"

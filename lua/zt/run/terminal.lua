@@ -1,4 +1,4 @@
---- Whether somebody watches: is the standard output a terminal?
+--- Decides whether to draw a progress bar.
 
 local ffi = require "ffi"
 local core = require "zt.core"
@@ -10,6 +10,7 @@ long readlink(const char *path, char *out, size_t size);
 
 local terminal = {}
 
+-- Returns the target of a symbolic link, "" on failure.
 local function link(path)
   local size = 256
   local buffer = ffi.new("char[?]", size)
@@ -17,7 +18,8 @@ local function link(path)
   return length > 0 and ffi.string(buffer, length) or ""
 end
 
--- Open MPI gives every rank a terminal of its own, whatever becomes of the output: ask where mpirun's own output goes.
+-- Returns whether mpirun itself writes to a terminal. Open MPI gives every rank a pseudo terminal, even if mpirun's output goes
+-- to a file, so the rank's own output says nothing.
 local function is_mpirun_on_terminal()
   local parent = "/proc/" .. ffi.C.getppid()
   local file = io.open(parent .. "/comm")
@@ -27,7 +29,8 @@ local function is_mpirun_on_terminal()
   return is_launcher ~= nil and link(parent .. "/fd/1"):find("^/dev/[pt]t[sy]") ~= nil
 end
 
---- True if the standard output of the run is a terminal and this rank's alone, so that a progress bar makes sense.
+--- Returns whether the run's standard output is a terminal that this rank can draw a progress bar on. False for ranks as threads,
+-- which share one output.
 function terminal.is_watched()
   if core.world.launch == "threads" then return false end
   if core.world.launch == "mpi" then return is_mpirun_on_terminal() end

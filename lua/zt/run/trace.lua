@@ -1,17 +1,17 @@
---- One trace file for all ranks, in the format of chrome://tracing and Perfetto (ui.perfetto.dev).
+--- Writes one trace file for all ranks, in the format of chrome://tracing and Perfetto (ui.perfetto.dev).
 
 local core = require "zt.core"
 local fs = require "zt.fs"
 
 local trace = {}
 
---- Where rank `rank` of the run in `folder` leaves its events.
+--- Returns the path of the file with the events of rank `rank`.
 function trace.part(folder, rank) return ("%s/trace.%d.part"):format(folder, rank) end
 
---- Writes the events of one rank ("{...},{...}"), to be joined.
+--- Writes the events of one rank, as text "{...},{...}", for trace.join.
 function trace.write_part(folder, rank, events) core.write_file(trace.part(folder, rank), events) end
 
---- Joins the parts of `ranks` ranks into `folder`/trace.json and removes them. Returns the ranks whose part is not there.
+--- Joins the files of `ranks` ranks into `folder`/trace.json and removes them. Returns the list of ranks whose file is missing.
 function trace.join(folder, ranks)
   local events, missing = {}, {}
   for rank = 0, ranks - 1 do

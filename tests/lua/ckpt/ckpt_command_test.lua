@@ -1,4 +1,4 @@
--- `ztoolkit ckpt`: what people do with checkpoints. (On two ranks as well, which save; the commands are one process's work.)
+-- Tests `ztoolkit ckpt`. Also runs on two ranks: then both ranks save, and the commands run in one process.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -124,7 +124,7 @@ function TestCommand:test_what_stands_in_the_way_of_a_checkpoint()
   lu.assertStrContains(text, "it is a FIFO, not a regular file")
   local master = run .. "/step_00000001/checkpoint.h5"
   os.remove(master)
-  os.execute("truncate -s 3G " .. master) -- it is refused by its first bytes: as a whole it needs 3 GB of memory
+  os.execute("truncate -s 3G " .. master) -- must be refused by its first bytes: reading the whole file takes 3 GB of memory
   text, status = command("verify", run .. "/step_00000001")
   lu.assertEquals(status, 1, text)
   lu.assertStrContains(text, "does not begin like a checkpoint's master file")

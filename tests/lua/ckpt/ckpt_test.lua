@@ -1,4 +1,4 @@
--- zt.ckpt: what scripts do with checkpoints. (On two ranks as well.)
+-- Tests zt.ckpt as scripts use it. Also runs on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -25,7 +25,7 @@ function TestCkpt:test_objects_and_plain_values()
   local note = {loss = 2.5, tags = {"a", "b"}, is_good = true, empty = "", nested = {x = {1, 2.5}}}
   local path = ckpt.save(self.folder, {actor = actor, critic = critic, counter = counter, note = note}, {step = 7})
   lu.assertEquals(path, self.folder .. "/step_00000007")
-  ckpt.save(self.folder, {actor = actor, critic = critic}, {step = 3, async = false}) -- waits for the first
+  ckpt.save(self.folder, {actor = actor, critic = critic}, {step = 3, async = false}) -- waits for the first save
 
   local a, c = trainer_of(0, 2), trainer_of(2, 2)
   local loaded = {restore = function(it, value) it.count = value.count end, state = function() return {} end}
@@ -60,7 +60,7 @@ function TestCkpt:test_numbers_come_back_as_they_were()
   lu.assertEquals(back, values)
 end
 
--- On every rank as rank 0 had them, bit for bit, of any dtype and shape.
+-- Tensors of any dtype and shape are restored on every rank with the bits of rank 0's.
 function TestCkpt:test_values_may_hold_tensors()
   local tensors = {
     weights = zt.randn({3, 5}, {seed = 4}), ids = zt.arange(7):to "int64", mask = zt.tensor{1, 0, 1}:gt(0),
@@ -91,7 +91,7 @@ function TestCkpt:test_values_may_hold_tensors()
   lu.assertEquals({other.taken.count, other.taken.nested.list[2]}, {3, "text"})
   assert_equal(other.taken.nested.list[1], tensors.weights)
   assert_equal(other.taken.nested.list[3].deep, tensors.ids)
-  -- They need not be asked for, and another state of the same object replaces them.
+  -- A load may leave the tensors out, and a later save replaces the object's state.
   lu.assertEquals(ckpt.load(self.folder, {plain = 0}), {plain = {1, 2}})
   ckpt.save(self.folder, {object = holder{count = 4}, alone = zt.ones{2}}, {step = 2, async = false})
   lu.assertEquals(ckpt.load(self.folder, {alone = 0}).alone:tolist(), {1, 1})
@@ -121,7 +121,7 @@ function TestCkpt:test_the_optimizer_of_another_kind()
   ckpt.load(self.folder, {trainer = with(optim.adamw{lr = 1e-3})})
 end
 
--- One file, and a folder in which the new model has other files than the old one.
+-- Saves as one file, and as a folder in which the new model has other files than the old one.
 function TestCkpt:test_safetensors_are_replaced_only_when_asked()
   local old, new = trained(1, 1), trained(2, 3)
   local names = {}
@@ -142,7 +142,7 @@ function TestCkpt:test_safetensors_are_replaced_only_when_asked()
   lu.assertErrorMsgContains("did you mean 'overwrite'?", ckpt.save_safetensors, new, "x.safetensors", {overwritten = true})
 end
 
--- Beside `model`, of which parameters are taken, everything else is asked for.
+-- `model` loads parameters only; the other names load whole objects.
 function TestCkpt:test_a_model_and_others()
   local trainer, critic = trained(1, 2), trained(0, 1)
   ckpt.save(self.folder, {trainer = trainer, critic = critic, ["note.1"] = 5}, {async = false})
@@ -222,9 +222,9 @@ function TestCkpt:test_a_run_goes_on()
   local run, trainer = open(7, false)
   lu.assertEquals((ckpt.resume(run)), 0)
   train(run, trainer, 0, 5)
-  run:finish() -- behind step 5, of which nothing is saved
+  run:finish() -- after step 5, which no checkpoint holds
   if IS_FIRST then
-    zt.mkdir_p(run.path .. "/step_00000006.partial-12ab/shards") -- as a save that died leaves it
+    zt.mkdir_p(run.path .. "/step_00000006.partial-12ab/shards") -- the folder of an unfinished save
     local lines = zt.fs.read(run.path .. "/metrics.jsonl")
     zt.write_file(run.path .. "/metrics.jsonl", lines .. "\0\0\n")
   end
@@ -259,7 +259,7 @@ function TestCkpt:test_what_is_kept()
   lu.assertEquals(kept, {3, 6, 7})
 end
 
--- fp16's loss scale and a schedule go on as if nothing had been.
+-- After a load, fp16's loss scale and the schedule continue as without the load.
 function TestCkpt:test_loss_scale_and_schedule_go_on()
   local function fp16_trainer(seed)
     local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = seed}

@@ -1,4 +1,4 @@
--- The way of a person with a model of Hugging Face's: import, load, train on, export.
+-- Tests the commands for Hugging Face models: import, load, export.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -57,7 +57,7 @@ function TestCommands:test_a_model_that_is_not_the_checkpoints()
   lu.assertFalse(zt.exists(folder .. "/out"))
 end
 
--- A copy of a model whose config.json is changed.
+-- Returns a folder with a copy of a model whose config.json has the `changes`.
 local function copy_of(name, changes)
   local folder = temporary()
   zt.mkdir_p(folder)
@@ -68,7 +68,7 @@ local function copy_of(name, changes)
   return folder
 end
 
--- No partial checkpoint, and none that looks complete.
+-- Asserts that the folder has no checkpoint, neither partial nor complete.
 local function assert_nothing_is_left(folder)
   local pipe = io.popen(("ls -A '%s' 2>/dev/null"):format(folder))
   lu.assertEquals(pipe:read "*a", "")
@@ -101,14 +101,14 @@ function TestCommands:test_a_config_that_is_no_regular_file()
   refused_import(folder, folder .. "/config.json': it is a FIFO", "not a regular file")
 end
 
--- An error between the first tensor and the last: two tensors get one name.
+-- The error occurs after the first tensors are written: two tensors get the same name.
 function TestCommands:test_an_import_that_fails_on_the_way_leaves_nothing()
   local folder = copy_of("gpt2", {})
   zt.write_file(folder .. "/map.json", '{"^.*$": "same"}')
   local text, status = command("import", folder, folder .. "/run", "--map", folder .. "/map.json")
   lu.assertEquals(status, 1, text)
   assert_nothing_is_left(folder .. "/run")
-  -- The head is written twice and differs, which is found while values are read.
+  -- The file has the tied head twice with different values, which the import finds while it reads them.
   local tensors = models.tensors_of "gpt2"
   tensors["lm_head.weight"] = tensors["transformer.wte.weight"] * 2
   os.remove(folder .. "/model.safetensors")

@@ -1,5 +1,5 @@
--- Models that Hugging Face's transformers saved (tests/oracle/make_huggingface.py): their config.json and tensors' names give an
--- nn.gpt that computes the same logits.
+-- Tests models saved by Hugging Face's transformers (tests/oracle/make_huggingface.py): from their config.json and the names of
+-- their tensors comes an nn.gpt that computes the same logits.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -15,7 +15,7 @@ local function shapes_of(tensors)
   return shapes
 end
 
--- Our parameters by name, put together of a file's tensors.
+-- Returns our parameters by name, concatenated from a file's tensors.
 local function assemble(map, tensors)
   local parameters = {}
   for _, entry in ipairs(map) do
@@ -30,7 +30,7 @@ local function assemble(map, tensors)
   return parameters
 end
 
--- The way back.
+-- Returns a file's tensors by name, cut from our parameters: the inverse of `assemble`.
 local function take_apart(map, parameters)
   local tensors = {}
   for _, part in ipairs(names.by_tensor(map)) do
@@ -61,7 +61,7 @@ for _, name in ipairs(models.NAMES) do
     end
   end
 
-  -- Every tensor of the file matters: with one of them wrong the logits are.
+  -- Every tensor of the file affects the logits: a change of any one makes them wrong.
   TestLogits["test_every_tensor_counts_in_" .. name] = function()
     local expected, tensors = models.expected_of(name), models.tensors_of(name)
     local options, form = huggingface.options(models.config_of(name))
@@ -92,7 +92,7 @@ for _, name in ipairs(models.NAMES) do
   end
 end
 
--- Options as a script gives them, by which the parameters of nn.gpt and those of the map have to be the same.
+-- Options of nn.gpt in a script's short form. For each, the map must have the same parameters as nn.gpt.
 local SHORT = {
   {layers = 2, hidden = 12, heads = 3, vocab = 7, seq = 5},
   {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5, ffn = 9, tied = false, activation = "relu"},
@@ -126,7 +126,7 @@ function TestNames:test_rows_of_grouped_heads()
   }})
 end
 
--- The shapes that a map wants.
+-- Returns the shapes that a map expects, by tensor name.
 local function wanted_shapes(map)
   local shapes = {}
   for _, tensor in ipairs(names.by_tensor(map)) do shapes[tensor.name] = tensor.shape end
@@ -180,7 +180,7 @@ function TestFit:test_what_does_not_fit_is_listed()
   lu.assertStrContains(message, "not part of such a model: lm_head.bias, model.layers.2.input_layernorm.weight")
 end
 
--- Before a map is built: that of a million layers takes minutes and memory.
+-- The check must come before the map is built: a map of a million layers takes minutes and memory.
 function TestFit:test_more_layers_than_there_are_tensors_of()
   for form, key in pairs {gpt2 = "n_layer", llama = "num_hidden_layers"} do
     local options = huggingface.options(models.config_of(form))
@@ -206,7 +206,7 @@ function TestConfig:test_options_and_back()
   end
 end
 
--- As transformers 4 writes it, and with as little as old files have.
+-- A config.json of transformers 4, and one with as few keys as old files have.
 function TestConfig:test_older_files()
   local options = huggingface.options{
     model_type = "llama", hidden_size = 16, intermediate_size = 22, num_hidden_layers = 2, num_attention_heads = 4,
@@ -242,7 +242,7 @@ function TestConfig:test_what_nn_gpt_does_not_have_is_refused()
   refused("llama", {quantization_config = {bits = 4}}, "no plain tensors")
 end
 
--- Each with the key, its value, its type and the type that is needed.
+-- Each message has the key, its value, its type and the required type.
 function TestConfig:test_values_of_a_wrong_type_or_out_of_range_are_refused()
   refused("llama", {rms_norm_eps = "1e-6"},
           "config.json has 'rms_norm_eps' = '1e-6' (a string), where a number above 0 is needed")
@@ -270,7 +270,7 @@ function TestConfig:test_values_of_a_wrong_type_or_out_of_range_are_refused()
   config.hidden_size, config.head_dim = 18, nil
   lu.assertErrorMsgContains("x/c.json has 'hidden_size' = 18, which 'num_attention_heads' = 4 does not divide",
     huggingface.options, config, "x/c.json")
-  config.vocab_size = nil -- as null is read
+  config.vocab_size = nil -- null in the JSON file
   config.hidden_size = 16
   lu.assertErrorMsgContains("has no 'vocab_size', a whole number", huggingface.options, config)
 end

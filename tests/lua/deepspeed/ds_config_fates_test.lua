@@ -1,5 +1,5 @@
--- zt.deepspeed.config: every key, one by one, meets its fate: what is mapped changes the result, what is always so does not,
--- what is refused or not built yet is an error.
+-- Tests zt.deepspeed.config: the fate of every key. A mapped key changes the result, a key that is always so does not, and a
+-- refused key or one that is not built yet is an error.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -12,7 +12,7 @@ local function read(entry, value)
   if not is_done then return nil, config end
   local notes, schedule = config.notes, config.schedule
   config.notes = nil
-  if schedule then -- whatever its options are called, a schedule is its rates
+  if schedule then -- compare schedules by their rates, not by their options
     config.schedule = {}
     for updates = 0, 30 do config.schedule[updates + 1] = schedule.rate(updates) end
   end
@@ -52,7 +52,8 @@ function TestFates:test_every_key_that_is_always_so_changes_nothing()
   end
 end
 
--- Whether a block above the key is refused or not built yet as a whole, or by its switch: then nothing is heard of the key.
+-- Returns whether a block above the key is refused or not built yet, as a whole or by its switch. Then the error does not name
+-- the key.
 local function is_shadowed(entry)
   local block = keys.blocks[""]
   for name in entry.path:gmatch "([^.]+)%." do
@@ -76,7 +77,7 @@ function TestFates:test_every_refused_key_is_refused_and_off_by_null()
         if is_refused and (not is_alone or message:find(path_of(entry) .. " = ", 1, true)) then refused = refused + 1 end
       end
       lu.assertTrue(refused > 0, entry.path)
-      -- OneCycle without cycle_momentum moves the momentum.
+      -- cycle_momentum is the exception: without it OneCycle would change the momentum, which is an error.
       if is_alone and entry.key ~= "cycle_momentum" then lu.assertNotNil(read(entry, ds.null), entry.path) end
     end
   end

@@ -1,12 +1,13 @@
--- zt.deepspeed.config: all keys of DeepSpeed 0.19.8 are known, and docs/deepspeed_keys.md is what the code writes.
+-- Tests zt.deepspeed.config: all keys of DeepSpeed 0.19.8 are known, and docs/deepspeed_keys.md equals the text that the code
+-- writes.
 local lu = require "luaunit"
 local zt = require "zt"
 local ds = require "zt.deepspeed.config"
 local keys = require "zt.deepspeed.keys"
 
--- Read out of DeepSpeed 0.19.8's source: the fields of its configuration classes (runtime/config.py, zero/config.py,
--- offload_config.py, precision_config.py, monitor/config.py, ...) with their aliases, the names in its constants.py files that
--- are keys (and not values or names of states), and the parameters of its optimizers and schedules.
+-- The keys by block, from the source of DeepSpeed 0.19.8: the fields of its configuration classes (runtime/config.py,
+-- zero/config.py, offload_config.py, precision_config.py, monitor/config.py, ...) with their aliases, the names in its
+-- constants.py files that are keys (not values or names of states), and the parameters of its optimizers and schedules.
 local SCHEMA = {
   [""] = [[
     train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps managed_gradient_accumulation steps_per_print
@@ -156,21 +157,21 @@ function TestKeys:test_the_table_names_every_key_once()
   for line in ds.table():gmatch "[^\n]+" do
     local names, parent = line:match "^| (`.-`) | %a+ ?%a* | .+ |$", nil
     local is_block = names and names:find " with " ~= nil
-    for name in (names or ""):gmatch "`([^`]+)`" do -- the first with its path, others by their names
+    for name in (names or ""):gmatch "`([^`]+)`" do -- the first key has its path, the others only their names
       local path = parent and parent .. name or name
       parent = parent or is_block and name .. "." or name:match "^(.*%.)" or ""
       count[path] = (count[path] or 0) + 1
     end
     lines = lines + (names and 0 or 1)
   end
-  lu.assertEquals(lines, 2) -- the head
+  lu.assertEquals(lines, 2) -- the two lines of the table's head
   for _, key in ipairs(ds.keys()) do lu.assertEquals(count[key.path], 1, key.path) end
 end
 
 function TestKeys:test_the_document_is_the_codes()
   local folder = arg[0]:match "^(.*)tests/lua/" or ""
   local document = zt.fs.read(folder .. "docs/deepspeed_keys.md")
-  lu.assertTrue(document == keys.document(), "docs/deepspeed_keys.md is old: scripts/dev/deepspeed_keys.lua writes it")
+  lu.assertTrue(document == keys.document(), "docs/deepspeed_keys.md is out of date: run scripts/dev/deepspeed_keys.lua")
   lu.assertStrContains(document, ds.table())
 end
 

@@ -1,4 +1,4 @@
--- zt.deepspeed.config: what a configuration becomes: every part of the result, "auto", and whole files.
+-- Tests the result of zt.deepspeed.config: all its fields, "auto", and whole files.
 local lu = require "luaunit"
 local ds = require "zt.deepspeed.config"
 
@@ -17,7 +17,7 @@ local TestResult = {}
 function TestResult:test_what_an_empty_configuration_is()
   local config = read ""
   lu.assertEquals(config.notes, {{key = "train_micro_batch_size_per_gpu", fate = "mapped",
-                                  reason = "`batch.micro`: samples of a micro-batch on one rank"}})
+                                  reason = "`batch.micro`: samples per micro-batch on one rank"}})
   config.notes = nil
   lu.assertEquals(config, {
     batch = {global = 4, micro = 1, accumulation = 1}, precision = {name = "fp32", on_nonfinite = "skip", cast_inputs = false},
@@ -147,7 +147,7 @@ function TestAuto:test_what_cannot_be_inferred()
   lu.assertEquals(read('gradient_clipping: "auto"', {clip = 0.5}).clip, 0.5)
 end
 
--- The shape of the ZeRO-3 example of Hugging Face's documentation.
+-- A configuration like the ZeRO-3 example in Hugging Face's documentation.
 local EXAMPLE_3 = [[{
   "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16, "hysteresis": 2,
            "min_loss_scale": 1},
@@ -181,7 +181,7 @@ function TestAuto:test_a_file_where_everything_is_auto()
   lu.assertEquals({config.clip, config.reports.steps_per_print}, {0.5, 2000})
 end
 
--- A ZeRO-2 file in fp16, as people have them, with comments.
+-- A typical ZeRO-2 file in fp16, with comments.
 local EXAMPLE_2 = [[
 # two nodes
 {
@@ -206,7 +206,7 @@ function TestAuto:test_a_file_of_stage_2_in_fp16()
   lu.assertEquals(config.optimizer.options.betas, {0.8, 0.999})
   local count = 0
   for _ in EXAMPLE_2:gmatch '"[%w_]+": *[^{ ]' do count = count + 1 end
-  lu.assertEquals(#config.notes, count) -- no key without a note
+  lu.assertEquals(#config.notes, count) -- every key has a note
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestResult", TestResult}, {"TestAuto", TestAuto}})

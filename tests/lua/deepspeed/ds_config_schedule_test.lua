@@ -1,9 +1,9 @@
--- zt.deepspeed.config: the rates of DeepSpeed's schedules.
+-- Tests zt.deepspeed.config: the rates of DeepSpeed's schedules.
 local lu = require "luaunit"
 local ds = require "zt.deepspeed.config"
 
--- Made by DeepSpeed 0.19.8's runtime/lr_schedules.py on an optimizer with one group: the rate that the group has before each
--- of its updates. {type, the optimizer's rate, params, updates done, rates}
+-- Rates by runtime/lr_schedules.py of DeepSpeed 0.19.8, for an optimizer with one group: the group's rate before each update.
+-- Entries are {type, the optimizer's rate, params, updates done, rates}.
 local GOLDEN = {
   {"WarmupLR", 0.001, {warmup_min_lr = 1e-05, warmup_max_lr = 0.0003, warmup_num_steps = 10},
    {0, 1, 2, 3, 8, 9, 10, 11, 12, 100},
@@ -59,8 +59,8 @@ end
 
 local TestSchedules = {}
 
--- Both sides compute the same formula in doubles, in orders that differ here and there: a dozen roundings at most, of terms
--- that are up to ten times the result.
+-- The bound: both sides compute the same formula in doubles, in partly different orders. They differ by at most a dozen roundings
+-- of terms that are up to ten times the result.
 function TestSchedules:test_rates_are_deepspeeds()
   for _, case in ipairs(GOLDEN) do
     local type_name, lr, params, steps, rates = unpack(case)
@@ -83,11 +83,11 @@ function TestSchedules:test_options_with_deepspeeds_defaults()
   })
 end
 
--- The rate that a schedule begins from is that of the optimizer in the same file, if there is one.
+-- A schedule starts from the rate of the optimizer in the same file, if there is one.
 function TestSchedules:test_the_optimizers_rate()
   local config = {train_batch_size = 8, optimizer = {type = "SGD", params = {lr = 0.25}}, scheduler = {type = "WarmupLR"}}
   lu.assertEquals(ds.read(config, {world = 1, optimizer = {lr = 9}}).schedule.rate(1001), 0.25)
-  config.scheduler = {type = "OneCycle", params = {cycle_min_lr = 0, cycle_max_lr = 1}} -- SGD has no betas to move
+  config.scheduler = {type = "OneCycle", params = {cycle_min_lr = 0, cycle_max_lr = 1}} -- SGD has no betas to change
   lu.assertEquals(ds.read(config, {world = 1}).schedule.rate(2000), 1)
 end
 

@@ -1,4 +1,4 @@
--- zt.deepspeed.config: what configurations are read as, and which are refused. (ds_config_keys_test.lua goes through all keys.)
+-- Tests zt.deepspeed.config: how configurations are read, and which are refused. ds_config_keys_test.lua tests all keys.
 local lu = require "luaunit"
 local zt = require "zt"
 local ds = require "zt.deepspeed.config"
@@ -12,7 +12,7 @@ local function read(source, context)
   return ds.read(source, full)
 end
 
--- Reads `more` beside a batch size.
+-- Reads a configuration with a batch size and `more`.
 local function with(more, context) return read("{train_batch_size: 8, " .. more .. "}", context) end
 
 local function assert_refused(expected, source, context) lu.assertErrorMsgContains(expected, read, source, context) end
@@ -28,7 +28,7 @@ local TestHjson = {}
 function TestHjson:test_what_is_read()
   local text = '\239\187\191// first\n{a: [1, -2.5e3, 0.125,], # list\n'
     .. ' "b c": "q\\u00e4\\ud83d\\ude00\\n\\/" /* text\n */, d: true\n'
-    .. "e: null\n 'f'" -- a quote of that kind is no key
+    .. "e: null\n 'f'" -- a single quote cannot begin a key
   lu.assertErrorMsgContains("f:6:2: a key or '}' is expected here, found '''", hjson.decode, text, "f")
   local value = hjson.decode(text:gsub("'f'$", "\r\n}"), "f")
   lu.assertEquals(value, {a = {1, -2500, 0.125}, ["b c"] = "q\195\164\240\159\152\128\n/", d = true, e = hjson.null})
@@ -39,7 +39,7 @@ function TestHjson:test_mistakes_name_line_and_column()
   for text, expected in pairs {
     ["{a: 1,\n b: 2,\n a: 3}"] = "f:3:2: the key 'a' is given twice: it stands on line 1 already",
     ['{"x": {y: 1, "y": 2}}'] = "f:1:14: the key 'y' is given twice",
-    ["{a 1}"] = "f:1:4: ':' is expected behind the key 'a', found '1'",
+    ["{a 1}"] = "f:1:4: ':' is expected after the key 'a', found '1'",
     ["{a: 1 b: 2}"] = "f:1:7: ',' or '}' is expected here, found 'b'",
     ["{a: 1,, b: 2}"] = "f:1:7: a key or '}' is expected here, found ','",
     ["{a: fast}"] = "f:1:5: 'fast' is no value: text needs quotes",
@@ -101,7 +101,7 @@ end
 
 local TestBatch = {}
 
--- DeepSpeed 0.19.8's rule at 4 ranks: what is given and what comes of it.
+-- DeepSpeed 0.19.8's rule on 4 ranks: the given keys and the resulting {global, micro, accumulation}.
 function TestBatch:test_every_combination()
   for given, expected in pairs {
     ["train_batch_size: 48, train_micro_batch_size_per_gpu: 3, gradient_accumulation_steps: 4"] = {48, 3, 4},
@@ -177,7 +177,7 @@ end
 function TestFates:test_always_so()
   local config = with "zero_optimization: {stage: 2, contiguous_gradients: true, overlap_comm: null}, prescale_gradients: true"
   lu.assertEquals({reason_of(config, "zero_optimization.contiguous_gradients")},
-                  {"gradients live in one flat buffer a unit", "always"})
+                  {"gradients lie in one flat buffer per unit", "always"})
   lu.assertEquals(reason_of(config, "zero_optimization.overlap_comm"), "null: as if absent")
   lu.assertStrContains(reason_of(config, "prescale_gradients"), "seeded with a power of two")
   lu.assertErrorMsgContains("zero_optimization.reduce_scatter must be true, got false: each rank receives", with,
@@ -271,7 +271,7 @@ function TestMistakes:test_all_are_listed()
   end
 end
 
--- Mistakes that concern two keys, or a parameter of the optimizer or schedule, are listed with all others.
+-- Mistakes in two keys together, or in a parameter of the optimizer or schedule, are listed with all others.
 function TestMistakes:test_those_of_two_keys_are_listed_too()
   local message = message_of{
     train_batch_size = 10, train_micro_batch_size_per_gpu = 4, gradient_accumulation_steps = 1, steps_per_print = "ten",
@@ -293,7 +293,7 @@ function TestMistakes:test_a_missing_parameter_of_a_schedule()
   end
 end
 
--- A mistyped batch size is one mistake, not also a missing one.
+-- A misspelt batch size, or one of a wrong type, is one mistake and is not reported as missing too.
 function TestMistakes:test_no_consequences_of_a_mistake()
   for _, config in ipairs {{train_batch_sise = 8}, {train_batch_size = "8"}} do
     local message = message_of(config)

@@ -1,5 +1,5 @@
--- zt.initialize: what it asks the mesh, the program, the passes and the trainer for, and what it makes of a trainer's results:
--- with stand-ins that record what they are given.
+-- Tests zt.initialize with stand-ins that record their arguments: the arguments for mesh, program, passes and trainer, and the
+-- use of the trainer's results.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -33,10 +33,10 @@ function TestBuild:test_zero()
   lu.assertEquals(given.shard, {axis = "dp", stage = 3, reduce_every = "micro_batch", max_live = 40, max_reuse_distance = 50,
                                 prefetch = 1, persist_below = 100})
   _, given = build{zero_optimization = {stage = 3, stage3_model_persistence_threshold = 1e5}}
-  lu.assertEquals(given.shard.persist_below, 1e5 + 1) -- DeepSpeed's default of the other threshold
+  lu.assertEquals(given.shard.persist_below, 1e5 + 1) -- from DeepSpeed's default of stage3_param_persistence_threshold
   _, given = build{zero_optimization = {stage = 3, stage3_model_persistence_threshold = 150,
                                         stage3_param_persistence_threshold = 1e9}}
-  lu.assertEquals(given.shard.persist_below, 1000) -- 42 + 100 elements stay
+  lu.assertEquals(given.shard.persist_below, 1000) -- the units of 42 and 100 elements stay gathered
 end
 
 function TestBuild:test_copies_of_the_shards()
@@ -88,7 +88,7 @@ function TestBuild:test_the_scripts_own_objects()
   lu.assertStrContains(lines, "the script's own schedule is used, not the configuration's WarmupLR")
   lu.assertEquals(engine:get_lr(), schedule:lr(0, 0.75))
   engine = build(config, {optimizer = own.optimizer})
-  lu.assertEquals(engine.config.schedule.rate(1001), 0.75) -- its peak is the rate of the optimizer that is used
+  lu.assertEquals(engine.config.schedule.rate(1001), 0.75) -- the schedule's peak is the rate of the optimizer in use
   config.scheduler.params = {warmup_max_lr = "auto"}
   lu.assertEquals(build(config, {optimizer = own.optimizer}).config.schedule.rate(1001), 0.75)
   engine = build({}, {schedule = function(updates) return updates + 7 end})
@@ -103,7 +103,7 @@ end
 
 local TestResults = {}
 
--- A step of one micro-batch by calls.
+-- Runs a step of one micro-batch by forward, backward and step.
 local function step(engine)
   engine:backward(engine{x = zt.zeros{1}})
   engine:step()
@@ -138,7 +138,7 @@ function TestResults:test_set_lr_holds_until_the_schedule_is_asked_back()
   engine = build{}
   engine:set_lr(0.5)
   engine:set_lr(nil)
-  lu.assertEquals({engine:get_lr(), engine.trainer.lr}, {0.25, nil}) -- the optimizer's
+  lu.assertEquals({engine:get_lr(), engine.trainer.lr}, {0.25, nil}) -- the optimizer's own rate
 end
 
 function TestResults:test_inputs_are_cast_where_asked()
@@ -172,7 +172,7 @@ function TestUnits:test_how_many_are_gathered_ahead()
   local sizes = {100, 42, 1000}
   local function ahead(elements, persist_below) return units.prefetch(sizes, elements, persist_below or 0) end
   lu.assertEquals({ahead(0), ahead(1), ahead(1000), ahead(1001), ahead(1100), ahead(1101), ahead(1e9)}, {0, 1, 1, 2, 2, 3, 3})
-  lu.assertEquals({ahead(1e9, 43), ahead(1e9, 101), ahead(1e9, 1e9)}, {2, 1, 0}) -- those that stay need not be gathered
+  lu.assertEquals({ahead(1e9, 43), ahead(1e9, 101), ahead(1e9, 1e9)}, {2, 1, 0}) -- units that stay gathered do not count
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{

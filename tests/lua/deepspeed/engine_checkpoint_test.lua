@@ -1,4 +1,4 @@
--- The engine's save_checkpoint, load_checkpoint and save_16bit_model. (On two ranks as well.)
+-- Tests the engine's save_checkpoint, load_checkpoint and save_16bit_model. Also runs on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -61,7 +61,7 @@ function TestEngineCheckpoint:test_tags_and_latest()
   assert_same(other, engine)
   lu.assertEquals((other:load_checkpoint(self.folder, "first")), self.folder .. "/first")
   lu.assertEquals(other.global_steps, 1)
-  engine:save_checkpoint(self.folder, "first") -- replaces it
+  engine:save_checkpoint(self.folder, "first") -- replaces the first one
   other:load_checkpoint(self.folder, "first")
   assert_same(other, engine)
   lu.assertErrorMsgContains("there is no checkpoint in", other.load_checkpoint, other, self.folder, "third")
@@ -105,7 +105,7 @@ function TestEngineCheckpoint:test_another_checkpoint()
   assert_same(other, engine)
 end
 
--- A rank that names no tag, where another does.
+-- One rank gives a tag and the other does not.
 function TestEngineCheckpoint:test_a_tag_on_one_rank()
   if zt.world.size == 1 then return end
   local engine = trained(1, 1)

@@ -1,5 +1,5 @@
--- zt.initialize: every mapped key of a configuration reaches what the engine is made of, or what it does. (Reports have a test
--- of their own.)
+-- Tests zt.initialize: every mapped key of a configuration changes the parts of the engine or its behaviour.
+-- engine_reports_test.lua tests the keys of reports.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -8,7 +8,7 @@ local optim = require "zt.optim"
 local stand_ins = require "support.stand_ins"
 local values = require "support.ds_values"
 
--- What is only checked against another key, and what waits for checkpoints (which are refused).
+-- Keys without an effect here: param_dtype is only checked against other keys, tag_validation only matters for checkpoints.
 local ELSEWHERE = {["data_types.param_dtype"] = true, ["checkpoint.tag_validation"] = true}
 
 local function is_report(entry) return (entry.row.to or ""):find "^reports%." end
@@ -17,7 +17,7 @@ local function recorder(name)
   return function(options) return {kind = name, lr = options.lr, options = options} end
 end
 
--- What an engine is and does, as text.
+-- Returns the parts and the behaviour of an engine as text, to compare engines.
 local function behaviour(engine, given)
   engine:train_batch{x = zt.zeros{engine:train_micro_batch_size_per_gpu() * engine:gradient_accumulation_steps(), 1}}
   local rates = {}
@@ -28,7 +28,7 @@ local function behaviour(engine, given)
   }
 end
 
--- The behaviour with that value, nil where the configuration is refused.
+-- Returns the engine's behaviour if the key of `entry` has `value`; nil if the configuration is refused.
 local function try(entry, value)
   local level
   local stubs = {{zt.log, "set_level", function(name) level = name end}, {zt.world, "size", 4}}

@@ -1,4 +1,4 @@
--- zt.initialize: the learning rate of every step, and steps that are skipped. (On two ranks as well.)
+-- Tests zt.initialize: the learning rate of every step, and skipped steps. Also runs on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -14,7 +14,7 @@ local MICRO, PARTS, ROWS = small.micro, small.parts, small.rows
 
 local TestRates = {}
 
--- With plain SGD and no clipping a step is w - lr g: which rate it had shows in the weights.
+-- Asserts that the engine's steps have these rates. Plain SGD without clipping computes w - lr g, so the weights show the rate.
 local function assert_same_steps(engine, rates)
   local mesh = comm.mesh{dp = -1}
   for step, rate in ipairs(rates) do
@@ -34,7 +34,7 @@ function TestRates:test_every_step_has_the_schedules_rate()
   }}
   local rates = {}
   for step = 1, 6 do rates[step] = engine.schedule.rate(step - 1) end
-  lu.assertEquals({rates[1], rates[2], rates[5]}, {0, 0, 0.5}) -- DeepSpeed's first two are equal
+  lu.assertEquals({rates[1], rates[2], rates[5]}, {0, 0, 0.5}) -- the first two rates of DeepSpeed's schedules are equal
   assert_same_steps(engine, rates)
 end
 
@@ -62,7 +62,7 @@ function TestRates:test_the_scripts_schedule()
   assert_same_steps(engine_of({gradient_clipping = 0}, {schedule = schedule}), rates)
 end
 
--- A loss that is what the batch says.
+-- Returns an engine whose loss is scaled by the batch field `factor`.
 local function engine_of_any_loss(more)
   local layers = {nn.linear{["in"] = 2, out = 2}, zt.loss(function(out, ctx) return (out.h * ctx:batch "factor"):mean() end,
                                                           {inputs = {"h"}, per = "sample"}), seed = 1}
@@ -83,7 +83,7 @@ function TestRates:test_a_step_that_is_not_finite_is_skipped()
   lu.assertTrue(loss ~= loss)
   lu.assertTrue(weights(engine):equal(before))
   lu.assertEquals({engine.global_steps, engine.skipped_steps, engine:was_step_applied()}, {2, 1, false})
-  for _ = 1, PARTS do -- a loss of nan is given back as it is
+  for _ = 1, PARTS do -- backward accepts a loss of nan
     engine:backward(engine{x = zt.ones{MICRO, 2}, factor = zt.full({MICRO, 2}, 0 / 0)})
     engine:step()
   end

@@ -1,4 +1,4 @@
--- zt.initialize: what an engine prints.
+-- Tests the reports of an engine of zt.initialize.
 local lu = require "luaunit"
 local zt = require "zt"
 local nn = require "zt.nn"
@@ -9,7 +9,7 @@ local info = zt.log.info
 
 local function batch() return {tokens = zt.zeros({2, 4}, {dtype = "int64"}), labels = zt.ones({2, 4}, {dtype = "int64"})} end
 
--- The lines of `steps` steps of an engine with this configuration.
+-- Runs `steps` steps of an engine with this configuration. Returns the logged lines and the engine.
 local function lines_of(config, steps)
   config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps = 1, 2
   config.optimizer = {type = "SGD", params = {lr = 0.5}}
@@ -50,8 +50,8 @@ function TestReports:test_where_time_goes()
     lu.assertNotNil(time, text)
     sum = sum + time
   end
-  lu.assertTrue(sum > 0 and sum <= all + 5 * 0.0051, lines[2]) -- five numbers of two decimals
-  for _ = 1, 2 do -- by calls it is the same line
+  lu.assertTrue(sum > 0 and sum <= all + 5 * 0.0051, lines[2]) -- five numbers rounded to two decimals
+  for _ = 1, 2 do -- a step by forward, backward and step gives the same line
     engine:backward(engine{tokens = batch().tokens[{{0, 1}}], labels = batch().labels[{{0, 1}}]})
     engine:step()
   end

@@ -1,4 +1,4 @@
--- zt.initialize: an engine with DeepSpeed's names trains as the trainer below it does. (On two ranks as well.)
+-- Tests zt.initialize: an engine trains exactly as its trainer does. Also runs on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -13,8 +13,8 @@ local MICRO, PARTS, ROWS, SEQ, WORLD = small.micro, small.parts, small.rows, sma
 
 local TestEngine = {}
 
--- The numbers of tokens, micro-batches and ranks are powers of two, so dividing by them rounds nothing: all ways to say a step
--- have the same bits.
+-- All ways to run a step give the same bits. The numbers of tokens, micro-batches and ranks are powers of two, so that dividing
+-- by them does not round.
 function TestEngine:test_all_ways_to_step_are_one()
   for stage = 0, 3 do
     local more = {zero_optimization = {stage = stage}}
@@ -94,7 +94,7 @@ function TestEngine:test_eval_leaves_weights_and_counters()
   lu.assertEquals({engine.global_steps, engine.micro_steps}, {0, 0})
   lu.assertTrue(weights(engine):equal(before))
   engine:train()
-  -- The same mean of fp32 numbers, added up in other parts: a rounding an addition.
+  -- Both are the mean of the same fp32 numbers, added in another order: the bound is one rounding per addition.
   lu.assertAlmostEquals(engine:train_batch(batch(0)), loss, ROWS * SEQ * WORLD * 2^-24 * loss)
 end
 
@@ -139,7 +139,7 @@ function TestMistakes:test_calls_in_the_wrong_order()
   engine:backward(engine(micro_batch(0, 1)))
   engine:step()
   three_calls(other, 0)
-  assert_same(engine, other) -- no mistake left a trace
+  assert_same(engine, other) -- the mistakes changed nothing
 end
 
 function TestMistakes:test_batches()

@@ -1,4 +1,4 @@
--- zt.check_options: the grammar of its errors is that of the C++ schemas.
+-- Tests zt.check_options: its errors have the form of those of the C++ schemas.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -25,7 +25,7 @@ function TestCheckOptions:test_defaults_are_filled_in()
   local given = {name = "x"}
   local options = check(given)
   lu.assertEquals(options, {name = "x", every = 100, rate = 0.5, mode = "a", flag = false, items = {}})
-  lu.assertEquals(given, {name = "x"}) -- the caller's table is left alone
+  lu.assertEquals(given, {name = "x"}) -- the caller's table is unchanged
 end
 
 function TestCheckOptions:test_values_are_kept()

@@ -1,4 +1,4 @@
--- zt.cli: what the command line of an experiment accepts, and what it answers to mistakes.
+-- Tests zt.cli: accepted command lines, and the messages for mistakes.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -14,7 +14,7 @@ local OPTIONS = {
   {"data", nil, "the tokens", type = "string"},
 }
 
--- Runs zt.cli on these words. Returns the options; or nil, the exit status, and what was printed on the two streams.
+-- Runs zt.cli on these words. Returns the options; or nil, the exit status, and the text on stdout and on stderr.
 local function parse(...)
   local printed = {out = "", err = ""}
   local function sink(name)

@@ -1,5 +1,5 @@
--- Documents hold what they say: docs/lua.md has every name of the Lua API and no other, and the snippets of all READMEs and
--- documents run, in one process. Run in the repository's root, one rank.
+-- Tests the documents: docs/lua.md has exactly the names of the Lua API, and the Lua snippets of all READMEs and documents run,
+-- in one process. Runs in the repository's root on one rank.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -8,11 +8,11 @@ package.path = here .. "/../support/?.lua;" .. package.path
 local markdown = require "markdown"
 local snippet_world = require "snippet_world"
 
--- Names that docs/lua.md leaves out, with the reason.
+-- Names that docs/lua.md leaves out, each with the reason.
 local LEFT_OUT = {}
--- Snippets that are compiled and not run, by their first line.
+-- Snippets that are only compiled, by their first line.
 local NOT_RUN = {}
--- Sizes of the documents, made small: {pattern, instead of it}.
+-- Replacements that make the sizes in snippets small: {pattern, replacement}.
 local SMALLER = {
   {"text:steps%(%d+%)", "text:steps(2)"},
   {"steps = %d%d+", "steps = 2"},
@@ -48,7 +48,7 @@ end
 
 local TestReference = {}
 
--- That tests/lua/api_surface.txt is the API is what check.api_surface holds.
+-- The test check.api_surface compares tests/lua/api_surface.txt with the API itself.
 function TestReference:test_every_name_is_there_and_no_other()
   local listed, seen, problems = listed_names(), {}, {}
   local function complain(...) problems[#problems + 1] = string.format(...) end
@@ -81,7 +81,7 @@ local function run_snippet(place, code)
   return xpcall(setfenv(chunk, snippet_world.environment()), debug.traceback)
 end
 
--- Counts by what became of each.
+-- Compiles a snippet and runs it if possible. Adds it to `counts`. Returns the problem or nil.
 local function try_snippet(place, block, counts)
   local chunk, message = loadstring(block.text, "=" .. place)
   if not chunk then return ("%s is no Lua: %s"):format(place, message) end
@@ -113,7 +113,7 @@ function TestSnippets:test_all_run()
   lu.assertTrue(counts.run >= 15, "fewer snippets than there were: are they found?")
 end
 
--- The environment hides no mistake.
+-- The snippets' environment reports undefined names.
 function TestSnippets:test_an_undefined_name_is_an_error()
   local is_done, why = run_snippet("here", "print(modle)")
   lu.assertFalse(is_done)

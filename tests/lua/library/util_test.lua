@@ -1,4 +1,4 @@
--- The small parts: classes, texts, files, the log, the progress bar, JSON, strict globals.
+-- Tests the small parts of the library: classes, texts, files, the log, the progress bar, JSON, strict globals.
 local lu = require "luaunit"
 local zt = require "zt"
 local progress = require "zt.run.progress"
@@ -70,7 +70,7 @@ function TestFs:test_files()
   file:write("one\0")
   file:write("")
   file:write("two")
-  lu.assertEquals(zt.fs.read(path), "one\0two") -- at once: nothing waits in a buffer
+  lu.assertEquals(zt.fs.read(path), "one\0two") -- without close: writes are unbuffered
   file:close()
   file:close()
   zt.fs.remove(path)
@@ -96,7 +96,7 @@ end
 
 local TestProgress = {}
 
--- A progress display with a clock that the test sets and an output it reads.
+-- Returns a progress display with a clock that the test sets and an output that the test reads.
 local function display(options)
   local shown = {text = "", time = 0}
   options.name, options.every = "exp", 10
@@ -131,7 +131,7 @@ function TestProgress:test_a_bar_is_redrawn_ten_times_a_second_at_most()
   end
   bar:close()
   local _, draws = shown.text:gsub("\r", "")
-  lu.assertTrue(draws > 50 and draws <= 101, tostring(draws)) -- ten seconds
+  lu.assertTrue(draws > 50 and draws <= 101, tostring(draws)) -- in ten seconds
   lu.assertStrMatches(shown.text, ".*\r%[========================%] step 1000/1000  loss 3%.0000 *\n")
 end
 

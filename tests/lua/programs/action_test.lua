@@ -1,4 +1,4 @@
--- Actions and passes written in Lua: nothing that a script does to them is ignored in silence.
+-- Tests actions and passes written in Lua: no mistake of a script in them is silently ignored.
 local lu = require "luaunit"
 local zt = require "zt"
 local nn, optim = require "zt.nn", require "zt.optim"
@@ -12,7 +12,7 @@ end
 
 local names = 0
 
--- A trainer whose program runs `run` after NORM, for unit 0.
+-- Returns a trainer whose program calls `run` after NORM, for unit 0.
 local function trainer_with(run, target)
   names = names + 1
   local action = zt.action{name = "TRY_" .. names, target = target, reads = {"scalars"}, run = run}

@@ -1,4 +1,4 @@
--- zero.gathered and model:state(); also run on two ranks.
+-- Tests zero.gathered and model:state(). Also runs on two ranks.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
@@ -15,7 +15,7 @@ local function make(stage, node_shared)
   return trainer, model
 end
 
--- At every stage parameters of each rank's own, and held as zero.shard has it by itself.
+-- Runs `test` at every stage, with one copy of the parameters per rank and with zero.shard's default.
 local function for_all(test)
   for stage = 0, 3 do
     test(make(stage, false))
@@ -30,7 +30,7 @@ function TestGathered:test_whole_tensors_to_look_at()
     local shape, norm = zero.gathered(trainer, "embedding.weight", function(tensors)
       local one = tensors["embedding.weight"]
       lu.assertNil(one.gradient)
-      one.value:zero_() -- a copy
+      one.value:zero_() -- changes only a copy
       return one.value:size(), one.value:norm():item()
     end)
     lu.assertEquals({shape, norm}, {{11, 8}, 0})
@@ -56,7 +56,7 @@ function TestGathered:test_mistakes()
   local trainer = make(1)
   lu.assertErrorMsgContains("did you mean 'head.norm.weight'", zero.gathered, trainer, "head.norm.wight", function() end)
   lu.assertErrorMsgContains("zero.gathered takes a trainer", zero.gathered, trainer, {"x"})
-  local _, message = pcall(function() zero.gathered(trainer, {"x"}) end) -- its file is linked into the library's folder
+  local _, message = pcall(function() zero.gathered(trainer, {"x"}) end) -- its file is linked into the library
   lu.assertStrMatches(message, ".*gathered_test%.lua:%d+: zero%.gathered takes.*")
   lu.assertErrorMsgContains("there is no rank 99", zero.gathered, trainer, "head.norm.weight", function() end, {write_rank = 99})
 end

@@ -1,10 +1,10 @@
--- zt.generate with a model made by hand: after token t comes (t + 1) mod 8, clearly the likeliest; (t + 2) mod 8 comes second.
+-- Tests zt.generate with a model made by hand. After token t, (t + 1) mod 8 is clearly the likeliest, (t + 2) mod 8 the second.
 local lu = require "luaunit"
 local zt = require "zt"
 
 local VOCAB = 8
 
--- What zt.generate asks of a trainer; keeps the windows it was given.
+-- Returns a stand-in with the methods of a trainer that zt.generate calls. It records the windows that it gets.
 local function counting_trainer()
   local trainer = {windows = {}}
   function trainer:infer(batch)
@@ -45,7 +45,7 @@ function TestGenerate:test_a_seed_gives_the_same_tokens_again()
   lu.assertNotEquals(generate{max_tokens = 50, seed = 8}, first)
 end
 
--- A trainer whose logits are the same after every token.
+-- Returns a trainer whose logits are the same after every token.
 local function constant_trainer(logits)
   return {infer = function() return {logits = zt.tensor({{logits}})} end}
 end
@@ -56,7 +56,8 @@ function TestGenerate:test_the_next_seed_is_no_shifted_copy()
   for place = 2, 200 do
     if one[place] == two[place - 1] then equal = equal + 1 end
   end
-  -- 199 comparisons of independent draws among 4: the mean is 49.75, the standard deviation sqrt(199 * 3 / 16) = 6.1; allow five.
+  -- 199 comparisons of independent draws among 4: mean 49.75, standard deviation sqrt(199 * 3 / 16) = 6.1. Bound: five
+  -- deviations.
   lu.assertAlmostEquals(equal, 49.75, 5 * 6.1)
 end
 
@@ -74,12 +75,12 @@ local function seen(logits, options, count)
 end
 
 function TestGenerate:test_top_p_keeps_the_likeliest()
-  -- Probabilities 0.5, 0.25, 0.15, 0.1 of the tokens 2, 0, 3, 1.
+  -- The tokens 2, 0, 3, 1 have the probabilities 0.5, 0.25, 0.15, 0.1.
   local logits = {math.log(0.25), math.log(0.1), math.log(0.5), math.log(0.15)}
   lu.assertEquals(seen(logits, {top_p = 0.4}, 200), {[2] = 200})
   local two = seen(logits, {top_p = 0.7}, 3000)
   lu.assertNil(two[1] or two[3])
-  -- 2/3 of 3000 draws: 2000 with the standard deviation sqrt(3000 * 2 / 9) = 25.8; allow five.
+  -- 2/3 of 3000 draws: mean 2000, standard deviation sqrt(3000 * 2 / 9) = 25.8. Bound: five deviations.
   lu.assertAlmostEquals(two[2], 2000, 5 * 25.8)
   local three = seen(logits, {top_p = 0.8}, 500)
   lu.assertNil(three[1])
@@ -89,7 +90,7 @@ end
 
 function TestGenerate:test_temperature_then_top_k_then_top_p()
   local logits = {math.log(0.4), math.log(0.3), math.log(0.2), math.log(0.1)}
-  -- Of the two likeliest the first has 4/7 = 0.571: it alone reaches 0.55, which 0.4 of all four would not.
+  -- Among the two likeliest the first has 4/7 = 0.571, so it alone reaches 0.55. Among all four it has only 0.4.
   lu.assertEquals(seen(logits, {top_k = 2, top_p = 0.55}, 100), {[0] = 100})
   -- At temperature 1/2 the first has 0.16 / 0.3 = 0.533.
   lu.assertEquals(seen(logits, {temperature = 0.5, top_p = 0.5}, 100), {[0] = 100})
@@ -111,7 +112,7 @@ function TestGenerate:test_logits_that_are_not_finite()
     lu.assertErrorMsgContains("largest logit for new token 1 is nan", seen, {0, 0 / 0, 1}, options, 3)
     lu.assertErrorMsgContains("new token 1 is inf", seen, {0, math.huge, 1}, options, 3)
   end
-  lu.assertEquals(seen({-math.huge, 0}, {}, 10), {[1] = 10}) -- a masked token is none
+  lu.assertEquals(seen({-math.huge, 0}, {}, 10), {[1] = 10}) -- a masked token is never drawn
 end
 
 function TestGenerate:test_frequencies_follow_the_softmax()
@@ -120,7 +121,7 @@ function TestGenerate:test_frequencies_follow_the_softmax()
     if token == (last + 1) % VOCAB then count = count + 1 end
     last = token
   end
-  -- p = e^2 / (e^2 + e) = 0.7311; the count of 2000 draws has the standard deviation sqrt(2000 p (1 - p)) = 19.8: allow five.
+  -- p = e^2 / (e^2 + e) = 0.7311. The count of 2000 draws has the standard deviation sqrt(2000 p (1 - p)) = 19.8. Bound: five.
   lu.assertAlmostEquals(count, 2000 * 0.7311, 5 * 19.8)
 end
 

@@ -1,4 +1,4 @@
--- The gradient that scripts see is that of the objective, whatever ranks, micro-batches and loss scale are; also on two ranks.
+-- Tests that scripts get the gradient of the objective, whatever the ranks, micro-batches and loss scale. Also runs on two ranks.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
@@ -7,7 +7,7 @@ local SAMPLES, SEQ, VOCAB = 8, 4, 11
 local rank, ranks = zt.world.rank, zt.world.size
 local mesh = comm.mesh{dp = -1}
 
--- The rank's part of a global batch in which one label of five is valid.
+-- Returns `count` samples from `first` on of a global batch in which one of five labels is valid.
 local function batch(first, count)
   local tokens = zt.arange(SAMPLES * SEQ):remainder(VOCAB):view({SAMPLES, SEQ}):to "int64"
   local is_valid = zt.arange(SAMPLES * SEQ):remainder(5):eq(0):view({SAMPLES, SEQ})
@@ -33,7 +33,7 @@ end
 
 local function distance(a, b) return (a - b):norm():item() / b:norm():item() end
 
--- The gradient and its norm on one rank, without a mesh.
+-- Returns the gradient and its norm on one rank, without a mesh.
 local function expected()
   local trainer = make{}
   local norm = trainer:step(batch(0, SAMPLES)).grad_norm
@@ -66,7 +66,7 @@ function TestGradient:test_it_does_not_depend_on_the_loss_scale()
   for _, scale in ipairs{64, 256} do
     local trainer = make{stage = 1, precision = "fp16", fp16 = {loss_scale = scale}}
     trainer:step(my_batch())
-    lu.assertTrue(distance(gradients(trainer), wanted) < 0.05) -- a factor would be far off; fp16 rounds to 2^-11
+    lu.assertTrue(distance(gradients(trainer), wanted) < 0.05) -- fp16 rounds to 2^-11; a wrong factor is far off
   end
 end
 
@@ -102,7 +102,7 @@ function TestGradient:test_gathered_gives_the_same()
   end, {gradients = true})
 end
 
--- An action sees the raw sum and its divisor.
+-- An action gets the undivided sum of gradients and its divisor.
 function TestGradient:test_an_action_knows_the_divisor()
   local squares, scale = 0, nil
   local look = zt.action{name = "LOOK_AT_GRADIENT", reads = {"grad", "scalars"}, run = function(_, unit, state)

@@ -1,13 +1,14 @@
--- A model's initial values are made where they are kept: no rank ever holds more than its shards and a layer. Run on 4 ranks.
+-- Tests that initial values are made in their final buffers: no rank ever holds more than its shards and some layers. Runs on 4
+-- ranks.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
 
 local LAYERS, HIDDEN = 40, 512
 local LAYER = 12 * HIDDEN * HIDDEN + 13 * HIDDEN
-local SLACK = 6 * 2 ^ 20 -- of the allocator, of blocks that initial values are drawn in, of code that runs for the first time
+local SLACK = 6 * 2 ^ 20 -- bytes for the allocator, the blocks in which initial values are drawn, and code that runs first
 
--- Bytes of the field of /proc/self/status.
+-- Returns a field of /proc/self/status in bytes.
 local function status(field)
   for line in io.lines "/proc/self/status" do
     local kib = line:match("^" .. field .. ":%s*(%d+) kB")
@@ -15,7 +16,7 @@ local function status(field)
   end
 end
 
--- The highest resident memory while `make` runs, beyond what was there before; and what it returns.
+-- Calls make(). Returns the increase of the peak resident memory in bytes, and the result of make().
 local function peak_of(make)
   collectgarbage()
   local reset = assert(io.open("/proc/self/clear_refs", "w"))
@@ -41,7 +42,7 @@ local TestInit = {}
 function TestInit:setUp() lu.skipIf(os.getenv "ZT_TEST_SANITIZER", "a sanitizer keeps what was freed") end
 
 function TestInit:test_parameters_alone()
-  trainer(1, true) -- what any trainer needs the first time
+  trainer(1, true) -- takes the memory that the first trainer of a process needs
   local peak = peak_of(function() return trainer(LAYERS, true) end)
   local shard = 2 * LAYERS * LAYER / mesh.dp.size
   lu.assertTrue(peak >= 0.9 * shard, ("%.1f MiB held at most, %.1f MiB are the shard"):format(peak / 2 ^ 20, shard / 2 ^ 20))
@@ -52,7 +53,7 @@ end
 function TestInit:test_with_what_the_optimizer_keeps()
   trainer(1, false)
   local peak = peak_of(function() return trainer(LAYERS, false) end)
-  local shards = 16 * LAYERS * LAYER / mesh.dp.size -- parameters, gradients, master, two numbers of Adam
+  local shards = 16 * LAYERS * LAYER / mesh.dp.size -- parameters, gradients, master, two averages of Adam
   lu.assertTrue(peak <= shards + 4 * LAYER + SLACK,
                 ("%.1f MiB were held, the shards are %.1f"):format(peak / 2 ^ 20, shards / 2 ^ 20))
 end

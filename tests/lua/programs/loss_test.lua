@@ -1,4 +1,4 @@
--- zt.loss: a cross-entropy written in Lua gives what the built-in one gives, however the batch is cut.
+-- Tests zt.loss: a cross-entropy written in Lua equals the built-in one for every number of micro-batches.
 local lu = require "luaunit"
 local zt = require "zt"
 local nn = require "zt.nn"
@@ -15,7 +15,7 @@ local function trainer_of(model, micro_batches)
   return zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
 end
 
--- Ever more labels of later samples are not valid; all of the last one's.
+-- Returns a batch in which later samples have fewer valid labels; the last sample has none.
 local function batch()
   local tokens = zt.arange(SAMPLES * SEQ):remainder(VOCAB):view({SAMPLES, SEQ}):to "int64"
   local labels = (tokens * 3 + 1):remainder(VOCAB)
@@ -72,7 +72,7 @@ function TestLoss:test_generating_gives_the_logits()
   lu.assertEquals(#zt.generate(trainer, {1, 2}, {max_tokens = 3, seq = SEQ}), 3)
 end
 
--- Errors below a layer of the library name this file, never lua/zt, and the layer.
+-- Errors inside a layer name the layer and this file, never a file of lua/zt.
 function TestLoss:test_errors_name_the_script_and_the_layer()
   local function message(run, options)
     local trainer = trainer_of(gpt(false):append(zt.loss(run, options)))

@@ -1,4 +1,4 @@
--- Programs as data and trainers by hand, from Lua.
+-- Tests programs as data, and trainers that scripts step by hand, from Lua.
 local lu = require "luaunit"
 local zt = require "zt"
 local nn = require "zt.nn"
@@ -37,7 +37,7 @@ function TestProgram:test_actions_are_tables_to_edit()
   local program = program_of(1)
   local actions = program:actions()
   lu.assertEquals({actions[1].kind, actions[2].kind, actions[2].target, actions[2].micro_batch}, {"COUNT", "F", 0, 0})
-  -- The order of updates has no influence.
+  -- The order of the updates does not change the result.
   local last = #actions
   actions[last], actions[last - 1] = actions[last - 1], actions[last]
   local edited = program:with_actions(actions)
@@ -45,7 +45,7 @@ function TestProgram:test_actions_are_tables_to_edit()
   lu.assertEquals(losses_of(trainer_of(edited)), losses_of(trainer_of(program_of(1))))
 end
 
--- A program given whole is what it says: the passes that made it do not change it again.
+-- A program given as text keeps exactly its actions: the earlier passes do not change them again.
 function TestProgram:test_text_with_passes_reads_back()
   local zero, mesh = require "zt.zero", require("zt.comm").mesh{dp = -1}
   for stage = 0, 3 do
@@ -179,14 +179,14 @@ end
 function TestTrainer:test_report_and_memory()
   local trainer = trainer_of(program_of(1))
   lu.assertStrContains(trainer:report(), "4 F")
-  lu.assertNil(trainer:memory().activations.measured) -- nothing ran yet
+  lu.assertNil(trainer:memory().activations.measured) -- no step has run
   trainer:step(batch())
   local memory = trainer:memory()
   lu.assertEquals(memory.parameters.measured, memory.parameters.predicted)
-  lu.assertTrue(memory.activations.measured > SAMPLES * SEQ * VOCAB * 8) -- the logits
+  lu.assertTrue(memory.activations.measured > SAMPLES * SEQ * VOCAB * 8) -- the bytes of the logits
 end
 
--- Where parameters come and go, a layer's value must not go with them.
+-- A layer returns its parameter as its value. The value must stay valid when the parameter is released.
 function TestTrainer:test_a_layer_that_returns_its_parameter()
   local function losses(stage, prefetch)
     local mesh = require("zt.comm").mesh{dp = -1}

@@ -1,4 +1,4 @@
--- zt.plot: ticks and the SVG text.
+-- Tests zt.plot: ticks and the SVG text.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -35,7 +35,7 @@ function TestPlot:test_an_svg_has_a_line_for_each_series()
     title = "a <b> & c", x = "step", y = "loss",
     series = {{name = "train", points = {{0, 2}, {1, 1}, {2, 0.5}}}, {name = "validation", points = {{2, 0.7}}}},
   }
-  lu.assertEquals(count(svg, "<polyline"), 1) -- one point makes no line
+  lu.assertEquals(count(svg, "<polyline"), 1) -- a series with one point has no line
   lu.assertEquals(count(svg, "<circle"), 4)
   lu.assertStrContains(svg, "a &lt;b&gt; &amp; c")
   lu.assertStrContains(svg, ">validation</text>")

@@ -1,4 +1,4 @@
--- zt.run: the folder of a run and what is in it, on one rank. (tests/experiments has it on several.)
+-- Tests zt.run on one rank: the folder of a run and its files. tests/experiments tests it on several ranks.
 local lu = require "luaunit"
 local zt = require "zt"
 local trace = require "zt.run.trace"
@@ -18,7 +18,7 @@ local function open(name, more)
   return zt.run(options)
 end
 
--- What zt.run asks of a trainer.
+-- Returns a stand-in with the methods of a trainer that zt.run calls.
 local function fake_trainer()
   local events = {'{"name":"F 0 0","ph":"X","pid":0,"tid":0,"ts":1,"dur":2}'}
   return {trace_start = function(self) self.is_on = true end, trace_events = function() return table.concat(events, ",") end}
@@ -91,7 +91,7 @@ function TestRun:test_one_run_at_a_time()
   lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
   run:finish()
   local again = open("held", {resume = true})
-  zt.write_file(again.path .. "/run.lock", "") -- as if another machine's run had taken it over
+  zt.write_file(again.path .. "/run.lock", "") -- simulates a takeover by another machine's run
   lu.assertErrorMsgContains("is no longer held by this run", again.check_lock, again)
   again:finish()
 end

@@ -1,9 +1,9 @@
--- Tensors from golden files: {dtype, shape, bits}, the elements written as integers of the same size.
+-- Reads tensors from golden files. An entry is {dtype, shape, bits}; `bits` has the elements as integers of the same size.
 local zt = require "zt"
 
 local bits = {}
 
--- The integer dtype in which the bits of a dtype are written.
+-- By dtype: the integer dtype of its bits in a golden file.
 bits.dtype = {
   float32 = "int32", float64 = "int64", bfloat16 = "int16", float16 = "int16", int64 = "int64", int32 = "int32",
   uint8 = "uint8", bool = "uint8",
@@ -16,7 +16,7 @@ function bits.decode(entry)
   return tensor:reshape(entry.shape)
 end
 
--- The contents of tests/golden/NAME.json.
+-- Returns the content of tests/golden/NAME.json.
 function bits.golden(name)
   local file = assert(io.open("tests/golden/" .. name .. ".json"))
   local text = file:read "*a"

@@ -1,4 +1,5 @@
--- What `ztoolkit ckpt ...` prints, and its status. It is no rank of this test's.
+-- Runs `ztoolkit ckpt ...` and returns its output and its exit status. The command is a separate process, not a rank of this
+-- test.
 local zt = require "zt"
 
 return function(...)

@@ -1,12 +1,12 @@
--- Configurations of DeepSpeed that give one key a value, for tests that go through all keys.
+-- Makes DeepSpeed configurations in which one key has a given value, for tests that visit all keys.
 local keys = require "zt.deepspeed.keys"
 
 local ds_values = {}
 
--- What switches blocks on.
+-- The keys that turn on blocks, with their values.
 local SWITCHES = {enabled = true, device = "cpu", autotp_size = 2}
 
--- {a = {b = value}} for "a.b". A "*" is some name. Blocks on the way that have a switch are switched on.
+-- Returns {a = {b = value}} for the path "a.b". A "*" becomes some name. Turns on the blocks of the path that have a switch.
 local function nested(path, value)
   local config = {}
   local at, block = config, keys.blocks[""]
@@ -23,7 +23,7 @@ local function nested(path, value)
   return config
 end
 
--- What else a key needs beside it.
+-- Adds the other keys that the key of `entry` requires.
 local OF_OPTIMIZER = {momentum = "SGD", dampening = "SGD", nesterov = "SGD", foreach = "SGD", fused = "SGD"}
 local function complete(entry, config)
   config.train_micro_batch_size_per_gpu = config.train_micro_batch_size_per_gpu or 2
@@ -50,7 +50,7 @@ local function complete(entry, config)
   return config
 end
 
---- Values to try: of the key's types, and those that its row names.
+--- Returns the values to try: some of each type of the key, and those in its row.
 function ds_values.candidates(entry)
   local row, out = entry.row, {}
   local by_type = {
@@ -67,7 +67,7 @@ function ds_values.candidates(entry)
   return out
 end
 
---- The configuration that gives the key of `entry` that value, and has what it needs beside it.
+--- Returns a configuration in which the key of `entry` has `value`, with the other keys that it requires.
 function ds_values.configuration(entry, value) return complete(entry, nested(entry.path, value)) end
 
 return ds_values

@@ -1,4 +1,4 @@
---- Models that Hugging Face's transformers saved, with the logits that it computes (tests/oracle/make_huggingface.py).
+--- Models saved by Hugging Face's transformers, with the logits that it computes (tests/oracle/make_huggingface.py).
 
 local lu = require "luaunit"
 local zt = require "zt"
@@ -6,17 +6,17 @@ local safetensors = require "support.safetensors"
 
 local models = {FOLDER = "tests/golden/huggingface/", NAMES = {"gpt2", "gpt2_untied", "llama", "llama_tied"}}
 
--- How far logits may be off, as a part of the largest of them.
+-- The largest allowed error of logits per precision, relative to the largest logit.
 models.BOUNDS = {{"fp32", 1e-5}, {"fp64", 1e-12}}
 
 function models.read_json(path) return zt.json.decode(zt.fs.read(path)) end
 
 function models.config_of(name) return models.read_json(models.FOLDER .. name .. "/config.json") end
 
---- {tokens, logits_fp32, logits_fp64}
+--- Returns {tokens, logits_fp32, logits_fp64}.
 function models.expected_of(name) return safetensors.read(models.FOLDER .. name .. "/expected.safetensors") end
 
---- All tensors of a model, from one file or from those of its index.
+--- Returns all tensors of a model, from its one file or from the files of its index.
 function models.tensors_of(name)
   local folder = models.FOLDER .. name .. "/"
   if zt.exists(folder .. "model.safetensors") then return safetensors.read(folder .. "model.safetensors") end
@@ -27,7 +27,7 @@ function models.tensors_of(name)
   return all
 end
 
---- The largest difference, as a part of the largest number wanted.
+--- Returns the largest difference, relative to the largest wanted number.
 function models.distance(got, wanted)
   lu.assertEquals(got:size(), wanted:size())
   return ((got - wanted):abs():max() / wanted:abs():max()):item()

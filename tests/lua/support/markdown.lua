@@ -1,7 +1,7 @@
--- Reads tables and code blocks out of Markdown, for the tests of documents.
+-- Reads tables and code blocks of Markdown, for the tests of documents.
 local markdown = {}
 
--- The code blocks marked ```lua: a list of {line = of its first line, text = }.
+-- Returns the code blocks marked ```lua as a list of {line = number of its first line, text =}.
 function markdown.lua_blocks(text)
   local blocks, open, number = {}, nil, 0
   for line in (text .. "\n"):gmatch "(.-)\n" do
@@ -18,7 +18,8 @@ function markdown.lua_blocks(text)
   return blocks
 end
 
--- `zt.nn.linear{in, out}` -> "zt.nn.linear()", `Axis.rank` -> "Axis.rank"; nil for what is no name of the API.
+-- `zt.nn.linear{in, out}` -> "zt.nn.linear()", `Axis.rank` -> "Axis.rank". Returns nil if `code` does not begin with a name of
+-- the API.
 local function name_of(code)
   if code == "Mesh.*" then return code end
   local name, rest = code:match "^([%a][%w_.:]*)(.*)$"
@@ -26,7 +27,7 @@ local function name_of(code)
   return name .. (rest:match "^[({]" and "()" or "")
 end
 
--- The rows of tables whose first cell is a name of the API: a list of {name, line, example}.
+-- Returns the table rows whose first cell is a name of the API, as a list of {name, line, example}.
 function markdown.api_rows(text)
   local rows, number = {}, 0
   for line in (text .. "\n"):gmatch "(.-)\n" do
@@ -38,7 +39,7 @@ function markdown.api_rows(text)
   return rows
 end
 
--- A chunk without comments and strings, to look for `...` in it.
+-- Returns whether the code has a `...` outside comments and strings: then it cannot run.
 function markdown.is_fragment(code)
   return code:gsub('"[^"\n]*"', '""'):gsub("%-%-[^\n]*", ""):find("...", 1, true) ~= nil
 end

@@ -1,11 +1,11 @@
--- The tensors of a safetensors file that is known to be whole: golden files, and what transformers saved.
+-- Reads safetensors files that are known to be valid: golden files, and files saved by transformers.
 local zt = require "zt"
 
 local safetensors = {}
 
 local DTYPES = {F32 = "float32", F64 = "float64", BF16 = "bfloat16", I64 = "int64"}
 
---- {name = tensor}
+--- Returns {name = tensor, ...}.
 function safetensors.read(path)
   local text = zt.fs.read(path)
   local length = 0

@@ -1,10 +1,10 @@
--- What the tests of engines train: a small GPT, on batches that depend on step and rank. Numbers of samples, tokens and ranks
--- are powers of two.
+-- The small GPT that the tests of engines train, on batches that depend on step and rank. The numbers of samples, tokens and
+-- ranks are powers of two.
 local lu = require "luaunit"
 local zt = require "zt"
 local nn = require "zt.nn"
 
-local small = {vocab = 11, seq = 4, micro = 2, parts = 2, rows = 4} -- rows: samples of a rank, in `parts` micro-batches
+local small = {vocab = 11, seq = 4, micro = 2, parts = 2, rows = 4} -- rows: samples per rank, in `parts` micro-batches
 
 function small.gpt() return nn.gpt{layers = 2, hidden = 8, heads = 2, vocab = small.vocab, seq = small.seq, seed = 3} end
 
@@ -23,7 +23,7 @@ function small.engine_of(more, options)
   return zt.initialize(all)
 end
 
--- This rank's part of the global batch of a step, or `count` of its samples from `first` on.
+-- Returns this rank's part of a step's global batch, or `count` of its samples from `first` on.
 function small.batch(step, first, count)
   local rows, from = count or small.rows, step + (zt.world.rank * small.rows + (first or 0)) * small.seq
   local tokens = (zt.arange(rows * small.seq) + from):remainder(small.vocab):view({rows, small.seq}):to "int64"
@@ -32,7 +32,7 @@ end
 
 function small.micro_batch(step, part) return small.batch(step, part * small.micro, small.micro) end
 
--- A step by hand; returns the losses of this rank's micro-batches.
+-- Runs a step by forward, backward and step. Returns the losses of this rank's micro-batches.
 function small.three_calls(engine, step)
   local losses = {}
   for part = 0, small.parts - 1 do

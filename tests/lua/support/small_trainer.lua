@@ -1,4 +1,4 @@
---- Trainers of a very small GPT on all ranks, for tests of what is saved of them.
+--- Trainers of a very small GPT on all ranks, for tests of checkpoints.
 
 local lu = require "luaunit"
 local zt = require "zt"

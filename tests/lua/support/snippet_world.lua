@@ -1,5 +1,5 @@
--- The names that snippets of documents may use without making them: a small model, a small corpus, a folder of their own. Any
--- other name that a snippet reads without having set it is an error.
+-- The environment of the Lua snippets in documents. They may use names such as `model` and `text` without defining them: a small
+-- model, a small corpus, a folder of their own. Reading any other undefined name is an error.
 local ffi = require "ffi"
 local zt = require "zt"
 local comm = require "zt.comm"
@@ -18,7 +18,7 @@ local world = {}
 local DS_CONFIG = [[{"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1},
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}]]
 
--- Enough different words for a tokenizer of some hundred pieces.
+-- Returns a text with enough different words for a tokenizer with some hundred pieces.
 local function sample_text()
   local words, state = {}, 1
   for index = 1, 12000 do
@@ -30,7 +30,7 @@ local function sample_text()
   return table.concat(words, " ")
 end
 
--- Each is made when a snippet first reads its name; `get` reads another one.
+-- By name: the function that makes the value when a snippet first reads the name. get(name) returns the value of another name.
 local MADE = {
   mesh = function() return comm.mesh{dp = -1} end,
   text = function(get) return data.tokens{path = "corpus.npy", seq = 32, batch = 4, axis = get "mesh".dp, seed = 1} end,
@@ -50,7 +50,7 @@ local MADE = {
 }
 local MODULES = {comm = true, data = true, nn = true, optim = true, zero = true, ckpt = true, example = true}
 
--- The environment of one snippet. What is made for it is its own.
+-- Returns a new environment for one snippet. Snippets share no values.
 function world.environment()
   local environment, lookup = {zt = zt, io = io, os = {time = os.time}}, {}
   local function get(name)
@@ -76,7 +76,8 @@ function world.environment()
   return setmetatable(environment, lookup)
 end
 
--- Calls fn(root) in a new folder with a corpus, where `root` is the folder so far; then goes back and removes it.
+-- Makes a folder with a corpus, changes to it and calls fn(root), where `root` is the previous folder. Then changes back and
+-- removes the folder.
 function world.inside(fn)
   local buffer = ffi.new("char[4096]")
   local root = ffi.string(ffi.C.getcwd(buffer, 4096))

@@ -1,11 +1,11 @@
--- Engines on stand-ins for mesh, program, passes and trainer, which record what they are given.
+-- Builds engines on stand-ins for mesh, program, passes and trainer. The stand-ins record their arguments.
 local zt = require "zt"
 local comm = require "zt.comm"
 local zero = require "zt.zero"
 
 local stand_ins = {}
 
---- A model with units of 100, 4 + padding to 32 + 10 = 42, and 1000 elements.
+--- A model with three units of 100, 42 (4, padded to 32, and 10) and 1000 elements.
 stand_ins.model = {parameters = function()
   return {{unit = "a", numel = 100}, {unit = "b", numel = 4}, {unit = "b", numel = 10}, {unit = "c", numel = 1000}}
 end}
@@ -24,7 +24,7 @@ function Trainer:finish_step()
           loss_scale = self.loss_scale or 1}
 end
 
---- Puts stand-ins into tables, {{table, name, stand-in}, ...}; returns a function that undoes it.
+--- Replaces fields of tables by stand-ins: `list` is {{table, name, stand-in}, ...}. Returns a function that restores the fields.
 function stand_ins.replace(list)
   local kept = {}
   for index, entry in ipairs(list) do
@@ -36,7 +36,7 @@ function stand_ins.replace(list)
   end
 end
 
---- An engine of `config`, what the stand-ins were given, and the lines that were logged.
+--- Returns an engine for `config`, the arguments that the stand-ins recorded, and the logged lines.
 function stand_ins.build(config, options)
   local given, lines = {passes = {}}, {}
   local program = {apply = function(self, pass)

@@ -1,4 +1,4 @@
--- A name for a folder of a test's own, the same on all ranks.
+-- Returns a new name for a test's folder, equal on all ranks. Collective.
 local zt = require "zt"
 
 return function()

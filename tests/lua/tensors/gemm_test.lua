@@ -1,4 +1,4 @@
--- Who multiplies matrices, as scripts choose it.
+-- Tests how scripts choose the GEMM provider.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
@@ -26,7 +26,7 @@ function TestGemm:test_skinny_is_offered()
   lu.assertEquals(zt.gemm{provider = "skinny"}.float32, "skinny")
 end
 
--- On two ranks: a trainer refuses, on all ranks, if they multiply by different providers.
+-- On two ranks: making a trainer fails on all ranks if they use different providers.
 function TestGemm:test_the_ranks_of_a_trainer_multiply_alike()
   local rank, ranks = zt.world.rank, zt.world.size
   local function make()

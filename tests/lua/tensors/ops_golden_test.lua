@@ -1,4 +1,4 @@
--- Operators called from Lua against what PyTorch computed (tests/golden/ops.json, made by tests/oracle/make_ops.py).
+-- Compares operators called from Lua with results of PyTorch (tests/golden/ops.json, made by tests/oracle/make_ops.py).
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -31,7 +31,7 @@ local function call(case)
   return case.is_list and results[1] or results
 end
 
--- Bits as integers that are ordered like the numbers, so that neighbours differ by 1.
+-- Maps the numbers to integers in the same order, so that neighbouring floating-point numbers differ by 1.
 local function ordinals(tensor)
   local kind = bits.dtype[tensor:dtype()]
   local written = tensor:contiguous():view(kind):to("int64")

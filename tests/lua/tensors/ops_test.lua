@@ -1,4 +1,4 @@
--- Calling operators: overloads, named arguments, scalars, in-place, errors, random numbers.
+-- Tests calls of operators: overloads, named arguments, scalars, in-place, errors, random numbers.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -22,14 +22,14 @@ function TestCalls:test_method_and_function()
   lu.assertEquals(a:add(b):tolist(), {4, 6})
   lu.assertEquals(zt.add(a, b):tolist(), {4, 6})
   lu.assertEquals(zt.cat({a, b}, 0):tolist(), {1, 2, 3, 4})
-  lu.assertEquals(zt["repeat"](a, {2}):tolist(), {1, 2, 1, 2}) -- a word of Lua
+  lu.assertEquals(zt["repeat"](a, {2}):tolist(), {1, 2, 1, 2}) -- `repeat` is a keyword of Lua
 end
 
 function TestCalls:test_named_arguments()
   local x = zt.tensor {{1, 2, 3}, {4, 5, 6}}
   lu.assertEquals(x:sum({dim = {0}, keepdim = true}):tolist(), {{5, 7, 9}})
   lu.assertEquals(x:sum({0}, {keepdim = true}):tolist(), {{5, 7, 9}})
-  lu.assertEquals(x:sum(0):tolist(), {5, 7, 9}) -- int[1] takes one integer
+  lu.assertEquals(x:sum(0):tolist(), {5, 7, 9}) -- an int[1] argument accepts one integer
   lu.assertEquals(x:sum({dtype = "float64"}):dtype(), "float64")
   lu.assertEquals(x:add(x, {alpha = 2}):tolist(), {{3, 6, 9}, {12, 15, 18}})
   lu.assertEquals(x:sum({}):item(), 21) -- an empty table is an empty list
@@ -174,7 +174,7 @@ function TestErrors:test_wrong_words_do_not_match()
   assert_refused("a device such as 'cpu' or 'cuda:0' expected, got 'gpu'", zt.zeros, 2, {device = "gpu"})
 end
 
--- Matching comes before any call: no operator may take down the process for arguments that do not fit.
+-- Arguments are matched with the schema before the call: wrong arguments must never crash the process.
 function TestErrors:test_every_operator_survives_nonsense()
   for _, name in ipairs(zt.ops()) do
     for _, arguments in ipairs {{}, {{"text"}}, {print}, {{}, "text"}, {{"a", "b"}, true}} do

@@ -1,4 +1,4 @@
--- x[i], x[{...}] and assignment to them. Places in tensors count from 0, ranges exclude their end.
+-- Tests x[i], x[{...}] and assignments to them. Indices count from 0, ranges exclude their end.
 local lu = require "luaunit"
 local zt = require "zt"
 

@@ -1,4 +1,4 @@
--- Who frees tensors when: release, scopes, the collector that knows their bytes.
+-- Tests when tensors are freed: by release, at the end of a scope, and by the collector, which knows their bytes.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -13,7 +13,7 @@ local TestRelease = {}
 function TestRelease:test_use_after_release_is_an_error()
   local x = zt.zeros(2)
   x:release()
-  x:release() -- twice is fine
+  x:release() -- a second call does nothing
   assert_refused("was released by :release()", x.size, x)
   assert_refused("was released by :release()", function() return x + 1 end)
   assert_refused("was released by :release()", function() return zt.cat({x}, 0) end)
@@ -26,7 +26,7 @@ function TestRelease:test_memory_is_free_at_once()
   for _ = 1, 200 do zt.ones(4 * 2 ^ 20):release() end -- 16 MiB each, 3.2 GiB in all
   local grown = zt.memory().rss_anon - before
   collectgarbage "restart"
-  -- glibc's aligned allocation settles at some 15 blocks of one size, freed or not.
+  -- glibc's aligned allocation keeps about 15 blocks of one size, also freed ones.
   lu.assertTrue(grown < 400 * 2 ^ 20, grown)
 end
 
@@ -64,7 +64,7 @@ function TestScope:test_frees_after_an_error()
     error "broken"
   end)
   assert_refused("zt.scope that has ended", lost.size, lost)
-  local after = zt.ones(1) -- and the scope is closed
+  local after = zt.ones(1) -- belongs to no scope: the error has closed the scope
   collectgarbage()
   lu.assertEquals(after:item(), 1)
 end
@@ -86,7 +86,7 @@ end
 
 local TestCollector = {}
 
--- 10,000 steps that leave 10 MB each: without the accounting 100 GB.
+-- 10,000 steps with 10 MB of garbage each. If the collector did not know the bytes, this would take 100 GB.
 function TestCollector:test_loop_of_large_tensors_stays_small()
   local before, most = zt.memory().rss_anon, 0
   for step = 1, 10000 do
@@ -104,7 +104,7 @@ function TestCollector:test_views_count_nothing()
   for _ = 1, 100 do
     local _ = big:view(2 ^ 23, 2)[0]
   end
-  local is_alive = next(alive) ~= nil -- a collection would have taken it
+  local is_alive = next(alive) ~= nil -- a collection would have removed the entry
   collectgarbage "restart"
   lu.assertTrue(is_alive)
 end

@@ -1,4 +1,4 @@
--- tostring of tensors is what PyTorch prints (tests/golden/ops_print.json, made by tests/oracle/make_ops.py).
+-- Tests that tostring of a tensor equals PyTorch's text (tests/golden/ops_print.json, made by tests/oracle/make_ops.py).
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"

@@ -1,4 +1,4 @@
--- Tensors: constructors, tables, identity, operators of the language, autograd.
+-- Tests tensors: constructors, tables, identity, Lua's operators, autograd.
 local lu = require "luaunit"
 local zt = require "zt"
 
@@ -58,7 +58,7 @@ function TestTensor:test_identity()
   lu.assertFalse(x == zt.tensor({1, 2}, {dtype = "float64"}))
   lu.assertFalse(x == 1)
   local nan = zt.tensor {0 / 0}
-  lu.assertTrue(nan == nan) -- the same tensor
+  lu.assertTrue(nan == nan) -- `==` compares identity
   lu.assertFalse(nan == nan:clone())
 end
 
@@ -89,7 +89,7 @@ function TestAutograd:test_backward()
   lu.assertEquals(w:grad():tolist(), {2, 4, 6})
   loss = (w * 2):sum()
   loss:backward()
-  lu.assertEquals(w:grad():tolist(), {4, 6, 8}) -- gradients add up
+  lu.assertEquals(w:grad():tolist(), {4, 6, 8}) -- gradients accumulate
   w:set_grad(nil)
   lu.assertNil(w:grad())
   assert_refused("the gradient is", w.set_grad, w, zt.zeros(2))

@@ -1,4 +1,4 @@
---- Makes what an engine runs on, out of DeepSpeed's configuration and what the script gives: mesh, program, passes, trainer.
+--- Builds the parts of an engine (mesh, program, passes, trainer) from DeepSpeed's configuration and the script's options.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -8,18 +8,18 @@ local log = require "zt.log"
 local units = require "zt.deepspeed.engine.units"
 
 local SCHEMA = {
-  {"model", "any", "as from nn.gpt{...}", required = true},
+  {"model", "any", "a model, such as nn.gpt{...}", required = true},
   {"config", "any", "DeepSpeed's JSON: a file's name, its text, or a table", required = true},
-  {"optimizer", "any", "as from optim.adamw{...}; goes before the JSON's"},
-  {"schedule", "any", "as from optim.warmup_cosine{...}, or function(updates) -> rate; goes before the JSON's"},
+  {"optimizer", "any", "an optimizer, such as optim.adamw{...}; replaces the JSON's"},
+  {"schedule", "any", "a schedule, such as optim.warmup_cosine{...}, or function(updates) -> rate; replaces the JSON's"},
   {"data", "any", "a stream of zt.data, which train_batch() reads"},
-  {"mesh", "any", "from comm.mesh; without it all ranks see other data"},
-  {"axis", "any", "the mesh's axis of ranks that see other data; without it mesh.dp"},
+  {"mesh", "any", "from comm.mesh; when absent, all ranks are data parallel"},
+  {"axis", "any", "the mesh's data-parallel axis; mesh.dp when absent"},
   {"replicate", "any", "the mesh's axis of copies of the shards, for mics_shard_size"},
-  {"auto", "table", "what \"auto\" stands for: {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
+  {"auto", "table", "the values for \"auto\": {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
 }
 
--- DeepSpeed's default of stage3_param_persistence_threshold, for a file that says only how much may persist altogether.
+-- DeepSpeed's default of stage3_param_persistence_threshold. Used if only stage3_model_persistence_threshold is given.
 local PERSIST_BELOW = 1e5
 
 local build = {}
@@ -51,7 +51,8 @@ local function read_config(options)
   return config
 end
 
--- mesh, axis, axis of copies or nil. A script's own mesh must say what the configuration says.
+-- Returns the mesh, its data-parallel axis, and its axis of copies or nil. Fails if the script's own mesh has another number of
+-- copies than the configuration.
 local function make_mesh(options, copies)
   if not options.mesh then
     local comm = require "zt.comm"
@@ -59,7 +60,7 @@ local function make_mesh(options, copies)
       local mesh = comm.mesh{dp = -1}
       return mesh, mesh.dp
     end
-    local mesh = comm.mesh{replica = copies, dp = -1, order = {"replica", "dp"}} -- neighbours share one copy
+    local mesh = comm.mesh{replica = copies, dp = -1, order = {"replica", "dp"}} -- neighbouring ranks share one copy
     return mesh, mesh.dp, mesh.replica
   end
   local given = options.replicate and options.replicate.size or 1
@@ -70,22 +71,22 @@ local function make_mesh(options, copies)
   return options.mesh, options.axis, options.replicate
 end
 
--- Gradients have types of their own only where the configuration says so.
+-- Returns the precision of the program: a name, or a table if the configuration gives the types of gradients.
 local function precision(config)
   local name, grads, reduce = config.precision.name, config.zero.grad_dtype, config.zero.reduce_dtype
   if not grads and not reduce then return name end
   return {params = name, grads = grads, reduce = reduce}
 end
 
--- What zero.shard says in other words, or not at all.
-local IN_OTHER_WORDS = {
+-- Fields of config.zero that zero.shard does not take as they are: shard_options converts them, or `precision` uses them.
+local CONVERTED = {
   persist_below = true, persist_total = true, prefetch_elements = true, grad_dtype = true, reduce_dtype = true,
 }
 
 local function shard_options(model, zero, axis, copies)
   local out = {}
   for name, value in pairs(zero) do
-    if not IN_OTHER_WORDS[name] then out[name] = value end
+    if not CONVERTED[name] then out[name] = value end
   end
   out.axis, out.replicate = axis, copies
   local sizes = units.sizes(model)
@@ -102,10 +103,10 @@ local function make_program(model, config, axis, copies)
   local program = core.program(model, {micro_batches = config.batch.accumulation, precision = precision(config)})
     :apply(require("zt.zero").shard(shard_options(model, config.zero, axis, copies)))
   if not config.recompute then return program end
-  return program:apply(core.recompute{every = 1}) -- kept inputs are one tensor a layer: segments of several would save little
+  return program:apply(core.recompute{every = 1}) -- each layer keeps one tensor, its input: longer segments would save little
 end
 
--- DeepSpeed's rule: what the script brings is used.
+-- Returns the script's own object if there is one, otherwise the configuration's, as DeepSpeed does.
 local function choose(kind, own, configured)
   if own and configured then
     log.info("zt.initialize: the script's own %s is used, not the configuration's %s", kind, configured.name)
@@ -122,7 +123,8 @@ local function make_optimizer(options, config)
 end
 
 --- Checks the options of zt.initialize and returns the fields of an engine: model, data, config, mesh, axis, optimizer, schedule,
--- trainer, and rate, a function of the updates done, where the schedule is one of DeepSpeed's or a function.
+-- trainer, and rate. `rate` is a function of the number of updates if the schedule is one of DeepSpeed's or a function, otherwise
+-- nil.
 function build.parts(value)
   local options = check.options("zt.initialize", SCHEMA, value)
   check_axes(options)

@@ -1,4 +1,4 @@
---- The engine's checkpoints, with DeepSpeed's names: folder/TAG holds what zt.ckpt writes, folder/latest names the last tag.
+--- Saves and loads an engine with DeepSpeed's names: folder/TAG is a checkpoint of zt.ckpt, folder/latest names the last tag.
 
 local check = require "zt.check"
 local ckpt = require "zt.ckpt"
@@ -11,16 +11,17 @@ local on_rank_zero = require "zt.on_rank_zero"
 local COUNTERS = {"global_steps", "micro_steps", "skipped_steps", "global_samples", "own_lr", "schedule_start"}
 
 local LOAD = {
-  {"load_optimizer_states", "boolean", "the optimizer's averages and the loss scale too; otherwise they start afresh",
+  {"load_optimizer_states", "boolean", "load the optimizer's states and the loss scale; otherwise they start anew",
    default = true},
-  {"load_lr_scheduler_states", "boolean", "the schedule goes on where it was; otherwise it starts afresh", default = true},
-  {"load_module_only", "boolean", "parameters and nothing else", default = false},
-  {"load_module_strict", "boolean", "names that do not match are an error", default = true},
+  {"load_lr_scheduler_states", "boolean", "continue the schedule; otherwise it starts anew", default = true},
+  {"load_module_only", "boolean", "load the parameters and the client state only", default = false},
+  {"load_module_strict", "boolean", "fail if names do not match", default = true},
 }
 
 local checkpoints = {}
 
--- Rank 0's value, after a look at whether the others' are the same.
+-- Returns rank 0's `value`. If another rank has another value, fails, warns or does nothing, as checkpoint.tag_validation says.
+-- Collective.
 local function agreed(engine, call, what, value)
   local all = engine.mesh:world():gather_values{value}
   for rank = 2, #all do
@@ -42,15 +43,15 @@ local function check_tag(call, tag)
   end
 end
 
--- What one checkpoint holds.
+-- Returns the named objects of a checkpoint.
 local function objects(engine, client_state)
   local counters = {}
   for _, name in ipairs(COUNTERS) do counters[name] = engine[name] end
   return {trainer = engine.trainer, data = engine.data, engine = counters, client = client_state}
 end
 
---- Saves everything as folder/tag (without a tag "global_step" and the number of steps) with `client_state`, a table of plain
--- values. Collective. Returns true.
+--- Saves the trainer, the data stream, the counters and `client_state`, a table of plain values, as folder/tag. Without a tag,
+-- the tag is "global_step" and the number of steps. Collective. Returns true.
 function checkpoints.save_checkpoint(engine, folder, tag, client_state)
   engine:expect_boundary "save_checkpoint"
   tag = agreed(engine, "save_checkpoint", "tags", tag or "global_step" .. engine.global_steps)
@@ -70,7 +71,7 @@ local function latest_tag(engine, folder)
   end)
 end
 
--- Regular expressions of the names that are asked for; nil: all.
+-- Returns regular expressions for the names to load; nil means all.
 local function patterns(options)
   if options.load_module_only then return {"^model/", "^client$"} end
   if not options.load_optimizer_states then return {"^model/", "^trainer/(step|lr)$", "^data/", "^engine$", "^client$"} end
@@ -79,7 +80,7 @@ end
 
 local function check_schedule(engine, options)
   if options.load_module_only or options.load_lr_scheduler_states or engine.rate or not engine.schedule then return end
-  fail("engine:load_checkpoint: load_lr_scheduler_states = false cannot start a schedule of zt.optim afresh, which follows the "
+  fail("engine:load_checkpoint: load_lr_scheduler_states = false cannot restart a schedule of zt.optim, because it follows the "
     .. "trainer's steps: give the schedule as a function of updates, or in the configuration")
 end
 
@@ -91,8 +92,9 @@ local function take_counters(engine, counters, options)
   engine:set_lr(engine.own_lr)
 end
 
---- Loads folder/tag (without a tag the last one saved) on whatever mesh and stage this engine has. Collective. Returns the
--- checkpoint's folder and the client_state; nil and {} with a warning when there is none.
+--- Loads folder/tag (without a tag the last one saved). This engine's mesh and stage may differ from those of the save.
+-- Collective. Returns the checkpoint's folder and the client_state. If there is no tag and no folder/latest, warns and returns
+-- nil and {}.
 function checkpoints.load_checkpoint(engine, folder, tag, value)
   local options = check.options("engine:load_checkpoint", LOAD, value or {})
   engine:expect_boundary "load_checkpoint"
@@ -114,8 +116,8 @@ function checkpoints.load_checkpoint(engine, folder, tag, value)
   return path, values.client or {}
 end
 
---- Writes the parameters in the type in which they compute, whole, as folder/name, a safetensors file. Collective; rank 0 writes,
--- with one parameter in memory at a time. Returns true.
+--- Writes the whole parameters in the compute type to folder/name, a safetensors file. Collective. Rank 0 writes and holds one
+-- parameter in memory at a time. Returns true.
 function checkpoints.save_16bit_model(engine, folder, name)
   name = name or "model.safetensors"
   if type(name) ~= "string" or not name:find "%.safetensors$" or name:find "/" then

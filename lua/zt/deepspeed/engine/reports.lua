@@ -1,4 +1,4 @@
---- What an engine prints: progress, where time goes, memory, its settings. Through zt.log, on rank 0.
+--- Reports of an engine through zt.log on rank 0: progress, times, memory and settings.
 
 local core = require "zt.core"
 local log = require "zt.log"
@@ -7,8 +7,8 @@ local text = require "zt.text"
 
 local reports = {}
 
--- What each kind of action counts as. Others (a script's own) are "other". Recomputing is part of the backward, as it is
--- in DeepSpeed's times.
+-- By kind of action: the part that its time counts to. Other kinds (a script's own) count as "other". Recomputing counts to the
+-- backward, as in DeepSpeed's times.
 local PARTS = {"forward", "backward", "communication", "step", "other"}
 local PART_OF = {
   F = "forward", B = "backward", I = "backward", W = "backward", R = "backward",
@@ -17,8 +17,8 @@ local PART_OF = {
   wait = "communication", NORM = "step", STEP = "step",
 }
 
---- Milliseconds of this rank's thread by part, out of the events of a trace: {forward =, backward =, ..., all =}; `all` is
--- from the first begin to the last end.
+--- Returns the milliseconds of this rank's thread by part, from the events of a trace: {forward =, backward =, ..., all =}. `all`
+-- is the time from the start of the first event to the end of the last.
 function reports.times(events)
   local out, first, last = {}, math.huge, 0
   for _, part in ipairs(PARTS) do out[part] = 0 end
@@ -53,13 +53,14 @@ local function print_memory(engine)
   log.info("memory at step %d\n%s", engine.global_steps, memory_text(engine.trainer, engine.mesh:world()))
 end
 
---- Before the first micro-batch of a step.
+--- Starts the clocks of a step. Called before its first micro-batch.
 function reports.begin_step(engine)
   engine.pace = engine.pace or {samples = engine.global_samples, since = core.now()}
   if engine.config.reports.wall_clock_breakdown then engine.trainer:trace_start() end
 end
 
---- Behind a step. Collective with memory_breakdown, which reports after the first step and with every line of progress.
+--- Writes the reports that are due. Called after a step. With memory_breakdown, which reports after the first step and with every
+-- progress line, the call is collective.
 function reports.end_step(engine)
   local wanted = engine.config.reports
   if wanted.wall_clock_breakdown then print_times(engine) end
@@ -68,6 +69,7 @@ function reports.end_step(engine)
   if wanted.memory_breakdown and (is_due or engine.global_steps == 1) then print_memory(engine) end
 end
 
+-- Returns a value of the configuration as text.
 local function settings(value)
   if type(value) == "function" then return "a function" end
   if type(value) ~= "table" then return tostring(value) end
@@ -82,7 +84,7 @@ local function settings(value)
   return "{" .. table.concat(words, ", ") .. "}"
 end
 
---- The configuration as it was understood: its parts, then every key that was given with what becomes of it.
+--- Returns the configuration as ds.read understood it, as text: its parts, then every given key with its fate and reason.
 function reports.dump(engine)
   local lines, keys = {}, {}
   for key in pairs(engine.config) do

@@ -1,12 +1,12 @@
---- DeepSpeed counts elements of parameters, zero.shard counts units: turns the one into the other.
+--- Converts DeepSpeed's limits, which count elements of parameters, to zero.shard's options, which count units.
 
 local units = {}
 
-local ALIGN = 32 -- a parameter starts at a multiple of that many elements in its unit
+local ALIGN = 32 -- elements: in its unit, a parameter starts at a multiple of this
 
 local function aligned(numel) return math.ceil(numel / ALIGN) * ALIGN end
 
---- How many elements the units of `model` hold, in the order of the model: {numel, ...}.
+--- Returns the number of elements per unit of `model`, in the order of the model: {numel, ...}.
 function units.sizes(model)
   local names, size_of = {}, {}
   for _, param in ipairs(model:parameters()) do
@@ -25,8 +25,8 @@ local function sorted(sizes, is_before)
   return out
 end
 
---- `persist_below` of zero.shard: units of up to `limit` elements stay whole, the smallest first, as long as they hold at most
--- `total` elements altogether (nil: no limit).
+--- Returns `persist_below` of zero.shard: units of up to `limit` elements stay gathered, the smallest first, while their sum is
+-- at most `total` elements (nil means no limit).
 function units.persist_below(sizes, limit, total)
   if limit == 0 then return 0 end
   local held = 0
@@ -38,8 +38,8 @@ function units.persist_below(sizes, limit, total)
   return limit + 1
 end
 
---- `prefetch` of zero.shard: so many units that even the largest ones hold `elements`, and one less would not. What is gathered
--- ahead is then less than `elements` and one unit more. Units below `persist_below` are always there and do not count.
+--- Returns `prefetch` of zero.shard: the least number n such that the n largest units hold at least `elements` elements. Units
+-- gathered ahead then hold less than `elements` plus one unit. Units below `persist_below` are always gathered and do not count.
 function units.prefetch(sizes, elements, persist_below)
   local count, held = 0, 0
   for _, numel in ipairs(sorted(sizes, function(a, b) return a > b end)) do

@@ -1,6 +1,6 @@
 --- Keys of checkpoints and of activation checkpointing.
 
-local WRITER = "writing a checkpoint beside training; leave the block out"
+local WRITER = "writing a checkpoint during training; leave the block out"
 
 return {
   {path = "checkpoint", fate = "mapped", text = "`checkpoint`", rows = {
@@ -10,8 +10,8 @@ return {
     {"load_universal", "always", "boolean", "every checkpoint is universal: HDF5, by parameter, for any mesh and stage",
      agrees = "any"},
     {"use_node_local_storage", "not_yet", "boolean",
-     "checkpoints on disks that the nodes do not share; give a folder that all see", default = false},
-    {"checkpoint_serialization", "always", "boolean", "a checkpoint is HDF5: no pickle, of neither form", default = true},
+     "checkpoints on disks that the nodes do not share; give a folder that all nodes share", default = false},
+    {"checkpoint_serialization", "always", "boolean", "a checkpoint is HDF5; there is no pickle in either form", default = true},
   }},
   {path = "checkpoint.parallel_write", fate = "always", text = "every rank writes what it owns", rows = {
     {"pipeline_stage", "always", "boolean", "every rank writes what it owns", agrees = "any"},
@@ -31,7 +31,7 @@ return {
      "`recompute.checkpoints`: layers are recomputed, each from its own input, whatever the number (`zt.recompute{every = 1}`)",
      at_least = 1, to = "recompute.checkpoints"},
     {"partition_activations", "not_yet", "boolean",
-     "cutting kept inputs over the ranks of tensor parallelism; leave the key out", default = false},
+     "sharding kept inputs over the ranks of tensor parallelism; leave the key out", default = false},
     {"cpu_checkpointing", "not_yet", "boolean",
      "kept inputs in host memory; keep fewer of them (number_checkpoints)", default = false},
     {"contiguous_memory_optimization", "refused", "boolean",

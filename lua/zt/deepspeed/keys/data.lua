@@ -2,7 +2,7 @@
 
 local STREAM = "the script makes its batches: change sequences and their order where zt.data's streams are read"
 
--- DeepSpeed's default is on.
+-- Returns whether the block is on. In DeepSpeed the default of `enabled` is true.
 local function quantises(block) return block.enabled ~= false and next(block) ~= nil end
 
 return {

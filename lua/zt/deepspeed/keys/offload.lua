@@ -1,7 +1,7 @@
 --- Keys of offloading to host memory and NVMe.
 
-local HOST = "optimizer states in host memory or on NVMe; stages 1 to 3 cut them over the ranks instead"
-local PARAMETERS = "parameters in host memory or on NVMe; stage 3 cuts them over the ranks instead"
+local HOST = "optimizer states in host memory or on NVMe; stages 1 to 3 shard them over the ranks instead"
+local PARAMETERS = "parameters in host memory or on NVMe; stage 3 shards them over the ranks instead"
 
 local function leaves_device(block) return type(block.device) == "string" and block.device ~= "none" end
 

@@ -1,4 +1,4 @@
---- Keys of optimizer. Which parameters belong to which optimizer is said in result.lua.
+--- Keys of optimizer. values/result_optim.lua lists the parameters of each optimizer.
 
 local infer = require "zt.deepspeed.values.infer"
 
@@ -35,11 +35,12 @@ return {
     {"momentum", "mapped", "number", "`optimizer.options.momentum` of SGD", between = {0, 1}},
     {"dampening", "mapped", "number", "`optimizer.options.dampening` of SGD", between = {0, 1}},
     {"nesterov", "mapped", "boolean", "`optimizer.options.nesterov` of SGD"},
-    {"adam_w_mode", "mapped", "boolean", "`optimizer.name` of Adam: adamw, with false adam. AdamW is adamw either way"},
+    {"adam_w_mode", "mapped", "boolean", "`optimizer.name` of Adam: adam if false, else adamw. AdamW is always adamw"},
     {"bias_correction", "always", "boolean", "Adam's averages are corrected for their start at 0", default = true},
     {"torch_adam", "always", "boolean", IMPLEMENTATION .. "; it sets AdamW's weight_decay to 0.01 when absent", agrees = "any"},
     {"fp32_optimizer_states", "always", "boolean", "optimizer states are fp32", default = true},
-    {"set_grad_none", "always", "boolean", "the first use after a step overwrites the gradient: none is cleared", agrees = "any"},
+    {"set_grad_none", "always", "boolean", "the first backward of a step overwrites the gradients, so nothing is cleared",
+     agrees = "any"},
     {"foreach", "always", "boolean", IMPLEMENTATION, agrees = "any"},
     {"fused", "always", "boolean", IMPLEMENTATION, agrees = "any"},
     {"capturable", "always", "boolean", IMPLEMENTATION, agrees = "any"},

@@ -1,4 +1,4 @@
---- Keys of pipelines, tensor and expert parallelism, and of the engine that trains and generates in turns.
+--- Keys of pipelines, tensor and expert parallelism, and of the hybrid engine, which alternates training and generation.
 
 local NO_GRAPHS = "programs are lists of actions and kernels are fused by hand: there is no graph to compile; remove the block"
 
@@ -36,7 +36,7 @@ return {
   {path = "pipeline", fate = "not_yet", text = PIPELINES, rows = {
     {"stages", "not_yet", "integer|string", PIPELINES, default = "auto", off = {1}},
     {"partition", "not_yet", "string", PIPELINES, default = "best"},
-    {"seed_layers", "always", "boolean", "a layer's random numbers are keyed by its place, on any mesh", agrees = "any"},
+    {"seed_layers", "always", "boolean", "a layer's random numbers depend on its position, on any mesh", agrees = "any"},
     {"activation_checkpoint_interval", "mapped", "integer", "`recompute.every`: layers are recomputed, each from its "
       .. "own input, whatever the number (`zt.recompute{every = 1}`); 0: none", at_least = 0},
     {"pipe_partitioned", "not_yet", "boolean", PIPELINES, default = true},
@@ -64,7 +64,7 @@ return {
    inherit = EXPERTS},
 
   {path = "hybrid_engine", fate = "not_yet", is_on = "enabled",
-   text = "training and generation in turns; until then zt.generate runs on the trainer's model",
+   text = "alternating training and generation; until then zt.generate runs on the trainer's model",
    inherit = {
      {"enabled", "boolean", default = false}, {"max_out_tokens", "integer"}, {"inference_tp_size", "integer"},
      {"release_inference_cache", "boolean"}, {"pin_parameters", "boolean"}, {"tp_gather_partition_size", "integer"},

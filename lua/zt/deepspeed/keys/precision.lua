@@ -24,7 +24,7 @@ return {
     {"enabled", "mapped", "boolean", "`precision.name` = \"bf16\"", auto = infer.precision "bf16"},
     {"immediate_grad_update", "always", "boolean", "a layer's gradients join the sum when its backward ends", agrees = "any"},
     {"check_grad_overflow", "mapped", "boolean",
-     "`precision.on_nonfinite`: \"skip\"; for false \"error\", as an update with nan would end the run without a word"},
+     "`precision.on_nonfinite`: \"skip\"; \"error\" if false, because an update with nan would silently spoil the run"},
     {"check_overflow", "refused", "boolean", "a former name; give check_grad_overflow"},
     {"bf16_master_weights_and_grads", "refused", "boolean", MASTER, default = false},
     {"bf16_optimizer_states", "refused", "boolean", MASTER, default = false},

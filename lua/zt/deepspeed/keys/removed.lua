@@ -1,5 +1,5 @@
---- Keys that DeepSpeed 0.19 has removed and refuses. Old files have them, so each says what to use here. What is inside their
--- blocks is in no schema any more.
+--- Keys that DeepSpeed 0.19 has removed and refuses. Old files may have them, so each text says what to use here. DeepSpeed's
+-- schema no longer has the keys inside these blocks, so their type is "any".
 
 return {
   {path = "", extends = true, rows = {

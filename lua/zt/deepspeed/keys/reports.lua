@@ -1,4 +1,4 @@
---- Keys of monitors, of the profiler of operations and of the logger of communication.
+--- Keys of monitors, of the FLOPs profiler and of the communication logger.
 
 local METRICS = "until then zt.run writes metrics.jsonl, one line per step, and a plot"
 

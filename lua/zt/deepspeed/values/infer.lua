@@ -1,6 +1,6 @@
---- What "auto" stands for: each function makes an inference, called with what the caller of ds.read knows (`context`), the key's
--- path and the values read before it. An inference returns the value, or nil where the key is as good as absent, or fails
--- saying what to give.
+--- Inferences: functions that return the value for "auto". Arguments: `context` (the argument of ds.read), the key's path, and
+-- the values of the keys read before. An inference returns nil if the key counts as absent. It fails, with a message that says
+-- what to give, if it cannot know the value. Most functions here return an inference; clip, peak and zero are inferences.
 
 local fail = require "zt.fail"
 
@@ -10,12 +10,12 @@ local function unknown(path, what, give)
   fail('%s = "auto" stands for %s, which is not known here: give %s, or a value instead of "auto"', path, what, give)
 end
 
---- A batch size: the caller's, else left to the rule that joins the three.
+--- The batch size in `context`, else nil: then result.batch computes it from the other sizes.
 function infer.batch(key)
   return function(context) return context.batch and context.batch[key] end
 end
 
---- A function of the model's hidden size, as Hugging Face's trainer fills it in.
+--- size(hidden size of the model), as Hugging Face's trainer fills in the key. `formula` names it in messages.
 function infer.hidden(formula, size)
   return function(context, path)
     local hidden = context.model and context.model.hidden_size
@@ -24,7 +24,7 @@ function infer.hidden(formula, size)
   end
 end
 
---- An option of the caller's table `group`; without it `default`, or a failure.
+--- The option `key` of the table `group` in `context`, else `default`. Fails if there is neither. `what` names it in messages.
 function infer.option(group, key, what, default)
   return function(context, path)
     local value = context[group] and context[group][key]
@@ -34,10 +34,10 @@ function infer.option(group, key, what, default)
   end
 end
 
---- The largest gradient norm. 1 is the default of DeepSpeed and of Hugging Face's trainer alike.
+--- The largest gradient norm. The default 1 is that of DeepSpeed and of Hugging Face's trainer.
 function infer.clip(context) return context.clip or 1 end
 
---- Whether the caller's precision is `name`.
+--- Whether the precision in `context` is `name`.
 function infer.precision(name)
   return function(context, path)
     if not context.precision then unknown(path, "the run's precision", "precision = 'fp32', 'bf16' or 'fp16'") end
@@ -52,7 +52,7 @@ function infer.peak(context, path, given)
   return lr or unknown(path, "the optimizer's learning rate", "optimizer = {lr = ...}")
 end
 
---- Where a warm-up begins: 0, as Hugging Face's trainer has it.
+--- The first rate of a warm-up: 0, as in Hugging Face's trainer.
 function infer.zero() return 0 end
 
 return infer

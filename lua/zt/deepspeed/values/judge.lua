@@ -1,5 +1,5 @@
---- What becomes of the values that a configuration gives: walks it beside the blocks of keys.lua, checks names, types and
--- ranges, and lets each key meet its fate.
+--- Judges the values of a configuration: walks it along the blocks of keys.lua, checks names, types and ranges, and treats each
+-- key as its fate (keys.lua) says.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -34,6 +34,7 @@ local function shown(value)
   return check.type_name(value)
 end
 
+-- Returns the values of `list` as text: "1, 2 or 3".
 local function choices(list)
   local words = {}
   for index, value in ipairs(list) do words[index] = shown(value) end
@@ -53,13 +54,14 @@ local function is_equal(a, b)
 end
 
 local function is_among(value, list)
-  for _, one in ipairs(list or {}) do
-    if is_equal(value, one) then return true end
+  for _, item in ipairs(list or {}) do
+    if is_equal(value, item) then return true end
   end
   return false
 end
 
--- One of the names in `row.one_of`, whatever its letter case with `row.lower`, or the one name of a dtype.
+-- Checks a value that is a name, and returns its standard form: the one name of a dtype, or lower case with `row.lower`. Fails if
+-- the name is not in `row.one_of`.
 local function named(entry, path, value)
   local row = entry.row
   if row.is_dtype then
@@ -81,6 +83,7 @@ local function check_type(entry, path, value)
   fail("%s must be %s, got %s", path, table.concat(names, " or "), shown(value))
 end
 
+-- Checks the type and the range of a value. Returns it in standard form, or nil if it means "no limit".
 local function checked(entry, path, value)
   check_type(entry, path, value)
   local row = entry.row
@@ -94,12 +97,13 @@ local function checked(entry, path, value)
   return value
 end
 
--- False turns off what is off by default, or has no default.
+-- Returns whether the value turns off its feature. `false` does so, unless true is the default.
 local function is_off(row, value)
   if value == false and row.default ~= true or is_equal(value, row.default) or is_among(value, row.off) then return true end
   return is_table(value) and (value.enabled == false or row[3] == "any" and next(value) == nil)
 end
 
+-- Returns whether the value says what ztoolkit always does.
 local function agrees(row, value, context)
   if row.default ~= nil and is_equal(value, row.default) or row.agrees == "any" then return true end
   if type(row.agrees) == "function" then return row.agrees(value, context) end
@@ -111,25 +115,26 @@ local function expectation(row)
   return choices(row.agrees or {row.default})
 end
 
-local MEET = {}
+-- By fate: stores the value of a key, or accepts it, or fails.
+local TREATMENTS = {}
 
-function MEET.mapped(entry, path, value, state)
+function TREATMENTS.mapped(entry, path, value, state)
   if state.given[entry.main] ~= nil then
     fail("%s is given twice: %s is another name of the same key", path, state.names[entry.main])
   end
   state.given[entry.main], state.names[entry.main] = value, path
 end
 
-function MEET.always(entry, path, value, state)
+function TREATMENTS.always(entry, path, value, state)
   if agrees(entry.row, value, state.context) then return end
   fail("%s must be %s, got %s: %s; leave the key out", path, expectation(entry.row), shown(value), entry.row[4])
 end
 
-function MEET.refused(entry, path, value)
+function TREATMENTS.refused(entry, path, value)
   if not is_off(entry.row, value) then fail("%s = %s is refused: %s", path, shown(value), entry.row[4]) end
 end
 
-function MEET.not_yet(entry, path, value)
+function TREATMENTS.not_yet(entry, path, value)
   if not is_off(entry.row, value) then fail("%s = %s is not built yet: %s", path, shown(value), entry.row[4]) end
 end
 
@@ -137,7 +142,7 @@ local function note(state, entry, path, reason)
   state.notes[#state.notes + 1] = {key = path, fate = entry.fate, reason = reason or entry.text}
 end
 
--- The value that "auto" stands for. A key may have a value of that name.
+-- Returns the value for "auto". For some keys of DeepSpeed "auto" itself is a value.
 local function inferred(entry, path, state)
   local row = entry.row
   if row.auto then return row.auto(state.context, path, state.given) end
@@ -145,17 +150,18 @@ local function inferred(entry, path, state)
   fail('%s = "auto" cannot be inferred: give a value, or leave the key out', path)
 end
 
-local function meet_value(entry, path, value, state)
+local function judge_value(entry, path, value, state)
   local reason
   if value == "auto" then
     value = inferred(entry, path, state)
     if value ~= nil and value ~= "auto" then reason = ('"auto" is %s: %s'):format(shown(value), entry.text) end
   end
   if value ~= nil then value = checked(entry, path, value) end
-  if value ~= nil then MEET[entry.fate](entry, path, value, state) end
+  if value ~= nil then TREATMENTS[entry.fate](entry, path, value, state) end
   note(state, entry, path, reason)
 end
 
+-- Adds a mistake for every key of the table `value` that the block does not have.
 local function check_names(block, path, value, state)
   if block.by_name["*"] then return end
   local names = {}
@@ -176,47 +182,49 @@ end
 
 local walk
 
--- A block that is off says nothing; names and types are still checked, so that a mistake does not wait until it is on.
-local function meet_off(entry, path, value, state)
+-- Judges a key of a block that is off. Its value has no effect, but its name and type are checked: a mistake should not appear
+-- only when the block is turned on.
+local function judge_off(entry, path, value, state)
   if entry.block then return walk(entry.block, path, value, state, false) end
   if value ~= "auto" then check_type(entry, path, value) end
   note(state, entry, path, "off")
 end
 
-local function meet(entry, path, value, state, is_on)
+local function judge_key(entry, path, value, state, is_on)
   if value == hjson.null then return note(state, entry, path, "null: as if absent") end
   if entry.block and not is_table(value) then
     if value == false and (entry.fate == "refused" or entry.fate == "not_yet") then return note(state, entry, path, "off") end
     fail("%s must be a table of options, got %s", path, shown(value))
   end
-  if not is_on then return meet_off(entry, path, value, state) end
+  if not is_on then return judge_off(entry, path, value, state) end
   if entry.block and entry.block.whole then
     fail("%s is %s: %s", path, entry.fate == "refused" and "refused" or "not built yet", entry.text)
   end
   if entry.block then return walk(entry.block, path, value, state, true) end
-  meet_value(entry, path, value, state)
+  judge_value(entry, path, value, state)
 end
 
+-- Judges every key of the block in the table `value`, whose path is `path`.
 function walk(block, path, value, state, is_on)
   check_names(block, path, value, state)
   is_on = is_on and is_block_on(block, value)
   if block.by_name["*"] then
     for _, key in ipairs(check.sorted_keys(value)) do
       local key_path = path .. "." .. key
-      state.mistakes:try(key_path, meet, block.by_name["*"], key_path, value[key], state, is_on)
+      state.mistakes:try(key_path, judge_key, block.by_name["*"], key_path, value[key], state, is_on)
     end
     return
   end
   for _, entry in ipairs(block.entries) do
     if value[entry.key] ~= nil then
       local key_path = path == "" and entry.key or path .. "." .. entry.key
-      state.mistakes:try(key_path, meet, entry, key_path, value[entry.key], state, is_on)
+      state.mistakes:try(key_path, judge_key, entry, key_path, value[entry.key], state, is_on)
     end
   end
 end
 
---- Judges `config`, a table, by `blocks`. Returns what is given for mapped keys, by their main paths, the name under which each
--- was given, and notes {key =, fate =, reason =}. `mistakes` (mistakes.lua) gets every mistake.
+--- Judges the table `config` by `blocks` (keys.lua). Returns the values of mapped keys by their main paths, and the list of notes
+-- {key =, fate =, reason =}. Adds every mistake to `mistakes` (mistakes.lua).
 function judge.run(blocks, config, context, mistakes)
   local state = {context = context, given = {}, names = {}, notes = {}, mistakes = mistakes}
   walk(blocks[""], "", config, state, true)

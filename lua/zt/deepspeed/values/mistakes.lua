@@ -6,8 +6,8 @@ local fail = require "zt.fail"
 local Mistakes = {}
 Mistakes.__index = Mistakes
 
---- Calls fn(...) and returns its first result. If it fails, keeps its message as a mistake of the key `path` ("" is the top of
--- the configuration) and returns nil.
+--- Calls fn(...) and returns its first result. If fn fails, stores its message as a mistake of the key `path` ("" is the top
+-- level of the configuration) and returns nil.
 function Mistakes:try(path, fn, ...)
   local is_done, result = pcall(fn, ...)
   if is_done then return result end
@@ -18,8 +18,8 @@ function Mistakes:try(path, fn, ...)
   return nil
 end
 
---- Like `try`, for a function that needs all keys at and below `paths`. Where one of them has a mistake already, it is not
--- called, because its complaint would only be a consequence, and the result is nil.
+--- Like `try`, for a function that needs all keys at and below `paths`. If one of these keys already has a mistake, returns nil
+-- without calling fn, because its complaint would only be a consequence.
 function Mistakes:try_with(paths, fn, ...)
   for _, path in ipairs(paths) do
     if self:concerns(path) then return nil end
@@ -27,7 +27,7 @@ function Mistakes:try_with(paths, fn, ...)
   return self:try(paths[1], fn, ...)
 end
 
---- True if a key at or below `path` has a mistake; "" stands for the names of the keys at the top alone.
+--- Returns whether a key at or below `path` has a mistake. The path "" means only mistakes in the names of top-level keys.
 function Mistakes:concerns(path)
   for _, mistaken in ipairs(self.paths) do
     if mistaken == path or path ~= "" and mistaken:sub(1, #path + 1) == path .. "." then return true end
@@ -35,7 +35,7 @@ function Mistakes:concerns(path)
   return false
 end
 
---- Fails with all mistakes that were kept, if there are any.
+--- Fails with the messages of all mistakes, if there are any.
 function Mistakes:raise()
   local texts = self.texts
   if #texts == 0 then return end

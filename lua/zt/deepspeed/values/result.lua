@@ -1,4 +1,5 @@
---- Makes the result of ds.read from what was given for mapped keys, by their paths. (optimizer and schedule: result_optim.lua.)
+--- Makes the fields of the result of ds.read from `given`, the values of mapped keys by path. The fields `optimizer` and
+-- `schedule` are in result_optim.lua.
 
 local fail = require "zt.fail"
 
@@ -6,8 +7,8 @@ local result = {}
 
 local BYTES = {fp32 = 4, fp16 = 2, bf16 = 2}
 
---- train_batch_size = micro x accumulation x ranks. DeepSpeed's rule: any two give the third; one of the first two alone means
--- accumulation 1; without both of them there is no batch.
+--- Returns {global, micro, accumulation}, with global = micro x accumulation x ranks. DeepSpeed's rule: any two determine the
+-- third. If only global or only micro is given, accumulation is 1. Fails if both are missing.
 function result.batch(given, context)
   local world = context.world
   local global, micro = given.train_batch_size, given.train_micro_batch_size_per_gpu
@@ -29,7 +30,8 @@ function result.batch(given, context)
   return {global = global or product, micro = micro or global / divisor, accumulation = accumulation or global / divisor}
 end
 
--- DeepSpeed's names and defaults. That window and least scale are above 0 matters only while the scale moves.
+-- Returns the loss scale's options with DeepSpeed's names and defaults. The window and the minimum must be at least 1 only if the
+-- scale is dynamic.
 local function loss_scale(given)
   local out = {}
   for name, default in pairs {loss_scale = 0, initial_scale_power = 16, loss_scale_window = 1000, hysteresis = 2,
@@ -46,6 +48,7 @@ local function loss_scale(given)
   return out
 end
 
+--- Returns the field `precision`. Fails if the keys contradict each other.
 function result.precision(given)
   local is_fp16, is_bf16 = given["fp16.enabled"], given["bf16.enabled"]
   if is_fp16 and is_bf16 then
@@ -65,7 +68,8 @@ function result.precision(given)
   return out
 end
 
--- Elements of DeepSpeed's buckets are bytes here: at the type that gradients travel in, and at that of compute parameters.
+--- Returns the field `zero`. DeepSpeed gives bucket sizes in elements, the result gives bytes: elements x bytes of the type in
+-- which gradients are reduced, or of the compute parameters.
 function result.zero(given, context, out)
   local zero = out.zero or {}
   zero.stage = given["zero_optimization.stage"] or 0
@@ -85,7 +89,7 @@ function result.zero(given, context, out)
   return zero
 end
 
---- `recompute` of the result: one of the two ways to say it.
+--- Returns the field `recompute`. Fails if both keys for it are given.
 function result.recompute(given, out)
   local every = given["pipeline.activation_checkpoint_interval"]
   if not every or every == 0 then return out.recompute end

@@ -1,4 +1,4 @@
---- Makes `optimizer` and `schedule` of the result of ds.read.
+--- Makes the fields `optimizer` and `schedule` of the result of ds.read.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -8,7 +8,8 @@ local schedules = require "zt.deepspeed.values.schedules"
 
 local result_optim = {}
 
--- DeepSpeed's optimizers that modules/optim has: its name here, DeepSpeed's defaults, and the other parameters that it takes.
+-- DeepSpeed's optimizers that modules/optim has: the name in zt.optim, DeepSpeed's defaults, and the names of other parameters
+-- that are accepted.
 local ADAM_ONLY = "bias_correction adam_w_mode torch_adam fp32_optimizer_states set_grad_none amsgrad foreach fused capturable "
   .. "differentiable maximize max_grad_norm"
 local OPTIMIZERS = {
@@ -20,7 +21,7 @@ local OPTIMIZERS = {
          others = "maximize foreach differentiable fused max_grad_norm"},
 }
 
--- DeepSpeed's own others, and those of PyTorch that it takes by name.
+-- DeepSpeed's other optimizers and schedules, and those of PyTorch that DeepSpeed accepts by name.
 local OTHER_OPTIMIZERS = {
   "Adagrad", "Lamb", "OneBitAdam", "OneBitLamb", "ZeroOneAdam", "Muon", "MuAdam", "MuAdamW", "MuSGD", "RMSprop", "Adadelta",
   "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "LBFGS", "SparseAdam", "Adafactor",
@@ -31,18 +32,18 @@ local OTHER_SCHEDULES = {
   "ChainedScheduler",
 }
 
--- Fails for a type that is not in `known`: not built yet if it is among `others`, else unknown.
+-- Fails with the message that the type `name` is not built yet (if it is among `others`) or unknown.
 local function refuse_type(path, name, known, others, use)
   local names = {}
   for _, other in ipairs(others) do
     if other:lower() == name:lower() then fail("%s = '%s' is not built yet: %s", path, name, use) end
     names[#names + 1] = other
   end
-  for _, one in ipairs(known) do names[#names + 1] = one end
+  for _, known_name in ipairs(known) do names[#names + 1] = known_name end
   fail("%s = '%s' is unknown%s", path, name, core.suggest(name, names))
 end
 
--- The block of that name, without keys that are null; nil where it is absent or null itself.
+-- Returns the block `name` without its null keys; nil if the block is absent or null.
 local function block_of(config, name)
   local block = config and config[name]
   if type(block) ~= "table" or block == hjson.null then return nil end
@@ -53,7 +54,7 @@ local function block_of(config, name)
   return out
 end
 
--- Adds a mistake for each parameter in `params` that is neither a key of `options` nor a word of `others`.
+-- Adds a mistake for every parameter in `params` that is neither a key of `options` nor a word in `others`.
 local function check_params(path, type_name, params, options, others, mistakes)
   local names, is_allowed = {}, {}
   for name in pairs(options) do names[#names + 1] = name end
@@ -68,7 +69,7 @@ local function check_params(path, type_name, params, options, others, mistakes)
   end
 end
 
--- `defaults`, changed by the mapped values of `params`.
+-- Returns `defaults`, replaced by the given values of the parameters in `params`.
 local function merged(defaults, given, path, params)
   local options = {}
   for name, default in pairs(defaults) do options[name] = default end
@@ -93,16 +94,16 @@ end
 
 local CHECKS = {optimizer = check_optimizer, scheduler = check_schedule}
 
---- Fails if the type in the block "optimizer" or "scheduler" is the name of none that is here. Returns true: the rest of the
--- block, which depends on the type, may be judged.
+--- Fails if the type in the block "optimizer" or "scheduler" is unknown or not built yet. Otherwise returns true: the rest of the
+-- block, which depends on the type, can be judged.
 function result_optim.check_type(config, block_name)
   local block = block_of(config, block_name)
   if block and type(block.type) == "string" then CHECKS[block_name](block.type) end
   return true
 end
 
---- Returns `optimizer` of the result; nil when the configuration has none. Parameters that the optimizer does not have go to
--- `mistakes`.
+--- Returns the field `optimizer` of the result, or nil if the configuration has none. Adds parameters that the optimizer does not
+-- have to `mistakes`.
 function result_optim.optimizer(given, config, mistakes)
   local block = block_of(config, "optimizer")
   if not block then return nil end
@@ -116,9 +117,9 @@ function result_optim.optimizer(given, config, mistakes)
   return {name = name:lower() == "adam" and params.adam_w_mode == false and "adam" or kind.name, options = options}
 end
 
-local NONE = {} -- no default: it must be given
+local NONE = {} -- marks an option without a default, which must be given
 
--- Parameters of DeepSpeed's schedules with their defaults. `peak` is the optimizer's rate.
+-- Returns the parameters of DeepSpeed's schedules with their defaults. `peak` is the optimizer's rate or nil.
 local function schedule_defaults(peak)
   local function warmup(more)
     local out = {warmup_num_steps = 1000, warmup_type = "log"}
@@ -139,7 +140,7 @@ end
 
 local OTHERS_OF_CYCLE = "cycle_momentum cycle_min_mom cycle_max_mom decay_mom_rate"
 
--- Defaults that hang on other parameters.
+-- Fills in the defaults that depend on other parameters.
 local function completed(name, options, params, optimizer)
   if name == "OneCycle" then
     options.cycle_second_step_size = options.cycle_second_step_size or options.cycle_first_step_size
@@ -154,7 +155,7 @@ local function completed(name, options, params, optimizer)
   return options
 end
 
--- Adds a mistake for each option that must be given and was not.
+-- Adds a mistake for every missing option that has no default.
 local function check_needed(name, options, mistakes)
   for _, key in ipairs(check.sorted_keys(options)) do
     if options[key] == NONE then
@@ -165,8 +166,8 @@ local function check_needed(name, options, mistakes)
   end
 end
 
---- Returns `schedule` of the result; nil when the configuration has none, or when one of its parameters is a mistake, which
--- `mistakes` gets.
+--- Returns the field `schedule` of the result, or nil if the configuration has none. If a parameter is wrong, adds the mistake to
+-- `mistakes` and returns nil.
 function result_optim.schedule(given, config, context, optimizer, mistakes)
   local block = block_of(config, "scheduler")
   if not block then return nil end

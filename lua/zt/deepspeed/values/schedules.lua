@@ -1,19 +1,19 @@
---- DeepSpeed's learning rates, step for step. Each function takes complete options and returns the rate of a step: a function
--- of the number of updates done so far (0 before the first; updates skipped for an overflow do not count).
+--- DeepSpeed's learning rates, equal at every step. Each function takes complete options and returns a function from the number
+-- of updates done so far to the rate of the next step. Steps skipped for an overflow are no updates.
 --
--- DeepSpeed moves its scheduler behind an update and begins at -1, so most formulas see `updates - 1`, the first two updates of a
--- warm-up have the same rate, and what is set before the first one is said apart. zt.optim's schedules have the same shapes
--- without this.
+-- DeepSpeed advances its scheduler after an update and starts at -1. So most formulas use `updates - 1`, the first two updates of
+-- a warm-up have the same rate, and some schedules treat the first update separately. The schedules of zt.optim have the same
+-- shapes without these effects.
 
 local schedules = {}
 
--- The share of the way up that is done at DeepSpeed's step `last`.
+-- Returns the fraction of the warm-up at DeepSpeed's step `last`, from 0 to 1.
 local function warmup_share(options, last)
   if options.warmup_type == "linear" then return last / options.warmup_num_steps end
   return math.log(last + 1) / math.log(options.warmup_num_steps)
 end
 
---- From warmup_min_lr to warmup_max_lr in warmup_num_steps, and on.
+--- Rises from warmup_min_lr to warmup_max_lr in warmup_num_steps steps, then stays there.
 function schedules.WarmupLR(options)
   local low, high, warmup = options.warmup_min_lr, options.warmup_max_lr, options.warmup_num_steps
   return function(updates)
@@ -22,7 +22,7 @@ function schedules.WarmupLR(options)
   end
 end
 
---- The same way up, then down to warmup_min_lr at total_num_steps in a straight line.
+--- Rises like WarmupLR, then falls linearly to warmup_min_lr at total_num_steps.
 function schedules.WarmupDecayLR(options)
   local low, high = options.warmup_min_lr, options.warmup_max_lr
   local warmup, total = options.warmup_num_steps, options.total_num_steps
@@ -33,8 +33,8 @@ function schedules.WarmupDecayLR(options)
   end
 end
 
---- Shares of `base_lr`: from warmup_min_ratio up to 1, then half a cosine down to cos_min_ratio. The first update has the rate 0,
--- whatever warmup_min_ratio is.
+--- Rises from warmup_min_ratio to 1, then falls by half a cosine to cos_min_ratio; the ratios multiply base_lr. The rate of the
+-- first update is 0, whatever warmup_min_ratio is.
 function schedules.WarmupCosineLR(options)
   local warmup, total, base = options.warmup_num_steps, options.total_num_steps, options.base_lr
   local first, final = options.warmup_min_ratio, options.cos_min_ratio
@@ -47,7 +47,8 @@ function schedules.WarmupCosineLR(options)
   end
 end
 
---- Grows by lr_range_test_step_rate first rates every lr_range_test_step_size updates.
+--- Starts at lr_range_test_min_lr and grows by lr_range_test_step_rate x lr_range_test_min_lr per lr_range_test_step_size
+-- updates.
 function schedules.LRRangeTest(options)
   return function(updates)
     local intervals = updates / options.lr_range_test_step_size
@@ -56,18 +57,18 @@ function schedules.LRRangeTest(options)
   end
 end
 
--- Where between lowest (0) and highest (1) rate OneCycle is, `at` updates into its cycle.
+-- Returns the position of OneCycle's rate between the lowest (0) and the highest (1), `at` updates after the start of the cycle.
 local function cycle_share(options, at)
   local up, down = options.cycle_first_step_size, options.cycle_second_step_size
   local is_up = at <= up
   local share = is_up and at / up or (up + down - at) / down
   local stairs = is_up and options.cycle_first_stair_count or options.cycle_second_stair_count
   if stairs == 0 then return share end
-  local stair = is_up and at * stairs / up or (up + down - at) * stairs / down -- not share * stairs, which rounds another way
+  local stair = is_up and at * stairs / up or (up + down - at) * stairs / down -- share * stairs would round differently
   return math.floor(stair) / stairs
 end
 
---- Up, down, and then 1 / (1 + decay_lr_rate * decays), a decay every decay_step_size updates.
+--- Rises, falls, and then decays: cycle_min_lr / (1 + decay_lr_rate * n / decay_step_size), n updates after the cycle.
 function schedules.OneCycle(options)
   local low, high = options.cycle_min_lr, options.cycle_max_lr
   local total = options.cycle_first_step_size + options.cycle_second_step_size
