@@ -20,8 +20,8 @@ inline constexpr int kDepth = 8;                     // operations under way at 
 
 // Returns the bytes of the file that begin at `offset`, as many as `scratch` has. The source either fills `scratch` and returns
 // it, or returns memory of its own, which must stay unchanged until write_file returns. Such memory is written without a copy if
-// its address is a multiple of 4096. write_file calls the source on the calling thread, once per block, in the order of its
-// argument `start`.
+// its address and its size are multiples of 4096. write_file calls the source on the calling thread, once per block, in the order
+// that its argument `start` gives.
 using Source = std::function<std::span<const std::byte>(int64_t offset, std::span<std::byte> scratch)>;
 
 // Creates the file `path` of `bytes` bytes and syncs its content. Its name survives a crash of the machine only after a
