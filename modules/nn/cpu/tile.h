@@ -19,8 +19,8 @@ constexpr int64_t padded(int64_t n, int64_t to = kChunk) {
 }
 
 // A GEMM of tiles: c(i, j) = sum over p of a(i, p) b(p, j), plus the old c(i, j) if `add`. Requires that columns is a multiple of
-// kChunk. Offsets: c(i, j) is at c + i * c_row + j, a(i, p) at a + i * a_row + p * a_step, and b(p, j) at b + j / kPanel *
-// b_panel + p * b_row + j % kPanel.
+// kChunk. Offsets: c(i, j) is at c + i * c_row + j, a(i, p) at a + i * a_row + p * a_step, and b(p, j) at
+// b + j / kPanel * b_panel + p * b_row + j % kPanel.
 template <class A>
 struct TileGemm {
   A* c;
@@ -38,8 +38,8 @@ void multiply(Isa isa, const TileGemm<A>& p);
 // Writes to [rows, padded(columns)] = scale * from [rows, columns]. Rows of `from` are `stride` apart. Padding is 0.
 template <class A, class T>
 void load(Isa isa, A* to, const T* from, int64_t stride, int64_t rows, int64_t columns, A scale);
-// Transposes from [rows, padded(columns)] into the panels that TileGemm reads: from(j, d) goes to the address to + j / kPanel *
-// kPanel * padded(columns) + d * kPanel + j % kPanel. For j from `rows` up to a multiple of kChunk, writes 0.
+// Transposes from [rows, padded(columns)] into the panels that TileGemm reads: from(j, d) goes to the address
+// to + j / kPanel * kPanel * padded(columns) + d * kPanel + j % kPanel. For j from `rows` up to a multiple of kChunk, writes 0.
 template <class A>
 void transpose(Isa isa, A* to, const A* from, int64_t rows, int64_t columns);
 // Writes to(i, d) = from(i, d) * scale(i) * scales, without scale(i) if `scale` is null. Rows of `to` are `stride` apart, rows of
