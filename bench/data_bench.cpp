@@ -1,5 +1,6 @@
 // Measures the tokens per second of making batches, the bytes per second of tokenizing, and permutations. Every stream checks one
 // batch before it is timed.
+#include <ATen/ops/equal.h>
 #include <benchmark/benchmark.h>
 
 #include <filesystem>

@@ -7,7 +7,13 @@
 // copy of the parameters; their rival does the same in separate passes: widen, step, round. Prints medians over the rounds, and
 // compares the results at the end.
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

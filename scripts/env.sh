@@ -18,8 +18,10 @@ fi
 # All clones of the repository share one compiler cache, whatever their folder.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
-build() { # preset [target]; builds everything if no target is given
-  step "building (preset $1)"
-  cmake --preset "$1"
-  cmake --build "build/$1" ${2:+--target "$2"}
+build() { # preset target [cmake options...]
+  local preset=$1 target=$2
+  shift 2
+  step "building (preset $preset)"
+  cmake --preset "$preset" "$@"
+  cmake --build "build/$preset" --target "$target"
 }

@@ -4,6 +4,8 @@
 #   scripts/test.sh               tests the release build
 #   scripts/test.sh --sanitize    uses the address and undefined-behaviour sanitizers
 #   scripts/test.sh --tsan        uses the thread sanitizer (only tests that need no mpirun)
+#   scripts/test.sh --all         also compiles every public header alone, and a tenth of the targets without unity builds
+#   scripts/test.sh --exhaustive  gives the random and combined tests ten times as many cases: takes about an hour
 #   scripts/test.sh --oracle      installs the full PyTorch wheel, makes the golden files again, and runs the live comparisons too
 #   scripts/test.sh ... -- ARGS   passes ARGS to ctest: -- -R comm
 set -euo pipefail
@@ -11,10 +13,15 @@ source "$(dirname "$0")/env.sh"
 
 preset=release
 oracle=no
+all=(-DZT_HEADER_TESTS=OFF -DZT_SEPARATE=)
+exhaustive=OFF
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize) preset=asan ;;
     --tsan) preset=tsan ;;
+    # The tenth of the targets depends on the commit, so after some commits every file was compiled alone.
+    --all) all=(-DZT_HEADER_TESTS=ON "-DZT_SEPARATE=$((16#$(git rev-parse HEAD | cut -c1-7) % 10))") ;;
+    --exhaustive) exhaustive=ON ;;
     --oracle) oracle=yes ;;
     -h|--help) show_help; exit 0 ;;
     --) shift; break ;;
@@ -24,7 +31,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ "$oracle" = yes ]; then scripts/setup.sh --oracle; else scripts/setup.sh; fi
-build "$preset"
+build "$preset" all "${all[@]}" -DZT_EXHAUSTIVE=$exhaustive
 
 if [ "$oracle" = yes ]; then
   for maker in tests/oracle/make_*.py; do

@@ -1,5 +1,7 @@
 #include "local/local_transport.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <atomic>
 #include <cstring>
 #include <deque>

@@ -1,6 +1,7 @@
 #include "shm/shm_backend.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstring>

@@ -6,6 +6,7 @@
 
 #include "fuzz_case.h"
 #include "promises.h"
+#include "support/exhaustive.h"
 
 namespace zt::test {
 namespace {
@@ -16,7 +17,8 @@ constexpr uint32_t kCasesInGroup = 30;
 std::vector<uint32_t> seeds_of(uint32_t group) {
   if (const char* named = std::getenv("ZT_FUZZ_SEED")) return {static_cast<uint32_t>(std::strtoul(named, nullptr, 10))};
   std::vector<uint32_t> seeds;
-  for (uint32_t i = 0; i < kCasesInGroup; ++i) seeds.push_back(group * kCasesInGroup + i);
+  const auto cases = static_cast<uint32_t>(number_of_cases(kCasesInGroup));
+  for (uint32_t i = 0; i < cases; ++i) seeds.push_back(group * cases + i);
   return seeds;
 }
 

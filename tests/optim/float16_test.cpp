@@ -1,5 +1,11 @@
 // Tests 16-bit gradients and 16-bit copies: compares every optimizer with an fp32 step on the widened gradient and a separate
 // rounding.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,6 +1,11 @@
 // Compares 50 updates with PyTorch in float64; for Lion, with the paper's formula.
 #include "support/golden.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "support.h"

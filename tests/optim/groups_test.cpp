@@ -1,5 +1,7 @@
 #include "groups.h"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "support.h"

@@ -1,6 +1,10 @@
 // Helpers of the tests of optim.
 #pragma once
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+
 #include <map>
 #include <memory>
 #include <string>

@@ -1,4 +1,6 @@
 // The Lua binding of the module.
+#include <ATen/ops/from_blob.h>
+
 #include "stream/open.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/text_reader.h"

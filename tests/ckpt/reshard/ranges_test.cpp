@@ -2,6 +2,7 @@
 #include "reshard/ranges.h"
 
 #include "ckpt/support/random_regions.h"
+#include "support/exhaustive.h"
 
 namespace zt::ckpt::test {
 namespace {
@@ -46,7 +47,7 @@ Case random_case(Dice& dice) {
 }
 
 TEST(Ranges, BlocksAsByteByByte) {
-  for (int64_t seed = 0; seed < fuzz_cases(50000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(50000); ++seed) {
     Dice dice(seed);
     const Case random = random_case(dice);
     const int64_t element_bytes = int64_t{1} << dice(4), block_bytes = element_bytes << dice(5);
@@ -71,7 +72,7 @@ TEST(Ranges, BlocksAsByteByByte) {
 }
 
 TEST(Ranges, StretchesOfAPartAsElementByElement) {
-  for (int64_t seed = 0; seed < fuzz_cases(50000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(50000); ++seed) {
     Dice dice(seed);
     const Case random = random_case(dice);
     const int64_t begin = dice(random.elements + 1), end = begin + dice(random.elements - begin + 1);

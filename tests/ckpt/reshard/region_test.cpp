@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ckpt/support/random_regions.h"
+#include "support/exhaustive.h"
 #include "support/message.h"
 #include "zt/base/error.h"
 
@@ -62,7 +63,7 @@ TEST(Region, RangeOfAMatrixIsThreeBoxes) {
 }
 
 TEST(Region, BoxesAreTheRegionInItsOrder) {
-  for (int64_t seed = 0; seed < fuzz_cases(20000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(20000); ++seed) {
     Dice dice(seed);
     const std::vector<int64_t> shape = random_shape(dice);
     const Region region = random_part(dice, random_boxes(dice, shape));
@@ -81,7 +82,7 @@ TEST(Region, BoxesAreTheRegionInItsOrder) {
 }
 
 TEST(Region, RestIsWhatIsNotTaken) {
-  for (int64_t seed = 0; seed < fuzz_cases(20000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(20000); ++seed) {
     Dice dice(seed);
     const std::vector<int64_t> shape = random_shape(dice);
     const auto elements = [&](const std::vector<Box>& boxes) {

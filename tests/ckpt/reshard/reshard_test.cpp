@@ -7,6 +7,7 @@
 
 #include "ckpt/support/layouts.h"
 #include "ckpt/support/random_regions.h"
+#include "support/exhaustive.h"
 
 namespace zt::ckpt::test {
 namespace {
@@ -175,7 +176,7 @@ TEST(Reshard, MissingElementsAreCounted) {
 
 TEST(Reshard, RandomRegionsAsElementByElement) {
   int64_t pairs = 0, runs = 0, with_gaps = 0;
-  for (int64_t seed = 0; pairs < fuzz_cases(1000000); ++seed) {
+  for (int64_t seed = 0; pairs < zt::test::number_of_cases(1000000); ++seed) {
     Dice dice(seed);
     const Shape shape = random_shape(dice);
     std::vector<Region> saved(dice(6));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ckpt/support/random_regions.h"
+#include "support/exhaustive.h"
 
 namespace zt::ckpt::test {
 namespace {
@@ -137,7 +138,7 @@ int64_t least_for_busiest(const Job& job) {
 
 TEST(Share, BusiestRankIsNearTheLeastPossible) {
   double worst = 0;
-  for (int64_t seed = 0; seed < fuzz_cases(2000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(2000); ++seed) {
     Dice dice(seed);
     const Job job = random_job(dice, 8, 1 + static_cast<int>(dice(40)));
     const Shares shares = share_writing(job.tensors, 8);
@@ -154,7 +155,7 @@ TEST(Share, BusiestRankIsNearTheLeastPossible) {
 }
 
 TEST(Share, EqualHoldersAreEven) {
-  for (int64_t seed = 0; seed < fuzz_cases(2000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(2000); ++seed) {
     Dice dice(seed);
     const int32_t ranks = 1 + static_cast<int32_t>(dice(17));
     std::vector<HeldTensor> tensors;
@@ -191,7 +192,7 @@ std::string check_shares(const Shape& shape, const std::vector<std::pair<int32_t
 }
 
 TEST(Share, RandomRegionsAsElementByElement) {
-  for (int64_t seed = 0; seed < fuzz_cases(10000); ++seed) {
+  for (int64_t seed = 0; seed < zt::test::number_of_cases(10000); ++seed) {
     Dice dice(seed);
     const int32_t ranks = 1 + static_cast<int32_t>(dice(5));
     std::vector<HeldTensor> tensors;

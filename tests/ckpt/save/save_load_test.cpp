@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <ostream>
 
 #include "ckpt/support/ckpt_folder.h"
 #include "load/loader.h"
 #include "numerics/training.h"
 #include "save/saver.h"
+#include "support/exhaustive.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
 #include "zt/comm/mesh.h"
@@ -105,14 +105,9 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
-bool is_whole_matrix() {
-  const char* wanted = std::getenv("ZT_CKPT_MATRIX");
-  return wanted && std::string(wanted) == "all";
-}
-
 std::vector<Config> layouts_of(const Config& base) {
   std::vector<std::pair<int, int>> each{{1, 0}, {2, 1}, {3, 3}, {4, 2}};
-  if (is_whole_matrix()) {
+  if (is_exhaustive()) {
     each.clear();
     for (int ranks = 1; ranks <= 4; ++ranks) {
       for (int stage = 0; stage <= 3; ++stage) each.emplace_back(ranks, stage);
@@ -140,7 +135,7 @@ void PrintTo(const Kind& kind, std::ostream* out) {
 
 // Saves and loads all pairs of layouts, and expects equal tensors. Then runs ten steps: on as many ranks as the run that saved,
 // the losses must be equal bit for bit; on other numbers of ranks, in fp64, they must be within the bound of rounding, 1e-12.
-// ZT_CKPT_MATRIX=all: stages 0 to 3 on 1 to 4 ranks.
+// Exhaustive: stages 0 to 3 on 1 to 4 ranks.
 class Layouts : public testing::TestWithParam<Kind> {};
 
 TEST_P(Layouts, AnySavesForAny) {

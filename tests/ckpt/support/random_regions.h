@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -28,12 +27,6 @@ class Dice {
  private:
   uint64_t state_;
 };
-
-// Returns the number of cases of a random test: `usual`, or the environment variable ZT_FUZZ_CASES if it is set.
-inline int64_t fuzz_cases(int64_t usual) {
-  const char* given = std::getenv("ZT_FUZZ_CASES");
-  return given ? std::atoll(given) : usual;
-}
 
 // Returns the elements of a region in its order, each as its row-major number in the whole tensor. Enumerates them one by one.
 inline std::vector<int64_t> elements_of(const std::vector<int64_t>& shape, const Region& region) {

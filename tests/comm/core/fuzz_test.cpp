@@ -8,6 +8,7 @@
 
 #include "comm/support/ranks.h"
 #include "mesh/mesh.h"
+#include "support/exhaustive.h"
 #include "support/spawn.h"
 #include "zt/base/tensor.h"
 
@@ -15,7 +16,7 @@ namespace zt::comm {
 
 namespace {
 
-constexpr int kOperations = 10000;
+const auto kOperations = static_cast<int>(test::number_of_cases(10000));
 constexpr int kMostInFlight = 8;
 constexpr int kPools = 2;
 constexpr int64_t kPoolBytes = int64_t{1} << 21;  // bytes per window; a communicator has kPools windows

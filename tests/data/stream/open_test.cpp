@@ -1,5 +1,8 @@
 #include "stream/open.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+
 #include "data/support/folder.h"
 #include "zt/base/error.h"
 #include "zt/comm/mesh.h"

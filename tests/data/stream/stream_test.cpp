@@ -1,5 +1,10 @@
 #include "stream/stream.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+
 #include <map>
 #include <set>
 

@@ -1,6 +1,7 @@
 #include "zt/comm/comm.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>

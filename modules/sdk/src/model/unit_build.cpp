@@ -1,5 +1,7 @@
 #include "unit_build.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <algorithm>
 
 #include "zt/base/error.h"

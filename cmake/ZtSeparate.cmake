@@ -1,0 +1,32 @@
+# Files that are compiled together see each other's includes, so a unity build hides a missing one. With ZT_SEPARATE=d the files of
+# targets d, d + 10, d + 20, ... are compiled separately. The continuous integration sets a digit that changes with the commit
+# (scripts/test.sh --all), so after some commits every file was compiled alone.
+if(ZT_SEPARATE STREQUAL "")
+  return()
+endif()
+if(NOT ZT_SEPARATE MATCHES "^[0-9]$")
+  message(FATAL_ERROR "ZT_SEPARATE is '${ZT_SEPARATE}': give one digit, or nothing")
+endif()
+
+function(zt_list_targets folder result)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder ${subfolders})
+    zt_list_targets(${subfolder} more)
+    list(APPEND targets ${more})
+  endforeach()
+  set(${result} ${targets} PARENT_SCOPE)
+endfunction()
+
+zt_list_targets(${CMAKE_SOURCE_DIR} targets)
+set(number 0)
+foreach(target ${targets})
+  get_target_property(type ${target} TYPE)
+  if(type MATCHES "LIBRARY|EXECUTABLE")
+    math(EXPR digit "${number} % 10")
+    if(digit EQUAL ZT_SEPARATE)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+    endif()
+    math(EXPR number "${number} + 1")
+  endif()
+endforeach()
