@@ -4,7 +4,7 @@
 --   ckpt.load("runs/gpt/step_00000200", {model = trainer})         -- parameters only
 --   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h[.]"] = "model/blocks."}})
 --
--- Collective. Returns the plain values of `named`, by key. Names that do not match - missing ones, unused ones, other shapes -
+-- Collective. Waits for a save in the background first. Returns the plain values of `named`, by key. Names that do not match - missing ones, unused ones, other shapes -
 -- are an error that lists them before anything is changed. With strict = false they are a warning.
 
 local check = require "zt.check"
@@ -13,6 +13,7 @@ local fail = require "zt.fail"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 local rng = require "zt.ckpt.rng"
+local savers = require "zt.ckpt.savers"
 
 local SCHEMA = {
   {"strict", "boolean", "names that do not match are an error", default = true},
@@ -37,6 +38,7 @@ local function load(path, named, value)
   local list = objects.list("ckpt.load", named)
   if core.world.dry then return {} end
   local mesh = objects.mesh(options.mesh, named)
+  savers.wait(mesh)
   local folder = native.find(path, mesh)
   if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
   local only = patterns(named, options.only)

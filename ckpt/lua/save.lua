@@ -15,6 +15,7 @@ local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 local record = require "zt.ckpt.record"
 local rng = require "zt.ckpt.rng"
+local savers = require "zt.ckpt.savers"
 
 local STOPPED = 75 -- EX_TEMPFAIL of sysexits.h: start again later
 
@@ -29,18 +30,6 @@ local SCHEMA = {
   {"keep", "integer", "the number of newest checkpoints that stay; 0: all", default = 0, at_least = 0},
   {"keep_every", "integer", "checkpoints whose step is a multiple of it stay, too; 0: none", default = 0, at_least = 0},
 }
-
--- One saver per mesh: it reuses its write layout and its memory from save to save.
-local savers = {}
-
-local function saver_of(mesh)
-  for _, entry in ipairs(savers) do
-    if entry.mesh == mesh then return entry.saver end
-  end
-  local entry = {mesh = mesh, saver = native.saver(mesh)}
-  savers[#savers + 1] = entry
-  return entry.saver
-end
 
 -- The runs that will wait for their last save in run:finish().
 local waiting = setmetatable({}, {__mode = "k"})
@@ -85,7 +74,7 @@ local function save(target, what, value)
   local list = objects.list("ckpt.save", named)
   list[#list + 1] = {"rng", rng.state(mesh)}
   list[#list + 1] = {"script", record(run, named)}
-  local saver = saver_of(mesh)
+  local saver = savers.of(mesh)
   wait_at_end(run, saver)
   local is_saved = saver:save(folder, step, list, {
     async = options.async and not is_told, skip_if_busy = options.skip_if_busy and not (is_told or is_last), keep = options.keep,

@@ -50,6 +50,14 @@ function TestCkpt:test_objects_and_plain_values()
   lu.assertFalse(zt.exists(folder))
 end
 
+function TestCkpt:test_a_load_waits_for_the_save_before_it()
+  for step = 1, 3 do
+    ckpt.save(self.folder, {weights = {values = zt.full({100000}, step)}}, {step = step})
+    local loaded = ckpt.load(self.folder, {weights = 0}).weights
+    lu.assertEquals(loaded.values:max():item(), step)
+  end
+end
+
 function TestCkpt:test_numbers_come_back_as_they_were()
   local values = {zero = -0.0, whole = 3, large = 2 ^ 53 + 2, infinite = -1 / 0, none = 0 / 0, small = 2 ^ -1074}
   ckpt.save(self.folder, {values = values}, {async = false, step = 1})

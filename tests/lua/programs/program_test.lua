@@ -91,7 +91,7 @@ function TestProgram:test_what_cannot_be_given()
     local text = program:text():gsub(pattern, with)
     return program:with_actions(text)
   end
-  lu.assertErrorMsgContains("is not one of training", give, "mode=train", "mode=eval")
+  lu.assertErrorMsgContains("is not a training program", give, "mode=train", "mode=eval")
   lu.assertErrorMsgContains("it was made for another model", give, "units=%d+", "units=2")
   lu.assertErrorMsgContains("micro_batches=0 is out of range", give, "micro_batches=2", "micro_batches=0")
   local cut = give("\nCOUNT", "\nunit 0 axis=dp state_sharded=true\nCOUNT")
