@@ -7,6 +7,7 @@
 #include "runner.h"
 #include "store.h"
 #include "zt/base/error.h"
+#include "zt/base/options.h"
 #include "zt/gemm/gemm_choice.h"
 #include "zt/process/log.h"
 
