@@ -69,7 +69,12 @@ int make_saver(lua_State* L) {
   return 1;
 }
 
-// Returns the saver's options. save.lua has their schema, and has checked types and ranges.
+void convert_number(const Value& given, const std::string& path, int64_t& out) {
+  convert(given, path, out);
+  if (out < 0) misuse("{} must be at least 0, got {}", path, out);
+}
+
+// Returns the saver's options. save.lua has their schema.
 SaveOptions save_options(const Value& value) {
   SaveOptions options;
   if (value.is_nil()) return options;
@@ -80,8 +85,8 @@ SaveOptions save_options(const Value& value) {
     const std::string path = "ckpt.save." + name;
     if (name == "async") convert(given, path, is_async);
     else if (name == "skip_if_busy") convert(given, path, skip);
-    else if (name == "keep") convert(given, path, options.retention.keep);
-    else if (name == "keep_every") convert(given, path, options.retention.keep_every);
+    else if (name == "keep") convert_number(given, path, options.retention.keep);
+    else if (name == "keep_every") convert_number(given, path, options.retention.keep_every);
     else misuse("ckpt.save: unknown option '{}'", name);
   }
   options.mode = is_async ? SaveMode::async : SaveMode::blocking;
