@@ -1,0 +1,76 @@
+// The memory of a trainer: predicted, measured, and not allocated at all.
+#include <gtest/gtest.h>
+
+#include "support/message.h"
+#include "support/spawn.h"
+#include "training.h"
+#include "zt/base/error.h"
+
+namespace zt::test {
+namespace {
+
+int64_t measured_activations(Trainer& trainer) {
+  for (const MemoryLine& line : trainer.memory()) {
+    if (line.kind == "activations") return line.measured;
+  }
+  return -1;
+}
+
+// A step over shapes that are known measures nothing, so the number stays that of the first step over such shapes.
+TEST(TrainerMemory, ActivationsAreMeasuredOncePerShape) {
+  spawn(1, [](const World& world) {
+    const auto trainer = make_trainer(world, {});
+    const auto step_over = [&](int64_t samples) {
+      Batch batch = global_batch(0);
+      for (auto& [name, field] : batch) field = field.narrow(0, 0, samples);
+      trainer->step(batch);
+      return measured_activations(*trainer);
+    };
+    EXPECT_EQ(measured_activations(*trainer), -1);
+    const int64_t small = step_over(4);
+    EXPECT_EQ(step_over(4), small);
+    EXPECT_GT(step_over(12), 2 * small);
+    EXPECT_EQ(step_over(4), small);
+  });
+}
+
+TEST(TrainerMemory, ADryTrainerHasNoBuffers) {
+  spawn(1, [](const World& world) {
+    const auto trainer = make_trainer(world, {}, {.dry = true});
+    const std::string& name = trainer->state().model->params[0].name;
+    for (const auto& call : std::vector<std::function<void()>>{
+             [&] { trainer->step(global_batch(0)); }, [&] { trainer->parameter(name); }, [&] { trainer->gradient(name); },
+             [&] { trainer->dtype(name); }, [&] { trainer->backward(); }}) {
+      EXPECT_CONTAINS(message_of<Misuse>(call), "this trainer is dry");
+    }
+    trainer->set_lr(0.5);
+    EXPECT_GT(trainer->predict_activations(global_batch(0)), 0);
+    EXPECT_NE(trainer->report().find("activations"), std::string::npos);
+  });
+}
+
+TEST(TrainerMemory, IsPredictedAndMeasured) {
+  for (const char* reduce_every : {"step", "micro_batch"}) {
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.micro_batches = 2, .stage = 1, .reduce_every = reduce_every});
+      Batch mine = global_batch(0);
+      for (auto& [name, field] : mine) field = field.narrow(0, world.rank * 6, 6);
+      trainer->step(mine);
+      int64_t activations = 0;
+      for (const MemoryLine& line : trainer->memory()) {
+        if (line.kind == "activations") activations = line.measured;
+        // A step also holds tensors of single elements, which do not occur on the device meta.
+        const bool is_near = line.kind == "activations" || line.kind == "total";
+        const double slack = is_near ? 0.05 * static_cast<double>(line.measured) : 0;
+        EXPECT_NEAR(static_cast<double>(line.predicted), static_cast<double>(line.measured), slack)
+            << line.kind << " with reduce_every = " << reduce_every;
+      }
+      // At least the logits of one micro-batch of 3 samples are held at the same time.
+      EXPECT_GT(activations, 3 * kSeq * kVocab * 4);
+      EXPECT_LT(activations, 64 << 20);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace zt::test
