@@ -4,8 +4,9 @@
 --   ckpt.load("runs/gpt/step_00000200", {model = trainer})         -- parameters only
 --   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h[.]"] = "model/blocks."}})
 --
--- Collective. Waits for a save in the background first. Returns the plain values of `named`, by key. Names that do not match - missing ones, unused ones, other shapes -
--- are an error that lists them before anything is changed. With strict = false they are a warning.
+-- Collective. Waits for a save in the background first. Returns the plain values of `named`, by key. Names that do not match -
+-- missing ones, unused ones, other shapes - are an error that lists them before anything is changed. With strict = false they are
+-- a warning.
 
 local check = require "zt.check"
 local core = require "zt.core"

@@ -1,4 +1,5 @@
 // Tests all optimizers: segments, groups, scaling, equal bits on all instruction sets, and errors.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>

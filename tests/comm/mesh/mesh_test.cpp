@@ -1,6 +1,8 @@
 // Meshes: the arithmetic of ranks, the options of a script, and communication along axes.
 #include "zt/comm/mesh.h"
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "mesh/mesh.h"

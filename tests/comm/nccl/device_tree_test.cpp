@@ -1,6 +1,9 @@
 // Compares device_tree, which uses ATen, with reduce_tree. The device is the CPU here.
 #include "nccl/device_tree.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,5 @@
 // Failures of the nccl backend against a fake NCCL: different calls, errors, timeouts, and their flight records. No GPU.
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "messages/algorithms.h"

@@ -1,4 +1,8 @@
 // The calls that the nccl backend makes, against a fake NCCL and fake streams that log them. No GPU.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "messages/algorithms.h"

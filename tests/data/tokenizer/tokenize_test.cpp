@@ -88,7 +88,7 @@ TEST(Tokenize, RefusesTextsItCannotRead) {
 TEST(Tokenize, ReadsLargeTextsInParts) {
   const Folder folder;
   std::string text;
-  for (int i = 0; text.size() < 2'500'000; ++i) text += fmt::format("{}\xC3\xA9 ", i * 7919 % 10007);
+  for (int64_t i = 0; text.size() < 2'500'000; ++i) text += fmt::format("{}\xC3\xA9 ", i * 7919 % 10007);
   const std::string input = folder.put("in.txt", text), output = folder / "out.npy";
   const auto tokenizer = train_sentencepiece(text, {.vocab = 300}, input);
   tokenize_file(input, output, *tokenizer, nullptr);

@@ -64,6 +64,7 @@ class ExecutorTest : public ::testing::Test {
     handlers[register_fake("FAKE_WRITE", Target::unit, {}, {ResourceKind::param})] = handler;
     handlers[register_fake("FAKE_READ", Target::unit, {ResourceKind::param}, {})] = handler;
     handlers[register_fake("FAKE_GRAD", Target::unit, {ResourceKind::grad}, {})] = handler;
+    handlers[register_fake("FAKE_GRAD_WRITE", Target::unit, {}, {ResourceKind::grad})] = handler;
     handlers[register_fake("FAKE_NOTHING", Target::none, {}, {})] = handler;
     Program program;
     for (const std::string& action : actions) program.actions.push_back(parse_action(action));
@@ -104,6 +105,13 @@ TEST_F(ExecutorTest, KeepsTwoWorksInFlightAndWaitsForEachByItself) {
   make({"FAKE_WRITE 0", "FAKE_WRITE 1", "FAKE_READ 1 now=true", "FAKE_READ 0 now=true"});
   EXPECT_EQ(run(), (Lines{"start FAKE_WRITE 0", "start FAKE_WRITE 1", "wait FAKE_WRITE 1", "start FAKE_READ 1",
                           "wait FAKE_WRITE 0", "start FAKE_READ 0"}));
+}
+
+TEST_F(ExecutorTest, ReadersDoNotWaitForEachOtherAndAWriterWaitsForAll) {
+  make({"FAKE_READ 0", "FAKE_READ 0", "FAKE_WRITE 1", "FAKE_WRITE 0 now=true", "FAKE_READ 0 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_READ 0", "start FAKE_READ 0", "start FAKE_WRITE 1", "wait FAKE_READ 0", "wait FAKE_READ 0",
+                          "start FAKE_WRITE 0", "start FAKE_READ 0"}));
+  EXPECT_EQ(drain(), (Lines{"wait FAKE_WRITE 1"}));
 }
 
 TEST_F(ExecutorTest, TreatsResourcesInOneBufferAsOne) {
@@ -153,9 +161,10 @@ TEST_F(ExecutorTest, AFailureOfAWorkWithoutResourcesIsThrownAtTheEndOfTheStep) {
   EXPECT_EQ(lines_, (Lines{"start FAKE_NOTHING", "start FAKE_READ 0", "wait FAKE_NOTHING"}));
 }
 
-TEST_F(ExecutorTest, CompletesAGradientBeforeItIsReadAfterTheWorksThatTouchIt) {
-  make({"FAKE_GRAD 1", "FAKE_GRAD 1 now=true"});
-  EXPECT_EQ(run(), (Lines{"complete 1", "start FAKE_GRAD 1", "wait FAKE_GRAD 1", "complete 1", "start FAKE_GRAD 1"}));
+TEST_F(ExecutorTest, CompletesAGradientBeforeItIsReadAfterTheWorksThatWriteIt) {
+  make({"FAKE_GRAD_WRITE 1", "FAKE_GRAD 1", "FAKE_GRAD 1 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_GRAD_WRITE 1", "wait FAKE_GRAD_WRITE 1", "complete 1", "start FAKE_GRAD 1", "complete 1",
+                          "start FAKE_GRAD 1"}));
 }
 
 TEST_F(ExecutorTest, NamesAnActionThatNothingRuns) {

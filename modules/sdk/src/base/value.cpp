@@ -1,11 +1,15 @@
 #include "zt/base/value.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt {
+
+Value::Value(const at::Tensor& tensor) : data_(std::make_shared<const at::Tensor>(tensor)) {}
 
 std::string Value::type_name() const {
   static const char* const kNames[] = {"nil", "a boolean", "an integer", "a number", "a string", "a list", "a table"};

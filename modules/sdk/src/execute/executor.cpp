@@ -1,6 +1,7 @@
 #include "zt/execute/executor.h"
 
 #include <algorithm>
+#include <set>
 
 #include "zt/base/error.h"
 #include "zt/process/activity.h"
@@ -15,42 +16,56 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
                    Trace* trace, const BufferOf& buffer_of)
     : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
   std::map<Resource, int> ids;
-  for (const Action& action : program_.actions) {
-    const auto handler = handlers_.find(action.kind);
-    if (handler == handlers_.end()) {
-      misuse(
-          "nothing runs the action {}: apply the pass that brings its handler (zero.shard for REDUCE_GRAD and UNSHARD), also where "
-          "the program is given whole",
-          action_text(action));
-    }
-    Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0, action.flag("wait")};
-    if (trace_) instruction.trace_name = trace_->intern(instruction.text);
-    const Resources resources = kind(action.kind).resources(action, model);
-    for (const auto* list : {&resources.reads, &resources.writes}) {
-      for (const Resource& resource : *list) {
-        const int id = ids.emplace(buffer_of ? buffer_of(resource) : resource, static_cast<int>(ids.size())).first->second;
-        auto& mine = instruction.resources;
-        if (std::find(mine.begin(), mine.end(), id) == mine.end()) mine.push_back(id);
-      }
-    }
-    for (const Resource& resource : resources.reads) {
-      if (resource.kind == ResourceKind::grad) instruction.gradients.push_back(resource.index);
-    }
-    instructions_.push_back(std::move(instruction));
+  for (const Action& action : program_.actions) instructions_.push_back(make_instruction(action, model, buffer_of, ids));
+  holders_.resize(ids.size());
+}
+
+Executor::Instruction Executor::make_instruction(const Action& action, const ModelInfo& model, const BufferOf& buffer_of,
+                                                 std::map<Resource, int>& ids) {
+  const auto handler = handlers_.find(action.kind);
+  if (handler == handlers_.end()) {
+    misuse(
+        "nothing runs the action {}: apply the pass that brings its handler (zero.shard for REDUCE_GRAD and UNSHARD), also where "
+        "the program is given whole",
+        action_text(action));
   }
-  holder_.assign(ids.size(), -1);
+  Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0, action.flag("wait")};
+  if (trace_) instruction.trace_name = trace_->intern(instruction.text);
+  const auto id_of = [&](const Resource& resource) {
+    return ids.emplace(buffer_of ? buffer_of(resource) : resource, static_cast<int>(ids.size())).first->second;
+  };
+  const Resources resources = kind(action.kind).resources(action, model);
+  std::set<int> written, read;
+  for (const Resource& resource : resources.writes) written.insert(id_of(resource));
+  for (const Resource& resource : resources.reads) {
+    if (const int id = id_of(resource); !written.contains(id)) read.insert(id);
+    if (resource.kind == ResourceKind::grad) instruction.gradients.push_back(resource.index);
+  }
+  instruction.touched = {{read.begin(), read.end()}, {written.begin(), written.end()}};
+  return instruction;
 }
 
 void Executor::wait_for(int entry) {
   const InFlight flight = std::move(*in_flight_[entry]);
   in_flight_[entry].reset();  // a work that failed throws only once
-  for (const int id : flight.resources) holder_[id] = -1;
+  for (const int id : flight.touched->written) holders_[id].writer = -1;
+  for (const int id : flight.touched->read) std::erase(holders_[id].readers, entry);
   const int64_t begin = now_ns();
   flight.work.wait();
   if (trace_ && trace_->on()) {
     const int64_t end = now_ns();
     trace_->add(flight.trace_name, Trace::Lane::communication, flight.begin_ns, end);
     if (end - begin > 1000) trace_->add(trace_->intern("wait"), Trace::Lane::compute, begin, end);
+  }
+}
+
+void Executor::wait_for_conflicts(const Touched& touched) {
+  for (const int id : touched.read) {
+    if (holders_[id].writer >= 0) wait_for(holders_[id].writer);
+  }
+  for (const int id : touched.written) {
+    if (holders_[id].writer >= 0) wait_for(holders_[id].writer);
+    while (!holders_[id].readers.empty()) wait_for(holders_[id].readers.front());
   }
 }
 
@@ -68,9 +83,10 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
   if (work.done()) return work.wait();  // throws if it failed
   auto free_entry = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
   if (free_entry == in_flight_.end()) free_entry = in_flight_.emplace(in_flight_.end());
-  *free_entry = InFlight{std::move(work), instruction.resources, instruction.trace_name, begin};
+  *free_entry = InFlight{std::move(work), &instruction.touched, instruction.trace_name, begin};
   const int entry = static_cast<int>(free_entry - in_flight_.begin());
-  for (const int id : instruction.resources) holder_[id] = entry;
+  for (const int id : instruction.touched.written) holders_[id].writer = entry;
+  for (const int id : instruction.touched.read) holders_[id].readers.push_back(entry);
   if (instruction.waits) wait_for(entry);
 }
 
@@ -79,14 +95,12 @@ void Executor::run(StepState& state, int begin, int end) {
   if (end < 0) end = last;
   for (int i = begin; i < end; ++i) {
     const Instruction& instruction = instructions_[i];
-    for (const int id : instruction.resources) {
-      if (holder_[id] >= 0) wait_for(holder_[id]);
-    }
+    wait_for_conflicts(instruction.touched);
     for (const int unit : instruction.gradients) complete_gradient_(unit);
     start(instruction, program_.actions[i], state);
   }
   // No later action waits for a work without resources.
-  if (end == last) wait_for_all([](const InFlight& flight) { return flight.resources.empty(); });
+  if (end == last) wait_for_all([](const InFlight& flight) { return flight.touched->empty(); });
 }
 
 void Executor::drain() {

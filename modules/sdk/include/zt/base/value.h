@@ -1,10 +1,9 @@
 // A value from a script: options tables, attributes of actions and client state consist of these.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
@@ -12,13 +11,18 @@
 
 #include "zt/base/object.h"
 
+namespace at {
+class Tensor;  // its header takes 4 s to compile, and few files that use values use tensors
+}
+
 namespace zt {
 
 class Value {
  public:
   using List = std::vector<Value>;
   using Table = std::map<std::string, Value>;
-  using Data = std::variant<std::monostate, bool, int64_t, double, std::string, List, Table, at::Tensor, Object>;
+  using SharedTensor = std::shared_ptr<const at::Tensor>;
+  using Data = std::variant<std::monostate, bool, int64_t, double, std::string, List, Table, SharedTensor, Object>;
 
   Value() = default;
   template <class T>
@@ -26,11 +30,17 @@ class Value {
       : data_(std::forward<T>(data)) {}  // NOLINT: implicit, from any type that a Value can hold
   Value(const char* text) : data_(std::string(text)) {}
   Value(int number) : data_(static_cast<int64_t>(number)) {}
+  Value(const at::Tensor& tensor);  // a handle to the same elements
 
   bool is_nil() const { return std::holds_alternative<std::monostate>(data_); }
   template <class T>
   const T* get_if() const {
-    return std::get_if<T>(&data_);
+    if constexpr (std::is_same_v<T, at::Tensor>) {
+      const auto* tensor = std::get_if<SharedTensor>(&data_);
+      return tensor ? tensor->get() : nullptr;
+    } else {
+      return std::get_if<T>(&data_);
+    }
   }
   const Data& data() const { return data_; }
 

@@ -50,7 +50,8 @@ struct StepState {
 };
 
 // Runs the actions of one kind. `start` may return work in flight. The executor waits for it before the first later action that
-// touches one of the action's resources, or at the end of the step if the action has none. If `start` throws, the step is over.
+// conflicts with it, or at the end of the step if the action has no resources. Two actions conflict if both touch a resource and
+// at least one of them writes it. If `start` throws, the step is over.
 class ActionHandler {
  public:
   virtual ~ActionHandler();
@@ -65,7 +66,7 @@ class Executor {
  public:
   using Handlers = std::map<KindId, std::shared_ptr<ActionHandler>>;
 
-  // Maps resources that share a buffer to one resource, so that an action on one waits for the works on the others.
+  // Maps resources that share a buffer to one resource, so that writing one conflicts with using another.
   using BufferOf = std::function<Resource(const Resource&)>;
 
   // `trace` may be null. If `buffer_of` is empty, each resource has a buffer of its own. Throws Misuse if a kind has no handler.
@@ -80,9 +81,14 @@ class Executor {
   const Program& program() const { return program_; }
 
  private:
+  // Dense ids of resources, each in one of the lists.
+  struct Touched {
+    std::vector<int> read, written;
+    bool empty() const { return read.empty() && written.empty(); }
+  };
   struct Instruction {
     ActionHandler* handler;
-    std::vector<int> resources;  // dense ids of all resources that it reads and writes
+    Touched touched;
     std::vector<int> gradients;  // units whose gradient must be complete before it starts
     std::string text;            // the action's text, such as "REDUCE_GRAD 3"
     uint32_t trace_name;
@@ -90,12 +96,20 @@ class Executor {
   };
   struct InFlight {
     Work work;
-    std::vector<int> resources;
+    const Touched* touched;
     uint32_t trace_name;
     int64_t begin_ns;
   };
+  // The entries of in_flight_ that touch a resource.
+  struct Holders {
+    int writer = -1;  // -1 means none
+    std::vector<int> readers;
+  };
+  Instruction make_instruction(const Action& action, const ModelInfo& model, const BufferOf& buffer_of,
+                               std::map<Resource, int>& ids);
   // Frees the entry of in_flight_ and waits for its work.
   void wait_for(int entry);
+  void wait_for_conflicts(const Touched& touched);
   void wait_for_all(bool (*is_wanted)(const InFlight&));
   void start(const Instruction& instruction, const Action& action, StepState& state);
 
@@ -103,7 +117,7 @@ class Executor {
   Handlers handlers_;
   std::vector<Instruction> instructions_;
   std::vector<std::optional<InFlight>> in_flight_;  // entries without a value are free
-  std::vector<int> holder_;                         // by resource: the entry of in_flight_ that touches it; -1 means none
+  std::vector<Holders> holders_;                    // by resource
   std::function<void(int)> complete_gradient_;
   Trace* trace_;
 };
