@@ -1,6 +1,8 @@
 // The nccl backend over the fakes, mostly as rank 1 of 3, with the log of its calls. Also tensors whose sums depend on the order.
 #pragma once
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
