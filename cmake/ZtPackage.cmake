@@ -1,4 +1,4 @@
-# `cpack --preset release` packs the installed tree (ZtInstall.cmake): a .tar.gz to be unpacked anywhere, and a .deb.
+# `cpack --preset release` packs the installed tree (ZtInstall.cmake): a .tar.gz that works wherever it is unpacked, and a .deb.
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_NAME ztoolkit)
 set(CPACK_PACKAGE_CONTACT "The ztoolkit maintainers <maintainers@ztoolkit.invalid>")
@@ -11,8 +11,8 @@ set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/pack_deb.cmake)
 
 set(CPACK_DEBIAN_FILE_NAME ${CPACK_PACKAGE_FILE_NAME}.deb)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# dpkg-shlibdeps finds the packages of the libraries that ours link to; LibTorch is in none. What is recommended is not linked to:
-# mpirun is for more than one rank, and oneDNN is a provider of products that is opened where it is found.
+# dpkg-shlibdeps finds the packages of the libraries that ours link to. LibTorch is in no package. openmpi-bin has mpirun, which
+# runs with several ranks need.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${ZT_RUNTIME_PATHS})
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin")

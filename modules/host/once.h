@@ -1,12 +1,12 @@
-// One message for all ranks of a machine that fail alike.
+// Prints a message once if several ranks of a machine fail in the same way.
 #pragma once
 
 #include <string>
 
 namespace zt::host {
 
-// Whether this process is the first to name `key` in the folder, in which processes of one run meet: it leaves a file there.
-// Where the file cannot be made, each is the first.
+// Returns whether this process is the first one to call this with `key` and the same folder, which the processes of a run share.
+// The first one creates a file in the folder. If the file cannot be created, returns true.
 bool first_in_folder(const std::string& folder, const std::string& key);
 
 }  // namespace zt::host

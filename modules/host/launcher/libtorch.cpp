@@ -23,7 +23,8 @@ constexpr const char* kWhatToDo =
   throw std::runtime_error(problem + kWhatToDo);
 }
 
-// A wheel has a line of Python, __version__ = '2.11.0+cu130'; an archive of LibTorch has a file with the version alone.
+// Returns the version, or an empty string. A wheel has a line of Python, __version__ = '2.11.0+cu130'. An archive of LibTorch has
+// a file that holds only the version.
 std::string version_of(const fs::path& torch) {
   std::string line;
   if (std::ifstream wheel(torch / "version.py"); wheel) {
@@ -42,13 +43,13 @@ bool holds_libtorch(const fs::path& folder) {
   return fs::exists(folder / "lib/libtorch_cpu.so");
 }
 
-// The folder and, in words, who named it.
+// Returns the folder, and for messages how it was found.
 std::pair<fs::path, std::string> choose(const fs::path& root) {
   const char* named = std::getenv("ZT_TORCH_DIR");
   if (named && *named) {
-    const std::string who = std::string("ZT_TORCH_DIR=") + named;
-    if (!holds_libtorch(named)) fail("LibTorch is not found: " + who + " has no lib/libtorch_cpu.so.");
-    return {named, who};
+    const std::string origin = std::string("ZT_TORCH_DIR=") + named;
+    if (!holds_libtorch(named)) fail("LibTorch is not found: " + origin + " has no lib/libtorch_cpu.so.");
+    return {named, origin};
   }
   const fs::path beside = root / "torch";
   if (!holds_libtorch(beside)) {
@@ -60,12 +61,12 @@ std::pair<fs::path, std::string> choose(const fs::path& root) {
 }  // namespace
 
 fs::path find_libtorch(const fs::path& root) {
-  const auto [folder, who] = choose(root);
+  const auto [folder, origin] = choose(root);
   const std::string version = version_of(folder);
   if (version.empty())
-    fail("the version of LibTorch in " + who + " is unknown: there is neither a version.py nor a build-version that says it.");
+    fail("the version of LibTorch in " + origin + " is unknown: there is neither a version.py nor a build-version that says it.");
   if (version != ZT_LIBTORCH_VERSION) {
-    fail("this ztoolkit was built with LibTorch " ZT_LIBTORCH_VERSION " and does not work with another version, but " + who +
+    fail("this ztoolkit was built with LibTorch " ZT_LIBTORCH_VERSION " and does not work with another version, but " + origin +
          " holds " + version + ".");
   }
   return fs::canonical(folder);

@@ -5,9 +5,9 @@
 
 namespace zt::host {
 
-// The folder of LibTorch for the installed tree `root`, links resolved: the one that ZT_TORCH_DIR names or, where that is not
-// set, `root`/torch. Throws std::runtime_error, with what to do, where there is none or not the version that this tree was built
-// with.
+// Returns the folder of LibTorch for the installed tree `root`, with links resolved: the folder that ZT_TORCH_DIR names or, if
+// that is not set, `root`/torch. Throws std::runtime_error if there is no LibTorch, or another version than this tree was built
+// with. The message says what to do.
 std::filesystem::path find_libtorch(const std::filesystem::path& root);
 
 }  // namespace zt::host

@@ -1,5 +1,5 @@
-// bin/ztoolkit of an installed tree: finds LibTorch, then becomes libexec/ztoolkit, the host itself, in the same process. It
-// links to nothing that may be missing.
+// bin/ztoolkit of an installed tree: finds LibTorch, then executes libexec/ztoolkit, the host, in the same process. It links only
+// to libraries that every system has.
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using namespace zt::host;
 using namespace std::chrono_literals;
 
-// The loader looks here before it looks into the system's folders.
+// Makes the loader search this folder before those of the system.
 void put_first_on_library_path(const std::string& folder) {
   if (folder.find_first_of(":;$") != std::string::npos) {
     throw std::runtime_error("the folder of LibTorch is " + folder +
@@ -31,7 +31,7 @@ void put_first_on_library_path(const std::string& folder) {
   if (setenv("LD_LIBRARY_PATH", path.c_str(), 1) != 0) throw std::system_error(errno, std::generic_category(), "setenv");
 }
 
-// Returns only by an exception. The host sees the command line as it was given, and a run records it.
+// Does not return; throws if the host cannot be started. The host gets the same command line, which a run records.
 void become_host(char** argv) {
   const fs::path root = fs::canonical("/proc/self/exe").parent_path().parent_path();
   put_first_on_library_path(find_libtorch(root) / "lib");
@@ -46,9 +46,9 @@ int main(int, char** argv) {
   try {
     become_host(argv);
   } catch (const std::exception& error) {
-    const char* session = std::getenv("PMIX_SERVER_TMPDIR");  // mpirun's: the ranks of a machine meet here
+    const char* session = std::getenv("PMIX_SERVER_TMPDIR");  // mpirun's folder, which all ranks of a machine share
     if (!session || first_in_folder(session, error.what())) std::fprintf(stderr, "ztoolkit: %s\n", error.what());
-    // mpirun ends the others once this rank is gone: those that failed at the same time have something to say too.
+    // mpirun ends the other ranks once this one has ended. Ranks that fail at the same time get time for their messages.
     if (session) std::this_thread::sleep_for(200ms);
   }
   return EXIT_FAILURE;
