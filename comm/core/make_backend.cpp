@@ -47,20 +47,14 @@ std::unique_ptr<Backend> make_host(const World& world, const std::string& backen
 }
 
 std::unique_ptr<Backend> make_shm(const World& world, Group group, const Settings& settings) {
-  if (!is_one_node(nodes_of(world, group, settings)))
-    misuse("backend 'shm' needs all ranks of axis '{}' on one machine, and they are on several: take 'mpi' or 'two_level'",
-           group.name);
   CheckedCommunicator first_contact(make_host(world, flat_backend(world), group, settings));
   first_contact.set_timeout(settings.timeout);
   return make_shm_backend(first_contact, std::move(group), abort_check(world));
 }
 
 std::unique_ptr<Backend> make_two_level(const World& world, Group group, const Settings& settings) {
-  const auto nodes = nodes_of(world, group, settings);
   const SumOrder order = settings.sum_order.value_or(SumOrder::fixed);
-  const std::string reason = why_not_two_level(nodes, order);
-  if (!reason.empty()) misuse("backend 'two_level' does not suit axis '{}': {}", group.name, reason);
-  const LevelGroups groups = level_groups(group, nodes);
+  const LevelGroups groups = level_groups(group, nodes_of(world, group, settings));
   const std::string flat = flat_backend(world);
   Levels levels{make_communicator(world, "shm", groups.inside, settings), make_communicator(world, flat, groups.across, settings),
                 make_communicator(world, flat, group.renamed(group.name + "/flat"), settings)};
@@ -101,10 +95,21 @@ std::unique_ptr<Backend> with_settings(std::unique_ptr<Backend> backend, const S
 
 }  // namespace
 
+void check_machines(const World& world, const std::string& backend, const Group& group, const Settings& settings) {
+  if (backend == "shm" && !is_one_node(nodes_of(world, group, settings))) {
+    misuse("backend 'shm' needs all ranks of axis '{}' on one machine, and they are on several: take 'mpi' or 'two_level'{}",
+           group.name, world.dry ? ", or say by --ranks-per-node how many ranks a machine has" : "");
+  }
+  if (backend != "two_level") return;
+  const std::string reason = why_not_two_level(nodes_of(world, group, settings), settings.sum_order.value_or(SumOrder::fixed));
+  if (!reason.empty()) misuse("backend 'two_level' does not suit axis '{}': {}", group.name, reason);
+}
+
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings) {
   const auto& known = backend_names();
   if (std::find(known.begin(), known.end(), backend) == known.end())
     misuse("unknown backend '{}'{}", backend, suggest(backend, known));
+  check_machines(world, backend, group, settings);
   return with_settings(make_by_name(world, backend, std::move(group), settings), settings);
 }
 

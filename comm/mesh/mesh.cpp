@@ -48,13 +48,19 @@ class Factory {
     if (!world_.backend.empty()) return world_.backend;
     World run = world_;
     if (run.launch == Launch::single) run.launch = Launch::mpi;  // a run of several ranks is assumed to use mpirun
+    return default_backend(run, group, planned_settings());
+  }
+
+  // Returns the settings of the run that a dry run stands for.
+  Settings planned_settings() const {
     Settings settings = options_.settings;
     if (settings.ranks_per_node == 0) settings.ranks_per_node = world_.ranks_per_node;
-    return default_backend(run, group, settings);
+    return settings;
   }
 
   // Makes the null backend in place of the backend that a run would have. It shares memory if that backend does.
   std::shared_ptr<Communicator> stand_in(Group group) const {
+    if (group.size() > 1) check_machines(world_, backend_of(group), group, planned_settings());
     const bool shares = describe(group).shares_memory;
     return std::make_shared<CheckedCommunicator>(make_null_backend(std::move(group), shares));
   }

@@ -75,6 +75,12 @@ trainer:step{tokens = tokens, labels = tokens}
         wrong = ztoolkit("plan", script, "none", "none", "--ranks", 2, "--backend", "ncll")
         self.assertEqual(wrong.status, 1)
         self.assertIn("--backend must be one of 'shm'", wrong.err)
+        # A backend that the machines of the planned run do not allow is refused, as the run would refuse it.
+        apart = ztoolkit("plan", script, "none", "none", "--ranks", 4, "--backend", "shm")
+        self.assertEqual(apart.status, 1)
+        self.assertIn("on one machine, and they are on several: take 'mpi' or 'two_level', or say by --ranks-per-node", apart.err)
+        self.assertEqual(
+            ztoolkit("plan", script, "none", "none", "--ranks", 4, "--backend", "shm", "--ranks-per-node", 4).status, 0)
 
     def test_memory_follows_the_formulas(self):
         for stage, formula in enumerate((lambda p, n: 16 * p, lambda p, n: 4 * p + 12 * p / n, lambda p, n: 2 * p + 14 * p / n,
