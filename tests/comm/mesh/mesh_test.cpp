@@ -116,7 +116,9 @@ TEST(Mesh, InADryRunTheNullBackendStandsInForTheRuns) {
   EXPECT_FALSE(shares(4, 2, {}));
   EXPECT_TRUE(shares(4, 4, {}));
   EXPECT_TRUE(shares(4, 1, {{"ranks_per_node", 4}}));
-  EXPECT_TRUE(shares(4, 1, {{"backend", "shm"}}));
+  EXPECT_TRUE(shares(4, 4, {{"backend", "shm"}}));
+  EXPECT_SAYS("backend 'shm' needs all ranks of axis 'dp' on one machine", shares(4, 1, {{"backend", "shm"}}));
+  EXPECT_SAYS("backend 'two_level' does not suit axis 'dp'", shares(6, 3, {{"backend", "two_level"}}));
   EXPECT_FALSE(shares(4, 4, {{"backend", "mpi"}}));
 }
 
