@@ -147,14 +147,18 @@ World Plan::place() const {
 }
 
 int64_t Plan::activations(const Batch& fields) const {
+  return activations_of(program(Mode::train), held_, fields);
+}
+
+int64_t Plan::activations_of(const Program& training, const RankUnits& held, const Batch& fields) const {
   const auto join = [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); };
-  return predict_activations(spec_->model(), program(Mode::train), held_, join, fields);
+  return predict_activations(spec_->model(), training, held, join, fields);
 }
 
 Value Plan::of_all_ranks(const Batch& batch) const {
   const MeshShape shape = spec_->coord().shape;
   const auto programs = spec_->build_all(Mode::train);
-  const auto join = [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); };
+  const Batch fields = batch_on_meta(batch, 1);
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(programs)) {
     const Coord coord{shape, ranks.front()};
@@ -162,7 +166,7 @@ Value Plan::of_all_ranks(const Batch& batch) const {
     const RankUnits held = describe_rank(coord);
     const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    memory["activations"] = predict_activations(spec_->model(), training, held, join, batch_on_meta(batch, 1));
+    memory["activations"] = activations_of(training, held, fields);
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;

@@ -1,4 +1,4 @@
-// What the ranks of a program do, hold and send in a step, before anything is allocated.
+// The plan of a program: the actions, memory and traffic of its ranks in a step. Nothing is allocated.
 #pragma once
 
 #include <array>
@@ -54,6 +54,7 @@ class Plan {
   void check_units_alike() const;
   void check_gemm_alike() const;
   RankUnits describe_rank(const Coord& coord) const;
+  int64_t activations_of(const Program& training, const RankUnits& held, const Batch& fields) const;
 
   std::shared_ptr<const ProgramSpec> spec_;
   std::shared_ptr<const Optimizer> optimizer_;

@@ -41,7 +41,7 @@ bool is_finite(const at::Tensor& tensor) {
   return tensor.isfinite().all().item<bool>();
 }
 
-// What the action has made, if that is not finite; else empty.
+// Returns the name of the loss or gradient that the action has computed if it is not finite, else an empty string.
 std::string nonfinite_result(const Action& action, Runner& runner) {
   const Kinds& kinds = Kinds::get();
   if (action.kind == kinds.forward) {

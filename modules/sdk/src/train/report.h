@@ -1,4 +1,4 @@
-// What a person wants to know of a trainer: memory by kind, and a text.
+// Reports on a trainer for people: its memory by kind, and a text.
 #pragma once
 
 #include "plan/plan.h"

@@ -67,7 +67,6 @@ void Store::allocate(const Optimizer& optimizer) {
   gather_parameters();
 }
 
-// Gives the parameters of all units the values that their owners hold. Units that are gathered for each use stay as they are.
 void Store::gather_parameters() const {
   for (const Unit& unit : state_.units) {
     unit.round_master();

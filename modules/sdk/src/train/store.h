@@ -44,16 +44,17 @@ class Store {
   void set_parameter(int param, const at::Tensor& values, std::optional<int> from) const;
   void set_optimizer_state(int param, const std::string& state, const at::Tensor& values, std::optional<int> from) const;
 
-  // Gives all tensors to the visitor, and after a load the parameters of all ranks their new values (`finish_load`).
+  // Gives all tensors to the visitor. Call `gather_parameters` after a load.
   void visit_tensors(Visitor& visitor) const;
-  void finish_load() const { gather_parameters(); }
+  // Gives the parameters of all units the values that their owners hold. Units that are gathered for each use stay as they are.
+  // Collective over the axes of the units.
+  void gather_parameters() const;
 
   // Bytes held on this rank by kind: parameters, master, gradients, optimizer, buckets.
   std::map<std::string, int64_t> bytes() const;
 
  private:
   void allocate(const Optimizer& optimizer);
-  void gather_parameters() const;
   void await_readers() const;
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
   at::Tensor whole(int param, const at::Tensor& chunk) const;

@@ -224,7 +224,7 @@ void Trainer::visit(Visitor& visitor) {
   if (!visitor.is_load()) return;
   compare_gemm(products, plan_->place());
   convert(step, "trainer/step", store_->state().step);
-  store.finish_load();
+  store.gather_parameters();
 }
 
 }  // namespace zt
