@@ -18,7 +18,7 @@ enum class SaveMode : uint8_t {
   blocking,  // save() returns after the commit; tensors in host memory are not copied
   async,     // save() returns after copying the tensors; a thread writes them
 };
-// What save() does if the previous save still runs.
+// Selects the behaviour of save() while the previous save is still being written.
 enum class WhenBusy : uint8_t {
   wait,  // waits for it
   skip,  // saves nothing and returns false

@@ -60,7 +60,7 @@ void replace_exit(lua_State* L, Exit& exit) {
 
 // Prints the error and runs the emergency actions. A rank that was aborted because another rank failed prints nothing.
 void report(const World& world, const lua::ScriptError& error) {
-  // Writes may block if nobody reads the output. So the process ends after kReportTime in any case.
+  // A write blocks while the pipe of the output is full. So the process ends after kReportTime in any case.
   end_process_within(kReportTime, EXIT_FAILURE);
   if (error.is_aborted) return run_emergency_actions({Emergency::Kind::failed, world.rank, error.message});
   const std::string who = world.size > 1 ? fmt::format("ztoolkit: rank {} failed: ", world.rank) : "ztoolkit: ";

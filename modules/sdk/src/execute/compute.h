@@ -16,7 +16,7 @@
 
 namespace zt {
 
-// What a forward keeps for its backward.
+// Selects the values that a forward keeps for its backward.
 enum class Keep : uint8_t { graph, inputs, none };
 Keep parse_keep(const std::string& name);
 

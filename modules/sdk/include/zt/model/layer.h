@@ -42,8 +42,8 @@ struct Counts {
   int64_t samples = 0;
 };
 
-// What the executor offers to a running layer. There is one Context per forward of a (position, micro-batch). It lives until the
-// backward of that forward is done, so the backward may use it, too.
+// The services of the executor for a running layer. There is one Context per forward of a (position, micro-batch). It lives until
+// the backward of that forward is done, so the backward may use it, too.
 class Context {
  public:
   virtual ~Context();

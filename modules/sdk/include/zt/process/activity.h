@@ -1,4 +1,4 @@
-// What a thread is doing, as text for reports about runs that hang: "REDUCE_GRAD 3".
+// Records the current action of a thread as text, such as "REDUCE_GRAD 3". Reports about runs that hang print it.
 #pragma once
 
 #include <string>
