@@ -41,15 +41,15 @@ class BucketBuilder {
   }
 
   bool touches(const Action& action, const Bucket& bucket) const {
-    const Resources resources = kind(action.kind).resources(action, model_);
+    const Resources resources = resources_of(action, model_);
     const auto is_in_bucket = [&](const Resource& resource) {
       const auto& touched = bucketing_.touched;
       return std::find(touched.begin(), touched.end(), resource.kind) != touched.end() &&
              std::any_of(bucket.units.begin(), bucket.units.end(),
                          [&](const ReadyUnit& ready) { return ready.unit == resource.index; });
     };
-    return std::any_of(resources.reads.begin(), resources.reads.end(), is_in_bucket) ||
-           std::any_of(resources.writes.begin(), resources.writes.end(), is_in_bucket);
+    return std::ranges::any_of(resources.reads, is_in_bucket) || std::ranges::any_of(resources.writes, is_in_bucket) ||
+           std::ranges::any_of(resources.frees, is_in_bucket);
   }
 
   const std::vector<Action>& actions_;

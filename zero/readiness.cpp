@@ -14,7 +14,7 @@ template <class Visit>
 void for_each_write(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
                     const std::vector<bool>& units, Visit visit) {
   for (int index = 0; index < static_cast<int>(actions.size()); ++index) {
-    for (const Resource& write : kind(actions[index].kind).resources(actions[index], model).writes) {
+    for (const Resource& write : resources_of(actions[index], model).writes) {
       if (write.kind == resource && units.at(write.index)) visit(write.index, index);
     }
   }

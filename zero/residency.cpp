@@ -24,7 +24,7 @@ std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& mo
   std::vector<Use> uses;
   for (const Action& action : actions) {
     Use& use = uses.emplace_back();
-    const Resources resources = kind(action.kind).resources(action, model);
+    const Resources resources = resources_of(action, model);
     for (const Resource& read : resources.reads) {
       if (read.kind == ResourceKind::param && units.at(read.index)) use.params_read.push_back(read.index);
     }

@@ -55,6 +55,21 @@ KindId register_fake(const char* name, Target target, std::vector<ResourceKind> 
                         }});
 }
 
+// Registers a kind that writes slice `part` of `parts` of its target's parameters: "FAKE_SLICE 0 part=1 parts=4".
+KindId register_slice() {
+  return register_kind({"FAKE_SLICE", Target::unit, false, "", [](const Action& action, const ModelInfo&) {
+                          const auto part = static_cast<int32_t>(action.number("part", 0));
+                          const auto parts = static_cast<int32_t>(action.number("parts", 1));
+                          return Resources{{}, {{ResourceKind::param, action.target, -1, part, parts}}};
+                        }});
+}
+
+KindId register_free() {
+  return register_kind({"FAKE_FREE", Target::unit, false, "", [](const Action& action, const ModelInfo&) {
+                          return Resources{{}, {}, {{ResourceKind::param, action.target}}};
+                        }});
+}
+
 class ExecutorTest : public ::testing::Test {
  protected:
   // Makes an executor for these actions, such as "FAKE_WRITE 1 fails=true".
@@ -65,6 +80,8 @@ class ExecutorTest : public ::testing::Test {
     handlers[register_fake("FAKE_READ", Target::unit, {ResourceKind::param}, {})] = handler;
     handlers[register_fake("FAKE_GRAD", Target::unit, {ResourceKind::grad}, {})] = handler;
     handlers[register_fake("FAKE_GRAD_WRITE", Target::unit, {}, {ResourceKind::grad})] = handler;
+    handlers[register_slice()] = handler;
+    handlers[register_free()] = handler;
     handlers[register_fake("FAKE_NOTHING", Target::none, {}, {})] = handler;
     Program program;
     for (const std::string& action : actions) program.actions.push_back(parse_action(action));
@@ -112,6 +129,32 @@ TEST_F(ExecutorTest, ReadersDoNotWaitForEachOtherAndAWriterWaitsForAll) {
   EXPECT_EQ(run(), (Lines{"start FAKE_READ 0", "start FAKE_READ 0", "start FAKE_WRITE 1", "wait FAKE_READ 0", "wait FAKE_READ 0",
                           "start FAKE_WRITE 0", "start FAKE_READ 0"}));
   EXPECT_EQ(drain(), (Lines{"wait FAKE_WRITE 1"}));
+}
+
+TEST_F(ExecutorTest, SlicesThatDoNotOverlapDoNotWaitForEachOther) {
+  make({"FAKE_SLICE 0 part=0 parts=2", "FAKE_SLICE 0 part=1 parts=2 now=true", "FAKE_SLICE 0 part=2 parts=3 now=true",
+        "FAKE_SLICE 0 part=1 parts=3 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0",
+                          "start FAKE_SLICE 0"}));
+}
+
+TEST_F(ExecutorTest, AWholeResourceWaitsForAllItsSlices) {
+  make({"FAKE_SLICE 0 part=0 parts=2", "FAKE_SLICE 0 part=1 parts=2", "FAKE_READ 0 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "wait FAKE_SLICE 0",
+                          "start FAKE_READ 0"}));
+}
+
+TEST_F(ExecutorTest, SlicesTooFineToTellApartWaitForEachOther) {
+  make({"FAKE_SLICE 0 part=0 parts=1000", "FAKE_SLICE 0 part=999 parts=1001 now=true",
+        "FAKE_SLICE 0 part=0 parts=1001 now=true"});
+  EXPECT_EQ(run(),
+            (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "start FAKE_SLICE 0"}));
+}
+
+TEST_F(ExecutorTest, FreeingWaitsForReaders) {
+  make({"FAKE_READ 0", "FAKE_FREE 0", "FAKE_READ 1 now=true", "FAKE_READ 0 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_READ 0", "wait FAKE_READ 0", "start FAKE_FREE 0", "start FAKE_READ 1", "wait FAKE_FREE 0",
+                          "start FAKE_READ 0"}));
 }
 
 TEST_F(ExecutorTest, TreatsResourcesInOneBufferAsOne) {

@@ -30,7 +30,7 @@ Slots parameters(const std::vector<std::string>& actions, const std::vector<int6
   for (const auto& text : actions) programs.push_back(program_of(text, static_cast<int>(sizes.size())));
   std::vector<const Program*> pointers;
   for (const Program& program : programs) pointers.push_back(&program);
-  return parameter_slots(pointers, units_of(sizes));
+  return parameter_slots(pointers, chain(static_cast<int>(sizes.size())), units_of(sizes));
 }
 
 TEST(Slots, UnitsInTurnsShareOneBuffer) {
@@ -64,7 +64,7 @@ TEST(Slots, UnitsThatAreNotShardedHaveNoSlot) {
   Program program = program_of("UNSHARD 0\nRESHARD 0\n", 2);
   program.units[0].param_sharded = false;
   const Program* pointer = &program;
-  EXPECT_EQ(parameter_slots({&pointer, 1}, units_of({256, 256})).of_unit, (std::vector<int>{-1, -1}));
+  EXPECT_EQ(parameter_slots({&pointer, 1}, chain(2), units_of({256, 256})).of_unit, (std::vector<int>{-1, -1}));
 }
 
 TEST(Slots, GradientsTakeTurnsInTwoBuffers) {

@@ -180,7 +180,7 @@ TEST(Kinds, AreFoundByNameAndStayOpen) {
   };
   EXPECT_NE(misuse_of([&] {
               register_kind({"AVERAGE", Target::unit, false, "averages the weights", reads_state});
-            }).find("'AVERAGE' is registered already with other resources that it reads or writes"),
+            }).find("'AVERAGE' is registered already with other resources that it reads, writes or frees"),
             std::string::npos);
   EXPECT_NE(misuse_of([&] {
               register_kind({"AVERAGE", Target::unit, true, "averages the weights", nothing});
@@ -202,7 +202,7 @@ TEST(Kinds, DeclareTheirResources) {
   const ModelInfo model = test::mixed_model();
   const auto resources = [&](const char* line) {
     const Action action = parse_action(line);
-    return kind(action.kind).resources(action, model);
+    return resources_of(action, model);
   };
   using enum ResourceKind;
   const auto forward = resources("F 4 1");

@@ -1,8 +1,8 @@
 #include "zt/execute/executor.h"
 
 #include <algorithm>
-#include <set>
 
+#include "resource_ids.h"
 #include "zt/base/error.h"
 #include "zt/process/activity.h"
 
@@ -12,16 +12,36 @@ ZT_DEFINE_OBJECT(ActionHandler, "ActionHandler")
 
 ActionHandler::~ActionHandler() = default;
 
+namespace {
+
+// Returns the units whose gradients are among the resources.
+std::vector<int> gradients_in(const std::vector<Resource>& resources) {
+  std::vector<int> units;
+  for (const Resource& resource : resources) {
+    if (resource.kind == ResourceKind::grad) units.push_back(resource.index);
+  }
+  return units;
+}
+
+}  // namespace
+
 Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
                    Trace* trace, const BufferOf& buffer_of)
     : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
-  std::map<Resource, int> ids;
-  for (const Action& action : program_.actions) instructions_.push_back(make_instruction(action, model, buffer_of, ids));
-  holders_.resize(ids.size());
+  std::vector<Resources> resources;
+  for (const Action& action : program_.actions) resources.push_back(resources_of(action, model));
+  for (const Resources& declared : resources) gradients_read_.push_back(gradients_in(declared.reads));
+  if (buffer_of) {
+    for (Resources& declared : resources) {
+      for (auto* list : {&declared.reads, &declared.writes, &declared.frees}) std::ranges::transform(*list, list->begin(), buffer_of);
+    }
+  }
+  const ResourceIds ids(resources);
+  for (size_t i = 0; i < resources.size(); ++i) instructions_.push_back(make_instruction(program_.actions[i], resources[i], ids));
+  holders_.resize(static_cast<size_t>(ids.size()));
 }
 
-Executor::Instruction Executor::make_instruction(const Action& action, const ModelInfo& model, const BufferOf& buffer_of,
-                                                 std::map<Resource, int>& ids) {
+Executor::Instruction Executor::make_instruction(const Action& action, const Resources& resources, const ResourceIds& ids) {
   const auto handler = handlers_.find(action.kind);
   if (handler == handlers_.end()) {
     misuse(
@@ -29,19 +49,12 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Mod
         "the program is given whole",
         action_text(action));
   }
-  Instruction instruction{handler->second.get(), {}, {}, action_text(action), 0, action.flag("wait")};
+  Instruction instruction{handler->second.get(), {}, action_text(action), 0, action.flag("wait")};
   if (trace_) instruction.trace_name = trace_->intern(instruction.text);
-  const auto id_of = [&](const Resource& resource) {
-    return ids.emplace(buffer_of ? buffer_of(resource) : resource, static_cast<int>(ids.size())).first->second;
-  };
-  const Resources resources = kind(action.kind).resources(action, model);
-  std::set<int> written, read;
-  for (const Resource& resource : resources.writes) written.insert(id_of(resource));
-  for (const Resource& resource : resources.reads) {
-    if (const int id = id_of(resource); !written.contains(id)) read.insert(id);
-    if (resource.kind == ResourceKind::grad) instruction.gradients.push_back(resource.index);
-  }
-  instruction.touched = {{read.begin(), read.end()}, {written.begin(), written.end()}};
+  std::vector<Resource> changed = resources.writes;
+  changed.insert(changed.end(), resources.frees.begin(), resources.frees.end());
+  instruction.touched.written = ids.of(changed);
+  instruction.touched.read = ids.of(resources.reads, instruction.touched.written);
   return instruction;
 }
 
@@ -96,7 +109,7 @@ void Executor::run(StepState& state, int begin, int end) {
   for (int i = begin; i < end; ++i) {
     const Instruction& instruction = instructions_[i];
     wait_for_conflicts(instruction.touched);
-    for (const int unit : instruction.gradients) complete_gradient_(unit);
+    for (const int unit : gradients_read_[i]) complete_gradient_(unit);
     start(instruction, program_.actions[i], state);
   }
   // No later action waits for a work without resources.

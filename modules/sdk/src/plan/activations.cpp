@@ -58,13 +58,11 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
   return units;
 }
 
-// Runs F, R and B; the program's other actions do nothing.
+// Runs the layers' actions; the program's other actions do nothing.
 Executor::Handlers compute_only(const Program& program, const std::shared_ptr<ComputeState>& compute) {
   Executor::Handlers handlers = step_handlers(compute, std::make_shared<Normalisation>(), nullptr, {});
-  const Kinds& kinds = Kinds::get();
   for (const Action& action : program.actions) {
-    const bool computes = action.kind == kinds.forward || action.kind == kinds.backward || action.kind == kinds.recompute;
-    if (!computes) handlers[action.kind] = std::make_shared<IgnoredAction>();
+    if (role_of(action) != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
   }
   return handlers;
 }

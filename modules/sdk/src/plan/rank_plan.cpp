@@ -77,7 +77,7 @@ RankUnits describe_units(const ModelInfo& model, std::span<const Program* const>
   RankUnits held;
   for (size_t u = 0; u < model.units.size(); ++u)
     held.units.push_back(describe_unit(model, static_cast<int>(u), training.units[u], coord));
-  held.slots = {parameter_slots(programs, held.units), gradient_slots(training, model, held.units)};
+  held.slots = {parameter_slots(programs, model, held.units), gradient_slots(training, model, held.units)};
   return held;
 }
 

@@ -93,18 +93,22 @@ int64_t Slots::total() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
 }
 
-Slots parameter_slots(std::span<const Program* const> programs, const std::vector<Unit>& units) {
-  const Kinds& kinds = Kinds::get();
+Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units) {
   std::vector<std::vector<Interval>> held(units.size());
+  const auto is_slotted = [](const Program& program, const Resource& resource) {
+    return resource.kind == ResourceKind::param && program.units[resource.index].param_sharded;
+  };
   for (int number = 0; number < static_cast<int>(programs.size()); ++number) {
     const Program& program = *programs[static_cast<size_t>(number)];
     for (int index = 0; index < static_cast<int>(program.actions.size()); ++index) {
       const Action& action = program.actions[index];
-      if (action.kind != kinds.unshard && action.kind != kinds.reshard) continue;
-      for (const int unit : action.units()) {
-        if (!program.units[unit].param_sharded) continue;
-        if (action.kind == kinds.unshard) held[unit].push_back({number, index, index});
-        else if (!held[unit].empty()) held[unit].back().end = index;
+      if (role_of(action) != Role::residency) continue;
+      const Resources resources = resources_of(action, model);
+      for (const Resource& taken : resources.writes) {
+        if (is_slotted(program, taken)) held[taken.index].push_back({number, index, index});
+      }
+      for (const Resource& freed : resources.frees) {
+        if (is_slotted(program, freed) && !held[freed.index].empty()) held[freed.index].back().end = index;
       }
     }
   }
@@ -112,22 +116,22 @@ Slots parameter_slots(std::span<const Program* const> programs, const std::vecto
 }
 
 Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units) {
-  const KindId reduce = Kinds::get().reduce_grad;
   const int n = static_cast<int>(training.actions.size());
   std::vector<std::vector<Interval>> held(units.size());
   std::vector<int> backwards;  // actions other than reductions that write a gradient
   std::vector<char> is_open(units.size(), 0);
   for (int index = 0; index < n; ++index) {
     const Action& action = training.actions[index];
-    const Resources resources = kind(action.kind).resources(action, model);
-    if (action.kind == reduce) {
+    const Resources resources = resources_of(action, model);
+    const bool reduces = role_of(action) == Role::reduce;
+    if (reduces) {
       for (const int unit : action.units()) is_open[unit] = 0;
     } else if (writes_gradient(resources, -1)) {
       backwards.push_back(index);
     }
     for (size_t unit = 0; unit < units.size(); ++unit) {
       if (!training.units[unit].grad_sharded || !writes_gradient(resources, static_cast<int>(unit))) continue;
-      if (action.kind != reduce && !is_open[unit]) {
+      if (!reduces && !is_open[unit]) {
         held[unit].push_back({0, index, index});
         is_open[unit] = 1;
       }

@@ -1,109 +1,13 @@
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <deque>
-#include <mutex>
-#include <optional>
 #include <set>
 
+#include "kind_registry.h"
 #include "zt/base/error.h"
 #include "zt/program/program.h"
 
 namespace zt {
 
 namespace {
-
-// Returns a model of two positions with one unit each; the second position reads the first.
-ModelInfo example_model() {
-  ModelInfo model;
-  for (int i = 0; i < 2; ++i) {
-    const std::string name = fmt::format("example.{}", i);
-    PositionInfo position{.name = name, .kind = "example", .layer = i, .inputs = {}, .outputs = {{}}, .units = {i}, .axes = {}};
-    if (i == 1) position.inputs = {{0, 0}};
-    model.positions.push_back(std::move(position));
-    model.units.push_back({.name = name, .params = {}, .numel = 1, .positions = {i}, .trainable = true});
-  }
-  return model;
-}
-
-// Returns the sorted reads and writes of an action of that kind, at the second unit or position of the example. Returns nullopt
-// if the declaration throws for the example.
-std::optional<std::array<std::vector<Resource>, 2>> example_resources(const Kind& kind) {
-  static const ModelInfo model = example_model();
-  const Action action{.target = kind.target == Target::none ? -1 : 1, .micro_batch = kind.has_micro_batch ? 0 : -1};
-  try {
-    Resources resources = kind.resources(action, model);
-    std::ranges::sort(resources.reads);
-    std::ranges::sort(resources.writes);
-    return std::array{std::move(resources.reads), std::move(resources.writes)};
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-}
-
-// Returns how `known` differs from `kind`, for a message; empty if both are the same.
-std::string difference(const Kind& known, const Kind& kind) {
-  if (known.target != kind.target) return "another target";
-  if (known.has_micro_batch != kind.has_micro_batch) return known.has_micro_batch ? "a micro-batch" : "no micro-batch";
-  return example_resources(known) == example_resources(kind) ? "" : "other resources that it reads or writes";
-}
-
-class Registry {
- public:
-  KindId add(Kind kind) {
-    const auto [id, known] = find_or_add(kind);
-    const std::string other = known ? difference(*known, kind) : "";
-    if (!other.empty()) {
-      misuse("the action kind '{}' is registered already with {}: choose another name, or give the same declaration again",
-             kind.name, other);
-    }
-    return id;
-  }
-
-  const Kind& at(KindId id) const {
-    const std::lock_guard lock(mutex_);
-    if (id < 0 || id >= static_cast<KindId>(kinds_.size()))
-      misuse("there is no action kind number {}: use what kind_id returns", id);
-    return kinds_[id];
-  }
-
-  KindId find(const std::string& name) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = ids_.find(name);
-    if (found == ids_.end()) misuse("unknown action kind '{}'{}", name, suggest(name, sorted_names()));
-    return found->second;
-  }
-
-  std::vector<std::string> names() const {
-    const std::lock_guard lock(mutex_);
-    return sorted_names();
-  }
-
- private:
-  // Returns the id of that name, and the kind that was registered before or null. Does not call functions of kinds: the lock is
-  // held.
-  std::pair<KindId, const Kind*> find_or_add(const Kind& kind) {
-    const std::lock_guard lock(mutex_);
-    const auto [found, is_new] = ids_.try_emplace(kind.name, static_cast<KindId>(kinds_.size()));
-    if (is_new) kinds_.push_back(kind);
-    return {found->second, is_new ? nullptr : &kinds_[found->second]};
-  }
-
-  std::vector<std::string> sorted_names() const {
-    std::vector<std::string> names;
-    for (const auto& [name, id] : ids_) names.push_back(name);
-    return names;
-  }
-
-  mutable std::mutex mutex_;
-  std::deque<Kind> kinds_;  // a deque: references stay valid while kinds are added
-  std::map<std::string, KindId> ids_;
-};
-
-Registry& registry() {
-  static Registry registry;
-  return registry;
-}
 
 const PositionInfo& position_of(const Action& action, const ModelInfo& model) {
   return model.positions.at(action.target);
@@ -135,7 +39,7 @@ Resources forward_resources(const Action& action, const ModelInfo& model) {
 Resources backward_resources(const Action& action, const ModelInfo& model) {
   const Resource value{ResourceKind::value, action.target, action.micro_batch};
   const Resource value_grad{ResourceKind::value_grad, action.target, action.micro_batch};
-  Resources resources{{value, value_grad}, {value, value_grad}};  // also written: B frees both
+  Resources resources{.reads = {value, value_grad}, .writes = {}, .frees = {value, value_grad}};
   add_params(action, model, resources.reads);
   std::set<int> sources;
   for (const Edge& edge : position_of(action, model).inputs) {
@@ -161,11 +65,12 @@ Resources norm_resources(const Action&, const ModelInfo& model) {
 }
 
 Resources step_resources(const Action& action, const ModelInfo&) {
-  Resources resources{{{ResourceKind::scalars}}, {}};
-  add_units(ResourceKind::grad, action, resources.reads);
-  for (const auto kind : {ResourceKind::master, ResourceKind::state, ResourceKind::param})
-    add_units(kind, action, resources.writes);
-  return resources;
+  const auto slice = [&](ResourceKind kind) {
+    const auto part = static_cast<int32_t>(action.number("part", 0)), parts = static_cast<int32_t>(action.number("parts", 1));
+    return Resource{.kind = kind, .index = action.target, .part = part, .parts = parts};
+  };
+  return {.reads = {{ResourceKind::scalars}, slice(ResourceKind::grad)},
+          .writes = {slice(ResourceKind::master), slice(ResourceKind::state), slice(ResourceKind::param)}};
 }
 
 Resources reduce_grad_resources(const Action& action, const ModelInfo&) {
@@ -184,71 +89,99 @@ Resources unshard_resources(const Action& action, const ModelInfo&) {
 
 Resources reshard_resources(const Action& action, const ModelInfo&) {
   Resources resources;
-  add_units(ResourceKind::param, action, resources.writes);
+  add_units(ResourceKind::param, action, resources.frees);
   return resources;
 }
 
-Kinds register_known_kinds() {
-  const auto scalar = [](const char* name, auto resources, const char* doc) {
-    return registry().add({name, Target::none, false, doc, resources});
-  };
-  const auto at_position = [](const char* name, auto resources, const char* doc) {
-    return registry().add({name, Target::position, true, doc, resources});
-  };
-  const auto at_unit = [](const char* name, auto resources, const char* doc) {
-    return registry().add({name, Target::unit, false, doc, resources});
-  };
-  Kinds kinds{};
-  kinds.count = scalar("COUNT", count_resources, "counts the valid tokens and samples of the global batch");
-  kinds.forward = at_position("F", forward_resources, "forward");
-  kinds.backward = at_position("B", backward_resources, "full backward");
-  kinds.recompute = at_position("R", forward_resources, "recomputes the forward of a checkpointed layer");
-  kinds.reduce_grad = at_unit("REDUCE_GRAD", reduce_grad_resources, "sums a unit's gradient over its axis");
-  kinds.replicate_grad = at_unit("REPLICATE_GRAD", reduce_grad_resources,
-                                 "sums the owned part of a unit's gradient over the groups that hold the same shards");
-  kinds.unshard = at_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current");
-  kinds.reshard = at_unit("RESHARD", reshard_resources, "frees a unit's full parameters");
-  kinds.norm = scalar("NORM", norm_resources, "gradient norm, non-finite flag and loss");
-  kinds.step = at_unit("STEP", step_resources, "updates the part of a unit that this rank owns");
-  return kinds;
+std::vector<std::vector<std::string>> layer_axes(const Action& action, const ModelInfo& model) {
+  std::vector<std::vector<std::string>> axes;
+  for (const auto& axis : position_of(action, model).axes) axes.push_back({axis});
+  return axes;
 }
 
-bool is_kind_name(const std::string& name) {
-  const auto is_allowed = [](unsigned char c) { return std::isupper(c) || std::isdigit(c) || c == '_'; };
-  return !name.empty() && std::isupper(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), is_allowed);
+void check_keep(const Action& action, const Program&) {
+  static const std::vector<std::string> words{"graph", "inputs", "none"};
+  const std::string word = action.attr("keep", "graph");
+  if (std::ranges::find(words, word) == words.end()) misuse("unknown value '{}' of keep{}", word, suggest(word, words));
+}
+
+// All gradients are sent in one type, because the trainer allocates its buffers for that type.
+void check_reduce_grad(const Action& action, const Program& program) {
+  action.gradient_part();
+  const Precision& types = program.precision;
+  const std::string wanted = types.reduce == types.grads ? "" : float_type_name(types.reduce), given = action.attr("dtype");
+  if (given == wanted) return;
+  if (wanted.empty())
+    misuse("dtype={}, but this program sends gradients as it sums them, in {}: leave it out", given,
+           float_type_name(types.grads));
+  misuse("this program sends gradients in {}: give dtype=\"{}\"", wanted, wanted);
+}
+
+void check_step(const Action& action, const Program&) {
+  const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
+  if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
+}
+
+void check_scalars(const Action& action, const Program& program) {
+  if (program.mode == Mode::generate)
+    misuse("{} has nothing to work on when generating: remove it", kind(action.kind).name);
+}
+
+// What the fields of a kind's actions may be.
+struct Rule {
+  std::vector<std::string> attrs;
+  bool only_in_training = false;
+  bool needs_axes = false;
+  void (*check)(const Action&, const Program&) = nullptr;  // the values of attributes
+
+  void operator()(const Action& action, const Program& program) const {
+    const std::string& name = kind(action.kind).name;
+    if (action.peer != -1) misuse("{} has no peer, but rank {} is given: leave it out", name, action.peer);
+    if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
+    for (const auto& [attr, value] : action.attrs) {
+      if (std::ranges::find(attrs, attr) == attrs.end())
+        misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, attrs));
+    }
+    if (needs_axes && !action.attrs.contains("axes")) misuse("it names no axis to communicate on: give axes=[\"dp\"]");
+    if (check) check(action, program);
+  }
+};
+
+KindId add_scalars(const char* name, auto resources, const char* doc) {
+  return add_kind({name, Target::none, false, doc, resources, Role::scalars, nullptr, Rule{{"axes"}, false, false, check_scalars}});
+}
+KindId add_compute(const char* name, auto resources, const char* doc, Rule rule) {
+  return add_kind({name, Target::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
+}
+KindId add_of_unit(const char* name, auto resources, const char* doc, Role role, Rule rule) {
+  return add_kind({name, Target::unit, false, doc, resources, role, nullptr, std::move(rule)});
+}
+
+Kinds add_known_kinds() {
+  Kinds kinds{};
+  kinds.count = add_scalars("COUNT", count_resources, "counts the valid tokens and samples of the global batch");
+  kinds.forward = add_compute("F", forward_resources, "forward", {{"keep"}, false, false, check_keep});
+  kinds.backward = add_compute("B", backward_resources, "full backward", {{}, true});
+  kinds.recompute = add_compute("R", forward_resources, "recomputes the forward of a checkpointed layer", {{}, true});
+  kinds.reduce_grad = add_of_unit("REDUCE_GRAD", reduce_grad_resources, "sums a unit's gradient over its axis", Role::reduce,
+                                  {{"axes", "dtype", "sum", "units", "wait"}, true, true, check_reduce_grad});
+  kinds.replicate_grad = add_of_unit("REPLICATE_GRAD", reduce_grad_resources,
+                                     "sums the owned part of a unit's gradient over the groups that hold the same shards",
+                                     Role::reduce, {{"axes", "units", "wait"}, true, true});
+  kinds.unshard = add_of_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current",
+                              Role::residency, {{"axes", "units", "wait"}, false, true});
+  kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, {});
+  kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss");
+  kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update,
+                           {{"part", "parts"}, true, false, check_step});
+  return kinds;
 }
 
 }  // namespace
 
 const Kinds& Kinds::get() {
-  static const Kinds kinds = register_known_kinds();
+  static const Kinds kinds = add_known_kinds();
   return kinds;
-}
-
-// Every public function calls Kinds::get first, so that the known kinds are registered before all others.
-KindId register_kind(Kind kind) {
-  Kinds::get();
-  if (!is_kind_name(kind.name)) {
-    misuse("'{}' is no name for an action kind: programs are text, so use upper-case letters, digits and '_'", kind.name);
-  }
-  if (!kind.resources)
-    misuse("the action kind '{}' declares no resources: without them nothing can be scheduled around it", kind.name);
-  return registry().add(std::move(kind));
-}
-
-const Kind& kind(KindId id) {
-  Kinds::get();
-  return registry().at(id);
-}
-
-KindId kind_id(const std::string& name) {
-  Kinds::get();
-  return registry().find(name);
-}
-
-std::vector<std::string> kind_names() {
-  Kinds::get();
-  return registry().names();
 }
 
 }  // namespace zt

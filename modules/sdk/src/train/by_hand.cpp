@@ -11,15 +11,15 @@ bool is_kind(const Program& program, int index, KindId id) {
   return program.actions[index].kind == id;
 }
 
-// Returns the index after the last forward of `micro_batch` that follows `from`, where only UNSHARD and RESHARD may stand in
-// between; `from` if there is none.
+// Returns the index after the last forward of `micro_batch` that follows `from`, where only actions that move
+// parameters may stand in between; `from` if there is none.
 int end_of_forwards(const Program& program, int from, int micro_batch) {
-  const Kinds& kinds = Kinds::get();
+  const KindId forward = Kinds::get().forward;
   const int n = static_cast<int>(program.actions.size());
   int end = from;
   for (int i = from; i < n; ++i) {
-    if (is_kind(program, i, kinds.forward) && program.actions[i].micro_batch == micro_batch) end = i + 1;
-    else if (!is_kind(program, i, kinds.unshard) && !is_kind(program, i, kinds.reshard)) break;
+    if (is_kind(program, i, forward) && program.actions[i].micro_batch == micro_batch) end = i + 1;
+    else if (role_of(program.actions[i]) != Role::residency) break;
   }
   return end;
 }

@@ -55,11 +55,9 @@ std::string nonfinite_result(const Action& action, Runner& runner) {
   return {};
 }
 
-// Whether the replay runs actions of this kind. Actions of a script's own kinds must not be done twice.
-bool is_replayed(KindId id) {
-  const Kinds& kinds = Kinds::get();
-  return id == kinds.count || id == kinds.forward || id == kinds.recompute || id == kinds.backward || id == kinds.unshard ||
-         id == kinds.reshard || id == kinds.reduce_grad;
+// Whether the replay runs such actions. Actions of unknown purpose and updates must not be done twice.
+bool is_replayed(Role role) {
+  return role != Role::other && role != Role::update;
 }
 
 NonfinitePlace replay(Runner& runner, const Plan& plan) {
@@ -74,7 +72,7 @@ NonfinitePlace replay(Runner& runner, const Plan& plan) {
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {
     const Action& action = actions[i];
-    if (!is_replayed(action.kind) || (is_by_hand && action.kind == kinds.count)) continue;
+    if (!is_replayed(role_of(action)) || (is_by_hand && action.kind == kinds.count)) continue;
     if (is_by_hand && action.kind == kinds.forward && action.micro_batch != micro_batch)
       runner.begin_micro_batch(micro_batch = action.micro_batch);
     running.run(runner.state(), i, i + 1);

@@ -53,7 +53,7 @@ bool is_in_range(const Subject& subject, const Resource& resource) {
       return within(resource.index, subject.model.positions.size()) &&
              within(resource.micro_batch, subject.program.micro_batches);
     default:
-      return within(resource.index, subject.model.units.size());
+      return within(resource.index, subject.model.units.size()) && within(resource.part, resource.parts);
   }
 }
 
@@ -68,8 +68,8 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program
   subject.resources.reserve(program.actions.size());
   for (int step = 0; step < subject.size(); ++step) {
     const Action& action = subject.action(step);
-    const Resources& declared = subject.resources.emplace_back(kind(action.kind).resources(action, model));
-    for (const auto* list : {&declared.reads, &declared.writes}) {
+    const Resources& declared = subject.resources.emplace_back(resources_of(action, model));
+    for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
       const bool is_fine = std::all_of(list->begin(), list->end(), [&](const Resource& r) { return is_in_range(subject, r); });
       if (!is_fine)
         refuse(findings, step, "its kind declares a resource that this model does not have: correct the kind's resources");

@@ -21,23 +21,10 @@ struct Group {
   int arrived = 0;  // number of ranks that have reached the next call
 };
 
-// Returns the communicators that an action uses, in order. Each is given by its axes.
-std::vector<std::vector<std::string>> communicators_of(const ModelInfo& model, const Action& action) {
-  std::vector<std::vector<std::string>> all;
-  const auto axes = action.axes();
-  if (!axes.empty()) all.push_back(axes);  // one communicator over the joined axes
-  const Kinds& kinds = Kinds::get();
-  const bool runs_layer = action.kind == kinds.forward || action.kind == kinds.backward || action.kind == kinds.recompute;
-  if (runs_layer) {
-    for (const auto& axis : model.positions[action.target].axes) all.push_back({axis});
-  }
-  return all;
-}
-
-// Returns whether two ranks make the same call. The attributes of an F may differ: each rank decides what it keeps.
+// Returns whether two ranks make the same call. The attributes of layers' actions may differ: each rank decides what it keeps.
 bool is_same_call(const Action& a, const Action& b) {
   if (&a == &b) return true;
-  if (a.kind == Kinds::get().forward) return b.kind == a.kind && a.target == b.target && a.micro_batch == b.micro_batch;
+  if (role_of(a) == Role::compute) return b.kind == a.kind && a.target == b.target && a.micro_batch == b.micro_batch;
   return is_equal(a, b);
 }
 
@@ -49,7 +36,7 @@ class Simulation {
       std::map<std::vector<std::string>, int> known;
       const Program& program = *programs[rank];
       for (int step = 0; step < static_cast<int>(program.actions.size()); ++step) {
-        for (const auto& axes : communicators_of(model, program.actions[step])) {
+        for (const auto& axes : communicators_of(program.actions[step], model)) {
           const auto [found, is_new] = known.emplace(axes, -1);
           if (is_new) found->second = group_of(mesh.group(rank, axes), fmt::format("{}", fmt::join(axes, "+")));
           if (groups_[found->second].ranks.size() > 1) calls_[rank].push_back({step, found->second});

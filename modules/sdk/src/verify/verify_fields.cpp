@@ -6,30 +6,6 @@ namespace zt::verifier {
 
 namespace {
 
-// The constraints on a kind that the SDK registers. Other kinds may have any attributes.
-struct Rule {
-  std::vector<std::string> attrs;
-  bool only_in_training = false;
-  bool needs_axes = false;
-};
-
-const std::map<KindId, Rule>& rules() {
-  static const Kinds& kinds = Kinds::get();
-  static const std::map<KindId, Rule> rules{
-      {kinds.count, {{"axes"}, false, false}},
-      {kinds.forward, {{"keep"}, false, false}},
-      {kinds.backward, {{}, true, false}},
-      {kinds.recompute, {{}, true, false}},
-      {kinds.reduce_grad, {{"axes", "dtype", "sum", "units", "wait"}, true, true}},
-      {kinds.replicate_grad, {{"axes", "units", "wait"}, true, true}},
-      {kinds.unshard, {{"axes", "units", "wait"}, false, true}},
-      {kinds.reshard, {{}, false, false}},
-      {kinds.norm, {{"axes"}, false, false}},
-      {kinds.step, {{"part", "parts"}, true, false}},
-  };
-  return rules;
-}
-
 std::vector<std::string> axis_names(const MeshShape& mesh) {
   std::vector<std::string> names;
   for (const AxisSize& axis : mesh.axes()) names.push_back(axis.name);
@@ -45,15 +21,10 @@ class FieldCheck {
     check_target();
     check_micro_batch();
     check_peer();
-    const auto rule = rules().find(action_.kind);
-    if (rule != rules().end()) check_rule(rule->second);
     try {
+      if (kind_.check) kind_.check(action_, subject_.program);
       check_axes();
       if (kind_.target == Target::unit) check_units();
-      check_word("keep", Kinds::get().forward, {"graph", "inputs", "none"});
-      if (action_.kind == Kinds::get().reduce_grad) action_.gradient_part();
-      check_dtype();
-      check_parts();
       action_.flag("wait");
     } catch (const Misuse& error) {
       say("{}", error.what());
@@ -87,24 +58,9 @@ class FieldCheck {
   }
 
   void check_peer() {
-    if (rules().contains(action_.kind) && action_.peer != -1) {
-      say("{} has no peer, but rank {} is given: leave it out", kind_.name, action_.peer);
-    } else if (action_.peer < -1 || action_.peer >= subject_.mesh.world_size()) {
-      say("there is no rank {} that could be its peer: the mesh {} has {} ranks", action_.peer, subject_.mesh.text(),
-          subject_.mesh.world_size());
-    }
-  }
-
-  void check_rule(const Rule& rule) {
-    if (rule.only_in_training && !subject_.is_training()) say("{} belongs in a training program: remove it", kind_.name);
-    const bool is_scalar = action_.kind == Kinds::get().count || action_.kind == Kinds::get().norm;
-    if (is_scalar && subject_.program.mode == Mode::generate)
-      say("{} has nothing to work on when generating: remove it", kind_.name);
-    for (const auto& [name, value] : action_.attrs) {
-      if (std::find(rule.attrs.begin(), rule.attrs.end(), name) != rule.attrs.end()) continue;
-      say("{} has no attribute '{}'{}", kind_.name, name, suggest(name, rule.attrs));
-    }
-    if (rule.needs_axes && !action_.attrs.contains("axes")) say("it names no axis to communicate on: give axes=[\"dp\"]");
+    if (action_.peer >= -1 && action_.peer < subject_.mesh.world_size()) return;
+    say("there is no rank {} that could be its peer: the mesh {} has {} ranks", action_.peer, subject_.mesh.text(),
+        subject_.mesh.world_size());
   }
 
   void check_axes() {
@@ -127,30 +83,6 @@ class FieldCheck {
       if (!is_known && i > 0) say("there is no unit {}: the model has {}, counted from 0", units[i], count);
       if (!seen.insert(units[i]).second) say("unit {} is in this bucket twice", units[i]);
     }
-  }
-
-  void check_parts() {
-    const int64_t part = action_.number("part", 0), parts = action_.number("parts", 1);
-    if (action_.kind == Kinds::get().step && (part < 0 || part >= parts))
-      say("part={} of parts={}: slices are counted from 0", part, parts);
-  }
-
-  // All gradients are sent in one type, because the trainer allocates its buffers for that type.
-  void check_dtype() {
-    if (action_.kind != Kinds::get().reduce_grad) return;
-    const Precision& types = subject_.program.precision;
-    const std::string wanted = types.reduce == types.grads ? "" : float_type_name(types.reduce), given = action_.attr("dtype");
-    if (given == wanted) return;
-    if (wanted.empty())
-      say("dtype={}, but this program sends gradients as it sums them, in {}: leave it out", given, float_type_name(types.grads));
-    else say("this program sends gradients in {}: give dtype=\"{}\"", wanted, wanted);
-  }
-
-  void check_word(const char* name, KindId owner, const std::vector<std::string>& words) {
-    if (action_.kind != owner || !action_.attrs.contains(name)) return;
-    const std::string word = action_.attr(name);
-    if (std::find(words.begin(), words.end(), word) == words.end())
-      say("unknown value '{}' of {}{}", word, name, suggest(word, words));
   }
 
   const Subject& subject_;

@@ -18,12 +18,14 @@ class ResidencyCheck {
   }
 
   void run() {
-    const Kinds& kinds = Kinds::get();
     for (int step = 0; step < subject_.size(); ++step) {
-      const KindId id = subject_.action(step).kind;
-      if (id == kinds.unshard) unshard(step);
-      else if (id == kinds.reshard) reshard(step);
-      else use(step);
+      if (role_of(subject_.action(step)) != Role::residency) {
+        use(step);
+        continue;
+      }
+      const auto gathered = units_in(subject_.resources[step].writes), freed = units_in(subject_.resources[step].frees);
+      if (!gathered.empty()) unshard(step, gathered);
+      if (!freed.empty()) reshard(step, freed);
     }
     for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) check_end(unit);
   }
@@ -50,9 +52,18 @@ class ResidencyCheck {
 
   static const char* state_of(const UnitState& state) { return state.presence == Presence::freed ? "freed" : "out of date"; }
 
-  void unshard(int step) {
+  // Returns the units whose full parameters are among the resources.
+  static std::vector<int> units_in(const std::vector<Resource>& resources) {
+    std::vector<int> units;
+    for (const Resource& resource : resources) {
+      if (resource.kind == ResourceKind::param) units.push_back(resource.index);
+    }
+    return units;
+  }
+
+  void unshard(int step, const std::vector<int>& units) {
     const Action& action = subject_.action(step);
-    for (const int unit : action.units()) {
+    for (const int unit : units) {
       const std::string& axis = subject_.program.units[unit].axis;
       if (!subject_.is_sharded(unit)) {
         refuse(findings_, step, "{} is not sharded, so there is nothing to gather: remove it", subject_.unit(unit));
@@ -71,8 +82,8 @@ class ResidencyCheck {
     }
   }
 
-  void reshard(int step) {
-    for (const int unit : subject_.action(step).units()) {
+  void reshard(int step, const std::vector<int>& units) {
+    for (const int unit : units) {
       if (!subject_.is_sharded(unit)) {
         refuse(findings_, step, "{} is not sharded: nothing could bring its parameters back, remove it", subject_.unit(unit));
       } else if (units_[unit].presence == Presence::freed) {
@@ -120,7 +131,7 @@ class ResidencyCheck {
 
   // Only STEP may write parameters freely: it writes all their copies.
   void check_write(int step, const Resource& write) {
-    if (subject_.action(step).kind == Kinds::get().step) return;
+    if (role_of(subject_.action(step)) == Role::update) return;
     const int unit = write.index;
     if (subject_.program.units[unit].node_shared) {
       refuse(findings_, step,

@@ -58,6 +58,8 @@ class ActionHandler {
   virtual Work start(const Action& action, StepState& state) = 0;
 };
 
+class ResourceIds;
+
 // Runs one program repeatedly. A work that has resources may still be in flight after a run: call `drain` before anything else
 // touches the state. The executor waits for a work without resources when the last action of the program has started.
 //
@@ -89,7 +91,6 @@ class Executor {
   struct Instruction {
     ActionHandler* handler;
     Touched touched;
-    std::vector<int> gradients;  // units whose gradient must be complete before it starts
     std::string text;            // the action's text, such as "REDUCE_GRAD 3"
     uint32_t trace_name;
     bool waits;  // the executor waits for its work before the next action
@@ -105,8 +106,7 @@ class Executor {
     int writer = -1;  // -1 means none
     std::vector<int> readers;
   };
-  Instruction make_instruction(const Action& action, const ModelInfo& model, const BufferOf& buffer_of,
-                               std::map<Resource, int>& ids);
+  Instruction make_instruction(const Action& action, const Resources& resources, const ResourceIds& ids);
   // Frees the entry of in_flight_ and waits for its work.
   void wait_for(int entry);
   void wait_for_conflicts(const Touched& touched);
@@ -116,6 +116,7 @@ class Executor {
   Program program_;
   Handlers handlers_;
   std::vector<Instruction> instructions_;
+  std::vector<std::vector<int>> gradients_read_;    // by action: units whose gradient must be complete before it starts
   std::vector<std::optional<InFlight>> in_flight_;  // entries without a value are free
   std::vector<Holders> holders_;                    // by resource
   std::function<void(int)> complete_gradient_;

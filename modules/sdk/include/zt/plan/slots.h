@@ -19,7 +19,7 @@ struct Slots {
 };
 
 // For units whose parameters are sharded: from UNSHARD to RESHARD, in any of the programs.
-Slots parameter_slots(std::span<const Program* const> programs, const std::vector<Unit>& units);
+Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units);
 
 // For units whose gradients are sharded: from the first write of a gradient to its reduction. Unless the reduction is waited for
 // at once, the slot stays in use until the second next unit's first write, so that the reduction overlaps one unit's backward.

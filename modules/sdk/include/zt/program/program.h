@@ -15,31 +15,9 @@
 #include "zt/model/model.h"
 #include "zt/model/precision.h"
 #include "zt/model/unit.h"
+#include "zt/program/kind.h"
 
 namespace zt {
-
-using KindId = int32_t;
-
-// Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of
-// its resources.
-enum class ResourceKind : uint8_t {
-  param,       // index: unit. Its full parameters
-  master,      // index: unit. The owned part that the optimizer updates. After writing it, call Unit::round_master
-  grad,        // index: unit. The gradient of its parameters
-  state,       // index: unit. Its optimizer state
-  value,       // index: position. Its outputs and its graph for one micro-batch
-  value_grad,  // index: position. The gradient of its outputs for one micro-batch
-  scalars,     // counts, norm and loss of the step; no index
-};
-struct Resource {
-  ResourceKind kind = ResourceKind::param;
-  int32_t index = 0;
-  int32_t micro_batch = -1;  // of value and value_grad; -1 otherwise
-  auto operator<=>(const Resource&) const = default;
-};
-struct Resources {
-  std::vector<Resource> reads, writes;
-};
 
 // Which part of the step's gradient a REDUCE_GRAD sums over the ranks: all of it, or, if each micro-batch is reduced by itself,
 // that of the first, of a middle or of the last micro-batch.
@@ -68,34 +46,6 @@ struct Action {
   GradientPart gradient_part() const;        // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
   void set_gradient_part(GradientPart part);
   std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
-};
-
-enum class Target : uint8_t { none, position, unit };
-
-// A kind of action. Modules can register more kinds.
-struct Kind {
-  std::string name;  // upper case: "REDUCE_GRAD"
-  Target target = Target::none;
-  bool has_micro_batch = false;
-  std::string doc;
-  // Returns what an action of this kind reads and writes. Must be pure and thread-safe.
-  std::function<Resources(const Action&, const ModelInfo&)> resources;
-};
-
-// Registers a kind for the process and returns its id. A name that is registered already with the same declaration keeps its id.
-// Two declarations are the same if target, has_micro_batch and the resources of one example action are equal; `doc` may differ.
-// Throws Misuse if the name has another declaration, is not upper case, or `resources` is empty. Thread-safe, as are the three
-// functions below.
-KindId register_kind(Kind kind);
-const Kind& kind(KindId id);  // throws Misuse if there is no such kind; the reference stays valid
-// Throws Misuse, with the nearest name, if there is no such kind.
-KindId kind_id(const std::string& name);
-std::vector<std::string> kind_names();
-
-// The ids of the kinds that the SDK registers.
-struct Kinds {
-  KindId count, forward, backward, recompute, reduce_grad, replicate_grad, unshard, reshard, norm, step;
-  static const Kinds& get();
 };
 
 // All that one rank does in a step. Every rank has its own program.

@@ -1,0 +1,92 @@
+// Kinds of actions: what an action of a kind refers to, what it reads and writes, and what it is for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "zt/model/model.h"
+
+namespace zt {
+
+struct Action;
+struct Program;
+
+using KindId = int32_t;
+
+// Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of
+// its resources.
+enum class ResourceKind : uint8_t {
+  param,       // index: unit. Its full parameters
+  master,      // index: unit. The owned part that the optimizer updates. After writing it, call Unit::round_master
+  grad,        // index: unit. The gradient of its parameters
+  state,       // index: unit. Its optimizer state
+  value,       // index: position. Its outputs and its graph for one micro-batch
+  value_grad,  // index: position. The gradient of its outputs for one micro-batch
+  scalars,     // counts, norm and loss of the step; no index
+};
+// A resource of a unit may be one of several equal slices: slice `part` of `parts`. Different slices do not conflict.
+struct Resource {
+  ResourceKind kind = ResourceKind::param;
+  int32_t index = 0;
+  int32_t micro_batch = -1;  // of value and value_grad; -1 otherwise
+  int32_t part = 0, parts = 1;
+  auto operator<=>(const Resource&) const = default;
+};
+struct Resources {
+  std::vector<Resource> reads, writes;
+  std::vector<Resource> frees = {};  // their data are gone after the action; for conflicts they count as written
+};
+
+// What an action is for. Code that treats kinds alike asks for the role, so that it includes the kinds of modules and scripts.
+enum class Role : uint8_t {
+  other,      // anything else, such as statistics. Never run twice in a step
+  scalars,    // numbers of the step on which all ranks agree: COUNT, NORM
+  compute,    // runs a layer at a position and changes only values and gradients: F, R, B
+  reduce,     // sums gradients over ranks
+  residency,  // makes full parameters present, or frees them
+  update,     // changes parameters and optimizer state
+  transfer,   // moves values between ranks
+};
+
+enum class Target : uint8_t { none, position, unit };
+
+// A kind of action. Modules can register more kinds. All functions must be pure and thread-safe.
+struct Kind {
+  std::string name;  // upper case: "REDUCE_GRAD"
+  Target target = Target::none;
+  bool has_micro_batch = false;
+  std::string doc;
+  // Returns what an action of this kind reads and writes.
+  std::function<Resources(const Action&, const ModelInfo&)> resources;
+  Role role = Role::other;
+  // Returns the communicators that an action uses, in order, each as the axes that it joins. Null means one over attrs.axes, or
+  // none if the action has no such attribute.
+  std::function<std::vector<std::vector<std::string>>(const Action&, const ModelInfo&)> axes = {};
+  // Throws Misuse, with the reason, if peer or attributes do not fit the program. Null means that all are allowed.
+  std::function<void(const Action&, const Program&)> check = {};
+};
+
+// Registers a kind for the process and returns its id. A name that is registered already with the same declaration keeps its id.
+// Two declarations are the same if target, has_micro_batch, role and the resources of one example action are equal; `doc` may
+// differ. Throws Misuse if the name has another declaration, is not upper case, or `resources` is empty. Thread-safe, as are the
+// functions below.
+KindId register_kind(Kind kind);
+const Kind& kind(KindId id);  // throws Misuse if there is no such kind; the reference stays valid
+// Throws Misuse, with the nearest name, if there is no such kind.
+KindId kind_id(const std::string& name);
+std::vector<std::string> kind_names();
+
+// Return what `kind(action.kind)` says of the action.
+Resources resources_of(const Action& action, const ModelInfo& model);
+Role role_of(const Action& action);
+std::vector<std::vector<std::string>> communicators_of(const Action& action, const ModelInfo& model);
+
+// The ids of the kinds that the SDK registers.
+struct Kinds {
+  KindId count, forward, backward, recompute, reduce_grad, replicate_grad, unshard, reshard, norm, step;
+  static const Kinds& get();
+};
+
+}  // namespace zt

@@ -1,0 +1,160 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "kind_registry.h"
+#include "zt/base/error.h"
+#include "zt/program/program.h"
+
+namespace zt {
+
+namespace {
+
+// Returns a model of two positions with one unit each; the second position reads the first.
+ModelInfo example_model() {
+  ModelInfo model;
+  for (int i = 0; i < 2; ++i) {
+    const std::string name = fmt::format("example.{}", i);
+    PositionInfo position{.name = name, .kind = "example", .layer = i, .inputs = {}, .outputs = {{}}, .units = {i}, .axes = {}};
+    if (i == 1) position.inputs = {{0, 0}};
+    model.positions.push_back(std::move(position));
+    model.units.push_back({.name = name, .params = {}, .numel = 1, .positions = {i}, .trainable = true});
+  }
+  return model;
+}
+
+// Returns what an action of that kind reads, writes and frees at the second unit or position of the example, each list sorted.
+// Returns nullopt if the declaration throws for the example.
+std::optional<std::array<std::vector<Resource>, 3>> example_resources(const Kind& kind) {
+  static const ModelInfo model = example_model();
+  const Action action{.target = kind.target == Target::none ? -1 : 1, .micro_batch = kind.has_micro_batch ? 0 : -1};
+  try {
+    Resources resources = kind.resources(action, model);
+    for (auto* list : {&resources.reads, &resources.writes, &resources.frees}) std::ranges::sort(*list);
+    return std::array{std::move(resources.reads), std::move(resources.writes), std::move(resources.frees)};
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+// Returns how `known` differs from `kind`, for a message; empty if both are the same.
+std::string difference(const Kind& known, const Kind& kind) {
+  if (known.target != kind.target) return "another target";
+  if (known.has_micro_batch != kind.has_micro_batch) return known.has_micro_batch ? "a micro-batch" : "no micro-batch";
+  if (known.role != kind.role) return "another role";
+  return example_resources(known) == example_resources(kind) ? "" : "other resources that it reads, writes or frees";
+}
+
+class Registry {
+ public:
+  KindId add(Kind kind) {
+    const auto [id, known] = find_or_add(kind);
+    const std::string other = known ? difference(*known, kind) : "";
+    if (!other.empty()) {
+      misuse("the action kind '{}' is registered already with {}: choose another name, or give the same declaration again",
+             kind.name, other);
+    }
+    return id;
+  }
+
+  const Kind& at(KindId id) const {
+    const std::lock_guard lock(mutex_);
+    if (id < 0 || id >= static_cast<KindId>(kinds_.size()))
+      misuse("there is no action kind number {}: use what kind_id returns", id);
+    return kinds_[id];
+  }
+
+  KindId find(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = ids_.find(name);
+    if (found == ids_.end()) misuse("unknown action kind '{}'{}", name, suggest(name, sorted_names()));
+    return found->second;
+  }
+
+  std::vector<std::string> names() const {
+    const std::lock_guard lock(mutex_);
+    return sorted_names();
+  }
+
+ private:
+  // Returns the id of that name, and the kind that was registered before or null. Does not call functions of kinds: the lock is
+  // held.
+  std::pair<KindId, const Kind*> find_or_add(const Kind& kind) {
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_new] = ids_.try_emplace(kind.name, static_cast<KindId>(kinds_.size()));
+    if (is_new) kinds_.push_back(kind);
+    return {found->second, is_new ? nullptr : &kinds_[found->second]};
+  }
+
+  std::vector<std::string> sorted_names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, id] : ids_) names.push_back(name);
+    return names;
+  }
+
+  mutable std::mutex mutex_;
+  std::deque<Kind> kinds_;  // a deque: references stay valid while kinds are added
+  std::map<std::string, KindId> ids_;
+};
+
+Registry& registry() {
+  static Registry registry;
+  return registry;
+}
+
+bool is_kind_name(const std::string& name) {
+  const auto is_allowed = [](unsigned char c) { return std::isupper(c) || std::isdigit(c) || c == '_'; };
+  return !name.empty() && std::isupper(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), is_allowed);
+}
+
+}  // namespace
+
+KindId add_kind(Kind kind) {
+  return registry().add(std::move(kind));
+}
+
+// Every public function calls Kinds::get first, so that the known kinds are registered before all others.
+KindId register_kind(Kind kind) {
+  Kinds::get();
+  if (!is_kind_name(kind.name)) {
+    misuse("'{}' is no name for an action kind: programs are text, so use upper-case letters, digits and '_'", kind.name);
+  }
+  if (!kind.resources)
+    misuse("the action kind '{}' declares no resources: without them nothing can be scheduled around it", kind.name);
+  return registry().add(std::move(kind));
+}
+
+const Kind& kind(KindId id) {
+  Kinds::get();
+  return registry().at(id);
+}
+
+KindId kind_id(const std::string& name) {
+  Kinds::get();
+  return registry().find(name);
+}
+
+std::vector<std::string> kind_names() {
+  Kinds::get();
+  return registry().names();
+}
+
+Resources resources_of(const Action& action, const ModelInfo& model) {
+  return kind(action.kind).resources(action, model);
+}
+
+Role role_of(const Action& action) {
+  return kind(action.kind).role;
+}
+
+std::vector<std::vector<std::string>> communicators_of(const Action& action, const ModelInfo& model) {
+  if (const auto& axes = kind(action.kind).axes) return axes(action, model);
+  auto joined = action.axes();
+  if (joined.empty()) return {};
+  return {std::move(joined)};
+}
+
+}  // namespace zt
