@@ -33,6 +33,8 @@ class BucketBuilder {
 
   bool joins(const Bucket& bucket, const ReadyUnit& ready) const {
     const ReadyUnit& last = bucket.units.back();
+    const UnitPlan &plan = bucketing_.plans[ready.unit], &other = bucketing_.plans[last.unit];
+    if (plan.shard_axes != other.shard_axes || plan.sum_axes != other.sum_axes) return false;
     if (ready.round != last.round || ready.part != last.part || bucket.bytes + bytes_of(ready) > bucketing_.bytes) return false;
     for (int index = last.after + 1; index <= ready.after; ++index) {
       if (touches(actions_[index], bucket)) return false;
@@ -59,7 +61,8 @@ class BucketBuilder {
 
 Action bucket_action(const Bucket& bucket, const Bucketing& bucketing) {
   Action action{.kind = bucketing.kind, .target = bucket.units.front().unit};
-  action.attrs["axes"] = Value::List{bucketing.axis};
+  const auto& axes = bucketing.plans[bucket.units.front().unit].comm_axes();
+  action.attrs["axes"] = Value::List(axes.begin(), axes.end());
   action.set_gradient_part(bucket.units.front().part);
   Value::List others;
   for (size_t i = 1; i < bucket.units.size(); ++i) others.push_back(bucket.units[i].unit);

@@ -13,14 +13,14 @@ namespace zt::zero {
 // The action to insert, and the limits of its buckets.
 struct Bucketing {
   KindId kind = 0;
-  std::string axis;
-  std::vector<ResourceKind> touched;  // a bucket ends before an action that reads or writes one of these resources of its units
-  int64_t bytes = 0;                  // maximum size of a bucket, counted as 4 bytes per element; 0: no merging
+  const std::vector<UnitPlan>& plans;  // by unit; units communicate along their comm_axes
+  std::vector<ResourceKind> touched;   // a bucket ends before an action that reads or writes one of these resources of its units
+  int64_t bytes = 0;                   // maximum size of a bucket, counted as 4 bytes per element; 0: no merging
 };
 
 // Inserts one action per bucket: its target is the first unit, attrs.units are the other units, in the order in which they became
-// ready. The action comes directly after the one that makes the last unit ready. All units of a bucket have the same round and
-// part, and no action touches them before they are communicated.
+// ready. The action comes directly after the one that makes the last unit ready. All units of a bucket have the same axes,
+// round and part, and no action touches them before they are communicated.
 std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<ReadyUnit>& ready,
                                    const Bucketing& bucketing);
 

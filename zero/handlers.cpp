@@ -146,7 +146,7 @@ class Unshard : public ActionHandler {
     Communicator& comm = state.comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
     is_sharded(action, units, comm);
-    if (units.front()->node_shared) {  // ranks write in place, and no rank may read before all have written
+    if (units.front()->is_node_shared()) {  // ranks write in place, and no rank may read before all have written
       comm.barrier();
       return {};
     }

@@ -20,16 +20,19 @@ struct Use {
   std::vector<int> params_read, grads_written;
 };
 
-std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<bool>& units) {
+std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<UnitPlan>& plans) {
+  const auto is_use = [&](const Resource& resource, ResourceKind kind) {
+    return resource.kind == kind && plans.at(resource.index).params == Residence::sharded;
+  };
   std::vector<Use> uses;
   for (const Action& action : actions) {
     Use& use = uses.emplace_back();
     const Resources resources = resources_of(action, model);
     for (const Resource& read : resources.reads) {
-      if (read.kind == ResourceKind::param && units.at(read.index)) use.params_read.push_back(read.index);
+      if (is_use(read, ResourceKind::param)) use.params_read.push_back(read.index);
     }
     for (const Resource& write : resources.writes) {
-      if (write.kind == ResourceKind::grad && units.at(write.index)) use.grads_written.push_back(write.index);
+      if (is_use(write, ResourceKind::grad)) use.grads_written.push_back(write.index);
     }
   }
   return uses;
@@ -132,15 +135,15 @@ Action unit_action(KindId kind, int unit) {
 
 }  // namespace
 
-std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const std::vector<bool>& units,
-                                     const Residency& residency) {
-  const auto uses = uses_of(actions, model, units);
+std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency) {
+  const auto uses = uses_of(actions, model, residency.plans);
   const auto intervals = intervals_of(uses, ReuseRule(actions, uses, model, residency), model.units.size());
   const auto places = UnshardPlaces(actions, model, residency).find(intervals);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
     Action unshard = unit_action(Kinds::get().unshard, intervals[k].unit);
-    unshard.attrs["axes"] = Value::List{residency.axis};
+    const auto& axes = residency.plans[intervals[k].unit].shard_axes;
+    unshard.attrs["axes"] = Value::List(axes.begin(), axes.end());
     before[places[k]].push_back(std::move(unshard));
     after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].unit));
   }

@@ -10,16 +10,15 @@
 namespace zt::zero {
 
 struct Residency {
-  std::string axis;
-  int prefetch = 1;                // number of units by which a unit is gathered ahead of its use
+  const std::vector<UnitPlan>& plans;  // by unit
+  int prefetch = 1;                    // number of units by which a unit is gathered ahead of its use
   int64_t max_reuse_distance = 0;  // a unit stays whole if at most this many elements of other units are used before its next use
   bool keeps_forward = false;      // a unit stays whole from a micro-batch's forward to its backward
   int64_t max_live = 0;            // bound of the elements that are whole at the same time, which delays gathers; 0: no bound
 };
 
-// Pure. `units` says which units have sharded parameters. Throws Misuse if `max_live` is too small for the units that one action
-// uses and those that stay whole.
-std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const std::vector<bool>& units,
-                                     const Residency& residency);
+// Pure. Units whose parameters are sharded are gathered along their shard_axes. Throws Misuse if `max_live` is too small for the
+// units that one action uses and those that stay whole.
+std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency);
 
 }  // namespace zt::zero

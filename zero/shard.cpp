@@ -40,68 +40,71 @@ class Shard : public Pass {
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override { return make_handlers(); }
 
   Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
-    const UnitSets units = find_units(options_, model);
-    const Kinds& kinds = Kinds::get();
-    check_untouched(program, units.summed, model);
+    const std::vector<UnitPlan> plans = plan_units(options_, model, coord.shape);
+    check_untouched(program, plans, model);
     for (Action& action : program.actions) {
-      if (action.kind == kinds.count || action.kind == kinds.norm) add_axes(action, data_axes(), coord.shape);
+      if (role_of(action) == Role::scalars) add_axes(action, options_.data_axes(), coord.shape);
     }
     set_types(program.precision);
-    plan_units(options_, units, program);
+    for (size_t unit = 0; unit < plans.size(); ++unit) {
+      if (plans[unit] != UnitPlan{}) program.units[unit] = plans[unit];
+    }
     if (program.mode == Mode::train) {
-      insert_reductions(program, model, units.summed);
+      insert_reductions(program, model, plans);
       if (options_.sub_group_size > 0) slice_steps(program, model, coord);
-      if (options_.stage >= 1) insert_gathers(program, model, units);
+      if (options_.stage >= 1) insert_gathers(program, model, plans);
     }
     program.max_live = options_.max_live;
-    program.actions = insert_residency(std::move(program.actions), model, units.sharded,
-                                       {.axis = axis(),
+    program.actions = insert_residency(std::move(program.actions), model,
+                                       {.plans = plans,
                                         .prefetch = options_.prefetch.value_or(options_.overlaps() ? 1 : 0),
                                         .max_reuse_distance = options_.max_reuse_distance,
                                         .keeps_forward = options_.keep == "forward",
                                         .max_live = options_.max_live});
-    if (!options_.overlaps()) mark_waits(program);
+    if (!options_.overlaps()) mark_waits(program, plans);
     return program;
   }
 
  private:
-  const std::string& axis() const { return options_.axis->name; }
-  std::string replicate() const { return options_.replicate ? options_.replicate->name : ""; }
-  // Returns the data-parallel axes.
-  std::vector<std::string> data_axes() const {
-    return options_.replicate ? std::vector{replicate(), axis()} : std::vector{axis()};
-  }
-
-  void insert_reductions(Program& program, const ModelInfo& model, const std::vector<bool>& summed) const {
+  void insert_reductions(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
+    const std::vector<bool> summed = summed_units(model, plans);
     const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, ResourceKind::grad, summed)
                                                       : micro_batch_gradients(program.actions, model, summed);
-    program.actions =
-        insert(std::move(program.actions), model, ready, Kinds::get().reduce_grad, {ResourceKind::grad}, options_.bucket_bytes);
+    program.actions = insert_buckets(std::move(program.actions), model, ready,
+                                     {Kinds::get().reduce_grad, plans, {ResourceKind::grad}, options_.bucket_bytes});
     mark_conversions(program);
-    if (options_.replicate) insert_replication(program.actions);
+    insert_replication(program.actions, plans);
   }
 
   // Inserts UNSHARD after the updates of units whose parameters are not sharded.
-  void insert_gathers(Program& program, const ModelInfo& model, const UnitSets& units) const {
-    std::vector<bool> whole = units.summed;
-    for (size_t unit = 0; unit < whole.size(); ++unit) whole[unit] = whole[unit] && !units.sharded[unit];
+  void insert_gathers(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
+    std::vector<bool> whole = summed_units(model, plans);
+    for (size_t unit = 0; unit < whole.size(); ++unit) {
+      const bool is_gathered = plans[unit].state == Residence::sharded && plans[unit].params != Residence::sharded;
+      whole[unit] = whole[unit] && is_gathered;
+    }
     const auto ready = last_writes(program.actions, model, ResourceKind::master, whole);
-    program.actions =
-        insert(std::move(program.actions), model, ready, Kinds::get().unshard, {ResourceKind::param, ResourceKind::master},
-               options_.gather_bucket_bytes.value_or(options_.bucket_bytes));
+    const Bucketing bucketing{Kinds::get().unshard,
+                              plans,
+                              {ResourceKind::param, ResourceKind::master},
+                              options_.gather_bucket_bytes.value_or(options_.bucket_bytes)};
+    program.actions = insert_buckets(std::move(program.actions), model, ready, bucketing);
   }
 
   // Inserts REPLICATE_GRAD where a gradient is summed within each group: it sums the shards over the groups.
-  void insert_replication(std::vector<Action>& actions) const {
+  static void insert_replication(std::vector<Action>& actions, const std::vector<UnitPlan>& plans) {
     std::vector<Action> result;
     for (Action& action : actions) {
       const bool is_whole = action.kind == Kinds::get().reduce_grad && ends_sum(action.gradient_part());
+      const auto& plan = is_whole ? plans[action.target] : UnitPlan{};
+      const bool has_replicas = plan.state == Residence::sharded && !plan.replica_axes().empty();
       Action next{.kind = Kinds::get().replicate_grad, .target = action.target, .attrs = action.attrs};
       result.push_back(std::move(action));
-      if (!is_whole) continue;
+      if (!has_replicas) continue;
       next.set_gradient_part(GradientPart::whole);
       next.attrs.erase("dtype");
-      next.attrs["axes"] = Value::List{replicate()};
+      const auto axes = plan.replica_axes();
+      next.attrs["axes"] = Value::List(axes.begin(), axes.end());
       result.push_back(std::move(next));
     }
     actions = std::move(result);
@@ -112,7 +115,7 @@ class Shard : public Pass {
     for (Action& action : program.actions) {
       int64_t parts = 1;
       if (action.kind == Kinds::get().step) {
-        const int ranks = program.units[action.target].state_sharded ? coord.size(axis()) : 1;
+        const int ranks = coord.size(program.units[action.target].shard_axes);
         const int64_t chunk = FlatLayout(model.units[action.target].numel, ranks).chunk;
         parts = std::max<int64_t>(1, (chunk + options_.sub_group_size - 1) / options_.sub_group_size);
       }
@@ -133,12 +136,11 @@ class Shard : public Pass {
   }
 
   // Without overlap, makes actions wait at once: buffers in flight only cost memory.
-  void mark_waits(Program& program) const {
-    const Kinds& kinds = Kinds::get();
+  static void mark_waits(Program& program, const std::vector<UnitPlan>& plans) {
     for (Action& action : program.actions) {
-      const bool is_own = action.kind == kinds.reduce_grad || action.kind == kinds.replicate_grad || action.kind == kinds.unshard;
-      if (is_own && (action.axes() == std::vector{axis()} || action.axes() == std::vector{replicate()}))
-        action.attrs["wait"] = true;
+      const Role role = role_of(action);
+      const bool communicates = (role == Role::reduce || role == Role::residency) && action.attrs.contains("axes");
+      if (communicates && plans[action.target] != UnitPlan{}) action.attrs["wait"] = true;
     }
   }
 
@@ -149,24 +151,19 @@ class Shard : public Pass {
     }
   }
 
-  std::vector<Action> insert(std::vector<Action> actions, const ModelInfo& model, const std::vector<ReadyUnit>& ready,
-                             KindId kind, std::vector<ResourceKind> touched, int64_t bucket_bytes) const {
-    return insert_buckets(std::move(actions), model, ready, {kind, axis(), std::move(touched), bucket_bytes});
-  }
-
   // Throws Misuse if one of the units is already sharded or reduced: summing a gradient twice would count every rank twice.
-  static void check_untouched(const Program& program, const std::vector<bool>& units, const ModelInfo& model) {
-    const auto refuse = [&](int unit) {
+  static void check_untouched(const Program& program, const std::vector<UnitPlan>& plans, const ModelInfo& model) {
+    const auto refuse = [&](size_t unit) {
       misuse("zero.shard: unit '{}' is sharded or reduced by an earlier pass already: apply zero.shard once",
              model.units[unit].name);
     };
-    for (size_t unit = 0; unit < units.size(); ++unit) {
-      if (units[unit] && program.units.at(unit) != UnitPlan{}) refuse(static_cast<int>(unit));
+    for (size_t unit = 0; unit < plans.size(); ++unit) {
+      if (plans[unit] != UnitPlan{} && program.units.at(unit) != UnitPlan{}) refuse(unit);
     }
     for (const Action& action : program.actions) {
       if (action.kind != Kinds::get().reduce_grad) continue;
       for (const int unit : action.units()) {
-        if (units.at(unit)) refuse(unit);
+        if (plans.at(unit) != UnitPlan{}) refuse(static_cast<size_t>(unit));
       }
     }
   }
@@ -177,12 +174,12 @@ class Shard : public Pass {
 }  // namespace
 
 std::shared_ptr<Pass> make_shard(ShardOptions options) {
-  if (options.replicate &&
-      (options.replicate->mesh.lock() != options.axis->mesh.lock() || options.replicate->name == options.axis->name))
-    misuse("zero.shard: replicate = '{}' must be another axis of the same mesh as '{}'", options.replicate->name,
-           options.axis->name);
-  if (options.axis->name.find('+') != std::string::npos) {
-    misuse("zero.shard: '{}' joins several axes, but units are sharded along one: give one axis of the mesh", options.axis->name);
+  if (options.replicate) {
+    const Axis &copies = *options.replicate, &axis = *options.axis;
+    const bool overlaps = std::ranges::any_of(
+        copies.names, [&](const std::string& name) { return std::ranges::find(axis.names, name) != axis.names.end(); });
+    if (overlaps || copies.mesh.lock() != axis.mesh.lock())
+      misuse("zero.shard: replicate = '{}' must be another axis of the same mesh as '{}'", copies.name, axis.name);
   }
   return std::make_shared<Shard>(std::move(options));
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "zt/base/value.h"
 #include "zt/comm/mesh.h"
@@ -16,7 +17,7 @@ namespace zt::zero {
 
 struct ShardOptions {
   int stage = 0;                         // 1: shards master parameters and optimizer state, 2: gradients too, 3: parameters too
-  std::shared_ptr<Axis> axis;            // the data-parallel axis: its ranks process different data
+  std::shared_ptr<Axis> axis;            // the data-parallel axis, or several joined: its ranks process different data
   std::shared_ptr<Axis> replicate = {};  // a second data-parallel axis: groups of `axis` along it hold the same shards
   int64_t bucket_bytes = 8 << 20;        // small units are merged up to this size, at 4 bytes per element; 0: no merging
   std::optional<int64_t> gather_bucket_bytes = {};  // bucket size of gathers of parameters; unset: bucket_bytes
@@ -34,6 +35,8 @@ struct ShardOptions {
 
   // Returns whether an option was given that only applies to sharded parameters (stage 3).
   bool moves_parameters() const;
+  // Returns the names of the data-parallel axes: those of `axis` and of `replicate`.
+  std::vector<std::string> data_axes() const;
   // Returns `overlap`, or its default.
   bool overlaps() const;
   // Returns `reduce_every`, or its default: "step" at stages 0 and 1, "micro_batch" at stages 2 and 3.

@@ -7,6 +7,12 @@ bool ShardOptions::overlaps() const {
   return overlap.value_or(axis->link.backend == "nccl");
 }
 
+std::vector<std::string> ShardOptions::data_axes() const {
+  std::vector<std::string> names = axis->names;
+  if (replicate) names.insert(names.end(), replicate->names.begin(), replicate->names.end());
+  return names;
+}
+
 bool ShardOptions::moves_parameters() const {
   const ShardOptions defaults;
   return prefetch || persist_below != defaults.persist_below || max_reuse_distance != defaults.max_reuse_distance ||
@@ -16,7 +22,7 @@ bool ShardOptions::moves_parameters() const {
 ShardOptions parse_shard_options(const Value& options) {
   static const auto schema =
       Schema<ShardOptions>("zero.shard")
-          .required("axis", &ShardOptions::axis, "the data-parallel axis, such as mesh.dp")
+          .required("axis", &ShardOptions::axis, "the data-parallel axis, such as mesh.dp or mesh:join{\"dp\", \"ep\"}")
           .optional("stage", &ShardOptions::stage,
                     "what is sharded over the ranks. 0: nothing, 1: optimizer state, 2: gradients too, 3: parameters too",
                     Check<int>(between(0, 3)))

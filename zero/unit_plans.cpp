@@ -8,42 +8,47 @@ namespace zt::zero {
 
 namespace {
 
-// Returns whether the unit's gradient is summed over the axis. Throws Misuse if its trainable parameters differ in placement.
-bool is_summed(const ModelInfo& model, int unit, const std::string& axis) {
-  const ParamInfo* first = nullptr;
-  for (const int index : model.units[unit].params) {
+// Returns whether the unit's ranks see other data along the axis. Throws Misuse if its parameters differ in that.
+bool sees_other_data(const ModelInfo& model, const UnitInfo& unit, const std::string& axis) {
+  const ParamInfo& first = model.params[unit.params.front()];
+  for (const int index : unit.params) {
     const ParamInfo& param = model.params[index];
-    if (!param.trainable) continue;
-    if (!first) first = &param;
-    if (placement_on(param.placements, axis) == placement_on(first->placements, axis)) continue;
+    if (placement_on(param.placements, axis) == placement_on(first.placements, axis)) continue;
     misuse(
         "zero.shard: the parameters '{}' and '{}' of unit '{}' are placed differently on axis '{}', and a unit is reduced as a "
         "whole: put them into different layers",
-        first->name, param.name, model.units[unit].name, axis);
+        first.name, param.name, unit.name, axis);
   }
-  return first && placement_on(first->placements, axis) == Placement::replicated_other_data;
+  return placement_on(first.placements, axis) == Placement::replicated_other_data;
 }
 
-std::vector<bool> summed_units(const ShardOptions& options, const ModelInfo& model) {
-  const std::string& axis = options.axis->name;
-  std::vector<bool> units(model.units.size());
-  for (int unit = 0; unit < static_cast<int>(units.size()); ++unit) {
-    units[unit] = is_summed(model, unit, axis);
-    if (!options.replicate || !units[unit] || is_summed(model, unit, options.replicate->name)) continue;
-    misuse(
-        "zero.shard: the parameters of unit '{}' see other data along '{}' but not along '{}', so groups along the latter are "
-        "not data-parallel replicas",
-        model.units[unit].name, axis, options.replicate->name);
+// Returns those of `wanted` along which the unit's ranks see other data, in the mesh's order.
+std::vector<std::string> axes_of_unit(const ModelInfo& model, const UnitInfo& unit, const std::vector<std::string>& wanted,
+                                      const MeshShape& mesh) {
+  std::vector<std::string> axes;
+  for (const AxisSize& axis : mesh.axes()) {
+    const bool is_wanted = std::ranges::find(wanted, axis.name) != wanted.end();
+    if (is_wanted && sees_other_data(model, unit, axis.name)) axes.push_back(axis.name);
   }
-  const bool is_trained =
-      std::any_of(model.units.begin(), model.units.end(), [](const UnitInfo& unit) { return unit.trainable; });
-  if (is_trained && std::find(units.begin(), units.end(), true) == units.end()) {
+  return axes;
+}
+
+// Throws Misuse unless a trained unit is summed over each axis.
+void check_covered(const ModelInfo& model, const std::vector<UnitPlan>& plans, const std::vector<std::string>& axes) {
+  if (std::ranges::none_of(model.units, &UnitInfo::trainable)) return;
+  const std::vector<bool> summed = summed_units(model, plans);
+  for (const std::string& axis : axes) {
+    bool is_covered = false;
+    for (size_t unit = 0; unit < plans.size(); ++unit) {
+      const auto& over = plans[unit].sum_axes;
+      is_covered = is_covered || (summed[unit] && std::ranges::find(over, axis) != over.end());
+    }
+    if (is_covered) continue;
     misuse(
         "zero.shard: along axis '{}' no parameter sees other data, so there is nothing to sum: give the data axis, or state the "
         "parameters' placements",
         axis);
   }
-  return units;
 }
 
 }  // namespace
@@ -54,32 +59,31 @@ bool is_node_shared(const ShardOptions& options) {
          options.node_shared.value_or(axis.size > 1 && axis.link.shares_memory && !options.moves_parameters());
 }
 
-UnitSets find_units(const ShardOptions& options, const ModelInfo& model) {
-  UnitSets units{summed_units(options, model), std::vector<bool>(model.units.size()), {}};
-  units.planned = options.stage >= 1 ? units.summed : units.sharded;
-  if (options.stage < 3) return units;
-  for (size_t unit = 0; unit < units.sharded.size(); ++unit) {
-    const UnitInfo& info = model.units[unit];
-    const bool is_alike = std::all_of(info.params.begin(), info.params.end(), [&](int index) {
-      return placement_on(model.params[index].placements, options.axis->name) == Placement::replicated_other_data;
-    });
-    const bool is_one_copy_enough = is_alike && info.numel > 0 && info.numel >= options.persist_below;
-    units.sharded[unit] = is_one_copy_enough && !is_node_shared(options);
-    units.planned[unit] = units.planned[unit] || is_one_copy_enough;
+std::vector<UnitPlan> plan_units(const ShardOptions& options, const ModelInfo& model, const MeshShape& mesh) {
+  const bool shares = is_node_shared(options);
+  std::vector<UnitPlan> plans;
+  for (const UnitInfo& info : model.units) {
+    UnitPlan& plan = plans.emplace_back();
+    const bool is_small = info.numel == 0 || info.numel < options.persist_below;
+    if (!info.trainable && (options.stage < 3 || is_small)) continue;  // nothing is summed, and parameters stay whole
+    plan.sum_axes = axes_of_unit(model, info, options.data_axes(), mesh);
+    if (options.stage == 0) continue;
+    plan.shard_axes = axes_of_unit(model, info, options.axis->names, mesh);
+    if (plan.shard_axes.empty()) continue;
+    const bool shards_params = options.stage == 3 && !is_small;
+    plan.state = Residence::sharded;
+    plan.params = shares ? Residence::node_shared : shards_params ? Residence::sharded : Residence::whole;
+    plan.grads = options.stage >= 2 || plan.params == Residence::sharded ? Residence::sharded : Residence::whole;
   }
-  return units;
+  check_covered(model, plans, options.data_axes());
+  return plans;
 }
 
-void plan_units(const ShardOptions& options, const UnitSets& units, Program& program) {
-  for (size_t unit = 0; unit < program.units.size(); ++unit) {
-    if (units.planned[unit])
-      program.units[unit] = {.axis = options.axis->name,
-                             .state_sharded = true,
-                             .grad_sharded = options.stage >= 2 || units.sharded[unit],
-                             .param_sharded = units.sharded[unit],
-                             .node_shared = is_node_shared(options),
-                             .replicate = options.replicate ? options.replicate->name : ""};
-  }
+std::vector<bool> summed_units(const ModelInfo& model, const std::vector<UnitPlan>& plans) {
+  std::vector<bool> units;
+  for (size_t unit = 0; unit < plans.size(); ++unit)
+    units.push_back(model.units[unit].trainable && !plans[unit].sum_axes.empty());
+  return units;
 }
 
 }  // namespace zt::zero

@@ -1,4 +1,4 @@
-// Decides which units zero.shard reduces and shards, and which units ranks of a machine share.
+// Decides how zero.shard spreads each unit over the ranks.
 #pragma once
 
 #include <vector>
@@ -7,21 +7,16 @@
 
 namespace zt::zero {
 
-// By unit of the model.
-struct UnitSets {
-  std::vector<bool> summed;   // units whose gradients are summed over the ranks
-  std::vector<bool> sharded;  // units whose parameters are sharded, frozen units included
-  std::vector<bool> planned;  // units with a UnitPlan: state, gradients or parameters are sharded, or ranks share parameters
-};
-
 // Returns whether ranks of the axis hold one copy of the parameters per machine. This takes less memory than sharded parameters
 // that are gathered for each use, and no communication for gathers.
 bool is_node_shared(const ShardOptions& options);
 
-// Throws Misuse if the parameters of a unit have different placements on the axis, or if no parameter is data parallel along it.
-UnitSets find_units(const ShardOptions& options, const ModelInfo& model);
+// Returns one plan per unit of the model; the default for units whose ranks see the same data. Axes are in the order of `mesh`.
+// Throws Misuse if parameters of a unit have different placements on an axis, or if no trained parameter sees other data along
+// one of the axes.
+std::vector<UnitPlan> plan_units(const ShardOptions& options, const ModelInfo& model, const MeshShape& mesh);
 
-// Sets the UnitPlans of the program, at stages 1 to 3.
-void plan_units(const ShardOptions& options, const UnitSets& units, Program& program);
+// Returns, by unit, whether its gradient is summed over ranks.
+std::vector<bool> summed_units(const ModelInfo& model, const std::vector<UnitPlan>& plans);
 
 }  // namespace zt::zero

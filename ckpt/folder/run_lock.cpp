@@ -27,7 +27,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr const char* kName = "/run.lock";
+constexpr const char* kLockName = "/run.lock";
 constexpr int kAttempts = 100;  // how often the file may be removed between opening and locking it
 
 std::string first_line(const char* path) {
@@ -246,7 +246,7 @@ struct RunLock::State {
 
 RunLock::RunLock(const std::string& folder) : state_(std::make_unique<State>()) {
   state_->folder = folder;
-  state_->path = folder + kName;
+  state_->path = folder + kLockName;
   state_->open();
   state_->take();
   state_->heart = std::thread([state = state_.get()] { state->beat(); });

@@ -12,7 +12,7 @@ namespace zt::ckpt {
 
 namespace {
 
-constexpr const char* kName = "ztoolkit image";
+constexpr const char* kImageName = "ztoolkit image";
 
 // The driver's parameters. libhdf5 passes them to it in a file access list.
 struct Access {
@@ -41,7 +41,7 @@ const OpenImage& image(const H5FD_t* file) {
 
 H5FD_t* open(const char* name, unsigned, hid_t access_list, haddr_t) {
   const void* info = H5Pget_driver_info(access_list);
-  if (!info || std::strcmp(name, kName) != 0) return nullptr;
+  if (!info || std::strcmp(name, kImageName) != 0) return nullptr;
   auto* opened = new OpenImage{};
   opened->access = *static_cast<const Access*>(info);
   return opened;
@@ -174,16 +174,16 @@ Handle create_image(SparseMemory& memory, const ImageLayout& layout) {
   Handle list(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "make a file creation list");
   checked(H5Pset_userblock(list, static_cast<hsize_t>(layout.user_block)), "set a user block");
   checked(H5Pset_obj_track_times(list, false), "leave out times");
-  return {H5Fcreate(kName, H5F_ACC_TRUNC, list, access_list({&memory, nullptr, 0, layout})), H5Fclose, "make an HDF5 file"};
+  return {H5Fcreate(kImageName, H5F_ACC_TRUNC, list, access_list({&memory, nullptr, 0, layout})), H5Fclose, "make an HDF5 file"};
 }
 
 Handle change_image(SparseMemory& memory) {
-  return {H5Fopen(kName, H5F_ACC_RDWR, access_list({&memory, nullptr, 0, {}})), H5Fclose, "open an HDF5 file"};
+  return {H5Fopen(kImageName, H5F_ACC_RDWR, access_list({&memory, nullptr, 0, {}})), H5Fclose, "open an HDF5 file"};
 }
 
 Handle read_image(std::span<const std::byte> bytes) {
   const Access access{nullptr, bytes.data(), static_cast<int64_t>(bytes.size()), {}};
-  return {H5Fopen(kName, H5F_ACC_RDONLY, access_list(access)), H5Fclose, "open an HDF5 file"};
+  return {H5Fopen(kImageName, H5F_ACC_RDONLY, access_list(access)), H5Fclose, "open an HDF5 file"};
 }
 
 }  // namespace zt::ckpt

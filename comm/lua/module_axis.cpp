@@ -23,18 +23,18 @@ struct CallOptions {
   Async async() const { return is_async ? Async::yes : Async::no; }
 };
 
-enum class Call { plain, reducing, splitting };
+enum class CallForm { plain, reducing, splitting };
 
-Schema<CallOptions> call_schema(const char* name, Call call) {
+Schema<CallOptions> call_schema(const char* name, CallForm call) {
   auto schema = Schema<CallOptions>(name).optional("async", &CallOptions::is_async, "return before the work is done");
-  if (call == Call::reducing) return std::move(schema).optional("op", &CallOptions::op, "sum, max, min or product");
-  if (call == Call::plain) return schema;
+  if (call == CallForm::reducing) return std::move(schema).optional("op", &CallOptions::op, "sum, max, min or product");
+  if (call == CallForm::plain) return schema;
   return std::move(schema)
       .optional("out_splits", &CallOptions::out_splits, "rows of `out` from each rank")
       .optional("in_splits", &CallOptions::in_splits, "rows of `in` for each rank");
 }
 
-CallOptions check_options(lua_State* L, int index, const char* name, Call call) {
+CallOptions check_options(lua_State* L, int index, const char* name, CallForm call) {
   return call_schema(name, call).parse(lua::is_absent(L, index) ? Value() : lua::check_value(L, index));
 }
 
@@ -65,7 +65,7 @@ int push_work(lua_State* L, Work work) {
 int all_reduce(lua_State* L) {
   Communicator& comm = communicator(L);
   const int options_at = lua::is_tensor(L, 3) ? 4 : 3;
-  const CallOptions options = check_options(L, options_at, "axis:all_reduce", Call::reducing);
+  const CallOptions options = check_options(L, options_at, "axis:all_reduce", CallForm::reducing);
   if (!lua::is_tensor(L, 2)) {
     return push_work(L, comm.all_reduce(check_tensors(L, 2, "axis:all_reduce argument 1"), options.reduce(), options.async()));
   }
@@ -76,7 +76,7 @@ int all_reduce(lua_State* L) {
 // axis:reduce_scatter(out, in, options), both tensors or both lists
 int reduce_scatter(lua_State* L) {
   Communicator& comm = communicator(L);
-  const CallOptions options = check_options(L, 4, "axis:reduce_scatter", Call::reducing);
+  const CallOptions options = check_options(L, 4, "axis:reduce_scatter", CallForm::reducing);
   if (!lua::is_tensor(L, 2)) {
     return push_work(L, comm.reduce_scatter(check_tensors(L, 2, "axis:reduce_scatter out"),
                                             check_tensors(L, 3, "axis:reduce_scatter in"), options.reduce(), options.async()));
@@ -87,7 +87,7 @@ int reduce_scatter(lua_State* L) {
 // axis:all_gather(out, in, options), both tensors or both lists
 int all_gather(lua_State* L) {
   Communicator& comm = communicator(L);
-  const CallOptions options = check_options(L, 4, "axis:all_gather", Call::plain);
+  const CallOptions options = check_options(L, 4, "axis:all_gather", CallForm::plain);
   if (!lua::is_tensor(L, 2)) {
     return push_work(L, comm.all_gather(check_tensors(L, 2, "axis:all_gather out"), check_tensors(L, 3, "axis:all_gather in"),
                                         options.async()));
@@ -97,43 +97,43 @@ int all_gather(lua_State* L) {
 
 // axis:broadcast(t, root, options)
 int broadcast(lua_State* L) {
-  const CallOptions options = check_options(L, 4, "axis:broadcast", Call::plain);
+  const CallOptions options = check_options(L, 4, "axis:broadcast", CallForm::plain);
   return push_work(L, communicator(L).broadcast(lua::check_tensor(L, 2), check_rank(L, 3), options.async()));
 }
 
 // axis:reduce(out, in, root, options); out may be nil where this rank is not the root
 int reduce(lua_State* L) {
-  const CallOptions options = check_options(L, 5, "axis:reduce", Call::reducing);
+  const CallOptions options = check_options(L, 5, "axis:reduce", CallForm::reducing);
   return push_work(L, communicator(L).reduce(optional_tensor(L, 2), lua::check_tensor(L, 3), check_rank(L, 4), options.reduce(),
                                              options.async()));
 }
 
 // axis:gather(out, in, root, options); out may be nil where this rank is not the root
 int gather(lua_State* L) {
-  const CallOptions options = check_options(L, 5, "axis:gather", Call::plain);
+  const CallOptions options = check_options(L, 5, "axis:gather", CallForm::plain);
   return push_work(L, communicator(L).gather(optional_tensor(L, 2), lua::check_tensor(L, 3), check_rank(L, 4), options.async()));
 }
 
 // axis:scatter(out, in, root, options); in may be nil where this rank is not the root
 int scatter(lua_State* L) {
-  const CallOptions options = check_options(L, 5, "axis:scatter", Call::plain);
+  const CallOptions options = check_options(L, 5, "axis:scatter", CallForm::plain);
   return push_work(L, communicator(L).scatter(lua::check_tensor(L, 2), optional_tensor(L, 3), check_rank(L, 4), options.async()));
 }
 
 // axis:all_to_all(out, in, {out_splits =, in_splits =})
 int all_to_all(lua_State* L) {
-  const CallOptions options = check_options(L, 4, "axis:all_to_all", Call::splitting);
+  const CallOptions options = check_options(L, 4, "axis:all_to_all", CallForm::splitting);
   return push_work(L, communicator(L).all_to_all(lua::check_tensor(L, 2), lua::check_tensor(L, 3), options.out_splits,
                                                  options.in_splits, options.async()));
 }
 
 int send(lua_State* L) {
-  const CallOptions options = check_options(L, 4, "axis:send", Call::plain);
+  const CallOptions options = check_options(L, 4, "axis:send", CallForm::plain);
   return push_work(L, communicator(L).send(lua::check_tensor(L, 2), check_rank(L, 3), options.async()));
 }
 
 int recv(lua_State* L) {
-  const CallOptions options = check_options(L, 4, "axis:recv", Call::plain);
+  const CallOptions options = check_options(L, 4, "axis:recv", CallForm::plain);
   return push_work(L, communicator(L).recv(lua::check_tensor(L, 2), check_rank(L, 3), options.async()));
 }
 

@@ -54,7 +54,8 @@ local function loss(run, value)
   local info = debug.getinfo(run, "S")
   local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
   return require("zt.nn").layer{
-    kind = "loss", defined_at = place, io = {inputs = names, outputs = outputs}, forward = forward,
+    kind = "loss", defined_at = place, forward = forward,
+    io = {inputs = names, outputs = outputs, losses = {[options.name] = options.per}},
     count = options.per == "token" and count_tokens or nil,
   }
 end

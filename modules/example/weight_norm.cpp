@@ -48,8 +48,8 @@ Program WeightNorm::apply(Program program, const ModelInfo&, const Coord&) const
     if (action.kind != Kinds::get().step) continue;
     for (const int unit : action.units()) {
       Action norm{.kind = kind_, .target = unit};
-      const UnitPlan& plan = program.units[unit];
-      if (plan.state_sharded) norm.attrs["axes"] = Value::List{plan.axis};
+      const auto& axes = program.units[unit].shard_axes;
+      if (!axes.empty()) norm.attrs["axes"] = Value::List(axes.begin(), axes.end());
       actions.push_back(std::move(norm));
     }
   }

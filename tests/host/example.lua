@@ -16,7 +16,7 @@ local function model()
     forward = function(_, ctx) return ctx:batch("x") end,
   }
   local loss = nn.layer {
-    kind = "loss", io = {outputs = {}},
+    kind = "loss", io = {outputs = {}, losses = {loss = "sample"}},
     forward = function(_, h, ctx) ctx:loss("loss", (h * h):sum(), "sample") end,
   }
   return nn.sequential {input, nn.linear {["in"] = 2, out = CHANNELS}, example.scale {channels = CHANNELS}, loss, seed = 1}

@@ -63,13 +63,13 @@ trainer:step{tokens = tokens, labels = tokens}
             return [line for line in result.out.split("\n") if line.split(" ")[0] in ("program", "unit", "UNSHARD", "REDUCE_GRAD")]
 
         ran = program_of("run", "--threads", 2, script, "none", "none")
-        self.assertTrue(any("node_shared=true" in line for line in ran))
+        self.assertTrue(any("params=node_shared" in line for line in ran))
         self.assertEqual(program_of("plan", script, "none", "none", "--ranks", 2, "--backend", "local"), ran)
         self.assertEqual(program_of("plan", script, "none", "none", "--ranks", 2, "--ranks-per-node", 2), ran)
         # A run over nccl overlaps communication and shares no memory, also if its ranks are on one machine.
         planned = program_of("plan", script, "none", "none", "--ranks", 64, "--backend", "nccl", "--ranks-per-node", 8)
         self.assertEqual(planned, program_of("plan", script, "overlap=true", "apart", "--ranks", 64))
-        self.assertFalse(any("wait=true" in line or "node_shared=true" in line for line in planned))
+        self.assertFalse(any("wait=true" in line or "params=node_shared" in line for line in planned))
         for rank in (0, 63):
             self.assertEqual(ztoolkit("plan", script, "none", "none", "--ranks", 64, "--rank", rank, "--backend", "mpi").status, 0)
         wrong = ztoolkit("plan", script, "none", "none", "--ranks", 2, "--backend", "ncll")

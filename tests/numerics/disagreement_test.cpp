@@ -84,42 +84,59 @@ TEST(Disagreement, ModelsThatShareALayerFreezeIndependently) {
   EXPECT_FALSE(at::equal(trainer->parameter("e.weight"), before));
 }
 
-// Returns its input. Adds the loss term "aux" if `adds` is true.
+// Returns its input and declares the loss term "aux". Adds to it if `adds` is true.
 class Auxiliary : public Layer {
  public:
-  explicit Auxiliary(bool adds) : adds_(adds) {}
+  Auxiliary(bool declares, bool adds) : declares_(declares), adds_(adds) {}
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     if (adds_) context.loss("aux", in[0].square().sum(), Per::sample);
     return {in[0]};
   }
+  Io io() const override {
+    Io io;
+    if (declares_) io.losses = {{"aux", Per::sample}};
+    return io;
+  }
   std::string kind() const override { return "auxiliary"; }
 
  private:
-  bool adds_;
+  bool declares_, adds_;
 };
 
-TEST(Disagreement, ALossTermThatOnlySomeRanksAddIsNamedOnAll) {
+std::shared_ptr<Model> model_with(std::shared_ptr<Layer> aux) {
+  const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"aux", std::move(aux)}, {"l", loss}}, 1);
+}
+
+TEST(Disagreement, ALossTermThatOnlySomeRanksDeclareIsNamedOnAll) {
   for (const int stage : {0, 2}) {
-    for (const int calling : {0, 1, -1}) {  // the rank that adds the term; -1: all ranks
-      spawn(2, [&](const World& world) {
-        const auto model = [&] {
-          const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
-          const auto aux = std::make_shared<Auxiliary>(calling < 0 || calling == world.rank);
-          const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
-          return std::make_shared<Model>(std::vector<NamedLayer>{{"e", embedding}, {"aux", aux}, {"l", loss}}, 1);
-        };
-        for (const bool trains : {true, false}) {
-          const auto trainer = make_trainer(world, {.stage = stage, .model = model});
-          const Batch batch = first_samples(global_batch(0), 4);
-          const auto refusal = message_of<Misuse>([&] { trains ? trainer->step(batch) : trainer->evaluate(batch); });
-          const char* expected = calling < 0    ? "no error"
-                                 : calling == 0 ? "rank 0 has the loss terms aux (per sample), loss (per token), and rank 1"
-                                                : "rank 0 has the loss terms loss (per token), and rank 1 has aux (per sample)";
-          EXPECT_CONTAINS(refusal, expected);
-        }
-      });
-    }
+    spawn(2, [&](const World& world) {
+      const auto model = [&] { return model_with(std::make_shared<Auxiliary>(world.rank == 1, false)); };
+      const auto refusal = message_of<Misuse>([&] { make_trainer(world, {.stage = stage, .model = model}); });
+      EXPECT_CONTAINS(refusal, "rank 1 built other programs than rank 0");
+    });
   }
+}
+
+TEST(Disagreement, ARankThatAddsNothingToATermCountsAsZero) {
+  spawn(2, [](const World& world) {
+    const auto model = [&] { return model_with(std::make_shared<Auxiliary>(true, world.rank == 1)); };
+    const auto trainer = make_trainer(world, {.stage = 2, .model = model});
+    const StepResult result = trainer->step(first_samples(global_batch(0), 4));
+    ASSERT_EQ(result.terms.size(), 2U);
+    EXPECT_EQ(result.terms[0].name, "aux");
+    EXPECT_GT(result.terms[0].value, 0);
+    EXPECT_EQ(result.loss, result.terms[0].value + result.terms[1].value);
+  });
+}
+
+TEST(Disagreement, ALossTermThatIsNotDeclaredIsNamed) {
+  spawn(2, [](const World& world) {
+    const auto trainer = make_trainer(world, {.model = [] { return model_with(std::make_shared<Auxiliary>(false, true)); }});
+    const auto refusal = message_of<Misuse>([&] { trainer->step(first_samples(global_batch(0), 4)); });
+    EXPECT_CONTAINS(refusal, "the loss 'aux' per sample is not declared");
+  });
 }
 
 // Inserts an action and counts how often it runs.

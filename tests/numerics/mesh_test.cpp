@@ -9,16 +9,16 @@
 namespace zt::test {
 namespace {
 
-struct Split {
+struct BatchSplit {
   int ranks, micro_batches;
 };
-const Split kSplits[] = {{1, 2}, {1, 3}, {1, 12}, {2, 1}, {2, 3}, {3, 2}, {4, 1}, {4, 3}};
+const BatchSplit kSplits[] = {{1, 2}, {1, 3}, {1, 12}, {2, 1}, {2, 3}, {3, 2}, {4, 1}, {4, 3}};
 
 TEST(Mesh, Float64WithinTwelveDigitsOfOneRank) {
   for (const bool tied : {true, false}) {
     Config config{.precision = Precision::fp64, .dropout = 0.1, .tied = tied};
     const Outcome one = train(config);
-    for (const Split& split : kSplits) {
+    for (const BatchSplit& split : kSplits) {
       config.ranks = split.ranks;
       config.micro_batches = split.micro_batches;
       config.stage = 0;
@@ -53,7 +53,7 @@ TEST(Mesh, Float32NoFurtherThanTwiceOneRank) {
   const Joined one = train_problems({.precision = Precision::fp32, .steps = 20});
   const double gradient_bound = 2 * distance(one.gradients, exact.gradients);
   const double loss_bound = 2 * distance(one.losses, exact.losses);
-  for (const Split& split : kSplits) {
+  for (const BatchSplit& split : kSplits) {
     const Joined run = train_problems({.ranks = split.ranks, .micro_batches = split.micro_batches, .stage = 0, .steps = 20});
     SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", split.ranks, split.micro_batches));
     EXPECT_LE(distance(run.gradients, exact.gradients), gradient_bound);

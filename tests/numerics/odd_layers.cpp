@@ -68,6 +68,7 @@ class Hot : public Layer {
     context.loss("hot", sum * in[0].size(0), Per::sample);
     return {in[0]};
   }
+  Io io() const override { return {.losses = {{"hot", Per::sample}}}; }
   Params params() const override { return {weight_}; }
   std::string kind() const override { return "hot"; }
 
@@ -84,7 +85,9 @@ class Guess : public Layer {
     context.loss("loss", ((number_->get() - wanted).square() * valid).sum(), Per::token);
     return {at::Tensor()};
   }
-  Io io() const override { return {.inputs = {}, .outputs = {{.name = "guess", .differentiable = false}}}; }
+  Io io() const override {
+    return {.inputs = {}, .outputs = {{.name = "guess", .differentiable = false}}, .losses = {LossInfo{}}};
+  }
   Params params() const override { return {number_}; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
     const at::Tensor labels = batch("labels");

@@ -43,8 +43,10 @@ at::Tensor tree_sum(const std::vector<at::Tensor>& parts, size_t begin, size_t e
 Unit make_unit(int index, int64_t numel, const UnitPlan& plan, const Communicator& comm) {
   Unit unit;
   unit.index = index;
-  unit.layout = FlatLayout(numel, plan.state_sharded ? comm.size() : 1);
-  unit.rank = plan.state_sharded ? comm.rank() : 0;
+  unit.plan = plan;
+  const bool is_sharded = plan.state == Residence::sharded;
+  unit.layout = FlatLayout(numel, is_sharded ? comm.size() : 1);
+  unit.rank = is_sharded ? comm.rank() : 0;
   unit.full = at::zeros({unit.layout.padded()});
   unit.shard = unit.master = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
   unit.grad = at::zeros({unit.layout.padded()});
@@ -184,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ReductionOn, testing::Values(1, 2, 3, 4));
 
 TEST(Handlers, GatherWhatAMorePreciseMasterWasRoundedTo) {
   spawn(2, [](const World& world) {
-    Rank rank = make_rank(world, chain(0), std::vector<UnitPlan>(2, {.axis = "dp", .state_sharded = true}));
+    Rank rank = make_rank(world, chain(0), std::vector<UnitPlan>(2, plan_of_stage(1)));
     Unit& unit = rank.state.units[1];
     unit.full = at::zeros({unit.layout.padded()}, at::kBFloat16);
     unit.shard = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
@@ -218,7 +220,7 @@ TEST(Handlers, AddAPartOnceHoweverOftenItIsWaitedFor) {
 
 TEST(Handlers, RefuseUnitsThatAreCutOtherwise) {
   spawn(2, [](const World& world) {
-    Rank rank = make_rank(world, chain(0), {UnitPlan{}, UnitPlan{.axis = "dp", .state_sharded = true}});
+    Rank rank = make_rank(world, chain(0), {plan_of_stage(0), plan_of_stage(1)});
     ActionHandler& reduce = *rank.handlers.at(Kinds::get().reduce_grad);
     EXPECT_THROW(reduce.start(parse_action("REDUCE_GRAD 0 axes=[\"dp\"] units=[1]"), rank.state), Misuse);
     rank.state.units[1].layout = FlatLayout(100, 3);

@@ -24,7 +24,7 @@ Program made_by(zero::ShardOptions options, int micro_batches = 1) {
 
 // Returns the verifier's refusals: for two groups if shards are replicated, else for one.
 std::string reasons(const Program& program) {
-  const bool has_groups = std::ranges::any_of(program.units, [](const UnitPlan& unit) { return !unit.replicate.empty(); });
+  const bool has_groups = std::ranges::any_of(program.units, [](const UnitPlan& unit) { return unit.sum_axes.size() > 1; });
   const MeshShape mesh = has_groups ? groups_of_two() : MeshShape({{"replica", 1}, {"dp", 2}}, 2);
   return text_of(verify_all(chain(0), mesh, std::vector<Program>(static_cast<size_t>(mesh.world_size()), program)));
 }
@@ -102,11 +102,8 @@ TEST(Refusals, OfSumsOverGroupsThatAreNone) {
 
 TEST(Refusals, OfPlansWithReplicas) {
   Program program = made_by(replicated());
-  program.units[1].replicate = "dp";
-  EXPECT_CONTAINS(reasons(program), "the plan of unit 1 ('head') replicates shards along 'dp', which has to be another axis");
-  program.units[1] = {.replicate = "replica"};
-  EXPECT_CONTAINS(reasons(program), "the plan of unit 1 ('head') replicates shards along 'replica'");
-  program.units[1] = {.axis = "dp", .state_sharded = true, .replicate = "replicas"};
+  program.units[1] = plan_of_stage(1);
+  program.units[1].sum_axes = {"replicas", "dp"};
   EXPECT_CONTAINS(reasons(program), "the mesh replica=2 x dp=2 has no axis 'replicas': did you mean 'replica'?");
 }
 
@@ -167,13 +164,12 @@ TEST(Refusals, OfASharedCopy) {
   options.node_shared = true;
   const Program good = made_by(options);
   EXPECT_EQ(reasons(good), "");
-  const auto refused = [&](const UnitPlan& plan) {
-    Program program = good;
-    program.units[1] = plan;
-    EXPECT_CONTAINS(reasons(program), "the plan of unit 1 ('head') shares parameters that are not sharded, or not whole");
-  };
-  refused({.node_shared = true});
-  refused({.axis = "dp", .state_sharded = true, .grad_sharded = true, .param_sharded = true, .node_shared = true});
+  Program program = good;
+  program.units[1] = {.sum_axes = {"dp"}, .params = Residence::node_shared};
+  EXPECT_CONTAINS(reasons(program), "the plan of unit 1 ('head') shares parameters on a node whose state is not sharded");
+  program.units[1] = good.units[1];
+  program.units[1].state = Residence::node_shared;
+  EXPECT_CONTAINS(reasons(program), "the plan of unit 1 ('head') shares state or gradients on a node");
   // UNSHARD is the barrier after STEP.
   EXPECT_CONTAINS(reasons_after(good, without("UNSHARD 1")), "leaves the parameters of unit 1 ('head') out of date at the end");
 }

@@ -33,7 +33,7 @@ TEST(Residency, Stage2ReducesEachMicroBatch) {
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0", "B 1 0", "REDUCE_GRAD 1 sum=first", "B 0 0",
                                       "REDUCE_GRAD 0 sum=first", "F 0 1", "F 1 1", "B 1 1", "REDUCE_GRAD 1 sum=last", "B 0 1",
                                       "REDUCE_GRAD 0 sum=last", "NORM", "STEP 0", "UNSHARD 0", "STEP 1", "UNSHARD 1"}));
-  EXPECT_EQ(program.units, (std::vector<UnitPlan>(2, {"dp", true, true})));
+  EXPECT_EQ(program.units, (std::vector<UnitPlan>(2, plan_of_stage(2))));
   expect_accepted(program, chain(0));
 }
 
@@ -43,7 +43,7 @@ TEST(Residency, Stage3GathersAroundEachUse) {
             (Lines{"COUNT",     "UNSHARD 0", "F 0 0",     "RESHARD 0",     "UNSHARD 1", "F 1 0",  "RESHARD 1", "UNSHARD 2",
                    "F 2 0",     "B 2 0",     "RESHARD 2", "REDUCE_GRAD 2", "UNSHARD 1", "B 1 0",  "RESHARD 1", "REDUCE_GRAD 1",
                    "UNSHARD 0", "B 0 0",     "RESHARD 0", "REDUCE_GRAD 0", "NORM",      "STEP 0", "STEP 1",    "STEP 2"}));
-  EXPECT_EQ(program.units, (std::vector<UnitPlan>(3, {"dp", true, true, true})));
+  EXPECT_EQ(program.units, (std::vector<UnitPlan>(3, plan_of_stage(3))));
   expect_accepted(program, chain(1));
 }
 
@@ -66,7 +66,7 @@ TEST(Residency, UnitsMayStayWhole) {
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "UNSHARD 0"), 2);
   expect_accepted(near, chain(1));
   const Program small = sharded(*stage_3(0, 1000), chain(1), 1);
-  EXPECT_EQ(small.units, (std::vector<UnitPlan>(3, {"dp", true, true})));
+  EXPECT_EQ(small.units, (std::vector<UnitPlan>(3, plan_of_stage(2))));
   EXPECT_EQ(lines_of(small).back(), "UNSHARD 2") << "as at stage 2";
   expect_accepted(small, chain(1));
 }

@@ -14,6 +14,7 @@ namespace zt::test {
 inline std::shared_ptr<Axis> axis_of(const std::string& name, int size) {
   auto axis = std::make_shared<Axis>();
   axis->name = name;
+  axis->names = {name};
   axis->size = size;
   axis->link.backend = "nccl";  // so communication overlaps with compute by default
   return axis;

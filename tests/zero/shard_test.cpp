@@ -17,7 +17,7 @@ TEST(Shard, Stage0SumsEachGradientOnce) {
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0",         "F 1 0", "F 2 0",  "B 2 0",         "B 1 0", "B 0 0",
                                       "F 0 1", "F 1 1",         "F 2 1", "B 2 1",  "REDUCE_GRAD 2", "B 1 1", "REDUCE_GRAD 1",
                                       "B 0 1", "REDUCE_GRAD 0", "NORM",  "STEP 0", "STEP 1",        "STEP 2"}));
-  EXPECT_EQ(program.units, std::vector<UnitPlan>(3));
+  EXPECT_EQ(program.units, std::vector<UnitPlan>(3, plan_of_stage(0)));
   for (const Action& action : program.actions) {
     const Kinds& kinds = Kinds::get();
     const bool communicates = action.kind == kinds.count || action.kind == kinds.norm || action.kind == kinds.reduce_grad;
@@ -35,8 +35,8 @@ TEST(Shard, FollowsTheAxisLinkWhereOptionsSayNothing) {
     return std::ranges::count_if(program.actions, [](const Action& action) { return action.flag("wait"); });
   };
   const Program near = of_link({"shm", true}), apart = of_link({"mpi", false}), overlapping = of_link({"nccl", false});
-  EXPECT_TRUE(near.units[0].node_shared);
-  EXPECT_FALSE(apart.units[0].node_shared);
+  EXPECT_TRUE(near.units[0].params == Residence::node_shared);
+  EXPECT_TRUE(apart.units[0].params == Residence::sharded);
   EXPECT_GT(waits(near), 0);
   EXPECT_GT(waits(apart), 0);
   EXPECT_EQ(waits(overlapping), 0);
@@ -46,7 +46,7 @@ TEST(Shard, Stage1GathersAfterEachStep) {
   const Program program = sharded(*shard(1), chain(0), 1);
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0", "B 1 0", "REDUCE_GRAD 1", "B 0 0", "REDUCE_GRAD 0", "NORM",
                                       "STEP 0", "UNSHARD 0", "STEP 1", "UNSHARD 1"}));
-  EXPECT_EQ(program.units, (std::vector<UnitPlan>(2, {"dp", true})));
+  EXPECT_EQ(program.units, (std::vector<UnitPlan>(2, plan_of_stage(1))));
 }
 
 TEST(Shard, MergesSmallUnits) {
@@ -89,7 +89,7 @@ TEST(Shard, ChangesOtherProgramsOnlyWhereTheyCommunicate) {
   EXPECT_EQ(lines_of(eval), (Lines{"COUNT", "F 0 0 keep=none", "F 1 0 keep=none", "NORM"}));
   EXPECT_EQ(eval.actions.front().axes(), Lines{"dp"});
   EXPECT_EQ(eval.actions.back().axes(), Lines{"dp"});
-  EXPECT_EQ(eval.units, (std::vector<UnitPlan>(2, {"dp", true}))) << "all programs hold the same buffers";
+  EXPECT_EQ(eval.units, (std::vector<UnitPlan>(2, plan_of_stage(1)))) << "all programs hold the same buffers";
   const Program generate = sharded(*shard(1), chain(0), 1, Mode::generate);
   EXPECT_EQ(lines_of(generate), lines_of(base_program(chain(0), Mode::generate, 1)));
 }
@@ -138,7 +138,7 @@ void expect_misuse(Call call, const std::string& reason) {
 TEST(Shard, LeavesShardedParametersAlone) {
   ModelMaker maker;
   const int embed = maker.position("embed", {}, {maker.unit("embed", 10)});
-  maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded}})});
+  maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded, 0, 2}})});
   const Program program = sharded(*shard(1), maker.info, 1);
   EXPECT_EQ(program.units[1], UnitPlan{});
   const auto lines = lines_of(program);
@@ -159,8 +159,35 @@ TEST(Shard, RefusesAnAxisThatSeesNoOtherData) {
   const auto pass = zero::make_shard({.axis = axis_of("tp", 2), .bucket_bytes = 0, .reduce_every = "step"});
   expect_misuse([&] { pass->apply(base_program(chain(1), Mode::train, 1), chain(1), {}); },
                 "along axis 'tp' no parameter sees other data");
-  expect_misuse([] { zero::make_shard({.axis = axis_of("dp+ep", 4), .bucket_bytes = 0, .reduce_every = "step"}); },
-                "'dp+ep' joins several axes");
+}
+
+// Experts see other data along dp only, and dense parameters along dp and ep.
+TEST(Shard, CutsEachUnitAlongTheAxesWhereItSeesOtherData) {
+  ModelMaker maker;
+  const int dense = maker.position("dense", {}, {maker.unit("dense", 100)});
+  maker.position("experts", {dense}, {maker.unit("experts", 100, true, {{"ep", Placement::replicated_same_data}})});
+  const auto both = std::make_shared<Axis>();
+  both->name = "ep+dp";
+  both->names = {"ep", "dp"};
+  both->size = 4;
+  const Coord coord{MeshShape({{"dp", 2}, {"ep", 2}}, 4), 0};
+  const auto plans = [&](int stage) {
+    const auto pass = zero::make_shard({.stage = stage, .axis = both, .bucket_bytes = 1 << 20, .reduce_every = "step"});
+    return pass->apply(base_program(maker.info, Mode::train, 1), maker.info, coord);
+  };
+  const Program whole = plans(0), sharded = plans(1);
+  EXPECT_EQ(whole.units[0].sum_axes, (Lines{"dp", "ep"}));
+  EXPECT_EQ(whole.units[1].sum_axes, Lines{"dp"});
+  EXPECT_EQ(sharded.units[0].shard_axes, (Lines{"dp", "ep"})) << "in the order of the mesh";
+  EXPECT_EQ(sharded.units[1].shard_axes, Lines{"dp"});
+  Lines communication;
+  for (const Action& action : sharded.actions) {
+    if (!action.axes().empty()) communication.push_back(action_text(action));
+  }
+  EXPECT_EQ(communication, (Lines{R"(COUNT axes=["dp","ep"])", R"(REDUCE_GRAD 1 axes=["dp"] wait=true)",
+                                  R"(REDUCE_GRAD 0 axes=["dp","ep"] wait=true)", R"(NORM axes=["dp","ep"])",
+                                  R"(UNSHARD 0 axes=["dp","ep"] wait=true)", R"(UNSHARD 1 axes=["dp"] wait=true)"}));
+  EXPECT_EQ(text_of(verify(maker.info, coord.shape, std::vector<const Program*>(4, &sharded))), "");
 }
 
 TEST(Shard, RefusesToSumTwice) {

@@ -41,7 +41,7 @@ class CrossEntropy final : public Layer {
     context.loss("loss", CrossEntropyFunction::apply(rows, loss), Per::token);
     return {};
   }
-  Io io() const override { return {.inputs = {"h"}, .outputs = {}}; }
+  Io io() const override { return {.inputs = {"h"}, .outputs = {}, .losses = {LossInfo{}}}; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
     return count_labels(batch, options_.ignore_index);
   }

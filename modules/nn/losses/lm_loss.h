@@ -32,7 +32,11 @@ class LmLoss final : public Layer {
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Params params() const override;
-  Io io() const override { return {.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}}; }
+  Io io() const override {
+    Io io{.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}};
+    if (has_loss_) io.losses = {LossInfo{}};
+    return io;
+  }
   bool splits_backward() const override { return true; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return "lm_loss"; }

@@ -19,6 +19,7 @@ std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
 struct IoOptions {
   std::optional<std::vector<std::string>> inputs;
   std::optional<std::vector<Value>> outputs;
+  Value::Table losses;
 };
 
 struct OutputOptions {
@@ -37,12 +38,19 @@ Output read_output(const Value& value) {
 }
 
 Io read_io(const Value::Table& table) {
-  static const auto kSchema = Schema<IoOptions>("nn.layer.io")
-                                  .optional("inputs", &IoOptions::inputs, "names of the values that the layer reads")
-                                  .optional("outputs", &IoOptions::outputs, "names of the values that the layer makes");
+  static const auto kSchema =
+      Schema<IoOptions>("nn.layer.io")
+          .optional("inputs", &IoOptions::inputs, "names of the values that the layer reads")
+          .optional("outputs", &IoOptions::outputs, "names of the values that the layer makes")
+          .optional("losses", &IoOptions::losses, "the loss terms that it adds, by name: \"token\" or \"sample\"");
   const IoOptions options = kSchema.parse(table);
   Io io;
   if (options.inputs) io.inputs = *options.inputs;
+  for (const auto& [name, per] : options.losses) {
+    const auto* word = per.get_if<std::string>();
+    if (!word) wrong_type("nn.layer.io.losses." + name, "\"token\" or \"sample\"", per);
+    io.losses.push_back({name, parse_per(*word)});
+  }
   if (!options.outputs) return io;
   io.outputs.clear();
   for (const auto& output : *options.outputs) io.outputs.push_back(read_output(output));

@@ -14,7 +14,8 @@ namespace zt::nn {
 struct LuaLayerOptions {
   std::shared_ptr<lua::Callable> forward;
   Value::Table params;                   // name -> initial values (a tensor), or a Param of another layer
-  Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =}
+  Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
+                                         // losses: name -> "token" or "sample"
   std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
   std::string kind = "lua";
   std::optional<std::string> defined_at;  // "file:line" for messages; default: where `forward` is defined

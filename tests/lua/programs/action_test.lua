@@ -42,7 +42,7 @@ function TestAction:test_fields_that_there_are()
     seen = {action.kind, unit.index, unit.name, unit.grad_shard:dim(), unit.grad:dim(), unit.full:dim(), state.step}
     for key in pairs(state) do seen[key] = true end
   end):step(batch())
-  lu.assertEquals(seen, {"TRY_" .. names, 0, "embedding", 1, 1, 1, 0, step = true, loss = true, grad_norm = true,
+  lu.assertEquals(seen, {"TRY_" .. names, 0, "embedding.weight", 1, 1, 1, 0, step = true, loss = true, grad_norm = true,
     grad_divisor = true})
 end
 

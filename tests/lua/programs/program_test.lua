@@ -94,15 +94,15 @@ function TestProgram:test_what_cannot_be_given()
   lu.assertErrorMsgContains("is not a training program", give, "mode=train", "mode=eval")
   lu.assertErrorMsgContains("it was made for another model", give, "units=%d+", "units=2")
   lu.assertErrorMsgContains("micro_batches=0 is out of range", give, "micro_batches=2", "micro_batches=0")
-  local cut = give("\nCOUNT", "\nunit 0 axis=dp state_sharded=true\nCOUNT")
+  local cut = give("\nCOUNT", "\nunit 0 shard_axes=[\"dp\"] sum_axes=[\"dp\"] state=sharded\nCOUNT")
   lu.assertErrorMsgContains("the program", trainer_of, cut)
 end
 
 function TestProgram:test_units_are_held_alike_in_all_modes()
   local mesh = require("zt.comm").mesh{dp = -1}
   local program = zt.program(model()):apply(require("zt.zero").shard{stage = 1, axis = mesh.dp, node_shared = false})
-  local other = program:text():gsub("unit 0 axis=dp state_sharded=true", "unit 0 axis=dp state_sharded=true grad_sharded=true")
-  lu.assertErrorMsgContains("holds unit 'embedding' in another way", trainer_of, program:with_actions(other))
+  local other = program:text():gsub("unit 0 ([^\n]*)", "unit 0 %1 grads=sharded")
+  lu.assertErrorMsgContains("holds unit 'embedding.weight' in another way", trainer_of, program:with_actions(other))
 end
 
 function TestProgram:test_a_program_without_the_pass_that_runs_its_actions()

@@ -61,12 +61,14 @@ TEST_F(LuaLayerTest, ForwardAndGradient) {
 }
 
 TEST_F(LuaLayerTest, ContextGivesBatchAndLoss) {
-  const auto subject = made(R"(keep(nn.layer{io = {inputs = {"h"}, outputs = {}}, forward = function(self, h, ctx)
+  const auto subject = made(R"(keep(nn.layer{io = {inputs = {"h"}, outputs = {}, losses = {mse = "sample"}},
+                                           forward = function(self, h, ctx)
     assert(ctx.mode == "train" and ctx.step == 0 and ctx.position == 0 and ctx.recompute == false)
     assert(ctx:has_batch("y") and not ctx:has_batch("z"))
     ctx:loss("mse", (h - ctx:batch("y")):pow(2):sum(), "sample")
   end}))");
   context.fields["y"] = at::ones({2, 3}, at::kDouble);
+  EXPECT_EQ(kept->io().losses, (std::vector<LossInfo>{{"mse", Per::sample}}));
   EXPECT_TRUE(subject.forward({x}, context).empty());
   ASSERT_EQ(context.losses.size(), 1U);
   EXPECT_EQ(context.losses[0].name, "mse");

@@ -134,21 +134,20 @@ TEST_F(ExecutorTest, ReadersDoNotWaitForEachOtherAndAWriterWaitsForAll) {
 TEST_F(ExecutorTest, SlicesThatDoNotOverlapDoNotWaitForEachOther) {
   make({"FAKE_SLICE 0 part=0 parts=2", "FAKE_SLICE 0 part=1 parts=2 now=true", "FAKE_SLICE 0 part=2 parts=3 now=true",
         "FAKE_SLICE 0 part=1 parts=3 now=true"});
-  EXPECT_EQ(run(), (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0",
-                          "start FAKE_SLICE 0"}));
+  EXPECT_EQ(run(),
+            (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "start FAKE_SLICE 0"}));
 }
 
 TEST_F(ExecutorTest, AWholeResourceWaitsForAllItsSlices) {
   make({"FAKE_SLICE 0 part=0 parts=2", "FAKE_SLICE 0 part=1 parts=2", "FAKE_READ 0 now=true"});
-  EXPECT_EQ(run(), (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "wait FAKE_SLICE 0",
-                          "start FAKE_READ 0"}));
+  EXPECT_EQ(run(),
+            (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "wait FAKE_SLICE 0", "start FAKE_READ 0"}));
 }
 
 TEST_F(ExecutorTest, SlicesTooFineToTellApartWaitForEachOther) {
-  make({"FAKE_SLICE 0 part=0 parts=1000", "FAKE_SLICE 0 part=999 parts=1001 now=true",
-        "FAKE_SLICE 0 part=0 parts=1001 now=true"});
-  EXPECT_EQ(run(),
-            (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "start FAKE_SLICE 0"}));
+  make(
+      {"FAKE_SLICE 0 part=0 parts=1000", "FAKE_SLICE 0 part=999 parts=1001 now=true", "FAKE_SLICE 0 part=0 parts=1001 now=true"});
+  EXPECT_EQ(run(), (Lines{"start FAKE_SLICE 0", "start FAKE_SLICE 0", "wait FAKE_SLICE 0", "start FAKE_SLICE 0"}));
 }
 
 TEST_F(ExecutorTest, FreeingWaitsForReaders) {

@@ -72,6 +72,36 @@ TEST(Model, GivesAUnitToLayersWithParametersOnly) {
   EXPECT_NE(model.summary().find("4 positions, 2 units, 5 parameters"), std::string::npos) << model.summary();
 }
 
+TEST(Model, TiedParametersAndOtherPlacementsAreUnitsOfTheirOwn) {
+  const auto tied = make_param("tied", {4}), local = make_param("local", {3}), cut = make_param("cut", {2, 3});
+  cut->placements = {{"tp", Placement::sharded, 1, 2}};
+  const Model model({{"a", source({tied, local, cut, make_param("more", {2})})}, {"b", stub({tied})}}, 0);
+  const ModelInfo& info = model.info();
+  ASSERT_EQ(info.units.size(), 3U);
+  EXPECT_EQ(info.units[0].name, "a.tied");
+  EXPECT_EQ(info.units[1].name, "a");
+  EXPECT_EQ(info.units[1].params, (std::vector<int>{1, 3}));
+  EXPECT_EQ(info.units[2].name, "a.cut");
+  EXPECT_EQ(info.positions[0].units, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(info.params[2].logical_shape(), (std::vector<int64_t>{2, 6}));
+  EXPECT_EQ(info.params[2].cut_axes(), (std::vector<std::string>{"tp"}));
+  const Box box = info.params[2].box({MeshShape({{"dp", 2}, {"tp", 2}}, 4), 3});
+  EXPECT_EQ(box, (Box{{0, 3}, {2, 6}}));
+}
+
+TEST(Model, RefusesPlacementsThatMakeNoBox) {
+  const auto refused = [](std::vector<AxisPlacement> placements) {
+    const auto param = make_param("w", {4, 2});
+    param->placements = std::move(placements);
+    return misuse_of([&] { Model({{"a", source({param})}}, 0); });
+  };
+  EXPECT_NE(refused({{"tp", Placement::sharded, 2, 2}}).find("is cut along dim 2 on axis 'tp', but it has 2 dims"),
+            std::string::npos);
+  EXPECT_NE(refused({{"tp", Placement::sharded, 0, 0}}).find("into 0 parts"), std::string::npos);
+  EXPECT_NE(refused({{"tp", Placement::sharded, 0, 2}, {"tp", Placement::sharded, 1, 2}}).find("two placements on axis 'tp'"),
+            std::string::npos);
+}
+
 TEST(Model, TiedParameterBelongsToTheFirstLayer) {
   const auto shared = make_param("weight", {4, 2});
   const Model model(
@@ -117,7 +147,7 @@ TEST(Model, NamesAreNotPrefixedTwice) {
 TEST(Model, FrozenParametersKeepTheirPlace) {
   auto frozen = make_param("f", {3});
   frozen->trainable = false;
-  const Model model({{"a", source({frozen, make_param("w", {2})})}, {"b", stub({frozen})}}, 0);
+  const Model model({{"a", source({frozen, make_param("w", {2})})}}, 0);
   EXPECT_FALSE(model.info().params[0].trainable);
   EXPECT_EQ(model.info().params[1].offset, 32);
   EXPECT_TRUE(model.info().units[0].trainable);

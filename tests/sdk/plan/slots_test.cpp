@@ -21,7 +21,7 @@ std::vector<Unit> units_of(const std::vector<int64_t>& sizes) {
 
 Program program_of(const std::string& actions, int units) {
   Program program = Program::parse("program mode=train micro_batches=1 units=" + std::to_string(units) + "\n" + actions);
-  for (UnitPlan& plan : program.units) plan = {"dp", true, true, true};
+  for (UnitPlan& plan : program.units) plan = plan_of_stage(3);
   return program;
 }
 
@@ -62,7 +62,7 @@ TEST(Slots, AUnitTakesTheFreeSlotThatFitsBest) {
 
 TEST(Slots, UnitsThatAreNotShardedHaveNoSlot) {
   Program program = program_of("UNSHARD 0\nRESHARD 0\n", 2);
-  program.units[0].param_sharded = false;
+  program.units[0].params = Residence::whole;
   const Program* pointer = &program;
   EXPECT_EQ(parameter_slots({&pointer, 1}, chain(2), units_of({256, 256})).of_unit, (std::vector<int>{-1, -1}));
 }
@@ -70,7 +70,7 @@ TEST(Slots, UnitsThatAreNotShardedHaveNoSlot) {
 TEST(Slots, GradientsTakeTurnsInTwoBuffers) {
   const ModelInfo model = chain(2);
   Program program = base_program(model, Mode::train, 1);
-  for (UnitPlan& plan : program.units) plan = {"dp", true, true};
+  for (UnitPlan& plan : program.units) plan = plan_of_stage(2);
   std::vector<Action> actions;
   for (const Action& action : program.actions) {
     actions.push_back(action);
@@ -84,7 +84,7 @@ TEST(Slots, GradientsTakeTurnsInTwoBuffers) {
     if (action.kind == Kinds::get().reduce_grad) action.attrs["wait"] = true;
   }
   EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).sizes.size(), 1U) << "no reduction overlaps";
-  program.units[2].grad_sharded = false;
+  program.units[2].grads = Residence::whole;
   EXPECT_EQ(gradient_slots(program, model, units_of({256, 256, 256, 256})).of_unit[2], -1);
 }
 

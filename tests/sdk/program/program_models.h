@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "zt/model/model.h"
+#include "zt/model/unit.h"
 
 namespace zt::test {
 
@@ -87,6 +88,16 @@ inline ModelInfo mixed_model() {
   const int skip = maker.position("skip", {frozen, embed}, {});
   maker.position("head", {skip}, {maker.unit("head", 1)});
   return maker.info;
+}
+
+// Returns the plan of a unit as zero.shard{stage} makes it: summed over axis dp, and sharded along it from stage 1 on.
+inline UnitPlan plan_of_stage(int stage) {
+  UnitPlan plan{.sum_axes = {"dp"}};
+  if (stage >= 1) plan.shard_axes = {"dp"};
+  if (stage >= 1) plan.state = Residence::sharded;
+  if (stage >= 2) plan.grads = Residence::sharded;
+  if (stage >= 3) plan.params = Residence::sharded;
+  return plan;
 }
 
 }  // namespace zt::test

@@ -56,8 +56,8 @@ TEST(BaseProgram, OfAnEmptyModelOnlyCounts) {
 
 TEST(ProgramText, RoundTripsPlansAndAttributes) {
   Program program = base_program(chain(1), Mode::train, 2);
-  program.units[1] = {"dp", true};
-  program.units[2] = {"dp", false};
+  program.units[1] = test::plan_of_stage(3);
+  program.units[2] = {.sum_axes = {"replica", "dp"}, .params = Residence::node_shared};
   program.actions[0].attrs["axes"] = Value::List{"dp", "ep"};
   program.actions[1].attrs["keep"] = "inputs";
   program.actions[2].attrs["note"] = "two words, a \"quote\", a ] and a \\ and \n";
@@ -99,7 +99,7 @@ TEST(ProgramText, HashDependsOnEveryPart) {
   };
   EXPECT_TRUE(changed([](Program& p) { p.mode = Mode::eval; }));
   EXPECT_TRUE(changed([](Program& p) { p.micro_batches = 3; }));
-  EXPECT_TRUE(changed([](Program& p) { p.units[0].axis = "dp"; }));
+  EXPECT_TRUE(changed([](Program& p) { p.units[0].sum_axes = {"dp"}; }));
   EXPECT_TRUE(changed([](Program& p) { p.actions[1].target = 1; }));
   EXPECT_TRUE(changed([](Program& p) { p.actions[1].micro_batch = 1; }));
   EXPECT_TRUE(changed([](Program& p) { p.actions[1].peer = 0; }));
@@ -140,7 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{HEAD "F 0 0 peer=x", "program text, line 2: 'peer' cannot be a string"},
         BadText{HEAD HEAD, "program text, line 2: a second header: a text holds the program of one rank"},
         BadText{HEAD "unit 1 axis=dp", "program text, line 2: unit 1 is out of range: the header says units=1"},
-        BadText{HEAD "unit 0 axes=dp", "program text, line 2: unknown key 'axes': did you mean 'axis'?"},
+        BadText{HEAD "unit 0 sum_axis=[]", "program text, line 2: unknown key 'sum_axis': did you mean 'sum_axes'?"},
+        BadText{HEAD "unit 0 sum_axes=[1]", "program text, line 2: 'sum_axes' holds an integer: give a list of mesh axes' names"},
+        BadText{HEAD "unit 0 state=shared", "program text, line 2: unknown residence 'shared': did you mean 'sharded'?"},
         BadText{"program mode=trian", "program text, line 1: unknown mode 'trian': did you mean 'train'?"},
         BadText{"program mode=eval micro_batches=two", "program text, line 1: 'micro_batches' cannot be a string"},
         BadText{"program mode=eval units=-1",
@@ -210,8 +212,9 @@ TEST(Kinds, DeclareTheirResources) {
   EXPECT_EQ(forward.writes, (std::vector<Resource>{{value, 4, 1}}));
   const auto shared = resources("B 2 0");
   EXPECT_EQ(shared.reads, (std::vector<Resource>{{value, 2, 0}, {value_grad, 2, 0}, {param, 1}}));
-  EXPECT_EQ(shared.writes, (std::vector<Resource>{{value, 2, 0}, {value_grad, 2, 0}, {value_grad, 1, 0}, {grad, 1}}));
-  EXPECT_EQ(resources("B 3 0").writes.size(), 3u) << "a frozen unit has no gradient";
+  EXPECT_EQ(shared.writes, (std::vector<Resource>{{value_grad, 1, 0}, {grad, 1}}));
+  EXPECT_EQ(shared.frees, (std::vector<Resource>{{value, 2, 0}, {value_grad, 2, 0}}));
+  EXPECT_EQ(resources("B 3 0").writes.size(), 1u) << "a frozen unit has no gradient";
   EXPECT_EQ(resources("REDUCE_GRAD 3 units=[0]").writes, (std::vector<Resource>{{grad, 3}, {grad, 0}}));
   EXPECT_EQ(resources("UNSHARD 1").reads, (std::vector<Resource>{{master, 1}}));
   EXPECT_EQ(resources("NORM").reads.size(), 4u);

@@ -45,7 +45,7 @@ TEST(Verify, NodeSharedParametersAreNotUsedWhileOtherRanksUpdate) {
     Lines lines = stage_1_lines();
     lines.insert(lines.begin() + at, line);
     Program program = from_lines(lines);
-    for (UnitPlan& unit : program.units) unit.node_shared = true;
+    for (UnitPlan& unit : program.units) unit.params = Residence::node_shared;
     return verify_all(chain(1), dp(2), {program, program});
   };
   EXPECT_EQ(text_of(with(10, "READ_PARAM 1")), "") << "before NORM";

@@ -92,12 +92,14 @@ TEST(Verify, FollowsSumsOverMicroBatches) {
 TEST(Verify, RequiresASumOfTheOtherUnitsToo) {
   ModelMaker maker;
   const int embed = maker.position("embed", {}, {maker.unit("embed", 10)});
-  maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded}})});
+  maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded, 0, 2}})});
   Program program = base_program(maker.info, Mode::train, 1);
   program.actions[0] = parse_action("COUNT axes=[\"dp\"]");
   program.actions[5] = parse_action("NORM axes=[\"dp\"]");
   program.actions.insert(program.actions.begin() + 5, parse_action("REDUCE_GRAD 0 axes=[\"dp\"]"));
   EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {program, program})), "") << "sharded parameters need no sum";
+  maker.info.params[1].placements = {{"dp", Placement::sharded, 0, 4}};
+  expect_refusal(verify_all(maker.info, dp(2), {program, program}), -1, "is sharded on axis 'dp' into 4 parts");
   maker.info.params[1].placements.clear();
   expect_refusal(verify_all(maker.info, dp(2), {program, program}), 6,
                  "unit 1 ('experts') was not summed over 'dp', along which ranks see other data");
@@ -131,10 +133,14 @@ TEST(Verify, RefusesPlansThatDoNotFit) {
   program.units.pop_back();
   expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "plans for 2 units, the model has 3");
   program = from_lines(stage_1_lines());
-  program.units[0].axis = "pd";
+  program.units[0].shard_axes = {"pd"};
   expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "no axis 'pd': known are 'dp'");
-  program.units[0].axis = "";
-  expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "names no axis");
+  program.units[0] = {.sum_axes = {"dp"}, .state = Residence::sharded};
+  expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "shards its state along no axis");
+  program.units[0] = {.shard_axes = {"dp"}, .state = Residence::sharded};
+  expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "shards it along 'dp', over which its gradient is not summed");
+  program.units[0] = {.sum_axes = {"dp", "dp"}};
+  expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "names axis 'dp' twice");
   program.units[0] = {};
   expect_refusal(verify_all(chain(1), dp(1), {program}), 12, "unit 0 ('embed') is not sharded, so there is nothing to gather");
   program = from_lines(stage_1_lines());

@@ -94,6 +94,18 @@ bool MeshShape::operator==(const MeshShape& other) const {
   return world_size_ == other.world_size_ && text() == other.text();
 }
 
+int Coord::size(std::span<const std::string> axes) const {
+  int ranks = 1;
+  for (const auto& axis : axes) ranks *= size(axis);
+  return ranks;
+}
+
+int Coord::index(std::span<const std::string> axes) const {
+  int place = 0;
+  for (const auto& axis : axes) place = place * size(axis) + (*this)[axis];
+  return place;
+}
+
 Mesh::Mesh(MeshShape shape, int rank, Factory factory, Describe describe)
     : shape_(std::move(shape)), rank_(rank), factory_(std::move(factory)), describe_(std::move(describe)) {}
 
@@ -107,6 +119,7 @@ std::shared_ptr<Axis> Mesh::make_axis(const std::vector<std::string>& names) {
   const std::vector<int> ranks = shape_.group(rank_, names);
   auto axis = std::make_shared<Axis>();
   axis->name = fmt::format("{}", fmt::join(names, "+"));
+  axis->names = names;
   axis->size = static_cast<int>(ranks.size());
   axis->coordinate = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
   axis->communicator = factory_(ranks, axis->name);

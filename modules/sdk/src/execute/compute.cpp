@@ -204,7 +204,10 @@ Counts ComputeState::count() const {
 
 std::vector<LossSum> ComputeState::losses() const {
   std::vector<LossSum> sums;
-  for (const auto& [name, sum] : sums_) sums.push_back({name, sum.per, sum.sum.item<double>()});
+  for (const LossInfo& term : model_->info().losses) {
+    const auto found = sums_.find(term.name);
+    sums.push_back({term, found == sums_.end() ? 0 : found->second.item<double>()});
+  }
   return sums;
 }
 

@@ -28,8 +28,7 @@ struct Seeds {
 };
 
 struct LossSum {
-  std::string name;
-  Per per = Per::token;
+  LossInfo term;
   double sum = 0;
 };
 
@@ -49,7 +48,7 @@ class ComputeState {
 
   // Returns the valid tokens and the samples of this rank's batch. Throws Misuse if two loss layers count differently.
   Counts count() const;
-  // Returns this rank's sums of the loss terms so far, sorted by name.
+  // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
   std::vector<LossSum> losses() const;
   // Returns the named outputs of the last position.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
@@ -74,10 +73,6 @@ class ComputeState {
     std::shared_ptr<Context> context;  // the layer's backward uses it, too
     int readers_left = 0;              // forwards that will still read the outputs (counted outside training only)
   };
-  struct Sum {
-    Per per;
-    at::Tensor sum;  // float64 scalar
-  };
 
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
   std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Values& values);
@@ -92,7 +87,7 @@ class ComputeState {
   std::vector<int> readers_;                           // by position: edges that read its outputs
   std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
   std::vector<Values> values_;
-  std::map<std::string, Sum> sums_;
+  std::map<std::string, at::Tensor> sums_;  // of loss terms: float64 scalars
   Batch batch_;
   Mode mode_ = Mode::train;
   int micro_batches_ = 1;

@@ -33,7 +33,8 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
   for (const Resources& declared : resources) gradients_read_.push_back(gradients_in(declared.reads));
   if (buffer_of) {
     for (Resources& declared : resources) {
-      for (auto* list : {&declared.reads, &declared.writes, &declared.frees}) std::ranges::transform(*list, list->begin(), buffer_of);
+      for (auto* list : {&declared.reads, &declared.writes, &declared.frees})
+        std::ranges::transform(*list, list->begin(), buffer_of);
     }
   }
   const ResourceIds ids(resources);

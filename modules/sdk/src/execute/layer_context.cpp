@@ -31,16 +31,18 @@ Philox ComputeState::LayerContext::rng(Purpose purpose) const {
 
 void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, Per per) {
   if (sum.dim() != 0) misuse("the loss '{}' must be a scalar (a sum over tokens or samples), got {}", name, describe(sum));
+  const PositionInfo& info = compute_.model_->info().positions[position_index_];
+  if (std::ranges::find(info.losses, LossInfo{name, per}) == info.losses.end())
+    misuse(
+        "the loss '{}' per {} is not declared: give it in the layer's io, in Lua as nn.layer{{io = {{losses = {{{} = \"{}\"}}}}}}",
+        name, name_of(per), name, name_of(per));
   if (sum.requires_grad()) compute_.values(position_index_, micro_batch_index_).roots.push_back({sum, per});
   if (recompute) return;
-  auto& total = compute_.sums_[name];
   const bool is_by_hand = compute_.whole_batch_of_ >= 0 && compute_.mode_ == Mode::train;
   at::Tensor value = sum.detach().to(at::kDouble);
   if (is_by_hand) value = value * compute_.seeds_.of(per);
-  if (total.sum.defined() && total.per != per)
-    misuse("the loss '{}' is summed over tokens at one place and over samples at another", name);
-  total.per = per;
-  total.sum = total.sum.defined() ? total.sum + value : value;
+  at::Tensor& total = compute_.sums_[name];
+  total = total.defined() ? total + value : value;
 }
 
 std::function<Context::Sink()> ComputeState::LayerContext::grad_sink(const Param& param) {

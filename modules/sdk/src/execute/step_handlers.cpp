@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "zt/base/error.h"
-#include "zt/base/hash.h"
 #include "zt/execute/gradient_norm.h"
 
 namespace zt {
@@ -71,32 +70,6 @@ class Count : public ActionHandler {
   std::shared_ptr<Normalisation> normalisation_;
 };
 
-// Returns a text such as "aux (per sample), loss (per token)".
-std::string terms_text(const std::vector<LossSum>& terms) {
-  std::vector<std::string> names;
-  for (const LossSum& term : terms)
-    names.push_back(fmt::format("{} (per {})", term.name, term.per == Per::token ? "token" : "sample"));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-// Throws Misuse, on all ranks of `comm`, unless they have the same loss terms. Otherwise sums of different terms would be added,
-// or ranks would wait for each other forever. Hashes are compared first, so a step sends one number per rank.
-void check_same_terms(Communicator& comm, const std::vector<LossSum>& mine) {
-  const std::string text = terms_text(mine);
-  const at::Tensor own = at::tensor({static_cast<int64_t>(stable_hash(text))}, at::kLong);
-  const at::Tensor all = at::empty({comm.size()}, at::kLong);
-  comm.all_gather(all, own).synchronize();
-  const auto* hashes = all.const_data_ptr<int64_t>();
-  const auto* other = std::find_if(hashes, hashes + comm.size(), [&](int64_t hash) { return hash != hashes[0]; });
-  if (other == hashes + comm.size()) return;
-  const std::vector<Value> texts = comm.all_gather_values(text);
-  const auto rank = static_cast<size_t>(other - hashes);
-  misuse(
-      "rank 0 has the loss terms {}, and rank {} has {}: all ranks of '{}' call ctx:loss with the same names, with a sum of 0 "
-      "where there is nothing to add",
-      *texts[0].get_if<std::string>(), rank, *texts[rank].get_if<std::string>(), comm.name());
-}
-
 // The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
 // parts are added as integers. So its bits do not depend on stage, buckets or schedule.
 class Norm : public ActionHandler {
@@ -109,14 +82,13 @@ class Norm : public ActionHandler {
     Communicator* comm = axes.empty() ? nullptr : &state.comm(axes);
     reduce_losses(comm, state);
     state.is_finite = std::isfinite(state.loss);
-    if (compute_->mode() == Mode::train) reduce_norm(comm, state);
+    if (compute_->mode() == Mode::train) reduce_norm(axes, comm, state);
     return {};
   }
 
  private:
   void reduce_losses(Communicator* comm, StepState& state) {
     const auto mine = compute_->losses();
-    if (comm) check_same_terms(*comm, mine);
     const auto n = static_cast<int64_t>(mine.size());
     const at::Tensor sums = at::empty({n}, at::kDouble);
     for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
@@ -124,8 +96,8 @@ class Norm : public ActionHandler {
     state.losses.clear();
     state.loss = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const double value = sums.data_ptr<double>()[i] / divisor(mine[i].per, state);
-      state.losses.push_back({mine[i].name, value});
+      const double value = sums.data_ptr<double>()[i] / divisor(mine[i].term.per, state);
+      state.losses.push_back({mine[i].term.name, value});
       state.loss += value;
     }
   }
@@ -138,18 +110,18 @@ class Norm : public ActionHandler {
     return static_cast<double>(count);
   }
 
-  static void reduce_norm(Communicator* comm, StepState& state) {
-    const int ranks = comm ? comm->size() : 1;
-    const int rank = comm ? comm->rank() : 0;
+  static void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     ExactSum sum;
     for (const Unit& unit : state.units) {
       if (!unit.grad.defined()) continue;
-      if (unit.layout.ranks > 1 || unit.owns_grad_shard()) {
-        if (unit.is_first) add_squares(unit.grad_shard, 0, unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), sum);
-        continue;
-      }
-      const FlatLayout parts(unit.layout.numel, ranks);
-      add_squares(unit.grad, parts.begin(rank), parts.end(rank), sum);
+      // The ranks that hold the same part each count a piece of it, so that each element counts once.
+      std::vector<std::string> copies;
+      std::ranges::copy_if(axes, std::back_inserter(copies), [&](const std::string& axis) {
+        return std::ranges::find(unit.plan.shard_axes, axis) == unit.plan.shard_axes.end();
+      });
+      const FlatLayout pieces(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), state.coord.size(copies));
+      const int mine = state.coord.index(copies);
+      add_squares(unit.grad_shard, pieces.begin(mine), pieces.end(mine), sum);
     }
     if (comm) {
       const at::Tensor limbs = sum.state();

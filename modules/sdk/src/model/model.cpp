@@ -16,7 +16,13 @@ namespace {
 // Fills a ModelInfo position by position. Distinct layers and parameters are told apart by address.
 class ModelBuilder {
  public:
-  explicit ModelBuilder(std::vector<NamedLayer>& layers) : layers_(layers) {}
+  explicit ModelBuilder(std::vector<NamedLayer>& layers) : layers_(layers) {
+    std::set<const Layer*> seen;
+    for (const NamedLayer& entry : layers) {
+      if (!entry.layer || !seen.insert(entry.layer.get()).second) continue;
+      for (const auto& param : entry.layer->params()) ++holders_[param.get()];
+    }
+  }
 
   void add(int position) {
     NamedLayer& entry = layers_[position];
@@ -35,6 +41,8 @@ class ModelBuilder {
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
     info.outputs = io.outputs;
     add_outputs(io.outputs, position, info.name);
+    info.losses = io.losses;
+    add_losses(info);
     info.units = record_use(*entry.layer, position);
     model.positions.push_back(std::move(info));
   }
@@ -52,38 +60,66 @@ class ModelBuilder {
     }
     layer_index_[entry.layer.get()] = static_cast<int>(names_.size());
     names_.push_back(entry.name);
-    add_unit(entry);
+    add_units(entry);
   }
 
-  // Adds a unit for the parameters of the layer that no earlier layer holds, if there are any.
-  void add_unit(const NamedLayer& entry) {
-    UnitInfo unit;
-    unit.name = entry.name;
-    unit.trainable = false;
-    const int index = static_cast<int>(model.units.size());
+  // Adds units for the parameters of the layer that no earlier layer holds. Tied parameters have a unit each, and the others one
+  // per set of placements.
+  void add_units(const NamedLayer& entry) {
+    const size_t first = model.units.size();
+    std::vector<std::pair<std::vector<AxisPlacement>, int>> by_placement;
     for (const auto& param : entry.layer->params()) {
       if (!param) misuse("the layer '{}' lists a parameter that is nil", entry.name);
       if (param_index_.contains(param.get())) continue;
       name_param(*param, entry.name);
-      const int64_t align = FlatLayout::kParamAlign;
-      const int64_t offset = (unit.numel + align - 1) / align * align;
-      unit.params.push_back(static_cast<int>(params.size()));
-      unit.numel = offset + param->numel();
-      unit.trainable = unit.trainable || param->trainable;
-      param_index_[param.get()] = static_cast<int>(params.size());
-      params.push_back(param);
-      model.params.push_back({param->name,
-                              param->shape,
-                              param->numel(),
-                              index,
-                              offset,
-                              param->trainable,
-                              param->is_matrix,
-                              {},
-                              param->placements,
-                              param->dims});
+      check_placements(*param);
+      const bool is_tied = holders_.at(param.get()) > 1;
+      const auto known = std::ranges::find(by_placement, param->placements, &decltype(by_placement)::value_type::first);
+      if (!is_tied && known != by_placement.end()) {
+        add_param(param, known->second);
+        continue;
+      }
+      const int unit = static_cast<int>(model.units.size());
+      model.units.push_back({.name = param->name, .params = {}, .positions = {}, .trainable = false});
+      if (!is_tied) {
+        if (by_placement.empty()) model.units.back().name = entry.name;
+        by_placement.emplace_back(param->placements, unit);
+      }
+      add_param(param, unit);
     }
-    if (!unit.params.empty()) model.units.push_back(std::move(unit));
+    if (model.units.size() == first + 1) model.units.back().name = entry.name;
+  }
+
+  void add_param(const std::shared_ptr<Param>& param, int index) {
+    UnitInfo& unit = model.units[index];
+    const int64_t align = FlatLayout::kParamAlign;
+    const int64_t offset = (unit.numel + align - 1) / align * align;
+    unit.params.push_back(static_cast<int>(params.size()));
+    unit.numel = offset + param->numel();
+    unit.trainable = unit.trainable || param->trainable;
+    param_index_[param.get()] = static_cast<int>(params.size());
+    params.push_back(param);
+    model.params.push_back({param->name,
+                            param->shape,
+                            param->numel(),
+                            index,
+                            offset,
+                            param->trainable,
+                            param->is_matrix,
+                            {},
+                            param->placements,
+                            param->dims});
+  }
+
+  static void check_placements(const Param& param) {
+    std::set<std::string> axes;
+    for (const auto& [axis, placement, dim, parts] : param.placements) {
+      if (!axes.insert(axis).second) misuse("parameter '{}' has two placements on axis '{}'", param.name, axis);
+      if (placement != Placement::sharded) continue;
+      if (dim < 0 || dim >= static_cast<int>(param.shape.size()))
+        misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims", param.name, dim, axis, param.shape.size());
+      if (parts < 1) misuse("parameter '{}' is cut into {} parts on axis '{}': give at least 1", param.name, parts, axis);
+    }
   }
 
   // Sets the full name. It is always made from the local one, so several models can use a layer.
@@ -116,6 +152,18 @@ class ModelBuilder {
     }
   }
 
+  void add_losses(const PositionInfo& position) {
+    for (const LossInfo& loss : position.losses) {
+      const auto place = std::ranges::lower_bound(model.losses, loss.name, {}, &LossInfo::name);
+      if (place == model.losses.end() || place->name != loss.name) {
+        model.losses.insert(place, loss);
+      } else if (place->per != loss.per) {
+        misuse("the loss '{}' is summed per {} in the layer '{}', and per {} in a layer before it: give it another name",
+               loss.name, name_of(loss.per), position.name, name_of(place->per));
+      }
+    }
+  }
+
   // Records that `position` uses the layer's parameters. Returns their units.
   std::vector<int> record_use(const Layer& layer, int position) {
     std::set<int> units, uses;
@@ -132,11 +180,37 @@ class ModelBuilder {
   std::vector<std::string> names_;  // of distinct layers
   std::map<const Layer*, int> layer_index_;
   std::map<const Param*, int> param_index_;
+  std::map<const Param*, int> holders_;  // number of distinct layers that hold it
   std::set<std::string> param_names_;
   std::map<std::string, Edge> latest_;  // the latest output of each name
 };
 
 }  // namespace
+
+std::vector<int64_t> ParamInfo::logical_shape() const {
+  return zt::logical_shape(shape, placements);
+}
+
+std::vector<std::string> ParamInfo::cut_axes() const {
+  std::vector<std::string> axes;
+  for (const AxisPlacement& on : placements) {
+    if (on.placement == Placement::sharded && on.parts > 1) axes.push_back(on.axis);
+  }
+  return axes;
+}
+
+Box ParamInfo::box(const Coord& coord) const {
+  std::vector<int64_t> slice(shape.size(), 0);  // by dim; several axes may cut one dim, and the first varies slowest
+  for (const auto& [axis, placement, dim, parts] : placements) {
+    if (placement == Placement::sharded) slice[dim] = slice[dim] * parts + coord[axis];
+  }
+  Box box;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    box.begin.push_back(slice[dim] * shape[dim]);
+    box.end.push_back((slice[dim] + 1) * shape[dim]);
+  }
+  return box;
+}
 
 Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
   ModelBuilder builder(positions_);

@@ -39,6 +39,19 @@ Mode parse_mode(const std::string& name) {
   if (found == mode_names().end()) misuse("unknown mode '{}'{}", name, suggest(name, mode_names()));
   return kModes[static_cast<size_t>(found - mode_names().begin())];
 }
+
+const std::string& name_of(Per per) {
+  static const std::string names[] = {"token", "sample"};
+  return names[static_cast<size_t>(per)];
+}
+
+Per parse_per(const std::string& name) {
+  for (const Per per : {Per::token, Per::sample}) {
+    if (name == name_of(per)) return per;
+  }
+  misuse("a loss is summed per 'token' or per 'sample', not per '{}'", name);
+}
+
 Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
   return {};
 }
@@ -90,6 +103,13 @@ Placement placement_on(const std::vector<AxisPlacement>& given, const std::strin
   }
   const bool sees_same_data = axis == "tp" || axis == "pp";
   return sees_same_data ? Placement::replicated_same_data : Placement::replicated_other_data;
+}
+
+std::vector<int64_t> logical_shape(std::vector<int64_t> shape, const std::vector<AxisPlacement>& placements) {
+  for (const auto& [axis, placement, dim, parts] : placements) {
+    if (placement == Placement::sharded) shape.at(static_cast<size_t>(dim)) *= parts;
+  }
+  return shape;
 }
 
 Placement Param::placement(const std::string& axis) const {

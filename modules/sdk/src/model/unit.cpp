@@ -20,4 +20,11 @@ int64_t FlatLayout::end(int rank) const {
   return std::min(numel, (rank + 1) * chunk);
 }
 
+std::vector<std::string> UnitPlan::replica_axes() const {
+  std::vector<std::string> axes;
+  std::ranges::copy_if(sum_axes, std::back_inserter(axes),
+                       [&](const std::string& axis) { return std::ranges::find(shard_axes, axis) == shard_axes.end(); });
+  return axes;
+}
+
 }  // namespace zt

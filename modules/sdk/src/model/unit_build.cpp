@@ -12,11 +12,9 @@ namespace zt {
 Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord) {
   Unit unit;
   unit.index = index;
-  const bool is_sharded = plan.state_sharded && !plan.axis.empty();
-  unit.layout = FlatLayout(model.units[index].numel, is_sharded ? coord.size(plan.axis) : 1);
-  unit.rank = is_sharded ? coord[plan.axis] : 0;
-  unit.node_shared = plan.node_shared;
-  unit.is_first = plan.replicate.empty() || coord[plan.replicate] == 0;
+  unit.plan = plan;
+  unit.layout = FlatLayout(model.units[index].numel, coord.size(plan.shard_axes));
+  unit.rank = coord.index(plan.shard_axes);
   return unit;
 }
 
@@ -28,7 +26,7 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
     whole = slot.defined() ? slot.narrow(0, 0, layout.padded()) : allocate(layout.padded(), dtype);
     owned = slot.defined() ? allocate(layout.chunk, dtype) : whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
   };
-  if (unit.node_shared) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
+  if (unit.is_node_shared()) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
   else make(shared.full, precision.params, unit.full, unit.shard);
   unit.master = unit.shard;
   if (!info.trainable) return;
@@ -51,25 +49,27 @@ OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
 
 namespace {
 
-// Writes the initial values of elements [first, first + to.numel()) of the parameter `name`.
-void initialise(const InitFn& init, uint64_t seed, const std::string& name, int64_t first, const at::Tensor& to) {
+// Writes the initial values of elements [first, first + to.numel()) of the parameter's box.
+void initialise(const Param& param, const ParamInfo& info, uint64_t seed, const Box& box, int64_t first, const at::Tensor& to) {
   constexpr int64_t kStride = 1 << 16;
   std::vector<double> values(static_cast<size_t>(std::min(kStride, to.numel())));
   for (int64_t done = 0; done < to.numel(); done += kStride) {
-    const int64_t count = std::min(kStride, to.numel() - done);
-    init(seed, name, first + done, {values.data(), static_cast<size_t>(count)});
+    const int64_t count = std::min(kStride, to.numel() - done), begin = first + done;
+    for_each_run(box, info.logical_shape(), begin, begin + count, [&](const BoxRun& run) {
+      param.init(seed, info.name, run.in_tensor, {values.data() + (run.in_box - begin), static_cast<size_t>(run.count)});
+    });
     to.narrow(0, done, count).copy_(at::from_blob(values.data(), {count}, at::kDouble));
   }
 }
 
 }  // namespace
 
-void initialise_unit(const Model& model, Unit& unit) {
+void initialise_unit(const Model& model, Unit& unit, const Coord& coord) {
   for (const int index : model.info().units[unit.index].params) {
     const ParamInfo& info = model.info().params[index];
     Param& param = *model.params()[index];
     const OwnedRun owned = owned_run(info, unit);
-    initialise(param.init, model.seed(), info.name, owned.first, unit.master.narrow(0, owned.place, owned.count));
+    initialise(param, info, model.seed(), info.box(coord), owned.first, unit.master.narrow(0, owned.place, owned.count));
     param.values = leaf_of(info, unit.full);
   }
   unit.round_master();

@@ -21,16 +21,16 @@ struct SharedBuffers {
   at::Tensor full, grad;
 };
 
-// Returns the unit without buffers: its layout, and this rank's index along the axis that shards it.
+// Returns the unit without buffers: its layout, and this rank's index along the axes that shard it.
 Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord);
 
-// Allocates parameters, gradient and optimizer state, all zero. With node_shared, `full` must be allocated already.
+// Allocates parameters, gradient and optimizer state, all zero. If parameters are node_shared, `full` must be allocated already.
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
                    const AllocateFn& allocate, const SharedBuffers& shared);
 
 // The part of a parameter that is in a rank's shard.
 struct OwnedRun {
-  int64_t first = 0;  // its first element, counted in the parameter
+  int64_t first = 0;  // its first element, counted in the parameter's box
   int64_t count = 0;  // elements; 0: no part
   int64_t place = 0;  // its first element, counted in the shard; 0 if count is 0
 };
@@ -40,7 +40,7 @@ OwnedRun owned_run(const ParamInfo& param, const Unit& unit);
 at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full);
 
 // Fills the owned part of a unit's parameters with their initial values, and makes each Param's `values` a view into `full`.
-void initialise_unit(const Model& model, Unit& unit);
+void initialise_unit(const Model& model, Unit& unit, const Coord& coord);
 
 // Returns the segments of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer);

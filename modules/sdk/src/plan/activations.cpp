@@ -50,7 +50,7 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
     const auto shared = [&](const Slots& slots, at::ScalarType dtype) {
       return slots.of_unit[unit.index] < 0 ? at::Tensor() : meta_buffer(unit.layout.padded(), dtype);
     };
-    unit.node_shared = false;
+    if (unit.is_node_shared()) unit.plan.params = Residence::whole;
     allocate_unit(
         unit, model.units[unit.index], program.precision, {}, meta_buffer,
         {shared(held.slots.parameters, program.precision.params), shared(held.slots.gradients, program.precision.grads)});

@@ -61,6 +61,7 @@ std::shared_ptr<const Program> Plan::verified_program(Mode mode) const {
   const auto programs = spec_->build_all(mode);
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
+  for (const LossInfo& term : model().info().losses) hashes += fmt::format(" {} per {}", term.name, name_of(term.per));
   const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
   std::string complaint;
   const Coord coord = spec_->coord();
@@ -117,17 +118,11 @@ RankUnits Plan::describe_rank(const Coord& coord) const {
 }
 
 int Plan::data_ranks() const {
-  const Coord coord = spec_->coord();
-  int ranks = 1;
-  for (const auto& axis : data_axes_) ranks *= coord.size(axis);
-  return ranks;
+  return spec_->coord().size(data_axes_);
 }
 
 int64_t Plan::first_sample(int64_t samples) const {
-  const Coord coord = spec_->coord();
-  int64_t place = 0;
-  for (const auto& axis : data_axes_) place = place * coord.size(axis) + coord[axis];
-  return place * samples;
+  return spec_->coord().index(data_axes_) * samples;
 }
 
 Communicator& Plan::comm(const std::vector<std::string>& axes) const {
@@ -136,7 +131,7 @@ Communicator& Plan::comm(const std::vector<std::string>& axes) const {
 }
 
 Communicator& Plan::axis_of(const Unit& unit) const {
-  return comm({program(Mode::train).units[unit.index].axis});
+  return comm(unit.plan.shard_axes);
 }
 
 World Plan::place() const {

@@ -35,7 +35,7 @@ class Plan {
 
   // Returns the communicator over these axes. Throws Misuse without a mesh.
   Communicator& comm(const std::vector<std::string>& axes) const;
-  // Returns the communicator over the axis that shards the unit.
+  // Returns the communicator over the axes that shard the unit.
   Communicator& axis_of(const Unit& unit) const;
   // Returns this rank's place, for messages.
   World place() const;

@@ -20,8 +20,8 @@ int64_t sent_bytes(const Action& action, const Program& program, const RankUnits
   int64_t bytes = 0;
   for (const int index : action.units()) {
     const Unit& unit = held.units[index];
-    if (gathers && unit.node_shared) continue;
-    const bool is_for_all = replicates || (!gathers && !program.units[index].state_sharded);
+    if (gathers && unit.is_node_shared()) continue;
+    const bool is_for_all = replicates || (!gathers && unit.plan.state == Residence::whole);
     const int64_t elements = replicates ? unit.layout.chunk : unit.layout.padded();
     const at::ScalarType type = gathers      ? program.precision.params
                                 : replicates ? program.precision.grads
@@ -40,7 +40,7 @@ int64_t ranks_of(const Action& action, const Coord& coord) {
 int64_t parameter_elements(const RankUnits& held) {
   int64_t elements = held.slots.parameters.total();
   for (const Unit& unit : held.units) {
-    const bool is_whole = held.slots.parameters.of_unit[unit.index] < 0 && !unit.node_shared;
+    const bool is_whole = held.slots.parameters.of_unit[unit.index] < 0 && !unit.is_node_shared();
     elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
   }
   return elements;
@@ -66,7 +66,7 @@ std::set<int> units_summed_apart(const Program& training) {
   for (const Action& action : training.actions) {
     if (action.kind != Kinds::get().reduce_grad || action.gradient_part() == GradientPart::whole) continue;
     for (const int unit : action.units()) {
-      if (!training.units[unit].grad_sharded) units.insert(unit);
+      if (training.units[unit].grads != Residence::sharded) units.insert(unit);
     }
   }
   return units;

@@ -96,7 +96,7 @@ int64_t Slots::total() const {
 Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units) {
   std::vector<std::vector<Interval>> held(units.size());
   const auto is_slotted = [](const Program& program, const Resource& resource) {
-    return resource.kind == ResourceKind::param && program.units[resource.index].param_sharded;
+    return resource.kind == ResourceKind::param && program.units[resource.index].params == Residence::sharded;
   };
   for (int number = 0; number < static_cast<int>(programs.size()); ++number) {
     const Program& program = *programs[static_cast<size_t>(number)];
@@ -130,7 +130,7 @@ Slots gradient_slots(const Program& training, const ModelInfo& model, const std:
       backwards.push_back(index);
     }
     for (size_t unit = 0; unit < units.size(); ++unit) {
-      if (!training.units[unit].grad_sharded || !writes_gradient(resources, static_cast<int>(unit))) continue;
+      if (training.units[unit].grads != Residence::sharded || !writes_gradient(resources, static_cast<int>(unit))) continue;
       if (!reduces && !is_open[unit]) {
         held[unit].push_back({0, index, index});
         is_open[unit] = 1;

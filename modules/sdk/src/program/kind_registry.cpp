@@ -1,3 +1,5 @@
+#include "kind_registry.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -5,7 +7,6 @@
 #include <mutex>
 #include <optional>
 
-#include "kind_registry.h"
 #include "zt/base/error.h"
 #include "zt/program/program.h"
 

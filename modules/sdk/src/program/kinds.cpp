@@ -123,8 +123,7 @@ void check_step(const Action& action, const Program&) {
 }
 
 void check_scalars(const Action& action, const Program& program) {
-  if (program.mode == Mode::generate)
-    misuse("{} has nothing to work on when generating: remove it", kind(action.kind).name);
+  if (program.mode == Mode::generate) misuse("{} has nothing to work on when generating: remove it", kind(action.kind).name);
 }
 
 // What the fields of a kind's actions may be.
@@ -139,8 +138,7 @@ struct Rule {
     if (action.peer != -1) misuse("{} has no peer, but rank {} is given: leave it out", name, action.peer);
     if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
     for (const auto& [attr, value] : action.attrs) {
-      if (std::ranges::find(attrs, attr) == attrs.end())
-        misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, attrs));
+      if (std::ranges::find(attrs, attr) == attrs.end()) misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, attrs));
     }
     if (needs_axes && !action.attrs.contains("axes")) misuse("it names no axis to communicate on: give axes=[\"dp\"]");
     if (check) check(action, program);
@@ -148,7 +146,8 @@ struct Rule {
 };
 
 KindId add_scalars(const char* name, auto resources, const char* doc) {
-  return add_kind({name, Target::none, false, doc, resources, Role::scalars, nullptr, Rule{{"axes"}, false, false, check_scalars}});
+  return add_kind(
+      {name, Target::none, false, doc, resources, Role::scalars, nullptr, Rule{{"axes"}, false, false, check_scalars}});
 }
 KindId add_compute(const char* name, auto resources, const char* doc, Rule rule) {
   return add_kind({name, Target::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
@@ -168,8 +167,8 @@ Kinds add_known_kinds() {
   kinds.replicate_grad = add_of_unit("REPLICATE_GRAD", reduce_grad_resources,
                                      "sums the owned part of a unit's gradient over the groups that hold the same shards",
                                      Role::reduce, {{"axes", "units", "wait"}, true, true});
-  kinds.unshard = add_of_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current",
-                              Role::residency, {{"axes", "units", "wait"}, false, true});
+  kinds.unshard = add_of_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current", Role::residency,
+                              {{"axes", "units", "wait"}, false, true});
   kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, {});
   kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss");
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update,

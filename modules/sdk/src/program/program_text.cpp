@@ -1,7 +1,7 @@
 // Programs as text: a header, then one action per line. '#' starts a comment line; empty lines are skipped.
 //
 //   program mode=train micro_batches=2 units=3 params=bf16     (types only if not fp32: params, grads, reduce)
-//   unit 1 axis=dp state_sharded=true                 (only units with a UnitPlan other than the default)
+//   unit 1 shard_axes=["dp"] sum_axes=["dp"] state=sharded     (only units with a UnitPlan other than the default)
 //   COUNT axes=["dp"]
 //   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
 //
@@ -26,6 +26,10 @@ std::string value_text(const Value& value) {
   const auto* text = value.get_if<std::string>();
   const bool is_bare = text && is_word(*text) && *text != "true" && *text != "false" && *text != "null";
   return is_bare ? *text : value.to_json().dump();
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  return value_text(Value::List(names.begin(), names.end()));
 }
 
 Value parse_value(const std::string& name, const std::string& text) {
@@ -90,6 +94,17 @@ T take_as(Value::Table& attrs, const std::string& name, T otherwise) {
   misuse("'{}' cannot be {}", name, value.type_name());
 }
 
+// Removes a list of names from `attrs` and returns it; empty if it is absent.
+std::vector<std::string> take_names(Value::Table& attrs, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Value& item : take_as<Value::List>(attrs, name, {})) {
+    const auto* text = item.get_if<std::string>();
+    if (!text) misuse("'{}' holds {}: give a list of mesh axes' names", name, item.type_name());
+    names.push_back(*text);
+  }
+  return names;
+}
+
 void refuse_rest(const Value::Table& attrs, std::vector<std::string> known) {
   if (!attrs.empty()) misuse("unknown key '{}'{}", attrs.begin()->first, suggest(attrs.begin()->first, known));
 }
@@ -113,19 +128,33 @@ void parse_header(const std::vector<std::string>& tokens, Program& program) {
   refuse_rest(attrs, {"mode", "micro_batches", "units", "params", "grads", "reduce", "max_live"});
 }
 
+const std::vector<std::string>& residence_names() {
+  static const std::vector<std::string> names{"whole", "sharded", "node_shared"};
+  return names;
+}
+
+Residence parse_residence(const std::string& name) {
+  const auto found = std::ranges::find(residence_names(), name);
+  if (found == residence_names().end()) misuse("unknown residence '{}'{}", name, suggest(name, residence_names()));
+  return static_cast<Residence>(found - residence_names().begin());
+}
+
+std::array<std::pair<const char*, Residence*>, 3> residences_of(UnitPlan& plan) {
+  return {{{"state", &plan.state}, {"grads", &plan.grads}, {"params", &plan.params}}};
+}
+
 void parse_unit(const std::vector<std::string>& tokens, Program& program) {
   const int32_t unit = tokens.size() > 1 ? parse_number(tokens[1], "the unit") : -1;
   if (unit < 0 || unit >= static_cast<int32_t>(program.units.size())) {
     misuse("unit {} is out of range: the header says units={}", unit, program.units.size());
   }
   Value::Table attrs = parse_attrs(tokens, 2);
-  program.units[unit].axis = take_as<std::string>(attrs, "axis", "");
-  program.units[unit].replicate = take_as<std::string>(attrs, "replicate", "");
-  program.units[unit].state_sharded = take_as<bool>(attrs, "state_sharded", false);
-  program.units[unit].grad_sharded = take_as<bool>(attrs, "grad_sharded", false);
-  program.units[unit].node_shared = take_as<bool>(attrs, "node_shared", false);
-  program.units[unit].param_sharded = take_as<bool>(attrs, "param_sharded", false);
-  refuse_rest(attrs, {"axis", "replicate", "state_sharded", "grad_sharded", "node_shared", "param_sharded"});
+  UnitPlan& plan = program.units[unit];
+  plan.shard_axes = take_names(attrs, "shard_axes");
+  plan.sum_axes = take_names(attrs, "sum_axes");
+  for (const auto& [name, residence] : residences_of(plan))
+    *residence = parse_residence(take_as<std::string>(attrs, name, "whole"));
+  refuse_rest(attrs, {"shard_axes", "sum_axes", "state", "grads", "params"});
 }
 
 void parse_line(const std::string& line, bool is_first, Program& program) {
@@ -177,12 +206,13 @@ std::string Program::text() const {
   text += "\n";
   for (size_t unit = 0; unit < units.size(); ++unit) {
     if (units[unit] == UnitPlan{}) continue;
-    const UnitPlan& plan = units[unit];
-    text += fmt::format("unit {} axis={} state_sharded={}", unit, value_text(plan.axis), plan.state_sharded);
-    if (!plan.replicate.empty()) text += fmt::format(" replicate={}", value_text(plan.replicate));
-    if (plan.grad_sharded) text += " grad_sharded=true";
-    if (plan.node_shared) text += " node_shared=true";
-    if (plan.param_sharded) text += " param_sharded=true";
+    UnitPlan plan = units[unit];
+    text += fmt::format("unit {}", unit);
+    if (!plan.shard_axes.empty()) text += " shard_axes=" + names_text(plan.shard_axes);
+    if (!plan.sum_axes.empty()) text += " sum_axes=" + names_text(plan.sum_axes);
+    for (const auto& [name, residence] : residences_of(plan)) {
+      if (*residence != Residence::whole) text += fmt::format(" {}={}", name, residence_names()[static_cast<size_t>(*residence)]);
+    }
     text += "\n";
   }
   for (const Action& action : actions) text += action_text(action) + "\n";

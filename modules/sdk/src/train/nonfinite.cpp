@@ -46,7 +46,7 @@ std::string nonfinite_result(const Action& action, Runner& runner) {
   const Kinds& kinds = Kinds::get();
   if (action.kind == kinds.forward) {
     for (const LossSum& term : runner.compute().losses()) {
-      if (!std::isfinite(term.sum)) return fmt::format("the {}", term.name);
+      if (!std::isfinite(term.sum)) return fmt::format("the {}", term.term.name);
     }
   } else if (action.kind == kinds.backward) {
     const int param = runner.compute().gradients().find(action.target, [](const at::Tensor& sum) { return !is_finite(sum); });

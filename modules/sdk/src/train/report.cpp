@@ -52,7 +52,7 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
   text += fmt::format("precision {}\n", training.precision.text());
   for (const auto& [name, bytes] : plan_->rank().sent)
     text += fmt::format("wire      {} {} sent per step and rank\n", name, human_bytes(bytes));
-  if (std::ranges::any_of(plan_->held().units, &Unit::node_shared))
+  if (std::ranges::any_of(plan_->held().units, &Unit::is_node_shared))
     text +=
         "memory    parameters are held once per node; each rank counts its part (zero.shard{node_shared = false} turns this off)\n";
   for (const MemoryLine& line : memory) {

@@ -29,48 +29,57 @@ class Storages {
 Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers) : plan_(std::move(plan)) {
   state_.model = &plan_->model().info();
   state_.comm = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->comm(axes); };
+  state_.coord = plan_->spec().coord();
   state_.units = plan_->held().units;
-  if (buffers == Buffers::allocated) allocate(optimizer);
+  if (buffers == Buffers::allocated) allocate_units(optimizer);
 }
 
 Store::~Store() {
   for (const auto& param : plan_->model().params()) param->values = at::Tensor();
 }
 
+// Returns zeros in memory that the communicator over these axes moves without a copy.
+at::Tensor Store::allocate(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype) const {
+  return axes.empty() ? large_zeros({numel}, dtype) : plan_->comm(axes).allocate({numel}, dtype);
+}
+
+// One buffer per slot. The units of a slot usually move along the same axes; the first unit's decide.
+std::vector<at::Tensor> Store::allocate_slots(const Slots& slots, at::ScalarType dtype) const {
+  std::vector<at::Tensor> buffers;
+  for (size_t slot = 0; slot < slots.sizes.size(); ++slot) {
+    const auto first = std::ranges::find(slots.of_unit, static_cast<int>(slot)) - slots.of_unit.begin();
+    buffers.push_back(allocate(state_.units[static_cast<size_t>(first)].plan.comm_axes(), slots.sizes[slot], dtype));
+  }
+  return buffers;
+}
+
 // Programs of all modes use the same buffers, so a Param's values never move.
-void Store::allocate(const Optimizer& optimizer) {
+void Store::allocate_units(const Optimizer& optimizer) {
   const Program& training = plan_->program(Mode::train);
   const Precision& precision = training.precision;
   const SharedSlots& slots = plan_->held().slots;
-  const AllocateFn allocate = [this](int64_t numel, at::ScalarType dtype) {
-    const auto& axes = plan_->data_axes();
-    return axes.empty() ? large_zeros({numel}, dtype) : plan_->comm(axes).allocate({numel}, dtype);
-  };
-  const auto make = [&](const Slots& wanted, at::ScalarType dtype) {
-    std::vector<at::Tensor> buffers;
-    for (const int64_t size : wanted.sizes) buffers.push_back(allocate(size, dtype));
-    return buffers;
-  };
-  const auto parameters = make(slots.parameters, precision.params), gradients = make(slots.gradients, precision.grads);
+  const auto parameters = allocate_slots(slots.parameters, precision.params);
+  const auto gradients = allocate_slots(slots.gradients, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
   for (Unit& unit : state_.units) {
     const SharedBuffers shared{buffer(parameters, slots.parameters.of_unit[unit.index]),
                                buffer(gradients, slots.gradients.of_unit[unit.index])};
-    if (unit.node_shared) unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
-    allocate_unit(unit, state_.model->units[unit.index], precision, optimizer.state_names(), allocate, shared);
-    initialise_unit(plan_->model(), unit);
+    const AllocateFn make = [&](int64_t numel, at::ScalarType dtype) { return allocate(unit.plan.comm_axes(), numel, dtype); };
+    if (unit.is_node_shared()) unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
+    allocate_unit(unit, state_.model->units[unit.index], precision, optimizer.state_names(), make, shared);
+    initialise_unit(plan_->model(), unit, state_.coord);
   }
   for (const int unit : units_summed_apart(training))
-    state_.units[unit].grad_sum = allocate(state_.units[unit].layout.chunk, precision.grads);
+    state_.units[unit].grad_sum = allocate({}, state_.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(training, state_.units); elements > 0)
-    state_.wire = allocate(elements, precision.reduce);
+    state_.wire = allocate(plan_->data_axes(), elements, precision.reduce);
   gather_parameters();
 }
 
 void Store::gather_parameters() const {
   for (const Unit& unit : state_.units) {
     unit.round_master();
-    if (unit.node_shared) plan_->axis_of(unit).barrier();
+    if (unit.is_node_shared()) plan_->axis_of(unit).barrier();
     else if (unit.layout.ranks > 1 && !unit.owns_shard()) plan_->axis_of(unit).all_gather(unit.full, unit.shard).synchronize();
   }
 }
@@ -79,7 +88,7 @@ std::map<std::string, int64_t> Store::bytes() const {
   Storages parameters, master, gradients, optimizer;
   int64_t shared = 0;  // this rank's part of memory that the node has once
   for (const Unit& unit : state_.units) {
-    if (unit.node_shared) shared += static_cast<int64_t>(unit.shard.nbytes());
+    if (unit.is_node_shared()) shared += static_cast<int64_t>(unit.shard.nbytes());
     else
       for (const auto& tensor : {unit.full, unit.shard}) parameters.add(tensor);
     if (unit.owns_master()) master.add(unit.master);

@@ -12,8 +12,8 @@ namespace zt {
 
 enum class Buffers : uint8_t { allocated, none };
 
-// `param` is a parameter's index in ModelInfo::params. Functions that return whole tensors return copies of the parameter's shape
-// and are collective over the axis that shards the parameter's unit. No action may be in flight.
+// `param` is a parameter's index in ModelInfo::params. Functions that return whole tensors return copies of the logical
+// tensor and are collective over the axes that shard the parameter's unit and cut the parameter. No action may be in flight.
 //
 // Invariants: (1) the units' buffers never move; (2) a Param's `values` is a view into them.
 // Threads: the rank's thread only.
@@ -54,9 +54,12 @@ class Store {
   std::map<std::string, int64_t> bytes() const;
 
  private:
-  void allocate(const Optimizer& optimizer);
+  at::Tensor allocate(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype) const;
+  std::vector<at::Tensor> allocate_slots(const Slots& slots, at::ScalarType dtype) const;
+  void allocate_units(const Optimizer& optimizer);
   void await_readers() const;
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
+  at::Tensor join_boxes(int param, const at::Tensor& box) const;
   at::Tensor whole(int param, const at::Tensor& chunk) const;
   at::Tensor agree(int param, const at::Tensor& values, std::optional<int> from) const;
   void set_owned(int param, const at::Tensor& chunk, const at::Tensor& values) const;

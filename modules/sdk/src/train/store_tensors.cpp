@@ -23,6 +23,13 @@ Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
   return attributes;
 }
 
+// Returns the view of the box's elements.
+at::Tensor part_of(at::Tensor logical, const Box& box) {
+  for (size_t dim = 0; dim < box.begin.size(); ++dim)
+    logical = logical.narrow(static_cast<int64_t>(dim), box.begin[dim], box.end[dim] - box.begin[dim]);
+  return logical;
+}
+
 }  // namespace
 
 int Store::find(const std::string& name) const {
@@ -36,7 +43,23 @@ int Store::find(const std::string& name) const {
          found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
 }
 
-// Returns the whole parameter from the parts that the ranks hold in `chunk`.
+// Returns the logical tensor from the boxes that the ranks hold.
+at::Tensor Store::join_boxes(int param, const at::Tensor& box) const {
+  const ParamInfo& held = info(param);
+  const auto axes = held.cut_axes();
+  if (axes.empty()) return box;
+  Communicator& comm = plan_->comm(axes);
+  const at::Tensor boxes = at::empty({comm.size() * held.numel}, box.options());
+  comm.all_gather(boxes, box.contiguous().view({-1})).synchronize();
+  const auto ranks = state_.coord.shape.group(state_.coord.rank, axes);
+  at::Tensor all = at::empty(held.logical_shape(), box.options());
+  for (size_t i = 0; i < ranks.size(); ++i)
+    part_of(all, held.box({state_.coord.shape, ranks[i]}))
+        .copy_(boxes.narrow(0, static_cast<int64_t>(i) * held.numel, held.numel).view(held.shape));
+  return all;
+}
+
+// Returns the logical tensor from the parts that the ranks hold in `chunk`.
 at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
   const Unit& unit = unit_of(param);
   at::Tensor all = chunk;
@@ -44,12 +67,13 @@ at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
     all = at::empty({unit.layout.padded()}, chunk.options());
     plan_->axis_of(unit).all_gather(all, chunk).synchronize();
   }
-  return all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone();
+  return join_boxes(param, all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone());
 }
 
 at::Tensor Store::parameter(int param) const {
   const Unit& unit = unit_of(param);
-  return unit.owns_shard() ? whole(param, unit.shard) : plan_->model().params()[param]->get().detach().clone();
+  if (unit.owns_shard()) return whole(param, unit.shard);
+  return join_boxes(param, plan_->model().params()[param]->get().detach().clone());
 }
 
 at::ScalarType Store::dtype(int param) const {
@@ -74,16 +98,17 @@ std::map<std::string, at::Tensor> Store::optimizer_state(int param) const {
 // Ranks that share parameters may still read them before they are written from outside. Collective.
 void Store::await_readers() const {
   for (const Unit& unit : state_.units) {
-    if (unit.node_shared) return plan_->axis_of(unit).barrier();
+    if (unit.is_node_shared()) return plan_->axis_of(unit).barrier();
   }
 }
 
 // Returns the values that all ranks set. All ranks throw what is wrong with the values of rank `from`.
 at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> from) const {
   std::string complaint;
-  if (values.sizes() != at::IntArrayRef(info(param).shape))
-    complaint = fmt::format("parameter '{}' is [{}], the values are {}", info(param).name, fmt::join(info(param).shape, ", "),
-                            describe(values));
+  const auto shape = info(param).logical_shape();
+  if (values.sizes() != at::IntArrayRef(shape))
+    complaint =
+        fmt::format("parameter '{}' is [{}], the values are {}", info(param).name, fmt::join(shape, ", "), describe(values));
   const World place = plan_->place();
   const auto& mesh = plan_->spec().mesh();
   if (from && (*from < 0 || *from >= place.size))
@@ -94,7 +119,7 @@ at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> 
   if (!is_taken) return values.detach();
   const at::ScalarType dtype = plan_->program(Mode::train).precision.master();
   const at::Tensor agreed = place.rank == *from ? values.detach().to(dtype, false, true).contiguous()
-                                                : at::empty(info(param).shape, at::TensorOptions().dtype(dtype));
+                                                : at::empty(shape, at::TensorOptions().dtype(dtype));
   mesh->world()->communicator->broadcast(agreed, *from).synchronize();
   return agreed;
 }
@@ -103,23 +128,24 @@ at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> 
 // buffer.
 Piece Store::piece_of(int param, const at::Tensor& chunk) const {
   const OwnedRun owned = owned_run(info(param), unit_of(param));
-  Box whole{std::vector<int64_t>(info(param).shape.size(), 0), info(param).shape};
-  return {{std::move(whole)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
+  return {{info(param).box(state_.coord)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
 }
 
 void Store::set_owned(int param, const at::Tensor& chunk, const at::Tensor& values) const {
   const Piece owned = piece_of(param, chunk);
-  at::Tensor(owned.data).copy_(values.reshape({info(param).numel}).narrow(0, owned.first, owned.count));
+  const at::Tensor box = part_of(values, owned.boxes[0]);
+  at::Tensor(owned.data).copy_(box.reshape({info(param).numel}).narrow(0, owned.first, owned.count));
 }
 
 void Store::set_parameter(int param, const at::Tensor& given, std::optional<int> from) const {
   const at::Tensor values = agree(param, given, from);
   const Unit& unit = unit_of(param);
-  if (unit.node_shared) plan_->axis_of(unit).barrier();  // other ranks may still read them
+  if (unit.is_node_shared()) plan_->axis_of(unit).barrier();  // other ranks may still read them
   set_owned(param, unit.master, values);
   set_owned(param, unit.shard, values);
-  if (unit.node_shared) plan_->axis_of(unit).barrier();
-  else if (!unit.owns_shard()) plan_->model().params()[param]->get().detach().copy_(values);
+  if (unit.is_node_shared()) plan_->axis_of(unit).barrier();
+  else if (!unit.owns_shard())
+    plan_->model().params()[param]->get().detach().copy_(part_of(values, info(param).box(state_.coord)));
 }
 
 void Store::set_optimizer_state(int param, const std::string& state, const at::Tensor& values, std::optional<int> from) const {
@@ -137,7 +163,7 @@ void Store::visit_tensors(Visitor& visitor) const {
   if (visitor.is_load()) await_readers();
   for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
     const std::string& name = info(param).name;
-    const auto& shape = info(param).shape;
+    const auto shape = info(param).logical_shape();
     visitor.tensor("model/" + name, shape, piece_of(param, unit_of(param).master));
     visitor.attributes(attributes_of(info(param), *state_.model));
     for (const auto& [key, buffer] : unit_of(param).state)

@@ -165,7 +165,7 @@ at::Tensor Trainer::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   by_hand().refuse_gradient();
   const Store& store = drained_store();
-  if (!plan_->program(Mode::train).units[info.unit].state_sharded) runner().complete_gradient(info.unit);
+  if (plan_->held().units[info.unit].plan.state != Residence::sharded) runner().complete_gradient(info.unit);
   const at::Tensor sum = store.gradient_shards(param);
   const bool is_short = sum.element_size() < 4;
   return (is_short ? sum.to(at::kFloat) : sum).div_(state().grad_divisor);

@@ -43,6 +43,14 @@ bool is_equal(const Program& a, const Program& b) {
                     [](const Action& x, const Action& y) { return is_equal(x, y); });
 }
 
+std::string joined(const std::vector<std::string>& axes) {
+  return fmt::format("'{}'", fmt::join(axes, "' and '"));
+}
+
+std::string as_list(const std::vector<std::string>& axes) {
+  return Value(Value::List(axes.begin(), axes.end())).to_json().dump();
+}
+
 bool is_in_range(const Subject& subject, const Resource& resource) {
   const auto within = [](int32_t index, size_t size) { return index >= 0 && index < static_cast<int32_t>(size); };
   switch (resource.kind) {

@@ -23,6 +23,10 @@ void refuse(Findings& findings, int step, fmt::format_string<Args...> format, Ar
   findings.push_back({step, fmt::format(format, std::forward<Args>(args)...)});
 }
 
+// Return a list of axes for a message: 'dp' or 'dp' and 'ep', and ["dp","ep"] as in a program's text.
+std::string joined(const std::vector<std::string>& axes);
+std::string as_list(const std::vector<std::string>& axes);
+
 // One rank's program, and the data that all checks need.
 struct Subject {
   const ModelInfo& model;
@@ -33,8 +37,8 @@ struct Subject {
   int size() const { return static_cast<int>(program.actions.size()); }
   const Action& action(int step) const { return program.actions[step]; }
   bool is_training() const { return program.mode == Mode::train; }
-  bool is_sharded(int unit) const { return program.units[unit].state_sharded; }
-  bool has_sharded_params(int unit) const { return program.units[unit].param_sharded; }
+  bool is_sharded(int unit) const { return program.units[unit].state == Residence::sharded; }
+  bool has_sharded_params(int unit) const { return program.units[unit].params == Residence::sharded; }
   std::string unit(int index) const { return fmt::format("unit {} ('{}')", index, model.units[index].name); }
   std::string position(int index) const { return fmt::format("position {} ('{}')", index, model.positions[index].name); }
   // "action 17 (REDUCE_GRAD 3)"

@@ -92,26 +92,56 @@ class FieldCheck {
   Findings& findings_;
 };
 
+void check_plan_axes(const Subject& subject, int unit, Findings& findings) {
+  const UnitPlan& plan = subject.program.units[static_cast<size_t>(unit)];
+  const bool has_gradient = subject.model.units[static_cast<size_t>(unit)].trainable;
+  for (const auto* axes : {&plan.shard_axes, &plan.sum_axes}) {
+    std::set<std::string> seen;
+    for (const std::string& axis : *axes) {
+      if (!seen.insert(axis).second) refuse(findings, -1, "the plan of {} names axis '{}' twice", subject.unit(unit), axis);
+      if (subject.mesh.has(axis)) continue;
+      refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", subject.unit(unit), subject.mesh.text(), axis,
+             suggest(axis, axis_names(subject.mesh)));
+    }
+  }
+  for (const std::string& axis : plan.shard_axes) {
+    if (!has_gradient || std::ranges::find(plan.sum_axes, axis) != plan.sum_axes.end()) continue;
+    refuse(findings, -1, "the plan of {} shards it along '{}', over which its gradient is not summed: add the axis to sum_axes",
+           subject.unit(unit), axis);
+  }
+}
+
 void check_plans(const Subject& subject, Findings& findings) {
   for (size_t unit = 0; unit < subject.program.units.size(); ++unit) {
     const UnitPlan& plan = subject.program.units[unit];
     const std::string name = subject.unit(static_cast<int>(unit));
-    if (plan.state_sharded && plan.axis.empty())
-      refuse(findings, -1, "the plan of {} shards its state but names no axis: give one", name);
-    if ((plan.grad_sharded && !plan.state_sharded) || (plan.param_sharded && !plan.grad_sharded))
+    const auto is_whole = [](Residence residence) { return residence == Residence::whole; };
+    if (plan.shard_axes.empty() != is_whole(plan.state))
+      refuse(findings, -1, "the plan of {} shards its state along no axis, or names shard_axes and shards nothing: give both",
+             name);
+    if (plan.state == Residence::node_shared || plan.grads == Residence::node_shared)
+      refuse(findings, -1, "the plan of {} shares state or gradients on a node: only parameters can be shared", name);
+    if ((!is_whole(plan.grads) && is_whole(plan.state)) || (plan.params == Residence::sharded && is_whole(plan.grads)))
       refuse(findings, -1, "the plan of {} shards parameters without gradients, or gradients without state: shard those too",
              name);
-    if (plan.node_shared && (!plan.state_sharded || plan.param_sharded))
+    if (plan.params == Residence::node_shared && is_whole(plan.state))
+      refuse(findings, -1, "the plan of {} shares parameters on a node whose state is not sharded: shard the state too", name);
+    check_plan_axes(subject, static_cast<int>(unit), findings);
+  }
+}
+
+// A placement that nothing honours would train wrong numbers: without boxes, each rank would update "its part" of a tensor that
+// every rank initialised as the whole.
+void check_params(const Subject& subject, Findings& findings) {
+  for (const ParamInfo& param : subject.model.params) {
+    for (const auto& [axis, placement, dim, parts] : param.placements) {
+      if (placement != Placement::sharded) continue;
+      const int size = subject.mesh.has(axis) ? subject.mesh.size(axis) : 1;
+      if (parts == size) continue;
       refuse(findings, -1,
-             "the plan of {} shares parameters that are not sharded, or not whole: share those whose state is sharded", name);
-    if (!plan.replicate.empty() && (!plan.state_sharded || plan.replicate == plan.axis))
-      refuse(findings, -1,
-             "the plan of {} replicates shards along '{}', which has to be another axis than the one they are cut along", name,
-             plan.replicate);
-    for (const std::string& axis : {plan.axis, plan.replicate}) {
-      if (axis.empty() || subject.mesh.has(axis)) continue;
-      refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", name, subject.mesh.text(), axis,
-             suggest(axis, axis_names(subject.mesh)));
+             "parameter '{}' is sharded on axis '{}' into {} parts, but the mesh {} has {} ranks along it: give each rank a box, "
+             "with one part per rank",
+             param.name, axis, parts, subject.mesh.text(), size);
     }
   }
 }
@@ -137,6 +167,7 @@ void check_fields(const Subject& subject, Findings& findings) {
   }
   check_plans(subject, findings);
   check_layers(subject, findings);
+  check_params(subject, findings);
   for (int step = 0; step < subject.size(); ++step) {
     try {
       FieldCheck(subject, step, findings).run();

@@ -95,29 +95,29 @@ class GradientCheck {
   void check_reduced(int step, int unit) {
     if (!subject_.model.units[unit].trainable) return;
     const UnitState& state = units_[unit];
-    const std::string& replicate = subject_.program.units[unit].replicate;
+    const auto replicas = subject_.program.units[unit].replica_axes();
     if (is_continued(state.part)) {
       say(step, "the sum over micro-batches of {} was not ended after {}: its last REDUCE_GRAD needs sum=last",
           subject_.unit(unit), subject_.at(state.reduction));
     } else if (state.last_reduction > step) {
       say(step, "{} comes after it: the norm is that of the summed gradient, reduce first", subject_.at(state.last_reduction));
-    } else if (!replicate.empty() && state.replication < 0) {
-      say(step,
-          "the gradient of {} was not summed over '{}', along which its shards are replicated: put REPLICATE_GRAD {} before",
-          subject_.unit(unit), replicate, unit);
+    } else if (subject_.is_sharded(unit) && !replicas.empty() && state.replication < 0) {
+      say(step, "the gradient of {} was not summed over {}, along which its shards are replicated: put REPLICATE_GRAD {} before",
+          subject_.unit(unit), joined(replicas), unit);
     } else if (const std::string axis = axis_left_out(unit); !axis.empty()) {
       say(step, "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before",
           subject_.unit(unit), axis, unit);
     }
   }
 
-  // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axis
-  // along which the unit's state is sharded. If the program reduces any gradient (local SGD does not), it must also be summed
-  // over all axes along which the unit's parameters see other data.
+  // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axes
+  // of its plan. If the program reduces any gradient (local SGD does not), it must also be summed over all axes along which the
+  // unit's parameters see other data.
   std::string axis_left_out(int unit) const {
     const UnitState& state = units_[unit];
-    const UnitPlan& plan = subject_.program.units[unit];
-    if (plan.state_sharded && !state.summed.contains(plan.axis)) return plan.axis;
+    for (const std::string& axis : subject_.program.units[unit].sum_axes) {
+      if (!state.summed.contains(axis)) return axis;
+    }
     for (const AxisSize& axis : subject_.mesh.axes()) {
       if (axis.size == 1 || reduced_axes_.empty() || state.summed.contains(axis.name)) continue;
       for (const int index : subject_.model.units[unit].params) {
@@ -162,13 +162,13 @@ class GradientCheck {
         say(step, "{} is frozen and has no gradient: remove it", subject_.unit(unit));
         continue;
       }
-      const std::string& axis = subject_.program.units[unit].axis;
-      if (subject_.is_sharded(unit) && action.axes() != std::vector{axis}) {
-        say(step, "the state of {} is sharded along '{}': give axes=[\"{}\"]", subject_.unit(unit), axis, axis);
+      const auto& axes = subject_.program.units[unit].shard_axes;
+      if (subject_.is_sharded(unit) && action.axes() != axes) {
+        say(step, "the state of {} is sharded along {}: give axes={}", subject_.unit(unit), joined(axes), as_list(axes));
       }
       check_order(step, unit, action);
       if (units_[unit].replication >= 0)
-        say(step, "it comes after {}: sum over '{}' first", subject_.at(units_[unit].replication), axis);
+        say(step, "it comes after {}: sum over {} first", subject_.at(units_[unit].replication), joined(axes));
       for (const std::string& each : action.axes()) units_[unit].summed.insert(each);
       units_[unit].write = -1;
       units_[unit].reduction = step;
@@ -180,15 +180,15 @@ class GradientCheck {
     const Action& action = subject_.action(step);
     for (const int unit : action.units()) {
       UnitState& state = units_[unit];
-      const UnitPlan& plan = subject_.program.units[unit];
-      if (plan.replicate.empty()) say(step, "the shards of {} are not replicated: remove it", subject_.unit(unit));
-      else if (action.axes() != std::vector{plan.replicate})
-        say(step, "the shards of {} are replicated along '{}': give axes=[\"{}\"]", subject_.unit(unit), plan.replicate,
-            plan.replicate);
+      const auto axes = subject_.program.units[unit].replica_axes();
+      if (!subject_.is_sharded(unit) || axes.empty())
+        say(step, "the shards of {} are not replicated: remove it", subject_.unit(unit));
+      else if (action.axes() != axes)
+        say(step, "the shards of {} are replicated along {}: give axes={}", subject_.unit(unit), joined(axes), as_list(axes));
       else if (state.reduction < 0 || norm_ >= 0)
         say(step, "it sums what REDUCE_GRAD {} has left: put it after that and before NORM", unit);
       else if (state.replication >= 0) say(step, "it repeats {}: remove one", subject_.at(state.replication));
-      state.summed.insert(plan.replicate);
+      state.summed.insert(axes.begin(), axes.end());
       state.replication = step;
     }
   }

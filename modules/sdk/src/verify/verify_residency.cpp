@@ -64,11 +64,11 @@ class ResidencyCheck {
   void unshard(int step, const std::vector<int>& units) {
     const Action& action = subject_.action(step);
     for (const int unit : units) {
-      const std::string& axis = subject_.program.units[unit].axis;
+      const auto& axes = subject_.program.units[unit].shard_axes;
       if (!subject_.is_sharded(unit)) {
         refuse(findings_, step, "{} is not sharded, so there is nothing to gather: remove it", subject_.unit(unit));
-      } else if (action.axes() != std::vector{axis}) {
-        refuse(findings_, step, "{} is sharded along '{}': give axes=[\"{}\"]", subject_.unit(unit), axis, axis);
+      } else if (action.axes() != axes) {
+        refuse(findings_, step, "{} is sharded along {}: give axes={}", subject_.unit(unit), joined(axes), as_list(axes));
       } else if (units_[unit].presence == Presence::current) {
         refuse(findings_, step, "the parameters of {} are present and current already: remove it", subject_.unit(unit));
       }
@@ -121,7 +121,7 @@ class ResidencyCheck {
     } else if (state.presence != Presence::current) {
       refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between", subject_.unit(unit),
              subject_.at(state.cause), state_of(state), unit);
-    } else if (subject_.program.units[unit].node_shared && state.cause < norm_ && subject_.model.units[unit].trainable) {
+    } else if (is_node_shared(unit) && state.cause < norm_ && subject_.model.units[unit].trainable) {
       refuse(findings_, step,
              "it uses the parameters of {}, which ranks share and others may be updating since {}: put it before that, or after "
              "UNSHARD {}",
@@ -133,7 +133,7 @@ class ResidencyCheck {
   void check_write(int step, const Resource& write) {
     if (role_of(subject_.action(step)) == Role::update) return;
     const int unit = write.index;
-    if (subject_.program.units[unit].node_shared) {
+    if (is_node_shared(unit)) {
       refuse(findings_, step,
              "it writes the parameters of {}, which other ranks read in the same memory: give node_shared = false",
              subject_.unit(unit));
@@ -146,6 +146,8 @@ class ResidencyCheck {
     refuse(findings_, step, "it writes the parameters of {}, which are overwritten from the parts that ranks own: write master",
            subject_.unit(unit));
   }
+
+  bool is_node_shared(int unit) const { return subject_.program.units[unit].params == Residence::node_shared; }
 
   const Subject& subject_;
   Findings& findings_;

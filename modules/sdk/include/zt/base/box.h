@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace zt {
@@ -14,5 +15,16 @@ struct Box {
   int64_t numel() const;
   bool operator==(const Box&) const = default;
 };
+
+// Elements of a box that lie one after the other in the tensor, both numbered row-major.
+struct BoxRun {
+  int64_t in_box = 0;     // the number of the first element within the box
+  int64_t in_tensor = 0;  // the same element's number within the tensor
+  int64_t count = 0;
+};
+
+// Calls visit for the runs that together are the elements [begin, end) of the box, ascending. `shape`: of the tensor.
+void for_each_run(const Box& box, const std::vector<int64_t>& shape, int64_t begin, int64_t end,
+                  const std::function<void(const BoxRun&)>& visit);
 
 }  // namespace zt

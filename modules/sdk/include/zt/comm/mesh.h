@@ -51,6 +51,9 @@ struct Coord {
   int rank = 0;
   int size(const std::string& axis) const { return shape.has(axis) ? shape.size(axis) : 1; }
   int operator[](const std::string& axis) const { return shape.has(axis) ? shape.coordinate(rank, axis) : 0; }
+  // Return the number of ranks along the axes, joined in this order, and the rank's index among them. 1 and 0 without axes.
+  int size(std::span<const std::string> axes) const;
+  int index(std::span<const std::string> axes) const;
 };
 
 class Mesh;
@@ -65,7 +68,8 @@ struct AxisLink {
 
 // One axis, or several joined axes, from the view of one rank.
 struct Axis {
-  std::string name;  // "dp"; joined: "dp+ep"
+  std::string name;                // "dp"; joined: "dp+ep"
+  std::vector<std::string> names;  // of the axes that it joins
   int size = 1;
   int coordinate = 0;
   AxisLink link = {};

@@ -31,6 +31,7 @@ struct LossTerm {
 struct StepState {
   int64_t step = 0;  // 0-based global step
   const ModelInfo* model = nullptr;
+  Coord coord;                   // this rank's place in the mesh of the program
   std::vector<Unit> units;       // one per unit of the model
   at::Tensor wire;               // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
   Counts counts;                 // valid tokens and samples of this rank; after COUNT those of the global batch
@@ -91,7 +92,7 @@ class Executor {
   struct Instruction {
     ActionHandler* handler;
     Touched touched;
-    std::string text;            // the action's text, such as "REDUCE_GRAD 3"
+    std::string text;  // the action's text, such as "REDUCE_GRAD 3"
     uint32_t trace_name;
     bool waits;  // the executor waits for its work before the next action
   };

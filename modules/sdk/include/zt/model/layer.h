@@ -24,16 +24,27 @@ const std::vector<std::string>& mode_names();
 const std::string& mode_name(Mode mode);
 Mode parse_mode(const std::string& name);    // throws Misuse, with the nearest name, for an unknown name
 enum class Per : uint8_t { token, sample };  // a loss term is a sum over tokens or samples, and is divided by their number
+const std::string& name_of(Per per);         // "token" or "sample"
+Per parse_per(const std::string& name);      // throws Misuse for another name
 
 struct Output {
   std::string name = "h";
   bool differentiable = true;
 };
 
-// Names of inputs and outputs. An input reads the output of that name of the latest earlier position that has one.
+// A term of the objective. Terms of one name, of several layers, are added.
+struct LossInfo {
+  std::string name = "loss";
+  Per per = Per::token;
+  bool operator==(const LossInfo&) const = default;
+};
+
+// The names of inputs and outputs, and the loss terms that the layer adds. An input reads the output of that name of the latest
+// earlier position that has one.
 struct Io {
   std::vector<std::string> inputs{"h"};
   std::vector<Output> outputs{Output{}};
+  std::vector<LossInfo> losses = {};
 };
 
 // The numbers by which a batch's loss terms are divided: this rank's part. The action COUNT sums them over the ranks.
@@ -64,8 +75,8 @@ class Context {
   // Returns this rank's communicator along a mesh axis.
   virtual Communicator& comm(const std::string& axis) = 0;
 
-  // Adds a term to the objective. `sum` is a scalar, summed over the micro-batch's tokens or samples. The layer's backward starts
-  // from it as well as from the outputs.
+  // Adds to a term of the objective that io() declares. `sum` is a scalar, summed over the micro-batch's tokens or samples. The
+  // layer's backward starts from it as well as from the outputs. A term to which nothing is added counts as 0.
   virtual void loss(const std::string& name, at::Tensor sum, Per per) = 0;
 
   // The place in the unit's flat gradient buffer where a layer's backward writes or adds the gradient of a parameter itself.

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "zt/base/box.h"
 #include "zt/base/object.h"
+#include "zt/comm/mesh.h"
 #include "zt/model/layer.h"
 
 namespace zt {
@@ -23,15 +25,16 @@ struct PositionInfo {
   int layer = 0;             // index among the distinct layers
   std::vector<Edge> inputs;  // the output that each input reads
   std::vector<Output> outputs;
-  std::vector<int> units;         // units whose parameters the layer uses, ascending
-  std::vector<std::string> axes;  // mesh axes along which its F, B and R communicate
+  std::vector<LossInfo> losses = {};  // terms that it adds
+  std::vector<int> units;             // units whose parameters the layer uses, ascending
+  std::vector<std::string> axes;      // mesh axes along which its F, B and R communicate
   bool splits_backward = false;
 };
 
 struct ParamInfo {
   std::string name;
-  std::vector<int64_t> shape;
-  int64_t numel = 0;
+  std::vector<int64_t> shape;  // of the box that a rank holds
+  int64_t numel = 0;           // of that box
   int unit = 0;
   int64_t offset = 0;  // first element in the unit's flat layout, a multiple of 32
   bool trainable = true;
@@ -39,10 +42,17 @@ struct ParamInfo {
   std::vector<int> positions;  // positions that use it, ascending; more than one for tied weights
   std::vector<AxisPlacement> placements;
   std::vector<std::string> dims;  // names of the dims, "out" and "in"; empty: not given
+
+  std::vector<int64_t> logical_shape() const;
+  // Returns the mesh axes along which each rank holds another box, in the order of `placements`.
+  std::vector<std::string> cut_axes() const;
+  // Returns the box of the rank `coord` in the logical tensor.
+  Box box(const Coord& coord) const;
 };
 
+// All parameters of a unit have the same placements. A parameter that several layers share is a unit of its own.
 struct UnitInfo {
-  std::string name;            // the layer's name
+  std::string name;            // the layer's name; further units of a layer are named after their first parameter
   std::vector<int> params;     // indices into ModelInfo::params, by offset
   int64_t numel = 0;           // elements of the flat layout: the end of the last parameter, with the padding between parameters
   std::vector<int> positions;  // positions that use its parameters, ascending
@@ -54,6 +64,7 @@ struct ModelInfo {
   std::vector<PositionInfo> positions;
   std::vector<ParamInfo> params;
   std::vector<UnitInfo> units;
+  std::vector<LossInfo> losses = {};  // all terms of the objective, by name
 };
 
 struct NamedLayer {
@@ -65,9 +76,9 @@ class Trainer;
 
 class Model {
  public:
-  // A layer may occur several times. A Param that several layers hold is tied: it belongs to the unit of the first of them. Sets
-  // the full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,
-  // or if a name is empty.
+  // A layer may occur several times. A Param that several layers hold is tied: its name is that of the first of them. Sets the
+  // full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,
+  // if a name is empty, or if a loss term is summed over tokens in one layer and over samples in another.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
   // Makes parameters trainable or freezes them: those whose name contains a match of the regular expression (ECMAScript). Returns

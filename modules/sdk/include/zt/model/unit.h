@@ -28,34 +28,46 @@ struct FlatLayout {
   int64_t end(int rank) const;
 };
 
-// Which of a unit's buffers are sharded. Passes such as zero.shard decide it, and the trainer allocates accordingly. Each kind of
-// sharding includes the ones above it. A slot is a place in a buffer that units share and take in turns.
+// Where the ranks that share a unit hold one kind of its data.
+enum class Residence : uint8_t {
+  whole,        // each rank holds all of it
+  sharded,      // each rank holds the part that it owns
+  node_shared,  // the ranks hold one copy together, in memory that all of them read; only for parameters
+};
+
+// How a unit is spread over the ranks. Passes such as zero.shard decide it, and the trainer allocates accordingly. A slot is a
+// place in a buffer that units share and take in turns.
 struct UnitPlan {
-  std::string axis = {};       // mesh axis that is sharded along; empty: not sharded
-  bool state_sharded = false;  // stage >= 1: shards master parameters and optimizer state
-  bool grad_sharded = false;   // stage >= 2: shards gradients after their reduction; before it they are in a slot
-  bool param_sharded = false;  // stage 3: shards parameters; between UNSHARD and RESHARD they are whole, in a slot
-  bool node_shared = false;    // the ranks of `axis` share one copy of the parameters, in memory that all of them read
-  std::string replicate = {};  // mesh axis along which the groups of `axis` hold the same shards; empty: one group only
+  std::vector<std::string> shard_axes = {};  // mesh axes, joined in this order, over whose ranks the unit is cut into owned parts
+  std::vector<std::string> sum_axes = {};    // mesh axes over which its gradient is summed: their ranks see other data
+  Residence state = Residence::whole;        // of master parameters and optimizer state
+  Residence grads = Residence::whole;        // sharded: the sum is; before its reduction a gradient is whole, in a slot
+  Residence params = Residence::whole;       // sharded: between UNSHARD and RESHARD they are whole, in a slot
   bool operator==(const UnitPlan&) const = default;
+
+  // Returns the axes of sum_axes along which the ranks hold equal shards, in order.
+  std::vector<std::string> replica_axes() const;
+  // Returns the axes along which gradients are reduced first and parameters gathered: shard_axes, or sum_axes without shards.
+  const std::vector<std::string>& comm_axes() const { return shard_axes.empty() ? sum_axes : shard_axes; }
 };
 
 // The buffers of one unit on this rank. The trainer owns them; action handlers read and write them.
 struct Unit {
   int index = 0;
-  FlatLayout layout;         // over the ranks of UnitPlan::axis; over one rank if the optimizer state is not sharded
-  int rank = 0;              // this rank's index along that axis
-  bool is_first = true;      // true if norms count this rank's group, of all groups that hold the same shards
-  bool node_shared = false;  // all ranks of the axis share the memory of `full`; each writes only its own part
-  at::Tensor full;           // [padded] all parameters; if sharded, a slot that holds them from UNSHARD to RESHARD
-  at::Tensor shard;          // [chunk] the owned part of the parameters: a view into `full` unless parameters are sharded
-  at::Tensor master;         // [chunk] the owned part that the optimizer updates: `shard` itself unless that has fewer bits
-  at::Tensor grad;           // [padded] the gradient, summed over uses and micro-batches; undefined if no parameter is trainable.
-                             // If sharded, a slot that holds it from the first backward to the reduction
-  at::Tensor grad_shard;     // [chunk] the owned part of the sum: a view into `grad`, or if sharded a buffer of its own
-  at::Tensor grad_sum;       // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
+  UnitPlan plan;
+  FlatLayout layout;  // over the ranks of plan.shard_axes; over one rank if the optimizer state is not sharded
+  int rank = 0;       // this rank's index along these axes
+  at::Tensor full;  // [padded] all parameters; if sharded, a slot that holds them from UNSHARD to RESHARD; if node_shared, memory
+                    // of all ranks, of which each writes only its own part
+  at::Tensor shard;       // [chunk] the owned part of the parameters: a view into `full` unless parameters are sharded
+  at::Tensor master;      // [chunk] the owned part that the optimizer updates: `shard` itself unless that has fewer bits
+  at::Tensor grad;        // [padded] the gradient, summed over uses and micro-batches; undefined if no parameter is trainable.
+                          // If sharded, a slot that holds it from the first backward to the reduction
+  at::Tensor grad_shard;  // [chunk] the owned part of the sum: a view into `grad`, or if sharded a buffer of its own
+  at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
 
+  bool is_node_shared() const { return plan.params == Residence::node_shared; }
   // Return whether `grad_shard`, `shard` and `master` have memory of their own, and are not views into `grad`, `full` and
   // `shard`.
   bool owns_grad_shard() const { return grad.defined() && !grad_shard.is_alias_of(grad); }
