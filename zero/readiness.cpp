@@ -39,6 +39,9 @@ std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const Mod
   return ready;
 }
 
+namespace {
+
+// As gradients_by_micro_batch, for units of which each parameter has one use.
 std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions, const ModelInfo& model,
                                              const std::vector<bool>& units) {
   // Consecutive writes of one micro-batch. An action without a micro-batch belongs to the run before it.
@@ -72,6 +75,23 @@ std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions,
       ready.push_back({static_cast<int>(unit), unit_runs[i].last, part, static_cast<int>(i)});
     }
   }
+  sort(ready);
+  return ready;
+}
+
+}  // namespace
+
+std::vector<ReadyUnit> gradients_by_micro_batch(const std::vector<Action>& actions, const ModelInfo& model,
+                                                const std::vector<bool>& units) {
+  std::vector<bool> tied = units, untied = units;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    const bool has_uses =
+        std::ranges::any_of(model.units[unit].params, [&](int param) { return model.params[param].positions.size() > 1; });
+    (has_uses ? untied : tied)[unit] = false;
+  }
+  auto ready = micro_batch_gradients(actions, model, untied);
+  const auto once = last_writes(actions, model, ResourceKind::grad, tied);
+  ready.insert(ready.end(), once.begin(), once.end());
   sort(ready);
   return ready;
 }

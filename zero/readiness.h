@@ -19,9 +19,10 @@ struct ReadyUnit {
 std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
                                    const std::vector<bool>& units);
 
-// Returns where each unit's gradient is complete for each micro-batch. Throws Misuse if the micro-batches of a unit are
+// Returns where each unit's gradient is complete for each micro-batch. Units with a parameter that several positions use are
+// complete once per step: the sums of the uses are added then. Throws Misuse if the micro-batches of another unit are
 // interleaved: then there is no such place.
-std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions, const ModelInfo& model,
-                                             const std::vector<bool>& units);
+std::vector<ReadyUnit> gradients_by_micro_batch(const std::vector<Action>& actions, const ModelInfo& model,
+                                                const std::vector<bool>& units);
 
 }  // namespace zt::zero

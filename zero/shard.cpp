@@ -14,15 +14,14 @@ namespace zt::zero {
 
 namespace {
 
-// Adds `wanted` to the axes that an action communicates on, in the mesh's order.
-void add_axes(Action& action, const std::vector<std::string>& wanted, const MeshShape& mesh) {
-  auto axes = action.axes();
-  axes.insert(axes.end(), wanted.begin(), wanted.end());
+// Returns the axes that are in one of the lists, in the mesh's order.
+Value::List joined(const std::vector<std::string>& some, const std::vector<std::string>& others, const MeshShape& mesh) {
   Value::List ordered;
   for (const AxisSize& axis : mesh.axes()) {
-    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) ordered.emplace_back(axis.name);
+    const bool is_in = std::ranges::find(some, axis.name) != some.end() || std::ranges::find(others, axis.name) != others.end();
+    if (is_in) ordered.emplace_back(axis.name);
   }
-  action.attrs["axes"] = std::move(ordered);
+  return ordered;
 }
 
 // Returns whether a REDUCE_GRAD of this part completes the sum of the step.
@@ -43,11 +42,13 @@ class Shard : public Pass {
     const std::vector<UnitPlan> plans = plan_units(options_, model, coord.shape);
     check_untouched(program, plans, model);
     for (Action& action : program.actions) {
-      if (role_of(action) == Role::scalars) add_axes(action, options_.data_axes(), coord.shape);
+      if (role_of(action) == Role::scalars) span_mesh(action, coord.shape);
     }
     set_types(program.precision);
     for (size_t unit = 0; unit < plans.size(); ++unit) {
-      if (plans[unit] != UnitPlan{}) program.units[unit] = plans[unit];
+      const bool held = program.units[unit].held;
+      if (plans[unit].is_spread()) program.units[unit] = plans[unit];
+      program.units[unit].held = held;
     }
     if (program.mode == Mode::train) {
       insert_reductions(program, model, plans);
@@ -66,10 +67,23 @@ class Shard : public Pass {
   }
 
  private:
+  // Makes COUNT and NORM sum over all ranks of the mesh; COUNT notes which of the axes have other samples.
+  void span_mesh(Action& action, const MeshShape& mesh) const {
+    std::vector<std::string> all;
+    for (const AxisSize& axis : mesh.axes()) all.push_back(axis.name);
+    if (action.kind == Kinds::get().count) {
+      const std::vector<std::string> known = action.attrs.contains("axes") ? action.sample_axes() : std::vector<std::string>{};
+      Value::List samples = joined(options_.data_axes(), known, mesh);
+      action.attrs.erase("samples");
+      if (samples.size() < all.size()) action.attrs["samples"] = std::move(samples);
+    }
+    action.attrs["axes"] = Value::List(all.begin(), all.end());
+  }
+
   void insert_reductions(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
     const std::vector<bool> summed = summed_units(model, plans);
     const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, ResourceKind::grad, summed)
-                                                      : micro_batch_gradients(program.actions, model, summed);
+                                                      : gradients_by_micro_batch(program.actions, model, summed);
     program.actions = insert_buckets(std::move(program.actions), model, ready,
                                      {Kinds::get().reduce_grad, plans, {ResourceKind::grad}, options_.bucket_bytes});
     mark_conversions(program);
@@ -139,8 +153,9 @@ class Shard : public Pass {
   static void mark_waits(Program& program, const std::vector<UnitPlan>& plans) {
     for (Action& action : program.actions) {
       const Role role = role_of(action);
-      const bool communicates = (role == Role::reduce || role == Role::residency) && action.attrs.contains("axes");
-      if (communicates && plans[action.target] != UnitPlan{}) action.attrs["wait"] = true;
+      const bool is_tie = kind(action.kind).among_holders;  // of a structure pass, and never in flight
+      const bool communicates = (role == Role::reduce || role == Role::residency) && action.attrs.contains("axes") && !is_tie;
+      if (communicates && plans[action.target].is_spread()) action.attrs["wait"] = true;
     }
   }
 
@@ -158,12 +173,12 @@ class Shard : public Pass {
              model.units[unit].name);
     };
     for (size_t unit = 0; unit < plans.size(); ++unit) {
-      if (plans[unit] != UnitPlan{} && program.units.at(unit) != UnitPlan{}) refuse(unit);
+      if (plans[unit].is_spread() && program.units.at(unit).is_spread()) refuse(unit);
     }
     for (const Action& action : program.actions) {
       if (action.kind != Kinds::get().reduce_grad) continue;
       for (const int unit : action.units()) {
-        if (plans.at(unit) != UnitPlan{}) refuse(static_cast<size_t>(unit));
+        if (plans.at(unit).is_spread()) refuse(static_cast<size_t>(unit));
       }
     }
   }

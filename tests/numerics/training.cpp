@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "adam.h"
+#include "hand_stages.h"
 #include "layers/layers.h"
 #include "lion.h"
 #include "mesh/mesh.h"
@@ -71,7 +72,10 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     comm::MeshOptions axes;
     axes.axes = {{"dp", -1}};
     if (config.replicas > 1) axes.axes = {{"replica", config.replicas}, {"dp", -1}};
+    const int stages = static_cast<int>(config.stage_begins.size()) - 1;
+    if (stages > 0) axes.axes = {{"pp", stages}, {"dp", -1}};
     const auto mesh = comm::make_mesh(world, axes);
+    if (stages > 0) spec = spec->apply(make_hand_stages(mesh->axis("pp"), config.stage_begins, config.ties));
     Value::Table shard = config.shard;
     shard["stage"] = config.stage;
     shard["axis"] = Object::of<Axis>(mesh->axis("dp"));
@@ -108,9 +112,14 @@ at::Tensor flatten(Trainer& trainer, bool gradients) {
 RankRun::RankRun(const World& world, const Config& config)
     : world_(world), config_(config), trainer_(make_trainer(world, config)) {}
 
+int RankRun::data_ranks() const {
+  return config_.stage_begins.empty() ? world_.size : world_.size / static_cast<int>(config_.stage_begins.size() - 1);
+}
+
 Batch RankRun::part_of_batch() const {
-  const int64_t part = kSamples / world_.size;
-  return part_of(config_.batch ? config_.batch(steps_) : global_batch(steps_, config_.seed), world_.rank * part, part);
+  const int64_t part = kSamples / data_ranks();
+  const Batch whole = config_.batch ? config_.batch(steps_) : global_batch(steps_, config_.seed);
+  return part_of(whole, world_.rank % data_ranks() * part, part);
 }
 
 StepResult RankRun::step_by_hand(const Batch& mine) {

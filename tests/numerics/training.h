@@ -31,6 +31,8 @@ struct Config {
   int64_t persist_below = -1, max_reuse_distance = -1;
   Value::Table shard = {};                          // further options of zero.shard
   int replicas = 1;                                 // groups of ranks that hold the same shards
+  std::vector<int> stage_begins = {};               // of make_hand_stages, over an axis pp before dp; empty: no stages
+  bool ties = true;                                 // of make_hand_stages
   std::string frozen = {};                          // regular expression of the parameters that are frozen
   std::optional<bool> node_shared = false;          // nullopt: the default of zero.shard
   bool by_hand = false;                             // forward, backward and finish_step instead of step
@@ -73,6 +75,7 @@ class RankRun {
 
  private:
   Batch part_of_batch() const;
+  int data_ranks() const;
   StepResult step_by_hand(const Batch& mine);
 
   World world_;

@@ -170,6 +170,16 @@ std::shared_ptr<Axis> Mesh::world() {
   return join(names);
 }
 
+std::shared_ptr<Communicator> Mesh::among(const std::vector<std::string>& axes, const std::vector<int>& members) {
+  const std::vector<int> group = shape_.group(rank_, axes);
+  if (members.size() == group.size()) return join(axes)->communicator;
+  std::vector<int> ranks;
+  for (const int member : members) ranks.push_back(group.at(static_cast<size_t>(member)));
+  auto& communicator = among_[ranks];
+  if (!communicator) communicator = factory_(ranks, fmt::format("{}[{}]", fmt::join(axes, "+"), fmt::join(members, ",")));
+  return communicator;
+}
+
 std::shared_ptr<Mesh> Mesh::refactor(std::vector<AxisSize> axes) {
   return make(MeshShape(std::move(axes), shape_.world_size()), rank_, factory_, describe_);
 }

@@ -30,34 +30,55 @@ Keep parse_keep(const std::string& name) {
   misuse("a forward cannot keep '{}': give keep = graph, inputs or none", name);
 }
 
-ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state)
-    : model_(std::move(model)), state_(state), gradients_(model_->info(), state.units) {
+ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::vector<bool> runs)
+    : model_(std::move(model)), state_(state), runs_(std::move(runs)), gradients_(model_->info(), state.units, runs_) {
   const ModelInfo& info = model_->info();
   for (const Unit& unit : state_.units) {
+    if (!unit.plan.held) continue;
+    device_ = unit.full.device();
     if (unit.owns_shard()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
   }
   for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
-  readers_.resize(info.positions.size(), 0);
   for (size_t p = 0; p < info.positions.size(); ++p) {
     auto& params = position_params_.emplace_back();
     for (const auto& param : model_->positions()[p].layer->params()) {
       const int index = param_index_.at(param.get());
       if (info.params[index].trainable) params.push_back(index);
     }
-    for (const Edge& edge : info.positions[p].inputs) ++readers_[edge.position];
   }
 }
 
-void ComputeState::begin(const Batch& batch, Mode mode, int micro_batches, int64_t first_sample) {
+// Outputs that other actions than forwards read are dropped by those actions.
+const std::vector<int>& ComputeState::readers_of(const Program& program) {
+  const auto [known, is_new] = readers_.try_emplace(program.mode);
+  std::vector<int>& readers = known->second;
+  if (!is_new) return readers;
+  const ModelInfo& info = model_->info();
+  readers.assign(info.positions.size(), 0);
+  for (size_t p = 0; p < info.positions.size(); ++p) {
+    for (const Edge& edge : info.positions[p].inputs) readers[edge.position] += runs_[p] ? 1 : 0;
+  }
+  for (const Action& action : program.actions) {
+    if (role_of(action) == Role::compute) continue;
+    for (const Resource& read : resources_of(action, info).reads) {
+      if (read.kind == ResourceKind::value) readers.at(read.index) = -1;
+    }
+  }
+  return readers;
+}
+
+void ComputeState::begin(const Batch& batch, const Program& program, int64_t first_sample) {
   batch_ = batch;
-  mode_ = mode;
-  micro_batches_ = micro_batches;
+  mode_ = program.mode;
+  micro_batches_ = program.micro_batches;
   first_sample_ = first_sample;
   whole_batch_of_ = -1;
   sums_.clear();
   values_.clear();
-  values_.resize(model_->positions().size() * micro_batches);
-  if (mode == Mode::train) gradients_.begin_step();
+  values_.resize(model_->positions().size() * micro_batches_);
+  state_.values.begin(model_->info(), micro_batches_);
+  if (mode_ != Mode::train) readers_of(program);
+  if (mode_ == Mode::train) gradients_.begin_step();
 }
 
 void ComputeState::begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample) {
@@ -83,7 +104,7 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, b
   values.context->position = position;
   values.context->micro_batch = micro_batch;
   values.roots.clear();
-  const auto drawn = [this] { return default_random_place(state_.units.empty() ? at::kCPU : state_.units[0].full.device()); };
+  const auto drawn = [this] { return default_random_place(device_); };
   const DefaultRandomPlace before = drawn();
   auto outputs = with_layer_name(info.name, info.kind,
                                  [&] { return model_->positions()[position].layer->forward(values.inputs, *values.context); });
@@ -110,44 +131,55 @@ void ComputeState::forward(int position, int micro_batch, Keep keep) {
   Values& mine = values(position, micro_batch);
   mine.inputs.clear();
   for (const Edge& edge : info.inputs) {
-    const at::Tensor& source = values(edge.position, micro_batch).outputs.at(edge.output);
+    const at::Tensor& source = state_.values.get(edge, micro_batch);
     const bool wants_grad = keep != Keep::none && model_->info().positions[edge.position].outputs[edge.output].differentiable &&
                             source.is_floating_point();
     mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
   }
   {
     const at::AutoGradMode grad_mode(keep == Keep::graph);
-    mine.outputs = run_layer(position, micro_batch, false, mine);
+    put_outputs(position, micro_batch, run_layer(position, micro_batch, false, mine));
   }
   if (keep == Keep::none) {
     mine.inputs.clear();
-    mine.readers_left = readers_[position];
     release_read_values(position, micro_batch);
   }
+}
+
+void ComputeState::put_outputs(int position, int micro_batch, std::vector<at::Tensor> outputs) {
+  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) state_.values.put({position, i}, micro_batch, std::move(outputs[i]));
 }
 
 void ComputeState::release_read_values(int position, int micro_batch) {
   for (const Edge& edge : model_->info().positions[position].inputs) {
     Values& source = values(edge.position, micro_batch);
-    if (--source.readers_left == 0) source.outputs.clear();
+    if (++source.readers_done == readers_.at(mode_)[edge.position]) state_.values.drop(edge.position, micro_batch);
   }
 }
 
 void ComputeState::recompute(int position, int micro_batch) {
   Values& mine = values(position, micro_batch);
   const at::AutoGradMode grad_mode(true);
-  mine.outputs = run_layer(position, micro_batch, true, mine);
+  put_outputs(position, micro_batch, run_layer(position, micro_batch, true, mine));
 }
 
 void ComputeState::backward(int position, int micro_batch) {
+  for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
   Values& mine = values(position, micro_batch);
+  backward_layer(position, micro_batch, mine);
+  mine = Values();
+  state_.values.drop(position, micro_batch);
+}
+
+void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   const PositionInfo& info = model_->info().positions[position];
-  for (const int unit : info.units) gradients_.open(unit);
   torch::autograd::variable_list roots, seeds, wanted;
-  for (size_t i = 0; i < mine.grads.size(); ++i) {
-    if (!mine.grads[i].defined() || !mine.outputs[i].requires_grad()) continue;
-    roots.push_back(mine.outputs[i]);
-    seeds.push_back(mine.grads[i]);
+  for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i) {
+    const at::Tensor gradient = state_.values.take_gradient({position, i}, micro_batch);
+    const at::Tensor& output = state_.values.get({position, i}, micro_batch);
+    if (!gradient.defined() || !output.requires_grad()) continue;
+    roots.push_back(output);
+    seeds.push_back(gradient);
   }
   for (const Root& root : mine.roots) {
     if (!root.sum.requires_grad()) continue;
@@ -160,23 +192,17 @@ void ComputeState::backward(int position, int micro_batch) {
     wanted.push_back(mine.inputs[i]);
     wanted_inputs.push_back(i);
   }
-  for (const int param : position_params_[position]) wanted.push_back(model_->params()[param]->get());
-  if (!roots.empty() && !wanted.empty()) {
-    const auto grads = torch::autograd::grad(roots, wanted, seeds, false, false, true);
-    for (size_t k = 0; k < wanted_inputs.size(); ++k) {
-      if (!grads[k].defined()) continue;
-      const Edge& edge = info.inputs[wanted_inputs[k]];
-      Values& source = values(edge.position, micro_batch);
-      source.grads.resize(source.outputs.size());
-      at::Tensor& sum = source.grads[edge.output];
-      sum = sum.defined() ? sum + grads[k] : grads[k];
-    }
-    for (size_t k = 0; k < position_params_[position].size(); ++k) {
-      const at::Tensor& gradient = grads[wanted_inputs.size() + k];
-      if (gradient.defined()) gradients_.add(position_params_[position][k], position, gradient);
-    }
+  const std::vector<int>& params = position_params_[position];
+  for (const int param : params) wanted.push_back(model_->params()[param]->get());
+  if (roots.empty() || wanted.empty()) return;
+  const auto grads = torch::autograd::grad(roots, wanted, seeds, false, false, true);
+  for (size_t k = 0; k < wanted_inputs.size(); ++k) {
+    if (grads[k].defined()) state_.values.add_gradient(info.inputs[wanted_inputs[k]], micro_batch, grads[k]);
   }
-  mine = Values();
+  for (size_t k = 0; k < params.size(); ++k) {
+    const at::Tensor& gradient = grads[wanted_inputs.size() + k];
+    if (gradient.defined()) gradients_.add(params[k], position, gradient);
+  }
 }
 
 Counts ComputeState::count() const {
@@ -186,7 +212,9 @@ Counts ComputeState::count() const {
   };
   Counts total;
   const NamedLayer* counter = nullptr;
-  for (const NamedLayer& use : model_->positions()) {
+  for (size_t p = 0; p < model_->positions().size(); ++p) {
+    if (!runs_[p]) continue;
+    const NamedLayer& use = model_->positions()[p];
     const Counts counts = with_layer_name(use.name, use.layer->kind(), [&] { return use.layer->count(whole); });
     if (counts.tokens == 0) continue;
     if (counter && total.tokens != counts.tokens) {
@@ -213,9 +241,12 @@ std::vector<LossSum> ComputeState::losses() const {
 
 std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {
   std::map<std::string, at::Tensor> named;
-  const auto& last = model_->info().positions.back();
-  const Values& held = values_[(model_->positions().size() - 1) * micro_batches_ + micro_batch];
-  for (size_t i = 0; i < held.outputs.size(); ++i) named[last.outputs[i].name] = held.outputs[i];
+  const int last = static_cast<int>(model_->positions().size()) - 1;
+  const auto& outputs = model_->info().positions.back().outputs;
+  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
+    const at::Tensor& value = state_.values.get({last, i}, micro_batch);
+    if (value.defined()) named[outputs[i].name] = value;
+  }
   return named;
 }
 

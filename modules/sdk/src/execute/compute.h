@@ -34,11 +34,12 @@ struct LossSum {
 
 class ComputeState {
  public:
-  ComputeState(std::shared_ptr<Model> model, StepState& state);
+  // `runs`: by position, whether this rank runs it; see positions_run.
+  ComputeState(std::shared_ptr<Model> model, StepState& state, std::vector<bool> runs);
 
-  // Begins a step over `batch` (this rank's part of the global batch) in `micro_batches` equal parts. `first_sample`: the place
-  // of its first sample in the global batch.
-  void begin(const Batch& batch, Mode mode, int micro_batches, int64_t first_sample);
+  // Begins a run of `program`, one per mode, over `batch` (this rank's part of the global batch) in equal parts. `first_sample`:
+  // the place of its first sample in the global batch.
+  void begin(const Batch& batch, const Program& program, int64_t first_sample);
   // In a step by hand: makes all of `batch` the micro-batch `micro_batch`.
   void begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample);
 
@@ -46,11 +47,12 @@ class ComputeState {
   void recompute(int position, int micro_batch);
   void backward(int position, int micro_batch);
 
-  // Returns the valid tokens and the samples of this rank's batch. Throws Misuse if two loss layers count differently.
+  // Returns the valid tokens and the samples of this rank's batch, counted by the layers that it runs. Throws Misuse if two loss
+  // layers count differently.
   Counts count() const;
   // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
   std::vector<LossSum> losses() const;
-  // Returns the named outputs of the last position.
+  // Returns the named outputs of the last position; none if this rank does not run it.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
   void set_seeds(Seeds seeds) { seeds_ = seeds; }
   Seeds seeds() const { return seeds_; }
@@ -64,27 +66,30 @@ class ComputeState {
     at::Tensor sum;
     Per per;
   };
-  // The values of one (position, micro-batch).
+  // What the forward of one (position, micro-batch) leaves for its backward, besides the outputs in StepState::values.
   struct Values {
     std::vector<at::Tensor> inputs;  // detached: leaves of the layer's own graph
-    std::vector<at::Tensor> outputs;
-    std::vector<at::Tensor> grads;  // of outputs: sums over the layers that read them, the latest layer first
     std::vector<Root> roots;
     std::shared_ptr<Context> context;  // the layer's backward uses it, too
-    int readers_left = 0;              // forwards that will still read the outputs (counted outside training only)
+    int readers_done = 0;              // forwards that have read the outputs (counted outside training only)
   };
 
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
   std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Values& values);
+  const std::vector<int>& readers_of(const Program& program);
+  void put_outputs(int position, int micro_batch, std::vector<at::Tensor> outputs);
   void release_read_values(int position, int micro_batch);
+  void backward_layer(int position, int micro_batch, Values& values);
   at::Tensor batch_field(const std::string& name, int micro_batch) const;
 
   std::shared_ptr<Model> model_;
   StepState& state_;
+  std::vector<bool> runs_;
+  at::Device device_ = at::kCPU;
   Gradients gradients_;
   std::unordered_map<const Param*, int> param_index_;
   std::vector<std::vector<int>> position_params_;      // by position: indices of trainable parameters
-  std::vector<int> readers_;                           // by position: edges that read its outputs
+  std::map<Mode, std::vector<int>> readers_;           // by position: forwards after which its outputs are dropped
   std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
   std::vector<Values> values_;
   std::map<std::string, at::Tensor> sums_;  // of loss terms: float64 scalars

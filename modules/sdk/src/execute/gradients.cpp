@@ -1,16 +1,20 @@
 #include "gradients.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 namespace zt {
 
-Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units)
+Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units, const std::vector<bool>& runs)
     : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
   for (size_t i = 0; i < model.params.size(); ++i) {
     const ParamInfo& param = model.params[i];
     const at::Tensor& flat = units[param.unit].grad;
     if (!param.trainable || !flat.defined()) continue;
     for (const int position : param.positions) {
+      if (!runs[position]) continue;
       const bool is_first = uses_[i].empty();
       at::Tensor view =
           is_first ? flat.narrow(0, param.offset, param.numel).view(param.shape) : at::zeros(param.shape, flat.options());
@@ -77,6 +81,47 @@ void Gradients::complete(int unit) {
       if (uses_[param][k].has_sum) total.view.add_(uses_[param][k].view);
     }
   }
+}
+
+void Gradients::complete_over_holders(int unit, Communicator& comm) {
+  constexpr int64_t kSlice = 1 << 20;  // elements; bounds the memory for what other ranks send
+  if (is_complete_[unit]) return;
+  const int param = model_.units[unit].params.front();
+  std::vector<Use>& uses = uses_[param];
+  const auto [known, is_first_step] = tied_.try_emplace(unit);
+  if (is_first_step) known->second = gather_places(uses, comm);
+  const auto& [rows, places] = known->second;
+  for (Use& use : uses) {
+    if (!use.has_sum) use.view.zero_();
+  }
+  const int64_t numel = model_.params[param].numel;
+  for (int64_t begin = 0; begin < numel; begin += kSlice) {
+    const int64_t count = std::min(kSlice, numel - begin);
+    const at::Tensor mine = at::zeros({rows, count}, uses.front().view.options());
+    for (size_t k = 0; k < uses.size(); ++k) mine[static_cast<int64_t>(k)].copy_(uses[k].view.view({-1}).narrow(0, begin, count));
+    const at::Tensor all = at::empty({comm.size() * rows, count}, mine.options());
+    comm.all_gather(all.view({-1}), mine.view({-1})).synchronize();
+    at::Tensor sum = uses.front().view.view({-1}).narrow(0, begin, count);
+    sum.copy_(all[places.front().second]);
+    for (size_t k = 1; k < places.size(); ++k) sum.add_(all[places[k].second]);
+  }
+  for (const at::Tensor& gap : gaps_[unit]) gap.zero_();
+  is_complete_[unit] = true;
+}
+
+Gradients::TiedUses Gradients::gather_places(const std::vector<Use>& uses, Communicator& comm) {
+  Value::List mine;
+  for (const Use& use : uses) mine.push_back(use.position);
+  const std::vector<Value> all = comm.all_gather_values(mine);
+  TiedUses tied;
+  for (const Value& of_rank : all) tied.rows = std::max(tied.rows, static_cast<int64_t>(of_rank.get_if<Value::List>()->size()));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto& positions = *all[rank].get_if<Value::List>();
+    for (size_t k = 0; k < positions.size(); ++k)
+      tied.places.emplace_back(*positions[k].get_if<int64_t>(), static_cast<int64_t>(rank) * tied.rows + static_cast<int64_t>(k));
+  }
+  std::ranges::sort(tied.places);
+  return tied;
 }
 
 int Gradients::find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const {

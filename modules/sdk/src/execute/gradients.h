@@ -5,8 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
+#include "zt/comm/comm.h"
 #include "zt/model/layer.h"
 #include "zt/model/model.h"
 #include "zt/model/unit.h"
@@ -21,7 +24,8 @@ namespace zt {
 // (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and after parameters.
 class Gradients {
  public:
-  Gradients(const ModelInfo& model, std::vector<Unit>& units);
+  // `runs`: by position, whether this rank runs it. Only their uses have sums here.
+  Gradients(const ModelInfo& model, std::vector<Unit>& units, const std::vector<bool>& runs);
 
   // Discards all sums: the next gradient of each use overwrites its buffer.
   void begin_step();
@@ -32,6 +36,9 @@ class Gradients {
   void add(int param, int position, const at::Tensor& gradient);
   // Adds up the uses. Elements without a gradient become zero.
   void complete(int unit);
+  // Replaces the sum of the unit's one parameter, flat, by the sum over the uses of all ranks of `comm`, which run different
+  // positions, in ascending order of positions; the unit is complete then. Collective over `comm`.
+  void complete_over_holders(int unit, Communicator& comm);
   // Returns the first parameter used at `position` for whose sum `is_wanted` is true; -1 if there is none.
   int find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const;
   // Returns the bytes of the buffers for second and later uses.
@@ -44,11 +51,18 @@ class Gradients {
     bool has_sum = false;
   };
   void find_gaps(const Unit& unit);
+  // The uses of a parameter on all ranks that hold it, if each gathers as many rows as the rank with most uses has.
+  struct TiedUses {
+    int64_t rows = 0;
+    std::vector<std::pair<int64_t, int64_t>> places;  // position of each use, ascending, and the gathered row of its sum
+  };
+  static TiedUses gather_places(const std::vector<Use>& uses, Communicator& comm);
 
   const ModelInfo& model_;
   std::vector<std::vector<Use>> uses_;         // by parameter
   std::vector<std::vector<at::Tensor>> gaps_;  // by unit: parts of a shared buffer that no gradient of the unit covers
   std::vector<bool> is_complete_;              // by unit
+  std::map<int, TiedUses> tied_;               // by unit
 };
 
 }  // namespace zt

@@ -40,6 +40,14 @@ void backward(ComputeState& compute, const Action& action) {
   compute.backward(action.target, action.micro_batch);
 }
 
+// What this rank adds to the counts over `axes`. Ranks that run different positions have the same samples, which the first of
+// them counts; tokens are counted where the loss is.
+Contribution contribution(const std::vector<std::string>& axes, const StepState& state) {
+  const bool is_first_copy = state.is_first_copy(axes);
+  const bool is_first_stage = state.coord.index(state.split_axes) == 0;
+  return {.tokens = is_first_copy, .samples = is_first_copy && is_first_stage};
+}
+
 class Count : public ActionHandler {
  public:
   Count(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
@@ -47,12 +55,9 @@ class Count : public ActionHandler {
 
   Work start(const Action& action, StepState& state) override {
     state.counts = compute_->count();
-    int ranks = 1;
-    if (const auto axes = action.axes(); !axes.empty()) {
-      Communicator& comm = state.comm(axes);
-      ranks = comm.size();
-      state.counts = sum_counts(comm, state.counts, compute_->mode(), state.step);
-    }
+    const int ranks = state.coord.size(action.sample_axes());
+    if (const auto axes = action.axes(); !axes.empty())
+      state.counts = sum_counts(state.comm(axes), state.counts, contribution(axes, state), compute_->mode(), state.step);
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
     const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
@@ -80,18 +85,19 @@ class Norm : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     const auto axes = action.axes();
     Communicator* comm = axes.empty() ? nullptr : &state.comm(axes);
-    reduce_losses(comm, state);
+    reduce_losses(axes, comm, state);
     state.is_finite = std::isfinite(state.loss);
     if (compute_->mode() == Mode::train) reduce_norm(axes, comm, state);
     return {};
   }
 
  private:
-  void reduce_losses(Communicator* comm, StepState& state) {
+  void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     const auto mine = compute_->losses();
     const auto n = static_cast<int64_t>(mine.size());
+    const bool is_counted = !comm || state.is_first_copy(axes);
     const at::Tensor sums = at::empty({n}, at::kDouble);
-    for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
+    for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = is_counted ? mine[i].sum : 0;
     if (comm && n > 0) comm->all_reduce(sums, sums).synchronize();
     state.losses.clear();
     state.loss = 0;
@@ -110,18 +116,30 @@ class Norm : public ActionHandler {
     return static_cast<double>(count);
   }
 
+  // The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
+  // Returns this rank's piece and their number.
+  static std::pair<int, int> share_of(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
+    const auto& params = state.model->units[unit.index].params;
+    const auto cut_axes = state.model->params[params.front()].cut_axes();
+    std::vector<std::string> copies;
+    bool spans_stages = false;
+    for (const std::string& axis : axes) {
+      const auto is_among = [&](const std::vector<std::string>& names) { return std::ranges::find(names, axis) != names.end(); };
+      if (is_among(state.split_axes)) spans_stages = true;
+      else if (!is_among(unit.plan.shard_axes) && !is_among(cut_axes)) copies.push_back(axis);
+    }
+    const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
+    const int holder = spans_stages ? unit.holder : 0;
+    return {state.coord.index(copies) * holders + holder, state.coord.size(copies) * holders};
+  }
+
   static void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     ExactSum sum;
     for (const Unit& unit : state.units) {
       if (!unit.grad.defined()) continue;
-      // The ranks that hold the same part each count a piece of it, so that each element counts once.
-      std::vector<std::string> copies;
-      std::ranges::copy_if(axes, std::back_inserter(copies), [&](const std::string& axis) {
-        return std::ranges::find(unit.plan.shard_axes, axis) == unit.plan.shard_axes.end();
-      });
-      const FlatLayout pieces(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), state.coord.size(copies));
-      const int mine = state.coord.index(copies);
-      add_squares(unit.grad_shard, pieces.begin(mine), pieces.end(mine), sum);
+      const auto [piece, pieces] = share_of(unit, axes, state);
+      const FlatLayout parts(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
+      add_squares(unit.grad_shard, parts.begin(piece), parts.end(piece), sum);
     }
     if (comm) {
       const at::Tensor limbs = sum.state();
@@ -134,6 +152,19 @@ class Norm : public ActionHandler {
 
   std::shared_ptr<ComputeState> compute_;
   std::shared_ptr<Normalisation> normalisation_;
+};
+
+class ReduceTie : public ActionHandler {
+ public:
+  explicit ReduceTie(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    compute_->gradients().complete_over_holders(action.target, state.comm_of_holders(state.units.at(action.target)));
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
 };
 
 class Step : public ActionHandler {
@@ -179,17 +210,18 @@ class Step : public ActionHandler {
 
 }  // namespace
 
-Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step) {
-  constexpr int64_t kWords = 4;
+Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
+  constexpr int64_t kWords = 5;
   static const char* const kDoing[] = {"trains", "evaluates", "infers"};
-  const at::Tensor own = at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step}, at::kLong);
+  const at::Tensor own = at::tensor(
+      {adds.tokens ? mine.tokens : 0, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.samples}}, at::kLong);
   const at::Tensor all = at::empty({kWords * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
   const auto* words = all.const_data_ptr<int64_t>();
   Counts total;
   for (int rank = 0; rank < comm.size(); ++rank, words += kWords) {
     total.tokens += words[0];
-    total.samples += words[1];
+    total.samples += words[4] * words[1];
     const int64_t* first = all.const_data_ptr<int64_t>();
     if (words[2] == first[2] && words[3] == first[3] && words[1] == first[1]) continue;
     if (words[2] == first[2] && words[3] == first[3])
@@ -209,6 +241,7 @@ Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::sha
       {kinds.forward, std::make_shared<Compute>(compute, forward)},
       {kinds.recompute, std::make_shared<Compute>(compute, recompute)},
       {kinds.backward, std::make_shared<Compute>(compute, backward)},
+      {kinds.reduce_tie, std::make_shared<ReduceTie>(compute)},
       {kinds.norm, std::make_shared<Norm>(compute, normalisation)},
       {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},
   };

@@ -17,9 +17,14 @@ struct Normalisation {
   std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
 };
 
+// Which of its counts a rank adds to a sum over ranks.
+struct Contribution {
+  bool tokens = true, samples = true;
+};
+
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
 // ranks unless they run the same mode at the same step, for example if one rank evaluates alone.
-Counts sum_counts(Communicator& comm, Counts mine, Mode mode, int64_t step);
+Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 // Returns the handlers. `updates`: by unit, the segments of this rank's shard.
 Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,

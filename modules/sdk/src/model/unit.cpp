@@ -20,6 +20,12 @@ int64_t FlatLayout::end(int rank) const {
   return std::min(numel, (rank + 1) * chunk);
 }
 
+bool UnitPlan::is_spread() const {
+  UnitPlan plan = *this;
+  plan.held = true;
+  return plan != UnitPlan{};
+}
+
 std::vector<std::string> UnitPlan::replica_axes() const {
   std::vector<std::string> axes;
   std::ranges::copy_if(sum_axes, std::back_inserter(axes),

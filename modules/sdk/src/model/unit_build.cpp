@@ -13,13 +13,14 @@ Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, cons
   Unit unit;
   unit.index = index;
   unit.plan = plan;
-  unit.layout = FlatLayout(model.units[index].numel, coord.size(plan.shard_axes));
+  unit.layout = FlatLayout(plan.held ? model.units[index].numel : 0, coord.size(plan.shard_axes));
   unit.rank = coord.index(plan.shard_axes);
   return unit;
 }
 
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
                    const AllocateFn& allocate, const SharedBuffers& shared) {
+  if (!unit.plan.held) return;
   const FlatLayout& layout = unit.layout;
   // Makes the whole buffer and the owned part. With a slot the owned part is a buffer of its own, otherwise a view of the whole.
   const auto make = [&](const at::Tensor& slot, at::ScalarType dtype, at::Tensor& whole, at::Tensor& owned) {
@@ -65,6 +66,7 @@ void initialise(const Param& param, const ParamInfo& info, uint64_t seed, const 
 }  // namespace
 
 void initialise_unit(const Model& model, Unit& unit, const Coord& coord) {
+  if (!unit.plan.held) return;
   for (const int index : model.info().units[unit.index].params) {
     const ParamInfo& info = model.info().params[index];
     Param& param = *model.params()[index];
@@ -77,6 +79,7 @@ void initialise_unit(const Model& model, Unit& unit, const Coord& coord) {
 
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer) {
   std::vector<Segment> segments;
+  if (!unit.plan.held) return segments;
   for (const int index : model.units[unit.index].params) {
     const ParamInfo& param = model.params[index];
     const int group = param.trainable ? optimizer.group_of(param) : -1;

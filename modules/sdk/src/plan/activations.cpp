@@ -29,7 +29,7 @@ class MetaParameters {
       Param& param = *model.params()[i];
       const ParamInfo& info = model.info().params[i];
       held_.push_back(param.values);
-      param.values = leaf_of(info, units[info.unit].full);
+      if (units[info.unit].plan.held) param.values = leaf_of(info, units[info.unit].full);
     }
   }
   ~MetaParameters() {
@@ -77,11 +77,11 @@ int64_t predict_activations(const std::shared_ptr<Model>& model, const Program& 
   state.comm = comm;
   state.units = units_on_meta(info, program, held);
   const MetaParameters parameters(*model, state.units);
-  const auto compute = std::make_shared<ComputeState>(model, state);
+  const auto compute = std::make_shared<ComputeState>(model, state, positions_run(program, info));
   const auto complete = [&](int unit) { compute->gradients().complete(unit); };
   Executor executor(program, info, compute_only(program, compute), complete, nullptr);
   const MetaWatch watch;
-  compute->begin(fields, program.mode, program.micro_batches, 0);
+  compute->begin(fields, program, 0);
   int at = 0;
   try {
     for (const int n = static_cast<int>(program.actions.size()); at < n; ++at) executor.run(state, at, at + 1);

@@ -42,23 +42,29 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
 
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
   const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
-  for (const Mode mode : kModes) plan->programs_[static_cast<size_t>(mode)] = plan->verified_program(mode);
+  const Coord coord = plan->spec_->coord();
+  for (const Mode mode : kModes) {
+    auto programs = plan->verified_programs(mode);
+    plan->programs_[static_cast<size_t>(mode)] = programs[coord.rank];
+    if (mode == Mode::train) plan->training_ = std::move(programs);
+  }
   plan->check_units_alike();
   plan->check_gemm_alike();
   const Program& training = plan->program(Mode::train);
   for (const Action& action : training.actions) {
-    if (action.kind == Kinds::get().count) plan->data_axes_ = action.axes();
+    if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
-  const Coord coord = plan->spec_->coord();
   plan->held_ = plan->describe_rank(coord);
   plan->rank_ = plan_rank(plan->model().info(), training, plan->held_, *plan->optimizer_, coord);
+  for (const Unit& unit : plan->held_.units) {
+    if (unit.plan.held && unit.holders.size() > 1) plan->comm_of_holders(unit);  // made here, in the same order on all ranks
+  }
   return plan;
 }
 
-// Returns this rank's program. Rank 0 verifies the programs of all ranks; the other ranks compare what they would run with what
-// rank 0 verified.
-std::shared_ptr<const Program> Plan::verified_program(Mode mode) const {
-  const auto programs = spec_->build_all(mode);
+// Returns the programs of all ranks. Rank 0 verifies them; the other ranks compare what they would run with what rank 0 verified.
+std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) const {
+  auto programs = spec_->build_all(mode);
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
   for (const LossInfo& term : model().info().losses) hashes += fmt::format(" {} per {}", term.name, name_of(term.per));
@@ -83,7 +89,7 @@ std::shared_ptr<const Program> Plan::verified_program(Mode mode) const {
     complaint = text(0, "complaint");
   }
   if (!complaint.empty()) misuse("the program is refused:{}", complaint);
-  return programs[coord.rank];
+  return programs;
 }
 
 // All modes use the same buffers.
@@ -114,7 +120,29 @@ RankUnits Plan::describe_rank(const Coord& coord) const {
   }
   std::vector<const Program*> programs;
   for (const auto& each : of_rank) programs.push_back(each.get());
-  return describe_units(model().info(), programs, coord);
+  RankUnits held = describe_units(model().info(), programs, coord);
+  set_holders(held.units, coord);
+  return held;
+}
+
+// Finds out which ranks along the split axes hold each unit.
+void Plan::set_holders(std::vector<Unit>& units, const Coord& coord) const {
+  const auto& split = training_[coord.rank]->split_axes;
+  if (split.empty()) return;
+  const std::vector<int> group = coord.shape.group(coord.rank, split);
+  for (Unit& unit : units) {
+    unit.holders.clear();
+    for (size_t member = 0; member < group.size(); ++member) {
+      if (group[member] == coord.rank) unit.holder = static_cast<int>(unit.holders.size());
+      if (training_[group[member]]->units[unit.index].held) unit.holders.push_back(static_cast<int>(member));
+    }
+  }
+}
+
+Communicator& Plan::comm_of_holders(const Unit& unit) const {
+  const auto& split = program(Mode::train).split_axes;
+  if (!spec_->mesh() || split.empty()) misuse("unit {} is held by one rank only: there is nothing to tie", unit.index);
+  return *spec_->mesh()->among(split, unit.holders);
 }
 
 int Plan::data_ranks() const {
@@ -152,12 +180,11 @@ int64_t Plan::activations_of(const Program& training, const RankUnits& held, con
 
 Value Plan::of_all_ranks(const Batch& batch) const {
   const MeshShape shape = spec_->coord().shape;
-  const auto programs = spec_->build_all(Mode::train);
   const Batch fields = batch_on_meta(batch, 1);
   Value::List kinds;
-  for (const std::vector<int>& ranks : ranks_by_program(programs)) {
+  for (const std::vector<int>& ranks : ranks_by_program(training_)) {
     const Coord coord{shape, ranks.front()};
-    const Program& training = *programs[ranks.front()];
+    const Program& training = *training_[ranks.front()];
     const RankUnits held = describe_rank(coord);
     const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());

@@ -37,6 +37,8 @@ class Plan {
   Communicator& comm(const std::vector<std::string>& axes) const;
   // Returns the communicator over the axes that shard the unit.
   Communicator& axis_of(const Unit& unit) const;
+  // Returns the communicator over the ranks that hold the unit, of this rank's group along the program's split_axes.
+  Communicator& comm_of_holders(const Unit& unit) const;
   // Returns this rank's place, for messages.
   World place() const;
 
@@ -50,15 +52,17 @@ class Plan {
  private:
   Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
       : spec_(std::move(spec)), optimizer_(std::move(optimizer)) {}
-  std::shared_ptr<const Program> verified_program(Mode mode) const;
+  std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
   RankUnits describe_rank(const Coord& coord) const;
+  void set_holders(std::vector<Unit>& units, const Coord& coord) const;
   int64_t activations_of(const Program& training, const RankUnits& held, const Batch& fields) const;
 
   std::shared_ptr<const ProgramSpec> spec_;
   std::shared_ptr<const Optimizer> optimizer_;
   std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
+  std::vector<std::shared_ptr<const Program>> training_;                // of all ranks
   std::vector<std::string> data_axes_;
   RankUnits held_;
   RankPlan rank_;

@@ -40,6 +40,7 @@ int64_t ranks_of(const Action& action, const Coord& coord) {
 int64_t parameter_elements(const RankUnits& held) {
   int64_t elements = held.slots.parameters.total();
   for (const Unit& unit : held.units) {
+    if (!unit.plan.held) continue;
     const bool is_whole = held.slots.parameters.of_unit[unit.index] < 0 && !unit.is_node_shared();
     elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
   }
@@ -49,11 +50,13 @@ int64_t parameter_elements(const RankUnits& held) {
 int64_t gradient_elements(const ModelInfo& model, const Program& training, const RankUnits& held) {
   int64_t elements = held.slots.gradients.total();
   for (const Unit& unit : held.units) {
-    if (!model.units[unit.index].trainable) continue;
+    if (!model.units[unit.index].trainable || !unit.plan.held) continue;
     elements += held.slots.gradients.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
   }
+  const std::vector<bool> runs = positions_run(training, model);
   for (const ParamInfo& param : model.params) {
-    if (param.trainable) elements += static_cast<int64_t>(param.positions.size() - 1) * param.numel;
+    const auto uses = std::ranges::count_if(param.positions, [&](int position) { return runs[position]; });
+    if (param.trainable && uses > 1) elements += (uses - 1) * param.numel;
   }
   for (const int unit : units_summed_apart(training)) elements += held.units[unit].layout.chunk;
   return elements;

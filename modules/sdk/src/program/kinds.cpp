@@ -80,6 +80,13 @@ Resources reduce_grad_resources(const Action& action, const ModelInfo&) {
   return resources;
 }
 
+// Reading a gradient would add up the uses on this rank, but the sum is over the uses of all ranks, in ascending order.
+Resources reduce_tie_resources(const Action& action, const ModelInfo&) {
+  Resources resources;
+  add_units(ResourceKind::grad, action, resources.writes);
+  return resources;
+}
+
 Resources unshard_resources(const Action& action, const ModelInfo&) {
   Resources resources;
   add_units(ResourceKind::master, action, resources.reads);
@@ -145,9 +152,9 @@ struct Rule {
   }
 };
 
-KindId add_scalars(const char* name, auto resources, const char* doc) {
+KindId add_scalars(const char* name, auto resources, const char* doc, std::vector<std::string> attrs) {
   return add_kind(
-      {name, Target::none, false, doc, resources, Role::scalars, nullptr, Rule{{"axes"}, false, false, check_scalars}});
+      {name, Target::none, false, doc, resources, Role::scalars, nullptr, Rule{std::move(attrs), false, false, check_scalars}});
 }
 KindId add_compute(const char* name, auto resources, const char* doc, Rule rule) {
   return add_kind({name, Target::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
@@ -158,10 +165,21 @@ KindId add_of_unit(const char* name, auto resources, const char* doc, Role role,
 
 Kinds add_known_kinds() {
   Kinds kinds{};
-  kinds.count = add_scalars("COUNT", count_resources, "counts the valid tokens and samples of the global batch");
+  kinds.count =
+      add_scalars("COUNT", count_resources, "counts the valid tokens and samples of the global batch", {"axes", "samples"});
   kinds.forward = add_compute("F", forward_resources, "forward", {{"keep"}, false, false, check_keep});
   kinds.backward = add_compute("B", backward_resources, "full backward", {{}, true});
   kinds.recompute = add_compute("R", forward_resources, "recomputes the forward of a checkpointed layer", {{}, true});
+  Kind tie{"REDUCE_TIE",
+           Target::unit,
+           false,
+           "sums the gradient of a tied parameter over the ranks that run positions which use it",
+           reduce_tie_resources,
+           Role::reduce,
+           nullptr,
+           Rule{{"axes"}, true, true}};
+  tie.among_holders = true;
+  kinds.reduce_tie = add_kind(std::move(tie));
   kinds.reduce_grad = add_of_unit("REDUCE_GRAD", reduce_grad_resources, "sums a unit's gradient over its axis", Role::reduce,
                                   {{"axes", "dtype", "sum", "units", "wait"}, true, true, check_reduce_grad});
   kinds.replicate_grad = add_of_unit("REPLICATE_GRAD", reduce_grad_resources,
@@ -170,7 +188,7 @@ Kinds add_known_kinds() {
   kinds.unshard = add_of_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current", Role::residency,
                               {{"axes", "units", "wait"}, false, true});
   kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, {});
-  kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss");
+  kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"});
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update,
                            {{"part", "parts"}, true, false, check_step});
   return kinds;

@@ -23,6 +23,16 @@ const Value::List& list_attr(const Action& action, const char* name) {
   misuse("attribute '{}' is {}: give a list", name, found->second.type_name());
 }
 
+std::vector<std::string> axes_attr(const Action& action, const char* name) {
+  std::vector<std::string> axes;
+  for (const Value& item : list_attr(action, name)) {
+    const auto* axis = item.get_if<std::string>();
+    if (!axis) misuse("attribute '{}' holds {}: give a list of mesh axes' names", name, item.type_name());
+    axes.push_back(*axis);
+  }
+  return axes;
+}
+
 // The values of the attribute `sum`, from GradientPart::first on.
 const std::vector<std::string>& part_names() {
   static const std::vector<std::string> names{"first", "middle", "last"};
@@ -55,13 +65,11 @@ bool Action::flag(const std::string& name) const {
 }
 
 std::vector<std::string> Action::axes() const {
-  std::vector<std::string> axes;
-  for (const Value& item : list_attr(*this, "axes")) {
-    const auto* axis = item.get_if<std::string>();
-    if (!axis) misuse("attribute 'axes' holds {}: give a list of mesh axes' names", item.type_name());
-    axes.push_back(*axis);
-  }
-  return axes;
+  return axes_attr(*this, "axes");
+}
+
+std::vector<std::string> Action::sample_axes() const {
+  return axes_attr(*this, attrs.contains("samples") ? "samples" : "axes");
 }
 
 GradientPart Action::gradient_part() const {
@@ -88,6 +96,14 @@ std::vector<int> Action::units() const {
   return units;
 }
 
+std::vector<bool> positions_run(const Program& program, const ModelInfo& model) {
+  std::vector<bool> runs(model.positions.size(), false);
+  for (const Action& action : program.actions) {
+    if (action.kind == Kinds::get().forward) runs.at(action.target) = true;
+  }
+  return runs;
+}
+
 uint64_t Program::hash() const {
   return stable_hash(text());
 }
@@ -97,7 +113,8 @@ Program base_program(const ModelInfo& model, Mode mode, int micro_batches) {
   const Kinds& kinds = Kinds::get();
   const bool is_training = mode == Mode::train;
   const int last = static_cast<int>(model.positions.size()) - 1;
-  Program program{mode, micro_batches, std::vector<UnitPlan>(model.units.size()), {}};
+  Program program{
+      .mode = mode, .micro_batches = micro_batches, .units = std::vector<UnitPlan>(model.units.size()), .actions = {}};
   auto& actions = program.actions;
   if (mode != Mode::generate) actions.push_back({.kind = kinds.count});
   for (int m = 0; m < micro_batches; ++m) {

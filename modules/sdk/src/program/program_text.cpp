@@ -125,7 +125,8 @@ void parse_header(const std::vector<std::string>& tokens, Program& program) {
   for (const auto& [name, type] : types_of(program.precision))
     *type = parse_float_type(take_as<std::string>(attrs, name, "fp32"), std::string(name));
   program.max_live = take_as<int64_t>(attrs, "max_live", 0);
-  refuse_rest(attrs, {"mode", "micro_batches", "units", "params", "grads", "reduce", "max_live"});
+  program.split_axes = take_names(attrs, "split");
+  refuse_rest(attrs, {"mode", "micro_batches", "units", "params", "grads", "reduce", "max_live", "split"});
 }
 
 const std::vector<std::string>& residence_names() {
@@ -150,11 +151,12 @@ void parse_unit(const std::vector<std::string>& tokens, Program& program) {
   }
   Value::Table attrs = parse_attrs(tokens, 2);
   UnitPlan& plan = program.units[unit];
+  plan.held = take_as<bool>(attrs, "held", true);
   plan.shard_axes = take_names(attrs, "shard_axes");
   plan.sum_axes = take_names(attrs, "sum_axes");
   for (const auto& [name, residence] : residences_of(plan))
     *residence = parse_residence(take_as<std::string>(attrs, name, "whole"));
-  refuse_rest(attrs, {"shard_axes", "sum_axes", "state", "grads", "params"});
+  refuse_rest(attrs, {"held", "shard_axes", "sum_axes", "state", "grads", "params"});
 }
 
 void parse_line(const std::string& line, bool is_first, Program& program) {
@@ -203,11 +205,13 @@ std::string Program::text() const {
     if (*type != c10::ScalarType::Float) text += fmt::format(" {}={}", name, float_type_name(*type));
   }
   if (max_live > 0) text += fmt::format(" max_live={}", max_live);
+  if (!split_axes.empty()) text += " split=" + names_text(split_axes);
   text += "\n";
   for (size_t unit = 0; unit < units.size(); ++unit) {
     if (units[unit] == UnitPlan{}) continue;
     UnitPlan plan = units[unit];
     text += fmt::format("unit {}", unit);
+    if (!plan.held) text += " held=false";
     if (!plan.shard_axes.empty()) text += " shard_axes=" + names_text(plan.shard_axes);
     if (!plan.sum_axes.empty()) text += " sum_axes=" + names_text(plan.sum_axes);
     for (const auto& [name, residence] : residences_of(plan)) {

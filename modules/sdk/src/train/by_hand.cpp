@@ -68,7 +68,7 @@ void ByHand::begin_step(const Batch& micro_batch, const Program& program) {
   runner_.control().prepare(state);
   state.grad_divisor = parts() * state.loss_scale;
   runner_.note_shapes(micro_batch, micro_batches);
-  runner_.compute().begin(micro_batch, Mode::train, micro_batches, 0);
+  runner_.compute().begin(micro_batch, program, 0);
   action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
   counts_ = {};
   loss_ = 0;
@@ -127,7 +127,7 @@ StepResult ByHand::finish_step(double divisor) {
   if (divisor > 0) state.grad_divisor = divisor * state.loss_scale;
   state.counts = counts_;
   const auto& axes = plan_->data_axes();
-  if (!axes.empty()) state.counts = sum_counts(state.comm(axes), counts_, Mode::train, state.step);
+  if (!axes.empty()) state.counts = sum_counts(state.comm(axes), counts_, {}, Mode::train, state.step);
   micro_batch_ = 0;
   running.run(state, action_);
   return runner_.finish_step(begin_ns_);

@@ -66,8 +66,7 @@ NonfinitePlace replay(Runner& runner, const Plan& plan) {
   const auto& actions = running.program().actions;
   const bool is_by_hand = runner.normalisation().is_by_hand;
   const Batch& first = runner.given().at(0);
-  runner.compute().begin(first, Mode::train, plan.spec().micro_batches(),
-                         is_by_hand ? 0 : plan.first_sample(first.begin()->second.size(0)));
+  runner.compute().begin(first, running.program(), is_by_hand ? 0 : plan.first_sample(first.begin()->second.size(0)));
   NonfinitePlace place;
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {

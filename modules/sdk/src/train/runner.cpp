@@ -28,7 +28,8 @@ Runner::Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& cont
       control_(control),
       trace_(trace),
       normalisation_(std::make_shared<Normalisation>()),
-      compute_(std::make_shared<ComputeState>(plan_->spec().model(), state_)),
+      compute_(std::make_shared<ComputeState>(plan_->spec().model(), state_,
+                                              positions_run(plan_->program(Mode::train), plan_->model().info()))),
       handlers_(step_handlers(compute_, normalisation_, optimizer, updates_of(state_, *optimizer))) {
   for (const auto& pass : plan_->spec().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {
@@ -73,7 +74,7 @@ void Runner::ensure_same_step(const Program& program) const {
   const bool communicates = std::ranges::any_of(
       program.actions, [](const Action& action) { return action.kind != Kinds::get().count && !action.axes().empty(); });
   const auto& axes = plan_->data_axes();
-  if (communicates && !axes.empty()) sum_counts(state_.comm(axes), {}, program.mode, state_.step);
+  if (communicates && !axes.empty()) sum_counts(state_.comm(axes), {}, {}, program.mode, state_.step);
 }
 
 void Runner::note_shapes(const Batch& batch, int times) {
@@ -91,7 +92,7 @@ StepResult Runner::step(const Batch& batch) {
   control_.prepare(state_);
   given_ = {batch};
   note_shapes(batch, 1);
-  compute_->begin(batch, Mode::train, micro_batches, plan_->first_sample(batch.begin()->second.size(0)));
+  compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
   {
     // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
     std::optional<AllocationWatch::Scope> counted;
@@ -107,7 +108,7 @@ StepResult Runner::evaluate(const Batch& batch) {
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::eval);
   normalisation_->is_by_hand = false;
-  compute_->begin(batch, Mode::eval, 1, plan_->first_sample(batch.begin()->second.size(0)));
+  compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
   running.run(state_);
   StepResult evaluated = result(begin_ns);
   evaluated.grad_norm.reset();  // the state holds those of the last step
@@ -118,7 +119,7 @@ StepResult Runner::evaluate(const Batch& batch) {
 std::map<std::string, at::Tensor> Runner::infer(const Batch& batch) {
   check_batch(batch, 1);
   Executor& running = activate(Mode::generate);
-  compute_->begin(batch, Mode::generate, 1, plan_->first_sample(batch.begin()->second.size(0)));
+  compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
   ensure_same_step(running.program());
   running.run(state_);
   return compute_->outputs(0);

@@ -26,12 +26,16 @@ class Storages {
 
 }  // namespace
 
-Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers) : plan_(std::move(plan)) {
+Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers)
+    : plan_(std::move(plan)), state_names_(optimizer.state_names()) {
   state_.model = &plan_->model().info();
   state_.comm = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->comm(axes); };
   state_.coord = plan_->spec().coord();
+  state_.sample_axes = plan_->data_axes();
+  state_.split_axes = plan_->program(Mode::train).split_axes;
+  state_.comm_of_holders = [plan = plan_](const Unit& unit) -> Communicator& { return plan->comm_of_holders(unit); };
   state_.units = plan_->held().units;
-  if (buffers == Buffers::allocated) allocate_units(optimizer);
+  if (buffers == Buffers::allocated) allocate_units();
 }
 
 Store::~Store() {
@@ -54,7 +58,7 @@ std::vector<at::Tensor> Store::allocate_slots(const Slots& slots, at::ScalarType
 }
 
 // Programs of all modes use the same buffers, so a Param's values never move.
-void Store::allocate_units(const Optimizer& optimizer) {
+void Store::allocate_units() {
   const Program& training = plan_->program(Mode::train);
   const Precision& precision = training.precision;
   const SharedSlots& slots = plan_->held().slots;
@@ -65,8 +69,9 @@ void Store::allocate_units(const Optimizer& optimizer) {
     const SharedBuffers shared{buffer(parameters, slots.parameters.of_unit[unit.index]),
                                buffer(gradients, slots.gradients.of_unit[unit.index])};
     const AllocateFn make = [&](int64_t numel, at::ScalarType dtype) { return allocate(unit.plan.comm_axes(), numel, dtype); };
-    if (unit.is_node_shared()) unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
-    allocate_unit(unit, state_.model->units[unit.index], precision, optimizer.state_names(), make, shared);
+    if (unit.plan.held && unit.is_node_shared())
+      unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
+    allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
     initialise_unit(plan_->model(), unit, state_.coord);
   }
   for (const int unit : units_summed_apart(training))
@@ -78,6 +83,7 @@ void Store::allocate_units(const Optimizer& optimizer) {
 
 void Store::gather_parameters() const {
   for (const Unit& unit : state_.units) {
+    if (!unit.plan.held) continue;
     unit.round_master();
     if (unit.is_node_shared()) plan_->axis_of(unit).barrier();
     else if (unit.layout.ranks > 1 && !unit.owns_shard()) plan_->axis_of(unit).all_gather(unit.full, unit.shard).synchronize();
@@ -88,6 +94,7 @@ std::map<std::string, int64_t> Store::bytes() const {
   Storages parameters, master, gradients, optimizer;
   int64_t shared = 0;  // this rank's part of memory that the node has once
   for (const Unit& unit : state_.units) {
+    if (!unit.plan.held) continue;
     if (unit.is_node_shared()) shared += static_cast<int64_t>(unit.shard.nbytes());
     else
       for (const auto& tensor : {unit.full, unit.shard}) parameters.add(tensor);

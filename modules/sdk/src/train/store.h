@@ -1,6 +1,7 @@
 // A rank's buffers: parameters, gradients and optimizer state, by the names of parameters.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,9 +57,10 @@ class Store {
  private:
   at::Tensor allocate(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype) const;
   std::vector<at::Tensor> allocate_slots(const Slots& slots, at::ScalarType dtype) const;
-  void allocate_units(const Optimizer& optimizer);
+  void allocate_units();
   void await_readers() const;
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
+  at::Tensor from_holders(int param, at::ScalarType dtype, const std::function<at::Tensor()>& make) const;
   at::Tensor join_boxes(int param, const at::Tensor& box) const;
   at::Tensor whole(int param, const at::Tensor& chunk) const;
   at::Tensor agree(int param, const at::Tensor& values, std::optional<int> from) const;
@@ -66,6 +68,7 @@ class Store {
   Piece piece_of(int param, const at::Tensor& chunk) const;
 
   std::shared_ptr<const Plan> plan_;
+  std::vector<std::string> state_names_;  // of the optimizer
   StepState state_;
 };
 

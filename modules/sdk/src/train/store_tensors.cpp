@@ -1,6 +1,8 @@
 // The store's tensors by name: for scripts, and for checkpoints.
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "model/unit_build.h"
 #include "store.h"
 #include "zt/base/error.h"
@@ -70,35 +72,51 @@ at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
   return join_boxes(param, all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone());
 }
 
-at::Tensor Store::parameter(int param) const {
+// Returns a tensor of the logical shape on all ranks: what `make` returns on those that hold the unit, from the first of them.
+at::Tensor Store::from_holders(int param, at::ScalarType dtype, const std::function<at::Tensor()>& make) const {
   const Unit& unit = unit_of(param);
-  if (unit.owns_shard()) return whole(param, unit.shard);
-  return join_boxes(param, plan_->model().params()[param]->get().detach().clone());
+  const auto& split = state_.split_axes;
+  const at::Tensor mine = unit.plan.held ? make() : at::empty(info(param).logical_shape(), at::TensorOptions().dtype(dtype));
+  if (split.empty() || static_cast<int>(unit.holders.size()) == state_.coord.size(split)) return mine;
+  plan_->comm(split).broadcast(mine, unit.holders.front()).synchronize();
+  return mine;
 }
 
-at::ScalarType Store::dtype(int param) const {
-  const Unit& unit = unit_of(param);
-  return unit.owns_shard() ? unit.shard.scalar_type() : plan_->model().params()[param]->get().scalar_type();
+at::Tensor Store::parameter(int param) const {
+  return from_holders(param, dtype(param), [&] {
+    const Unit& unit = unit_of(param);
+    if (unit.owns_shard()) return whole(param, unit.shard);
+    return join_boxes(param, plan_->model().params()[param]->get().detach().clone());
+  });
+}
+
+at::ScalarType Store::dtype(int) const {
+  return plan_->program(Mode::train).precision.params;
 }
 
 at::Tensor Store::master(int param) const {
-  return whole(param, unit_of(param).master);
+  const at::ScalarType exact = plan_->program(Mode::train).precision.master();
+  return from_holders(param, exact, [&] { return whole(param, unit_of(param).master); });
 }
 
 at::Tensor Store::gradient_shards(int param) const {
-  return whole(param, unit_of(param).grad_shard);
+  return from_holders(param, plan_->program(Mode::train).precision.grads,
+                      [&] { return whole(param, unit_of(param).grad_shard); });
 }
 
 std::map<std::string, at::Tensor> Store::optimizer_state(int param) const {
   std::map<std::string, at::Tensor> state;
-  for (const auto& [key, buffer] : unit_of(param).state) state[key] = whole(param, buffer);
+  if (!state_.model->units[info(param).unit].trainable) return state;
+  const at::ScalarType exact = plan_->program(Mode::train).precision.master();
+  for (const std::string& key : state_names_)
+    state[key] = from_holders(param, exact, [&] { return whole(param, unit_of(param).state.at(key)); });
   return state;
 }
 
 // Ranks that share parameters may still read them before they are written from outside. Collective.
 void Store::await_readers() const {
   for (const Unit& unit : state_.units) {
-    if (unit.is_node_shared()) return plan_->axis_of(unit).barrier();
+    if (unit.plan.held && unit.is_node_shared()) return plan_->axis_of(unit).barrier();
   }
 }
 
@@ -140,6 +158,7 @@ void Store::set_owned(int param, const at::Tensor& chunk, const at::Tensor& valu
 void Store::set_parameter(int param, const at::Tensor& given, std::optional<int> from) const {
   const at::Tensor values = agree(param, given, from);
   const Unit& unit = unit_of(param);
+  if (!unit.plan.held) return;
   if (unit.is_node_shared()) plan_->axis_of(unit).barrier();  // other ranks may still read them
   set_owned(param, unit.master, values);
   set_owned(param, unit.shard, values);
@@ -149,19 +168,19 @@ void Store::set_parameter(int param, const at::Tensor& given, std::optional<int>
 }
 
 void Store::set_optimizer_state(int param, const std::string& state, const at::Tensor& values, std::optional<int> from) const {
-  const auto& buffers = unit_of(param).state;
-  const auto found = buffers.find(state);
-  if (found == buffers.end()) {
-    std::vector<std::string> names;
-    for (const auto& [key, buffer] : buffers) names.push_back(key);
-    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, info(param).name, suggest(state, names));
+  const bool has_state = state_.model->units[info(param).unit].trainable;
+  if (!has_state || std::ranges::find(state_names_, state) == state_names_.end()) {
+    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, info(param).name,
+           suggest(state, has_state ? state_names_ : std::vector<std::string>{}));
   }
-  set_owned(param, found->second, agree(param, values, from));
+  const at::Tensor agreed = agree(param, values, from);
+  if (unit_of(param).plan.held) set_owned(param, unit_of(param).state.at(state), agreed);
 }
 
 void Store::visit_tensors(Visitor& visitor) const {
   if (visitor.is_load()) await_readers();
   for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
+    if (!unit_of(param).plan.held) continue;
     const std::string& name = info(param).name;
     const auto shape = info(param).logical_shape();
     visitor.tensor("model/" + name, shape, piece_of(param, unit_of(param).master));

@@ -38,7 +38,7 @@ bool is_equal(const Action& a, const Action& b) {
 
 bool is_equal(const Program& a, const Program& b) {
   return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units && a.precision == b.precision &&
-         a.max_live == b.max_live &&
+         a.max_live == b.max_live && a.split_axes == b.split_axes &&
          std::equal(a.actions.begin(), a.actions.end(), b.actions.begin(), b.actions.end(),
                     [](const Action& x, const Action& y) { return is_equal(x, y); });
 }
@@ -67,6 +67,20 @@ bool is_in_range(const Subject& subject, const Resource& resource) {
 
 namespace {
 
+// Checks that this rank holds the units that an action touches.
+void check_held(const Subject& subject, int step, Findings& findings) {
+  const Resources& declared = subject.resources[static_cast<size_t>(step)];
+  for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
+    for (const Resource& resource : *list) {
+      const bool is_of_unit = resource.kind != ResourceKind::value && resource.kind != ResourceKind::value_grad &&
+                              resource.kind != ResourceKind::scalars;
+      if (!is_of_unit || !is_in_range(subject, resource) || subject.program.units[resource.index].held) continue;
+      return refuse(findings, step, "it touches {}, which this rank does not hold: remove held=false, or the action",
+                    subject.unit(resource.index));
+    }
+  }
+}
+
 // Runs the checks that need the program of one rank only.
 Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program& program) {
   Findings findings;
@@ -82,6 +96,7 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program
       if (!is_fine)
         refuse(findings, step, "its kind declares a resource that this model does not have: correct the kind's resources");
     }
+    if (role_of(action) != Role::scalars) check_held(subject, step, findings);
   }
   if (!findings.empty()) return findings;
   check_values(subject, findings);
@@ -105,6 +120,14 @@ std::vector<int> first_equals(const std::vector<const Program*>& programs) {
   return firsts;
 }
 
+// Returns whether the plans of all units are equal, except for which rank holds them.
+bool is_spread_alike(const Program& a, const Program& b) {
+  return std::ranges::equal(a.units, b.units, [](UnitPlan x, const UnitPlan& y) {
+    x.held = y.held;
+    return x == y;
+  });
+}
+
 // Checks that mode, micro-batches, unit plans, precision and max_live are the same on all ranks.
 std::vector<RankFinding> check_agreement(const std::vector<const Program*>& programs) {
   std::vector<RankFinding> findings;
@@ -113,7 +136,8 @@ std::vector<RankFinding> check_agreement(const std::vector<const Program*>& prog
     const Program& other = *programs[rank];
     const char* what = other.mode != first.mode                     ? "mode"
                        : other.micro_batches != first.micro_batches ? "number of micro-batches"
-                       : other.units != first.units                 ? "unit plan"
+                       : other.split_axes != first.split_axes       ? "list of split axes"
+                       : !is_spread_alike(other, first)             ? "unit plan"
                        : other.precision != first.precision         ? "precision"
                        : other.max_live != first.max_live           ? "max_live"
                                                                     : nullptr;
@@ -166,6 +190,9 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
   // If all ranks have the same program, they make the same calls in the same order. If a program is wrong already, the check of
   // collectives would only repeat its errors.
   const bool is_one_program = std::all_of(firsts.begin(), firsts.end(), [](int first) { return first == 0; });
+  if (refusals.empty()) {
+    for (auto& found : verifier::check_stages(model, mesh, programs)) add(found.rank, std::move(found.finding));
+  }
   if (refusals.empty() && !is_one_program) {
     for (auto& found : verifier::check_collectives(model, mesh, programs)) add(found.rank, std::move(found.finding));
   }

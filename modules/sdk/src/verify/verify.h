@@ -39,6 +39,8 @@ struct Subject {
   bool is_training() const { return program.mode == Mode::train; }
   bool is_sharded(int unit) const { return program.units[unit].state == Residence::sharded; }
   bool has_sharded_params(int unit) const { return program.units[unit].params == Residence::sharded; }
+  // Returns whether this rank has a gradient of the unit.
+  bool is_trained(int unit) const { return model.units[unit].trainable && program.units[unit].held; }
   std::string unit(int index) const { return fmt::format("unit {} ('{}')", index, model.units[index].name); }
   std::string position(int index) const { return fmt::format("position {} ('{}')", index, model.positions[index].name); }
   // "action 17 (REDUCE_GRAD 3)"
@@ -63,6 +65,9 @@ struct RankFinding {
   int rank;
   Finding finding;
 };
+// Checks that the ranks of a group along the split axes together run each position and hold each unit, and that tied parameters
+// are summed over the ranks that hold them.
+std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
 // Checks that all ranks of an axis make the same collectives in the same order, and that no rank waits forever.
 std::vector<RankFinding> check_collectives(const ModelInfo& model, const MeshShape& mesh,
                                            const std::vector<const Program*>& programs);

@@ -33,12 +33,13 @@ class Simulation {
   Simulation(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs)
       : programs_(programs), calls_(programs.size()), next_(programs.size(), 0) {
     for (int rank = 0; rank < mesh.world_size(); ++rank) {
-      std::map<std::vector<std::string>, int> known;
+      std::map<std::pair<std::vector<std::string>, int>, int> known;  // by axes, and by unit if only its holders take part
       const Program& program = *programs[rank];
       for (int step = 0; step < static_cast<int>(program.actions.size()); ++step) {
         for (const auto& axes : communicators_of(program.actions[step], model)) {
-          const auto [found, is_new] = known.emplace(axes, -1);
-          if (is_new) found->second = group_of(mesh.group(rank, axes), fmt::format("{}", fmt::join(axes, "+")));
+          const Action& action = program.actions[step];
+          const auto [found, is_new] = known.emplace(std::pair(axes, kind(action.kind).among_holders ? action.target : -1), -1);
+          if (is_new) found->second = group_of(members(mesh, rank, axes, action), fmt::format("{}", fmt::join(axes, "+")));
           if (groups_[found->second].ranks.size() > 1) calls_[rank].push_back({step, found->second});
         }
       }
@@ -66,6 +67,14 @@ class Simulation {
   }
 
  private:
+  // Returns the ranks that take part in the action.
+  std::vector<int> members(const MeshShape& mesh, int rank, const std::vector<std::string>& axes, const Action& action) const {
+    std::vector<int> ranks = mesh.group(rank, axes);
+    if (kind(action.kind).among_holders)
+      std::erase_if(ranks, [&](int member) { return !programs_[member]->units[action.target].held; });
+    return ranks;
+  }
+
   int group_of(const std::vector<int>& ranks, const std::string& name) {
     const auto [found, is_new] = group_index_.emplace(std::pair(name, ranks), static_cast<int>(groups_.size()));
     if (is_new) groups_.push_back({name, ranks});

@@ -93,7 +93,7 @@ class GradientCheck {
   }
 
   void check_reduced(int step, int unit) {
-    if (!subject_.model.units[unit].trainable) return;
+    if (!subject_.is_trained(unit)) return;
     const UnitState& state = units_[unit];
     const auto replicas = subject_.program.units[unit].replica_axes();
     if (is_continued(state.part)) {
@@ -232,7 +232,7 @@ class GradientCheck {
     if (norm_ < 0) say(-1, "NORM is missing: put it after the last B and REDUCE_GRAD");
     if (!subject_.is_training()) return;
     for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-      if (!subject_.model.units[unit].trainable || units_[unit].update >= 0) continue;
+      if (!subject_.is_trained(unit) || units_[unit].update >= 0) continue;
       say(-1, "STEP {} is missing: {} would never be updated", unit, subject_.unit(unit));
     }
   }

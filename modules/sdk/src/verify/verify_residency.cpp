@@ -37,6 +37,7 @@ class ResidencyCheck {
   };
 
   void check_end(int unit) {
+    if (!subject_.program.units[unit].held) return;
     const UnitState& state = units_[unit];
     if (subject_.has_sharded_params(unit)) {
       if (state.presence == Presence::freed) return;

@@ -10,6 +10,7 @@ class ValueCheck {
   ValueCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings) {
     places_.resize(subject.model.positions.size() * subject.program.micro_batches);
     readers_.resize(subject.model.positions.size());
+    runs_ = positions_run(subject.program, subject.model);
     find_first_actions();
     find_readers();
   }
@@ -21,7 +22,7 @@ class ValueCheck {
       if (id == kinds.forward) forward(step);
       else if (id == kinds.recompute) recompute(step);
       else if (id == kinds.backward) backward(step);
-      else check_reads(step);
+      else move(step);
     }
     check_complete();
   }
@@ -32,6 +33,8 @@ class ValueCheck {
   struct Place {
     int forward = -1, recompute = -1, backward = -1;
     int first_forward = -1, first_backward = -1;
+    int written = -1, freed = -1;  // the F, or another action that has put a value here or removed it
+    int received_gradient = -1;    // an action other than a B that has put a gradient here
     bool keeps_inputs = false;
   };
 
@@ -72,13 +75,28 @@ class ValueCheck {
     for (const Resource& read : subject_.resources[step].reads) {
       if (read.kind != ResourceKind::value) continue;
       const Place& source = place(read.index, read.micro_batch);
-      if (source.forward < 0) {
+      if (source.written < 0 && !runs_[read.index]) {
+        say(step, "it reads the output of {}, which this rank neither runs nor has received: put a RECV before",
+            subject_.position(read.index));
+      } else if (source.written < 0) {
         say(step, "it reads the output of {}, whose F {} {} {}: put that F first", subject_.position(read.index), read.index,
             read.micro_batch, whereabouts(source.first_forward));
-      } else if (source.backward >= 0 && source.backward != step) {
+      } else if (source.freed >= 0 && source.freed != step) {
         say(step, "it reads the output of {}, which {} has freed: put it before", subject_.position(read.index),
-            subject_.at(source.backward));
+            subject_.at(source.freed));
       }
+    }
+  }
+
+  // Records the values and gradients that an action other than F, R and B puts or frees.
+  void move(int step) {
+    check_reads(step);
+    for (const Resource& write : subject_.resources[step].writes) {
+      if (write.kind == ResourceKind::value) place(write.index, write.micro_batch).written = step;
+      if (write.kind == ResourceKind::value_grad) place(write.index, write.micro_batch).received_gradient = step;
+    }
+    for (const Resource& free : subject_.resources[step].frees) {
+      if (free.kind == ResourceKind::value) place(free.index, free.micro_batch).freed = step;
     }
   }
 
@@ -93,7 +111,7 @@ class ValueCheck {
       say(step, "it keeps nothing, but {} needs its graph: give keep=graph, or keep=inputs and an R",
           subject_.at(mine.first_backward));
     }
-    mine.forward = step;
+    mine.forward = mine.written = step;
     mine.keeps_inputs = keep == "inputs";
   }
 
@@ -115,18 +133,30 @@ class ValueCheck {
     if (mine.backward >= 0)
       return say(step, "it repeats {}: gradients would be added twice, remove one", subject_.at(mine.backward));
     mine.backward = step;
+    check_gradient(step, action, mine);
     if (mine.forward < 0)
       return say(step, "the backward comes before its F, which {}: put F first", whereabouts(mine.first_forward));
     if (mine.keeps_inputs && mine.recompute < 0) {
       say(step, "{} kept only its inputs: put an R before this", subject_.at(mine.forward));
     }
+    check_reads(step);
+    mine.freed = step;
+  }
+
+  // Checks that the gradient of the outputs has been computed, or received from the ranks that run the readers.
+  void check_gradient(int step, const Action& action, const Place& mine) {
     for (const int reader : readers_[action.target]) {
       const Place& other = place(reader, action.micro_batch);
-      if (other.backward >= 0) continue;
-      say(step, "it needs the gradient of its outputs from {}, whose B {} {} {}: put that B first", subject_.position(reader),
-          reader, action.micro_batch, whereabouts(other.first_backward));
+      if (!runs_[reader]) {
+        if (mine.received_gradient >= 0) continue;
+        say(step,
+            "it needs the gradient of its outputs from {}, which another rank runs, and has not received it: put a RECV before",
+            subject_.position(reader));
+      } else if (other.backward < 0) {
+        say(step, "it needs the gradient of its outputs from {}, whose B {} {} {}: put that B first", subject_.position(reader),
+            reader, action.micro_batch, whereabouts(other.first_backward));
+      }
     }
-    check_reads(step);
   }
 
   void check_complete() {
@@ -136,19 +166,25 @@ class ValueCheck {
 
   template <class IsMissing>
   void report_missing(const char* name, IsMissing is_missing) {
-    const auto missing = std::count_if(places_.begin(), places_.end(), is_missing);
-    if (missing == 0) return;
-    const auto first = std::find_if(places_.begin(), places_.end(), is_missing) - places_.begin();
-    const int position = static_cast<int>(first / subject_.program.micro_batches);
-    const auto more = missing > 1 ? fmt::format(" (and {} others)", missing - 1) : std::string();
-    say(-1, "{} {} {}{} is missing: each position of a {} program has one per micro-batch", name, position,
-        first % subject_.program.micro_batches, more, subject_.is_training() ? "training" : "forward");
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const bool is_expected = subject_.program.split_axes.empty() || runs_[i / static_cast<size_t>(micro_batches())];
+      if (is_expected && is_missing(places_[i])) missing.push_back(i);
+    }
+    if (missing.empty()) return;
+    const auto more = missing.size() > 1 ? fmt::format(" (and {} others)", missing.size() - 1) : std::string();
+    const int first = static_cast<int>(missing.front());
+    say(-1, "{} {} {}{} is missing: each position of a {} program has one per micro-batch", name, first / micro_batches(),
+        first % micro_batches(), more, subject_.is_training() ? "training" : "forward");
   }
+
+  int micro_batches() const { return subject_.program.micro_batches; }
 
   const Subject& subject_;
   Findings& findings_;
   std::vector<Place> places_;              // [position * micro_batches + micro_batch]
   std::vector<std::vector<int>> readers_;  // by position
+  std::vector<bool> runs_;                 // by position: whether this rank runs it
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -95,6 +96,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Axis> join(const std::vector<std::string>& names);
   // Returns the axis over all ranks of the mesh, in rank order. Collective as `join`.
   std::shared_ptr<Axis> world();
+  // Returns the communicator over those ranks of this rank's group along `axes` whose indices are in `members`, ascending; this
+  // rank's is one of them. The first call for these arguments is collective over the members.
+  std::shared_ptr<Communicator> among(const std::vector<std::string>& axes, const std::vector<int>& members);
   // Returns a mesh with other axes over the same ranks. Collective over the world.
   std::shared_ptr<Mesh> refactor(std::vector<AxisSize> axes);
 
@@ -107,7 +111,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   int rank_;
   Factory factory_;
   Describe describe_;
-  std::vector<std::shared_ptr<Axis>> axes_;  // the axes of shape_ first, then the joined ones
+  std::vector<std::shared_ptr<Axis>> axes_;                          // the axes of shape_ first, then the joined ones
+  std::map<std::vector<int>, std::shared_ptr<Communicator>> among_;  // by world ranks
 };
 
 ZT_OBJECT(Mesh)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "zt/comm/comm.h"
+#include "zt/execute/value_store.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/process/trace.h"
@@ -31,8 +32,11 @@ struct LossTerm {
 struct StepState {
   int64_t step = 0;  // 0-based global step
   const ModelInfo* model = nullptr;
-  Coord coord;                   // this rank's place in the mesh of the program
-  std::vector<Unit> units;       // one per unit of the model
+  Coord coord;                           // this rank's place in the mesh of the program
+  std::vector<std::string> sample_axes;  // mesh axes along which ranks have different samples
+  std::vector<std::string> split_axes;   // mesh axes along which ranks run different positions
+  std::vector<Unit> units;               // one per unit of the model
+  ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
   at::Tensor wire;               // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
   Counts counts;                 // valid tokens and samples of this rank; after COUNT those of the global batch
   std::vector<LossTerm> losses;  // sorted by name after NORM
@@ -48,6 +52,12 @@ struct StepState {
   Scalars scalars;  // for STEP
   // Returns the communicator over these mesh axes, joined in this order.
   std::function<Communicator&(const std::vector<std::string>& axes)> comm;
+  // Returns the communicator over the ranks that hold the unit, of this rank's group along split_axes.
+  std::function<Communicator&(const Unit& unit)> comm_of_holders;
+
+  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. What each
+  // of them would contribute to a sum over `axes`, only the first contributes.
+  bool is_first_copy(const std::vector<std::string>& axes) const;
 };
 
 // Runs the actions of one kind. `start` may return work in flight. The executor waits for it before the first later action that

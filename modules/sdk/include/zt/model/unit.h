@@ -38,6 +38,7 @@ enum class Residence : uint8_t {
 // How a unit is spread over the ranks. Passes such as zero.shard decide it, and the trainer allocates accordingly. A slot is a
 // place in a buffer that units share and take in turns.
 struct UnitPlan {
+  bool held = true;                          // false: this rank runs no position that uses the unit, and has no buffers for it
   std::vector<std::string> shard_axes = {};  // mesh axes, joined in this order, over whose ranks the unit is cut into owned parts
   std::vector<std::string> sum_axes = {};    // mesh axes over which its gradient is summed: their ranks see other data
   Residence state = Residence::whole;        // of master parameters and optimizer state
@@ -45,6 +46,8 @@ struct UnitPlan {
   Residence params = Residence::whole;       // sharded: between UNSHARD and RESHARD they are whole, in a slot
   bool operator==(const UnitPlan&) const = default;
 
+  // Returns whether a pass has spread the unit over ranks, whether or not this rank holds it.
+  bool is_spread() const;
   // Returns the axes of sum_axes along which the ranks hold equal shards, in order.
   std::vector<std::string> replica_axes() const;
   // Returns the axes along which gradients are reduced first and parameters gathered: shard_axes, or sum_axes without shards.
@@ -55,8 +58,10 @@ struct UnitPlan {
 struct Unit {
   int index = 0;
   UnitPlan plan;
-  FlatLayout layout;  // over the ranks of plan.shard_axes; over one rank if the optimizer state is not sharded
-  int rank = 0;       // this rank's index along these axes
+  FlatLayout layout;               // over the ranks of plan.shard_axes; over one rank if the optimizer state is not sharded
+  int rank = 0;                    // this rank's index along these axes
+  std::vector<int> holders = {0};  // indices along Program::split_axes of the ranks that hold the unit, ascending
+  int holder = 0;                  // this rank's place among them, 0 for the lowest; meaningless if the unit is not held
   at::Tensor full;  // [padded] all parameters; if sharded, a slot that holds them from UNSHARD to RESHARD; if node_shared, memory
                     // of all ranks, of which each writes only its own part
   at::Tensor shard;       // [chunk] the owned part of the parameters: a view into `full` unless parameters are sharded

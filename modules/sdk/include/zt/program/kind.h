@@ -66,6 +66,8 @@ struct Kind {
   std::function<std::vector<std::vector<std::string>>(const Action&, const ModelInfo&)> axes = {};
   // Throws Misuse, with the reason, if peer or attributes do not fit the program. Null means that all are allowed.
   std::function<void(const Action&, const Program&)> check = {};
+  // Only the ranks that hold the target unit take part in its communication.
+  bool among_holders = false;
 };
 
 // Registers a kind for the process and returns its id. A name that is registered already with the same declaration keeps its id.
@@ -85,7 +87,7 @@ std::vector<std::vector<std::string>> communicators_of(const Action& action, con
 
 // The ids of the kinds that the SDK registers.
 struct Kinds {
-  KindId count, forward, backward, recompute, reduce_grad, replicate_grad, unshard, reshard, norm, step;
+  KindId count, forward, backward, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard, norm, step;
   static const Kinds& get();
 };
 

@@ -25,6 +25,7 @@ enum class GradientPart : uint8_t { whole, first, middle, last };
 
 // One entry of a program. Attributes of the known kinds:
 //   axes    mesh axes to communicate along, joined in this order
+//   samples COUNT: those of `axes` along which ranks have different samples; absent: all
 //   keep    F: what is kept for the backward: "graph" (default), "inputs" or "none"
 //   units   REDUCE_GRAD, REPLICATE_GRAD, UNSHARD: the other units of a bucket, besides the target
 //   sum     REDUCE_GRAD: "first", "middle" or "last", its GradientPart; absent for the whole gradient
@@ -41,9 +42,10 @@ struct Action {
   // Return the attribute, or `otherwise` if it is absent. Throw Misuse if it has another type.
   std::string attr(const std::string& name, const std::string& otherwise = "") const;
   int64_t number(const std::string& name, int64_t otherwise) const;
-  bool flag(const std::string& name) const;  // false if it is absent
-  std::vector<std::string> axes() const;     // attrs.axes; empty if it is absent
-  GradientPart gradient_part() const;        // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
+  bool flag(const std::string& name) const;      // false if it is absent
+  std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
+  std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
+  GradientPart gradient_part() const;            // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
   void set_gradient_part(GradientPart part);
   std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
 };
@@ -53,6 +55,9 @@ struct Program {
   Mode mode = Mode::train;
   int micro_batches = 1;
   std::vector<UnitPlan> units;  // one per unit of the model
+  // Mesh axes along which ranks run different positions: the ranks of a group along them together run each position once per
+  // micro-batch. A rank runs the positions that have an F in its program. Empty: each rank runs all positions.
+  std::vector<std::string> split_axes = {};
   std::vector<Action> actions;
   Precision precision = {};
   int64_t max_live = 0;  // most elements of sharded parameters that are whole at the same time; 0: no bound
@@ -63,6 +68,9 @@ struct Program {
   static Program parse(const std::string& text);
   uint64_t hash() const;
 };
+// Returns, by position of the model, whether the program runs it.
+std::vector<bool> positions_run(const Program& program, const ModelInfo& model);
+
 std::string action_text(const Action& action);
 Action parse_action(const std::string& line);
 
