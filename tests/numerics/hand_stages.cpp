@@ -19,17 +19,25 @@ const Transfers& transfers() {
     kind.role = Role::transfer;
     return register_kind(std::move(kind));
   };
-  static const auto value = [](const Action& action) {
-    return Resource{ResourceKind::value, action.target, action.micro_batch};
-  };
+  static const auto value = [](const Action& action) { return Resource{ResourceKind::value, action.target, action.micro_batch}; };
   static const auto grad = [](const Action& action) {
     return Resource{ResourceKind::value_grad, action.target, action.micro_batch};
   };
-  static const Transfers kinds{
-      add("HAND_SEND", [](const Action& a, const ModelInfo&) { return Resources{{value(a)}, {}}; }),
-      add("HAND_RECV", [](const Action& a, const ModelInfo&) { return Resources{{}, {value(a)}}; }),
-      add("HAND_SEND_GRAD", [](const Action& a, const ModelInfo&) { return Resources{{grad(a)}, {}, {value(a), grad(a)}}; }),
-      add("HAND_RECV_GRAD", [](const Action& a, const ModelInfo&) { return Resources{{}, {grad(a)}}; })};
+  static const Transfers kinds{add("HAND_SEND",
+                                   [](const Action& a, const ModelInfo&) {
+                                     return Resources{{value(a)}, {}};
+                                   }),
+                               add("HAND_RECV",
+                                   [](const Action& a, const ModelInfo&) {
+                                     return Resources{{}, {value(a)}};
+                                   }),
+                               add("HAND_SEND_GRAD",
+                                   [](const Action& a, const ModelInfo&) {
+                                     return Resources{{grad(a)}, {}, {value(a), grad(a)}};
+                                   }),
+                               add("HAND_RECV_GRAD", [](const Action& a, const ModelInfo&) {
+                                 return Resources{{}, {grad(a)}};
+                               })};
   return kinds;
 }
 

@@ -9,8 +9,8 @@
 
 namespace zt::test {
 
-// Returns a pass that lets rank s of `axis` run positions [begins[s], begins[s + 1]), one micro-batch after the other. Each position
-// must read outputs of the position before it only. `ties`: insert REDUCE_TIE for units that several ranks hold.
+// Returns a pass that lets rank s of `axis` run positions [begins[s], begins[s + 1]), one micro-batch after the other. Each
+// position must read outputs of the position before it only. `ties`: insert REDUCE_TIE for units that several ranks hold.
 std::shared_ptr<Pass> make_hand_stages(std::shared_ptr<Axis> axis, std::vector<int> begins, bool ties = true);
 
 }  // namespace zt::test

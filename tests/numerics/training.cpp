@@ -74,6 +74,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     if (config.replicas > 1) axes.axes = {{"replica", config.replicas}, {"dp", -1}};
     const int stages = static_cast<int>(config.stage_begins.size()) - 1;
     if (stages > 0) axes.axes = {{"pp", stages}, {"dp", -1}};
+    if (config.tensor_ranks > 1) axes.axes.push_back({"tp", config.tensor_ranks});
     const auto mesh = comm::make_mesh(world, axes);
     if (stages > 0) spec = spec->apply(make_hand_stages(mesh->axis("pp"), config.stage_begins, config.ties));
     Value::Table shard = config.shard;
@@ -113,13 +114,14 @@ RankRun::RankRun(const World& world, const Config& config)
     : world_(world), config_(config), trainer_(make_trainer(world, config)) {}
 
 int RankRun::data_ranks() const {
-  return config_.stage_begins.empty() ? world_.size : world_.size / static_cast<int>(config_.stage_begins.size() - 1);
+  const int stages = config_.stage_begins.empty() ? 1 : static_cast<int>(config_.stage_begins.size()) - 1;
+  return world_.size / stages / config_.tensor_ranks;
 }
 
 Batch RankRun::part_of_batch() const {
   const int64_t part = kSamples / data_ranks();
   const Batch whole = config_.batch ? config_.batch(steps_) : global_batch(steps_, config_.seed);
-  return part_of(whole, world_.rank % data_ranks() * part, part);
+  return part_of(whole, world_.rank / config_.tensor_ranks % data_ranks() * part, part);
 }
 
 StepResult RankRun::step_by_hand(const Batch& mine) {

@@ -33,6 +33,7 @@ struct Config {
   int replicas = 1;                                 // groups of ranks that hold the same shards
   std::vector<int> stage_begins = {};               // of make_hand_stages, over an axis pp before dp; empty: no stages
   bool ties = true;                                 // of make_hand_stages
+  int tensor_ranks = 1;                             // ranks along an axis tp after dp, which see the same data
   std::string frozen = {};                          // regular expression of the parameters that are frozen
   std::optional<bool> node_shared = false;          // nullopt: the default of zero.shard
   bool by_hand = false;                             // forward, backward and finish_step instead of step

@@ -21,7 +21,7 @@ KindId unit_kind(const char* name, std::vector<ResourceKind> reads, std::vector<
 }
 
 Program program_of(const Lines& lines, int micro_batches, size_t units) {
-  Program program{Mode::train, micro_batches, std::vector<UnitPlan>(units), {}};
+  Program program{.micro_batches = micro_batches, .units = std::vector<UnitPlan>(units), .actions = {}};
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
   return program;
 }
@@ -41,7 +41,7 @@ TEST(Readiness, GradientsAreCompleteAfterTheLastBackward) {
 
 TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
   const Program apart = program_of(kInterleaved, 2, 2);
-  EXPECT_EQ(zero::micro_batch_gradients(apart.actions, chain(0), {true, true}).size(), 4u)
+  EXPECT_EQ(zero::gradients_by_micro_batch(apart.actions, chain(0), {true, true}).size(), 4u)
       << "the micro-batches of each unit do not interleave";
   // A tied unit: its gradient comes from both positions.
   ModelMaker maker;
@@ -50,7 +50,7 @@ TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
   maker.position("head", {embed}, {unit});
   const Program tied = program_of(Lines(kInterleaved.begin(), kInterleaved.end() - 1), 2, 1);
   try {
-    zero::micro_batch_gradients(tied.actions, maker.info, {true});
+    zero::gradients_by_micro_batch(tied.actions, maker.info, {true});
     FAIL() << "accepted";
   } catch (const Misuse& error) {
     EXPECT_NE(std::string(error.what())

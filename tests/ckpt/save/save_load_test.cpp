@@ -8,6 +8,7 @@
 
 #include "ckpt/support/ckpt_folder.h"
 #include "load/loader.h"
+#include "numerics/cut_embedding.h"
 #include "numerics/training.h"
 #include "save/saver.h"
 #include "support/exhaustive.h"
@@ -122,24 +123,24 @@ std::vector<Config> layouts_of(const Config& base) {
   return layouts;
 }
 
-struct Kind {
+struct LayoutCase {
   const char* name;
   Precision precision;
   const char* optimizer;
   SaveMode mode;
 };
 
-void PrintTo(const Kind& kind, std::ostream* out) {
+void PrintTo(const LayoutCase& kind, std::ostream* out) {
   *out << kind.name;
 }
 
 // Saves and loads all pairs of layouts, and expects equal tensors. Then runs ten steps: on as many ranks as the run that saved,
 // the losses must be equal bit for bit; on other numbers of ranks, in fp64, they must be within the bound of rounding, 1e-12.
 // Exhaustive: stages 0 to 3 on 1 to 4 ranks.
-class Layouts : public testing::TestWithParam<Kind> {};
+class Layouts : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(Layouts, AnySavesForAny) {
-  const Kind& kind = GetParam();
+  const LayoutCase& kind = GetParam();
   Config base = layout(kind.precision, kind.optimizer);
   double largest = 0;
   int pairs = 0;
@@ -166,14 +167,51 @@ TEST_P(Layouts, AnySavesForAny) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ckpt, Layouts,
-                         testing::Values(Kind{"fp32_adamw", Precision::fp32, "adamw", SaveMode::async},
-                                         Kind{"bf16_adamw", Precision::bf16, "adamw", SaveMode::async},
-                                         Kind{"fp64_adamw", Precision::fp64, "adamw", SaveMode::blocking},
-                                         Kind{"fp32_momentum", Precision::fp32, "momentum", SaveMode::blocking},
-                                         Kind{"bf16_momentum", Precision::bf16, "momentum", SaveMode::async},
-                                         Kind{"fp32_lion", Precision::fp32, "lion", SaveMode::async},
-                                         Kind{"bf16_lion", Precision::bf16, "lion", SaveMode::blocking}),
+                         testing::Values(LayoutCase{"fp32_adamw", Precision::fp32, "adamw", SaveMode::async},
+                                         LayoutCase{"bf16_adamw", Precision::bf16, "adamw", SaveMode::async},
+                                         LayoutCase{"fp64_adamw", Precision::fp64, "adamw", SaveMode::blocking},
+                                         LayoutCase{"fp32_momentum", Precision::fp32, "momentum", SaveMode::blocking},
+                                         LayoutCase{"bf16_momentum", Precision::bf16, "momentum", SaveMode::async},
+                                         LayoutCase{"fp32_lion", Precision::fp32, "lion", SaveMode::async},
+                                         LayoutCase{"bf16_lion", Precision::bf16, "lion", SaveMode::blocking}),
                          [](const auto& each) { return std::string(each.param.name); });
+
+// Saves on `from` and loads on `to`, and the other way round. Expects equal tensors.
+void expect_both_ways(const Config& from, const Config& to) {
+  for (const auto& [saves, loads] : {std::pair(from, to), std::pair(to, from)}) {
+    SCOPED_TRACE(name_of(saves) + " -> " + name_of(loads));
+    const CkptFolder folder;
+    const Saved saved = train_and_save(saves, folder.path(), SaveMode::async);
+    const Saved loaded = load_and_train(loads, folder.path());
+    expect_equal(saved.state, loaded.state);
+  }
+}
+
+TEST(Ckpt, RanksThatRunSomePositionsAndRanksThatRunAll) {
+  Config whole = layout(Precision::bf16, "adamw");
+  whole.stage = 0;
+  for (const int stage : {1, 3}) {
+    Config staged = whole;
+    staged.stage_begins = {0, 2, 5};
+    staged.ranks = 4;
+    staged.stage = stage;
+    expect_both_ways(staged, whole);
+  }
+}
+
+TEST(Ckpt, BoxesAndWholeTensors) {
+  Config whole = layout(Precision::fp32, "adamw");
+  whole.stage = 0;
+  whole.model = [] { return make_cut_model(1); };
+  for (const int stage : {0, 2}) {
+    Config cut = whole;
+    cut.tensor_ranks = 2;
+    cut.ranks = 4;
+    cut.stage = stage;
+    cut.model = [] { return make_cut_model(2); };
+    expect_both_ways(cut, whole);
+  }
+}
 
 // Saves in one precision and loads in another: the master parameters are equal, and compute parameters are their rounding.
 TEST(Ckpt, OtherPrecision) {

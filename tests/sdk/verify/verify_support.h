@@ -51,7 +51,7 @@ inline std::vector<std::string> stage_1_lines() {
 }
 
 inline Program from_lines(const std::vector<std::string>& lines) {
-  Program program{Mode::train, 1, std::vector<UnitPlan>(3, plan_of_stage(1)), {}};
+  Program program{.units = std::vector<UnitPlan>(3, plan_of_stage(1)), .actions = {}};
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
   return program;
 }

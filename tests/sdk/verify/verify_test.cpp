@@ -75,7 +75,7 @@ std::vector<std::string> twice_reduced_lines() {
 std::vector<Refusal> verify_two_micro_batches(const Edit& edit) {
   Lines lines = twice_reduced_lines();
   edit(lines);
-  Program program{Mode::train, 2, std::vector<UnitPlan>(2), {}};
+  Program program{.micro_batches = 2, .units = std::vector<UnitPlan>(2), .actions = {}};
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
   return verify_all(chain(0), dp(2), {program, program});
 }

@@ -1,0 +1,95 @@
+// Programs of ranks that run only some of the positions.
+#include <gtest/gtest.h>
+
+#include "sdk/program/program_models.h"
+#include "sdk/verify/verify_support.h"
+#include "support/message.h"
+
+namespace zt::test {
+namespace {
+
+// Kinds that move a position's output and its gradient.
+void register_moves() {
+  const auto resource = [](ResourceKind kind, const Action& action) { return Resource{kind, action.target, action.micro_batch}; };
+  register_kind({"GIVE_VALUE", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+                   return Resources{{}, {resource(ResourceKind::value, action)}};
+                 }});
+  register_kind({"GIVE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+                   return Resources{{}, {resource(ResourceKind::value_grad, action)}};
+                 }});
+}
+
+// The embedding and the head are tied. Rank 0 runs the embedding and the block, rank 1 the head.
+const Lines kFirst{"COUNT axes=[\"pp\"] samples=[]",
+                   "F 0 0",
+                   "F 1 0",
+                   "GIVE_GRAD 1 0",
+                   "B 1 0",
+                   "B 0 0",
+                   "REDUCE_TIE 0 axes=[\"pp\"]",
+                   "NORM axes=[\"pp\"]",
+                   "STEP 0",
+                   "STEP 1"};
+const Lines kSecond{"COUNT axes=[\"pp\"] samples=[]", "GIVE_VALUE 1 0",     "F 2 0", "B 2 0",
+                    "REDUCE_TIE 0 axes=[\"pp\"]",     "NORM axes=[\"pp\"]", "STEP 0"};
+
+Program of(Lines lines, std::vector<bool> held, const Edit& edit) {
+  register_moves();
+  edit(lines);
+  Program program;
+  program.split_axes = {"pp"};
+  for (const bool is_held : held) program.units.push_back({.held = is_held});
+  for (const std::string& line : lines) program.actions.push_back(parse_action(line));
+  return program;
+}
+
+const Edit kNothing = [](Lines&) {};
+
+std::vector<Refusal> verify_stages(const Edit& first, const Edit& second, std::vector<bool> held = {true, false}) {
+  const std::vector<Program> programs{of(kFirst, {true, true}, first), of(kSecond, std::move(held), second)};
+  return verify_all(tied_chain(1), MeshShape({{"pp", 2}}, 2), programs);
+}
+
+TEST(VerifyStages, AcceptsRanksThatTogetherRunAllPositions) {
+  EXPECT_EQ(text_of(verify_stages(kNothing, kNothing)), "");
+}
+
+TEST(VerifyStages, NamesAPositionThatNoRankOrTwoRanksRun) {
+  const Edit without_head = [](Lines& lines) { lines = {lines[0], lines[4], lines[5], lines[6]}; };
+  EXPECT_CONTAINS(text_of(verify_stages(kNothing, without_head)), "position 2 ('head') is run by none of the ranks 0, 1");
+  const Edit block_too = [](Lines& lines) {
+    lines.insert(lines.begin() + 1, "GIVE_VALUE 0 0");
+    lines[2] = "F 1 0";
+    lines.insert(lines.begin() + 5, "B 1 0");
+    lines.push_back("STEP 1");
+  };
+  EXPECT_CONTAINS(text_of(verify_stages(kNothing, block_too, {true, true})), "position 1 ('blocks.0') is run by the ranks 0, 1");
+}
+
+TEST(VerifyStages, NamesUnitsThatAreNotHeld) {
+  EXPECT_CONTAINS(text_of(verify_stages(kNothing, kNothing, {false, false})),
+                  "it touches unit 0 ('embed'), which this rank does not hold");
+  const Edit none = [](Lines& lines) { lines = {lines[0], lines[7]}; };
+  Program first = of(kFirst, {false, false}, none), second = of(kSecond, {false, false}, [](Lines&lines) {
+                                                      lines = {lines[0], lines[5]};
+                                                    });
+  EXPECT_CONTAINS(text_of(verify_all(tied_chain(1), MeshShape({{"pp", 2}}, 2), {first, second})),
+                  "unit 1 ('blocks.0') is held by none of the ranks 0, 1");
+}
+
+TEST(VerifyStages, NamesATiedParameterThatIsNotSummedOverItsUses) {
+  EXPECT_CONTAINS(text_of(verify_stages(erase(6), erase(4))),
+                  "rank 0, action 6 (NORM axes=[\"pp\"]): unit 0 ('embed') is tied over several ranks, and no REDUCE_TIE 0");
+  EXPECT_CONTAINS(text_of(verify_stages(swap(5, 6), kNothing)), "it adds to a gradient after its REDUCE_TIE");
+  EXPECT_CONTAINS(text_of(verify_stages(insert(6, kFirst[6]), insert(4, kSecond[4]))), "it repeats an earlier REDUCE_TIE");
+}
+
+TEST(VerifyStages, NamesValuesThatWereNotReceived) {
+  EXPECT_CONTAINS(text_of(verify_stages(kNothing, erase(1))),
+                  "it reads the output of position 1 ('blocks.0'), which this rank neither runs nor has received");
+  EXPECT_CONTAINS(text_of(verify_stages(erase(3), kNothing)),
+                  "it needs the gradient of its outputs from position 2 ('head'), which another rank runs");
+}
+
+}  // namespace
+}  // namespace zt::test
