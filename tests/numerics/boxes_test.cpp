@@ -2,8 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "cut_embedding.h"
-#include "training.h"
+#include "numerics/support/cut_embedding.h"
+#include "numerics/support/training.h"
 
 namespace zt::test {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "adam.h"
 #include "layers/layers.h"
+#include "numerics/support/training.h"
 #include "support/message.h"
 #include "support/spawn.h"
-#include "training.h"
 #include "zt/base/error.h"
 #include "zt/program/program_spec.h"
 

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "training.h"
+#include "numerics/support/training.h"
 
 namespace zt::test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "fuzz_case.h"
-#include "promises.h"
+#include "numerics/support/fuzz_case.h"
+#include "numerics/support/promises.h"
 #include "support/exhaustive.h"
 
 namespace zt::test {

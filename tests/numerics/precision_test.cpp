@@ -4,9 +4,9 @@
 
 #include <limits>
 
+#include "numerics/support/training.h"
 #include "support/message.h"
 #include "support/spawn.h"
-#include "training.h"
 
 namespace zt::test {
 namespace {

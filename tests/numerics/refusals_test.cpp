@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "layers/layers.h"
-#include "odd_layers.h"
+#include "numerics/support/odd_layers.h"
+#include "numerics/support/training.h"
 #include "support/message.h"
 #include "support/spawn.h"
-#include "training.h"
 
 namespace zt::test {
 namespace {

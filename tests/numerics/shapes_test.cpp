@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "layers/layers.h"
-#include "odd_layers.h"
-#include "promises.h"
+#include "numerics/support/odd_layers.h"
+#include "numerics/support/promises.h"
 #include "support/spawn.h"
 
 namespace zt::test {

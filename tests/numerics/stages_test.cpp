@@ -2,8 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "numerics/support/training.h"
 #include "support/message.h"
-#include "training.h"
 
 namespace zt::test {
 namespace {

@@ -1,9 +1,9 @@
 // The memory of a trainer: predicted, measured, and not allocated at all.
 #include <gtest/gtest.h>
 
+#include "numerics/support/training.h"
 #include "support/message.h"
 #include "support/spawn.h"
-#include "training.h"
 #include "zt/base/error.h"
 
 namespace zt::test {

@@ -4,8 +4,8 @@
 
 #include "adam.h"
 #include "layers/layers.h"
+#include "numerics/support/training.h"
 #include "support/spawn.h"
-#include "training.h"
 #include "zt/base/error.h"
 
 namespace zt::test {

@@ -43,24 +43,35 @@ TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
   const Program apart = program_of(kInterleaved, 2, 2);
   EXPECT_EQ(zero::gradients_by_micro_batch(apart.actions, chain(0), {true, true}).size(), 4u)
       << "the micro-batches of each unit do not interleave";
-  // A tied unit: its gradient comes from both positions.
+  // A unit of two parameters, each of which one position uses: its gradient comes from both positions.
   ModelMaker maker;
-  const int unit = maker.unit("tied", 10);
+  const int unit = maker.unit("grouped", 10);
+  maker.param(unit, "grouped.bias", 10, true);
   const int embed = maker.position("embed", {}, {unit});
   maker.position("head", {embed}, {unit});
+  maker.info.params[0].positions = {0};
+  maker.info.params[1].positions = {1};
   const Program tied = program_of(Lines(kInterleaved.begin(), kInterleaved.end() - 1), 2, 1);
   try {
     zero::gradients_by_micro_batch(tied.actions, maker.info, {true});
     FAIL() << "accepted";
   } catch (const Misuse& error) {
     EXPECT_NE(std::string(error.what())
-                  .find("gradient of unit 'tied' to be complete before the next begins, and action 7 (B 0 0) comes later"),
+                  .find("gradient of unit 'grouped' to be complete before the next begins, and action 7 (B 0 0) comes later"),
               std::string::npos)
         << error.what();
   }
   const Program whole = shard(1)->apply(tied, maker.info, coord_of(0, 2));
   EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {whole, whole})), "")
       << "interleaving is allowed if the gradient is reduced once";
+}
+
+TEST(Readiness, TiedUnitsAreReducedOncePerStep) {
+  const Program program = base_program(tied_chain(0), Mode::train, 2);
+  const auto ready = zero::gradients_by_micro_batch(program.actions, tied_chain(0), {true});
+  ASSERT_EQ(ready.size(), 1U);
+  EXPECT_EQ(action_text(program.actions[ready[0].after]), "B 0 1");
+  EXPECT_EQ(ready[0].part, GradientPart::whole);
 }
 
 TEST(Readiness, UnknownKindsAreWaitedFor) {

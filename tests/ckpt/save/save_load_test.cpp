@@ -8,8 +8,8 @@
 
 #include "ckpt/support/ckpt_folder.h"
 #include "load/loader.h"
-#include "numerics/cut_embedding.h"
-#include "numerics/training.h"
+#include "numerics/support/cut_embedding.h"
+#include "numerics/support/training.h"
 #include "save/saver.h"
 #include "support/exhaustive.h"
 #include "support/spawn.h"

@@ -84,6 +84,15 @@ TEST(VerifyStages, NamesATiedParameterThatIsNotSummedOverItsUses) {
   EXPECT_CONTAINS(text_of(verify_stages(insert(6, kFirst[6]), insert(4, kSecond[4]))), "it repeats an earlier REDUCE_TIE");
 }
 
+TEST(VerifyStages, NamesCountsAndNormsThatLeaveRanksOut) {
+  EXPECT_CONTAINS(text_of(verify_stages(replace(7, "NORM"), replace(5, "NORM"))),
+                  "ranks along 'pp' hold different parts of the model, so this action must sum over them");
+  Program lost = of(kFirst, {true, true}, kNothing);
+  lost.split_axes = {"qq"};
+  EXPECT_CONTAINS(text_of(verify_all(tied_chain(1), MeshShape({{"pp", 2}}, 2), {lost, lost})),
+                  "it is split over axis 'qq', which the mesh pp=2 does not have");
+}
+
 TEST(VerifyStages, NamesValuesThatWereNotReceived) {
   EXPECT_CONTAINS(text_of(verify_stages(kNothing, erase(1))),
                   "it reads the output of position 1 ('blocks.0'), which this rank neither runs nor has received");

@@ -166,6 +166,11 @@ void check_fields(const Subject& subject, Findings& findings) {
                   subject.model.units.size());
   }
   check_plans(subject, findings);
+  for (const std::string& axis : subject.program.split_axes) {
+    if (subject.mesh.has(axis)) continue;
+    refuse(findings, -1, "it is split over axis '{}', which the mesh {} does not have{}", axis, subject.mesh.text(),
+           suggest(axis, axis_names(subject.mesh)));
+  }
   check_layers(subject, findings);
   check_params(subject, findings);
   for (int step = 0; step < subject.size(); ++step) {

@@ -72,15 +72,29 @@ class GradientCheck {
     if (norm_ >= 0) say(step, "it comes after {}, which sums the losses: put NORM after every F", subject_.at(norm_));
   }
 
-  // Checks that COUNT and NORM sum over all axes over which gradients are summed.
+  // Checks that COUNT and NORM sum over all axes over which gradients are summed, and along which ranks hold different parts.
   void check_axes(int step) {
     const std::vector<std::string> axes = subject_.action(step).axes();
+    const auto is_left_out = [&](const std::string& axis) { return std::ranges::find(axes, axis) == axes.end(); };
     for (const auto& axis : reduced_axes_) {
-      if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+      if (!is_left_out(axis)) continue;
       say(step,
           "gradients are summed over '{}' but this action is not, so they would be scaled by one rank's part: add it to axes",
           axis);
     }
+    for (const auto& axis : divided_axes()) {
+      if (!is_left_out(axis)) continue;
+      say(step, "ranks along '{}' hold different parts of the model, so this action must sum over them: add it to axes", axis);
+    }
+  }
+
+  // Returns the axes along which ranks run different positions or hold different boxes of a parameter.
+  std::set<std::string> divided_axes() const {
+    std::set<std::string> axes(subject_.program.split_axes.begin(), subject_.program.split_axes.end());
+    for (const ParamInfo& param : subject_.model.params) {
+      for (const std::string& axis : param.cut_axes()) axes.insert(axis);
+    }
+    return axes;
   }
 
   void norm(int step) {

@@ -93,8 +93,8 @@ class Trainer : public Stateful {
   void set_global_step(int64_t step);
 
   // Return copies of full tensors of the parameter's shape. `parameter` is what layers see; `master` is what the optimizer sees,
-  // which is more exact in mixed precision. Collective over the axis that shards the parameter. Throw Misuse, with the nearest
-  // name, for an unknown name.
+  // which is more exact in mixed precision. Collective over the mesh if the parameter is sharded, cut into boxes, or not held by
+  // all ranks. Throw Misuse, with the nearest name, for an unknown name.
   //
   // `gradient` returns the last step's gradient of the objective before clipping, in float32 or float64. Over all parameters its
   // norm is StepResult::grad_norm. It does not depend on the number of ranks or micro-batches, nor on the loss scale. By hand,

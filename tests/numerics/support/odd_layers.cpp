@@ -1,4 +1,4 @@
-#include "odd_layers.h"
+#include "numerics/support/odd_layers.h"
 
 #include <ATen/ATen.h>
 

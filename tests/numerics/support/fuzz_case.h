@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "training.h"
+#include "numerics/support/training.h"
 
 namespace zt::test {
 

@@ -1,9 +1,9 @@
-#include "cut_embedding.h"
+#include "numerics/support/cut_embedding.h"
 
 #include <ATen/ATen.h>
 
 #include "layers/layers.h"
-#include "training.h"
+#include "numerics/support/training.h"
 
 namespace zt::test {
 

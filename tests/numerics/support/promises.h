@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "training.h"
+#include "numerics/support/training.h"
 
 namespace zt::test {
 

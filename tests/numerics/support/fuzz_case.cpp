@@ -1,4 +1,4 @@
-#include "fuzz_case.h"
+#include "numerics/support/fuzz_case.h"
 
 #include <fmt/format.h>
 

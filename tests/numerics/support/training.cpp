@@ -1,4 +1,4 @@
-#include "training.h"
+#include "numerics/support/training.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <cmath>
 
 #include "adam.h"
-#include "hand_stages.h"
 #include "layers/layers.h"
 #include "lion.h"
 #include "mesh/mesh.h"
+#include "numerics/support/hand_stages.h"
 #include "providers.h"
 #include "sgd.h"
 #include "shard.h"

@@ -1,4 +1,4 @@
-#include "hand_stages.h"
+#include "numerics/support/hand_stages.h"
 
 #include <ATen/ATen.h>
 

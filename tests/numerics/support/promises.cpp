@@ -1,4 +1,4 @@
-#include "promises.h"
+#include "numerics/support/promises.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
