@@ -132,5 +132,20 @@ TEST(Equality, TrainingChangesTheWeights) {
   EXPECT_LT(run.losses.back(), run.losses.front());
 }
 
+TEST(Equality, OfBackwardsInTwoParts) {
+  for (const bool tied : {true, false}) {
+    for (const int recompute : {0, 1}) {
+      Config config{.ranks = 2, .micro_batches = 2, .stage = 2, .recompute_every = recompute, .dropout = 0.1, .tied = tied};
+      const Outcome whole = train(config);
+      config.split_backward = true;
+      expect_equal(train(config), whole);
+    }
+  }
+  Config config{.ranks = 2, .micro_batches = 3, .stage = 1, .precision = Precision::bf16, .shard = {{"grad_dtype", "bf16"}}};
+  const Outcome whole = train(config);
+  config.split_backward = true;
+  expect_equal(train(config), whole);
+}
+
 }  // namespace
 }  // namespace zt::test

@@ -54,6 +54,18 @@ TEST(Stages, ThreeStagesWithDropoutRecomputeAndBf16) {
   expect_equal_to_whole(config);
 }
 
+TEST(Stages, SplitBackwards) {
+  for (const int stage : {0, 3}) {
+    Config config = staged(2, {0, 2, 5});
+    config.stage = stage;
+    config.micro_batches = 2;
+    config.split_backward = true;
+    Config reference = whole(config);
+    reference.split_backward = false;
+    expect_equal(train(config), train(reference));
+  }
+}
+
 TEST(Stages, BothValuesOfReduceEvery) {
   for (const char* reduce_every : {"step", "micro_batch"}) {
     Config config = staged(2, {0, 3, 5});

@@ -16,6 +16,7 @@
 #include "shard.h"
 #include "support/spawn.h"
 #include "zt/program/recompute.h"
+#include "zt/program/split_backward.h"
 #include "zt/random/rng.h"
 
 namespace zt::test {
@@ -89,6 +90,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     if (config.max_reuse_distance >= 0) shard["max_reuse_distance"] = config.max_reuse_distance;
     spec = spec->apply(zero::make_shard(zero::parse_shard_options(shard)));
   }
+  if (config.split_backward) spec = spec->apply(make_split_backward());
   if (config.recompute_every > 0) spec = spec->apply(make_recompute(config.recompute_every));
   options.optimizer = make_optimizer(config);
   options.clip = config.clip;

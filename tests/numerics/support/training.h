@@ -22,6 +22,7 @@ struct Config {
   int64_t bucket_bytes = -1;
   Precision precision = Precision::fp32;
   int recompute_every = 0;
+  bool split_backward = false;
   double dropout = 0;
   bool tied = true;
   double clip = 0.5;

@@ -4,6 +4,7 @@
 #include "zt/base/options.h"
 #include "zt/program/program_spec.h"
 #include "zt/program/recompute.h"
+#include "zt/program/split_backward.h"
 
 namespace zt::lua {
 
@@ -45,6 +46,15 @@ int make_program(lua_State* L) {
 
 int recompute(lua_State* L) {
   push(L, make_recompute(recompute_schema().parse(check_value(L, 1)).every));
+  return 1;
+}
+
+struct SplitBackwardOptions {};
+
+int split_backward(lua_State* L) {
+  static const auto schema = Schema<SplitBackwardOptions>("zt.split_backward");
+  schema.parse(check_value(L, 1));
+  push(L, make_split_backward());
   return 1;
 }
 
@@ -98,7 +108,7 @@ int verify_program(lua_State* L) {
 }  // namespace
 
 void open_programs(Module& module) {
-  module.function<make_program>("program").function<recompute>("recompute");
+  module.function<make_program>("program").function<recompute>("recompute").function<split_backward>("split_backward");
   module.type<ProgramSpec>()
       .method<apply>("apply")
       .method<text>("text")

@@ -164,11 +164,25 @@ void ComputeState::recompute(int position, int micro_batch) {
 }
 
 void ComputeState::backward(int position, int micro_batch) {
-  for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
   Values& mine = values(position, micro_batch);
+  for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
   backward_layer(position, micro_batch, mine);
-  mine = Values();
-  state_.values.drop(position, micro_batch);
+  backward_weights(position, micro_batch);
+}
+
+void ComputeState::backward_inputs(int position, int micro_batch) {
+  Values& mine = values(position, micro_batch);
+  mine.defers = true;
+  backward_layer(position, micro_batch, mine);
+  mine.inputs.clear();
+  mine.roots.clear();
+}
+
+void ComputeState::backward_weights(int position, int micro_batch) {
+  for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
+  Values mine = std::exchange(values(position, micro_batch), Values());
+  for (const auto& weight_gradient : mine.deferred) weight_gradient();
+  for (const auto& [param, gradient] : mine.param_gradients) gradients_.add(param, position, gradient);
 }
 
 void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
@@ -194,6 +208,7 @@ void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   }
   const std::vector<int>& params = position_params_[position];
   for (const int param : params) wanted.push_back(model_->params()[param]->get());
+  state_.values.drop(position, micro_batch);
   if (roots.empty() || wanted.empty()) return;
   const auto grads = torch::autograd::grad(roots, wanted, seeds, false, false, true);
   for (size_t k = 0; k < wanted_inputs.size(); ++k) {
@@ -201,7 +216,7 @@ void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   }
   for (size_t k = 0; k < params.size(); ++k) {
     const at::Tensor& gradient = grads[wanted_inputs.size() + k];
-    if (gradient.defined()) gradients_.add(params[k], position, gradient);
+    if (gradient.defined()) mine.param_gradients.emplace_back(params[k], gradient);
   }
 }
 

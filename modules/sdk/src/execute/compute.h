@@ -46,6 +46,9 @@ class ComputeState {
   void forward(int position, int micro_batch, Keep keep);
   void recompute(int position, int micro_batch);
   void backward(int position, int micro_batch);
+  // The same in two parts: the gradients of the inputs, and later those of the weights.
+  void backward_inputs(int position, int micro_batch);
+  void backward_weights(int position, int micro_batch);
 
   // Returns the valid tokens and the samples of this rank's batch, counted by the layers that it runs. Throws Misuse if two loss
   // layers count differently.
@@ -70,8 +73,11 @@ class ComputeState {
   struct Values {
     std::vector<at::Tensor> inputs;  // detached: leaves of the layer's own graph
     std::vector<Root> roots;
-    std::shared_ptr<Context> context;  // the layer's backward uses it, too
-    int readers_done = 0;              // forwards that have read the outputs (counted outside training only)
+    std::shared_ptr<Context> context;                         // the layer's backward uses it, too
+    bool defers = false;                                      // the backward leaves weight gradients for later
+    std::vector<std::function<void()>> deferred;              // passed to Context::defer
+    std::vector<std::pair<int, at::Tensor>> param_gradients;  // by parameter: computed, but not added yet
+    int readers_done = 0;  // forwards that have read the outputs (counted outside training only)
   };
 
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }

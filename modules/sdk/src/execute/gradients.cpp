@@ -69,6 +69,11 @@ void Gradients::add(int param, int position, const at::Tensor& gradient) {
   sink(param, position).add(gradient);
 }
 
+at::Tensor Gradients::scratch(int param) const {
+  const at::Tensor& view = uses_[param].front().view;
+  return at::empty(view.sizes(), view.element_size() < 4 ? view.options().dtype(at::kFloat) : view.options());
+}
+
 void Gradients::complete(int unit) {
   if (is_complete_[unit]) return;
   is_complete_[unit] = true;

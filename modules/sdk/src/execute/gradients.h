@@ -34,6 +34,9 @@ class Gradients {
   // Returns the buffer for the gradient of `param` from its use at `position`, and counts it as written. Requires an open unit.
   Context::Sink sink(int param, int position);
   void add(int param, int position, const at::Tensor& gradient);
+  // Returns a tensor of the parameter's shape, not initialised, from which `add` rounds once: in float32 if gradients have 16
+  // bits.
+  at::Tensor scratch(int param) const;
   // Adds up the uses. Elements without a gradient become zero.
   void complete(int unit);
   // Replaces the sum of the unit's one parameter, flat, by the sum over the uses of all ranks of `comm`, which run different

@@ -45,15 +45,28 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
   total = total.defined() ? total + value : value;
 }
 
+void ComputeState::LayerContext::defer(std::function<void()> weight_gradient) {
+  Values& mine = compute_.values(position_index_, micro_batch_index_);
+  if (mine.defers) mine.deferred.push_back(std::move(weight_gradient));
+  else weight_gradient();
+}
+
 std::function<Context::Sink()> ComputeState::LayerContext::grad_sink(const Param& param) {
   const auto found = compute_.param_index_.find(&param);
   if (found == compute_.param_index_.end()) misuse("grad_sink: '{}' is not a parameter of this model", param.name);
   if (!compute_.model_->info().params[found->second].trainable || mode != Mode::train) {
     return [] { return Sink{}; };
   }
-  return [&gradients = compute_.gradients_, index = found->second, position = position_index_] {
-    return gradients.sink(index, position);
-  };
+  return [this, index = found->second] { return sink(index); };
+}
+
+// In the first part of a split backward a layer writes to a scratch tensor, which the second part adds.
+Context::Sink ComputeState::LayerContext::sink(int param) {
+  Values& mine = compute_.values(position_index_, micro_batch_index_);
+  if (!mine.defers) return compute_.gradients_.sink(param, position_index_);
+  const at::Tensor scratch = compute_.gradients_.scratch(param);
+  mine.param_gradients.emplace_back(param, scratch);
+  return {scratch, true};
 }
 
 }  // namespace zt

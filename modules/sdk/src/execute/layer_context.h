@@ -17,9 +17,11 @@ class ComputeState::LayerContext : public Context {
   Communicator& comm(const std::string& axis) override { return compute_.state_.comm({axis}); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   std::function<Sink()> grad_sink(const Param& param) override;
-  void defer(std::function<void()> weight_gradient) override { weight_gradient(); }
+  void defer(std::function<void()> weight_gradient) override;
 
  private:
+  Sink sink(int param);
+
   ComputeState& compute_;
   int position_index_;
   int micro_batch_index_;

@@ -39,6 +39,12 @@ void recompute(ComputeState& compute, const Action& action) {
 void backward(ComputeState& compute, const Action& action) {
   compute.backward(action.target, action.micro_batch);
 }
+void backward_inputs(ComputeState& compute, const Action& action) {
+  compute.backward_inputs(action.target, action.micro_batch);
+}
+void backward_weights(ComputeState& compute, const Action& action) {
+  compute.backward_weights(action.target, action.micro_batch);
+}
 
 // What this rank adds to the counts over `axes`. Ranks that run different positions have the same samples, which the first of
 // them counts; tokens are counted where the loss is.
@@ -241,6 +247,8 @@ Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::sha
       {kinds.forward, std::make_shared<Compute>(compute, forward)},
       {kinds.recompute, std::make_shared<Compute>(compute, recompute)},
       {kinds.backward, std::make_shared<Compute>(compute, backward)},
+      {kinds.input_grad, std::make_shared<Compute>(compute, backward_inputs)},
+      {kinds.weight_grad, std::make_shared<Compute>(compute, backward_weights)},
       {kinds.reduce_tie, std::make_shared<ReduceTie>(compute)},
       {kinds.norm, std::make_shared<Norm>(compute, normalisation)},
       {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},

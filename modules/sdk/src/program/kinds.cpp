@@ -36,7 +36,8 @@ Resources forward_resources(const Action& action, const ModelInfo& model) {
   return resources;
 }
 
-Resources backward_resources(const Action& action, const ModelInfo& model) {
+// What B and I have in common: the gradients of the inputs.
+Resources input_grad_resources(const Action& action, const ModelInfo& model) {
   const Resource value{ResourceKind::value, action.target, action.micro_batch};
   const Resource value_grad{ResourceKind::value_grad, action.target, action.micro_batch};
   Resources resources{.reads = {value, value_grad}, .writes = {}, .frees = {value, value_grad}};
@@ -46,9 +47,31 @@ Resources backward_resources(const Action& action, const ModelInfo& model) {
     if (model.positions.at(edge.position).outputs.at(edge.output).differentiable) sources.insert(edge.position);
   }
   for (const int source : sources) resources.writes.push_back({ResourceKind::value_grad, source, action.micro_batch});
+  return resources;
+}
+
+void add_gradients(const Action& action, const ModelInfo& model, std::vector<Resource>& to) {
   for (const int unit : position_of(action, model).units) {
-    if (model.units.at(unit).trainable) resources.writes.push_back({ResourceKind::grad, unit});
+    if (model.units.at(unit).trainable) to.push_back({ResourceKind::grad, unit});
   }
+}
+
+Resources weight_grad_resources(const Action& action, const ModelInfo& model) {
+  const Resource deferred{ResourceKind::deferred, action.target, action.micro_batch};
+  Resources resources{.reads = {deferred}, .writes = {}, .frees = {deferred}};
+  add_gradients(action, model, resources.writes);
+  return resources;
+}
+
+Resources split_input_grad_resources(const Action& action, const ModelInfo& model) {
+  Resources resources = input_grad_resources(action, model);
+  resources.writes.push_back({ResourceKind::deferred, action.target, action.micro_batch});
+  return resources;
+}
+
+Resources backward_resources(const Action& action, const ModelInfo& model) {
+  Resources resources = input_grad_resources(action, model);
+  add_gradients(action, model, resources.writes);
   return resources;
 }
 
@@ -169,6 +192,8 @@ Kinds add_known_kinds() {
       add_scalars("COUNT", count_resources, "counts the valid tokens and samples of the global batch", {"axes", "samples"});
   kinds.forward = add_compute("F", forward_resources, "forward", {{"keep"}, false, false, check_keep});
   kinds.backward = add_compute("B", backward_resources, "full backward", {{}, true});
+  kinds.input_grad = add_compute("I", split_input_grad_resources, "backward for the inputs", {{}, true});
+  kinds.weight_grad = add_compute("W", weight_grad_resources, "backward for the weights, after I", {{}, true});
   kinds.recompute = add_compute("R", forward_resources, "recomputes the forward of a checkpointed layer", {{}, true});
   Kind tie{"REDUCE_TIE",
            Target::unit,

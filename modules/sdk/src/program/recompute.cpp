@@ -38,7 +38,7 @@ class Recompute : public Pass {
         if (action.attr("keep", "graph") != "graph")
           misuse("recompute: '{}' already keeps no graph: apply this pass once", action_text(action));
         action.attrs["keep"] = "inputs";
-      } else if (applies_to(action, kinds.backward)) {
+      } else if (applies_to(action, kinds.backward) || applies_to(action, kinds.input_grad)) {
         actions.push_back({.kind = kinds.recompute, .target = action.target, .micro_batch = action.micro_batch});
       }
       actions.push_back(std::move(action));

@@ -48,7 +48,7 @@ std::string nonfinite_result(const Action& action, Runner& runner) {
     for (const LossSum& term : runner.compute().losses()) {
       if (!std::isfinite(term.sum)) return fmt::format("the {}", term.term.name);
     }
-  } else if (action.kind == kinds.backward) {
+  } else if (action.kind == kinds.backward || action.kind == kinds.weight_grad) {
     const int param = runner.compute().gradients().find(action.target, [](const at::Tensor& sum) { return !is_finite(sum); });
     if (param >= 0) return fmt::format("the gradient of '{}'", runner.state().model->params[param].name);
   }

@@ -58,6 +58,7 @@ bool is_in_range(const Subject& subject, const Resource& resource) {
       return true;
     case ResourceKind::value:
     case ResourceKind::value_grad:
+    case ResourceKind::deferred:
       return within(resource.index, subject.model.positions.size()) &&
              within(resource.micro_batch, subject.program.micro_batches);
     default:
@@ -72,8 +73,7 @@ void check_held(const Subject& subject, int step, Findings& findings) {
   const Resources& declared = subject.resources[static_cast<size_t>(step)];
   for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
     for (const Resource& resource : *list) {
-      const bool is_of_unit = resource.kind != ResourceKind::value && resource.kind != ResourceKind::value_grad &&
-                              resource.kind != ResourceKind::scalars;
+      const bool is_of_unit = resource.micro_batch < 0 && resource.kind != ResourceKind::scalars;
       if (!is_of_unit || !is_in_range(subject, resource) || subject.program.units[resource.index].held) continue;
       return refuse(findings, step, "it touches {}, which this rank does not hold: remove held=false, or the action",
                     subject.unit(resource.index));

@@ -154,7 +154,7 @@ class GradientCheck {
     for (const Resource& write : subject_.resources[step].writes) {
       if (write.kind != ResourceKind::grad) continue;
       UnitState& state = units_[write.index];
-      if (subject_.action(step).kind == Kinds::get().backward && state.read > state.write) {
+      if (role_of(subject_.action(step)) == Role::compute && state.read > state.write) {
         say(step,
             "{} has read the gradient of {}, which completes its sum: read it after the last backward, or after a reduction",
             subject_.at(state.read), subject_.unit(write.index));

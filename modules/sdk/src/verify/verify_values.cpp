@@ -21,7 +21,8 @@ class ValueCheck {
       const KindId id = subject_.action(step).kind;
       if (id == kinds.forward) forward(step);
       else if (id == kinds.recompute) recompute(step);
-      else if (id == kinds.backward) backward(step);
+      else if (id == kinds.backward || id == kinds.input_grad) backward(step);
+      else if (id == kinds.weight_grad) weight_gradient(step);
       else move(step);
     }
     check_complete();
@@ -31,7 +32,7 @@ class ValueCheck {
   // Indices of actions, -1: none. The first three are actions that the walk has passed. The last two are the first F and the
   // first B of the whole program.
   struct Place {
-    int forward = -1, recompute = -1, backward = -1;
+    int forward = -1, recompute = -1, backward = -1, weights = -1;  // backward: B or I
     int first_forward = -1, first_backward = -1;
     int written = -1, freed = -1;  // the F, or another action that has put a value here or removed it
     int received_gradient = -1;    // an action other than a B that has put a gradient here
@@ -51,7 +52,8 @@ class ValueCheck {
   void find_first_actions() {
     for (int step = subject_.size() - 1; step >= 0; --step) {
       if (subject_.action(step).kind == Kinds::get().forward) place_of(step).first_forward = step;
-      if (subject_.action(step).kind == Kinds::get().backward) place_of(step).first_backward = step;
+      const KindId id = subject_.action(step).kind;
+      if (id == Kinds::get().backward || id == Kinds::get().input_grad) place_of(step).first_backward = step;
     }
   }
 
@@ -133,6 +135,7 @@ class ValueCheck {
     if (mine.backward >= 0)
       return say(step, "it repeats {}: gradients would be added twice, remove one", subject_.at(mine.backward));
     mine.backward = step;
+    if (action.kind == Kinds::get().backward) mine.weights = step;
     check_gradient(step, action, mine);
     if (mine.forward < 0)
       return say(step, "the backward comes before its F, which {}: put F first", whereabouts(mine.first_forward));
@@ -141,6 +144,19 @@ class ValueCheck {
     }
     check_reads(step);
     mine.freed = step;
+  }
+
+  void weight_gradient(int step) {
+    Place& mine = place_of(step);
+    if (mine.weights >= 0)
+      return say(step, "it repeats {}: gradients would be added twice, remove one", subject_.at(mine.weights));
+    if (mine.backward < 0) say(step, "its I has not run, which computes what it needs: put I {} first", place_text(step));
+    mine.weights = step;
+  }
+
+  // Returns "2 0": position and micro-batch.
+  std::string place_text(int step) const {
+    return fmt::format("{} {}", subject_.action(step).target, subject_.action(step).micro_batch);
   }
 
   // Checks that the gradient of the outputs has been computed, or received from the ranks that run the readers.
@@ -161,7 +177,9 @@ class ValueCheck {
 
   void check_complete() {
     report_missing("F", [](const Place& place) { return place.forward < 0; });
-    if (subject_.is_training()) report_missing("B", [](const Place& place) { return place.backward < 0 && place.forward >= 0; });
+    if (!subject_.is_training()) return;
+    report_missing("B", [](const Place& place) { return place.backward < 0 && place.forward >= 0; });
+    report_missing("W", [](const Place& place) { return place.weights < 0 && place.backward >= 0; });
   }
 
   template <class IsMissing>

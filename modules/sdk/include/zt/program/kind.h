@@ -24,13 +24,14 @@ enum class ResourceKind : uint8_t {
   state,       // index: unit. Its optimizer state
   value,       // index: position. Its outputs and its graph for one micro-batch
   value_grad,  // index: position. The gradient of its outputs for one micro-batch
+  deferred,    // index: position. The weight gradients of one micro-batch that I has left to W
   scalars,     // counts, norm and loss of the step; no index
 };
 // A resource of a unit may be one of several equal slices: slice `part` of `parts`. Different slices do not conflict.
 struct Resource {
   ResourceKind kind = ResourceKind::param;
   int32_t index = 0;
-  int32_t micro_batch = -1;  // of value and value_grad; -1 otherwise
+  int32_t micro_batch = -1;  // of value, value_grad and deferred; -1 otherwise
   int32_t part = 0, parts = 1;
   auto operator<=>(const Resource&) const = default;
 };
@@ -43,7 +44,7 @@ struct Resources {
 enum class Role : uint8_t {
   other,      // anything else, such as statistics. Never run twice in a step
   scalars,    // numbers of the step on which all ranks agree: COUNT, NORM
-  compute,    // runs a layer at a position and changes only values and gradients: F, R, B
+  compute,    // runs a layer at a position and changes only values and gradients: F, R, B, I, W
   reduce,     // sums gradients over ranks
   residency,  // makes full parameters present, or frees them
   update,     // changes parameters and optimizer state
@@ -87,7 +88,8 @@ std::vector<std::vector<std::string>> communicators_of(const Action& action, con
 
 // The ids of the kinds that the SDK registers.
 struct Kinds {
-  KindId count, forward, backward, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard, norm, step;
+  KindId count, forward, backward, input_grad, weight_grad, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard,
+      norm, step;
   static const Kinds& get();
 };
 
