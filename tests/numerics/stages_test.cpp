@@ -2,8 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "numerics/support/training.h"
-#include "support/message.h"
+#include "support/spawn.h"
 
 namespace zt::test {
 namespace {
@@ -74,6 +76,43 @@ TEST(Stages, BothValuesOfReduceEvery) {
     config.reduce_every = reduce_every;
     expect_equal_to_whole(config);
   }
+}
+
+struct Evaluation {
+  double loss = 0;
+  at::Tensor logits;  // of all data ranks, in order
+};
+
+// Evaluates and infers one global batch. Expects that ranks with the same samples get the same outputs.
+Evaluation evaluate(const Config& config) {
+  const int stages = std::max(1, static_cast<int>(config.stage_begins.size()) - 1), data_ranks = config.ranks / stages;
+  std::vector<at::Tensor> logits(static_cast<size_t>(config.ranks));
+  Evaluation evaluation;
+  spawn(config.ranks, [&](const World& world) {
+    const auto trainer = make_trainer(world, config);
+    const int64_t part = kSamples / data_ranks;
+    const Batch mine = part_of(global_batch(0), world.rank % data_ranks * part, part);
+    const double loss = trainer->evaluate(mine).loss;
+    logits[static_cast<size_t>(world.rank)] = trainer->infer(mine).at("logits");
+    if (world.rank == 0) evaluation.loss = loss;
+  });
+  for (int rank = 0; rank < config.ranks; ++rank) EXPECT_TRUE(at::equal(logits[rank], logits[rank % data_ranks]));
+  evaluation.logits = at::cat(at::TensorList(logits.data(), static_cast<size_t>(data_ranks)));
+  return evaluation;
+}
+
+TEST(Stages, EvaluatesAndInfersInMicroBatchesOnEveryRank) {
+  Config config = staged(2, {0, 2, 5});
+  config.stage = 3;
+  config.precision = Precision::fp64;
+  config.eval_micro_batches = 3;
+  const Evaluation apart = evaluate(config), together = evaluate(whole(config));
+  EXPECT_EQ(apart.loss, together.loss);
+  EXPECT_TRUE(at::equal(apart.logits, together.logits));
+  config.eval_micro_batches = 1;
+  const Evaluation at_once = evaluate(whole(config));
+  EXPECT_LE(std::abs(apart.loss - at_once.loss), 1e-12 * at_once.loss);
+  EXPECT_LE(distance(apart.logits, at_once.logits), 1e-12);
 }
 
 TEST(Stages, UntiedAndFrozenParameters) {

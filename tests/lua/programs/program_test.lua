@@ -122,6 +122,22 @@ function TestProgram:test_the_verifier_says_what_is_wrong()
   lu.assertErrorMsgContains("the program is refused", trainer_of, broken)
 end
 
+function TestProgram:test_split_backwards_change_no_loss()
+  local split = program_of(2):apply(zt.split_backward())
+  lu.assertStrContains(split:text(), "\nI 0 0\nW 0 0")
+  lu.assertEquals(losses_of(trainer_of(split)), losses_of(trainer_of(program_of(2))))
+  lu.assertErrorMsgContains("zt.split_backward", zt.split_backward, {every = 2})
+end
+
+function TestProgram:test_evaluation_in_micro_batches()
+  local program = zt.program(model(), {eval_micro_batches = 2})
+  lu.assertStrContains(program:text(), "micro_batches=1")
+  lu.assertErrorMsgContains("zt.program.eval_micro_batches must be at least 1", zt.program, model(), {eval_micro_batches = 0})
+  local trainer = trainer_of(program)
+  local odd = zt.zeros({3, 8}, {dtype = "int64"})
+  lu.assertErrorMsgContains("cannot be cut into 2 micro-batches evenly", trainer.evaluate, trainer, {tokens = odd, labels = odd})
+end
+
 function TestProgram:test_mistakes()
   lu.assertErrorMsgContains("did you mean 'micro_batches'?", zt.program, model(), {microbatches = 2})
   lu.assertErrorMsgContains("zt.program.micro_batches must be at least 1", zt.program, model(), {micro_batches = 0})

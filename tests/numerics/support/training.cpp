@@ -68,7 +68,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
   register_gemm_providers();  // the same providers as in real runs
   const auto model = config.model ? config.model() : make_gpt(config);
   if (!config.frozen.empty()) model->set_trainable(config.frozen, false);
-  auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision);
+  auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision, config.eval_micro_batches);
   if (config.stage >= 0) {
     comm::MeshOptions axes;
     axes.axes = {{"dp", -1}};

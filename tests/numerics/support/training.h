@@ -17,6 +17,7 @@ namespace zt::test {
 struct Config {
   int ranks = 1;
   int micro_batches = 1;
+  int eval_micro_batches = 1;
   int stage = -1;  // -1: no zero pass; needs one rank
   std::string reduce_every = {};
   int64_t bucket_bytes = -1;

@@ -11,7 +11,7 @@ namespace zt::lua {
 namespace {
 
 struct ProgramOptions {
-  int micro_batches = 1;
+  int micro_batches = 1, eval_micro_batches = 1;
   Value precision = "fp32";
 };
 
@@ -19,6 +19,8 @@ const Schema<ProgramOptions>& program_schema() {
   static const auto schema = Schema<ProgramOptions>("zt.program")
                                  .optional<int>("micro_batches", &ProgramOptions::micro_batches,
                                                 "number of micro-batches in a rank's batch", at_least(1))
+                                 .optional<int>("eval_micro_batches", &ProgramOptions::eval_micro_batches,
+                                                "the same for evaluation and inference", at_least(1))
                                  .optional("precision", &ProgramOptions::precision,
                                            "dtype of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}");
   return schema;
@@ -40,7 +42,8 @@ int make_program(lua_State* L) {
   const auto model = check<Model>(L, 1);
   const ProgramOptions options = program_schema().parse(check_value(L, 2));
   push(L, std::make_shared<ProgramSpec>(model, options.micro_batches,
-                                        parse_precision(options.precision, program_schema().name() + ".precision")));
+                                        parse_precision(options.precision, program_schema().name() + ".precision"),
+                                        options.eval_micro_batches));
   return 1;
 }
 

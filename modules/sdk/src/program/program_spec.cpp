@@ -20,9 +20,11 @@ void insert_by_phase(std::vector<std::shared_ptr<Pass>>& passes, const std::shar
 
 }  // namespace
 
-ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision)
-    : model_(std::move(model)), micro_batches_(micro_batches), precision_(precision) {
-  if (micro_batches < 1) misuse("a program needs at least one micro-batch, got {}", micro_batches);
+ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches)
+    : model_(std::move(model)), micro_batches_(micro_batches), eval_micro_batches_(eval_micro_batches), precision_(precision) {
+  for (const int number : {micro_batches, eval_micro_batches}) {
+    if (number < 1) misuse("a program needs at least one micro-batch, got {}", number);
+  }
 }
 
 std::shared_ptr<ProgramSpec> ProgramSpec::apply(std::shared_ptr<Pass> pass) const {
@@ -56,7 +58,7 @@ std::shared_ptr<ProgramSpec> ProgramSpec::with_program(Program program) const {
   if (const size_t units = model_->info().units.size(); program.units.size() != units) {
     misuse("the given program has {} units and the model {}: it was made for another model", program.units.size(), units);
   }
-  auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision);
+  auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision, eval_micro_batches_);
   next->passes_ = passes_;
   next->mesh_ = mesh_;
   next->given_ = [program = std::move(program)](const Coord&) { return program; };
@@ -73,7 +75,7 @@ Program ProgramSpec::build(Mode mode, const Coord& coord) const {
     return program;
   };
   if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
-  Program program = base_program(model_->info(), mode, mode == Mode::train ? micro_batches_ : 1);
+  Program program = base_program(model_->info(), mode, micro_batches(mode));
   program.precision = precision_;
   return apply(std::move(program), passes_);
 }

@@ -1,5 +1,7 @@
 #include "runner.h"
 
+#include <ATen/ops/cat.h>
+
 #include <algorithm>
 
 #include "model/unit_build.h"
@@ -104,7 +106,7 @@ StepResult Runner::step(const Batch& batch) {
 }
 
 StepResult Runner::evaluate(const Batch& batch) {
-  check_batch(batch, 1);
+  check_batch(batch, plan_->spec().micro_batches(Mode::eval));
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::eval);
   normalisation_->is_by_hand = false;
@@ -116,13 +118,21 @@ StepResult Runner::evaluate(const Batch& batch) {
   return evaluated;
 }
 
-std::map<std::string, at::Tensor> Runner::infer(const Batch& batch) {
-  check_batch(batch, 1);
+Outputs Runner::infer(const Batch& batch) {
+  const int micro_batches = plan_->spec().micro_batches(Mode::generate);
+  check_batch(batch, micro_batches);
   Executor& running = activate(Mode::generate);
   compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
   ensure_same_step(running.program());
   running.run(state_);
-  return compute_->outputs(0);
+  Outputs outputs = compute_->outputs(0);
+  for (auto& [name, value] : outputs) {
+    std::vector<at::Tensor> parts{value};
+    for (int m = 1; m < micro_batches; ++m) parts.push_back(compute_->outputs(m).at(name));
+    if (micro_batches > 1) value = at::cat(parts);
+  }
+  const auto& split = running.program().split_axes;
+  return split.empty() ? outputs : share_outputs(std::move(outputs), state_.comm(split));
 }
 
 Counts Runner::begin_micro_batch(int micro_batch) {

@@ -6,6 +6,7 @@
 
 #include "execute/compute.h"
 #include "execute/step_handlers.h"
+#include "share_outputs.h"
 #include "step_control.h"
 #include "store.h"
 #include "zt/plan/allocation.h"
@@ -22,7 +23,7 @@ class Runner {
 
   StepResult step(const Batch& batch);
   StepResult evaluate(const Batch& batch);
-  std::map<std::string, at::Tensor> infer(const Batch& batch);
+  Outputs infer(const Batch& batch);
 
   // Waits for all works in flight.
   void drain();

@@ -19,8 +19,8 @@ namespace zt {
 // Immutable: `apply`, `with_actions` and `with_program` return a new ProgramSpec.
 class ProgramSpec {
  public:
-  // Throws Misuse if micro_batches < 1.
-  ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision);
+  // `eval_micro_batches`: of evaluation and generation. Throws Misuse if a number of micro-batches is below 1.
+  ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches = 1);
 
   // Adds a pass. Throws Misuse if it uses another mesh than an earlier pass.
   std::shared_ptr<ProgramSpec> apply(std::shared_ptr<Pass> pass) const;
@@ -33,6 +33,7 @@ class ProgramSpec {
 
   const std::shared_ptr<Model>& model() const { return model_; }
   int micro_batches() const { return micro_batches_; }
+  int micro_batches(Mode mode) const { return mode == Mode::train ? micro_batches_ : eval_micro_batches_; }
   const Precision& precision() const { return precision_; }
   const std::vector<std::shared_ptr<Pass>>& passes() const { return passes_; }  // in the order of phases
   const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // null if no pass uses a mesh
@@ -47,7 +48,7 @@ class ProgramSpec {
   std::set<std::string> differing_axes() const;
 
   std::shared_ptr<Model> model_;
-  int micro_batches_;
+  int micro_batches_, eval_micro_batches_;
   Precision precision_;
   std::vector<std::shared_ptr<Pass>> passes_;
   // Returns the given training program, to which training_passes_ are applied. If empty, the training program is built as in the

@@ -72,7 +72,8 @@ class Trainer : public Stateful {
   StepResult step(const Batch& batch);
   // Runs the forwards in evaluation mode. The result has no grad_norm and no lr.
   StepResult evaluate(const Batch& batch);
-  // Runs the forwards in generate mode and returns the named outputs of the last position.
+  // Runs the forwards in generate mode and returns the named outputs of the last position, [samples, ...], on every rank: for
+  // this rank's part of the batch.
   std::map<std::string, at::Tensor> infer(const Batch& batch);
 
   // A step by hand: the forward of one micro-batch (returns its mean loss) and its backward, for each micro-batch, then the rest

@@ -1,0 +1,49 @@
+#include "share_outputs.h"
+
+#include <ATen/ops/empty.h>
+
+#include "zt/base/options.h"
+
+namespace zt {
+
+namespace {
+
+// {name, dtype, sizes} of each output.
+Value description_of(const Outputs& outputs) {
+  Value::List list;
+  for (const auto& [name, tensor] : outputs) {
+    const auto sizes = tensor.sizes();
+    list.push_back(Value::List{name, static_cast<int64_t>(tensor.scalar_type()), Value::List(sizes.begin(), sizes.end())});
+  }
+  return list;
+}
+
+std::pair<std::string, at::Tensor> empty_output(const Value& description) {
+  const auto& fields = *description.get_if<Value::List>();
+  std::vector<int64_t> sizes;
+  convert(fields[2], "sizes", sizes);
+  const auto dtype = static_cast<at::ScalarType>(*fields[1].get_if<int64_t>());
+  return {*fields[0].get_if<std::string>(), at::empty(sizes, at::TensorOptions().dtype(dtype))};
+}
+
+}  // namespace
+
+Outputs share_outputs(Outputs mine, Communicator& comm) {
+  const std::vector<Value> all = comm.all_gather_values(description_of(mine));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto& described = *all[rank].get_if<Value::List>();
+    if (described.empty()) continue;
+    const bool is_source = static_cast<int>(rank) == comm.rank();
+    Outputs shared;
+    for (const Value& output : described) {
+      auto [name, tensor] = empty_output(output);
+      if (is_source) tensor = mine.at(name).contiguous();
+      comm.broadcast(tensor, static_cast<int>(rank)).synchronize();
+      shared.emplace(std::move(name), std::move(tensor));
+    }
+    return shared;
+  }
+  return mine;
+}
+
+}  // namespace zt
