@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "numerics/support/training.h"
+#include "support/message.h"
 #include "support/spawn.h"
 
 namespace zt::test {
@@ -113,6 +114,16 @@ TEST(Stages, EvaluatesAndInfersInMicroBatchesOnEveryRank) {
   const Evaluation at_once = evaluate(whole(config));
   EXPECT_LE(std::abs(apart.loss - at_once.loss), 1e-12 * at_once.loss);
   EXPECT_LE(distance(apart.logits, at_once.logits), 1e-12);
+}
+
+TEST(Stages, ForwardByHandSaysWhyItCannotRun) {
+  Config config = staged(1, {0, 2, 5});
+  config.stage = 0;
+  spawn(2, [&](const World& world) {
+    const auto trainer = make_trainer(world, config);
+    EXPECT_CONTAINS(message_of<Misuse>([&] { trainer->forward(global_batch(0)); }),
+                    "ranks along 'pp' run different positions, so forward and backward cannot run one by one");
+  });
 }
 
 TEST(Stages, UntiedAndFrozenParameters) {

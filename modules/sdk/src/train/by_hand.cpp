@@ -80,6 +80,10 @@ double ByHand::forward(const Batch& micro_batch) {
   check_batch(micro_batch, 1);
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
   Executor& running = runner_.activate(Mode::train);
+  if (const auto& split = running.program().split_axes; !split.empty()) {
+    misuse("ranks along '{}' run different positions, so forward and backward cannot run one by one: use trainer:step(batch)",
+           fmt::join(split, "', '"));
+  }
   if (const int all = plan_->spec().micro_batches(); micro_batch_ == all)
     misuse("all {} micro-batches of this step are done: call trainer:finish_step()", all);
   if (micro_batch_ == 0) begin_step(micro_batch, running.program());
