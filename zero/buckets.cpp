@@ -63,6 +63,7 @@ Action bucket_action(const Bucket& bucket, const Bucketing& bucketing) {
   Action action{.kind = bucketing.kind, .target = bucket.units.front().unit};
   const auto& axes = bucketing.plans[bucket.units.front().unit].comm_axes();
   action.attrs["axes"] = Value::List(axes.begin(), axes.end());
+  if (bucketing.waits) action.attrs["wait"] = true;
   action.set_gradient_part(bucket.units.front().part);
   Value::List others;
   for (size_t i = 1; i < bucket.units.size(); ++i) others.push_back(bucket.units[i].unit);

@@ -144,6 +144,7 @@ std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInf
     Action unshard = unit_action(Kinds::get().unshard, intervals[k].unit);
     const auto& axes = residency.plans[intervals[k].unit].shard_axes;
     unshard.attrs["axes"] = Value::List(axes.begin(), axes.end());
+    if (residency.waits) unshard.attrs["wait"] = true;
     before[places[k]].push_back(std::move(unshard));
     after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].unit));
   }

@@ -11,6 +11,7 @@ namespace zt::zero {
 
 struct Residency {
   const std::vector<UnitPlan>& plans;  // by unit
+  bool waits = false;                  // the executor waits for each gather before the next action
   int prefetch = 1;                    // number of units by which a unit is gathered ahead of its use
   int64_t max_reuse_distance = 0;  // a unit stays whole if at most this many elements of other units are used before its next use
   bool keeps_forward = false;      // a unit stays whole from a micro-batch's forward to its backward

@@ -58,15 +58,18 @@ class Shard : public Pass {
     program.max_live = options_.max_live;
     program.actions = insert_residency(std::move(program.actions), model,
                                        {.plans = plans,
+                                        .waits = waits(),
                                         .prefetch = options_.prefetch.value_or(options_.overlaps() ? 1 : 0),
                                         .max_reuse_distance = options_.max_reuse_distance,
                                         .keeps_forward = options_.keep == "forward",
                                         .max_live = options_.max_live});
-    if (!options_.overlaps()) mark_waits(program, plans);
     return program;
   }
 
  private:
+  // Without overlap, communication is waited for at once: buffers in flight only cost memory.
+  bool waits() const { return !options_.overlaps(); }
+
   // Makes COUNT and NORM sum over all ranks of the mesh; COUNT notes which of the axes have other samples.
   void span_mesh(Action& action, const MeshShape& mesh) const {
     std::vector<std::string> all;
@@ -85,7 +88,7 @@ class Shard : public Pass {
     const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, ResourceKind::grad, summed)
                                                       : gradients_by_micro_batch(program.actions, model, summed);
     program.actions = insert_buckets(std::move(program.actions), model, ready,
-                                     {Kinds::get().reduce_grad, plans, {ResourceKind::grad}, options_.bucket_bytes});
+                                     {Kinds::get().reduce_grad, plans, {ResourceKind::grad}, waits(), options_.bucket_bytes});
     mark_conversions(program);
     insert_replication(program.actions, plans);
   }
@@ -101,6 +104,7 @@ class Shard : public Pass {
     const Bucketing bucketing{Kinds::get().unshard,
                               plans,
                               {ResourceKind::param, ResourceKind::master},
+                              waits(),
                               options_.gather_bucket_bytes.value_or(options_.bucket_bytes)};
     program.actions = insert_buckets(std::move(program.actions), model, ready, bucketing);
   }
@@ -147,16 +151,6 @@ class Shard : public Pass {
     if (options_.reduce_dtype) precision.reduce = parse_float_type(*options_.reduce_dtype, "zero.shard.reduce_dtype");
     else if (was_sent_as_summed) precision.reduce = precision.grads;
     check_precision(precision, "zero.shard");
-  }
-
-  // Without overlap, makes actions wait at once: buffers in flight only cost memory.
-  static void mark_waits(Program& program, const std::vector<UnitPlan>& plans) {
-    for (Action& action : program.actions) {
-      const Role role = role_of(action);
-      const bool is_tie = kind(action.kind).among_holders;  // of a structure pass, and never in flight
-      const bool communicates = (role == Role::reduce || role == Role::residency) && action.attrs.contains("axes") && !is_tie;
-      if (communicates && plans[action.target].is_spread()) action.attrs["wait"] = true;
-    }
   }
 
   static void mark_conversions(Program& program) {

@@ -48,11 +48,11 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::
   }
 }
 
-// Outputs that other actions than forwards read are dropped by those actions.
-const std::vector<int>& ComputeState::readers_of(const Program& program) {
+// Counts the forwards that read each position, once per mode. Outputs that other actions read are dropped by those actions.
+void ComputeState::count_readers(const Program& program) {
   const auto [known, is_new] = readers_.try_emplace(program.mode);
   std::vector<int>& readers = known->second;
-  if (!is_new) return readers;
+  if (!is_new) return;
   const ModelInfo& info = model_->info();
   readers.assign(info.positions.size(), 0);
   for (size_t p = 0; p < info.positions.size(); ++p) {
@@ -64,7 +64,6 @@ const std::vector<int>& ComputeState::readers_of(const Program& program) {
       if (read.kind == ResourceKind::value) readers.at(read.index) = -1;
     }
   }
-  return readers;
 }
 
 void ComputeState::begin(const Batch& batch, const Program& program, int64_t first_sample) {
@@ -77,7 +76,7 @@ void ComputeState::begin(const Batch& batch, const Program& program, int64_t fir
   values_.clear();
   values_.resize(model_->positions().size() * micro_batches_);
   state_.values.begin(model_->info(), micro_batches_);
-  if (mode_ != Mode::train) readers_of(program);
+  count_readers(program);
   if (mode_ == Mode::train) gradients_.begin_step();
 }
 

@@ -69,7 +69,7 @@ class ComputeState {
     at::Tensor sum;
     Per per;
   };
-  // What the forward of one (position, micro-batch) leaves for its backward, besides the outputs in StepState::values.
+  // The state that the forward of one (position, micro-batch) keeps for its backward. The outputs are in StepState::values.
   struct Values {
     std::vector<at::Tensor> inputs;  // detached: leaves of the layer's own graph
     std::vector<Root> roots;
@@ -82,7 +82,7 @@ class ComputeState {
 
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
   std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Values& values);
-  const std::vector<int>& readers_of(const Program& program);
+  void count_readers(const Program& program);
   void put_outputs(int position, int micro_batch, std::vector<at::Tensor> outputs);
   void release_read_values(int position, int micro_batch);
   void backward_layer(int position, int micro_batch, Values& values);

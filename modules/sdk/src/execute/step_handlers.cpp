@@ -46,8 +46,8 @@ void backward_weights(ComputeState& compute, const Action& action) {
   compute.backward_weights(action.target, action.micro_batch);
 }
 
-// What this rank adds to the counts over `axes`. Ranks that run different positions have the same samples, which the first of
-// them counts; tokens are counted where the loss is.
+// Returns which counts this rank adds to the sums over `axes`. Ranks that run different positions have the same samples: the
+// first of them adds these. The rank that runs the loss adds the tokens.
 Contribution contribution(const std::vector<std::string>& axes, const StepState& state) {
   const bool is_first_copy = state.is_first_copy(axes);
   const bool is_first_stage = state.coord.index(state.split_axes) == 0;

@@ -36,7 +36,7 @@ Resources forward_resources(const Action& action, const ModelInfo& model) {
   return resources;
 }
 
-// What B and I have in common: the gradients of the inputs.
+// Returns the resources that B and I have in common: those of the gradients of the inputs.
 Resources input_grad_resources(const Action& action, const ModelInfo& model) {
   const Resource value{ResourceKind::value, action.target, action.micro_batch};
   const Resource value_grad{ResourceKind::value_grad, action.target, action.micro_batch};
@@ -156,7 +156,7 @@ void check_scalars(const Action& action, const Program& program) {
   if (program.mode == Mode::generate) misuse("{} has nothing to work on when generating: remove it", kind(action.kind).name);
 }
 
-// What the fields of a kind's actions may be.
+// Checks the fields of a kind's actions.
 struct Rule {
   std::vector<std::string> attrs;
   bool only_in_training = false;

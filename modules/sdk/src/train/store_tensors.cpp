@@ -72,7 +72,7 @@ at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
   return join_boxes(param, all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone());
 }
 
-// Returns a tensor of the logical shape on all ranks: what `make` returns on those that hold the unit, from the first of them.
+// Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds the unit. Only holders call `make`.
 at::Tensor Store::from_holders(int param, at::ScalarType dtype, const std::function<at::Tensor()>& make) const {
   const Unit& unit = unit_of(param);
   const auto& split = state_.split_axes;
