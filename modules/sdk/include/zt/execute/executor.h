@@ -55,8 +55,8 @@ struct StepState {
   // Returns the communicator over the ranks that hold the unit, of this rank's group along split_axes.
   std::function<Communicator&(const Unit& unit)> comm_of_holders;
 
-  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. What each
-  // of them would contribute to a sum over `axes`, only the first contributes.
+  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. Only the
+  // first of them adds to a sum over `axes`, because the others have the same numbers.
   bool is_first_copy(const std::vector<std::string>& axes) const;
 };
 

@@ -40,7 +40,7 @@ struct Resources {
   std::vector<Resource> frees = {};  // their data are gone after the action; for conflicts they count as written
 };
 
-// What an action is for. Code that treats kinds alike asks for the role, so that it includes the kinds of modules and scripts.
+// The purpose of an action. Code that treats several kinds alike asks for the role, because modules and scripts add kinds.
 enum class Role : uint8_t {
   other,      // anything else, such as statistics. Never run twice in a step
   scalars,    // numbers of the step on which all ranks agree: COUNT, NORM
