@@ -33,14 +33,38 @@ local function plan_text(kinds, ranks)
   return table.concat(parts, "\n\n")
 end
 
+-- Returns one table per kind of rank, without the single actions.
+local function summaries(simulation)
+  local ranks = {}
+  for index, rank in ipairs(simulation.ranks) do
+    rank.actions = nil
+    ranks[index] = rank
+  end
+  return ranks
+end
+
 -- Prints the plan as text, or writes it as JSON to the descriptor that the host reserves for it. The script's own prints go
 -- elsewhere.
-local function write(kinds, output)
+local function write(kinds, simulation, output)
   local ranks = core.world.size
-  if not output.is_json then return print(plan_text(kinds, ranks)) end
+  if not output.is_json then
+    print(plan_text(kinds, ranks))
+    if simulation then print("\n" .. tostring(simulation)) end
+    return
+  end
+  local simulated = simulation and {seconds = simulation.seconds, ranks = summaries(simulation)}
   local out = assert(io.open(("/dev/fd/%d"):format(output.descriptor), "a"))
-  assert(out:write(core.json.encode{ranks = ranks, kinds = kinds}, "\n"))
+  assert(out:write(core.json.encode{ranks = ranks, kinds = kinds, simulation = simulated}, "\n"))
   assert(out:close())
+end
+
+-- Simulates the step if the command line asks for it, and writes its picture and trace.
+local function simulate(trainer, batch, output)
+  if output.costs == "" then return nil end
+  local simulation = trainer:simulate(batch, output.costs)
+  if output.picture ~= "" then simulation:write_picture(output.picture) end
+  if output.trace ~= "" then simulation:write_trace(output.trace) end
+  return simulation
 end
 
 -- Returns a step's whole batch, made of `parts` copies of `batch`. Other values are returned unchanged: the trainer refuses them.
@@ -59,7 +83,12 @@ end
 -- Prints the plan or the report and ends the process with status 0. Called in a dry run where the first step would begin.
 local function finish(trainer, batch, parts)
   local output = require("zt.host").plan()
-  if output then write(trainer:plan(whole_batch(batch, parts)), output) else print(trainer:report()) end
+  if output then
+    local whole = whole_batch(batch, parts)
+    write(trainer:plan(whole), simulate(trainer, whole, output), output)
+  else
+    print(trainer:report())
+  end
   os.exit(0)
 end
 

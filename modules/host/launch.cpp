@@ -113,9 +113,9 @@ World planned_world(World world, const LaunchOptions& options) {
   world.ranks_per_node = options.ranks_per_node;
   world.backend = options.backend;
   world.dry = true;
-  world.plan = dup(STDOUT_FILENO);
-  world.is_json = options.is_json;
-  if (options.is_json) dup2(STDERR_FILENO, STDOUT_FILENO);
+  world.plan = options.plan;
+  world.plan.descriptor = dup(STDOUT_FILENO);
+  if (options.plan.is_json) dup2(STDERR_FILENO, STDOUT_FILENO);
   return world;
 }
 

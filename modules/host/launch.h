@@ -5,6 +5,7 @@
 
 #include "paths.h"
 #include "rank.h"
+#include "zt/process/world.h"
 
 namespace zt::host {
 
@@ -12,7 +13,7 @@ struct LaunchOptions {
   int threads = 0;       // number of ranks that run as threads of this process; 0: this process is one rank
   bool is_dry = false;   // World::dry
   bool is_plan = false;  // runs dry as rank `rank` of `ranks`; prints the plan of each kind of rank
-  bool is_json = false;  // prints the plan as JSON
+  PlanOutput plan = {};  // what the plan shows, and how; without a descriptor
   int ranks = 1;
   int rank = 0;
   int ranks_per_node = 1;

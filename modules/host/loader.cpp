@@ -144,11 +144,15 @@ int module_names(lua_State* L) {
   return 1;
 }
 
-// zt.host.plan(): returns {descriptor, is_json} under `ztoolkit plan`, else nil.
+// zt.host.plan(): returns the fields of PlanOutput under `ztoolkit plan`, else nil.
 int plan_output(lua_State* L) {
-  const World& world = lua::world(L);
-  if (world.plan < 0) return 0;
-  lua::push(L, Value(Value::Table{{"descriptor", static_cast<int64_t>(world.plan)}, {"is_json", world.is_json}}));
+  const PlanOutput& plan = lua::world(L).plan;
+  if (plan.descriptor < 0) return 0;
+  lua::push(L, Value(Value::Table{{"descriptor", plan.descriptor},
+                                  {"is_json", plan.is_json},
+                                  {"costs", plan.costs},
+                                  {"picture", plan.picture},
+                                  {"trace", plan.trace}}));
   return 1;
 }
 

@@ -25,10 +25,12 @@ ROOMS = (
     ("process",),
     ("random", "comm", "model"),
     ("program",),
+    ("play",),
     ("verify",),
     ("execute",),
     ("gemm",),
     ("plan",),
+    ("simulate",),
     ("train",),
 )
 ROOM_RANK = {room: rank for rank, room in enumerate(room for line in ROOMS for room in line)}

@@ -3,10 +3,18 @@
 #include "attention_tiled.h"
 #include "cuda/attention_cuda.h"
 #include "layers/function.h"
+#include "zt/gemm/flop_watch.h"
 
 namespace zt::nn {
 
 namespace {
+
+// Counts products of [T, D] by [D, T] for each sample and head; under a causal mask half of each is needed.
+void count_products(const at::Tensor& qkv, const AttentionInputs& inputs, int products) {
+  const auto T = static_cast<double>(qkv.size(1));
+  const double each = 2 * T * T * static_cast<double>(inputs.shape.head_dim * inputs.shape.heads * qkv.size(0));
+  count_flops(products * each * (inputs.causal ? 0.5 : 1));
+}
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& qkv, AttentionInputs inputs) {
@@ -15,7 +23,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const at::Tensor out = at::empty({B, T, shape.heads * shape.head_dim}, qkv.options());
     const auto sums = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor logsumexp = at::empty({B, shape.heads, T}, qkv.options().dtype(sums));
-    if (!qkv.is_meta()) {
+    if (qkv.is_meta()) {
+      count_products(qkv, inputs, 2);
+    } else {
       if (inputs.angles) rotate_heads(qkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::forward);
       attention_forward(out, logsumexp, qkv, inputs);
     }
@@ -30,7 +40,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor &qkv = saved[0], &out = saved[1], &logsumexp = saved[2];
     const at::Tensor dqkv = at::empty_like(qkv);
-    if (!qkv.is_meta()) {
+    if (qkv.is_meta()) {
+      count_products(qkv, inputs, 5);
+    } else {
       attention_backward(dqkv, grads[0].contiguous(), qkv, out, logsumexp, inputs);
       if (inputs.angles) rotate_heads(dqkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::back);
     }

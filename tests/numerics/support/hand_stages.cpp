@@ -14,28 +14,32 @@ struct Transfers {
 };
 
 const Transfers& transfers() {
-  static const auto add = [](const char* name, auto resources) {
+  static const auto add = [](const char* name, bool is_send, const char* channel, auto resources) {
     Kind kind{name, Target::position, true, "moves a value between stages", resources};
     kind.role = Role::transfer;
+    kind.axes = [](const Action&, const ModelInfo&) { return std::vector<std::vector<std::string>>{}; };
+    kind.message = [is_send, channel](const Action& action) {
+      return Message{channel, action.axes(), static_cast<int>(action.number("to", 0)), is_send, 1};
+    };
     return register_kind(std::move(kind));
   };
   static const auto value = [](const Action& action) { return Resource{ResourceKind::value, action.target, action.micro_batch}; };
   static const auto grad = [](const Action& action) {
     return Resource{ResourceKind::value_grad, action.target, action.micro_batch};
   };
-  static const Transfers kinds{add("HAND_SEND",
+  static const Transfers kinds{add("HAND_SEND", true, "forward",
                                    [](const Action& a, const ModelInfo&) {
                                      return Resources{{value(a)}, {}};
                                    }),
-                               add("HAND_RECV",
+                               add("HAND_RECV", false, "forward",
                                    [](const Action& a, const ModelInfo&) {
                                      return Resources{{}, {value(a)}};
                                    }),
-                               add("HAND_SEND_GRAD",
+                               add("HAND_SEND_GRAD", true, "backward",
                                    [](const Action& a, const ModelInfo&) {
                                      return Resources{{grad(a)}, {}, {value(a), grad(a)}};
                                    }),
-                               add("HAND_RECV_GRAD", [](const Action& a, const ModelInfo&) {
+                               add("HAND_RECV_GRAD", false, "backward", [](const Action& a, const ModelInfo&) {
                                  return Resources{{}, {grad(a)}};
                                })};
   return kinds;
@@ -133,8 +137,9 @@ class HandStages : public Pass {
   }
 
  private:
-  static Action move(KindId kind, int position, int micro_batch, int to) {
-    return {.kind = kind, .target = position, .micro_batch = micro_batch, .attrs = {{"to", to}}};
+  Action move(KindId kind, int position, int micro_batch, int to) const {
+    return {
+        .kind = kind, .target = position, .micro_batch = micro_batch, .attrs = {{"to", to}, {"axes", Value::List{axis_->name}}}};
   }
 
   int stages_using(const UnitInfo& unit) const {

@@ -209,12 +209,13 @@ TEST(Verify, FindsDeadlocksAcrossAxes) {
   EXPECT_EQ(text_of(verify_all({}, mesh, {dp_first, dp_first, dp_first, dp_first})), "");
   EXPECT_EQ(text_of(verify_all({}, mesh, {dp_first, tp_first, dp_first, tp_first})), "") << "another order, but no cycle";
   const auto refusals = verify_all({}, mesh, {dp_first, tp_first, tp_first, dp_first});
-  ASSERT_EQ(refusals.size(), 4u) << text_of(refusals);
-  EXPECT_NE(refusals[0].text().find(
-                "rank 0, action 2 (GATHER_LOG axes=[\"dp\"]): it waits for ever on axis dp: rank 2 waits in its action 2 "
-                "(GATHER_LOG axes=[\"tp\"]) on axis tp"),
-            std::string::npos)
-      << text_of(refusals);
+  ASSERT_EQ(refusals.size(), 2u) << text_of(refusals);
+  for (const char* text :
+       {"rank 0, action 2 (GATHER_LOG axes=[\"dp\"]): it waits for ever on axis dp: rank 2 waits in its action 2 "
+        "(GATHER_LOG axes=[\"tp\"]) on axis tp",
+        "(1 more wait alike); the ranks 0, 2, 3, 1 wait for each other in a circle"}) {
+    EXPECT_NE(refusals[0].text().find(text), std::string::npos) << text_of(refusals);
+  }
 }
 
 TEST(Verify, FindsTheOddOneOfThree) {

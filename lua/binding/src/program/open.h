@@ -8,6 +8,7 @@ namespace zt::lua {
 void open_models(Module& module);
 void open_programs(Module& module);
 void open_passes(Module& module);
+void open_simulations(Module& module);
 void open_trainers(Module& module);
 void open_trainer_tensors(Module& module);
 void open_gemm(Module& module);
@@ -17,6 +18,7 @@ inline void open_program(Module& module) {
   open_programs(module);
   open_passes(module);
   open_trainers(module);
+  open_simulations(module);
   open_trainer_tensors(module);
   open_gemm(module);
 }

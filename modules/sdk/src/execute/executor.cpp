@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "resource_ids.h"
+#include "program/resource_ids.h"
 #include "zt/base/error.h"
 #include "zt/process/activity.h"
 

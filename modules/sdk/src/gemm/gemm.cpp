@@ -8,6 +8,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/gemm/flop_watch.h"
 
 namespace zt {
 
@@ -112,7 +113,8 @@ BlasLayout blas_layout(const at::Tensor& matrix) {
 
 void gemm(GemmKind kind, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) {
   check(a, b, c);
-  if (c.is_meta() || c.numel() == 0) return;
+  if (c.is_meta()) return count_flops(2 * static_cast<double>(c.numel()) * static_cast<double>(a.size(1)));
+  if (c.numel() == 0) return;
   const at::NoGradGuard no_grad;
   if (a.size(1) == 0) {
     if (beta == 0) c.zero_();

@@ -11,12 +11,13 @@ namespace zt {
 namespace {
 
 struct Counter {
-  int64_t held = 0, peak = 0;
+  MetaWatch::Reading reading;
   bool is_on = true;
   void add(int64_t bytes) {
     if (!is_on) return;
-    held += bytes;
-    peak = std::max(peak, held);
+    reading.held += bytes;
+    reading.peak = std::max(reading.peak, reading.held);
+    reading.allocated += std::max<int64_t>(bytes, 0);
   }
 };
 thread_local std::shared_ptr<Counter> counter;
@@ -63,8 +64,10 @@ MetaWatch::~MetaWatch() {
   counter.reset();
 }
 
-int64_t MetaWatch::peak_bytes() const {
-  return counter->peak;
+MetaWatch::Reading MetaWatch::take() {
+  const Reading reading = counter->reading;
+  counter->reading = {.held = reading.held, .peak = reading.held, .allocated = 0};
+  return reading;
 }
 
 }  // namespace zt

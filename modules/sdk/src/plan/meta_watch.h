@@ -12,7 +12,13 @@ class MetaWatch {
   ~MetaWatch();
   MetaWatch(const MetaWatch&) = delete;
   MetaWatch& operator=(const MetaWatch&) = delete;
-  int64_t peak_bytes() const;
+
+  struct Reading {
+    int64_t held = 0;       // bytes that tensors hold now
+    int64_t peak = 0;       // the most that they held since the last reading
+    int64_t allocated = 0;  // the sum of what was made since then
+  };
+  Reading take();
 };
 
 }  // namespace zt

@@ -1,6 +1,5 @@
 #include "plan.h"
 
-#include "plan/activations.h"
 #include "plan/batch.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
@@ -9,19 +8,6 @@
 namespace zt {
 
 namespace {
-
-// "0-511" or "0, 4, 8": ascending numbers.
-std::string ranges_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t begin = 0; begin < numbers.size();) {
-    size_t end = begin;
-    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[begin]);
-    if (end > begin) text += fmt::format("-{}", numbers[end]);
-    begin = end + 1;
-  }
-  return text;
-}
 
 Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
   return {numbers.begin(), numbers.end()};
@@ -39,6 +25,18 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
 }
 
 }  // namespace
+
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[begin]);
+    if (end > begin) text += fmt::format("-{}", numbers[end]);
+    begin = end + 1;
+  }
+  return text;
+}
 
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
   const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
@@ -170,17 +168,30 @@ World Plan::place() const {
 }
 
 int64_t Plan::activations(const Batch& fields) const {
-  return activations_of(program(Mode::train), held_, fields);
+  return rehearsal(program(Mode::train), held_, fields, shapes(fields)).peak_bytes();
 }
 
-int64_t Plan::activations_of(const Program& training, const RankUnits& held, const Batch& fields) const {
-  const auto join = [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); };
-  return predict_activations(spec_->model(), training, held, join, fields);
+Stage Plan::stage(const Batch& fields) const {
+  return {spec_->model(), [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); }, fields};
+}
+
+ValueShapes Plan::shapes(const Batch& fields) const {
+  const auto receives = [](const std::shared_ptr<const Program>& program) {
+    return std::ranges::any_of(program->actions, [](const Action& a) { return role_of(a) == Role::transfer; });
+  };
+  if (std::ranges::none_of(training_, receives)) return {};
+  const Program& training = program(Mode::train);
+  return value_shapes(stage(fields), training.precision, training.micro_batches);
+}
+
+Rehearsal Plan::rehearsal(const Program& training, const RankUnits& held, const Batch& fields, const ValueShapes& values) const {
+  return rehearse(stage(fields), training, held, values);
 }
 
 Value Plan::of_all_ranks(const Batch& batch) const {
   const MeshShape shape = spec_->coord().shape;
   const Batch fields = batch_on_meta(batch, 1);
+  const ValueShapes values = shapes(fields);
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(training_)) {
     const Coord coord{shape, ranks.front()};
@@ -188,7 +199,7 @@ Value Plan::of_all_ranks(const Batch& batch) const {
     const RankUnits held = describe_rank(coord);
     const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    memory["activations"] = activations_of(training, held, fields);
+    memory["activations"] = rehearsal(training, held, fields, values).peak_bytes();
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;

@@ -8,11 +8,15 @@
 #include <vector>
 
 #include "plan/rank_plan.h"
+#include "plan/rehearsal.h"
 #include "zt/base/value.h"
 #include "zt/execute/executor.h"
 #include "zt/process/world.h"
 
 namespace zt {
+
+// Returns ascending numbers as text: "0-511" or "0, 4, 8".
+std::string ranges_text(const std::vector<int>& numbers);
 
 // This rank's verified programs and what follows from them. Immutable: all functions but `make` are pure.
 class Plan {
@@ -45,6 +49,17 @@ class Plan {
   // Returns the bytes that a training step over `fields` (this rank's part of a global batch, on device meta) allocates at its
   // peak. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
   int64_t activations(const Batch& fields) const;
+  // The training programs of all ranks; equal ones share one object.
+  const std::vector<std::shared_ptr<const Program>>& training_programs() const { return training_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  // Returns the units of a rank of the mesh, without buffers.
+  RankUnits describe_rank(const Coord& coord) const;
+  // Returns the shapes of all values if one of the ranks receives some; else nothing. `fields`: a rank's part of a global batch,
+  // on device meta.
+  ValueShapes shapes(const Batch& fields) const;
+  // Rehearses a step of a rank, which holds `held`. `values`: shapes(fields).
+  Rehearsal rehearsal(const Program& training, const RankUnits& held, const Batch& fields, const ValueShapes& values) const;
+
   // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent}, the last three as tables by kind.
   // `batch`: each rank's part of a global batch.
   Value of_all_ranks(const Batch& batch) const;
@@ -55,9 +70,8 @@ class Plan {
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
-  RankUnits describe_rank(const Coord& coord) const;
+  Stage stage(const Batch& fields) const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
-  int64_t activations_of(const Program& training, const RankUnits& held, const Batch& fields) const;
 
   std::shared_ptr<const ProgramSpec> spec_;
   std::shared_ptr<const Optimizer> optimizer_;

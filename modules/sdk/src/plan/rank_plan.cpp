@@ -12,25 +12,6 @@ int64_t size_of(at::ScalarType type) {
   return static_cast<int64_t>(c10::elementSize(type));
 }
 
-// What is sent for each of the action's units, in elements and their type; nothing of actions that are not ours to count.
-int64_t sent_bytes(const Action& action, const Program& program, const RankUnits& held, int64_t ranks) {
-  const Kinds& kinds = Kinds::get();
-  const bool gathers = action.kind == kinds.unshard, replicates = action.kind == kinds.replicate_grad;
-  if (!gathers && !replicates && action.kind != kinds.reduce_grad) return 0;
-  int64_t bytes = 0;
-  for (const int index : action.units()) {
-    const Unit& unit = held.units[index];
-    if (gathers && unit.is_node_shared()) continue;
-    const bool is_for_all = replicates || (!gathers && unit.plan.state == Residence::whole);
-    const int64_t elements = replicates ? unit.layout.chunk : unit.layout.padded();
-    const at::ScalarType type = gathers      ? program.precision.params
-                                : replicates ? program.precision.grads
-                                             : program.precision.reduce;
-    bytes += (is_for_all ? 2 : 1) * elements * size_of(type) * (ranks - 1) / ranks;
-  }
-  return bytes;
-}
-
 int64_t ranks_of(const Action& action, const Coord& coord) {
   int64_t ranks = 1;
   for (const auto& axis : action.axes()) ranks *= coord.size(axis);
@@ -91,7 +72,8 @@ RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUn
   for (const Action& action : training.actions) {
     const std::string& name = kind(action.kind).name;
     ++plan.actions[name];
-    if (const int64_t bytes = sent_bytes(action, training, held, ranks_of(action, coord)); bytes > 0) plan.sent[name] += bytes;
+    const CostBasis basis{.model = model, .program = training, .units = held.units, .ranks = ranks_of(action, coord)};
+    if (const int64_t bytes = cost_of(action, basis).sent_bytes; bytes > 0) plan.sent[name] += bytes;
   }
   int64_t updated = 0;
   for (const Unit& unit : held.units) {

@@ -93,6 +93,13 @@ int64_t Slots::total() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
 }
 
+Resource SharedSlots::buffer_of(const Resource& resource) const {
+  if (resource.kind != ResourceKind::param && resource.kind != ResourceKind::grad) return resource;
+  const Slots& slots = resource.kind == ResourceKind::param ? parameters : gradients;
+  const int slot = slots.of_unit[resource.index];
+  return slot < 0 ? resource : Resource{resource.kind, static_cast<int32_t>(slots.of_unit.size()) + slot};
+}
+
 Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units) {
   std::vector<std::vector<Interval>> held(units.size());
   const auto is_slotted = [](const Program& program, const Resource& resource) {

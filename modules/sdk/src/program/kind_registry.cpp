@@ -158,4 +158,14 @@ std::vector<std::vector<std::string>> communicators_of(const Action& action, con
   return {std::move(joined)};
 }
 
+std::optional<Message> message_of(const Action& action) {
+  const auto& message = kind(action.kind).message;
+  return message ? message(action) : std::nullopt;
+}
+
+Cost cost_of(const Action& action, const CostBasis& basis) {
+  const auto& cost = kind(action.kind).cost;
+  return cost ? cost(action, basis) : Cost{};
+}
+
 }  // namespace zt

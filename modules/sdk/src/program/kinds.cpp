@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kind_costs.h"
 #include "kind_registry.h"
 #include "zt/base/error.h"
 #include "zt/program/program.h"
@@ -175,46 +176,46 @@ struct Rule {
   }
 };
 
-KindId add_scalars(const char* name, auto resources, const char* doc, std::vector<std::string> attrs) {
-  return add_kind(
-      {name, Target::none, false, doc, resources, Role::scalars, nullptr, Rule{std::move(attrs), false, false, check_scalars}});
+using CostOf = Cost (*)(const Action&, const CostBasis&);
+
+KindId add_scalars(const char* name, auto resources, const char* doc, std::vector<std::string> attrs, CostOf cost) {
+  Kind kind{name,      Target::none,  false,   doc,
+            resources, Role::scalars, nullptr, Rule{std::move(attrs), false, false, check_scalars}};
+  kind.cost = cost;
+  return add_kind(std::move(kind));
 }
 KindId add_compute(const char* name, auto resources, const char* doc, Rule rule) {
   return add_kind({name, Target::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
 }
-KindId add_of_unit(const char* name, auto resources, const char* doc, Role role, Rule rule) {
-  return add_kind({name, Target::unit, false, doc, resources, role, nullptr, std::move(rule)});
+KindId add_of_unit(const char* name, auto resources, const char* doc, Role role, CostOf cost, Rule rule,
+                   bool among_holders = false) {
+  Kind kind{name, Target::unit, false, doc, resources, role, nullptr, std::move(rule), among_holders};
+  kind.cost = cost;
+  return add_kind(std::move(kind));
 }
 
 Kinds add_known_kinds() {
   Kinds kinds{};
-  kinds.count =
-      add_scalars("COUNT", count_resources, "counts the valid tokens and samples of the global batch", {"axes", "samples"});
+  kinds.count = add_scalars("COUNT", count_resources, "counts the valid tokens and samples of the global batch",
+                            {"axes", "samples"}, nullptr);
   kinds.forward = add_compute("F", forward_resources, "forward", {{"keep"}, false, false, check_keep});
   kinds.backward = add_compute("B", backward_resources, "full backward", {{}, true});
   kinds.input_grad = add_compute("I", split_input_grad_resources, "backward for the inputs", {{}, true});
   kinds.weight_grad = add_compute("W", weight_grad_resources, "backward for the weights, after I", {{}, true});
   kinds.recompute = add_compute("R", forward_resources, "recomputes the forward of a checkpointed layer", {{}, true});
-  Kind tie{"REDUCE_TIE",
-           Target::unit,
-           false,
-           "sums the gradient of a tied parameter over the ranks that run positions which use it",
-           reduce_tie_resources,
-           Role::reduce,
-           nullptr,
-           Rule{{"axes"}, true, true}};
-  tie.among_holders = true;
-  kinds.reduce_tie = add_kind(std::move(tie));
+  kinds.reduce_tie = add_of_unit("REDUCE_TIE", reduce_tie_resources,
+                                 "sums the gradient of a tied parameter over the ranks that run positions which use it",
+                                 Role::reduce, reduce_tie_cost, {{"axes"}, true, true}, true);
   kinds.reduce_grad = add_of_unit("REDUCE_GRAD", reduce_grad_resources, "sums a unit's gradient over its axis", Role::reduce,
-                                  {{"axes", "dtype", "sum", "units", "wait"}, true, true, check_reduce_grad});
+                                  reduce_grad_cost, {{"axes", "dtype", "sum", "units", "wait"}, true, true, check_reduce_grad});
   kinds.replicate_grad = add_of_unit("REPLICATE_GRAD", reduce_grad_resources,
                                      "sums the owned part of a unit's gradient over the groups that hold the same shards",
-                                     Role::reduce, {{"axes", "units", "wait"}, true, true});
+                                     Role::reduce, replicate_grad_cost, {{"axes", "units", "wait"}, true, true});
   kinds.unshard = add_of_unit("UNSHARD", unshard_resources, "makes a unit's full parameters present and current", Role::residency,
-                              {{"axes", "units", "wait"}, false, true});
-  kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, {});
-  kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"});
-  kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update,
+                              unshard_cost, {{"axes", "units", "wait"}, false, true});
+  kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, nullptr, {});
+  kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"}, norm_cost);
+  kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update, step_cost,
                            {{"part", "parts"}, true, false, check_step});
   return kinds;
 }

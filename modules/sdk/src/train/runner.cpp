@@ -51,7 +51,7 @@ Executor& Runner::executor(Mode mode) {
   if (!held) {
     held = std::make_unique<Executor>(
         plan_->program(mode), *state_.model, handlers_, [this](int unit) { complete_gradient(unit); }, &trace_,
-        [this](const Resource& resource) { return buffer_of(resource); });
+        [this](const Resource& resource) { return plan_->held().slots.buffer_of(resource); });
   }
   return *held;
 }
@@ -61,15 +61,6 @@ Executor& Runner::activate(Mode mode) {
   if (running_ != &wanted) drain();
   running_ = &wanted;
   return wanted;
-}
-
-// Units that share a buffer count as one resource. Its number follows those of the units.
-Resource Runner::buffer_of(const Resource& resource) const {
-  if (resource.kind != ResourceKind::param && resource.kind != ResourceKind::grad) return resource;
-  const SharedSlots& shared = plan_->held().slots;
-  const Slots& slots = resource.kind == ResourceKind::param ? shared.parameters : shared.gradients;
-  const int slot = slots.of_unit[resource.index];
-  return slot < 0 ? resource : Resource{resource.kind, static_cast<int32_t>(slots.of_unit.size()) + slot};
 }
 
 void Runner::ensure_same_step(const Program& program) const {
@@ -85,7 +76,7 @@ void Runner::note_shapes(const Batch& batch, int times) {
   is_measured_ = false;
 }
 
-StepResult Runner::step(const Batch& batch) {
+StepResult Runner::step(const Batch& batch, const std::function<void(Executor&)>& run) {
   const int micro_batches = plan_->spec().micro_batches();
   check_batch(batch, micro_batches);
   const int64_t begin_ns = now_ns();
@@ -99,7 +90,7 @@ StepResult Runner::step(const Batch& batch) {
     // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
     std::optional<AllocationWatch::Scope> counted;
     if (!is_measured_) counted.emplace(activations_);
-    running.run(state_);
+    run(running);
   }
   is_measured_ = true;
   return finish_step(begin_ns);

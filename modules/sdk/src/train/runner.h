@@ -21,7 +21,11 @@ class Runner {
   Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& control, std::shared_ptr<const Optimizer> optimizer,
          Trace& trace);
 
-  StepResult step(const Batch& batch);
+  StepResult step(const Batch& batch) {
+    return step(batch, [this](Executor& running) { running.run(state_); });
+  }
+  // Calls `run` to run the program.
+  StepResult step(const Batch& batch, const std::function<void(Executor&)>& run);
   StepResult evaluate(const Batch& batch);
   Outputs infer(const Batch& batch);
 
@@ -57,7 +61,6 @@ class Runner {
   StepResult result(int64_t begin_ns) const;
   void skip_step();
   Executor& executor(Mode mode);
-  Resource buffer_of(const Resource& resource) const;
 
   std::shared_ptr<const Plan> plan_;
   StepState& state_;

@@ -1,10 +1,12 @@
 #include "zt/train/trainer.h"
 
 #include "by_hand.h"
+#include "measure.h"
 #include "plan/batch.h"
 #include "plan/plan.h"
 #include "report.h"
 #include "runner.h"
+#include "simulate/simulate.h"
 #include "store.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
@@ -209,6 +211,18 @@ int64_t Trainer::predict_activations(const Batch& batch) {
 Value Trainer::plan(const Batch& batch) {
   check_batch(batch, spec_->micro_batches());
   return plan_->of_all_ranks(batch);
+}
+
+std::shared_ptr<Simulation> Trainer::simulate(const Batch& batch, const Costs& costs) const {
+  return zt::simulate(*plan_, batch, costs);
+}
+
+Costs Trainer::costs(const Batch& batch, int steps) {
+  if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
+  by_hand().refuse("costs");
+  CostMeter meter(*plan_);
+  for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runner().state()); });
+  return meter.costs(batch_on_meta(batch, 1));
 }
 
 void Trainer::visit(Visitor& visitor) {

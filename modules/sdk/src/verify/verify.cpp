@@ -1,47 +1,12 @@
 #include "verify.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "program/equal.h"
 
 namespace zt {
 
 namespace verifier {
-
-namespace {
-
-bool is_equal_value(const Value& a, const Value& b);
-
-bool is_equal_table(const Value::Table& a, const Value::Table& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& x, const auto& y) { return x.first == y.first && is_equal_value(x.second, y.second); });
-}
-
-bool is_equal_value(const Value& a, const Value& b) {
-  if (a.data().index() != b.data().index()) return false;
-  if (const auto* tensor = a.get_if<at::Tensor>()) return tensor->is_same(*b.get_if<at::Tensor>());
-  if (const auto* object = a.get_if<Object>()) return object->pointer == b.get_if<Object>()->pointer;
-  if (const auto* list = a.get_if<Value::List>()) {
-    const auto& other = *b.get_if<Value::List>();
-    return std::equal(list->begin(), list->end(), other.begin(), other.end(),
-                      [](const Value& x, const Value& y) { return is_equal_value(x, y); });
-  }
-  if (const auto* table = a.get_if<Value::Table>()) return is_equal_table(*table, *b.get_if<Value::Table>());
-  return a.to_json() == b.to_json();
-}
-
-}  // namespace
-
-bool is_equal(const Action& a, const Action& b) {
-  return a.kind == b.kind && a.target == b.target && a.micro_batch == b.micro_batch && a.peer == b.peer &&
-         is_equal_table(a.attrs, b.attrs);
-}
-
-bool is_equal(const Program& a, const Program& b) {
-  return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units && a.precision == b.precision &&
-         a.max_live == b.max_live && a.split_axes == b.split_axes &&
-         std::equal(a.actions.begin(), a.actions.end(), b.actions.begin(), b.actions.end(),
-                    [](const Action& x, const Action& y) { return is_equal(x, y); });
-}
 
 std::string joined(const std::vector<std::string>& axes) {
   return fmt::format("'{}'", fmt::join(axes, "' and '"));
@@ -187,14 +152,14 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
       add(rank, std::move(finding));
     }
   }
-  // If all ranks have the same program, they make the same calls in the same order. If a program is wrong already, the check of
-  // collectives would only repeat its errors.
-  const bool is_one_program = std::all_of(firsts.begin(), firsts.end(), [](int first) { return first == 0; });
+  // If a program is wrong already, the check of the order would only repeat its errors.
   if (refusals.empty()) {
     for (auto& found : verifier::check_stages(model, mesh, programs)) add(found.rank, std::move(found.finding));
   }
-  if (refusals.empty() && !is_one_program) {
-    for (auto& found : verifier::check_collectives(model, mesh, programs)) add(found.rank, std::move(found.finding));
+  if (refusals.empty()) {
+    std::vector<const Program*> shared;
+    for (const int first : firsts) shared.push_back(programs[first]);
+    for (auto& found : verifier::check_order(model, mesh, shared)) add(found.rank, std::move(found.finding));
   }
   std::stable_sort(refusals.begin(), refusals.end(),
                    [](const Refusal& a, const Refusal& b) { return std::pair(a.rank, a.step) < std::pair(b.rank, b.step); });

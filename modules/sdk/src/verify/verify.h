@@ -1,4 +1,4 @@
-// The checks of the verifier. Each walks over the program of one rank, check_collectives over those of all ranks.
+// The checks of the verifier. Each walks over the program of one rank, check_stages and check_order over those of all ranks.
 #pragma once
 
 #include <map>
@@ -68,12 +68,8 @@ struct RankFinding {
 // Checks that the ranks of a group along the split axes together run each position and hold each unit, and that tied parameters
 // are summed over the ranks that hold them.
 std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
-// Checks that all ranks of an axis make the same collectives in the same order, and that no rank waits forever.
-std::vector<RankFinding> check_collectives(const ModelInfo& model, const MeshShape& mesh,
-                                           const std::vector<const Program*>& programs);
-
-// Return whether all fields are equal. Attributes that hold tensors or objects are equal if they hold the same tensor or object.
-bool is_equal(const Action& a, const Action& b);
-bool is_equal(const Program& a, const Program& b);
+// Checks that all ranks of an axis make the same collectives, and both ends of a channel move the same messages, in the same
+// order, and that no rank waits forever.
+std::vector<RankFinding> check_order(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
 
 }  // namespace zt::verifier

@@ -28,6 +28,10 @@ Slots gradient_slots(const Program& training, const ModelInfo& model, const std:
 // The shared buffers of one rank.
 struct SharedSlots {
   Slots parameters, gradients;
+
+  // Returns the resource that stands for the buffer of this one: units that share a slot count as one. Its number follows those
+  // of the units.
+  Resource buffer_of(const Resource& resource) const;
 };
 
 }  // namespace zt

@@ -44,13 +44,21 @@ class ThreadGroup {
   std::map<std::string, std::shared_ptr<void>> objects_;
 };
 
+// What `ztoolkit plan` prints and writes, where the first step would begin.
+struct PlanOutput {
+  int descriptor = -1;       // file descriptor to which the plan is written; -1: no plan
+  bool is_json = false;      // write it as JSON
+  std::string costs = {};    // simulate the step with these costs (see find_costs); empty: do not
+  std::string picture = {};  // file for a picture of the simulated step; empty: none
+  std::string trace = {};    // file for its trace; empty: none
+};
+
 struct World {
   int rank = 0;
   int size = 1;
   Launch launch = Launch::single;
-  bool dry = false;                      // `run --dry` and `plan`: communicators move nothing, and the first step ends the run
-  int plan = -1;                         // `plan`: file descriptor to which the first step writes the plan; -1: no plan
-  bool is_json = false;                  // `plan`: write it as JSON
+  bool dry = false;  // `run --dry` and `plan`: communicators move nothing, and the first step ends the run
+  PlanOutput plan = {};
   int ranks_per_node = 1;                // ranks on this machine; `plan`: ranks per node of the planned run
   std::string backend = {};              // `plan`: backend of axes for which the script names none; empty: the run's default
   std::shared_ptr<ThreadGroup> threads;  // set when launch == threads

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "zt/model/model.h"
+#include "zt/model/unit.h"
 
 namespace zt {
 
@@ -53,6 +56,32 @@ enum class Role : uint8_t {
 
 enum class Target : uint8_t { none, position, unit };
 
+// One end of a message between two ranks. Messages of one channel arrive in the order in which they were sent; the actions at its
+// two ends have the same target and micro-batch. A channel is given by its name, its sender and its receiver.
+struct Message {
+  std::string channel;            // "forward"
+  std::vector<std::string> axes;  // mesh axes, joined in this order, over a group that both ranks belong to
+  int peer = 0;                   // index of the other rank in this group
+  bool is_send = false;
+  int depth = 1;  // most messages under way: one more waits until the receiver has taken one. Equal at both ends
+};
+
+// The work of an action on one rank.
+struct Cost {
+  double flops = 0;          // floating-point operations
+  int64_t memory_bytes = 0;  // read from and written to the device's memory
+  int64_t sent_bytes = 0;    // sent to other ranks: of ring algorithms, 2 (W - 1) / W of an all_reduce over W ranks
+};
+// Data from which costs follow.
+struct CostBasis {
+  const ModelInfo& model;
+  const Program& program;
+  const std::vector<Unit>& units;             // of the rank; buffers are not needed
+  int64_t ranks = 1;                          // of the action's communicator
+  int64_t optimizer_states = 0;               // tensors of optimizer state per parameter
+  std::span<const int64_t> value_bytes = {};  // by position: of its outputs for one micro-batch; empty if unknown
+};
+
 // A kind of action. Modules can register more kinds. All functions must be pure and thread-safe.
 struct Kind {
   std::string name;  // upper case: "REDUCE_GRAD"
@@ -69,6 +98,10 @@ struct Kind {
   std::function<void(const Action&, const Program&)> check = {};
   // Only the ranks that hold the target unit take part in its communication.
   bool among_holders = false;
+  // Returns the message that an action sends or receives. Null means none.
+  std::function<std::optional<Message>(const Action&)> message = {};
+  // Returns the work of an action, except for layers, whose work is counted. Null means none.
+  std::function<Cost(const Action&, const CostBasis&)> cost = {};
 };
 
 // Registers a kind for the process and returns its id. A name that is registered already with the same declaration keeps its id.
@@ -85,6 +118,8 @@ std::vector<std::string> kind_names();
 Resources resources_of(const Action& action, const ModelInfo& model);
 Role role_of(const Action& action);
 std::vector<std::vector<std::string>> communicators_of(const Action& action, const ModelInfo& model);
+std::optional<Message> message_of(const Action& action);
+Cost cost_of(const Action& action, const CostBasis& basis);
 
 // The ids of the kinds that the SDK registers.
 struct Kinds {

@@ -14,6 +14,7 @@
 #include "zt/model/optimizer.h"
 #include "zt/process/trace.h"
 #include "zt/program/program_spec.h"
+#include "zt/simulate/simulation.h"
 
 namespace zt {
 
@@ -118,6 +119,11 @@ class Trainer : public Stateful {
   // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent} for each kind
   // of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
   Value plan(const Batch& batch);
+  // Simulates a step over such a batch; see zt::simulate. Not collective.
+  std::shared_ptr<Simulation> simulate(const Batch& batch, const Costs& costs) const;
+  // Runs `steps` training steps over the batch, which count and change the model as those of `step` do, but wait for each action
+  // before the next. Returns what the actions took, equal on all ranks. Throws Misuse if steps < 1, or as `step`.
+  Costs costs(const Batch& batch, int steps);
   // Returns the peak of the bytes that a step over such a batch allocates. Its forwards and backwards run on tensors without
   // memory. Throws Misuse, naming the layer, if an operator does not support such tensors.
   int64_t predict_activations(const Batch& batch);

@@ -1,0 +1,170 @@
+// Simulated steps: program:simulate, trainer:simulate and trainer:costs.
+#include <algorithm>
+#include <fstream>
+
+#include "program/open.h"
+#include "zt/base/options.h"
+#include "zt/simulate/simulation.h"
+#include "zt/train/trainer.h"
+
+namespace zt::lua {
+
+namespace {
+
+struct SimulateOptions {
+  Value costs, optimizer;
+  Value::Table batch;
+  std::vector<int> ranks;
+};
+
+const Schema<SimulateOptions>& simulate_schema() {
+  static const auto schema =
+      Schema<SimulateOptions>("program:simulate")
+          .required("costs", &SimulateOptions::costs,
+                    "a machine such as \"h200\", a JSON file, or a table as trainer:costs(batch) returns it")
+          .required("batch", &SimulateOptions::batch, "each rank's part of a global batch; only the shapes matter")
+          .optional("ranks", &SimulateOptions::ranks, "the ranks to describe, as a list; by default one of each kind")
+          .optional("optimizer", &SimulateOptions::optimizer, "the optimizer; by default one with two states per parameter");
+  return schema;
+}
+
+Costs to_costs(const Value& value) {
+  const auto* name = value.get_if<std::string>();
+  return name ? find_costs(*name) : parse_costs(value);
+}
+
+Batch to_batch(const Value::Table& table, const std::string& path) {
+  Batch batch;
+  for (const auto& [name, field] : table) convert(field, path + "." + name, batch[name]);
+  return batch;
+}
+
+Batch check_batch_table(lua_State* L, int index) {
+  Value::Table table;
+  convert(check_value(L, index), "batch", table);
+  return to_batch(table, "batch");
+}
+
+// Leaves out the kinds of ranks to which none of these belongs, unless the list is empty.
+void keep_only(Simulation& simulation, const std::vector<int>& ranks) {
+  const auto belongs = [&](const SimulatedRank& kind) {
+    return std::ranges::any_of(ranks, [&](int rank) { return std::ranges::binary_search(kind.ranks, rank); });
+  };
+  const auto is_known = [&](int rank) {
+    return std::ranges::any_of(simulation.ranks, [&](const auto& kind) { return std::ranges::binary_search(kind.ranks, rank); });
+  };
+  for (const int rank : ranks) {
+    if (!is_known(rank)) misuse("program:simulate.ranks: there is no rank {} on the mesh {}", rank, simulation.mesh);
+  }
+  if (!ranks.empty()) std::erase_if(simulation.ranks, [&](const SimulatedRank& kind) { return !belongs(kind); });
+}
+
+// program:simulate{costs = "h200", batch = batch} -> a Simulation. Collective, like zt.trainer.
+int simulate_program(lua_State* L) {
+  const auto spec = check<ProgramSpec>(L, 1);
+  const SimulateOptions options = simulate_schema().parse(check_value(L, 2));
+  std::shared_ptr<Optimizer> optimizer;
+  if (!options.optimizer.is_nil()) convert(options.optimizer, "program:simulate.optimizer", optimizer);
+  const auto simulation = simulate(spec, optimizer, to_batch(options.batch, "program:simulate.batch"), to_costs(options.costs));
+  keep_only(*simulation, options.ranks);
+  push(L, simulation);
+  return 1;
+}
+
+// trainer:simulate(batch, costs) -> a Simulation
+int simulate_trainer(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->simulate(check_batch_table(L, 2), to_costs(check_value(L, 3))));
+  return 1;
+}
+
+struct MeasureOptions {
+  int steps = 5;
+};
+
+// trainer:costs(batch, {steps = 5}) -> a table for simulate. Runs so many training steps.
+int measure_costs(lua_State* L) {
+  static const auto schema = Schema<MeasureOptions>("trainer:costs")
+                                 .optional("steps", &MeasureOptions::steps, "training steps to measure", Check<int>(at_least(1)));
+  push(L, to_value(check<Trainer>(L, 1)->costs(check_batch_table(L, 2), schema.parse(check_value(L, 3)).steps)));
+  return 1;
+}
+
+int step_seconds(lua_State* L) {
+  push(L, check<Simulation>(L, 1)->seconds);
+  return 1;
+}
+
+Value to_value(const SimulatedAction& action) {
+  Value::Table table{{"text", action.text},
+                     {"kind", action.kind},
+                     {"begin", action.begin},
+                     {"stop", action.end},
+                     {"held_bytes", action.held_bytes}};
+  if (action.target >= 0) table["target"] = action.target;
+  if (action.micro_batch >= 0) table["micro_batch"] = action.micro_batch;
+  if (action.transfer_end > action.transfer_begin) {
+    table["transfer_begin"] = action.transfer_begin;
+    table["transfer_stop"] = action.transfer_end;
+  }
+  return table;
+}
+
+// simulation.ranks -> one table for each kind of rank
+int simulated_ranks(lua_State* L) {
+  Value::List list;
+  for (const SimulatedRank& rank : check<Simulation>(L, 1)->ranks) {
+    Value::List actions;
+    for (const SimulatedAction& action : rank.actions) actions.push_back(to_value(action));
+    list.push_back(Value::Table{{"ranks", rank.name},
+                                {"count", static_cast<int64_t>(rank.ranks.size())},
+                                {"busy", rank.busy},
+                                {"span_bubble", rank.span_bubble},
+                                {"barrier_bubble", rank.barrier_bubble},
+                                {"constant_bytes", rank.constant_bytes},
+                                {"peak_bytes", rank.peak_bytes},
+                                {"peak_action", rank.peak_action},
+                                {"actions", std::move(actions)}});
+  }
+  push(L, Value(list));
+  return 1;
+}
+
+int simulation_text(lua_State* L) {
+  push(L, check<Simulation>(L, 1)->text());
+  return 1;
+}
+
+// Writes the text to the file that argument 2 names.
+int write_file(lua_State* L, const std::string& text) {
+  const std::string path = check_string(L, 2);
+  std::ofstream file(path);
+  file << text;
+  file.flush();
+  if (!file) fault("the file '{}' cannot be written", path);
+  return 0;
+}
+
+// simulation:write_picture(path): an SVG file
+int write_picture(lua_State* L) {
+  return write_file(L, check<Simulation>(L, 1)->picture());
+}
+
+// simulation:write_trace(path): a JSON file for Chrome's or Perfetto's trace viewer
+int write_trace(lua_State* L) {
+  return write_file(L, check<Simulation>(L, 1)->trace());
+}
+
+}  // namespace
+
+void open_simulations(Module& module) {
+  module.type<ProgramSpec>().method<simulate_program>("simulate");
+  module.type<Trainer>().method<simulate_trainer>("simulate").method<measure_costs>("costs");
+  module.type<Simulation>()
+      .getter<step_seconds>("seconds")
+      .getter<simulated_ranks>("ranks")
+      .method<write_picture>("write_picture")
+      .method<write_trace>("write_trace")
+      .metamethod<simulation_text>("__tostring");
+}
+
+}  // namespace zt::lua

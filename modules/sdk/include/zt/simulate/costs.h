@@ -1,0 +1,58 @@
+// The time that actions take: measured in steps of a trainer, or computed from operations, bytes and the speed of a machine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "zt/base/object.h"
+#include "zt/base/value.h"
+#include "zt/program/program.h"
+
+namespace zt {
+
+// A way between two ranks.
+struct LinkSpeed {
+  double latency = 0;    // seconds of one message
+  double bandwidth = 0;  // bytes per second that a rank sends; 0: not known
+};
+
+// The speed of a machine, for one rank. Peak rates are reached only in part: `efficiency` is the part that is assumed.
+struct Hardware {
+  std::string name;
+  std::map<std::string, double> flops;  // per second, by type: "bf16", "fp16", "fp32", "fp64"; a missing type is not known
+  double memory_bandwidth = 0;          // bytes per second; 0: not known
+  LinkSpeed inside, across;             // between ranks of one machine, and of two machines
+  int ranks_per_machine = 1;
+  double efficiency = 1;  // of flops, memory_bandwidth and the links' bandwidths
+  double launch = 0;      // seconds that each action takes at least
+  bool overlaps = true;   // transfers run beside computation; false: they take the time of the rank's core
+  std::string source;     // where the numbers are from
+};
+
+// Costs of actions. Plain data: equal on all ranks.
+struct Costs {
+  // What an action took, on average over ranks, micro-batches and steps.
+  struct Measured {
+    double compute = 0;      // seconds on the rank
+    double transfer = 0;     // seconds after all ranks had arrived
+    int64_t sent_bytes = 0;  // that the action sent; for one that sends more or less, `transfer` is scaled
+  };
+  Hardware hardware;                         // for actions that were not measured
+  std::map<std::string, Measured> measured;  // by measured_name
+};
+
+// Returns the name under which an action is measured: its kind and the name of its target, without micro-batch and attributes.
+std::string measured_name(const Action& action, const ModelInfo& model);
+
+// Return a table with all fields, for files and scripts, and read it. Throw Misuse for a wrong field.
+Value to_value(const Costs& costs);
+Costs parse_costs(const Value& value);
+
+// Returns the costs that a name stands for: a machine that hardware_names() lists, or a JSON file (a name that ends in ".json")
+// with what to_value returns. Throws Misuse, with the nearest name, for another.
+Costs find_costs(const std::string& name);
+std::vector<std::string> hardware_names();
+
+}  // namespace zt

@@ -1,0 +1,63 @@
+// A simulated step: when each action of each rank runs, and how much memory is held. Nothing is allocated or run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zt/base/object.h"
+#include "zt/execute/executor.h"
+#include "zt/program/program_spec.h"
+#include "zt/simulate/costs.h"
+
+namespace zt {
+
+// One action of a simulated rank. Times are seconds since the begin of the step.
+struct SimulatedAction {
+  std::string text;  // "REDUCE_GRAD 3"
+  std::string kind;
+  Role role = Role::other;
+  int target = -1, micro_batch = -1;
+  double begin = 0, end = 0;                    // on the rank itself
+  double transfer_begin = 0, transfer_end = 0;  // equal if it transfers nothing
+  int64_t held_bytes = 0;                       // after it, of tensors made within the step
+};
+
+// Ranks that behave alike.
+struct SimulatedRank {
+  std::vector<int> ranks;      // ascending
+  std::string name;            // "0-511"
+  double busy = 0;             // seconds of its actions
+  double span_bubble = 0;      // seconds without an action between its first and its last one
+  double barrier_bubble = 0;   // seconds of the step without an action
+  int64_t constant_bytes = 0;  // parameters, gradients, optimizer state and buffers
+  int64_t peak_bytes = 0;      // with the most that its actions held
+  std::string peak_action;     // during which it was held
+  std::vector<SimulatedAction> actions;
+};
+
+struct Simulation {
+  double seconds = 0;  // from one step to the next
+  std::string costs;   // the name of the machine, or "measured"
+  std::string mesh;    // "dp=2 x pp=4"
+  std::vector<SimulatedRank> ranks;
+
+  // Returns a table for people: time, and for each kind of rank its bubbles and memory.
+  std::string text() const;
+  // Returns an SVG picture: one row per kind of rank with its actions in the colors of their roles, transfers below them, and the
+  // memory that it holds.
+  std::string picture() const;
+  // Returns the actions as events of a Chrome or Perfetto trace (JSON), one process per kind of rank.
+  std::string trace() const;
+};
+
+// Simulates a training step. `batch`: each rank's part of a global batch, whose shapes alone matter. `optimizer` may be null: one
+// with two states is assumed then. Collective, as Trainer::make, because it verifies the programs. Throws Misuse with the
+// verifier's refusals, for a layer that does not run on tensors without memory, or if the costs do not tell the time of an
+// action.
+std::shared_ptr<Simulation> simulate(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer,
+                                     const Batch& batch, const Costs& costs);
+
+ZT_OBJECT(Simulation)
+
+}  // namespace zt

@@ -1,0 +1,243 @@
+#include "rehearsal.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "execute/compute.h"
+#include "execute/step_handlers.h"
+#include "model/unit_build.h"
+#include "plan/meta_watch.h"
+#include "zt/base/error.h"
+#include "zt/gemm/flop_watch.h"
+
+namespace zt {
+
+namespace {
+
+class IgnoredAction : public ActionHandler {
+ public:
+  Work start(const Action&, StepState&) override { return {}; }
+};
+
+// Stands for the actions that move values between ranks, by what they declare to write and to free.
+class Moved : public ActionHandler {
+ public:
+  Moved(const ModelInfo& model, const ValueShapes& shapes) : model_(model), shapes_(shapes) {}
+
+  Work start(const Action& action, StepState& state) override {
+    const Resources declared = resources_of(action, model_);
+    for (const Resource& written : declared.writes) receive(written, state);
+    for (const Resource& freed : declared.frees) {
+      if (freed.kind == ResourceKind::value) state.values.drop(freed.index, freed.micro_batch);
+    }
+    return {};
+  }
+
+ private:
+  void receive(const Resource& written, StepState& state) const {
+    if (written.kind != ResourceKind::value && written.kind != ResourceKind::value_grad) return;
+    const auto& outputs = shapes_.at(static_cast<size_t>(written.index));
+    for (int output = 0; output < static_cast<int>(outputs.size()); ++output) {
+      if (!outputs[output].defined()) continue;
+      const Edge edge{written.index, output};
+      if (written.kind == ResourceKind::value) state.values.put(edge, written.micro_batch, at::empty_like(outputs[output]));
+      else if (model_.positions[written.index].outputs[output].differentiable)
+        state.values.add_gradient(edge, written.micro_batch, at::empty_like(outputs[output]));
+    }
+  }
+
+  const ModelInfo& model_;
+  const ValueShapes& shapes_;
+};
+
+at::Tensor meta_buffer(int64_t numel, at::ScalarType dtype) {
+  return at::empty({numel}, at::TensorOptions().dtype(dtype).device(at::kMeta));
+}
+
+// Makes the model's parameters meta tensors until it is destroyed.
+class MetaParameters {
+ public:
+  MetaParameters(const Model& model, const std::vector<Unit>& units) : model_(model) {
+    for (size_t i = 0; i < model.params().size(); ++i) {
+      Param& param = *model.params()[i];
+      const ParamInfo& info = model.info().params[i];
+      held_.push_back(param.values);
+      if (units[info.unit].plan.held) param.values = leaf_of(info, units[info.unit].full);
+    }
+  }
+  ~MetaParameters() {
+    for (size_t i = 0; i < held_.size(); ++i) model_.params()[i]->values = held_[i];
+  }
+  MetaParameters(const MetaParameters&) = delete;
+  MetaParameters& operator=(const MetaParameters&) = delete;
+
+ private:
+  const Model& model_;
+  std::vector<at::Tensor> held_;
+};
+
+std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, const RankUnits& held) {
+  std::vector<Unit> units;
+  for (const Unit& real : held.units) {
+    Unit& unit = units.emplace_back(real);
+    const auto shared = [&](const Slots& slots, at::ScalarType dtype) {
+      return slots.of_unit[unit.index] < 0 ? at::Tensor() : meta_buffer(unit.layout.padded(), dtype);
+    };
+    if (unit.is_node_shared()) unit.plan.params = Residence::whole;
+    allocate_unit(
+        unit, model.units[unit.index], program.precision, {}, meta_buffer,
+        {shared(held.slots.parameters, program.precision.params), shared(held.slots.gradients, program.precision.grads)});
+  }
+  return units;
+}
+
+// Runs the layers' actions, moves values, and does nothing else.
+Executor::Handlers rehearsed_handlers(const Program& program, const ModelInfo& model,
+                                      const std::shared_ptr<ComputeState>& compute, const ValueShapes& shapes) {
+  Executor::Handlers handlers = step_handlers(compute, std::make_shared<Normalisation>(), nullptr, {});
+  for (const Action& action : program.actions) {
+    const Role role = role_of(action);
+    if (role == Role::transfer) handlers[action.kind] = std::make_shared<Moved>(model, shapes);
+    else if (role != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
+  }
+  return handlers;
+}
+
+// One run of a program on meta tensors, action by action.
+class Run {
+ public:
+  Run(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes)
+      : stage_(stage), info_(stage.model->info()), program_(program) {
+    state_.model = &info_;
+    state_.comm = stage.comm;
+    state_.units = units_on_meta(info_, program, held);
+    parameters_.emplace(*stage.model, state_.units);
+    compute_ = std::make_shared<ComputeState>(stage.model, state_, positions_run(program, info_));
+    const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
+    executor_.emplace(program, info_, rehearsed_handlers(program, info_, compute_, shapes), complete, nullptr);
+  }
+
+  // Calls `after(index)` after each action.
+  void run(const std::function<void(int)>& after) {
+    compute_->begin(stage_.fields, program_, 0);
+    int at = 0;
+    try {
+      for (const int n = static_cast<int>(program_.actions.size()); at < n; ++at) {
+        executor_->run(state_, at, at + 1);
+        after(at);
+      }
+    } catch (const std::exception& error) {  // an operator without a meta kernel throws through the layer's own code
+      misuse("layer '{}' cannot be planned: it does not run on tensors without memory (device meta): {}",
+             info_.positions[program_.actions[at].target].name, describe(error));
+    }
+  }
+  const StepState& state() const { return state_; }
+
+ private:
+  const Stage& stage_;
+  const ModelInfo& info_;
+  const Program& program_;
+  StepState state_;
+  std::optional<MetaParameters> parameters_;
+  std::shared_ptr<ComputeState> compute_;
+  std::optional<Executor> executor_;
+};
+
+Rehearsal run_all(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes) {
+  Rehearsal rehearsal;
+  Run run(stage, program, held, shapes);
+  FlopWatch flops;
+  MetaWatch memory;
+  run.run([&](int) {
+    const MetaWatch::Reading reading = memory.take();
+    rehearsal.actions.push_back({flops.take(), reading.allocated, reading.peak, reading.held});
+  });
+  return rehearsal;
+}
+
+constexpr int kRunMicroBatches = 2;
+
+// Returns the stage whose batch consists of the first micro-batches only.
+Stage shortened(const Stage& stage, int micro_batches) {
+  Stage part = stage;
+  for (auto& [name, field] : part.fields) field = field.narrow(0, 0, field.size(0) / micro_batches * kRunMicroBatches);
+  return part;
+}
+
+// The run micro-batch that a micro-batch is like.
+int alike(int micro_batch) {
+  return std::min(micro_batch, kRunMicroBatches - 1);
+}
+
+// Returns the rehearsal of `program` from that of `part`, which has the actions of the first micro-batches only. Each action
+// holds as many bytes more or less than the action before as its counterpart does.
+Rehearsal extended(const Program& program, const Program& part, const Rehearsal& of_part) {
+  std::map<std::tuple<KindId, int, int>, size_t> counterparts;
+  std::vector<size_t> others;  // actions without a micro-batch, in order
+  for (size_t i = 0; i < part.actions.size(); ++i) {
+    const Action& action = part.actions[i];
+    if (action.micro_batch < 0) others.push_back(i);
+    else counterparts[{action.kind, action.target, action.micro_batch}] = i;
+  }
+  Rehearsal whole;
+  int64_t held = 0;
+  size_t other = 0;
+  for (const Action& action : program.actions) {
+    const size_t i =
+        action.micro_batch < 0 ? others[other++] : counterparts.at({action.kind, action.target, alike(action.micro_batch)});
+    RehearsedAction like = of_part.actions[i];
+    const int64_t before = i == 0 ? 0 : of_part.actions[i - 1].held;
+    like.peak += held - before;
+    like.held += held - before;
+    held = like.held;
+    whole.actions.push_back(like);
+  }
+  return whole;
+}
+
+}  // namespace
+
+int Rehearsal::peak_action() const {
+  if (actions.empty()) return -1;
+  return static_cast<int>(std::ranges::max_element(actions, {}, &RehearsedAction::peak) - actions.begin());
+}
+
+int64_t Rehearsal::peak_bytes() const {
+  return actions.empty() ? 0 : actions[static_cast<size_t>(peak_action())].peak;
+}
+
+ValueShapes value_shapes(const Stage& stage, const Precision& precision, int micro_batches) {
+  const ModelInfo& info = stage.model->info();
+  Stage first = stage;
+  for (auto& [name, field] : first.fields) field = field.narrow(0, 0, field.size(0) / micro_batches);
+  Program forwards = base_program(info, Mode::train, 1);
+  forwards.precision = precision;
+  std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
+  const Program* programs[] = {&forwards};
+  const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});
+  ValueShapes shapes(info.positions.size());
+  Run run(first, forwards, whole, {});
+  run.run([&](int index) {
+    const int position = forwards.actions[index].target;
+    for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {
+      const at::Tensor& value = run.state().values.get({position, output}, 0);
+      shapes[position].push_back(value.defined() ? value.detach() : value);
+    }
+  });
+  return shapes;
+}
+
+Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes) {
+  if (program.micro_batches <= kRunMicroBatches) return run_all(stage, program, held, shapes);
+  Program part = program;
+  part.micro_batches = kRunMicroBatches;
+  std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
+  return extended(program, part, run_all(shortened(stage, program.micro_batches), part, held, shapes));
+}
+
+}  // namespace zt

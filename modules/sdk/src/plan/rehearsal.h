@@ -1,0 +1,43 @@
+// A rehearsal of a step on tensors without memory (device meta): how many operations each action does, and what it holds.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "plan/rank_plan.h"
+#include "zt/execute/executor.h"
+
+namespace zt {
+
+// An action of a rehearsal. Bytes are those of tensors that are made within the step: values kept for the backward, temporaries.
+struct RehearsedAction {
+  double flops = 0;
+  int64_t made = 0;  // bytes of all tensors that it made
+  int64_t peak = 0;  // most bytes held during the action
+  int64_t held = 0;  // bytes held after it
+};
+
+struct Rehearsal {
+  std::vector<RehearsedAction> actions;
+  int peak_action() const;     // the first that holds the most; -1 without actions
+  int64_t peak_bytes() const;  // what it holds
+};
+
+// What a rehearsal needs besides the program.
+struct Stage {
+  std::shared_ptr<Model> model;
+  std::function<Communicator&(const std::vector<std::string>&)> comm;  // as StepState::comm
+  Batch fields;                                                        // a rank's part of a global batch, on device meta
+};
+
+// The outputs of each position for one micro-batch, on device meta; by position, then by output.
+using ValueShapes = std::vector<std::vector<at::Tensor>>;
+// Returns them from the forwards of the whole model. Throws Misuse as `rehearse`.
+ValueShapes value_shapes(const Stage& stage, const Precision& precision, int micro_batches);
+
+// Runs the forwards and backwards of `program` for the rank that holds `held`. Values that the rank receives have `shapes`, which
+// may be empty if it receives none. The model's parameters are meta tensors during the call. Micro-batches of equal shapes are
+// alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
+Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes);
+
+}  // namespace zt

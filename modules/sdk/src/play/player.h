@@ -1,0 +1,62 @@
+// The virtual executor: plays the programs of all ranks without running anything, and finds out in which order and when their
+// actions would run. The verifier plays without times; the simulator gives each action one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "play/played_ranks.h"
+
+namespace zt {
+
+enum class Waiting : uint8_t {
+  at_once,      // each action waits for its communication: programs that pass do not depend on asynchronous communication
+  when_needed,  // as the executor: before the first later action that touches one of its resources
+};
+
+struct ActionTime {
+  double compute = 0;   // seconds on the rank itself
+  double transfer = 0;  // seconds from the moment at which all ranks of its communicator have arrived
+};
+
+struct PlayOptions {
+  Waiting waiting = Waiting::at_once;
+  // Returns the time of an action. Empty: none takes time.
+  std::function<ActionTime(int played, int step)> time = {};
+  // Maps resources that share a buffer to one resource; see Executor::BufferOf.
+  std::function<Resource(int played, const Resource&)> buffer_of = {};
+  int repeats = 1;  // number of steps in a row
+};
+
+struct PlaySpan {
+  double begin = 0, end = 0;  // seconds
+  double length() const { return end - begin; }
+};
+
+// What a played rank did in the last of the steps. Times count from the begin of the first step.
+struct PlayedLine {
+  std::vector<PlaySpan> computes;   // by action
+  std::vector<PlaySpan> transfers;  // by action; empty spans for those without
+  double begin = 0;                 // of the last step: the end of the step before
+  double end = 0;                   // when its last action was over, and all that no resource waits for
+};
+
+// An action that cannot run.
+struct PlayError {
+  int rank = 0;
+  int step = 0;  // index of the action
+  std::string reason;
+};
+
+struct PlayResult {
+  std::vector<PlayedLine> lines;  // by played rank; complete only without errors
+  std::vector<PlayError> errors;
+};
+
+// Errors: ranks of a group that make different calls, ends of a channel that move different messages or differ in depth, and
+// ranks that wait for ever. After calls that differ, nothing else is looked for.
+PlayResult play(const PlayedRanks& played, const ModelInfo& model, const PlayOptions& options);
+
+}  // namespace zt

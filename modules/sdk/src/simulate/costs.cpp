@@ -1,0 +1,124 @@
+#include "zt/simulate/costs.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "hardware.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+
+namespace zt {
+
+namespace {
+
+constexpr int kVersion = 1;
+
+Value to_value(const LinkSpeed& link) {
+  return Value::Table{{"latency", link.latency}, {"bandwidth", link.bandwidth}};
+}
+
+Value to_value(const Hardware& hardware) {
+  return Value::Table{{"name", hardware.name},
+                      {"flops", Value::Table(hardware.flops.begin(), hardware.flops.end())},
+                      {"memory_bandwidth", hardware.memory_bandwidth},
+                      {"inside", to_value(hardware.inside)},
+                      {"across", to_value(hardware.across)},
+                      {"ranks_per_machine", hardware.ranks_per_machine},
+                      {"efficiency", hardware.efficiency},
+                      {"launch", hardware.launch},
+                      {"overlaps", hardware.overlaps},
+                      {"source", hardware.source}};
+}
+
+// The parts of a table of costs, before the nested tables are read.
+struct Parts {
+  int version = kVersion;
+  Hardware hardware;
+  Value::Table measured;
+};
+
+}  // namespace
+
+// These are found by Schema.
+void convert(const Value& value, const std::string& path, LinkSpeed& out) {
+  out = Schema<LinkSpeed>(path)
+            .optional("latency", &LinkSpeed::latency, "seconds of one message", at_least(0))
+            .optional("bandwidth", &LinkSpeed::bandwidth, "bytes per second that a rank sends", at_least(0))
+            .parse(value);
+}
+void convert(const Value& value, const std::string& path, std::map<std::string, double>& out) {
+  Value::Table table;
+  convert(value, path, table);
+  out.clear();
+  for (const auto& [type, rate] : table) {
+    parse_float_type(type, path);
+    convert(rate, path + "." + type, out[type]);
+  }
+}
+void convert(const Value& value, const std::string& path, Hardware& out) {
+  out = Schema<Hardware>(path)
+            .optional("name", &Hardware::name, "a name for reports")
+            .optional("flops", &Hardware::flops, "operations per second, by type: {bf16 = 989e12}")
+            .optional("memory_bandwidth", &Hardware::memory_bandwidth, "bytes per second", at_least(0))
+            .optional("inside", &Hardware::inside, "{latency, bandwidth} between ranks of a machine")
+            .optional("across", &Hardware::across, "{latency, bandwidth} between ranks of two machines")
+            .optional("ranks_per_machine", &Hardware::ranks_per_machine, "ranks of one machine", at_least(1))
+            .optional("efficiency", &Hardware::efficiency, "the part of these rates that is reached", above(0))
+            .optional("launch", &Hardware::launch, "least seconds of an action", at_least(0))
+            .optional("overlaps", &Hardware::overlaps, "whether transfers run beside computation")
+            .optional("source", &Hardware::source, "where the numbers are from")
+            .parse(value);
+}
+
+std::string measured_name(const Action& action, const ModelInfo& model) {
+  const Kind& of_action = kind(action.kind);
+  if (of_action.target == Target::position) return of_action.name + " " + model.positions.at(action.target).name;
+  if (of_action.target == Target::unit) return of_action.name + " " + model.units.at(action.target).name;
+  return of_action.name;
+}
+
+Value to_value(const Costs& costs) {
+  Value::Table measured;
+  for (const auto& [name, cost] : costs.measured) {
+    measured[name] = Value::Table{{"compute", cost.compute}, {"transfer", cost.transfer}, {"sent_bytes", cost.sent_bytes}};
+  }
+  return Value::Table{{"version", kVersion}, {"hardware", to_value(costs.hardware)}, {"measured", std::move(measured)}};
+}
+
+Costs parse_costs(const Value& value) {
+  static const auto schema = Schema<Parts>("costs")
+                                 .optional("version", &Parts::version, "of the format: 1", at_least(1))
+                                 .optional("hardware", &Parts::hardware, "the machine, for what was not measured")
+                                 .optional("measured", &Parts::measured, "{compute, transfer, sent_bytes} by action");
+  static const auto entry = Schema<Costs::Measured>("costs.measured")
+                                .optional("compute", &Costs::Measured::compute, "seconds on the rank", at_least(0))
+                                .optional("transfer", &Costs::Measured::transfer, "seconds of communication", at_least(0))
+                                .optional("sent_bytes", &Costs::Measured::sent_bytes, "bytes that were sent");
+  const Parts parts = schema.parse(value);
+  Costs costs{.hardware = parts.hardware, .measured = {}};
+  for (const auto& [name, cost] : parts.measured) costs.measured[name] = entry.parse(cost);
+  return costs;
+}
+
+std::vector<std::string> hardware_names() {
+  std::vector<std::string> names;
+  for (const Hardware& hardware : known_hardware()) names.push_back(hardware.name);
+  return names;
+}
+
+Costs find_costs(const std::string& name) {
+  for (const Hardware& hardware : known_hardware()) {
+    if (hardware.name == name) return {.hardware = hardware, .measured = {}};
+  }
+  if (!name.ends_with(".json")) {
+    misuse("there are no costs for '{}'{}: give a machine, a JSON file, or what trainer:costs(batch) returned", name,
+           suggest(name, hardware_names()));
+  }
+  std::ifstream file(name);
+  if (!file) misuse("the file of costs '{}' cannot be read", name);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  if (json.is_discarded()) misuse("the file of costs '{}' is not JSON: write it with zt.json.encode(trainer:costs(batch))", name);
+  return with_context([&] { return name; }, [&] { return parse_costs(Value::from_json(json)); });
+}
+
+}  // namespace zt

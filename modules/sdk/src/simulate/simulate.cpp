@@ -1,0 +1,154 @@
+#include "simulate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "plan/batch.h"
+#include "simulate/action_times.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Simulation, "Simulation")
+
+namespace {
+
+// Stands for an optimizer that is not known yet, in a plan that updates nothing.
+class TwoStates : public Optimizer {
+ public:
+  std::string kind() const override { return "two states"; }
+  double lr() const override { return 0; }
+  std::vector<std::string> state_names() const override { return {"first", "second"}; }
+  int group_of(const ParamInfo&) const override { return 0; }
+  void step(FlatState&, const at::Tensor&, std::span<const Segment>, const Scalars&) const override {}
+};
+
+std::vector<const Program*> programs_of(const Plan& plan) {
+  std::vector<const Program*> programs;
+  for (const auto& program : plan.training_programs()) programs.push_back(program.get());
+  return programs;
+}
+
+std::vector<int64_t> bytes_of(const ValueShapes& values, size_t positions) {
+  std::vector<int64_t> bytes(positions, 0);
+  for (size_t position = 0; position < values.size(); ++position) {
+    for (const at::Tensor& value : values[position])
+      bytes[position] += value.defined() ? static_cast<int64_t>(value.nbytes()) : 0;
+  }
+  return bytes;
+}
+
+// Describes and rehearses each played rank; those with one program alike.
+std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const Batch& fields, const ValueShapes& values) {
+  std::vector<PlayedPart> parts;
+  std::map<const Program*, size_t> known;
+  for (const PlayedRank& rank : played.ranks) {
+    const auto [found, is_new] = known.emplace(rank.program, parts.size());
+    if (!is_new) {
+      parts.push_back(parts[found->second]);
+      continue;
+    }
+    RankUnits held = plan.describe_rank({played.mesh, rank.rank});
+    Rehearsal rehearsal = plan.rehearsal(*rank.program, held, fields, values);
+    parts.push_back({std::move(held), std::move(rehearsal)});
+  }
+  return parts;
+}
+
+SimulatedAction describe_action(const Action& action, const PlayedLine& line, size_t step, double begin, int64_t held) {
+  const PlaySpan &compute = line.computes[step], &transfer = line.transfers[step];
+  return {.text = action_text(action),
+          .kind = kind(action.kind).name,
+          .role = role_of(action),
+          .target = action.target,
+          .micro_batch = action.micro_batch,
+          .begin = compute.begin - begin,
+          .end = compute.end - begin,
+          .transfer_begin = transfer.length() > 0 ? transfer.begin - begin : 0,
+          .transfer_end = transfer.length() > 0 ? transfer.end - begin : 0,
+          .held_bytes = held};
+}
+
+// Sets what follows from the rank's actions.
+void set_bubbles(SimulatedRank& rank, double seconds) {
+  double first = -1, last = 0, inside = 0;
+  for (const SimulatedAction& action : rank.actions) {
+    rank.busy += action.end - action.begin;
+    if (action.role != Role::compute || action.end == action.begin) continue;
+    if (first < 0) first = action.begin;
+    last = std::max(last, action.end);
+  }
+  for (const SimulatedAction& action : rank.actions) {
+    if (action.begin >= first && action.end <= last) inside += action.end - action.begin;
+  }
+  rank.span_bubble = first < 0 ? 0 : last - first - inside;
+  rank.barrier_bubble = seconds - rank.busy;
+}
+
+std::vector<int> ranks_played_as(const PlayedRanks& played, int index) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < static_cast<int>(played.played_as.size()); ++rank) {
+    if (played.played_as[rank] == index) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, int index, const PlayedPart& part) {
+  const PlayedRank& mine = played.ranks[index];
+  const RankPlan constant = plan_rank(plan.model().info(), *mine.program, part.held, plan.optimizer(), {played.mesh, mine.rank});
+  SimulatedRank rank;
+  rank.ranks = ranks_played_as(played, index);
+  rank.name = ranges_text(rank.ranks);
+  for (const auto& [kind, bytes] : constant.held) rank.constant_bytes += bytes;
+  rank.peak_bytes = rank.constant_bytes + part.rehearsal.peak_bytes();
+  if (const int peak = part.rehearsal.peak_action(); peak >= 0) rank.peak_action = action_text(mine.program->actions[peak]);
+  return rank;
+}
+
+constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long run do
+
+}  // namespace
+
+std::shared_ptr<Simulation> simulate(const Plan& plan, const Batch& batch, const Costs& costs) {
+  check_batch(batch, plan.spec().micro_batches());
+  const Batch fields = batch_on_meta(batch, 1);
+  const ModelInfo& model = plan.model().info();
+  const PlayedRanks played = played_ranks(model, plan.spec().coord().shape, programs_of(plan));
+  const ValueShapes values = plan.shapes(fields);
+  const std::vector<int64_t> value_bytes = bytes_of(values, model.positions.size());
+  const std::vector<PlayedPart> parts = parts_of(plan, played, fields, values);
+  const ActionTimes times(plan, played, parts, value_bytes, costs);
+  const PlayResult result =
+      play(played, model,
+           {.waiting = Waiting::when_needed,
+            .time = [&](int index, int step) { return times.of(index, step); },
+            .buffer_of = [&](int index, const Resource& resource) { return parts[index].held.slots.buffer_of(resource); },
+            .repeats = kSteps});
+  double begin = result.lines.front().begin, last_begin = 0, end = 0;
+  for (const PlayedLine& line : result.lines) {
+    begin = std::min(begin, line.begin);
+    last_begin = std::max(last_begin, line.begin);
+    end = std::max(end, line.end);
+  }
+  auto simulation = std::make_shared<Simulation>();
+  simulation->seconds = end - last_begin;
+  simulation->costs = costs.hardware.name.empty() ? "measured" : costs.hardware.name;
+  simulation->mesh = played.mesh.axes().empty() ? "one rank" : played.mesh.text();
+  for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
+    SimulatedRank& rank = simulation->ranks.emplace_back(describe_simulated(plan, played, index, parts[index]));
+    const auto& actions = played.ranks[index].program->actions;
+    for (size_t step = 0; step < actions.size(); ++step) {
+      rank.actions.push_back(
+          describe_action(actions[step], result.lines[index], step, begin, parts[index].rehearsal.actions[step].held));
+    }
+    set_bubbles(rank, simulation->seconds);
+  }
+  return simulation;
+}
+
+std::shared_ptr<Simulation> simulate(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer,
+                                     const Batch& batch, const Costs& costs) {
+  if (!optimizer) optimizer = std::make_shared<TwoStates>();
+  return simulate(*Plan::make(std::move(spec), std::move(optimizer)), batch, costs);
+}
+
+}  // namespace zt

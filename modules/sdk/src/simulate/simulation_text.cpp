@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "zt/base/tensor.h"
+#include "zt/simulate/simulation.h"
+
+namespace zt {
+
+namespace {
+
+double share(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+}  // namespace
+
+std::string Simulation::text() const {
+  std::string table = fmt::format("step      {:.3f} ms, simulated for {} with the costs '{}'\n", seconds * 1e3, mesh, costs);
+  table += fmt::format("{:<16} {:>10} {:>16} {:>16} {:>12}  {}\n", "ranks", "busy ms", "span bubble", "barrier bubble", "memory",
+                       "most memory in");
+  for (const SimulatedRank& rank : ranks) {
+    table += fmt::format("{:<16} {:>10.3f} {:>8.3f} ({:>4.1f}%) {:>8.3f} ({:>4.1f}%) {:>12}  {}\n", rank.name, rank.busy * 1e3,
+                         rank.span_bubble * 1e3, share(rank.span_bubble, seconds), rank.barrier_bubble * 1e3,
+                         share(rank.barrier_bubble, seconds), human_bytes(rank.peak_bytes), rank.peak_action);
+  }
+  return table;
+}
+
+std::string Simulation::trace() const {
+  auto events = nlohmann::json::array();
+  const auto add = [&](const std::string& name, const SimulatedRank& rank, int lane, double begin, double end) {
+    if (end > begin)
+      events.push_back({{"name", name},
+                        {"ph", "X"},
+                        {"pid", rank.ranks.front()},
+                        {"tid", lane},
+                        {"ts", begin * 1e6},
+                        {"dur", (end - begin) * 1e6}});
+  };
+  for (const SimulatedRank& rank : ranks) {
+    events.push_back(
+        {{"name", "process_name"}, {"ph", "M"}, {"pid", rank.ranks.front()}, {"args", {{"name", "ranks " + rank.name}}}});
+    for (const SimulatedAction& action : rank.actions) {
+      add(action.text, rank, 0, action.begin, action.end);
+      add(action.text, rank, 1, action.transfer_begin, action.transfer_end);
+      events.push_back({{"name", "memory"},
+                        {"ph", "C"},
+                        {"pid", rank.ranks.front()},
+                        {"ts", action.end * 1e6},
+                        {"args", {{"bytes", rank.constant_bytes + action.held_bytes}}}});
+    }
+  }
+  return nlohmann::json{{"traceEvents", std::move(events)}}.dump();
+}
+
+}  // namespace zt

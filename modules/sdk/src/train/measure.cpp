@@ -1,0 +1,164 @@
+#include "measure.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/process/trace.h"
+
+namespace zt {
+
+namespace {
+
+double seconds(int64_t begin_ns, int64_t end_ns) {
+  return static_cast<double>(end_ns - begin_ns) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double least(const std::vector<double>& values) {
+  return *std::ranges::min_element(values);
+}
+
+// Waits for the other ranks of the action's communicators, and returns whether there are any.
+bool await_others(const Action& action, StepState& state) {
+  if (kind(action.kind).among_holders) {
+    const Unit& unit = state.units.at(action.target);
+    if (unit.holders.size() < 2) return false;
+    state.comm_of_holders(unit).barrier();
+    return true;
+  }
+  bool has_others = false;
+  for (const auto& axes : communicators_of(action, *state.model)) {
+    Communicator& comm = state.comm(axes);
+    if (comm.size() > 1) comm.barrier();
+    has_others = has_others || comm.size() > 1;
+  }
+  return has_others;
+}
+
+// Sums by name, to be divided by their number.
+struct Sum {
+  Costs::Measured total;
+  int64_t count = 0;
+  void add(const Costs::Measured& cost) {
+    total.compute += cost.compute;
+    total.transfer += cost.transfer;
+    total.sent_bytes += cost.sent_bytes;
+    ++count;
+  }
+  Costs::Measured mean() const {
+    const auto n = static_cast<double>(count);
+    return {total.compute / n, total.transfer / n, total.sent_bytes / count};
+  }
+};
+
+std::map<std::string, Costs::Measured> means(const std::map<std::string, Sum>& sums) {
+  std::map<std::string, Costs::Measured> measured;
+  for (const auto& [name, sum] : sums) measured[name] = sum.mean();
+  return measured;
+}
+
+}  // namespace
+
+void CostMeter::run(Executor& executor, StepState& state) {
+  const auto& actions = executor.program().actions;
+  times_.resize(actions.size());
+  for (const Unit& unit : state.units) overlaps_ = overlaps_ || (unit.full.defined() && !unit.full.is_cpu());
+  executor.drain();
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const bool has_others = await_others(actions[i], state);
+    const int64_t begin = now_ns();
+    executor.run(state, static_cast<int>(i), static_cast<int>(i) + 1);
+    const int64_t started = now_ns();
+    executor.drain();
+    const int64_t end = now_ns();
+    const bool is_own = !has_others || role_of(actions[i]) == Role::compute;
+    constexpr double kAtOnce = 0.1;  // less of the time after the start means that the action has waited by itself
+    const bool is_async = seconds(started, end) > kAtOnce * seconds(begin, end);
+    times_[i].compute.push_back(is_own ? seconds(begin, end) : is_async ? seconds(begin, started) : 0);
+    times_[i].transfer.push_back(is_own ? 0 : is_async ? seconds(started, end) : seconds(begin, end));
+  }
+}
+
+// The time of a message contains the wait for its peer, so the least one counts.
+std::map<std::string, Costs::Measured> CostMeter::own_costs() const {
+  const Program& program = plan_.program(Mode::train);
+  const ModelInfo& model = plan_.model().info();
+  const Coord coord = plan_.spec().coord();
+  std::map<std::string, Sum> sums;
+  std::map<std::string, double> messages;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
+    const std::string name = measured_name(action, model);
+    const CostBasis basis{.model = model,
+                          .program = program,
+                          .units = plan_.held().units,
+                          .ranks = coord.size(action.axes()),
+                          .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())};
+    sums[name].add({median(times_[i].compute), median(times_[i].transfer), cost_of(action, basis).sent_bytes});
+    if (!message_of(action)) continue;
+    const auto [found, is_new] = messages.emplace(name, least(times_[i].compute));
+    if (!is_new) found->second = std::min(found->second, least(times_[i].compute));
+  }
+  auto measured = means(sums);
+  for (const auto& [name, time] : messages) measured[name].compute = time;
+  return measured;
+}
+
+// Returns the rates that the measured times show on this rank.
+Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const Batch& fields) const {
+  const Program& program = plan_.program(Mode::train);
+  const ModelInfo& model = plan_.model().info();
+  const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), fields, plan_.shapes(fields));
+  double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
+    const Costs::Measured& cost = measured.at(measured_name(action, model));
+    if (role_of(action) == Role::compute) {
+      flops += rehearsal.actions[i].flops;
+      computing += cost.compute;
+    } else if (role_of(action) == Role::update) {
+      const CostBasis basis{.model = model,
+                            .program = program,
+                            .units = plan_.held().units,
+                            .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())};
+      updated += static_cast<double>(cost_of(action, basis).memory_bytes);
+      updating += cost.compute;
+    } else if (cost.sent_bytes > 0) {
+      sent += static_cast<double>(cost.sent_bytes);
+      sending += cost.transfer;
+    }
+  }
+  Hardware rates;
+  rates.name = "measured";
+  rates.source = "steps of this run";
+  if (computing > 0 && flops > 0) rates.flops[float_type_name(program.precision.params)] = flops / computing;
+  if (updating > 0) rates.memory_bandwidth = updated / updating;
+  if (sending > 0) rates.inside = rates.across = {0, sent / sending};
+  rates.overlaps = overlaps_;
+  return rates;
+}
+
+Costs CostMeter::costs(const Batch& fields) const {
+  Costs mine{.hardware = {}, .measured = own_costs()};
+  mine.hardware = rates(mine.measured, fields);
+  const auto& mesh = plan_.spec().mesh();
+  if (!mesh || plan_.place().size == 1) return mine;
+  std::map<std::string, Sum> sums;
+  Costs costs;
+  const auto all = mesh->world()->communicator->all_gather_values(to_value(mine));
+  for (const Value& of_rank : all) {
+    const Costs theirs = parse_costs(of_rank);
+    if (costs.hardware.name.empty()) costs.hardware = theirs.hardware;
+    for (const auto& [name, cost] : theirs.measured) sums[name].add(cost);
+  }
+  costs.measured = means(sums);
+  return costs;
+}
+
+}  // namespace zt

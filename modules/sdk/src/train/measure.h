@@ -1,0 +1,38 @@
+// Measures what the actions of a training step take.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "zt/execute/executor.h"
+#include "zt/simulate/costs.h"
+
+namespace zt {
+
+// Runs steps action by action and notes the time of each. Nothing overlaps: an action that communicates begins when all ranks of
+// its communicators have arrived, and is waited for.
+class CostMeter {
+ public:
+  explicit CostMeter(const Plan& plan) : plan_(plan) {}
+
+  // Runs the executor's program.
+  void run(Executor& executor, StepState& state);
+  // Returns the costs of the steps so far: for each action the median over the steps, on average over micro-batches and ranks.
+  // Includes the rates that follow, for actions that were not measured. Collective over the mesh.
+  Costs costs(const Batch& fields) const;
+
+ private:
+  struct Times {
+    std::vector<double> compute, transfer;  // by step, in seconds
+  };
+  std::map<std::string, Costs::Measured> own_costs() const;
+  Hardware rates(const std::map<std::string, Costs::Measured>& measured, const Batch& fields) const;
+
+  const Plan& plan_;
+  std::vector<Times> times_;  // by action
+  bool overlaps_ = false;     // transfers run beside computation: not on the host, where both need the rank's core
+};
+
+}  // namespace zt
