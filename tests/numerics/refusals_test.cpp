@@ -27,7 +27,7 @@ TEST(Refusals, ACallOfOneRankOnlyIsRefusedByAll) {
         const Batch mine = part_of(global_batch(1), 6 * world.rank, 6);
         said[static_cast<size_t>(world.rank)] = message_of<Misuse>([&] {
           if (world.rank == 1) run.trainer().step(mine);
-          else if (infers) run.trainer().infer({{"tokens", mine.at("tokens")}});
+          else if (infers) run.trainer().infer(Batch{{"tokens", mine.at("tokens")}});
           else run.trainer().evaluate(mine);
         });
         run.step();

@@ -68,7 +68,7 @@ TEST(Trainer, NothingElseRunsInTheMiddleOfAStepByHand) {
       const auto refuse_all = [&] {
         refuses([&] { trainer->step(part_of(global_batch(0), 0, 6)); });
         refuses([&] { trainer->evaluate(part_of(global_batch(0), 0, 6)); });
-        refuses([&] { trainer->infer({{"tokens", global_batch(0).at("tokens")}}); });
+        refuses([&] { trainer->infer(Batch{{"tokens", global_batch(0).at("tokens")}}); });
         refuses([&] { trainer->gradient("embedding.weight"); });
         refuses([&] { trainer->set_parameter("embedding.weight", at::zeros({kVocab, 24})); });
       };
@@ -144,13 +144,13 @@ TEST(Trainer, EvaluationIsEqualOverRanks) {
 
 TEST(Trainer, InferGivesLogits) {
   const auto trainer = make_trainer(one_rank(), {});
-  const auto outputs = trainer->infer({{"tokens", global_batch(0).at("tokens")}});
+  const auto outputs = trainer->infer(Batch{{"tokens", global_batch(0).at("tokens")}});
   EXPECT_EQ(outputs.at("logits").sizes(), (std::vector<int64_t>{kSamples, kSeq, kVocab}));
 }
 
 TEST(Trainer, BadBatchesAreRefused) {
   const auto trainer = make_trainer(one_rank(), {.micro_batches = 5});
-  EXPECT_NE(refusal([&] { trainer->step({}); }).find("the batch is empty"), std::string::npos);
+  EXPECT_NE(refusal([&] { trainer->step(Batch{}); }).find("the batch is empty"), std::string::npos);
   EXPECT_NE(refusal([&] { trainer->step(global_batch(0)); }).find("12 samples cannot be cut into 5"), std::string::npos);
   Batch uneven = global_batch(0);
   uneven["labels"] = uneven["labels"].narrow(0, 0, 10);

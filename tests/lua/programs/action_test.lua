@@ -70,6 +70,44 @@ function TestAction:test_without_a_unit()
   lu.assertTrue(divisor > 0)
 end
 
+local ffi = require "ffi"
+ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+
+local TestResourceCheck = {}
+
+function TestResourceCheck:setUp() ffi.C.setenv("ZT_CHECK_RESOURCES", "1", 1) end
+function TestResourceCheck:tearDown() ffi.C.setenv("ZT_CHECK_RESOURCES", "0", 1) end
+
+function TestResourceCheck:test_undeclared_fields_are_errors()
+  assert_refused('the action touches unit.master and does not declare it: add "master"', function(_, unit) return unit.master end)
+  assert_refused('add "grad" to its reads or writes', function(_, unit) return unit.grad_shard end)
+  trainer_with(function(_, unit) return nil, unit.name == "" or nil end):step(batch())
+end
+
+function TestResourceCheck:test_changes_of_what_is_only_read_are_errors()
+  local function try(reads, writes, run)
+    names = names + 1
+    local action = zt.action{name = "TRY_" .. names, reads = reads, writes = writes, run = run}
+    local pass = zt.pass{phase = "overlap", actions = {action}, apply = function(program)
+      program.actions[#program.actions + 1] = action(1)
+      return program
+    end}
+    local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3}
+    return zt.trainer(zt.program(model):apply(pass), {optimizer = optim.adamw{lr = 0.1}}):step(batch())
+  end
+  local function halve(_, unit) unit.master:mul_(0.5) end
+  lu.assertErrorMsgContains("changed the param of unit 1", try, {"master"}, {}, halve)
+  try({}, {"master"}, halve)
+  try({"master", "grad"}, {}, function() end)
+  local function clear(_, unit) unit.grad_shard:zero_() end
+  lu.assertErrorMsgContains('add "grad" to its writes', try, {"grad"}, {"master"}, clear)
+end
+
+function TestResourceCheck:test_another_value_is_an_error()
+  ffi.C.setenv("ZT_CHECK_RESOURCES", "yes", 1)
+  lu.assertErrorMsgContains("ZT_CHECK_RESOURCES=yes: give 1", trainer_with, function() end)
+end
+
 local TestPass = {}
 
 local function apply(change)
@@ -86,4 +124,5 @@ function TestPass:test_only_actions_may_change()
   lu.assertStrContains(apply(function(p) return {actions = p.actions} end), "micro_batches=2")
 end
 
-os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestAction", TestAction}, {"TestPass", TestPass}})
+local SUITES = {{"TestAction", TestAction}, {"TestResourceCheck", TestResourceCheck}, {"TestPass", TestPass}}
+os.exit(lu.LuaUnit.new():runSuiteByInstances(SUITES))

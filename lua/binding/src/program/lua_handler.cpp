@@ -16,16 +16,28 @@ struct Record {
   const char* name;   // "unit"
   const char* names;  // "index name master"
   Value::Table fields;
+  std::string undeclared = {};  // names of fields that the action must not touch
 };
+
+// The resource that a field of the record `unit` shows.
+const char* resource_of_field(const std::string& field) {
+  return field == "master" ? "master" : field == "full" ? "param" : "grad";
+}
 
 std::vector<std::string> words(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// __index(record, key), for a key without a field. Upvalues: the record's name, the names that may be read.
+// __index(record, key), for a key without a field. Upvalues: the record's name, the names that may be read, those that the action
+// has not declared.
 int read_field(lua_State* L) {
   const std::string key = text_of(L, 2);
+  const std::vector<std::string> undeclared = words(lua_tostring(L, lua_upvalueindex(3)));
+  if (std::ranges::find(undeclared, key) != undeclared.end()) {
+    misuse("the action touches {}.{} and does not declare it: add \"{}\" to its reads or writes (found by ZT_CHECK_RESOURCES)",
+           lua_tostring(L, lua_upvalueindex(1)), key, resource_of_field(key));
+  }
   const std::vector<std::string> names = words(lua_tostring(L, lua_upvalueindex(2)));
   if (std::find(names.begin(), names.end(), key) != names.end()) return 0;
   misuse("{}.{} does not exist{}", lua_tostring(L, lua_upvalueindex(1)), key, suggest(key, names));
@@ -46,7 +58,8 @@ void push_record(lua_State* L, const Record& record) {
   for (const auto& [event, function] : {std::pair{"__index", &guarded<read_field>}, {"__newindex", &guarded<assign_field>}}) {
     lua_pushstring(L, record.name);
     lua_pushstring(L, record.names);
-    lua_pushcclosure(L, function, 2);
+    lua_pushstring(L, record.undeclared.c_str());
+    lua_pushcclosure(L, function, 3);
     lua_setfield(L, -2, event);
   }
   lua_setmetatable(L, -2);
@@ -97,6 +110,21 @@ Record state_record(const StepState& state) {
               {"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}, {"grad_divisor", state.grad_divisor}}};
 }
 
+// Takes away the fields that show what the action has not declared.
+void hide_undeclared(Record& unit, const Resources& declared) {
+  const std::map<std::string, ResourceKind> kinds{{"master", ResourceKind::master},
+                                                  {"full", ResourceKind::param},
+                                                  {"grad", ResourceKind::grad},
+                                                  {"grad_shard", ResourceKind::grad}};
+  const auto has = [&](ResourceKind kind) {
+    return std::ranges::find(declared.reads, kind, &Resource::kind) != declared.reads.end() ||
+           std::ranges::find(declared.writes, kind, &Resource::kind) != declared.writes.end();
+  };
+  for (const auto& [field, kind] : kinds) {
+    if (!has(kind) && unit.fields.erase(field) > 0) unit.undeclared += field + " ";
+  }
+}
+
 // Restores the height of the stack on destruction, also after an exception.
 struct StackHeight {
   lua_State* L;
@@ -108,7 +136,8 @@ struct StackHeight {
 
 Work LuaHandler::start(const Action& action, StepState& state) {
   const bool has_unit = action.target >= 0;
-  const Record unit = has_unit ? unit_record(state, action.target) : Record{"unit", "", {}};
+  Record unit = has_unit ? unit_record(state, action.target) : Record{"unit", "", {}};
+  if (has_unit && checks_) hide_undeclared(unit, resources_of(action, *state.model));
   const Record step = state_record(state);
   lua_State* L = run_->begin();
   const int function = lua_gettop(L);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "zt/execute/executor.h"
+#include "zt/execute/resource_check.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {
@@ -14,7 +14,7 @@ class LuaHandler : public ActionHandler {
   // `name` is the name of the kind, for messages. With `writes_master`, the layers' copy of the parameters is rounded from the
   // master parameters after each action.
   LuaHandler(std::string name, std::shared_ptr<Callable> run, bool writes_master)
-      : name_(std::move(name)), run_(std::move(run)), writes_master_(writes_master) {}
+      : name_(std::move(name)), run_(std::move(run)), writes_master_(writes_master), checks_(checks_resources()) {}
 
   // Calls run(action, unit, state), which returns nothing and changes tensors in place.
   //
@@ -23,13 +23,15 @@ class LuaHandler : public ActionHandler {
   // grad_shard and grad are nil for a frozen unit.
   // state: {step, loss, grad_norm, grad_divisor}. grad_shard and grad hold grad_divisor times the gradient of the objective.
   //
-  // Throws Misuse if the function reads an unknown field of unit or state, assigns any field, or returns a value.
+  // Throws Misuse if the function reads an unknown field of unit or state, assigns any field, or returns a value; with
+  // ZT_CHECK_RESOURCES=1 also if it reads a field of unit that its kind does not declare.
   Work start(const Action& action, StepState& state) override;
 
  private:
   std::string name_;
   std::shared_ptr<Callable> run_;
   bool writes_master_;
+  bool checks_;  // shows only what the kind declares
 };
 
 }  // namespace zt::lua

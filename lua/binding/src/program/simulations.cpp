@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "program/batches.h"
 #include "program/open.h"
 #include "zt/base/options.h"
 #include "zt/simulate/simulation.h"
@@ -12,8 +13,7 @@ namespace zt::lua {
 namespace {
 
 struct SimulateOptions {
-  Value costs, optimizer;
-  Value::Table batch;
+  Value costs, batch, optimizer;
   std::vector<int> ranks;
 };
 
@@ -31,18 +31,6 @@ const Schema<SimulateOptions>& simulate_schema() {
 Costs to_costs(const Value& value) {
   const auto* name = value.get_if<std::string>();
   return name ? find_costs(*name) : parse_costs(value);
-}
-
-Batch to_batch(const Value::Table& table, const std::string& path) {
-  Batch batch;
-  for (const auto& [name, field] : table) convert(field, path + "." + name, batch[name]);
-  return batch;
-}
-
-Batch check_batch_table(lua_State* L, int index) {
-  Value::Table table;
-  convert(check_value(L, index), "batch", table);
-  return to_batch(table, "batch");
 }
 
 // Leaves out the kinds of ranks to which none of these belongs, unless the list is empty.
@@ -65,7 +53,8 @@ int simulate_program(lua_State* L) {
   const SimulateOptions options = simulate_schema().parse(check_value(L, 2));
   std::shared_ptr<Optimizer> optimizer;
   if (!options.optimizer.is_nil()) convert(options.optimizer, "program:simulate.optimizer", optimizer);
-  const auto simulation = simulate(spec, optimizer, to_batch(options.batch, "program:simulate.batch"), to_costs(options.costs));
+  const auto simulation =
+      simulate(spec, optimizer, to_step_batch(options.batch, "program:simulate.batch"), to_costs(options.costs));
   keep_only(*simulation, options.ranks);
   push(L, simulation);
   return 1;
@@ -73,7 +62,7 @@ int simulate_program(lua_State* L) {
 
 // trainer:simulate(batch, costs) -> a Simulation
 int simulate_trainer(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->simulate(check_batch_table(L, 2), to_costs(check_value(L, 3))));
+  push(L, check<Trainer>(L, 1)->simulate(check_step_batch(L, 2), to_costs(check_value(L, 3))));
   return 1;
 }
 
@@ -85,7 +74,7 @@ struct MeasureOptions {
 int measure_costs(lua_State* L) {
   static const auto schema = Schema<MeasureOptions>("trainer:costs")
                                  .optional("steps", &MeasureOptions::steps, "training steps to measure", Check<int>(at_least(1)));
-  push(L, to_value(check<Trainer>(L, 1)->costs(check_batch_table(L, 2), schema.parse(check_value(L, 3)).steps)));
+  push(L, to_value(check<Trainer>(L, 1)->costs(check_step_batch(L, 2), schema.parse(check_value(L, 3)).steps)));
   return 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include "arguments.h"
 #include "core/hooks.h"
+#include "program/batches.h"
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/base/options.h"
@@ -89,21 +90,6 @@ int make_trainer(lua_State* L) {
   return 1;
 }
 
-Batch check_batch(lua_State* L, int index) {
-  const Value value = check_value(L, index);
-  const auto* table = value.get_if<Value::Table>();
-  if (!table)
-    misuse("argument {}: a batch (a table of tensors such as {{tokens = ..., labels = ...}}) expected, got {}", index - 1,
-           value.type_name());
-  Batch batch;
-  for (const auto& [name, field] : *table) {
-    const auto* tensor = field.get_if<at::Tensor>();
-    if (!tensor) misuse("the batch field '{}' must be a tensor, got {}", name, field.type_name());
-    batch[name] = *tensor;
-  }
-  return batch;
-}
-
 Value result_value(const StepResult& result) {
   Value::Table terms;
   for (const LossTerm& term : result.terms) terms[term.name] = term.value;
@@ -139,7 +125,7 @@ int step(lua_State* L) {
     misuse("trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()");
   }
   if (world(L).dry) return end_dry_run(L, 1);
-  push(L, result_value(trainer->step(check_batch(L, 2))));
+  push(L, result_value(trainer->step(check_step_batch(L, 2))));
   return 1;
 }
 
@@ -159,13 +145,13 @@ int finish_step(lua_State* L) {
 }
 
 int evaluate(lua_State* L) {
-  push(L, result_value(check<Trainer>(L, 1)->evaluate(check_batch(L, 2))));
+  push(L, result_value(check<Trainer>(L, 1)->evaluate(check_step_batch(L, 2))));
   return 1;
 }
 
 int infer(lua_State* L) {
   Value::Table outputs;
-  for (const auto& [name, tensor] : check<Trainer>(L, 1)->infer(check_batch(L, 2))) outputs[name] = tensor;
+  for (const auto& [name, tensor] : check<Trainer>(L, 1)->infer(check_step_batch(L, 2))) outputs[name] = tensor;
   push(L, Value(outputs));
   return 1;
 }
@@ -202,13 +188,13 @@ int memory(lua_State* L) {
 // trainer:plan(batch) -> a list with one entry per kind of rank: {ranks = "0-7", count, memory, actions, sent}; memory and sent
 // in bytes
 int plan(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->plan(check_batch(L, 2)));
+  push(L, check<Trainer>(L, 1)->plan(check_step_batch(L, 2)));
   return 1;
 }
 
 // trainer:predict_activations(batch) -> bytes. The report and trainer:memory() show them, too.
 int predict_activations(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->predict_activations(check_batch(L, 2)));
+  push(L, check<Trainer>(L, 1)->predict_activations(check_step_batch(L, 2)));
   return 1;
 }
 

@@ -66,12 +66,17 @@ void ComputeState::count_readers(const Program& program) {
   }
 }
 
-void ComputeState::begin(const Batch& batch, const Program& program, int64_t first_sample) {
-  batch_ = batch;
+void ComputeState::begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample) {
   mode_ = program.mode;
   micro_batches_ = program.micro_batches;
-  first_sample_ = first_sample;
-  whole_batch_of_ = -1;
+  is_by_hand_ = micro_batches.empty();
+  parts_.clear();
+  for (Batch& fields : micro_batches) {
+    const int64_t samples = samples_of(fields);
+    parts_.push_back({std::move(fields), first_sample});
+    first_sample += samples;
+  }
+  parts_.resize(static_cast<size_t>(micro_batches_));
   sums_.clear();
   values_.clear();
   values_.resize(model_->positions().size() * micro_batches_);
@@ -81,17 +86,7 @@ void ComputeState::begin(const Batch& batch, const Program& program, int64_t fir
 }
 
 void ComputeState::begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample) {
-  batch_ = batch;
-  whole_batch_of_ = micro_batch;
-  first_sample_ = first_sample;
-}
-
-at::Tensor ComputeState::batch_field(const std::string& name, int micro_batch) const {
-  const auto found = batch_.find(name);
-  if (found == batch_.end()) return {};
-  if (whole_batch_of_ >= 0) return found->second;
-  const int64_t part = found->second.size(0) / micro_batches_;
-  return found->second.narrow(0, micro_batch * part, part);
+  parts_.at(static_cast<size_t>(micro_batch)) = {batch, first_sample};
 }
 
 std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, bool is_recompute, Values& values) {
@@ -220,16 +215,27 @@ void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
 }
 
 Counts ComputeState::count() const {
-  const auto whole = [this](const std::string& name) {
-    const auto found = batch_.find(name);
-    return found == batch_.end() ? at::Tensor() : found->second;
-  };
   Counts total;
+  for (int m = 0; m < micro_batches_; ++m) {
+    const Counts counts = count(m);
+    total.tokens += counts.tokens;
+    total.samples += counts.samples;
+  }
+  return total;
+}
+
+Counts ComputeState::count(int micro_batch) const {
+  const Batch& fields = parts_.at(static_cast<size_t>(micro_batch)).fields;
+  const auto field = [&](const std::string& name) {
+    const auto found = fields.find(name);
+    return found == fields.end() ? at::Tensor() : found->second;
+  };
+  Counts total{.tokens = 0, .samples = samples_of(fields)};
   const NamedLayer* counter = nullptr;
   for (size_t p = 0; p < model_->positions().size(); ++p) {
     if (!runs_[p]) continue;
     const NamedLayer& use = model_->positions()[p];
-    const Counts counts = with_layer_name(use.name, use.layer->kind(), [&] { return use.layer->count(whole); });
+    const Counts counts = with_layer_name(use.name, use.layer->kind(), [&] { return use.layer->count(field); });
     if (counts.tokens == 0) continue;
     if (counter && total.tokens != counts.tokens) {
       misuse(
@@ -240,7 +246,6 @@ Counts ComputeState::count() const {
     total.tokens = counts.tokens;
     counter = &use;
   }
-  if (!batch_.empty()) total.samples = batch_.begin()->second.size(0);
   return total;
 }
 

@@ -37,10 +37,9 @@ class ComputeState {
   // `runs`: by position, whether this rank runs it; see positions_run.
   ComputeState(std::shared_ptr<Model> model, StepState& state, std::vector<bool> runs);
 
-  // Begins a run of `program`, one per mode, over `batch` (this rank's part of the global batch) in equal parts. `first_sample`:
-  // the place of its first sample in the global batch.
-  void begin(const Batch& batch, const Program& program, int64_t first_sample);
-  // In a step by hand: makes all of `batch` the micro-batch `micro_batch`.
+  // Begins a run of `program`, one per mode, over this rank's part of the global batch. `first_sample`: the place of its first
+  // sample in the global batch. In a step by hand there are no micro-batches yet: begin_micro_batch gives them.
+  void begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample);
   void begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample);
 
   void forward(int position, int micro_batch, Keep keep);
@@ -50,9 +49,10 @@ class ComputeState {
   void backward_inputs(int position, int micro_batch);
   void backward_weights(int position, int micro_batch);
 
-  // Returns the valid tokens and the samples of this rank's batch, counted by the layers that it runs. Throws Misuse if two loss
-  // layers count differently.
+  // Return the valid tokens and the samples of this rank's batch, or of one micro-batch, counted by the layers that it runs.
+  // Throw Misuse if two loss layers count differently.
   Counts count() const;
+  Counts count(int micro_batch) const;
   // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
   std::vector<LossSum> losses() const;
   // Returns the named outputs of the last position; none if this rank does not run it.
@@ -86,7 +86,10 @@ class ComputeState {
   void put_outputs(int position, int micro_batch, std::vector<at::Tensor> outputs);
   void release_read_values(int position, int micro_batch);
   void backward_layer(int position, int micro_batch, Values& values);
-  at::Tensor batch_field(const std::string& name, int micro_batch) const;
+  struct Part {
+    Batch fields;
+    int64_t first_sample = 0;  // its place in the global batch
+  };
 
   std::shared_ptr<Model> model_;
   StepState& state_;
@@ -99,11 +102,10 @@ class ComputeState {
   std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
   std::vector<Values> values_;
   std::map<std::string, at::Tensor> sums_;  // of loss terms: float64 scalars
-  Batch batch_;
+  std::vector<Part> parts_;                 // by micro-batch
   Mode mode_ = Mode::train;
   int micro_batches_ = 1;
-  int whole_batch_of_ = -1;  // by hand: the micro-batch that batch_ is; -1: batch_ is all micro-batches of the step
-  int64_t first_sample_ = 0;
+  bool is_by_hand_ = false;
   Seeds seeds_;
 };
 

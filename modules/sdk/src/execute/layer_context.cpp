@@ -9,19 +9,15 @@
 namespace zt {
 
 at::Tensor ComputeState::LayerContext::batch(const std::string& name) {
-  const at::Tensor field = compute_.batch_field(name, micro_batch_index_);
-  if (field.defined()) return field;
-  std::vector<std::string> fields;
-  for (const auto& [known, unused] : compute_.batch_) fields.push_back(known);
+  if (const auto found = fields().find(name); found != fields().end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, unused] : fields()) names.push_back(known);
   misuse("layer '{}' needs the batch field '{}', which the batch does not have{}",
-         compute_.model_->positions()[position_index_].name, name, suggest(name, fields));
+         compute_.model_->positions()[position_index_].name, name, suggest(name, names));
 }
 
 int64_t ComputeState::LayerContext::first_sample() const {
-  if (compute_.batch_.empty()) return compute_.first_sample_;
-  const int64_t samples = compute_.batch_.begin()->second.size(0);
-  const bool is_cut = compute_.whole_batch_of_ < 0;
-  return compute_.first_sample_ + (is_cut ? samples / compute_.micro_batches_ * micro_batch_index_ : 0);
+  return compute_.parts_.at(static_cast<size_t>(micro_batch_index_)).first_sample;
 }
 
 Philox ComputeState::LayerContext::rng(Purpose purpose) const {
@@ -38,7 +34,7 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
         name, name_of(per), name, name_of(per));
   if (sum.requires_grad()) compute_.values(position_index_, micro_batch_index_).roots.push_back({sum, per});
   if (recompute) return;
-  const bool is_by_hand = compute_.whole_batch_of_ >= 0 && compute_.mode_ == Mode::train;
+  const bool is_by_hand = compute_.is_by_hand_ && compute_.mode_ == Mode::train;
   at::Tensor value = sum.detach().to(at::kDouble);
   if (is_by_hand) value = value * compute_.seeds_.of(per);
   at::Tensor& total = compute_.sums_[name];

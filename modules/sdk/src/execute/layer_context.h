@@ -11,7 +11,7 @@ class ComputeState::LayerContext : public Context {
       : compute_(compute), position_index_(position), micro_batch_index_(micro_batch) {}
 
   at::Tensor batch(const std::string& name) override;
-  bool has_batch(const std::string& name) const override { return compute_.batch_.contains(name); }
+  bool has_batch(const std::string& name) const override { return fields().contains(name); }
   int64_t first_sample() const override;
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override { return compute_.state_.comm({axis}); }
@@ -20,6 +20,7 @@ class ComputeState::LayerContext : public Context {
   void defer(std::function<void()> weight_gradient) override;
 
  private:
+  const Batch& fields() const { return compute_.parts_.at(static_cast<size_t>(micro_batch_index_)).fields; }
   Sink sink(int param);
 
   ComputeState& compute_;

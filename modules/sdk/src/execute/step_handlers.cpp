@@ -46,12 +46,12 @@ void backward_weights(ComputeState& compute, const Action& action) {
   compute.backward_weights(action.target, action.micro_batch);
 }
 
-// Returns which counts this rank adds to the sums over `axes`. Ranks that run different positions have the same samples: the
-// first of them adds these. The rank that runs the loss adds the tokens.
-Contribution contribution(const std::vector<std::string>& axes, const StepState& state) {
+// Returns how this rank's counts enter the sums over `axes`.
+Contribution contribution(std::vector<std::string> axes, const StepState& state) {
   const bool is_first_copy = state.is_first_copy(axes);
-  const bool is_first_stage = state.coord.index(state.split_axes) == 0;
-  return {.tokens = is_first_copy, .samples = is_first_copy && is_first_stage};
+  std::erase_if(axes,
+                [&](const std::string& axis) { return std::ranges::find(state.split_axes, axis) != state.split_axes.end(); });
+  return {.is_counted = is_first_copy, .group = state.coord.index(axes)};
 }
 
 class Count : public ActionHandler {
@@ -217,24 +217,34 @@ class Step : public ActionHandler {
 }  // namespace
 
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
-  constexpr int64_t kWords = 5;
+  enum Word : uint8_t { tokens, samples, running, at_step, is_counted, group, words };
   static const char* const kDoing[] = {"trains", "evaluates", "infers"};
-  const at::Tensor own = at::tensor(
-      {adds.tokens ? mine.tokens : 0, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.samples}}, at::kLong);
-  const at::Tensor all = at::empty({kWords * comm.size()}, at::kLong);
+  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
+  const at::Tensor own =
+      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group}, at::kLong);
+  const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
-  const auto* words = all.const_data_ptr<int64_t>();
+  const auto* first = all.const_data_ptr<int64_t>();
   Counts total;
-  for (int rank = 0; rank < comm.size(); ++rank, words += kWords) {
-    total.tokens += words[0];
-    total.samples += words[4] * words[1];
-    const int64_t* first = all.const_data_ptr<int64_t>();
-    if (words[2] == first[2] && words[3] == first[3] && words[1] == first[1]) continue;
-    if (words[2] == first[2] && words[3] == first[3])
-      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[1], rank,
-             words[1], comm.name());
-    misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike", 0,
-           kDoing[first[2]], first[3], rank, kDoing[words[2]], words[3], comm.name());
+  std::map<int64_t, int> known, counters;  // by group: its first counted rank, and its first one that counts tokens
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t* theirs = first + rank * words;
+    if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
+      misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
+             0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
+    if (theirs[samples] != first[samples])
+      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
+             rank, theirs[samples], comm.name());
+    if (theirs[is_counted] == 0) continue;
+    if (known.emplace(theirs[group], rank).second) total.samples += theirs[samples];
+    if (theirs[tokens] == 0) continue;
+    const auto [counter, is_new] = counters.emplace(theirs[group], rank);
+    if (is_new) total.tokens += theirs[tokens];
+    else if (theirs[tokens] != first[counter->second * words + tokens])
+      misuse(
+          "the loss layers of the ranks {} and {} of '{}' count {} and {} valid tokens of the same samples: the terms of one objective "
+          "are divided by one number; give them the same labels or make one a loss per sample",
+          counter->second, rank, comm.name(), first[counter->second * words + tokens], theirs[tokens]);
   }
   return total;
 }

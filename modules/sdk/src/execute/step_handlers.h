@@ -17,13 +17,15 @@ struct Normalisation {
   std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
 };
 
-// Which of its counts a rank adds to a sum over ranks.
+// How a rank's counts enter a sum over ranks.
 struct Contribution {
-  bool tokens = true, samples = true;
+  bool is_counted = true;  // false: another rank with the same samples and positions counts them
+  int64_t group = -1;      // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
 };
 
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
-// ranks unless they run the same mode at the same step, for example if one rank evaluates alone.
+// ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if loss layers on several
+// ranks of a group count different tokens.
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 // Returns the handlers. `updates`: by unit, the segments of this rank's shard.

@@ -1,6 +1,5 @@
 #include "plan.h"
 
-#include "plan/batch.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/gemm/gemm_choice.h"
@@ -167,31 +166,31 @@ World Plan::place() const {
   return world;
 }
 
-int64_t Plan::activations(const Batch& fields) const {
-  return rehearsal(program(Mode::train), held_, fields, shapes(fields)).peak_bytes();
+int64_t Plan::activations(const std::vector<Batch>& micro_batches) const {
+  return rehearsal(program(Mode::train), held_, micro_batches, shapes(micro_batches)).peak_bytes();
 }
 
-Stage Plan::stage(const Batch& fields) const {
-  return {spec_->model(), [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); }, fields};
+Stage Plan::stage(const std::vector<Batch>& micro_batches) const {
+  return {spec_->model(), [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); }, micro_batches};
 }
 
-ValueShapes Plan::shapes(const Batch& fields) const {
+ValueShapes Plan::shapes(const std::vector<Batch>& micro_batches) const {
   const auto receives = [](const std::shared_ptr<const Program>& program) {
     return std::ranges::any_of(program->actions, [](const Action& a) { return role_of(a) == Role::transfer; });
   };
   if (std::ranges::none_of(training_, receives)) return {};
-  const Program& training = program(Mode::train);
-  return value_shapes(stage(fields), training.precision, training.micro_batches);
+  return value_shapes(stage(micro_batches), program(Mode::train).precision);
 }
 
-Rehearsal Plan::rehearsal(const Program& training, const RankUnits& held, const Batch& fields, const ValueShapes& values) const {
-  return rehearse(stage(fields), training, held, values);
+Rehearsal Plan::rehearsal(const Program& training, const RankUnits& held, const std::vector<Batch>& micro_batches,
+                          const ValueShapes& values) const {
+  return rehearse(stage(micro_batches), training, held, values);
 }
 
-Value Plan::of_all_ranks(const Batch& batch) const {
+Value Plan::of_all_ranks(const StepBatch& batch) const {
   const MeshShape shape = spec_->coord().shape;
-  const Batch fields = batch_on_meta(batch, 1);
-  const ValueShapes values = shapes(fields);
+  const std::vector<Batch> micro_batches = on_meta(batch.cut(spec_->micro_batches()));
+  const ValueShapes values = shapes(micro_batches);
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(training_)) {
     const Coord coord{shape, ranks.front()};
@@ -199,7 +198,7 @@ Value Plan::of_all_ranks(const Batch& batch) const {
     const RankUnits held = describe_rank(coord);
     const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    memory["activations"] = rehearsal(training, held, fields, values).peak_bytes();
+    memory["activations"] = rehearsal(training, held, micro_batches, values).peak_bytes();
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;

@@ -46,23 +46,24 @@ class Plan {
   // Returns this rank's place, for messages.
   World place() const;
 
-  // Returns the bytes that a training step over `fields` (this rank's part of a global batch, on device meta) allocates at its
-  // peak. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
-  int64_t activations(const Batch& fields) const;
+  // Returns the bytes that a training step over these micro-batches (this rank's part of a global batch, on device meta)
+  // allocates at its peak. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
+  int64_t activations(const std::vector<Batch>& micro_batches) const;
   // The training programs of all ranks; equal ones share one object.
   const std::vector<std::shared_ptr<const Program>>& training_programs() const { return training_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   // Returns the units of a rank of the mesh, without buffers.
   RankUnits describe_rank(const Coord& coord) const;
-  // Returns the shapes of all values if one of the ranks receives some; else nothing. `fields`: a rank's part of a global batch,
-  // on device meta.
-  ValueShapes shapes(const Batch& fields) const;
-  // Rehearses a step of a rank, which holds `held`. `values`: shapes(fields).
-  Rehearsal rehearsal(const Program& training, const RankUnits& held, const Batch& fields, const ValueShapes& values) const;
+  // Returns the shapes of all values if one of the ranks receives some; else nothing. `micro_batches`: a rank's part of a
+  // global batch, on device meta.
+  ValueShapes shapes(const std::vector<Batch>& micro_batches) const;
+  // Rehearses a step of a rank, which holds `held`. `values`: shapes(micro_batches).
+  Rehearsal rehearsal(const Program& training, const RankUnits& held, const std::vector<Batch>& micro_batches,
+                      const ValueShapes& values) const;
 
   // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent}, the last three as tables by kind.
   // `batch`: each rank's part of a global batch.
-  Value of_all_ranks(const Batch& batch) const;
+  Value of_all_ranks(const StepBatch& batch) const;
 
  private:
   Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
@@ -70,7 +71,7 @@ class Plan {
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
-  Stage stage(const Batch& fields) const;
+  Stage stage(const std::vector<Batch>& micro_batches) const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
   std::shared_ptr<const ProgramSpec> spec_;

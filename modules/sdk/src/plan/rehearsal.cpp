@@ -41,7 +41,7 @@ class Moved : public ActionHandler {
  private:
   void receive(const Resource& written, StepState& state) const {
     if (written.kind != ResourceKind::value && written.kind != ResourceKind::value_grad) return;
-    const auto& outputs = shapes_.at(static_cast<size_t>(written.index));
+    const auto& outputs = shapes_.of(written.index, written.micro_batch);
     for (int output = 0; output < static_cast<int>(outputs.size()); ++output) {
       if (!outputs[output].defined()) continue;
       const Edge edge{written.index, output};
@@ -124,7 +124,7 @@ class Run {
 
   // Calls `after(index)` after each action.
   void run(const std::function<void(int)>& after) {
-    compute_->begin(stage_.fields, program_, 0);
+    compute_->begin(stage_.micro_batches, program_, 0);
     int at = 0;
     try {
       for (const int n = static_cast<int>(program_.actions.size()); at < n; ++at) {
@@ -162,11 +162,8 @@ Rehearsal run_all(const Stage& stage, const Program& program, const RankUnits& h
 
 constexpr int kRunMicroBatches = 2;
 
-// Returns the stage whose batch consists of the first micro-batches only.
-Stage shortened(const Stage& stage, int micro_batches) {
-  Stage part = stage;
-  for (auto& [name, field] : part.fields) field = field.narrow(0, 0, field.size(0) / micro_batches * kRunMicroBatches);
-  return part;
+bool are_alike(const std::vector<Batch>& micro_batches) {
+  return std::ranges::all_of(micro_batches, [&](const Batch& batch) { return has_shapes_of(batch, micro_batches.front()); });
 }
 
 // The run micro-batch that a micro-batch is like.
@@ -211,33 +208,51 @@ int64_t Rehearsal::peak_bytes() const {
   return actions.empty() ? 0 : actions[static_cast<size_t>(peak_action())].peak;
 }
 
-ValueShapes value_shapes(const Stage& stage, const Precision& precision, int micro_batches) {
+const std::vector<at::Tensor>& ValueShapes::of(int position, int micro_batch) const {
+  const size_t known = by_micro_batch.size() == 1 ? 0 : static_cast<size_t>(micro_batch);
+  return by_micro_batch.at(known).at(static_cast<size_t>(position));
+}
+
+int64_t ValueShapes::bytes(int position, int micro_batch) const {
+  int64_t bytes = 0;
+  if (by_micro_batch.empty()) return 0;
+  for (const at::Tensor& value : of(position, micro_batch)) bytes += value.defined() ? static_cast<int64_t>(value.nbytes()) : 0;
+  return bytes;
+}
+
+ValueShapes value_shapes(const Stage& stage, const Precision& precision) {
   const ModelInfo& info = stage.model->info();
-  Stage first = stage;
-  for (auto& [name, field] : first.fields) field = field.narrow(0, 0, field.size(0) / micro_batches);
   Program forwards = base_program(info, Mode::train, 1);
   forwards.precision = precision;
   std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
   const Program* programs[] = {&forwards};
   const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});
-  ValueShapes shapes(info.positions.size());
-  Run run(first, forwards, whole, {});
-  run.run([&](int index) {
-    const int position = forwards.actions[index].target;
-    for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {
-      const at::Tensor& value = run.state().values.get({position, output}, 0);
-      shapes[position].push_back(value.defined() ? value.detach() : value);
-    }
-  });
+  ValueShapes shapes;
+  const size_t wanted = are_alike(stage.micro_batches) ? 1 : stage.micro_batches.size();
+  for (size_t m = 0; m < wanted; ++m) {
+    Stage one = stage;
+    one.micro_batches = {stage.micro_batches[m]};
+    auto& of_positions = shapes.by_micro_batch.emplace_back(info.positions.size());
+    Run run(one, forwards, whole, {});
+    run.run([&](int index) {
+      const int position = forwards.actions[index].target;
+      for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {
+        const at::Tensor& value = run.state().values.get({position, output}, 0);
+        of_positions[position].push_back(value.defined() ? value.detach() : value);
+      }
+    });
+  }
   return shapes;
 }
 
 Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes) {
-  if (program.micro_batches <= kRunMicroBatches) return run_all(stage, program, held, shapes);
+  if (program.micro_batches <= kRunMicroBatches || !are_alike(stage.micro_batches)) return run_all(stage, program, held, shapes);
   Program part = program;
   part.micro_batches = kRunMicroBatches;
   std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
-  return extended(program, part, run_all(shortened(stage, program.micro_batches), part, held, shapes));
+  Stage first = stage;
+  first.micro_batches.resize(kRunMicroBatches);
+  return extended(program, part, run_all(first, part, held, shapes));
 }
 
 }  // namespace zt

@@ -27,13 +27,19 @@ struct Rehearsal {
 struct Stage {
   std::shared_ptr<Model> model;
   std::function<Communicator&(const std::vector<std::string>&)> comm;  // as StepState::comm
-  Batch fields;                                                        // a rank's part of a global batch, on device meta
+  std::vector<Batch> micro_batches;                                    // a rank's part of a global batch, on device meta
 };
 
-// The outputs of each position for one micro-batch, on device meta; by position, then by output.
-using ValueShapes = std::vector<std::vector<at::Tensor>>;
+// The outputs of each position, on device meta.
+struct ValueShapes {
+  using OfPositions = std::vector<std::vector<at::Tensor>>;  // by position, then by output; undefined where there is none
+  std::vector<OfPositions> by_micro_batch;                   // only the first one if all micro-batches have equal shapes
+
+  const std::vector<at::Tensor>& of(int position, int micro_batch) const;
+  int64_t bytes(int position, int micro_batch) const;  // 0 if nothing is known
+};
 // Returns them from the forwards of the whole model. Throws Misuse as `rehearse`.
-ValueShapes value_shapes(const Stage& stage, const Precision& precision, int micro_batches);
+ValueShapes value_shapes(const Stage& stage, const Precision& precision);
 
 // Runs the forwards and backwards of `program` for the rank that holds `held`. Values that the rank receives have `shapes`, which
 // may be empty if it receives none. The model's parameters are meta tensors during the call. Micro-batches of equal shapes are

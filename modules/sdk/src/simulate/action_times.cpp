@@ -39,15 +39,14 @@ Cost ActionTimes::cost_of_action(const Action& action, int played, int step) con
     return cost;
   }
   if (const auto message = message_of(action)) {
-    const int64_t bytes = message->is_send && action.target >= 0 ? value_bytes_.at(static_cast<size_t>(action.target)) : 0;
+    const int64_t bytes = message->is_send && action.target >= 0 ? values_.bytes(action.target, action.micro_batch) : 0;
     return {.memory_bytes = 2 * bytes, .sent_bytes = bytes};
   }
   return cost_of(action, {.model = model,
                           .program = *rank.program,
                           .units = part.held.units,
                           .ranks = Coord{played_.mesh, rank.rank}.size(action.axes()),
-                          .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size()),
-                          .value_bytes = value_bytes_});
+                          .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())});
 }
 
 double ActionTimes::compute_seconds(const Action& action, const Cost& cost) const {

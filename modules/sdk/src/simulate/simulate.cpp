@@ -1,9 +1,7 @@
 #include "simulate.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "plan/batch.h"
 #include "simulate/action_times.h"
 
 namespace zt {
@@ -28,17 +26,9 @@ std::vector<const Program*> programs_of(const Plan& plan) {
   return programs;
 }
 
-std::vector<int64_t> bytes_of(const ValueShapes& values, size_t positions) {
-  std::vector<int64_t> bytes(positions, 0);
-  for (size_t position = 0; position < values.size(); ++position) {
-    for (const at::Tensor& value : values[position])
-      bytes[position] += value.defined() ? static_cast<int64_t>(value.nbytes()) : 0;
-  }
-  return bytes;
-}
-
 // Describes and rehearses each played rank; those with one program alike.
-std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const Batch& fields, const ValueShapes& values) {
+std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const std::vector<Batch>& micro_batches,
+                                 const ValueShapes& values) {
   std::vector<PlayedPart> parts;
   std::map<const Program*, size_t> known;
   for (const PlayedRank& rank : played.ranks) {
@@ -48,7 +38,7 @@ std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, co
       continue;
     }
     RankUnits held = plan.describe_rank({played.mesh, rank.rank});
-    Rehearsal rehearsal = plan.rehearsal(*rank.program, held, fields, values);
+    Rehearsal rehearsal = plan.rehearsal(*rank.program, held, micro_batches, values);
     parts.push_back({std::move(held), std::move(rehearsal)});
   }
   return parts;
@@ -108,15 +98,13 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 
 }  // namespace
 
-std::shared_ptr<Simulation> simulate(const Plan& plan, const Batch& batch, const Costs& costs) {
-  check_batch(batch, plan.spec().micro_batches());
-  const Batch fields = batch_on_meta(batch, 1);
+std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
+  const std::vector<Batch> micro_batches = on_meta(batch.cut(plan.spec().micro_batches()));
   const ModelInfo& model = plan.model().info();
   const PlayedRanks played = played_ranks(model, plan.spec().coord().shape, programs_of(plan));
-  const ValueShapes values = plan.shapes(fields);
-  const std::vector<int64_t> value_bytes = bytes_of(values, model.positions.size());
-  const std::vector<PlayedPart> parts = parts_of(plan, played, fields, values);
-  const ActionTimes times(plan, played, parts, value_bytes, costs);
+  const ValueShapes values = plan.shapes(micro_batches);
+  const std::vector<PlayedPart> parts = parts_of(plan, played, micro_batches, values);
+  const ActionTimes times(plan, played, parts, values, costs);
   const PlayResult result =
       play(played, model,
            {.waiting = Waiting::when_needed,
@@ -146,7 +134,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const Batch& batch, const
 }
 
 std::shared_ptr<Simulation> simulate(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer,
-                                     const Batch& batch, const Costs& costs) {
+                                     const StepBatch& batch, const Costs& costs) {
   if (!optimizer) optimizer = std::make_shared<TwoStates>();
   return simulate(*Plan::make(std::move(spec), std::move(optimizer)), batch, costs);
 }

@@ -7,6 +7,6 @@
 namespace zt {
 
 // As zt::simulate, for a plan that has been made. Not collective.
-std::shared_ptr<Simulation> simulate(const Plan& plan, const Batch& batch, const Costs& costs);
+std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs);
 
 }  // namespace zt

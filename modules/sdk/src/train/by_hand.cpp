@@ -1,6 +1,5 @@
 #include "by_hand.h"
 
-#include "plan/batch.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -67,8 +66,8 @@ void ByHand::begin_step(const Batch& micro_batch, const Program& program) {
   StepState& state = runner_.state();
   runner_.control().prepare(state);
   state.grad_divisor = parts() * state.loss_scale;
-  runner_.note_shapes(micro_batch, micro_batches);
-  runner_.compute().begin(micro_batch, program, 0);
+  runner_.note_shapes(std::vector<Batch>(static_cast<size_t>(micro_batches), micro_batch));
+  runner_.compute().begin({}, program, 0);
   action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
   counts_ = {};
   loss_ = 0;
@@ -77,7 +76,7 @@ void ByHand::begin_step(const Batch& micro_batch, const Program& program) {
 }
 
 double ByHand::forward(const Batch& micro_batch) {
-  check_batch(micro_batch, 1);
+  check_batch(micro_batch);
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
   Executor& running = runner_.activate(Mode::train);
   if (const auto& split = running.program().split_axes; !split.empty()) {

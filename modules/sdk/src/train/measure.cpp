@@ -111,10 +111,10 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs() const {
 }
 
 // Returns the rates that the measured times show on this rank.
-Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const Batch& fields) const {
+Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Batch>& micro_batches) const {
   const Program& program = plan_.program(Mode::train);
   const ModelInfo& model = plan_.model().info();
-  const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), fields, plan_.shapes(fields));
+  const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), micro_batches, plan_.shapes(micro_batches));
   double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
@@ -144,9 +144,9 @@ Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured
   return rates;
 }
 
-Costs CostMeter::costs(const Batch& fields) const {
+Costs CostMeter::costs(const std::vector<Batch>& micro_batches) const {
   Costs mine{.hardware = {}, .measured = own_costs()};
-  mine.hardware = rates(mine.measured, fields);
+  mine.hardware = rates(mine.measured, micro_batches);
   const auto& mesh = plan_.spec().mesh();
   if (!mesh || plan_.place().size == 1) return mine;
   std::map<std::string, Sum> sums;

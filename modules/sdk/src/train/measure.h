@@ -20,15 +20,16 @@ class CostMeter {
   // Runs the executor's program.
   void run(Executor& executor, StepState& state);
   // Returns the costs of the steps so far: for each action the median over the steps, on average over micro-batches and ranks.
-  // Includes the rates that follow, for actions that were not measured. Collective over the mesh.
-  Costs costs(const Batch& fields) const;
+  // `micro_batches`: of these steps, on device meta. Includes the rates that follow, for actions that were not measured.
+  // Collective over the mesh.
+  Costs costs(const std::vector<Batch>& micro_batches) const;
 
  private:
   struct Times {
     std::vector<double> compute, transfer;  // by step, in seconds
   };
   std::map<std::string, Costs::Measured> own_costs() const;
-  Hardware rates(const std::map<std::string, Costs::Measured>& measured, const Batch& fields) const;
+  Hardware rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Batch>& micro_batches) const;
 
   const Plan& plan_;
   std::vector<Times> times_;  // by action

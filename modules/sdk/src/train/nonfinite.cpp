@@ -65,8 +65,8 @@ NonfinitePlace replay(Runner& runner, const Plan& plan) {
   Executor& running = runner.activate(Mode::train);
   const auto& actions = running.program().actions;
   const bool is_by_hand = runner.normalisation().is_by_hand;
-  const Batch& first = runner.given().at(0);
-  runner.compute().begin(first, running.program(), is_by_hand ? 0 : plan.first_sample(first.begin()->second.size(0)));
+  const std::vector<Batch>& given = runner.given();
+  runner.compute().begin(is_by_hand ? std::vector<Batch>{} : given, running.program(), plan.first_sample(samples_of(given)));
   NonfinitePlace place;
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {

@@ -2,21 +2,20 @@
 
 #include <algorithm>
 
-#include "plan/batch.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt {
 
-int64_t Report::predict_activations(const Batch& fields) {
-  if (predicted_ >= 0 && has_shapes_of(predicted_for_, fields, 1)) return predicted_;
+int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
+  if (predicted_ >= 0 && has_shapes_of(predicted_for_, micro_batches)) return predicted_;
   predicted_ = -1;
-  predicted_for_ = fields;
-  return predicted_ = plan_->activations(fields);
+  predicted_for_ = micro_batches;
+  return predicted_ = plan_->activations(micro_batches);
 }
 
-std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& measured, const Batch& shapes) {
-  if (!shapes.empty() && !has_shapes_of(predicted_for_, shapes, 1)) {
+std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& measured, const std::vector<Batch>& shapes) {
+  if (!shapes.empty() && !has_shapes_of(predicted_for_, shapes)) {
     try {
       predict_activations(shapes);
     } catch (const Misuse&) {  // a layer's operator does not support device meta: `ztoolkit plan` says which

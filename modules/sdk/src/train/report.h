@@ -10,18 +10,18 @@ class Report {
  public:
   explicit Report(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
-  // Returns Plan::activations(fields) and keeps the result for `memory`.
-  int64_t predict_activations(const Batch& fields);
+  // Returns Plan::activations of these micro-batches and keeps the result for `memory`.
+  int64_t predict_activations(const std::vector<Batch>& micro_batches);
   // Returns a line for each kind and the total. `measured`: bytes by kind, empty for a dry trainer. `shapes`: as
   // Runner::shapes(); if it is not empty, activations are predicted for it.
-  std::vector<MemoryLine> memory(const std::map<std::string, int64_t>& measured, const Batch& shapes);
+  std::vector<MemoryLine> memory(const std::map<std::string, int64_t>& measured, const std::vector<Batch>& shapes);
   // `memory`: the lines of `memory()`.
   std::string text(const std::vector<MemoryLine>& memory) const;
 
  private:
   std::shared_ptr<const Plan> plan_;
-  Batch predicted_for_;
-  int64_t predicted_ = -1;  // activations of a step over such fields; -1: not known
+  std::vector<Batch> predicted_for_;
+  int64_t predicted_ = -1;  // activations of a step over such micro-batches; -1: not known
 };
 
 }  // namespace zt

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "model/unit_build.h"
-#include "plan/batch.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
+#include "zt/execute/resource_check.h"
 #include "zt/process/log.h"
 
 namespace zt {
@@ -19,6 +19,18 @@ std::vector<std::vector<Segment>> updates_of(const StepState& state, const Optim
   std::vector<std::vector<Segment>> updates;
   for (const Unit& unit : state.units) updates.push_back(segments_of(*state.model, unit, optimizer));
   return updates;
+}
+
+// Returns the outputs of all micro-batches, joined along the samples.
+at::Tensor joined(const std::string& name, const std::vector<at::Tensor>& parts) {
+  for (size_t m = 1; m < parts.size(); ++m) {
+    if (parts[m].sizes().slice(1) == parts[0].sizes().slice(1)) continue;
+    misuse(
+        "the output '{}' of micro-batch {} has the shape [{}] and that of micro-batch 0 [{}], so they cannot be joined along the "
+        "samples: infer with one micro-batch of each shape",
+        name, m, fmt::join(parts[m].sizes(), ", "), fmt::join(parts[0].sizes(), ", "));
+  }
+  return at::cat(parts);
 }
 
 }  // namespace
@@ -33,9 +45,10 @@ Runner::Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& cont
       compute_(std::make_shared<ComputeState>(plan_->spec().model(), state_,
                                               positions_run(plan_->program(Mode::train), plan_->model().info()))),
       handlers_(step_handlers(compute_, normalisation_, optimizer, updates_of(state_, *optimizer))) {
+  const bool checks = checks_resources();
   for (const auto& pass : plan_->spec().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {
-      if (!handlers_.emplace(id, handler).second)
+      if (!handlers_.emplace(id, checks ? with_resource_check(handler) : handler).second)
         misuse("the pass {} brings a handler for {}, which has one already", pass->name(), kind(id).name);
     }
   }
@@ -49,8 +62,12 @@ void Runner::drain() {
 Executor& Runner::executor(Mode mode) {
   auto& held = executors_[mode];
   if (!held) {
+    Program program = plan_->program(mode);
+    if (checks_resources()) {  // nothing else may be in flight while an action is checked
+      for (Action& action : program.actions) action.attrs["wait"] = true;
+    }
     held = std::make_unique<Executor>(
-        plan_->program(mode), *state_.model, handlers_, [this](int unit) { complete_gradient(unit); }, &trace_,
+        std::move(program), *state_.model, handlers_, [this](int unit) { complete_gradient(unit); }, &trace_,
         [this](const Resource& resource) { return plan_->held().slots.buffer_of(resource); });
   }
   return *held;
@@ -70,22 +87,25 @@ void Runner::ensure_same_step(const Program& program) const {
   if (communicates && !axes.empty()) sum_counts(state_.comm(axes), {}, {}, program.mode, state_.step);
 }
 
-void Runner::note_shapes(const Batch& batch, int times) {
-  if (has_shapes_of(shapes_, batch, times)) return;
-  shapes_ = batch_on_meta(batch, times);
+void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
+  if (has_shapes_of(shapes_, micro_batches)) return;
+  shapes_ = on_meta(micro_batches);
   is_measured_ = false;
 }
 
-StepResult Runner::step(const Batch& batch, const std::function<void(Executor&)>& run) {
-  const int micro_batches = plan_->spec().micro_batches();
-  check_batch(batch, micro_batches);
+void Runner::begin(const std::vector<Batch>& micro_batches, const Executor& running) {
+  normalisation_->is_by_hand = false;
+  compute_->begin(micro_batches, running.program(), plan_->first_sample(samples_of(micro_batches)));
+}
+
+StepResult Runner::step(const StepBatch& batch, const std::function<void(Executor&)>& run) {
+  const std::vector<Batch> micro_batches = batch.cut(plan_->spec().micro_batches());
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::train);
-  normalisation_->is_by_hand = false;
   control_.prepare(state_);
-  given_ = {batch};
-  note_shapes(batch, 1);
-  compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
+  given_ = micro_batches;
+  note_shapes(micro_batches);
+  begin(micro_batches, running);
   {
     // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
     std::optional<AllocationWatch::Scope> counted;
@@ -96,12 +116,11 @@ StepResult Runner::step(const Batch& batch, const std::function<void(Executor&)>
   return finish_step(begin_ns);
 }
 
-StepResult Runner::evaluate(const Batch& batch) {
-  check_batch(batch, plan_->spec().micro_batches(Mode::eval));
+StepResult Runner::evaluate(const StepBatch& batch) {
+  const std::vector<Batch> micro_batches = batch.cut(plan_->spec().micro_batches(Mode::eval));
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::eval);
-  normalisation_->is_by_hand = false;
-  compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
+  begin(micro_batches, running);
   running.run(state_);
   StepResult evaluated = result(begin_ns);
   evaluated.grad_norm.reset();  // the state holds those of the last step
@@ -109,18 +128,18 @@ StepResult Runner::evaluate(const Batch& batch) {
   return evaluated;
 }
 
-Outputs Runner::infer(const Batch& batch) {
-  const int micro_batches = plan_->spec().micro_batches(Mode::generate);
-  check_batch(batch, micro_batches);
+Outputs Runner::infer(const StepBatch& batch) {
+  const int count = plan_->spec().micro_batches(Mode::generate);
+  const std::vector<Batch> micro_batches = batch.cut(count);
   Executor& running = activate(Mode::generate);
-  compute_->begin(batch, running.program(), plan_->first_sample(batch.begin()->second.size(0)));
+  begin(micro_batches, running);
   ensure_same_step(running.program());
   running.run(state_);
   Outputs outputs = compute_->outputs(0);
   for (auto& [name, value] : outputs) {
     std::vector<at::Tensor> parts{value};
-    for (int m = 1; m < micro_batches; ++m) parts.push_back(compute_->outputs(m).at(name));
-    if (micro_batches > 1) value = at::cat(parts);
+    for (int m = 1; m < count; ++m) parts.push_back(compute_->outputs(m).at(name));
+    if (count > 1) value = joined(name, parts);
   }
   const auto& split = running.program().split_axes;
   return split.empty() ? outputs : share_outputs(std::move(outputs), state_.comm(split));
@@ -128,10 +147,10 @@ Outputs Runner::infer(const Batch& batch) {
 
 Counts Runner::begin_micro_batch(int micro_batch) {
   const Batch& batch = given_.at(static_cast<size_t>(micro_batch));
-  const int64_t samples = batch.begin()->second.size(0);
+  const int64_t samples = samples_of(batch);
   const int64_t first = plan_->first_sample(samples) * plan_->spec().micro_batches() + micro_batch * samples;
   compute_->begin_micro_batch(batch, micro_batch, first);
-  const Counts counts = compute_->count();
+  const Counts counts = compute_->count(micro_batch);
   compute_->set_seeds({counts.tokens > 0 ? 1.0 / static_cast<double>(counts.tokens) : 0, 1.0 / static_cast<double>(samples)});
   return counts;
 }

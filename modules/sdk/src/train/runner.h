@@ -21,13 +21,13 @@ class Runner {
   Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& control, std::shared_ptr<const Optimizer> optimizer,
          Trace& trace);
 
-  StepResult step(const Batch& batch) {
+  StepResult step(const StepBatch& batch) {
     return step(batch, [this](Executor& running) { running.run(state_); });
   }
   // Calls `run` to run the program.
-  StepResult step(const Batch& batch, const std::function<void(Executor&)>& run);
-  StepResult evaluate(const Batch& batch);
-  Outputs infer(const Batch& batch);
+  StepResult step(const StepBatch& batch, const std::function<void(Executor&)>& run);
+  StepResult evaluate(const StepBatch& batch);
+  Outputs infer(const StepBatch& batch);
 
   // Waits for all works in flight.
   void drain();
@@ -35,20 +35,20 @@ class Runner {
   // Completes the sum of the unit's gradient, unless an action has done so.
   void complete_gradient(int unit) { compute_->gradients().complete(unit); }
   int64_t extra_gradient_bytes() const { return compute_->gradients().extra_bytes(); }
-  // The last training step's part of the global batch, on device meta; empty before the first.
-  const Batch& shapes() const { return shapes_; }
+  // The last training step's micro-batches, on device meta; empty before the first.
+  const std::vector<Batch>& shapes() const { return shapes_; }
   // The peak of the bytes that tensors made within a step over such shapes; -1 before the first one by `step`.
   int64_t activation_bytes() const { return is_measured_ ? activations_.peak_bytes() : -1; }
   void visit_values(Visitor& visitor);
 
-  // For steps that are run in parts. Micro-batch m of the step is given()[m] then.
+  // For steps that are run in parts.
   Executor& activate(Mode mode);  // the mode's executor, once the works of another mode are done
   StepState& state() { return state_; }
   ComputeState& compute() { return *compute_; }
   Normalisation& normalisation() { return *normalisation_; }
-  std::vector<Batch>& given() { return given_; }
-  // Notes the shapes of a step over `times` such batches.
-  void note_shapes(const Batch& batch, int times);
+  std::vector<Batch>& given() { return given_; }  // the current step's micro-batches; by hand those so far
+  // Notes the shapes of a step's micro-batches.
+  void note_shapes(const std::vector<Batch>& micro_batches);
   // Throws Misuse on all ranks unless they are about to run the same mode at the same step. For programs that communicate but do
   // not begin with COUNT, which checks that.
   void ensure_same_step(const Program& program) const;
@@ -58,6 +58,8 @@ class Runner {
   StepResult finish_step(int64_t begin_ns);
 
  private:
+  // Lets `running` begin over these micro-batches.
+  void begin(const std::vector<Batch>& micro_batches, const Executor& running);
   StepResult result(int64_t begin_ns) const;
   void skip_step();
   Executor& executor(Mode mode);
@@ -72,9 +74,9 @@ class Runner {
   std::map<Mode, std::unique_ptr<Executor>> executors_;
   Executor* running_ = nullptr;  // its works may be in flight
   AllocationWatch activations_;
-  Batch shapes_;
+  std::vector<Batch> shapes_;
   bool is_measured_ = false;  // activations_ has seen a step over shapes_
-  std::vector<Batch> given_;  // to the current step: one batch, or by hand its micro-batches
+  std::vector<Batch> given_;
 };
 
 // Runs the forwards and backwards of the step that has just ended once more and returns the first loss or gradient that is not

@@ -2,7 +2,6 @@
 
 #include "by_hand.h"
 #include "measure.h"
-#include "plan/batch.h"
 #include "plan/plan.h"
 #include "report.h"
 #include "runner.h"
@@ -102,17 +101,17 @@ void Trainer::set_global_step(int64_t step) {
   store_->state().step = step;
 }
 
-StepResult Trainer::step(const Batch& batch) {
+StepResult Trainer::step(const StepBatch& batch) {
   by_hand().refuse("step");
   return runner().step(batch);
 }
 
-StepResult Trainer::evaluate(const Batch& batch) {
+StepResult Trainer::evaluate(const StepBatch& batch) {
   by_hand().refuse("evaluate");
   return runner().evaluate(batch);
 }
 
-std::map<std::string, at::Tensor> Trainer::infer(const Batch& batch) {
+std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
   by_hand().refuse("infer");
   return runner().infer(batch);
 }
@@ -203,26 +202,24 @@ std::string Trainer::report() {
   return report_->text(memory());
 }
 
-int64_t Trainer::predict_activations(const Batch& batch) {
-  check_batch(batch, spec_->micro_batches());
-  return report_->predict_activations(batch_on_meta(batch, 1));
+int64_t Trainer::predict_activations(const StepBatch& batch) {
+  return report_->predict_activations(on_meta(batch.cut(spec_->micro_batches())));
 }
 
-Value Trainer::plan(const Batch& batch) {
-  check_batch(batch, spec_->micro_batches());
+Value Trainer::plan(const StepBatch& batch) {
   return plan_->of_all_ranks(batch);
 }
 
-std::shared_ptr<Simulation> Trainer::simulate(const Batch& batch, const Costs& costs) const {
+std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Costs& costs) const {
   return zt::simulate(*plan_, batch, costs);
 }
 
-Costs Trainer::costs(const Batch& batch, int steps) {
+Costs Trainer::costs(const StepBatch& batch, int steps) {
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
   by_hand().refuse("costs");
   CostMeter meter(*plan_);
   for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runner().state()); });
-  return meter.costs(batch_on_meta(batch, 1));
+  return meter.costs(on_meta(batch.cut(spec_->micro_batches())));
 }
 
 void Trainer::visit(Visitor& visitor) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "zt/comm/comm.h"
+#include "zt/execute/step_batch.h"
 #include "zt/execute/value_store.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
@@ -18,9 +19,6 @@
 #include "zt/program/program.h"
 
 namespace zt {
-
-// Fields of the rank's part of the global batch, each [samples, ...]. Micro-batch m is the m-th contiguous part.
-using Batch = std::map<std::string, at::Tensor>;
 
 // A term of the objective: the mean over the tokens or samples of all ranks of what the layers add under this name.
 struct LossTerm {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -76,10 +75,9 @@ struct Cost {
 struct CostBasis {
   const ModelInfo& model;
   const Program& program;
-  const std::vector<Unit>& units;             // of the rank; buffers are not needed
-  int64_t ranks = 1;                          // of the action's communicator
-  int64_t optimizer_states = 0;               // tensors of optimizer state per parameter
-  std::span<const int64_t> value_bytes = {};  // by position: of its outputs for one micro-batch; empty if unknown
+  const std::vector<Unit>& units;  // of the rank; buffers are not needed
+  int64_t ranks = 1;               // of the action's communicator
+  int64_t optimizer_states = 0;    // tensors of optimizer state per parameter
 };
 
 // A kind of action. Modules can register more kinds. All functions must be pure and thread-safe.

@@ -56,7 +56,7 @@ struct Simulation {
 // verifier's refusals, for a layer that does not run on tensors without memory, or if the costs do not tell the time of an
 // action.
 std::shared_ptr<Simulation> simulate(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer,
-                                     const Batch& batch, const Costs& costs);
+                                     const StepBatch& batch, const Costs& costs);
 
 ZT_OBJECT(Simulation)
 

@@ -69,13 +69,14 @@ class Trainer : public Stateful {
   static std::shared_ptr<Trainer> make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
   ~Trainer() override;
 
-  // Runs a whole optimizer step. `batch`: this rank's part of the global batch.
-  StepResult step(const Batch& batch);
+  // Runs a whole optimizer step. `batch`: this rank's part of the global batch. Ranks that have different samples have equally
+  // many.
+  StepResult step(const StepBatch& batch);
   // Runs the forwards in evaluation mode. The result has no grad_norm and no lr.
-  StepResult evaluate(const Batch& batch);
+  StepResult evaluate(const StepBatch& batch);
   // Runs the forwards in generate mode and returns the named outputs of the last position, [samples, ...], on every rank: for
-  // this rank's part of the batch.
-  std::map<std::string, at::Tensor> infer(const Batch& batch);
+  // this rank's part of the batch, joined over micro-batches.
+  std::map<std::string, at::Tensor> infer(const StepBatch& batch);
 
   // A step by hand: the forward of one micro-batch (returns its mean loss) and its backward, for each micro-batch, then the rest
   // of the step. Gradients are divided by micro-batches x data-parallel size, or by `divisor` if it is above 0. Throws Misuse for
@@ -118,15 +119,15 @@ class Trainer : public Stateful {
   std::vector<MemoryLine> memory();
   // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent} for each kind
   // of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
-  Value plan(const Batch& batch);
+  Value plan(const StepBatch& batch);
   // Simulates a step over such a batch; see zt::simulate. Not collective.
-  std::shared_ptr<Simulation> simulate(const Batch& batch, const Costs& costs) const;
+  std::shared_ptr<Simulation> simulate(const StepBatch& batch, const Costs& costs) const;
   // Runs `steps` training steps over the batch, which count and change the model as those of `step` do, but wait for each action
   // before the next. Returns what the actions took, equal on all ranks. Throws Misuse if steps < 1, or as `step`.
-  Costs costs(const Batch& batch, int steps);
+  Costs costs(const StepBatch& batch, int steps);
   // Returns the peak of the bytes that a step over such a batch allocates. Its forwards and backwards run on tensors without
   // memory. Throws Misuse, naming the layer, if an operator does not support such tensors.
-  int64_t predict_activations(const Batch& batch);
+  int64_t predict_activations(const StepBatch& batch);
   Trace& trace() { return trace_; }
   const ProgramSpec& spec() const { return *spec_; }
   const StepState& state() const;
