@@ -4,9 +4,11 @@
 
 #include <cmath>
 
+#include "layers/layers.h"
 #include "numerics/support/training.h"
 #include "support/message.h"
 #include "support/spawn.h"
+#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {
@@ -134,6 +136,60 @@ TEST(Stages, UntiedAndFrozenParameters) {
     config.frozen = "^embedding";
     expect_equal_to_whole(config);
   }
+}
+
+// Returns h and adds the loss "early" over the tokens that it counts: those with a label, or all of them.
+class EarlyLoss : public Layer {
+ public:
+  explicit EarlyLoss(bool counts_all) : counts_all_(counts_all) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    const at::Tensor valid = context.batch("labels") >= 0;
+    context.loss("early", (in[0].square().mean(2) * valid).sum(), Per::token);
+    return {in[0]};
+  }
+  Io io() const override { return {.losses = {{"early", Per::token}}}; }
+  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
+    const at::Tensor labels = batch("labels");
+    return {.tokens = counts_all_ ? labels.numel() : (labels >= 0).sum().item<int64_t>()};
+  }
+  std::string kind() const override { return "early_loss"; }
+
+ private:
+  bool counts_all_;
+};
+
+std::shared_ptr<Model> model_with_early_loss(bool counts_all) {
+  const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  return std::make_shared<Model>(
+      std::vector<NamedLayer>{{"e", embedding}, {"early", std::make_shared<EarlyLoss>(counts_all)}, {"l", loss}}, 1);
+}
+
+Config two_loss_stages(int data_ranks, bool counts_all) {
+  Config config{.ranks = 2 * data_ranks, .micro_batches = 2, .stage = 3, .stage_begins = {0, 2, 3}, .gradient = true};
+  config.model = [counts_all] { return model_with_early_loss(counts_all); };
+  return config;
+}
+
+TEST(Stages, ALossLayerOnEachStageTrainsAsOnOneRank) {
+  for (const int data_ranks : {1, 2}) {
+    const Config config = two_loss_stages(data_ranks, false);
+    Config whole = config;
+    whole.ranks = data_ranks;
+    whole.stage_begins.clear();
+    const Outcome apart = train(config), together = train(whole);
+    expect_equal(apart, together);
+    EXPECT_TRUE(at::equal(apart.first_gradient, together.first_gradient));
+  }
+}
+
+TEST(Stages, DifferentCountsAreRefusedOnAllRanks) {
+  spawn(4, [](const World& world) {
+    const auto trainer = make_trainer(world, two_loss_stages(2, true));
+    const Batch mine = part_of(global_batch(0), world.rank % 2 * 6, 6);
+    EXPECT_CONTAINS(message_of<Misuse>([&] { trainer->step(mine); }),
+                    "the loss layers of the ranks 0 and 2 of 'pp+dp' count 60 and");
+  });
 }
 
 }  // namespace

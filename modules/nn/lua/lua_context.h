@@ -16,7 +16,7 @@ struct LuaContext {
   int dropouts = 0;            // number of ctx:dropout calls so far: the index of the next dropout
 };
 
-// The argument of a layer's `count`: batch(name) returns a field of the rank's whole batch. Valid only during the call.
+// The argument of a layer's `count`: batch(name) returns a field of a micro-batch. Valid only during the call.
 struct LuaBatch {
   std::function<at::Tensor(const std::string&)> field;
 };

@@ -23,8 +23,8 @@ struct LuaLayerOptions {
 
 // Calls forward(self, inputs..., ctx), which returns one tensor per output. `self` is a new table of the parameters' values in
 // each call, because a layer keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Throws Misuse if forward
-// draws from the Lua state's random generator. Calls count(batch) with a LuaBatch: batch(name) returns a field of the rank's
-// whole batch, or nil. Threads: only the thread of its lua_State.
+// draws from the Lua state's random generator. Calls count(batch) with a LuaBatch: batch(name) returns a field of a
+// micro-batch, or nil. Threads: only the thread of its lua_State.
 class LuaLayer final : public Layer {
  public:
   explicit LuaLayer(const LuaLayerOptions& options);

@@ -7,7 +7,6 @@
 #include "play/player.h"
 #include "sdk/program/program_models.h"
 #include "support/message.h"
-#include "zt/base/error.h"
 
 namespace zt::test {
 namespace {
@@ -209,14 +208,10 @@ TEST(Play, ComparesTheEndsOfAChannel) {
   errors = errors_of(bare_chain(2), stages(2), {listed({}), listed({receive(0, 0, 0)})});
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_CONTAINS(errors[0].reason, "rank 0 ends without sending one");
-  EXPECT_CONTAINS(message_of<Misuse>([] {
-                    errors_of(bare_chain(2), stages(2), {listed({send(0, 0, 0)}), listed({})});
-                  }),
-                  "its peer 0 is not another of the 2 ranks of axis 'pp'");
-  EXPECT_CONTAINS(message_of<Misuse>([] {
-                    errors_of(bare_chain(2), stages(2), {listed({send(0, 0, 1, 0)}), listed({})});
-                  }),
-                  "a channel of depth 0 holds no message");
+  errors = errors_of(bare_chain(2), stages(2), {listed({send(0, 0, 0)}), listed({send(0, 0, 0, 0)})});
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_CONTAINS(errors[0].reason, "its peer 0 is not another of the 2 ranks of axis 'pp'");
+  EXPECT_CONTAINS(errors[1].reason, "a channel of depth 0 holds no message");
 }
 
 TEST(Play, PlaysRanksThatBehaveAlikeOnce) {

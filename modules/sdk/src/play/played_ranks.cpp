@@ -135,7 +135,7 @@ class Links {
         const int group = group_of(rank.rank, Coloring::view_of(axes, action));
         if (group >= 0) groups.push_back(group);
       }
-      messages.push_back(end_of(played, action));
+      messages.push_back(end_of(played, static_cast<int>(messages.size()), action));
     }
   }
 
@@ -152,18 +152,20 @@ class Links {
     return found->second = static_cast<int>(played_.groups.size()) - 1;
   }
 
-  std::optional<PlayedEnd> end_of(int played, const Action& action) {
+  std::optional<PlayedEnd> end_of(int played, int step, const Action& action) {
     const auto message = message_of(action);
     if (!message) return std::nullopt;
     const int rank = played_.ranks[played].rank;
     const std::vector<int> group = mesh_.group(rank, message->axes);
+    const auto refuse = [&](std::string reason) {
+      played_.errors.push_back({rank, step, std::move(reason)});
+      return std::nullopt;
+    };
     const bool is_peer = message->peer >= 0 && message->peer < static_cast<int>(group.size());
     if (!is_peer || group[message->peer] == rank)
-      misuse("rank {}, action {}: its peer {} is not another of the {} ranks of axis '{}'", rank, action_text(action),
-             message->peer, group.size(), fmt::join(message->axes, "+"));
-    if (message->depth < 1)
-      misuse("rank {}, action {}: a channel of depth {} holds no message: give at least 1", rank, action_text(action),
-             message->depth);
+      return refuse(fmt::format("its peer {} is not another of the {} ranks of axis '{}'", message->peer, group.size(),
+                                fmt::join(message->axes, "+")));
+    if (message->depth < 1) return refuse(fmt::format("a channel of depth {} holds no message: give at least 1", message->depth));
     const int peer = played_.played_as[group[message->peer]];
     const std::pair ends = message->is_send ? std::pair(played, peer) : std::pair(peer, played);
     const auto [found, is_new] = channels_.emplace(std::pair(message->channel, ends), static_cast<int>(channels_.size()));

@@ -41,6 +41,13 @@ struct PlayedEnd {
   int depth = 1;
 };
 
+// An action that cannot run.
+struct PlayError {
+  int rank = 0;
+  int step = 0;  // index of the action
+  std::string reason;
+};
+
 struct PlayedRanks {
   MeshShape mesh;
   std::vector<PlayedRank> ranks;  // ascending by their lowest rank
@@ -50,13 +57,13 @@ struct PlayedRanks {
   // By played rank, then by action.
   std::vector<std::vector<std::vector<int>>> calls;             // indices of the groups that it communicates in, in order
   std::vector<std::vector<std::optional<PlayedEnd>>> messages;  // the end of a channel that it uses
+  std::vector<PlayError> errors;  // messages whose peer is not another rank of the group, or whose channel has no depth
 };
 
 // Returns a rank that is played as `member` in the group to which `rank` belongs.
 int rank_in_group(const PlayedRanks& played, const std::vector<std::string>& axes, int rank, int member);
 
-// `programs`: by rank; ranks with equal programs share one object. Throws Misuse,
-// naming rank and action, if a message has a peer that is not another rank of its group, or a depth below 1.
+// `programs`: by rank; ranks with equal programs share one object.
 PlayedRanks played_ranks(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
 
 }  // namespace zt

@@ -180,6 +180,7 @@ class Player {
 }  // namespace
 
 PlayResult play(const PlayedRanks& played, const ModelInfo& model, const PlayOptions& options) {
+  if (!played.errors.empty()) return {.lines = {}, .errors = played.errors};
   return Player(played, model, options).run();
 }
 

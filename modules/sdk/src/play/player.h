@@ -43,20 +43,13 @@ struct PlayedLine {
   double end = 0;                   // when its last action was over, and all that no resource waits for
 };
 
-// An action that cannot run.
-struct PlayError {
-  int rank = 0;
-  int step = 0;  // index of the action
-  std::string reason;
-};
-
 struct PlayResult {
   std::vector<PlayedLine> lines;  // by played rank; complete only without errors
   std::vector<PlayError> errors;
 };
 
-// Errors: ranks of a group that make different calls, ends of a channel that move different messages or differ in depth, and
-// ranks that wait for ever. After calls that differ, nothing else is looked for.
+// Errors: those of `played`; ranks of a group that make different calls, ends of a channel that move different messages or differ
+// in depth, and ranks that wait for ever. After calls that differ, nothing else is looked for.
 PlayResult play(const PlayedRanks& played, const ModelInfo& model, const PlayOptions& options);
 
 }  // namespace zt

@@ -113,8 +113,8 @@ class Layer {
   virtual std::vector<std::string> axes() const { return {}; }
   // Returns whether backward passes its weight gradients to Context::defer.
   virtual bool splits_backward() const { return false; }
-  // Returns the number of valid tokens and of samples of this rank's whole batch, if the layer adds a loss. `batch(name)` returns
-  // a field of that batch, or an undefined tensor if there is none.
+  // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. `batch(name)` returns a field
+  // of it, or an undefined tensor if there is none. A batch's number is the sum over its micro-batches.
   virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
