@@ -1,11 +1,12 @@
-// Times the collectives of zt.comm on a backend against the raw MPI call on the same buffers and against the memory traffic
-// alone, in alternation. Prints the median over the calls of the time on the slowest rank. Sizes and bus bandwidth are those of
-// nccl-tests: the size is that of the longer buffer; busbw = algbw * factor, where the factor is 2 (W - 1) / W for all_reduce, 1
-// for broadcast, and (W - 1) / W for the others.
+// Times the collectives and channels of zt.comm on a backend against the raw MPI call on the same buffers and against the memory
+// traffic alone, in alternation. Prints the median over the calls of the time on the slowest rank. Sizes and bus bandwidth are
+// those of nccl-tests: the size is that of the longer buffer; busbw = algbw * factor, where the factor is 2 (W - 1) / W for
+// all_reduce, 1 for broadcast, and (W - 1) / W for the others.
 //
 //   mpirun -n 2 --bind-to core comm_bench --backend shm --op all_reduce --min 1M --max 64M
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <mpi.h>
 
 #include <CLI/CLI.hpp>
@@ -59,9 +60,9 @@ nlohmann::json measure(const Subject& subject, const Communicator& comm, const O
     const double raw_time = subject.raw ? timed(bytes, subject.raw) : 0;
     const double limit_time = timed(bytes, subject.limit);
     if (i < 0) continue;  // warm-up
-    ours.push_back(our_time);
-    raw.push_back(raw_time);
-    limit.push_back(limit_time);
+    ours.push_back(our_time / subject.messages);
+    raw.push_back(raw_time / subject.messages);
+    limit.push_back(limit_time / subject.messages);
   }
   MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
   return {{"op", subject.op},
@@ -131,10 +132,13 @@ int64_t run(const World& world, const Options& options) {
 }  // namespace zt::comm::bench
 
 int main(int argc, char** argv) {
+  // As in the host: else every message that a channel receives would be in fresh pages.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
   zt::comm::bench::Options options;
   CLI::App app("Times collectives against raw MPI and against the memory traffic alone. Run it under mpirun.");
   app.add_option("--backend", options.backend, "shm or mpi")->capture_default_str();
-  app.add_option("--op", options.ops, "Collectives")->check(CLI::IsMember(zt::comm::bench::op_names()));
+  app.add_option("--op", options.ops, "Collectives; channel and ping_pong")->check(CLI::IsMember(zt::comm::bench::op_names()));
   app.add_option("--type", options.types, "Types of the elements: float32, bfloat16, ...");
   app.add_option("--min", options.min, "Smallest size in bytes")->transform(CLI::AsSizeValue(false));
   app.add_option("--max", options.max, "Largest size in bytes")->transform(CLI::AsSizeValue(false));

@@ -112,11 +112,13 @@ bool has_in_place(const std::string& op) {
 }
 
 const std::vector<std::string>& op_names() {
-  static const std::vector<std::string> names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier"};
+  static const std::vector<std::string> names{"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                              "broadcast",  "barrier",        "channel",    "ping_pong"};
   return names;
 }
 
 Subject make_subject(Communicator& comm, const std::string& op, int64_t bytes, at::ScalarType dtype, Memory memory, Place place) {
+  if (op == "channel" || op == "ping_pong") return make_channel_subject(comm, op, bytes, dtype);
   const int size = comm.size(), rank = comm.rank();
   const int64_t part = std::max<int64_t>(1, bytes / static_cast<int64_t>(c10::elementSize(dtype)) / size);
   const Counts counts = counts_of(op, part, size);

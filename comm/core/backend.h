@@ -10,9 +10,11 @@
 #include <optional>
 #include <string>
 
+#include "channel_plan.h"
 #include "group.h"
 #include "operation.h"
 #include "recorder/ring.h"
+#include "zt/comm/channel.h"
 #include "zt/comm/comm.h"
 
 namespace zt::comm {
@@ -25,6 +27,8 @@ constexpr uint64_t kCheckedFirst = 100;  // collectives per communicator, and me
 
 // fixed: sums follow the tree of reduce_tree.h and have the same bits on every backend. any: the backend chooses the order.
 enum class SumOrder : uint8_t { fixed, any };
+
+class BlackBox;
 
 class Backend {
  public:
@@ -44,6 +48,9 @@ class Backend {
   virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }
   // Returns a backend over the same ranks with its own order of operations. Collective.
   virtual std::unique_ptr<Backend> duplicate(const std::string& name) = 0;
+  // Makes this rank's end of a channel. The arguments are checked. whole: the communicator of this backend, over which the two
+  // ranks find each other. box: as for CheckedCommunicator. Collective over the two ranks.
+  virtual std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator& whole, std::shared_ptr<BlackBox> box) = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
   virtual void set_check(CheckMode mode) = 0;
   virtual void drain() = 0;

@@ -38,9 +38,10 @@ std::string list_text(const Call& call) {
 
 std::string Call::text(const std::string& peer_name) const {
   if (kind == Kind::barrier) return "barrier";
-  std::string text = kind == Kind::all_to_all ? fmt::format("all_to_all of {}", dtype_name(dtype))
-                     : tensors > 1            ? fmt::format("{} of a list of {}", name_of(kind), list_text(*this))
-                                              : fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
+  std::string text = tensors == 0               ? fmt::format("{} of a message", name_of(kind))
+                     : kind == Kind::all_to_all ? fmt::format("all_to_all of {}", dtype_name(dtype))
+                     : tensors > 1              ? fmt::format("{} of a list of {}", name_of(kind), list_text(*this))
+                                                : fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
   if (is_reduction(kind)) text += fmt::format(" ({})", name_of(reduce));
   if (kind == Kind::reduce || kind == Kind::gather || kind == Kind::send) return text + " to " + peer_name;
   if (kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::recv) return text + " from " + peer_name;

@@ -44,7 +44,7 @@ struct Call {
   at::ScalarType dtype = at::kByte;
   ReduceOp reduce = ReduceOp::sum;
   int32_t peer = -1;                                   // group rank: the root, or the other side of send and recv
-  int32_t tensors = 1;                                 // length of the list; 1 without a list
+  int32_t tensors = 1;                                 // length of the list; 1 without a list; 0: a message of a channel
   uint32_t lengths = 0;                                // checksum of the tensor lengths of a list; 0 without a list
   std::array<int64_t, kFirstLengths> first_lengths{};  // elements of the first tensors of a list, for error messages
   int64_t count = 0;  // elements, summed over a list, of the tensor that has one length on all ranks; 0 for all_to_all

@@ -30,18 +30,13 @@ void check_pair(const Checks& checks, const Operation& operation, const at::Tens
 }  // namespace
 
 CheckedCommunicator::CheckedCommunicator(std::unique_ptr<Backend> backend, std::shared_ptr<BlackBox> box)
-    : box_(std::move(box)),
-      ring_(box_ ? box_->open_ring(backend->group(), backend->name()) : Ring::make_private(backend->group(), backend->name())),
-      backend_(std::move(backend)) {
+    : box_(std::move(box)), ring_(open_ring(box_, backend->group(), backend->name())), backend_(std::move(backend)) {
   backend_->record_in(ring_);
 }
 
 Work CheckedCommunicator::submit(Operation&& operation, Async async) {
   operation.call = call_of(operation);
-  const Record record = ring_->add(operation.call);
-  operation.number = record.number;
-  operation.turn = record.turn;
-  operation.queued_ns = record.queued_ns;
+  record_call(*ring_, operation);
   return backend_->submit(std::move(operation), async);
 }
 
@@ -174,6 +169,12 @@ at::Tensor CheckedCommunicator::allocate_shared(at::IntArrayRef shape, at::Scala
 
 std::shared_ptr<Communicator> CheckedCommunicator::duplicate(const std::string& name) {
   return std::make_shared<CheckedCommunicator>(backend_->duplicate(name), box_);
+}
+
+std::shared_ptr<Channel> CheckedCommunicator::channel(int from, int to, int depth, const std::string& name) {
+  const ChannelPlan plan{from, to, depth, name};
+  check_channel(backend_->group(), plan);
+  return backend_->channel(plan, *this, box_);
 }
 
 void CheckedCommunicator::set_timeout(std::chrono::milliseconds timeout) {

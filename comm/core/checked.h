@@ -43,6 +43,7 @@ class CheckedCommunicator : public Communicator {
   bool shares_memory() const override { return backend_->shares_memory(); }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override;
   std::shared_ptr<Communicator> duplicate(const std::string& name) override;
+  std::shared_ptr<Channel> channel(int from, int to, int depth, const std::string& name) override;
   void set_timeout(std::chrono::milliseconds timeout) override;
   void drain() override { backend_->drain(); }
 

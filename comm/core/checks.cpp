@@ -27,6 +27,18 @@ std::string Checks::where() const {
   return fmt::format("{} on axis '{}' (rank {} of {})", name_of(kind_), group_.name, group_.rank, group_.size());
 }
 
+void check_channel(const Group& group, const ChannelPlan& plan) {
+  const std::string where = fmt::format("channel '{}' from rank {} to rank {} of axis '{}' (rank {} of {})", plan.name, plan.from,
+                                        plan.to, group.name, group.rank, group.size());
+  for (const int end : {plan.from, plan.to}) {
+    if (end < 0 || end >= group.size())
+      misuse("{}: {} is not a rank of this axis: ranks are 0 to {}", where, end, group.size() - 1);
+  }
+  if (plan.from == plan.to) misuse("{}: a channel needs two different ranks", where);
+  if (group.rank != plan.from && group.rank != plan.to) misuse("{}: only its two ranks may make it", where);
+  if (plan.depth < 1) misuse("{}: the depth must be at least 1, not {}", where, plan.depth);
+}
+
 void Checks::tensor(const char* name, const at::Tensor& tensor) const {
   if (!tensor.defined()) misuse("{}: '{}' is not a tensor, but this rank needs one", where(), name);
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "channel_plan.h"
 #include "group.h"
 #include "operation.h"
 
@@ -15,6 +16,9 @@ namespace zt::comm {
 
 // Throws Misuse if a size is negative, or if the tensor's bytes or strides do not fit into 64 bits.
 void check_allocation(const Group& group, at::IntArrayRef shape, at::ScalarType dtype);
+
+// Throws Misuse unless this rank is one of two different ranks of the group, and the depth is at least 1.
+void check_channel(const Group& group, const ChannelPlan& plan);
 
 class Checks {
  public:

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "recorder/ring.h"
+
 namespace zt::comm {
 
 std::string Group::rank_name(int group_rank) const {
@@ -31,6 +33,13 @@ Call call_of(const Operation& operation) {
     if (is_list) call.lengths = (call.lengths ^ static_cast<uint32_t>(tensor.numel())) * 16777619U + 1;
   }
   return call;
+}
+
+void record_call(Ring& ring, Operation& operation) {
+  const Record record = ring.add(operation.call);
+  operation.number = record.number;
+  operation.turn = record.turn;
+  operation.queued_ns = record.queued_ns;
 }
 
 }  // namespace zt::comm

@@ -24,7 +24,7 @@ struct Post {
 };
 
 // The messages from one rank to another.
-struct Channel {
+struct Lane {
   std::mutex mutex;
   std::deque<std::shared_ptr<Post>> posts;
 };
@@ -36,10 +36,8 @@ struct Shared {
 
 // The state that the ranks of one communicator share.
 struct Hub {
-  explicit Hub(int size) : size(size), channels(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
-  Channel& channel(int from, int to) {
-    return channels[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)];
-  }
+  explicit Hub(int size) : size(size), lanes(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  Lane& lane(int from, int to) { return lanes[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)]; }
   // Returns shared tensor `number`. The first rank that asks creates it; the last one removes it from the hub.
   at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
     const std::lock_guard lock(mutex);
@@ -51,7 +49,7 @@ struct Hub {
   }
 
   const int size;
-  std::vector<Channel> channels;
+  std::vector<Lane> lanes;
   std::mutex mutex;
   std::map<size_t, Shared> tensors;  // by number, while not all ranks have asked for it
 };
@@ -71,15 +69,15 @@ class LocalSend : public Transport::Message {
   std::shared_ptr<Post> post_;
 };
 
-// Receives of one channel take their messages in the order of their tickets.
+// Receives of one lane take their messages in the order of their tickets.
 struct Tickets {
   uint64_t given = 0, taken = 0;
 };
 
 class LocalRecv : public Transport::Message {
  public:
-  LocalRecv(Channel& channel, Tickets& tickets, void* data, size_t bytes)
-      : channel_(channel), tickets_(tickets), ticket_(tickets.given++), data_(data), bytes_(bytes) {}
+  LocalRecv(Lane& lane, Tickets& tickets, void* data, size_t bytes)
+      : lane_(lane), tickets_(tickets), ticket_(tickets.given++), data_(data), bytes_(bytes) {}
 
   bool done() override {
     if (is_done_) return true;
@@ -99,14 +97,14 @@ class LocalRecv : public Transport::Message {
 
  private:
   std::shared_ptr<Post> front() {
-    const std::lock_guard lock(channel_.mutex);
-    if (channel_.posts.empty()) return nullptr;
-    auto post = std::move(channel_.posts.front());
-    channel_.posts.pop_front();
+    const std::lock_guard lock(lane_.mutex);
+    if (lane_.posts.empty()) return nullptr;
+    auto post = std::move(lane_.posts.front());
+    lane_.posts.pop_front();
     return post;
   }
 
-  Channel& channel_;
+  Lane& lane_;
   Tickets& tickets_;
   const uint64_t ticket_;
   void* data_;
@@ -145,13 +143,13 @@ class LocalTransport : public Transport {
   }
   std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) override {
     auto post = std::make_shared<Post>(data, bytes);
-    Channel& channel = hub_->channel(group_.rank, peer);
-    const std::lock_guard lock(channel.mutex);
-    channel.posts.push_back(post);
+    Lane& lane = hub_->lane(group_.rank, peer);
+    const std::lock_guard lock(lane.mutex);
+    lane.posts.push_back(post);
     return std::make_unique<LocalSend>(std::move(post));
   }
   std::unique_ptr<Message> recv(int peer, void* data, size_t bytes) override {
-    return std::make_unique<LocalRecv>(hub_->channel(peer, group_.rank), tickets_[static_cast<size_t>(peer)], data, bytes);
+    return std::make_unique<LocalRecv>(hub_->lane(peer, group_.rank), tickets_[static_cast<size_t>(peer)], data, bytes);
   }
   size_t longest_message() const override { return SIZE_MAX; }
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
@@ -161,8 +159,13 @@ class LocalTransport : public Transport {
     return at::from_blob(
         all.data_ptr(), shape, [all](void*) {}, all.options());  // one tensor object per thread: autograd writes to it
   }
-  void check_abort() const override {
-    if (threads_ && threads_->aborted()) throw Aborted("another rank failed");
+  std::function<void()> abort_check() const override {
+    return [threads = threads_] {
+      if (threads && threads->aborted()) throw Aborted("another rank failed");
+    };
+  }
+  std::unique_ptr<Transport> pair(const ChannelPlan& plan) override {
+    return std::make_unique<LocalTransport>(threads_, plan.pair(group_));
   }
   std::unique_ptr<Transport> duplicate(const std::string& name) override {
     return std::make_unique<LocalTransport>(threads_, group_.renamed(name));

@@ -1,5 +1,9 @@
 #include "host_backend.h"
 
+#include "channel/message_channel.h"
+#include "channel/shared_channel.h"
+#include "core/checked.h"
+
 namespace zt::comm {
 
 void HostBackend::run_single(const Operation& operation, WaitPolicy& policy) {
@@ -35,10 +39,23 @@ void HostBackend::compare(const Operation& operation, WaitPolicy& policy) {
 }
 
 std::unique_ptr<Backend> HostBackend::duplicate(const std::string& name) {
-  auto copy = std::make_unique<HostBackend>(transport_->duplicate(name));
-  copy->set_timeout(timeout());
-  copy->set_check(check());
-  return copy;
+  return wrap(transport_->duplicate(name));
+}
+
+// Makes a backend with the settings of this one.
+std::unique_ptr<Backend> HostBackend::wrap(std::unique_ptr<Transport> transport) const {
+  auto backend = std::make_unique<HostBackend>(std::move(transport));
+  backend->set_timeout(timeout());
+  backend->set_check(check());
+  return backend;
+}
+
+std::shared_ptr<Channel> HostBackend::channel(const ChannelPlan& plan, Communicator& whole, std::shared_ptr<BlackBox> box) {
+  if (shares_memory()) return make_shared_channel(plan, whole, plan.pair(group()), {name(), check_abort_, timeout()}, box);
+  auto ends = transport_->pair(plan);
+  auto answers = ends->duplicate(plan.name + "/taken");
+  return make_message_channel(plan.pair(group()), plan.depth, std::make_shared<CheckedCommunicator>(wrap(std::move(ends)), box),
+                              std::make_shared<CheckedCommunicator>(wrap(std::move(answers)), box));
 }
 
 }  // namespace zt::comm

@@ -11,7 +11,8 @@ namespace zt::comm {
 
 class HostBackend : public QueuedBackend {
  public:
-  explicit HostBackend(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
+  explicit HostBackend(std::unique_ptr<Transport> transport)
+      : transport_(std::move(transport)), check_abort_(transport_->abort_check()) {}
   ~HostBackend() override { close(); }
 
   const Group& group() const override { return transport_->group(); }
@@ -22,15 +23,19 @@ class HostBackend : public QueuedBackend {
     return transport_->allocate_shared(shape, dtype);
   }
   std::unique_ptr<Backend> duplicate(const std::string& name) override;
+  std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator& whole, std::shared_ptr<BlackBox> box) override;
 
  protected:
   void run_single(const Operation& operation, WaitPolicy& policy) override;
   void compare(const Operation& operation, WaitPolicy& policy) override;
-  void check_abort() const override { transport_->check_abort(); }
+  void check_abort() const override { check_abort_(); }
   at::Tensor take_scratch() override { return staging_.release(); }
 
  private:
+  std::unique_ptr<Backend> wrap(std::unique_ptr<Transport> transport) const;
+
   std::unique_ptr<Transport> transport_;
+  const std::function<void()> check_abort_;
   Staging staging_;
 };
 

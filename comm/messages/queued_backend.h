@@ -5,24 +5,16 @@
 #include <memory>
 
 #include "core/backend.h"
+#include "operation_runner.h"
 #include "queue.h"
-#include "recorder/ended.h"
-#include "zt/base/error.h"
 
 namespace zt::comm {
 
-struct TimedOut;
-
-// Thrown by a task on all ranks if one of them cannot take part. Nothing was changed, and the communicator stays usable.
-class Declined : public Fault {
- public:
-  using Fault::Fault;
-};
-
 // Invariant: after a Fault every later operation fails with the same Fault and touches no memory.
 // A subclass must call `close` in its destructor, because the tasks use its members.
-class QueuedBackend : public Backend {
+class QueuedBackend : public Backend, protected OperationRunner {
  public:
+  const Group& group() const override = 0;
   std::optional<at::Device> device() const override { return at::kCPU; }
   Work submit(Operation operation, Async async) override;
   void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
@@ -38,31 +30,21 @@ class QueuedBackend : public Backend {
   virtual void compare(const Operation&, WaitPolicy&) {}
   // Throws Aborted if another rank of the run failed.
   virtual void check_abort() const = 0;
-  // Gives up memory that a peer may still write or read after a failure, so that it is kept for ever.
-  virtual at::Tensor take_scratch() { return {}; }
 
   // Runs a task that is not an Operation, in the order of the calls, and waits for it. After Declined the communicator stays
   // usable.
-  void run_task(const std::function<void(WaitPolicy&)>& task);
+  void run_in_turn(const Body& task);
   std::chrono::milliseconds timeout() const { return timeout_; }
   CheckMode check() const { return check_; }
   void close() { queue_.close(); }
 
  private:
+  const std::string& backend_name() const final { return name(); }
+  void check_wait() const final;
   void run(const Operation& operation, WaitPolicy::Style style);
-  void run_checked(const Operation& operation, WaitPolicy& policy);
   void run_list(const Operation& operation, WaitPolicy& policy);
-  WaitPolicy policy(WaitPolicy::Style style, EndWatch& watch, int64_t begin_ns = 0) const;
-  int copy() const { return ring_ ? ring_->copy() : -1; }
-  void give_up(const Operation& operation);
-  void keep_forever(const Operation& operation);
-  std::string names_of(const std::vector<int>& peers) const;
-  [[noreturn]] void report(const TimedOut& late, const Operation& operation) const;
-  [[noreturn]] void report(const PeersEnded& ended, const Operation& operation) const;
 
-  std::shared_ptr<Ring> ring_;
   std::atomic<CheckMode> check_{CheckMode::first};
-  std::atomic<std::chrono::milliseconds> timeout_{kDefaultTimeout};
   Queue queue_;
 };
 

@@ -7,10 +7,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/channel_plan.h"
 #include "core/group.h"
 #include "wait_policy.h"
 
@@ -37,8 +39,10 @@ class Transport {
   virtual bool shares_memory() const { return false; }
   // As Backend::allocate_shared.
   virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }
-  // Throws Aborted if another rank of the run failed.
-  virtual void check_abort() const = 0;
+  // Returns a function that throws Aborted if another rank of the run failed.
+  virtual std::function<void()> abort_check() const = 0;
+  // Returns a transport over the two ranks of `plan`. Collective over them. Not called if the ranks share memory.
+  virtual std::unique_ptr<Transport> pair(const ChannelPlan& plan) = 0;
   // As Backend::duplicate.
   virtual std::unique_ptr<Transport> duplicate(const std::string& name) = 0;
 };

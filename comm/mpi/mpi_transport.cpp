@@ -1,5 +1,8 @@
 #include "mpi/mpi_transport.h"
 
+#include <array>
+#include <span>
+
 #include "mpi/runtime.h"
 #include "mpi/watchdog.h"
 #include "zt/base/error.h"
@@ -62,6 +65,18 @@ std::string waiting_text(const Group& group) {
   return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.rank_name(group.rank), group.name);
 }
 
+// Makes a communicator of those of `parent`'s ranks that `places` names, which are in `everyone`. Frees `everyone`. Collective
+// over these ranks.
+MPI_Comm make_comm(MPI_Comm parent, MPI_Group everyone, std::span<const int> places) {
+  MPI_Group members = MPI_GROUP_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Group_incl(everyone, static_cast<int>(places.size()), places.data(), &members), "making a group");
+  check_mpi(MPI_Comm_create_group(parent, members, kTag, &comm), "making a communicator");
+  MPI_Group_free(&members);
+  MPI_Group_free(&everyone);
+  return comm;
+}
+
 class MpiTransport : public Transport {
  public:
   MpiTransport(MPI_Comm comm, Group group, std::chrono::milliseconds limit)
@@ -88,7 +103,18 @@ class MpiTransport : public Transport {
   }
   size_t longest_message() const override { return size_t{1} << 30; }  // MPI counts with an int
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
-  void check_abort() const override {}  // mpirun ends the others when a rank fails
+  std::function<void()> abort_check() const override {
+    return [] {};  // mpirun ends the others when a rank fails
+  }
+  std::unique_ptr<Transport> pair(const ChannelPlan& plan) override {
+    Group ends = plan.pair(group_);
+    const Watchdog watchdog(limit_, waiting_text(ends), ends);
+    MPI_Group everyone = MPI_GROUP_NULL;
+    check_mpi(MPI_Comm_group(comm_, &everyone), "asking for the axis's group");
+    const std::array<int, 2> places{plan.from, plan.to};
+    const MPI_Comm made = make_comm(comm_, everyone, places);
+    return std::make_unique<MpiTransport>(made, std::move(ends), limit_);
+  }
   std::unique_ptr<Transport> duplicate(const std::string& name) override {
     MPI_Comm copy = MPI_COMM_NULL;
     const Watchdog watchdog(limit_, waiting_text(group_), group_);
@@ -107,13 +133,9 @@ class MpiTransport : public Transport {
 std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group, std::chrono::milliseconds limit) {
   start_mpi(world, limit);
   const Watchdog watchdog(limit, waiting_text(group), group);
-  MPI_Group everyone = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Group everyone = MPI_GROUP_NULL;
   check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "asking for the world's group");
-  check_mpi(MPI_Group_incl(everyone, group.size(), group.ranks.data(), &members), "making a group");
-  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, kTag, &comm), "making a communicator");
-  MPI_Group_free(&members);
-  MPI_Group_free(&everyone);
+  const MPI_Comm comm = make_comm(MPI_COMM_WORLD, everyone, group.ranks);
   return std::make_unique<MpiTransport>(comm, std::move(group), limit);
 }
 

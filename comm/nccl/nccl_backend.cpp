@@ -6,18 +6,53 @@
 #include <cstring>
 #include <vector>
 
+#include "core/checked.h"
 #include "core/compare.h"
 #include "nccl/calls.h"
 #include "nccl/device_tree.h"
 #include "nccl/fixed_order.h"
 #include "nccl/link.h"
 #include "nccl/memory.h"
+#include "nccl/nccl_channel.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt::comm {
 
 namespace {
+
+at::Tensor bytes_of(const ncclUniqueId& id) {
+  const auto bytes = at::empty({static_cast<int64_t>(sizeof(id))}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), &id, sizeof(id));
+  return bytes;
+}
+
+ncclUniqueId id_of(const at::Tensor& bytes) {
+  ncclUniqueId id{};
+  std::memcpy(&id, bytes.const_data_ptr(), sizeof(id));
+  return id;
+}
+
+ncclUniqueId make_id(const NcclApi& api) {
+  ncclUniqueId id{};
+  check_nccl(api, api.get_unique_id(&id), "get_unique_id");
+  return id;
+}
+
+// Makes NCCL's identifier on rank 0 and sends it to all ranks.
+ncclUniqueId share_id(const NcclApi& api, Communicator& host) {
+  const auto bytes = bytes_of(host.rank() == 0 ? make_id(api) : ncclUniqueId{});
+  host.broadcast(bytes, 0);
+  return id_of(bytes);
+}
+
+// Likewise for the two ranks of a channel, as its first message.
+ncclUniqueId share_id(const NcclApi& api, const Group& pair, Channel& channel) {
+  if (pair.rank == 1) return id_of(channel.recv().tensors.at(0));
+  const ncclUniqueId id = make_id(api);
+  channel.send({bytes_of(id)}).wait();
+  return id;
+}
 
 class NcclWork : public Work::State {
  public:
@@ -68,6 +103,16 @@ class NcclBackend : public Backend {
     part->set_timeout(link_->timeout());
     part->set_check(check_);
     return part;
+  }
+  std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator&, std::shared_ptr<BlackBox> box) override {
+    Group pair = plan.pair(group());
+    const auto shapes = host_->channel(plan.from, plan.to, plan.depth, plan.name + "/host");
+    const ncclUniqueId id = share_id(link_->api(), pair, *shapes);
+    auto link = Link::connect(link_->api(), link_->streams(), pair, id);
+    auto data = std::make_unique<NcclBackend>(host_, std::move(link), order_);
+    data->link_->set_timeout(link_->timeout());
+    const at::Device device = link_->streams()->device();
+    return make_nccl_channel(std::move(pair), device, shapes, std::make_shared<CheckedCommunicator>(std::move(data), box));
   }
   void set_timeout(std::chrono::milliseconds timeout) override {
     link_->set_timeout(timeout);
@@ -148,17 +193,6 @@ class NcclBackend : public Backend {
   CheckMode check_ = CheckMode::first;
   const at::Tensor token_;  // the operand of a barrier, which is an all_reduce
 };
-
-// Makes NCCL's identifier on rank 0 and sends it to all ranks.
-ncclUniqueId share_id(const NcclApi& api, Communicator& host) {
-  ncclUniqueId id{};
-  if (host.rank() == 0) check_nccl(api, api.get_unique_id(&id), "get_unique_id");
-  const auto bytes = at::empty({static_cast<int64_t>(sizeof(id))}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), &id, sizeof(id));
-  host.broadcast(bytes, 0);
-  std::memcpy(&id, bytes.const_data_ptr(), sizeof(id));
-  return id;
-}
 
 }  // namespace
 

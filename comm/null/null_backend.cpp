@@ -1,5 +1,6 @@
 #include "null/null_backend.h"
 
+#include "channel/checked_channel.h"
 #include "zt/base/zeros.h"
 
 namespace zt::comm {
@@ -44,6 +45,15 @@ void run(Kind kind, const at::Tensor& out, const at::Tensor& in, const Group& gr
   }
 }
 
+class NullChannel : public CheckedChannel {
+ public:
+  using CheckedChannel::CheckedChannel;
+
+ protected:
+  Work put(std::vector<at::Tensor>) override { return Work(); }
+  Received take() override { return {}; }
+};
+
 class NullBackend : public Backend {
  public:
   NullBackend(Group group, bool shares_memory) : group_(std::move(group)), shares_memory_(shares_memory) {}
@@ -64,6 +74,9 @@ class NullBackend : public Backend {
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     return make_null_backend(group_.renamed(name), shares_memory_);
+  }
+  std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator&, std::shared_ptr<BlackBox>) override {
+    return std::make_shared<NullChannel>(plan.pair(group_), plan.depth, device());
   }
   void set_timeout(std::chrono::milliseconds) override {}
   void set_check(CheckMode) override {}

@@ -139,4 +139,8 @@ std::string BlackBox::end_of(int world_rank) {
   return end;
 }
 
+std::shared_ptr<Ring> open_ring(const std::shared_ptr<BlackBox>& box, const Group& group, const std::string& backend) {
+  return box ? box->open_ring(group, backend) : Ring::make_private(group, backend);
+}
+
 }  // namespace zt::comm

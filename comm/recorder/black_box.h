@@ -56,4 +56,7 @@ class BlackBox : public std::enable_shared_from_this<BlackBox> {
   std::map<std::string, int> copies_;  // number of communicators so far, by name and ranks
 };
 
+// Returns a new ring in `box`; null means in private memory that no other rank reads.
+std::shared_ptr<Ring> open_ring(const std::shared_ptr<BlackBox>& box, const Group& group, const std::string& backend);
+
 }  // namespace zt::comm

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "messages/queued_backend.h"
+#include "messages/operation_runner.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {
@@ -73,7 +73,7 @@ std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages) {
       if (r != team.rank() && address.bytes > 0) memories[static_cast<size_t>(r)] = SharedMemory::open(address);
     }
   });
-  own.hide();
+  for (SharedMemory& memory : memories) memory.hide();
   return memories;
 }
 

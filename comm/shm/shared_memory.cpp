@@ -38,25 +38,35 @@ int64_t available_bytes() {
       human_bytes(static_cast<int64_t>(bytes)), doing, why, available < 0 ? "an unknown amount" : human_bytes(available));
 }
 
+// Throws Fault if the machine has less. The kernel would grant more than there is and kill a rank later.
+void check_available(size_t bytes) {
+  const int64_t available = available_bytes();
+  if (available < 0 || bytes <= static_cast<size_t>(available)) return;
+  errno = ENOMEM;
+  out_of_memory(bytes, "taking the pages");
+}
+
+// Allocates the pages of a part of a file, which it extends if needed.
+void take_pages(int descriptor, size_t offset, size_t bytes) {
+  errno = posix_fallocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  if (errno != 0) out_of_memory(bytes, "taking the pages");
+}
+
 }  // namespace
 
-SharedMemory SharedMemory::create(size_t bytes, Pages pages) {
+size_t whole_pages(size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (std::max<size_t>(bytes, 1) + page - 1) / page * page;
+}
+
+SharedMemory SharedMemory::create(size_t bytes, Pages pages) {
   SharedMemory memory;
-  memory.bytes_ = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
-  // The kernel would grant more than there is and kill a rank later.
-  const int64_t available = available_bytes();
-  if (pages == Pages::now && available >= 0 && memory.bytes_ > static_cast<size_t>(available)) {
-    errno = ENOMEM;
-    out_of_memory(memory.bytes_, "taking the pages");
-  }
+  memory.bytes_ = whole_pages(bytes);
+  if (pages == Pages::now) check_available(memory.bytes_);
   memory.descriptor_ = memfd_create("ztoolkit", MFD_CLOEXEC);
   if (memory.descriptor_ < 0) out_of_memory(memory.bytes_, "making the file");
   if (ftruncate(memory.descriptor_, static_cast<off_t>(memory.bytes_)) != 0) out_of_memory(memory.bytes_, "setting its size");
-  if (pages == Pages::now) {
-    errno = posix_fallocate(memory.descriptor_, 0, static_cast<off_t>(memory.bytes_));
-    if (errno != 0) out_of_memory(memory.bytes_, "taking the pages");
-  }
+  if (pages == Pages::now) take_pages(memory.descriptor_, 0, memory.bytes_);
   memory.map(pages, "mapping");
   return memory;
 }
@@ -73,7 +83,6 @@ SharedMemory SharedMemory::open(const MemoryAddress& address) {
         address.process, path, std::strerror(errno));
   }
   memory.map(Pages::on_demand, "mapping what another rank made");
-  memory.hide();
   return memory;
 }
 
@@ -98,6 +107,14 @@ void SharedMemory::hide() {
   descriptor_ = -1;
 }
 
+size_t SharedMemory::extend(size_t bytes) {
+  const size_t offset = bytes_ + extended_, added = whole_pages(bytes);
+  check_available(added);
+  take_pages(descriptor_, offset, added);
+  extended_ += added;
+  return offset;
+}
+
 void SharedMemory::discard() {
   if (data_) madvise(data_, bytes_, MADV_REMOVE);
 }
@@ -105,7 +122,30 @@ void SharedMemory::discard() {
 void SharedMemory::swap(SharedMemory& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(extended_, other.extended_);
   std::swap(descriptor_, other.descriptor_);
+}
+
+SharedPart::SharedPart(const SharedMemory& memory, size_t offset, size_t bytes) : bytes_(whole_pages(bytes)), offset_(offset) {
+  void* place =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.descriptor(), static_cast<off_t>(offset));
+  if (place == MAP_FAILED) out_of_memory(bytes_, "mapping");
+  data_ = static_cast<char*>(place);
+}
+
+SharedPart::~SharedPart() {
+  if (data_) munmap(data_, bytes_);
+}
+
+SharedPart& SharedPart::operator=(SharedPart&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(offset_, other.offset_);
+  return *this;
+}
+
+void SharedPart::discard() {
+  if (data_) madvise(data_, bytes_, MADV_REMOVE);
 }
 
 }  // namespace zt::comm

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "channel/shared_channel.h"
 #include "messages/algorithms.h"
 #include "messages/queued_backend.h"
 #include "shm/all_reduce.h"
-#include "shm/channel.h"
+#include "shm/pair_lane.h"
 #include "shm/read_list.h"
 #include "shm/share.h"
 #include "zt/base/error.h"
@@ -41,7 +42,7 @@ class ShmBackend : public QueuedBackend {
 
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
     at::Tensor tensor;
-    run_task([&](WaitPolicy& policy) {
+    run_in_turn([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
       tensor = windows_.allocate(shape, dtype);
     });
@@ -52,7 +53,7 @@ class ShmBackend : public QueuedBackend {
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
     const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
     std::shared_ptr<std::vector<SharedMemory>> memories;
-    run_task([&](WaitPolicy& policy) {
+    run_in_turn([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
       const size_t mine = team_->rank() == 0 ? std::max<size_t>(bytes, 1) : 0;
       memories = std::make_shared<std::vector<SharedMemory>>(share(*team_, mine, Pages::on_demand));
@@ -63,7 +64,7 @@ class ShmBackend : public QueuedBackend {
 
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::unique_ptr<Backend> copy;
-    run_task([&](WaitPolicy& policy) {
+    run_in_turn([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
       auto memories = share(*team_, team_->rank() == 0 ? Team::bytes_for(team_->size()) : 0, Pages::on_demand);
       const auto memory = std::make_shared<SharedMemory>(std::move(memories[0]));
@@ -72,6 +73,10 @@ class ShmBackend : public QueuedBackend {
       copy->set_check(check());
     });
     return copy;
+  }
+
+  std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator& whole, std::shared_ptr<BlackBox> box) override {
+    return make_shared_channel(plan, whole, plan.pair(group()), {name(), check_abort_, timeout()}, std::move(box));
   }
 
  protected:

@@ -25,9 +25,9 @@
 
 namespace zt::comm {
 
-constexpr size_t kInlineBytes = 2048;                // bytes of data that travel in the notice itself
-constexpr size_t kStageBytes = size_t{512} << 10;    // bytes per stage; a rank has two
-constexpr size_t kChannelBytes = size_t{128} << 10;  // bytes per stage of a channel, which has two
+constexpr size_t kInlineBytes = 2048;              // bytes of data that travel in the notice itself
+constexpr size_t kStageBytes = size_t{512} << 10;  // bytes per stage; a rank has two
+constexpr size_t kLaneBytes = size_t{128} << 10;   // bytes per stage of a lane, which has two
 
 // A place in a window of a rank. window -1 means private memory, which other ranks cannot read.
 struct SharedPlace {
@@ -53,7 +53,7 @@ struct alignas(64) Board {
 };
 
 // One direction between two ranks. The receiver writes `taken`, the sender everything else.
-struct alignas(64) Channel {
+struct alignas(64) PairLane {
   alignas(64) Signal sent;   // chunks put into the stages
   alignas(64) Signal taken;  // chunks taken out of the stages
   // Describe the whole message and are valid from its first chunk on. A message in a window is one chunk.
@@ -94,8 +94,8 @@ class Team {
   void await_staged(uint32_t chunk) { await_all(&Board::staged, chunk + 1); }
   void await_reduced(uint32_t chunk) { await_all(&Board::reduced, chunk + 1); }
 
-  Channel& channel(int from, int to) const;
-  char* channel_stage(int from, int to, uint32_t chunk) const;
+  PairLane& lane(int from, int to) const;
+  char* lane_stage(int from, int to, uint32_t chunk) const;
   void await_peer(Signal& signal, uint32_t wanted, int peer);
 
  private:

@@ -39,13 +39,13 @@ class TwoLevelBackend : public QueuedBackend {
   // Returns a window that the ranks of the node share.
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
     at::Tensor tensor;
-    run_task([&](WaitPolicy&) { tensor = levels_.inside->allocate(shape, dtype); });
+    run_in_turn([&](WaitPolicy&) { tensor = levels_.inside->allocate(shape, dtype); });
     return tensor;
   }
 
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::unique_ptr<Backend> copy;
-    run_task([&](WaitPolicy&) {
+    run_in_turn([&](WaitPolicy&) {
       Levels levels{levels_.inside->duplicate(name + "/inside"), levels_.across->duplicate(name + "/across"),
                     levels_.flat->duplicate(name + "/flat")};
       copy = make_two_level_backend(std::move(levels), group_.renamed(name), order_, check_abort_);
@@ -53,6 +53,18 @@ class TwoLevelBackend : public QueuedBackend {
     copy->set_timeout(timeout());
     copy->set_check(check());
     return copy;
+  }
+
+  // Makes the channel in the memory of a node if both ranks are there.
+  std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator&, std::shared_ptr<BlackBox>) override {
+    const int places = levels_.inside->size();
+    const bool is_inside = plan.from / places == plan.to / places;
+    std::shared_ptr<Channel> channel;
+    run_in_turn([&](WaitPolicy&) {
+      if (is_inside) channel = levels_.inside->channel(plan.from % places, plan.to % places, plan.depth, plan.name);
+      else channel = levels_.flat->channel(plan.from, plan.to, plan.depth, plan.name);
+    });
+    return channel;
   }
 
   void set_timeout(std::chrono::milliseconds timeout) override {

@@ -180,6 +180,13 @@ std::shared_ptr<Communicator> Mesh::among(const std::vector<std::string>& axes, 
   return communicator;
 }
 
+std::shared_ptr<Channel> Mesh::channel(const std::vector<std::string>& axes, int from, int to, const std::string& name,
+                                       int depth) {
+  auto& channel = channels_[{axes, from, to, name, depth}];
+  if (!channel) channel = join(axes)->communicator->channel(from, to, depth, name);
+  return channel;
+}
+
 std::shared_ptr<Mesh> Mesh::refactor(std::vector<AxisSize> axes) {
   return make(MeshShape(std::move(axes), shape_.world_size()), rank_, factory_, describe_);
 }

@@ -29,6 +29,8 @@ enum class Async : uint8_t { no, yes };
 // Returns the operation of that name: "sum", "max", "min" or "product". Throws Misuse, with the nearest name, for another.
 ReduceOp parse_reduce_op(const std::string& name);
 
+class Channel;  // zt/comm/channel.h
+
 // A handle to a started operation. A default-constructed Work is complete.
 class Work {
  public:
@@ -101,6 +103,10 @@ class Communicator {
   virtual at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) = 0;
   // Returns another communicator over the same ranks. The order of its calls is independent of this one's. Collective.
   virtual std::shared_ptr<Communicator> duplicate(const std::string& name) = 0;
+  // Returns this rank's end of a new channel (zt/comm/channel.h) from rank `from` to rank `to`, which holds up to `depth`
+  // messages. Collective over these two ranks, in the order of their calls on this communicator. Throws Misuse unless this rank
+  // is one of the two, they differ, and depth >= 1.
+  virtual std::shared_ptr<Channel> channel(int from, int to, int depth, const std::string& name) = 0;
 
   // Sets the timeout of an operation. After it, every rank reports which ranks wait in which operation, and the run ends. The
   // default is 10 minutes.

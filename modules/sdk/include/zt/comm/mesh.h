@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "zt/base/object.h"
@@ -99,6 +100,10 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // Returns the communicator over those ranks of this rank's group along `axes` whose indices are in `members`, ascending; this
   // rank's is one of them. The first call for these arguments is collective over the members.
   std::shared_ptr<Communicator> among(const std::vector<std::string>& axes, const std::vector<int>& members);
+  // Returns this rank's end of the channel between two ranks of its group along `axes`: index `from` sends to index `to`. The
+  // first call for these arguments makes it, on the axis's communicator, and is collective over the two ranks; `join` is called
+  // first for several axes. Calls with other names or depths make other channels.
+  std::shared_ptr<Channel> channel(const std::vector<std::string>& axes, int from, int to, const std::string& name, int depth);
   // Returns a mesh with other axes over the same ranks. Collective over the world.
   std::shared_ptr<Mesh> refactor(std::vector<AxisSize> axes);
 
@@ -113,6 +118,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Describe describe_;
   std::vector<std::shared_ptr<Axis>> axes_;                          // the axes of shape_ first, then the joined ones
   std::map<std::vector<int>, std::shared_ptr<Communicator>> among_;  // by world ranks
+  using ChannelKey = std::tuple<std::vector<std::string>, int, int, std::string, int>;  // the arguments of `channel`
+  std::map<ChannelKey, std::shared_ptr<Channel>> channels_;
 };
 
 ZT_OBJECT(Mesh)
