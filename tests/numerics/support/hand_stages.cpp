@@ -45,49 +45,24 @@ const Transfers& transfers() {
   return kinds;
 }
 
-// Sends a tensor of up to three dims, shape and type first.
-void send(Communicator& comm, const at::Tensor& tensor, int peer) {
-  const at::Tensor header = at::zeros({5}, at::kLong);
-  header[0] = static_cast<int64_t>(tensor.scalar_type());
-  header[1] = tensor.dim();
-  for (int64_t d = 0; d < tensor.dim(); ++d) header[2 + d] = tensor.size(d);
-  comm.send(header, peer).synchronize();
-  comm.send(tensor.contiguous(), peer).synchronize();
-}
-
-at::Tensor receive(Communicator& comm, int peer) {
-  const at::Tensor header = at::zeros({5}, at::kLong);
-  comm.recv(header, peer).synchronize();
-  const auto* words = header.const_data_ptr<int64_t>();
-  const at::Tensor tensor = at::empty(at::IntArrayRef(words + 2, static_cast<size_t>(words[1])),
-                                      at::TensorOptions().dtype(static_cast<at::ScalarType>(words[0])));
-  comm.recv(tensor, peer).synchronize();
-  return tensor;
-}
-
 class Move : public ActionHandler {
  public:
-  explicit Move(std::string axis) : axis_(std::move(axis)) {}
-
   Work start(const Action& action, StepState& state) override {
-    Communicator& comm = state.comm({axis_});
+    Channel& channel = state.channel(*message_of(action));
     const Edge output{action.target, 0};
-    const int m = action.micro_batch, peer = static_cast<int>(action.number("to", 0));
-    if (action.kind == transfers().send) {
-      send(comm, state.values.get(output, m), peer);
-    } else if (action.kind == transfers().recv) {
-      state.values.put(output, m, receive(comm, peer));
-    } else if (action.kind == transfers().send_grad) {
-      send(comm, state.values.take_gradient(output, m), peer);
+    const int m = action.micro_batch;
+    if (action.kind == transfers().send) return channel.send({state.values.get(output, m)});
+    if (action.kind == transfers().send_grad) {
+      Work sent = channel.send({state.values.take_gradient(output, m)});
       state.values.drop(action.target, m);
-    } else {
-      state.values.add_gradient(output, m, receive(comm, peer));
+      return sent;
     }
+    auto [tensors, received] = channel.recv();
+    received.wait();
+    if (action.kind == transfers().recv) state.values.put(output, m, tensors.at(0));
+    else state.values.add_gradient(output, m, tensors.at(0));
     return {};
   }
-
- private:
-  std::string axis_;
 };
 
 class HandStages : public Pass {
@@ -100,7 +75,7 @@ class HandStages : public Pass {
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector{axis_->name}; }
 
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override {
-    const auto move = std::make_shared<Move>(axis_->name);
+    const auto move = std::make_shared<Move>();
     const auto& [send, recv, send_grad, recv_grad] = transfers();
     return {{send, move}, {recv, move}, {send_grad, move}, {recv_grad, move}};
   }

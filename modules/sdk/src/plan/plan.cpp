@@ -1,5 +1,9 @@
 #include "plan.h"
 
+#include <map>
+#include <set>
+#include <tuple>
+
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/gemm/gemm_choice.h"
@@ -56,6 +60,7 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, 
   for (const Unit& unit : plan->held_.units) {
     if (unit.plan.held && unit.holders.size() > 1) plan->comm_of_holders(unit);  // made here, in the same order on all ranks
   }
+  plan->make_channels();
   return plan;
 }
 
@@ -140,6 +145,38 @@ Communicator& Plan::comm_of_holders(const Unit& unit) const {
   const auto& split = program(Mode::train).split_axes;
   if (!spec_->mesh() || split.empty()) misuse("unit {} is held by one rank only: there is nothing to tie", unit.index);
   return *spec_->mesh()->among(split, unit.holders);
+}
+
+Channel& Plan::channel(const Message& message) const {
+  if (!spec_->mesh()) misuse("the program sends messages in channel '{}', but no pass gave it a mesh", message.channel);
+  const int mine = spec_->coord().index(message.axes);
+  const auto [from, to] = message.is_send ? std::pair(mine, message.peer) : std::pair(message.peer, mine);
+  const std::string name = fmt::format("{} {} {}>{}", fmt::join(message.axes, "+"), message.channel, from, to);
+  return *spec_->mesh()->channel(message.axes, from, to, name, message.depth);
+}
+
+// Makes all channels of this rank's programs. Both ends of a channel make it at its place in one order over all ranks, so no rank
+// waits for ever.
+void Plan::make_channels() const {
+  const Coord coord = spec_->coord();
+  std::set<std::vector<std::string>> axes;  // of all ranks' messages: joining axes is collective over the mesh
+  for (const auto& program : training_) {
+    for (const Action& action : program->actions) {
+      if (const auto message = message_of(action)) axes.insert(message->axes);
+    }
+  }
+  for (const auto& names : axes) comm(names);
+  std::map<std::tuple<int, int, std::string, int>, Message> ordered;  // by sender, receiver, name and depth
+  for (const auto& program : programs_) {
+    for (const Action& action : program->actions) {
+      const auto message = message_of(action);
+      if (!message) continue;
+      const int peer = coord.shape.group(coord.rank, message->axes)[message->peer];
+      const auto [from, to] = message->is_send ? std::pair(coord.rank, peer) : std::pair(peer, coord.rank);
+      ordered.emplace(std::tuple(from, to, message->channel, message->depth), *message);
+    }
+  }
+  for (const auto& [order, message] : ordered) channel(message);
 }
 
 int Plan::data_ranks() const {

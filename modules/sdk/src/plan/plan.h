@@ -43,6 +43,8 @@ class Plan {
   Communicator& axis_of(const Unit& unit) const;
   // Returns the communicator over the ranks that hold the unit, of this rank's group along the program's split_axes.
   Communicator& comm_of_holders(const Unit& unit) const;
+  // Returns this rank's end of the message's channel.
+  Channel& channel(const Message& message) const;
   // Returns this rank's place, for messages.
   World place() const;
 
@@ -72,6 +74,7 @@ class Plan {
   void check_units_alike() const;
   void check_gemm_alike() const;
   Stage stage(const std::vector<Batch>& micro_batches) const;
+  void make_channels() const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
   std::shared_ptr<const ProgramSpec> spec_;

@@ -34,6 +34,7 @@ Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffe
   state_.sample_axes = plan_->data_axes();
   state_.split_axes = plan_->program(Mode::train).split_axes;
   state_.comm_of_holders = [plan = plan_](const Unit& unit) -> Communicator& { return plan->comm_of_holders(unit); };
+  state_.channel = [plan = plan_](const Message& message) -> Channel& { return plan->channel(message); };
   state_.units = plan_->held().units;
   if (buffers == Buffers::allocated) allocate_units();
 }

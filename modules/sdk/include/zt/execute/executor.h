@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "zt/comm/channel.h"
 #include "zt/comm/comm.h"
 #include "zt/execute/step_batch.h"
 #include "zt/execute/value_store.h"
@@ -52,6 +53,9 @@ struct StepState {
   std::function<Communicator&(const std::vector<std::string>& axes)> comm;
   // Returns the communicator over the ranks that hold the unit, of this rank's group along split_axes.
   std::function<Communicator&(const Unit& unit)> comm_of_holders;
+  // Returns this rank's end of the message's channel. The trainer has made it if the message is that of an action of its
+  // programs.
+  std::function<Channel&(const Message& message)> channel;
 
   // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. Only the
   // first of them adds to a sum over `axes`, because the others have the same numbers.
