@@ -48,7 +48,8 @@ Runner::Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& cont
   const bool checks = checks_resources();
   for (const auto& pass : plan_->spec().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {
-      if (!handlers_.emplace(id, checks ? with_resource_check(handler) : handler).second)
+      const bool is_checked = checks && kind(id).role != Role::transfer;  // to wait for a send at once could take for ever
+      if (!handlers_.emplace(id, is_checked ? with_resource_check(handler) : handler).second)
         misuse("the pass {} brings a handler for {}, which has one already", pass->name(), kind(id).name);
     }
   }
@@ -64,7 +65,9 @@ Executor& Runner::executor(Mode mode) {
   if (!held) {
     Program program = plan_->program(mode);
     if (checks_resources()) {  // nothing else may be in flight while an action is checked
-      for (Action& action : program.actions) action.attrs["wait"] = true;
+      for (Action& action : program.actions) {
+        if (role_of(action) != Role::transfer) action.attrs["wait"] = true;
+      }
     }
     held = std::make_unique<Executor>(
         std::move(program), *state_.model, handlers_, [this](int unit) { complete_gradient(unit); }, &trace_,
