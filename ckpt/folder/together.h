@@ -14,6 +14,7 @@ namespace zt::ckpt {
 class Ranks {
  public:
   Ranks() = default;
+  // all: a communicator in host memory.
   explicit Ranks(std::shared_ptr<Communicator> all) : all_(std::move(all)) {}
 
   int rank() const { return all_ ? all_->rank() : 0; }

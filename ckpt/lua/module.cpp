@@ -23,7 +23,7 @@ ZT_DEFINE_OBJECT(ckpt::RunLock, "RunLock")
 namespace zt::ckpt {
 
 Ranks ranks_of(lua_State* L, int index) {
-  return lua::is_absent(L, index) ? Ranks() : Ranks(lua::check<Mesh>(L, index)->world()->communicator);
+  return lua::is_absent(L, index) ? Ranks() : Ranks(lua::check<Mesh>(L, index)->world()->control);
 }
 
 std::string check_path(lua_State* L, int index) {

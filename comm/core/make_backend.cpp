@@ -28,11 +28,6 @@ std::function<void()> abort_check(const World& world) {
   };
 }
 
-// Returns the backend that uses messages only: "mpi" between processes, "local" between threads.
-std::string flat_backend(const World& world) {
-  return world.launch == Launch::mpi ? "mpi" : "local";
-}
-
 std::unique_ptr<Backend> make_host(const World& world, const std::string& backend, Group group, const Settings& settings) {
   if (backend == "mpi") {
     if (world.launch != Launch::mpi)
@@ -103,6 +98,10 @@ void check_machines(const World& world, const std::string& backend, const Group&
   if (backend != "two_level") return;
   const std::string reason = why_not_two_level(nodes_of(world, group, settings), settings.sum_order.value_or(SumOrder::fixed));
   if (!reason.empty()) misuse("backend 'two_level' does not suit axis '{}': {}", group.name, reason);
+}
+
+std::string flat_backend(const World& world) {
+  return world.launch == Launch::mpi ? "mpi" : "local";
 }
 
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings) {

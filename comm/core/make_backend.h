@@ -10,6 +10,9 @@
 
 namespace zt::comm {
 
+// Returns the backend that uses messages in host memory only: "mpi" between processes, "local" between threads.
+std::string flat_backend(const World& world);
+
 // As make_communicator, without the argument checks and the flight record of CheckedCommunicator.
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings);
 // Throws Misuse if the group's ranks are on other machines than the backend needs: one for "shm", equal powers of two of ranks on

@@ -144,7 +144,7 @@ int barrier(lua_State* L) {
 
 // axis:gather_values(value) -> a list of every rank's value, rank 0 first
 int gather_values(lua_State* L) {
-  Value::List values = communicator(L).all_gather_values(lua::check_value(L, 2));
+  Value::List values = lua::check<Axis>(L, 1)->control->all_gather_values(lua::check_value(L, 2));
   lua::push(L, Value(std::move(values)));
   return 1;
 }
@@ -163,6 +163,7 @@ int duplicate(lua_State* L) {
   auto copy = std::make_shared<Axis>(*axis);
   copy->name = lua::check_string(L, 2);
   copy->communicator = axis->communicator->duplicate(copy->name);
+  copy->control = axis->control == axis->communicator ? copy->communicator : axis->control->duplicate(copy->name + "/control");
   lua::push(L, std::move(copy));
   return 1;
 }
@@ -174,12 +175,15 @@ int set_timeout(lua_State* L) {
     misuse("the time-out of axis '{}' must be above 0 and at most 1e9 seconds, not {}", communicator(L).name(),
            std::isnan(seconds) ? "nan" : fmt::format("{}", seconds));
   }
-  communicator(L).set_timeout(std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds)));
+  const auto axis = lua::check<Axis>(L, 1);
+  const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  for (const auto& each : {axis->communicator, axis->control}) each->set_timeout(timeout);
   return 0;
 }
 
 int drain(lua_State* L) {
-  communicator(L).drain();
+  const auto axis = lua::check<Axis>(L, 1);
+  for (const auto& each : {axis->communicator, axis->control}) each->drain();
   return 0;
 }
 

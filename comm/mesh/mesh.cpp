@@ -29,17 +29,24 @@ class Factory {
     return {backend, backend == "shm" || backend == "local"};
   }
 
-  std::shared_ptr<Communicator> make(const std::vector<int>& ranks, const std::string& name) {
+  Communicators make(const std::vector<int>& ranks, const std::string& name) {
     const auto place = std::find(ranks.begin(), ranks.end(), world_.rank) - ranks.begin();
-    Group group{name, static_cast<int>(place), ranks};
-    if (world_.dry) return stand_in(std::move(group));
-    const std::string backend = backend_of(group);
-    if (named_backend(name).empty() && world_.size > 1) log_backend(group, backend);
-    if (backend == "nccl" && world_.size > 1) return wrap(split_from_world(std::move(group)));
-    return make_communicator(world_, backend, std::move(group), options_.settings);
+    const Group group{name, static_cast<int>(place), ranks};
+    const auto data = make_data(group);
+    if (world_.dry || backend_of(group) != "nccl") return {data, data};
+    // Not the host communicator of the nccl backend itself: that one has an order of calls of its own.
+    return {data, make_communicator(world_, flat_backend(world_), group.renamed(name + "/control"), options_.settings)};
   }
 
  private:
+  std::shared_ptr<Communicator> make_data(const Group& group) {
+    if (world_.dry) return stand_in(group);
+    const std::string backend = backend_of(group);
+    if (named_backend(group.name).empty() && world_.size > 1) log_backend(group, backend);
+    if (backend == "nccl" && world_.size > 1) return wrap(split_from_world(group));
+    return make_communicator(world_, backend, group, options_.settings);
+  }
+
   // Returns the backend of the group's ranks; in a dry run, the backend that they would have.
   std::string backend_of(const Group& group) const {
     const std::string named = named_backend(group.name);

@@ -122,7 +122,9 @@ std::shared_ptr<Axis> Mesh::make_axis(const std::vector<std::string>& names) {
   axis->names = names;
   axis->size = static_cast<int>(ranks.size());
   axis->coordinate = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
-  axis->communicator = factory_(ranks, axis->name);
+  Communicators made = factory_(ranks, axis->name);
+  axis->communicator = std::move(made.data);
+  axis->control = std::move(made.control);
   axis->link = link_of(names, axis->name);
   axis->mesh = weak_from_this();
   return axis;
@@ -176,7 +178,7 @@ std::shared_ptr<Communicator> Mesh::among(const std::vector<std::string>& axes, 
   std::vector<int> ranks;
   for (const int member : members) ranks.push_back(group.at(static_cast<size_t>(member)));
   auto& communicator = among_[ranks];
-  if (!communicator) communicator = factory_(ranks, fmt::format("{}[{}]", fmt::join(axes, "+"), fmt::join(members, ",")));
+  if (!communicator) communicator = factory_(ranks, fmt::format("{}[{}]", fmt::join(axes, "+"), fmt::join(members, ","))).data;
   return communicator;
 }
 

@@ -63,7 +63,7 @@ class Count : public ActionHandler {
     state.counts = compute_->count();
     const int ranks = state.coord.size(action.sample_axes());
     if (const auto axes = action.axes(); !axes.empty())
-      state.counts = sum_counts(state.comm(axes), state.counts, contribution(axes, state), compute_->mode(), state.step);
+      state.counts = sum_counts(state.control(axes), state.counts, contribution(axes, state), compute_->mode(), state.step);
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
     const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
@@ -90,7 +90,7 @@ class Norm : public ActionHandler {
 
   Work start(const Action& action, StepState& state) override {
     const auto axes = action.axes();
-    Communicator* comm = axes.empty() ? nullptr : &state.comm(axes);
+    Communicator* comm = axes.empty() ? nullptr : &state.control(axes);
     reduce_losses(axes, comm, state);
     state.is_finite = std::isfinite(state.loss);
     if (compute_->mode() == Mode::train) reduce_norm(axes, comm, state);

@@ -44,8 +44,10 @@ std::string ranges_text(const std::vector<int>& numbers) {
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
   const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
   const Coord coord = plan->spec_->coord();
+  std::set<std::vector<std::string>> joined;
   for (const Mode mode : kModes) {
     auto programs = plan->verified_programs(mode);
+    joined.merge(plan->joined_axes(programs));
     plan->programs_[static_cast<size_t>(mode)] = programs[coord.rank];
     if (mode == Mode::train) plan->training_ = std::move(programs);
   }
@@ -57,11 +59,32 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, 
   }
   plan->held_ = plan->describe_rank(coord);
   plan->rank_ = plan_rank(plan->model().info(), training, plan->held_, *plan->optimizer_, coord);
+  // Communicators are made here, in the same order on all ranks, and not at their first use: making one is collective.
+  if (plan->spec_->mesh()) {
+    for (const auto& axes : joined) plan->axis(axes);
+  }
   for (const Unit& unit : plan->held_.units) {
-    if (unit.plan.held && unit.holders.size() > 1) plan->comm_of_holders(unit);  // made here, in the same order on all ranks
+    if (unit.plan.held && unit.holders.size() > 1) plan->comm_of_holders(unit);
   }
   plan->make_channels();
   return plan;
+}
+
+// Returns the axes over which the programs of any rank communicate, or a trainer with these programs does between their runs.
+std::set<std::vector<std::string>> Plan::joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const {
+  const ModelInfo& info = model().info();
+  std::set<std::vector<std::string>> joined;
+  for (const auto& program : std::set(programs.begin(), programs.end())) {
+    joined.insert(program->split_axes);
+    for (const UnitPlan& unit : program->units) joined.merge(std::set{unit.shard_axes, unit.comm_axes()});
+    for (const Action& action : program->actions) {
+      if (action.kind == Kinds::get().count) joined.insert(action.sample_axes());
+      for (auto& axes : communicators_of(action, info)) joined.insert(std::move(axes));
+    }
+  }
+  for (const ParamInfo& param : info.params) joined.insert(param.cut_axes());
+  joined.erase(std::vector<std::string>());
+  return joined;
 }
 
 // Returns the programs of all ranks. Rank 0 verifies them; the other ranks compare what they would run with what rank 0 verified.
@@ -79,8 +102,8 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
     for (const Refusal& refusal : verify(model().info(), coord.shape, by_rank)) complaint += "\n  " + refusal.text();
   }
   if (spec_->mesh() && coord.shape.world_size() > 1) {
-    const auto outcomes = spec_->mesh()->world()->communicator->all_gather_values(
-        Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+    const auto outcomes =
+        spec_->mesh()->world()->control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
     const auto text = [&](size_t rank, const char* key) {
       return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
     };
@@ -111,7 +134,7 @@ void Plan::check_units_alike() const {
 // If the ranks multiplied by different providers, parameters that are equal would drift apart.
 void Plan::check_gemm_alike() const {
   if (!spec_->mesh() || spec_->coord().shape.world_size() == 1) return;
-  check_gemm_choices_alike(spec_->mesh()->world()->communicator->all_gather_values(to_value(gemm_choice())));
+  check_gemm_choices_alike(spec_->mesh()->world()->control->all_gather_values(to_value(gemm_choice())));
 }
 
 RankUnits Plan::describe_rank(const Coord& coord) const {
@@ -187,9 +210,17 @@ int64_t Plan::first_sample(int64_t samples) const {
   return spec_->coord().index(data_axes_) * samples;
 }
 
-Communicator& Plan::comm(const std::vector<std::string>& axes) const {
+std::shared_ptr<Axis> Plan::axis(const std::vector<std::string>& axes) const {
   if (!spec_->mesh()) misuse("the program communicates over '{}', but no pass gave it a mesh", fmt::join(axes, "', '"));
-  return *spec_->mesh()->join(axes)->communicator;
+  return spec_->mesh()->join(axes);
+}
+
+Communicator& Plan::comm(const std::vector<std::string>& axes) const {
+  return *axis(axes)->communicator;
+}
+
+Communicator& Plan::control(const std::vector<std::string>& axes) const {
+  return *axis(axes)->control;
 }
 
 Communicator& Plan::axis_of(const Unit& unit) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ class Plan {
   // Returns the place in the global batch of the first of this rank's `samples` samples.
   int64_t first_sample(int64_t samples) const;
 
-  // Returns the communicator over these axes. Throws Misuse without a mesh.
+  // Return the communicators of these axes for data and for control, as in Axis. Throw Misuse without a mesh.
   Communicator& comm(const std::vector<std::string>& axes) const;
+  Communicator& control(const std::vector<std::string>& axes) const;
   // Returns the communicator over the axes that shard the unit.
   Communicator& axis_of(const Unit& unit) const;
   // Returns the communicator over the ranks that hold the unit, of this rank's group along the program's split_axes.
@@ -71,6 +73,8 @@ class Plan {
   Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
       : spec_(std::move(spec)), optimizer_(std::move(optimizer)) {}
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
+  std::set<std::vector<std::string>> joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const;
+  std::shared_ptr<Axis> axis(const std::vector<std::string>& axes) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
   Stage stage(const std::vector<Batch>& micro_batches) const;

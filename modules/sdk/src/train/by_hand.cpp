@@ -130,7 +130,7 @@ StepResult ByHand::finish_step(double divisor) {
   if (divisor > 0) state.grad_divisor = divisor * state.loss_scale;
   state.counts = counts_;
   const auto& axes = plan_->data_axes();
-  if (!axes.empty()) state.counts = sum_counts(state.comm(axes), counts_, {}, Mode::train, state.step);
+  if (!axes.empty()) state.counts = sum_counts(state.control(axes), counts_, {}, Mode::train, state.step);
   micro_batch_ = 0;
   running.run(state, action_);
   return runner_.finish_step(begin_ns_);

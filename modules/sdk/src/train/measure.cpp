@@ -34,7 +34,7 @@ bool await_others(const Action& action, StepState& state) {
   }
   bool has_others = false;
   for (const auto& axes : communicators_of(action, *state.model)) {
-    Communicator& comm = state.comm(axes);
+    Communicator& comm = state.control(axes);
     if (comm.size() > 1) comm.barrier();
     has_others = has_others || comm.size() > 1;
   }
@@ -151,7 +151,7 @@ Costs CostMeter::costs(const std::vector<Batch>& micro_batches) const {
   if (!mesh || plan_.place().size == 1) return mine;
   std::map<std::string, Sum> sums;
   Costs costs;
-  const auto all = mesh->world()->communicator->all_gather_values(to_value(mine));
+  const auto all = mesh->world()->control->all_gather_values(to_value(mine));
   for (const Value& of_rank : all) {
     const Costs theirs = parse_costs(of_rank);
     if (costs.hardware.name.empty()) costs.hardware = theirs.hardware;

@@ -91,7 +91,7 @@ std::string find_nonfinite(Runner& runner, const Plan& plan) {
   const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
   const Coord coord = plan.spec().coord();
   if (axes.empty()) return earliest({to_value(place)}, {coord.rank});
-  return earliest(plan.comm(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
+  return earliest(plan.control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
 }
 
 }  // namespace zt

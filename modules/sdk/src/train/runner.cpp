@@ -87,7 +87,7 @@ void Runner::ensure_same_step(const Program& program) const {
   const bool communicates = std::ranges::any_of(
       program.actions, [](const Action& action) { return action.kind != Kinds::get().count && !action.axes().empty(); });
   const auto& axes = plan_->data_axes();
-  if (communicates && !axes.empty()) sum_counts(state_.comm(axes), {}, {}, program.mode, state_.step);
+  if (communicates && !axes.empty()) sum_counts(state_.control(axes), {}, {}, program.mode, state_.step);
 }
 
 void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
@@ -145,7 +145,7 @@ Outputs Runner::infer(const StepBatch& batch) {
     if (count > 1) value = joined(name, parts);
   }
   const auto& split = running.program().split_axes;
-  return split.empty() ? outputs : share_outputs(std::move(outputs), state_.comm(split));
+  return split.empty() ? outputs : share_outputs(std::move(outputs), state_.comm(split), state_.control(split));
 }
 
 Counts Runner::begin_micro_batch(int micro_batch) {

@@ -28,8 +28,8 @@ std::pair<std::string, at::Tensor> empty_output(const Value& description) {
 
 }  // namespace
 
-Outputs share_outputs(Outputs mine, Communicator& comm) {
-  const std::vector<Value> all = comm.all_gather_values(description_of(mine));
+Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control) {
+  const std::vector<Value> all = control.all_gather_values(description_of(mine));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto& described = *all[rank].get_if<Value::List>();
     if (described.empty()) continue;

@@ -12,7 +12,8 @@ namespace zt {
 
 using Outputs = std::map<std::string, at::Tensor>;
 
-// Returns the outputs of the first rank of `comm` that has any, on all ranks: `mine` on that rank, copies elsewhere. Collective.
-Outputs share_outputs(Outputs mine, Communicator& comm);
+// Returns the outputs of the first rank that has any, on all ranks: `mine` on that rank, copies elsewhere. comm, control: the
+// communicators of an axis, as in Axis. Collective.
+Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control);
 
 }  // namespace zt

@@ -30,6 +30,7 @@ Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffe
     : plan_(std::move(plan)), state_names_(optimizer.state_names()) {
   state_.model = &plan_->model().info();
   state_.comm = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->comm(axes); };
+  state_.control = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->control(axes); };
   state_.coord = plan_->spec().coord();
   state_.sample_axes = plan_->data_axes();
   state_.split_axes = plan_->program(Mode::train).split_axes;

@@ -132,7 +132,7 @@ at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> 
   if (from && (*from < 0 || *from >= place.size))
     misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
   const bool is_taken = from && mesh;
-  if (is_taken) complaint = *mesh->world()->communicator->all_gather_values(complaint)[*from].get_if<std::string>();
+  if (is_taken) complaint = *mesh->world()->control->all_gather_values(complaint)[*from].get_if<std::string>();
   if (!complaint.empty()) misuse("{}", complaint);
   if (!is_taken) return values.detach();
   const at::ScalarType dtype = plan_->program(Mode::train).precision.master();

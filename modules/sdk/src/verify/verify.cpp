@@ -1,6 +1,7 @@
 #include "verify.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "program/equal.h"
 

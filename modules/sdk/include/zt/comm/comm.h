@@ -114,7 +114,8 @@ class Communicator {
   // Waits for all operations in flight.
   virtual void drain() = 0;
 
-  // Returns the values of all ranks, in rank order. Throws Misuse if `value` cannot be written as JSON. Collective.
+  // Returns the values of all ranks, in rank order. For communicators in host memory only, as Axis::control. Throws Misuse if
+  // `value` cannot be written as JSON. Collective.
   std::vector<Value> all_gather_values(const Value& value);
 };
 

@@ -68,6 +68,12 @@ struct AxisLink {
   bool operator==(const AxisLink&) const = default;
 };
 
+// The communicators over one group of ranks. A backend in host memory has one for both.
+struct Communicators {
+  std::shared_ptr<Communicator> data;     // on the backend's device
+  std::shared_ptr<Communicator> control;  // in host memory: plain values, counts, limbs of the norm, outcomes of checks
+};
+
 // One axis, or several joined axes, from the view of one rank.
 struct Axis {
   std::string name;                // "dp"; joined: "dp+ep"
@@ -75,14 +81,15 @@ struct Axis {
   int size = 1;
   int coordinate = 0;
   AxisLink link = {};
-  std::shared_ptr<Communicator> communicator;
+  std::shared_ptr<Communicator> communicator;  // for data, on the backend's device
+  std::shared_ptr<Communicator> control;       // as in Communicators; may be `communicator` itself
   std::weak_ptr<const Mesh> mesh;
 };
 
 class Mesh : public std::enable_shared_from_this<Mesh> {
  public:
-  // Makes the communicator over `ranks` (world ranks, in group order). Collective over these ranks.
-  using Factory = std::function<std::shared_ptr<Communicator>(const std::vector<int>& ranks, const std::string& name)>;
+  // Makes the communicators over `ranks` (world ranks, in group order). Collective over these ranks.
+  using Factory = std::function<Communicators(const std::vector<int>& ranks, const std::string& name)>;
   // Returns the link of the group of these ranks. Must return the same on every rank, including ranks that are not in the group.
   using Describe = std::function<AxisLink(const std::vector<int>& ranks, const std::string& name)>;
 
@@ -97,8 +104,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Axis> join(const std::vector<std::string>& names);
   // Returns the axis over all ranks of the mesh, in rank order. Collective as `join`.
   std::shared_ptr<Axis> world();
-  // Returns the communicator over those ranks of this rank's group along `axes` whose indices are in `members`, ascending; this
-  // rank's is one of them. The first call for these arguments is collective over the members.
+  // Returns the communicator for data over those ranks of this rank's group along `axes` whose indices are in `members`,
+  // ascending; this rank's is one of them. The first call for these arguments is collective over the members.
   std::shared_ptr<Communicator> among(const std::vector<std::string>& axes, const std::vector<int>& members);
   // Returns this rank's end of the channel between two ranks of its group along `axes`: index `from` sends to index `to`. The
   // first call for these arguments makes it, on the axis's communicator, and is collective over the two ranks; `join` is called

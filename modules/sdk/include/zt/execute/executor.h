@@ -49,8 +49,9 @@ struct StepState {
   double grad_divisor = 1;
   double clip = 0;  // maximum norm; 0 means no clipping
   Scalars scalars;  // for STEP
-  // Returns the communicator over these mesh axes, joined in this order.
-  std::function<Communicator&(const std::vector<std::string>& axes)> comm;
+  // Return the communicators over these mesh axes, joined in this order: for tensors on the device, and for counts, losses, limbs
+  // of the norm and plain values, which are in host memory. With backends in host memory they are one.
+  std::function<Communicator&(const std::vector<std::string>&axes)> comm, control;
   // Returns the communicator over the ranks that hold the unit, of this rank's group along split_axes.
   std::function<Communicator&(const Unit& unit)> comm_of_holders;
   // Returns this rank's end of the message's channel. The trainer has made it if the message is that of an action of its
