@@ -55,6 +55,24 @@ TEST(SplitBackward, LeavesOtherModesAlone) {
   EXPECT_EQ(make_split_backward()->apply(eval, chain(1), {}).text(), eval.text());
 }
 
+TEST(SplitBackward, SumsMustComeInTheOrderOfMicroBatches) {
+  const ModelInfo model = model_with_loss();
+  for (const KindId kind : {Kinds::get().weight_grad, Kinds::get().backward}) {
+    Program program = kind == Kinds::get().weight_grad
+                          ? make_split_backward()->apply(base_program(model, Mode::train, 2), model, {})
+                          : base_program(model, Mode::train, 2);
+    std::vector<Action> moved;  // those of micro-batch 0, put after those of micro-batch 1
+    std::erase_if(program.actions, [&](const Action& action) {
+      const bool moves = action.kind == kind && action.target == 0 && action.micro_batch == 0;
+      if (moves) moved.push_back(action);
+      return moves;
+    });
+    const auto norm = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind);
+    program.actions.insert(norm, moved.begin(), moved.end());
+    EXPECT_CONTAINS(text_of(verify_all(model, dp(1), {program})), "gradients are summed over micro-batches in ascending order");
+  }
+}
+
 TEST(SplitBackward, WMayStandAnywhereAfterItsI) {
   EXPECT_EQ(refusal_of([](Lines&) {}), "");
   EXPECT_EQ(refusal_of(both(erase(6), insert(7, "W 1 0"))), "");

@@ -7,6 +7,29 @@
 
 namespace zt {
 
+namespace {
+
+// The sums of all uses of a tied parameter, gathered: each holder sends as many rows as the one with most uses has.
+struct GatheredRows {
+  int64_t rows_of_holder = 0;
+  std::vector<std::pair<int, int64_t>> places;  // position of each use, ascending, and the row of its sum
+};
+
+// `uses`: as in Unit.
+GatheredRows rows_of(const std::vector<std::vector<int>>& uses) {
+  GatheredRows gathered;
+  for (const auto& positions : uses)
+    gathered.rows_of_holder = std::max(gathered.rows_of_holder, static_cast<int64_t>(positions.size()));
+  for (size_t holder = 0; holder < uses.size(); ++holder) {
+    int64_t row = static_cast<int64_t>(holder) * gathered.rows_of_holder;
+    for (const int position : uses[holder]) gathered.places.emplace_back(position, row++);
+  }
+  std::ranges::sort(gathered.places);
+  return gathered;
+}
+
+}  // namespace
+
 Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units, const std::vector<bool>& runs)
     : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
   for (size_t i = 0; i < model.params.size(); ++i) {
@@ -88,14 +111,12 @@ void Gradients::complete(int unit) {
   }
 }
 
-void Gradients::complete_over_holders(int unit, Communicator& comm) {
+void Gradients::complete_over_holders(const Unit& unit, Communicator& comm) {
   constexpr int64_t kSlice = 1 << 20;  // elements; bounds the memory for what other ranks send
-  if (is_complete_[unit]) return;
-  const int param = model_.units[unit].params.front();
+  if (is_complete_[unit.index]) return;
+  const int param = model_.units[unit.index].params.front();
   std::vector<Use>& uses = uses_[param];
-  const auto [known, is_first_step] = tied_.try_emplace(unit);
-  if (is_first_step) known->second = gather_places(uses, comm);
-  const auto& [rows, places] = known->second;
+  const auto [rows, places] = rows_of(unit.uses);
   for (Use& use : uses) {
     if (!use.has_sum) use.view.zero_();
   }
@@ -110,23 +131,8 @@ void Gradients::complete_over_holders(int unit, Communicator& comm) {
     sum.copy_(all[places.front().second]);
     for (size_t k = 1; k < places.size(); ++k) sum.add_(all[places[k].second]);
   }
-  for (const at::Tensor& gap : gaps_[unit]) gap.zero_();
-  is_complete_[unit] = true;
-}
-
-Gradients::TiedUses Gradients::gather_places(const std::vector<Use>& uses, Communicator& comm) {
-  Value::List mine;
-  for (const Use& use : uses) mine.push_back(use.position);
-  const std::vector<Value> all = comm.all_gather_values(mine);
-  TiedUses tied;
-  for (const Value& of_rank : all) tied.rows = std::max(tied.rows, static_cast<int64_t>(of_rank.get_if<Value::List>()->size()));
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto& positions = *all[rank].get_if<Value::List>();
-    for (size_t k = 0; k < positions.size(); ++k)
-      tied.places.emplace_back(*positions[k].get_if<int64_t>(), static_cast<int64_t>(rank) * tied.rows + static_cast<int64_t>(k));
-  }
-  std::ranges::sort(tied.places);
-  return tied;
+  for (const at::Tensor& gap : gaps_[unit.index]) gap.zero_();
+  is_complete_[unit.index] = true;
 }
 
 int Gradients::find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const {

@@ -41,7 +41,7 @@ class Gradients {
   void complete(int unit);
   // Replaces the sum of the unit's one parameter, flat, by the sum over the uses of all ranks of `comm`, which run different
   // positions, in ascending order of positions; the unit is complete then. Collective over `comm`.
-  void complete_over_holders(int unit, Communicator& comm);
+  void complete_over_holders(const Unit& unit, Communicator& comm);
   // Returns the first parameter used at `position` for whose sum `is_wanted` is true; -1 if there is none.
   int find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const;
   // Returns the bytes of the buffers for second and later uses.
@@ -54,18 +54,11 @@ class Gradients {
     bool has_sum = false;
   };
   void find_gaps(const Unit& unit);
-  // The uses of a parameter on all ranks that hold it, if each gathers as many rows as the rank with most uses has.
-  struct TiedUses {
-    int64_t rows = 0;
-    std::vector<std::pair<int64_t, int64_t>> places;  // position of each use, ascending, and the gathered row of its sum
-  };
-  static TiedUses gather_places(const std::vector<Use>& uses, Communicator& comm);
 
   const ModelInfo& model_;
   std::vector<std::vector<Use>> uses_;         // by parameter
   std::vector<std::vector<at::Tensor>> gaps_;  // by unit: parts of a shared buffer that no gradient of the unit covers
   std::vector<bool> is_complete_;              // by unit
-  std::map<int, TiedUses> tied_;               // by unit
 };
 
 }  // namespace zt

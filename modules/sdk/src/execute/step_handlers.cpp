@@ -165,7 +165,8 @@ class ReduceTie : public ActionHandler {
   explicit ReduceTie(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
 
   Work start(const Action& action, StepState& state) override {
-    compute_->gradients().complete_over_holders(action.target, state.comm_of_holders(state.units.at(action.target)));
+    const Unit& unit = state.units.at(action.target);
+    compute_->gradients().complete_over_holders(unit, state.comm_of_holders(unit));
     return {};
   }
 

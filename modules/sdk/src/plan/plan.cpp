@@ -155,11 +155,24 @@ void Plan::set_holders(std::vector<Unit>& units, const Coord& coord) const {
   const auto& split = training_[coord.rank]->split_axes;
   if (split.empty()) return;
   const std::vector<int> group = coord.shape.group(coord.rank, split);
+  std::map<const Program*, std::vector<bool>> runs;
+  const auto runs_of = [&](const std::shared_ptr<const Program>& program) -> const std::vector<bool>& {
+    const auto [known, is_new] = runs.try_emplace(program.get());
+    if (is_new) known->second = positions_run(*program, model().info());
+    return known->second;
+  };
   for (Unit& unit : units) {
     unit.holders.clear();
     for (size_t member = 0; member < group.size(); ++member) {
       if (group[member] == coord.rank) unit.holder = static_cast<int>(unit.holders.size());
       if (training_[group[member]]->units[unit.index].held) unit.holders.push_back(static_cast<int>(member));
+    }
+    if (unit.holders.size() < 2) continue;
+    for (const int holder : unit.holders) {
+      unit.uses.emplace_back();
+      for (const int position : model().info().units[unit.index].positions) {
+        if (runs_of(training_[group[holder]])[position]) unit.uses.back().push_back(position);
+      }
     }
   }
 }
