@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "numerics/support/training.h"
+#include "numerics/support/hand_stages.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
@@ -34,7 +34,7 @@ TEST(Simulate, PredictsTheActivationsOfStages) {
   for (const bool splits : {false, true}) {
     spawn(2, [&](const World& world) {
       Config config{.ranks = 2, .micro_batches = 4};
-      config.stage_begins = {0, 3, 5};
+      split_by_hand(config, {0, 3, 5});
       config.stage = 1;
       config.split_backward = splits;
       const auto trainer = make_trainer(world, config);
@@ -51,7 +51,7 @@ TEST(Simulate, PredictsTheActivationsOfStages) {
 TEST(Simulate, UsesMeasuredCosts) {
   spawn(2, [](const World& world) {
     Config config{.ranks = 2, .micro_batches = 3};
-    config.stage_begins = {0, 2, 5};
+    split_by_hand(config, {0, 2, 5});
     config.stage = 1;
     const auto trainer = make_trainer(world, config);
     const Batch batch = own_part(world, 1);

@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "layers/layers.h"
-#include "numerics/support/training.h"
+#include "numerics/support/hand_stages.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
@@ -14,16 +15,16 @@ namespace zt::test {
 namespace {
 
 // The GPT has five positions: embedding, three blocks, and the head, which is tied to the embedding.
-Config staged(int data_ranks, std::vector<int> begins) {
+Config staged(int data_ranks, const std::vector<int>& begins) {
   Config config;
-  config.stage_begins = std::move(begins);
-  config.ranks = data_ranks * static_cast<int>(config.stage_begins.size() - 1);
+  split_by_hand(config, begins);
+  config.ranks = data_ranks * config.stage_ranks;
   return config;
 }
 
 Config whole(Config config) {
-  config.ranks /= static_cast<int>(config.stage_begins.size() - 1);
-  config.stage_begins.clear();
+  config.ranks /= std::exchange(config.stage_ranks, 1);
+  config.split = nullptr;
   return config;
 }
 
@@ -88,7 +89,7 @@ struct Evaluation {
 
 // Evaluates and infers one global batch. Expects that ranks with the same samples get the same outputs.
 Evaluation evaluate(const Config& config) {
-  const int stages = std::max(1, static_cast<int>(config.stage_begins.size()) - 1), data_ranks = config.ranks / stages;
+  const int data_ranks = config.ranks / config.stage_ranks;
   std::vector<at::Tensor> logits(static_cast<size_t>(config.ranks));
   Evaluation evaluation;
   spawn(config.ranks, [&](const World& world) {
@@ -166,7 +167,8 @@ std::shared_ptr<Model> model_with_early_loss(bool counts_all) {
 }
 
 Config two_loss_stages(int data_ranks, bool counts_all) {
-  Config config{.ranks = 2 * data_ranks, .micro_batches = 2, .stage = 3, .stage_begins = {0, 2, 3}, .gradient = true};
+  Config config{.ranks = 2 * data_ranks, .micro_batches = 2, .stage = 3, .gradient = true};
+  split_by_hand(config, {0, 2, 3});
   config.model = [counts_all] { return model_with_early_loss(counts_all); };
   return config;
 }
@@ -174,10 +176,7 @@ Config two_loss_stages(int data_ranks, bool counts_all) {
 TEST(Stages, ALossLayerOnEachStageTrainsAsOnOneRank) {
   for (const int data_ranks : {1, 2}) {
     const Config config = two_loss_stages(data_ranks, false);
-    Config whole = config;
-    whole.ranks = data_ranks;
-    whole.stage_begins.clear();
-    const Outcome apart = train(config), together = train(whole);
+    const Outcome apart = train(config), together = train(whole(config));
     expect_equal(apart, together);
     EXPECT_TRUE(at::equal(apart.first_gradient, together.first_gradient));
   }

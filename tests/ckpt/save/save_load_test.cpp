@@ -9,7 +9,7 @@
 #include "ckpt/support/ckpt_folder.h"
 #include "load/loader.h"
 #include "numerics/support/cut_embedding.h"
-#include "numerics/support/training.h"
+#include "numerics/support/hand_stages.h"
 #include "save/saver.h"
 #include "support/exhaustive.h"
 #include "support/spawn.h"
@@ -192,7 +192,7 @@ TEST(Ckpt, RanksThatRunSomePositionsAndRanksThatRunAll) {
   whole.stage = 0;
   for (const int stage : {1, 3}) {
     Config staged = whole;
-    staged.stage_begins = {0, 2, 5};
+    split_by_hand(staged, {0, 2, 5});
     staged.ranks = 4;
     staged.stage = stage;
     expect_both_ways(staged, whole);

@@ -10,7 +10,6 @@
 #include "layers/layers.h"
 #include "lion.h"
 #include "mesh/mesh.h"
-#include "numerics/support/hand_stages.h"
 #include "providers.h"
 #include "sgd.h"
 #include "shard.h"
@@ -73,11 +72,10 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     comm::MeshOptions axes;
     axes.axes = {{"dp", -1}};
     if (config.replicas > 1) axes.axes = {{"replica", config.replicas}, {"dp", -1}};
-    const int stages = static_cast<int>(config.stage_begins.size()) - 1;
-    if (stages > 0) axes.axes = {{"pp", stages}, {"dp", -1}};
+    if (config.split) axes.axes = {{"pp", config.stage_ranks}, {"dp", -1}};
     if (config.tensor_ranks > 1) axes.axes.push_back({"tp", config.tensor_ranks});
     const auto mesh = comm::make_mesh(world, axes);
-    if (stages > 0) spec = spec->apply(make_hand_stages(mesh->axis("pp"), config.stage_begins, config.ties));
+    if (config.split) spec = spec->apply(config.split(mesh->axis("pp")));
     Value::Table shard = config.shard;
     shard["stage"] = config.stage;
     shard["axis"] = Object::of<Axis>(mesh->axis("dp"));
@@ -116,8 +114,7 @@ RankRun::RankRun(const World& world, const Config& config)
     : world_(world), config_(config), trainer_(make_trainer(world, config)) {}
 
 int RankRun::data_ranks() const {
-  const int stages = config_.stage_begins.empty() ? 1 : static_cast<int>(config_.stage_begins.size()) - 1;
-  return world_.size / stages / config_.tensor_ranks;
+  return world_.size / config_.stage_ranks / config_.tensor_ranks;
 }
 
 Batch RankRun::part_of_batch() const {

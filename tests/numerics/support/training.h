@@ -14,6 +14,8 @@
 
 namespace zt::test {
 
+using SplitStages = std::function<std::shared_ptr<Pass>(std::shared_ptr<Axis>)>;
+
 struct Config {
   int ranks = 1;
   int micro_batches = 1;
@@ -33,8 +35,7 @@ struct Config {
   int64_t persist_below = -1, max_reuse_distance = -1;
   Value::Table shard = {};                          // further options of zero.shard
   int replicas = 1;                                 // groups of ranks that hold the same shards
-  std::vector<int> stage_begins = {};               // of make_hand_stages, over an axis pp before dp; empty: no stages
-  bool ties = true;                                 // of make_hand_stages
+  int stage_ranks = 1;                              // ranks along an axis pp before dp, with `split`
   int tensor_ranks = 1;                             // ranks along an axis tp after dp, which see the same data
   std::string frozen = {};                          // regular expression of the parameters that are frozen
   std::optional<bool> node_shared = false;          // nullopt: the default of zero.shard
@@ -43,6 +44,7 @@ struct Config {
   std::string optimizer = "adamw";                  // or "momentum" (SGD with momentum), "lion"
   bool gradient = false;                            // records Outcome::first_gradient at every stage
   std::optional<LossScaleOptions> loss_scale = {};  // for fp16
+  SplitStages split = {};                           // returns the pass that spreads the layers over pp; empty: no pp
   std::function<std::shared_ptr<Model>()> model = {};  // makes each rank's model; empty: the GPT
   std::function<Batch(int step)> batch = {};           // returns the global batch of a step; empty: global_batch
 };

@@ -181,15 +181,17 @@ TEST(Verify, CountsTheCollectivesOfLayers) {
   EXPECT_NE(text_of(verify_all(model, dp(1), {program})).find("position 1 ('blocks.0') communicates on axis 'tp'"),
             std::string::npos);
 
-  Program other = program;  // the forwards of micro-batch 1 first
+  const Program forwards = base_program(model, Mode::eval, 2);
+  Program other = forwards;  // micro-batch 1 first
   for (Action& action : other.actions) {
-    if (action.kind == Kinds::get().forward) action.micro_batch = 1 - action.micro_batch;
+    if (action.micro_batch >= 0) action.micro_batch = 1 - action.micro_batch;
   }
-  const auto refusals = verify_all(model, mesh, {program, other});
+  const auto refusals = verify_all(model, mesh, {forwards, other});
   ASSERT_EQ(refusals.size(), 1u) << text_of(refusals);
-  EXPECT_EQ(refusals[0].text(),
-            "rank 1, action 2 (F 1 1): on axis tp it does not match the operation of rank 0, action 2 (F 1 0): every rank of an "
-            "axis makes the same collectives in the same order");
+  EXPECT_EQ(
+      refusals[0].text(),
+      "rank 1, action 2 (F 1 1 keep=none): on axis tp it does not match the operation of rank 0, action 2 (F 1 0 keep=none): every "
+      "rank of an axis makes the same collectives in the same order");
   const Program recomputed = make_recompute(1)->apply(program, model, {});
   EXPECT_NE(text_of(verify_all(model, mesh, {program, recomputed})).find("rank 1, action 5 (R 1 0)"), std::string::npos);
 }

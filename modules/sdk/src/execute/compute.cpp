@@ -4,7 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "layer_context.h"
 #include "random/random_watch.h"
@@ -130,9 +131,15 @@ void ComputeState::forward(int position, int micro_batch, Keep keep) {
                             source.is_floating_point();
     mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
   }
+  std::vector<at::Tensor> outputs;
   {
     const at::AutoGradMode grad_mode(keep == Keep::graph);
-    put_outputs(position, micro_batch, run_layer(position, micro_batch, false, mine));
+    outputs = run_layer(position, micro_batch, false, mine);
+  }
+  if (keep == Keep::graph) keep_graph(outputs, mine);
+  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
+    const bool has_graph = outputs[i].defined() && outputs[i].requires_grad();
+    state_.values.put({position, i}, micro_batch, has_graph ? outputs[i].detach() : std::move(outputs[i]));
   }
   if (keep == Keep::none) {
     mine.inputs.clear();
@@ -140,8 +147,12 @@ void ComputeState::forward(int position, int micro_batch, Keep keep) {
   }
 }
 
-void ComputeState::put_outputs(int position, int micro_batch, std::vector<at::Tensor> outputs) {
-  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) state_.values.put({position, i}, micro_batch, std::move(outputs[i]));
+void ComputeState::keep_graph(const std::vector<at::Tensor>& outputs, Values& values) {
+  values.outputs.clear();
+  for (const at::Tensor& output : outputs) {
+    const bool has_graph = output.defined() && output.requires_grad();
+    values.outputs.push_back(has_graph ? torch::autograd::impl::gradient_edge(output) : torch::autograd::Edge());
+  }
 }
 
 void ComputeState::release_read_values(int position, int micro_batch) {
@@ -154,7 +165,7 @@ void ComputeState::release_read_values(int position, int micro_batch) {
 void ComputeState::recompute(int position, int micro_batch) {
   Values& mine = values(position, micro_batch);
   const at::AutoGradMode grad_mode(true);
-  put_outputs(position, micro_batch, run_layer(position, micro_batch, true, mine));
+  keep_graph(run_layer(position, micro_batch, true, mine), mine);
 }
 
 void ComputeState::backward(int position, int micro_batch) {
@@ -169,6 +180,7 @@ void ComputeState::backward_inputs(int position, int micro_batch) {
   mine.defers = true;
   backward_layer(position, micro_batch, mine);
   mine.inputs.clear();
+  mine.outputs.clear();
   mine.roots.clear();
 }
 
@@ -181,30 +193,32 @@ void ComputeState::backward_weights(int position, int micro_batch) {
 
 void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   const PositionInfo& info = model_->info().positions[position];
-  torch::autograd::variable_list roots, seeds, wanted;
-  for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i) {
+  torch::autograd::edge_list roots, wanted;
+  torch::autograd::variable_list seeds;
+  for (int i = 0; i < static_cast<int>(mine.outputs.size()); ++i) {
     const at::Tensor gradient = state_.values.take_gradient({position, i}, micro_batch);
-    const at::Tensor& output = state_.values.get({position, i}, micro_batch);
-    if (!gradient.defined() || !output.requires_grad()) continue;
-    roots.push_back(output);
+    if (!gradient.defined() || !mine.outputs[i].is_valid()) continue;
+    roots.push_back(mine.outputs[i]);
     seeds.push_back(gradient);
   }
   for (const Root& root : mine.roots) {
     if (!root.sum.requires_grad()) continue;
-    roots.push_back(root.sum);
+    roots.push_back(torch::autograd::impl::gradient_edge(root.sum));
     seeds.push_back(at::full_like(root.sum, seeds_.of(root.per) * state_.loss_scale));
   }
   std::vector<size_t> wanted_inputs;
   for (size_t i = 0; i < mine.inputs.size(); ++i) {
     if (!mine.inputs[i].requires_grad()) continue;
-    wanted.push_back(mine.inputs[i]);
+    wanted.push_back(torch::autograd::impl::gradient_edge(mine.inputs[i]));
     wanted_inputs.push_back(i);
   }
   const std::vector<int>& params = position_params_[position];
-  for (const int param : params) wanted.push_back(model_->params()[param]->get());
+  for (const int param : params) wanted.push_back(torch::autograd::impl::gradient_edge(model_->params()[param]->get()));
   state_.values.drop(position, micro_batch);
   if (roots.empty() || wanted.empty()) return;
-  const auto grads = torch::autograd::grad(roots, wanted, seeds, false, false, true);
+  const bool keep_graph = false, create_graph = false, accumulate_grad = false;
+  const auto grads =
+      torch::autograd::Engine::get_default_engine().execute(roots, seeds, keep_graph, create_graph, accumulate_grad, wanted);
   for (size_t k = 0; k < wanted_inputs.size(); ++k) {
     if (grads[k].defined()) state_.values.add_gradient(info.inputs[wanted_inputs[k]], micro_batch, grads[k]);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <map>
 #include <memory>
@@ -69,9 +70,11 @@ class ComputeState {
     at::Tensor sum;
     Per per;
   };
-  // The state that the forward of one (position, micro-batch) keeps for its backward. The outputs are in StepState::values.
+  // The state that the forward of one (position, micro-batch) keeps for its backward. The outputs are in StepState::values, and
+  // may be freed before.
   struct Values {
-    std::vector<at::Tensor> inputs;  // detached: leaves of the layer's own graph
+    std::vector<at::Tensor> inputs;              // detached: leaves of the layer's own graph
+    std::vector<torch::autograd::Edge> outputs;  // by output: where its gradient enters the graph; invalid if it needs none
     std::vector<Root> roots;
     std::shared_ptr<Context> context;                         // the layer's backward uses it, too
     bool defers = false;                                      // the backward leaves weight gradients for later
@@ -83,7 +86,7 @@ class ComputeState {
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
   std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Values& values);
   void count_readers(const Program& program);
-  void put_outputs(int position, int micro_batch, std::vector<at::Tensor> outputs);
+  static void keep_graph(const std::vector<at::Tensor>& outputs, Values& values);
   void release_read_values(int position, int micro_batch);
   void backward_layer(int position, int micro_batch, Values& values);
   struct Part {

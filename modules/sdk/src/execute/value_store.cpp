@@ -18,6 +18,7 @@ size_t ValueStore::place(const Edge& output, int micro_batch) const {
 }
 
 void ValueStore::add_gradient(const Edge& output, int micro_batch, const at::Tensor& gradient) {
+  if (!gradient.defined()) return;
   at::Tensor& sum = at(output, micro_batch).gradient;
   sum = sum.defined() ? sum + gradient : gradient;
 }
@@ -26,9 +27,17 @@ at::Tensor ValueStore::take_gradient(const Edge& output, int micro_batch) {
   return std::exchange(at(output, micro_batch).gradient, at::Tensor());
 }
 
-void ValueStore::drop(int position, int micro_batch) {
+int ValueStore::outputs_of(int position) const {
   const auto p = static_cast<size_t>(position);
-  for (int output = 0; output < first_[p + 1] - first_[p]; ++output) at({position, output}, micro_batch) = {};
+  return first_[p + 1] - first_[p];
+}
+
+void ValueStore::drop_values(int position, int micro_batch) {
+  for (int output = 0; output < outputs_of(position); ++output) at({position, output}, micro_batch).value.reset();
+}
+
+void ValueStore::drop_gradients(int position, int micro_batch) {
+  for (int output = 0; output < outputs_of(position); ++output) at({position, output}, micro_batch).gradient.reset();
 }
 
 }  // namespace zt

@@ -33,7 +33,8 @@ class Moved : public ActionHandler {
     const Resources declared = resources_of(action, model_);
     for (const Resource& written : declared.writes) receive(written, state);
     for (const Resource& freed : declared.frees) {
-      if (freed.kind == ResourceKind::value) state.values.drop(freed.index, freed.micro_batch);
+      if (freed.kind == ResourceKind::value) state.values.drop_values(freed.index, freed.micro_batch);
+      if (freed.kind == ResourceKind::value_grad) state.values.drop_gradients(freed.index, freed.micro_batch);
     }
     return {};
   }

@@ -28,20 +28,26 @@ void add_units(ResourceKind kind, const Action& action, std::vector<Resource>& t
   for (const int unit : action.units()) to.push_back({kind, unit});
 }
 
-// F and R: both read inputs and parameters, and write the position's value (R writes only its graph).
-Resources forward_resources(const Action& action, const ModelInfo& model) {
+Resources recompute_resources(const Action& action, const ModelInfo& model) {
   Resources resources;
   add_params(action, model, resources.reads);
   add_inputs(action, model, resources.reads);
-  resources.writes = {{ResourceKind::value, action.target, action.micro_batch}};
+  resources.writes = {{ResourceKind::graph, action.target, action.micro_batch}};
+  return resources;
+}
+
+Resources forward_resources(const Action& action, const ModelInfo& model) {
+  Resources resources = recompute_resources(action, model);
+  resources.writes.push_back({ResourceKind::value, action.target, action.micro_batch});
   return resources;
 }
 
 // Returns the resources that B and I have in common: those of the gradients of the inputs.
 Resources input_grad_resources(const Action& action, const ModelInfo& model) {
   const Resource value{ResourceKind::value, action.target, action.micro_batch};
+  const Resource graph{ResourceKind::graph, action.target, action.micro_batch};
   const Resource value_grad{ResourceKind::value_grad, action.target, action.micro_batch};
-  Resources resources{.reads = {value, value_grad}, .writes = {}, .frees = {value, value_grad}};
+  Resources resources{.reads = {graph, value_grad}, .writes = {}, .frees = {value, graph, value_grad}};
   add_params(action, model, resources.reads);
   std::set<int> sources;
   for (const Edge& edge : position_of(action, model).inputs) {
@@ -202,7 +208,7 @@ Kinds add_known_kinds() {
   kinds.backward = add_compute("B", backward_resources, "full backward", {{}, true});
   kinds.input_grad = add_compute("I", split_input_grad_resources, "backward for the inputs", {{}, true});
   kinds.weight_grad = add_compute("W", weight_grad_resources, "backward for the weights, after I", {{}, true});
-  kinds.recompute = add_compute("R", forward_resources, "recomputes the forward of a checkpointed layer", {{}, true});
+  kinds.recompute = add_compute("R", recompute_resources, "recomputes the forward of a checkpointed layer", {{}, true});
   kinds.reduce_tie = add_of_unit("REDUCE_TIE", reduce_tie_resources,
                                  "sums the gradient of a tied parameter over the ranks that run positions which use it",
                                  Role::reduce, reduce_tie_cost, {{"axes"}, true, true}, true);

@@ -4,12 +4,12 @@
 
 namespace zt {
 
-namespace {
-
-bool is_split(const PositionInfo& position, const ModelInfo& model) {
+bool can_split_backward(const PositionInfo& position, const ModelInfo& model) {
   const bool has_weights = std::ranges::any_of(position.units, [&](int unit) { return model.units[unit].trainable; });
   return has_weights && position.losses.empty();
 }
+
+namespace {
 
 class SplitBackward : public Pass {
  public:
@@ -21,7 +21,7 @@ class SplitBackward : public Pass {
     const Kinds& kinds = Kinds::get();
     std::vector<Action> actions;
     for (Action& action : program.actions) {
-      const bool splits = action.kind == kinds.backward && is_split(model.positions.at(action.target), model);
+      const bool splits = action.kind == kinds.backward && can_split_backward(model.positions.at(action.target), model);
       if (splits) action.kind = kinds.input_grad;
       actions.push_back(std::move(action));
       if (!splits) continue;

@@ -23,6 +23,7 @@ bool is_in_range(const Subject& subject, const Resource& resource) {
     case ResourceKind::scalars:
       return true;
     case ResourceKind::value:
+    case ResourceKind::graph:
     case ResourceKind::value_grad:
     case ResourceKind::deferred:
       return within(resource.index, subject.model.positions.size()) &&

@@ -21,17 +21,24 @@ class ValueStore {
   void put(const Edge& output, int micro_batch, at::Tensor value) { at(output, micro_batch).value = std::move(value); }
   // Returns the value; undefined if there is none.
   const at::Tensor& get(const Edge& output, int micro_batch) const { return at(output, micro_batch).value; }
-  // Adds to the gradient of the output. The sum depends on the order of the calls: the latest reader comes first.
+  // Adds to the gradient of the output, unless `gradient` is undefined. The sum depends on the order of the calls: the latest
+  // reader comes first.
   void add_gradient(const Edge& output, int micro_batch, const at::Tensor& gradient);
   // Returns the gradient and drops it; undefined if nothing was added.
   at::Tensor take_gradient(const Edge& output, int micro_batch);
-  // Drops the values and gradients of all outputs of a position.
-  void drop(int position, int micro_batch);
+  // Drop the values or the gradients of all outputs of a position, or both.
+  void drop_values(int position, int micro_batch);
+  void drop_gradients(int position, int micro_batch);
+  void drop(int position, int micro_batch) {
+    drop_values(position, micro_batch);
+    drop_gradients(position, micro_batch);
+  }
 
  private:
   struct Entry {
     at::Tensor value, gradient;
   };
+  int outputs_of(int position) const;
   size_t place(const Edge& output, int micro_batch) const;
   Entry& at(const Edge& output, int micro_batch) { return entries_[place(output, micro_batch)]; }
   const Entry& at(const Edge& output, int micro_batch) const { return entries_[place(output, micro_batch)]; }

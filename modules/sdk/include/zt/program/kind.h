@@ -24,7 +24,8 @@ enum class ResourceKind : uint8_t {
   master,      // index: unit. The owned part that the optimizer updates. After writing it, call Unit::round_master
   grad,        // index: unit. The gradient of its parameters
   state,       // index: unit. Its optimizer state
-  value,       // index: position. Its outputs and its graph for one micro-batch
+  value,       // index: position. Its outputs for one micro-batch
+  graph,       // index: position. What its forward has kept for its backward, for one micro-batch
   value_grad,  // index: position. The gradient of its outputs for one micro-batch
   deferred,    // index: position. The weight gradients of one micro-batch that I has left to W
   scalars,     // counts, norm and loss of the step; no index
@@ -33,7 +34,7 @@ enum class ResourceKind : uint8_t {
 struct Resource {
   ResourceKind kind = ResourceKind::param;
   int32_t index = 0;
-  int32_t micro_batch = -1;  // of value, value_grad and deferred; -1 otherwise
+  int32_t micro_batch = -1;  // of value, graph, value_grad and deferred; -1 otherwise
   int32_t part = 0, parts = 1;
   auto operator<=>(const Resource&) const = default;
 };

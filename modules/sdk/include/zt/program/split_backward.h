@@ -14,4 +14,7 @@ namespace zt {
 // compute.
 std::shared_ptr<Pass> make_split_backward();
 
+// Returns whether the backward of a position can be split: it has weights to train and adds no loss.
+bool can_split_backward(const PositionInfo& position, const ModelInfo& model);
+
 }  // namespace zt
