@@ -82,10 +82,20 @@ void parse_backends(const Value& value, const std::vector<std::string>& axes, Me
   }
 }
 
-void sort_axes(MeshOptions& options, const std::vector<std::string>& names, const std::vector<std::string>& order) {
+// Without `order`, axes with the usual names come in the usual order: those that communicate most vary fastest, so that their
+// ranks are on one machine.
+void sort_axes(MeshOptions& options, const std::vector<std::string>& names, std::vector<std::string> order) {
+  static const std::vector<std::string> usual{"pp", "dp", "ep", "cp", "tp"};
+  const auto is_usual = [](const std::string& name) { return std::ranges::find(usual, name) != usual.end(); };
+  if (order.empty() && std::ranges::all_of(names, is_usual)) {
+    std::ranges::copy_if(usual, std::back_inserter(order),
+                         [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); });
+  }
   if (names.size() > 1 && order.empty()) {
-    misuse("comm.mesh: a Lua table has no order, so with {} axes say which varies slowest to fastest: order = {{'{}'}}",
-           names.size(), fmt::join(names, "', '"));
+    misuse(
+        "comm.mesh: a Lua table has no order, and only {} have a usual one, so say which varies slowest to fastest: order = "
+        "{{'{}'}}",
+        fmt::join(usual, ", "), fmt::join(names, "', '"));
   }
   if (!order.empty() && !std::is_permutation(names.begin(), names.end(), order.begin(), order.end())) {
     misuse("comm.mesh: order = {{'{}'}} has to hold each axis once: '{}'", fmt::join(order, "', '"), fmt::join(names, "', '"));

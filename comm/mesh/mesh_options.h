@@ -31,7 +31,8 @@ struct MeshOptions {
 const std::vector<std::string>& backend_names();
 
 // Parses {dp = 2, tp = -1, order = {"dp", "tp"}, backend = "mpi", timeout = 60}. All keys that are not options are axes. `order`
-// is required with two axes or more. Throws Misuse for anything else.
+// is required with two axes or more, unless all are among pp, dp, ep, cp, tp: these come in this
+// order. Throws Misuse for anything else.
 MeshOptions parse_mesh_options(const Value& value);
 
 }  // namespace zt::comm

@@ -79,13 +79,15 @@ TEST(MeshOptions, BackendsByAxisAndHowTheyBehave) {
   EXPECT_EQ(options.settings.check, CheckMode::full);
   EXPECT_EQ(options.settings.sum_order, SumOrder::any);
   EXPECT_EQ(options.settings.ranks_per_node, 2);
+  const auto usual = parse_mesh_options(table({{"tp", 2}, {"dp", 3}, {"pp", 4}}));
+  EXPECT_EQ(MeshShape(usual.axes, 24).text(), "pp=4 x dp=3 x tp=2");
   EXPECT_EQ(parse_mesh_options(table({{"dp", 2}})).settings.sum_order, std::nullopt);
 }
 
 TEST(MeshOptions, Refusals) {
   EXPECT_SAYS("comm.mesh{dp = -1} takes all ranks", parse_mesh_options(table({})));
   EXPECT_SAYS("a table of axes expected", parse_mesh_options(Value(3)));
-  EXPECT_SAYS("a Lua table has no order", parse_mesh_options(table({{"dp", 2}, {"tp", 2}})));
+  EXPECT_SAYS("a Lua table has no order", parse_mesh_options(table({{"dp", 2}, {"replica", 2}})));
   EXPECT_SAYS("has to hold each axis once", parse_mesh_options(table({{"dp", 2}, {"order", Value::List{"tp"}}})));
   EXPECT_SAYS("did you mean 'backend'", parse_mesh_options(table({{"dp", 2}, {"bakend", "mpi"}})));
   EXPECT_SAYS("must be one of 'shm', 'mpi', 'two_level', 'local', 'null', 'nccl'",

@@ -19,6 +19,7 @@ local SMALLER = {
   {"vocab = 4096", "vocab = 400"},
   {"layers = 4, hidden = 192, heads = 3", "layers = 1, hidden = 32, heads = 2"},
   {"comm%.mesh{dp = 2, tp", "comm.mesh{dp = 1, tp"},
+  {"comm%.mesh{pp = 2, dp = 2}", "comm.mesh{pp = 1, dp = 1}"},
 }
 
 local function documents()

@@ -32,7 +32,7 @@ end
 
 -- By name: the function that makes the value when a snippet first reads the name. get(name) returns the value of another name.
 local MADE = {
-  mesh = function() return comm.mesh{dp = -1} end,
+  mesh = function() return comm.mesh{pp = 1, dp = -1} end,
   text = function(get) return data.tokens{path = "corpus.npy", seq = 32, batch = 4, axis = get "mesh".dp, seed = 1} end,
   model = function()
     return nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = 256, seq = 32, family = "llama", seed = 1}
@@ -40,6 +40,7 @@ local MADE = {
   program = function(get) return zt.program(get "model") end,
   trainer = function(get) return zt.trainer(get "program", {optimizer = optim.adamw{lr = 1e-3}}) end,
   run = function(get) return zt.run{name = "snippet", overwrite = true, mesh = get "mesh", trainer = get "trainer"} end,
+  schedule = function() return require "zt.pipe".schedule.one_f_one_b{stages = 2, micro_batches = 4} end,
   steps = function() return 2 end,
   batch = function(get)
     return function() return get "text":batch(0) end
@@ -48,7 +49,7 @@ local MADE = {
   grad = function() return zt.ones(4) end,
   shard = function(get) return zt.zeros(4 / get "mesh".dp.size) end,
 }
-local MODULES = {comm = true, data = true, nn = true, optim = true, zero = true, ckpt = true, example = true}
+local MODULES = {comm = true, data = true, nn = true, optim = true, pipe = true, zero = true, ckpt = true, example = true}
 
 -- Returns a new environment for one snippet. Snippets share no values.
 function world.environment()

@@ -20,16 +20,16 @@
 
 namespace zt::test {
 
-Batch global_batch(int step, int seed) {
+Batch global_batch(int step, int seed, int64_t samples) {
   const Philox numbers = Philox::keyed(17, Purpose::user, static_cast<uint64_t>(step), static_cast<uint64_t>(seed));
-  std::vector<float> uniform(kSamples * kSeq * 2);
+  std::vector<float> uniform(samples * kSeq * 2);
   numbers.uniform(0, 0, uniform);
-  auto tokens = at::empty({kSamples, kSeq}, at::kLong);
-  auto labels = at::empty({kSamples, kSeq}, at::kLong);
-  for (int64_t i = 0; i < kSamples * kSeq; ++i) {
+  auto tokens = at::empty({samples, kSeq}, at::kLong);
+  auto labels = at::empty({samples, kSeq}, at::kLong);
+  for (int64_t i = 0; i < samples * kSeq; ++i) {
     tokens.data_ptr<int64_t>()[i] = static_cast<int64_t>(uniform[2 * i] * kVocab);
     // Later samples have more ignored labels, so micro-batches and ranks have different numbers of tokens.
-    const bool is_ignored = uniform[2 * i + 1] * kSamples < static_cast<float>(i / kSeq) * 0.7F;
+    const bool is_ignored = uniform[2 * i + 1] * static_cast<float>(samples) < static_cast<float>(i / kSeq) * 0.7F;
     labels.data_ptr<int64_t>()[i] = is_ignored ? -100 : (tokens.data_ptr<int64_t>()[i] * 7 + 3) % kVocab;
   }
   return {{"tokens", tokens}, {"labels", labels}};
@@ -90,6 +90,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
   }
   if (config.split_backward) spec = spec->apply(make_split_backward());
   if (config.recompute_every > 0) spec = spec->apply(make_recompute(config.recompute_every));
+  if (config.last_pass) spec = spec->apply(config.last_pass);
   options.optimizer = make_optimizer(config);
   options.clip = config.clip;
   if (config.loss_scale) options.loss_scale = config.loss_scale;
@@ -118,13 +119,13 @@ int RankRun::data_ranks() const {
 }
 
 Batch RankRun::part_of_batch() const {
-  const int64_t part = kSamples / data_ranks();
-  const Batch whole = config_.batch ? config_.batch(steps_) : global_batch(steps_, config_.seed);
+  const int64_t part = config_.samples / data_ranks();
+  const Batch whole = config_.batch ? config_.batch(steps_) : global_batch(steps_, config_.seed, config_.samples);
   return part_of(whole, world_.rank / config_.tensor_ranks % data_ranks() * part, part);
 }
 
 StepResult RankRun::step_by_hand(const Batch& mine) {
-  const int64_t part = kSamples / world_.size / config_.micro_batches;
+  const int64_t part = config_.samples / world_.size / config_.micro_batches;
   for (int m = 0; m < config_.micro_batches; ++m) {
     trainer_->forward(part_of(mine, m * part, part));
     trainer_->backward();

@@ -14,6 +14,8 @@
 
 namespace zt::test {
 
+constexpr int64_t kSamples = 12, kSeq = 10, kVocab = 37;
+
 using SplitStages = std::function<std::shared_ptr<Pass>(std::shared_ptr<Axis>)>;
 
 struct Config {
@@ -30,7 +32,8 @@ struct Config {
   bool tied = true;
   double clip = 0.5;
   int steps = 4;
-  int seed = 0;  // seed of the batches
+  int seed = 0;                // seed of the batches
+  int64_t samples = kSamples;  // in a global batch
   int prefetch = -1;
   int64_t persist_below = -1, max_reuse_distance = -1;
   Value::Table shard = {};                          // further options of zero.shard
@@ -45,6 +48,7 @@ struct Config {
   bool gradient = false;                            // records Outcome::first_gradient at every stage
   std::optional<LossScaleOptions> loss_scale = {};  // for fp16
   SplitStages split = {};                           // returns the pass that spreads the layers over pp; empty: no pp
+  std::shared_ptr<Pass> last_pass = {};             // applied after all others
   std::function<std::shared_ptr<Model>()> model = {};  // makes each rank's model; empty: the GPT
   std::function<Batch(int step)> batch = {};           // returns the global batch of a step; empty: global_batch
 };
@@ -56,11 +60,9 @@ struct Outcome {
   double evaluated = 0;       // loss of one more batch, after the last step
 };
 
-constexpr int64_t kSamples = 12, kSeq = 10, kVocab = 37;
-
-// Returns the global batch of a step: tokens and labels, [kSamples, kSeq]. It differs for each seed. Some labels are ignored,
-// with different numbers per sample.
-Batch global_batch(int step, int seed = 0);
+// Returns the global batch of a step: tokens and labels, [samples, kSeq]. It differs for each seed. Some labels are ignored, with
+// different numbers per sample.
+Batch global_batch(int step, int seed = 0, int64_t samples = kSamples);
 // Returns samples [begin, begin + count).
 Batch part_of(const Batch& batch, int64_t begin, int64_t count);
 

@@ -209,11 +209,11 @@ TEST(Kinds, DeclareTheirResources) {
   using enum ResourceKind;
   const auto forward = resources("F 4 1");
   EXPECT_EQ(forward.reads, (std::vector<Resource>{{value, 0, 1}, {value, 3, 1}}));
-  EXPECT_EQ(forward.writes, (std::vector<Resource>{{value, 4, 1}}));
+  EXPECT_EQ(forward.writes, (std::vector<Resource>{{graph, 4, 1}, {value, 4, 1}}));
   const auto shared = resources("B 2 0");
-  EXPECT_EQ(shared.reads, (std::vector<Resource>{{value, 2, 0}, {value_grad, 2, 0}, {param, 1}}));
+  EXPECT_EQ(shared.reads, (std::vector<Resource>{{graph, 2, 0}, {value_grad, 2, 0}, {param, 1}}));
   EXPECT_EQ(shared.writes, (std::vector<Resource>{{value_grad, 1, 0}, {grad, 1}}));
-  EXPECT_EQ(shared.frees, (std::vector<Resource>{{value, 2, 0}, {value_grad, 2, 0}}));
+  EXPECT_EQ(shared.frees, (std::vector<Resource>{{value, 2, 0}, {graph, 2, 0}, {value_grad, 2, 0}}));
   EXPECT_EQ(resources("B 3 0").writes.size(), 1u) << "a frozen unit has no gradient";
   EXPECT_EQ(resources("REDUCE_GRAD 3 units=[0]").writes, (std::vector<Resource>{{grad, 3}, {grad, 0}}));
   EXPECT_EQ(resources("UNSHARD 1").reads, (std::vector<Resource>{{master, 1}}));

@@ -17,6 +17,10 @@ void register_moves() {
   register_kind({"GIVE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
                    return Resources{{}, {resource(ResourceKind::value_grad, action)}};
                  }});
+  register_kind(
+      {"TAKE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+         return Resources{{resource(ResourceKind::value_grad, action)}, {}, {resource(ResourceKind::value_grad, action)}};
+       }});
 }
 
 // The embedding and the head are tied. Rank 0 runs the embedding and the block, rank 1 the head.
@@ -30,8 +34,8 @@ const Lines kFirst{"COUNT axes=[\"pp\"] samples=[]",
                    "NORM axes=[\"pp\"]",
                    "STEP 0",
                    "STEP 1"};
-const Lines kSecond{"COUNT axes=[\"pp\"] samples=[]", "GIVE_VALUE 1 0",     "F 2 0", "B 2 0",
-                    "REDUCE_TIE 0 axes=[\"pp\"]",     "NORM axes=[\"pp\"]", "STEP 0"};
+const Lines kSecond{"COUNT axes=[\"pp\"] samples=[]", "GIVE_VALUE 1 0",     "F 2 0",  "B 2 0",
+                    "REDUCE_TIE 0 axes=[\"pp\"]",     "NORM axes=[\"pp\"]", "STEP 0", "TAKE_GRAD 1 0"};
 
 Program of(Lines lines, std::vector<bool> held, const Edit& edit) {
   register_moves();
@@ -61,9 +65,17 @@ TEST(VerifyStages, NamesAPositionThatNoRankOrTwoRanksRun) {
     lines.insert(lines.begin() + 1, "GIVE_VALUE 0 0");
     lines[2] = "F 1 0";
     lines.insert(lines.begin() + 5, "B 1 0");
+    lines.back() = "TAKE_GRAD 0 0";
     lines.push_back("STEP 1");
   };
   EXPECT_CONTAINS(text_of(verify_stages(kNothing, block_too, {true, true})), "position 1 ('blocks.0') is run by the ranks 0, 1");
+}
+
+TEST(VerifyStages, FollowsGradientsThatOtherRanksNeed) {
+  EXPECT_CONTAINS(text_of(verify_stages(kNothing, erase(7))),
+                  "it adds to the gradient of the outputs of position 1 ('blocks.0'), which another rank runs, and no SEND_GRAD");
+  EXPECT_CONTAINS(text_of(verify_stages(kNothing, both(erase(7), insert(3, "TAKE_GRAD 1 0")))),
+                  "it reads the gradient of the outputs of position 1 ('blocks.0'), to which nothing was added before");
 }
 
 TEST(VerifyStages, NamesUnitsThatAreNotHeld) {

@@ -266,8 +266,11 @@ Counts ComputeState::count(int micro_batch) const {
 std::vector<LossSum> ComputeState::losses() const {
   std::vector<LossSum> sums;
   for (const LossInfo& term : model_->info().losses) {
-    const auto found = sums_.find(term.name);
-    sums.push_back({term, found == sums_.end() ? 0 : found->second.item<double>()});
+    at::Tensor total;
+    if (const auto found = sums_.find(term.name); found != sums_.end()) {
+      for (const auto& [micro_batch, sum] : found->second) total = total.defined() ? total + sum : sum;
+    }
+    sums.push_back({term, total.defined() ? total.item<double>() : 0});
   }
   return sums;
 }

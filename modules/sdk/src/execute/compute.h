@@ -104,8 +104,9 @@ class ComputeState {
   std::map<Mode, std::vector<int>> readers_;           // by position: forwards after which its outputs are dropped
   std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
   std::vector<Values> values_;
-  std::map<std::string, at::Tensor> sums_;  // of loss terms: float64 scalars
-  std::vector<Part> parts_;                 // by micro-batch
+  // By loss term and micro-batch: float64 scalars. Schedules may change the order of forwards, but not that of the sum.
+  std::map<std::string, std::map<int, at::Tensor>> sums_;
+  std::vector<Part> parts_;  // by micro-batch
   Mode mode_ = Mode::train;
   int micro_batches_ = 1;
   bool is_by_hand_ = false;

@@ -37,7 +37,7 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
   const bool is_by_hand = compute_.is_by_hand_ && compute_.mode_ == Mode::train;
   at::Tensor value = sum.detach().to(at::kDouble);
   if (is_by_hand) value = value * compute_.seeds_.of(per);
-  at::Tensor& total = compute_.sums_[name];
+  at::Tensor& total = compute_.sums_[name][micro_batch_index_];
   total = total.defined() ? total + value : value;
 }
 

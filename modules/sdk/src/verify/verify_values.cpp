@@ -25,6 +25,7 @@ class ValueCheck {
       else if (id == kinds.backward || id == kinds.input_grad) backward(step);
       else if (id == kinds.weight_grad) weight_gradient(step);
       else move(step);
+      follow_gradients(step);
     }
     check_complete();
   }
@@ -37,6 +38,7 @@ class ValueCheck {
     int first_forward = -1, first_backward = -1;
     int written = -1, freed = -1;  // the F, or another action that has put a value here or removed it
     int received_gradient = -1;    // an action other than a B that has put a gradient here
+    int open_gradient = -1;        // an action that has put or added to a gradient here which no action has taken
     bool keeps_inputs = false;
   };
 
@@ -100,6 +102,35 @@ class ValueCheck {
     }
     for (const Resource& free : subject_.resources[step].frees) {
       if (free.kind == ResourceKind::value) place(free.index, free.micro_batch).freed = step;
+    }
+  }
+
+  // Notes which gradients of outputs were put and not yet taken.
+  void follow_gradients(int step) {
+    const Resources& declared = subject_.resources[step];
+    const bool is_layer = role_of(subject_.action(step)) == Role::compute;
+    for (const Resource& read : declared.reads) {
+      if (read.kind != ResourceKind::value_grad || is_layer) continue;
+      if (place(read.index, read.micro_batch).open_gradient < 0)
+        say(step, "it reads the gradient of the outputs of {}, to which nothing was added before: put it after the readers' B",
+            subject_.position(read.index));
+    }
+    for (const Resource& free : declared.frees) {
+      if (free.kind == ResourceKind::value_grad) place(free.index, free.micro_batch).open_gradient = -1;
+    }
+    for (const Resource& write : declared.writes) {
+      if (write.kind == ResourceKind::value_grad) place(write.index, write.micro_batch).open_gradient = step;
+    }
+  }
+
+  // What this rank adds to the gradient of another rank's outputs must be sent.
+  void check_gradients_taken() {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const int position = static_cast<int>(i / static_cast<size_t>(micro_batches()));
+      if (places_[i].open_gradient < 0 || runs_[position]) continue;
+      say(places_[i].open_gradient,
+          "it adds to the gradient of the outputs of {}, which another rank runs, and no SEND_GRAD comes after",
+          subject_.position(position));
     }
   }
 
@@ -198,6 +229,7 @@ class ValueCheck {
   void check_complete() {
     report_missing("F", [](const Place& place) { return place.forward < 0; });
     if (!subject_.is_training()) return;
+    check_gradients_taken();
     report_missing("B", [](const Place& place) { return place.backward < 0 && place.forward >= 0; });
     report_missing("W", [](const Place& place) { return place.weights < 0 && place.backward >= 0; });
   }

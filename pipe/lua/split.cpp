@@ -1,0 +1,49 @@
+// pipe.split: the pass.
+#include "split/split.h"
+
+#include "lua/open.h"
+#include "zt/base/options.h"
+
+namespace zt::pipe {
+
+namespace {
+
+struct SplitTable {
+  Value schedule = "one_f_one_b", partition = "parameters", costs;
+  std::shared_ptr<Axis> axis;
+  int chunks = 0;
+};
+
+// pipe.split{schedule = "zb_v", axis = mesh.pp, partition = "parameters"} -> Pass
+int split(lua_State* L) {
+  static const auto schema =
+      Schema<SplitTable>("pipe.split")
+          .required("axis", &SplitTable::axis, "the axis of the pipeline: each of its ranks runs a part of the model")
+          .optional("schedule", &SplitTable::schedule, "a name of pipe.schedule, or a schedule; default one_f_one_b")
+          .optional("partition", &SplitTable::partition,
+                    "how the model is cut into stages: parameters (default), uniform, cost, type:REGEX, or a list")
+          .optional("costs", &SplitTable::costs, "for partition = \"cost\": what trainer:costs(batch) returns")
+          .optional<int>("chunks", &SplitTable::chunks, "stages per rank, of a schedule given by name", at_least(1));
+  const SplitTable table = schema.parse(lua::check_value(L, 1));
+  SplitOptions options{.axis = table.axis, .chunks = table.chunks};
+  if (const auto* name = table.schedule.get_if<std::string>()) {
+    options.name = *name;
+  } else {
+    std::shared_ptr<Schedule> schedule;
+    convert(table.schedule, "pipe.split.schedule", schedule);
+    options.schedule = std::make_shared<const Schedule>(*schedule);  // a script may go on editing its own
+  }
+  options.partition.rule = table.partition;
+  if (const auto* name = table.costs.get_if<std::string>()) options.partition.costs = find_costs(*name);
+  else if (!table.costs.is_nil()) options.partition.costs = parse_costs(table.costs);
+  lua::push(L, make_split(std::move(options)));
+  return 1;
+}
+
+}  // namespace
+
+void open_split(lua::Module& module) {
+  module.function<split>("split");
+}
+
+}  // namespace zt::pipe

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "text.h"
+#include "zt/base/error.h"
+
+namespace zt::pipe {
+
+namespace {
+
+struct Cell {
+  std::string text, where;
+};
+
+std::vector<std::vector<Cell>> cells_of(const std::string& csv) {
+  std::vector<std::vector<Cell>> rows;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line);) {
+    std::erase_if(line, [](char c) { return c == '\r' || c == ' ' || c == '"' || c == '\t'; });
+    auto& row = rows.emplace_back();
+    std::istringstream cells(line);
+    int column = 0;
+    for (std::string cell; std::getline(cells, cell, ',');) {
+      ++column;
+      if (!cell.empty()) row.push_back({cell, fmt::format("schedule, row {}, cell {}", rows.size(), column)});
+    }
+  }
+  while (!rows.empty() && rows.back().empty()) rows.pop_back();
+  return rows;
+}
+
+// Older files write BW for a whole backward, and B for one for the inputs.
+Task parse_cell(std::string text, const std::string& where, bool is_old) {
+  const size_t letter = text.find('B');
+  if (is_old && letter != std::string::npos) {
+    if (text.compare(letter, 2, "BW") == 0) text.erase(letter + 1, 1);
+    else text[letter] = 'I';
+  }
+  return parse_task(text, where);
+}
+
+Step parse_step(const Cell& cell, bool is_old) {
+  static const std::string kOverlap = ")OVERLAP_F_B";
+  if (cell.text.front() != '(') return {parse_cell(cell.text, cell.where, is_old)};
+  const size_t middle = cell.text.find(';'), end = cell.text.find(kOverlap);
+  if (middle == std::string::npos || end == std::string::npos || middle > end || end + kOverlap.size() != cell.text.size())
+    misuse("{}: '{}' is no pair of overlapped tasks: give one such as (0F5;3B2)OVERLAP_F_B", cell.where, cell.text);
+  return {parse_cell(cell.text.substr(1, middle - 1), cell.where, is_old),
+          parse_cell(cell.text.substr(middle + 1, end - middle - 1), cell.where, is_old)};
+}
+
+// Finds out how many stages and micro-batches there are, and where the stages run.
+void complete_header(Schedule& schedule) {
+  std::map<int, int> ranks;
+  int micro_batches = 1;
+  for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
+    for (const Step& step : schedule.ranks[static_cast<size_t>(rank)]) {
+      for (const Task* task : {&step.task, step.beside ? &*step.beside : nullptr}) {
+        if (!task) continue;
+        ranks.try_emplace(task->stage, rank);
+        micro_batches = std::max(micro_batches, task->micro_batch + 1);
+      }
+    }
+  }
+  int next = 0;
+  for (const auto& [stage, rank] : ranks) {
+    if (stage != next++) misuse("schedule: no row runs stage {}, but there is a stage {}", next - 1, stage);
+    schedule.rank_of_stage.push_back(rank);
+  }
+  schedule.micro_batches = micro_batches;
+  schedule.placement = StagePlacement::by_stage;
+  const auto p = static_cast<int>(schedule.ranks.size()), stages = schedule.stages();
+  if (p == 0 || stages == 0 || stages % p != 0) return;
+  if (schedule.rank_of_stage == place_stages(StagePlacement::loop, p, stages / p)) schedule.placement = StagePlacement::loop;
+  else if (stages == 2 * p && schedule.rank_of_stage == place_stages(StagePlacement::v, p, 2))
+    schedule.placement = StagePlacement::v;
+}
+
+}  // namespace
+
+std::string to_csv(const Schedule& schedule) {
+  std::string csv;
+  for (const auto& steps : schedule.ranks) {
+    std::string row;
+    for (const Step& step : steps) row += (row.empty() ? "" : ",") + text_of(step) + (step.beside ? "OVERLAP_F_B" : "");
+    csv += row + "\n";
+  }
+  return csv;
+}
+
+Schedule from_csv(const std::string& csv) {
+  const auto rows = cells_of(csv);
+  if (rows.empty()) misuse("schedule: the text has no rows: PyTorch's form has one per rank, such as 0F0,0F1,0B0,0B1");
+  const auto is_old_cell = [](const Cell& cell) { return cell.text.find("BW") != std::string::npos; };
+  const bool is_old = std::ranges::any_of(rows, [&](const auto& row) { return std::ranges::any_of(row, is_old_cell); });
+  Schedule schedule;
+  for (const auto& row : rows) {
+    auto& steps = schedule.ranks.emplace_back();
+    for (const Cell& cell : row) steps.push_back(parse_step(cell, is_old));
+  }
+  complete_header(schedule);
+  return schedule;
+}
+
+}  // namespace zt::pipe

@@ -1,0 +1,44 @@
+// Writes the list of one rank, and counts its micro-batches.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "schedule.h"
+
+namespace zt::pipe {
+
+// Each call adds a task of the next micro-batch of its stage, or nothing if all are done. So a recipe may ask for more than there
+// are.
+class RankWriter {
+ public:
+  RankWriter(Schedule& schedule, int rank);
+
+  void forward(int stage) { add({take(TaskKind::forward, stage)}); }
+  void backward(int stage) { add({take(TaskKind::backward, stage)}); }
+  // Adds I, and remembers its W.
+  void input_grad(int stage);
+  // Adds the oldest W that is left, or the oldest of one stage.
+  void weight_grad();
+  void weight_grad(int stage);
+  void all_weight_grads();
+  // Adds a forward and a backward of two stages as one overlapped step.
+  void overlapped(int forward_stage, int backward_stage);
+
+  // Return the number of tasks so far. A B counts as I.
+  int forwards(int stage) const { return forwards_[static_cast<size_t>(stage)]; }
+  int input_grads(int stage) const { return backwards_[static_cast<size_t>(stage)]; }
+  bool has_weight_grads() const { return !weights_.empty(); }
+  int micro_batches() const { return schedule_.micro_batches; }
+
+ private:
+  std::optional<Task> take(TaskKind kind, int stage);
+  void add(const std::optional<Task>& task);
+
+  Schedule& schedule_;
+  std::vector<Step>& steps_;
+  std::vector<int> forwards_, backwards_;  // by stage: next micro-batch
+  std::deque<Task> weights_;               // left by I, the oldest first
+};
+
+}  // namespace zt::pipe

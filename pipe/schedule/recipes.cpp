@@ -1,0 +1,79 @@
+#include "recipes.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+
+namespace zt::pipe {
+
+namespace {
+
+// Removes the tasks of micro-batches from `count` on.
+void drop_virtual(Schedule& schedule, int count) {
+  const auto is_virtual = [count](const Task& task) { return task.micro_batch >= count; };
+  for (auto& steps : schedule.ranks) {
+    for (Step& step : steps) {
+      if (step.beside && is_virtual(*step.beside)) step.beside.reset();
+      if (step.beside && is_virtual(step.task)) {
+        step.task = *step.beside;
+        step.beside.reset();
+      }
+    }
+    std::erase_if(steps, [&](const Step& step) { return is_virtual(step.task); });
+  }
+  schedule.micro_batches = count;
+}
+
+// Returns how many micro-batches the recipe needs for `shape`.
+int needed_micro_batches(const std::string& name, const Shape& shape) {
+  const int p = shape.ranks, m = shape.micro_batches;
+  if (name == "interleaved" || name == "interleaved_zb") return (m + p - 1) / p * p;
+  if (name == "zb_v") return std::max(m, 2 * p - 1);
+  if (name == "dualpipe_v") return std::max(m, 2 * p);
+  return m;
+}
+
+}  // namespace
+
+const std::vector<Recipe>& recipes() {
+  using enum StagePlacement;
+  static const std::vector<Recipe> all{
+      {"breadth_first", "all micro-batches of a chunk before the next chunk", loop, 2, true, breadth_first},
+      {"dualpipe_v", "forwards and backwards beside each other, both halves of the model on each rank", v, 2, false, dualpipe_v},
+      {"gpipe", "all forwards, then all backwards", loop, 1, false, gpipe},
+      {"interleaved", "one_f_one_b with several chunks per rank", loop, 2, true, interleaved},
+      {"interleaved_zb", "interleaved with split backwards: W fills the gaps", loop, 2, true, interleaved_zb},
+      {"one_f_one_b", "forwards and backwards in turns, with the fewest activations", loop, 1, false, one_f_one_b},
+      {"v_half", "about half the activations of one_f_one_b, about half of its bubble", v, 2, false, v_half},
+      {"v_min", "about a third of the activations of one_f_one_b, about two thirds of its bubble", v, 2, false, v_min},
+      {"zb_h1", "one_f_one_b with split backwards: a third of its bubble", loop, 1, false, zb_h1},
+      {"zb_h2", "no bubble between a rank's tasks, with twice the activations", loop, 1, false, zb_h2},
+      {"zb_v", "no bubble between a rank's tasks, with the activations of one_f_one_b", v, 2, false, zb_v},
+  };
+  return all;
+}
+
+const Recipe& find_recipe(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) return recipe;
+    names.push_back(recipe.name);
+  }
+  misuse("there is no pipeline schedule '{}'{}: known are {}", name, suggest(name, names), fmt::join(names, ", "));
+}
+
+Schedule make_schedule(const std::string& name, Shape shape) {
+  const Recipe& recipe = find_recipe(name);
+  if (shape.chunks == 0) shape.chunks = recipe.chunks;
+  empty_schedule(StagePlacement::loop, shape.ranks, shape.chunks, shape.micro_batches);  // checks the numbers
+  if (!recipe.takes_chunks && shape.chunks != recipe.chunks)
+    misuse("the schedule '{}' has {} chunk{} per rank, got {}: leave chunks out, or take 'interleaved'", name, recipe.chunks,
+           recipe.chunks == 1 ? "" : "s", shape.chunks);
+  const int wanted = shape.micro_batches;
+  shape.micro_batches = needed_micro_batches(name, shape);
+  Schedule schedule = recipe.make(shape);
+  drop_virtual(schedule, wanted);
+  return schedule;
+}
+
+}  // namespace zt::pipe

@@ -1,0 +1,49 @@
+// The schedules of the literature, by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule.h"
+
+namespace zt::pipe {
+
+struct Shape {
+  int ranks = 1, chunks = 1, micro_batches = 1;
+};
+
+struct Recipe {
+  std::string name, doc;
+  StagePlacement placement = StagePlacement::loop;
+  int chunks = 1;             // that it has, or if it takes any number, the default
+  bool takes_chunks = false;  // any number of chunks
+  Schedule (*make)(const Shape&) = nullptr;
+};
+// Returns all recipes, sorted by name.
+const std::vector<Recipe>& recipes();
+// Throws Misuse, with the nearest name, if there is none.
+const Recipe& find_recipe(const std::string& name);
+
+// Returns the schedule of that name. `chunks` 0 means the recipe's. A recipe that needs more micro-batches than there are, or a
+// multiple, is given virtual ones, which are dropped from its lists. Throws Misuse for an unknown name, for numbers below 1, and
+// for chunks that the recipe does not have.
+Schedule make_schedule(const std::string& name, Shape shape);
+
+// Returns the forwards of a schedule for `micro_batches` micro-batches, for evaluation and generation: each rank takes the
+// earliest micro-batch that is ready, at its last stage first.
+Schedule forwards_only(const Schedule& schedule, int micro_batches);
+
+// The recipes, each for numbers that it can use. S. Fan, A. Harlap, Y. Huang and others; the headers of the files name them.
+Schedule gpipe(const Shape& shape);
+Schedule one_f_one_b(const Shape& shape);
+Schedule interleaved(const Shape& shape);
+Schedule breadth_first(const Shape& shape);
+Schedule zb_h1(const Shape& shape);
+Schedule zb_h2(const Shape& shape);
+Schedule zb_v(const Shape& shape);
+Schedule interleaved_zb(const Shape& shape);
+Schedule dualpipe_v(const Shape& shape);
+Schedule v_half(const Shape& shape);
+Schedule v_min(const Shape& shape);
+
+}  // namespace zt::pipe

@@ -1,0 +1,71 @@
+// A pipeline schedule as plain data: which rank works on which stage and micro-batch, in which order.
+//
+// A model is cut into stages, which are numbered along the model. With `chunks` stages per rank there are ranks * chunks stages.
+// A task is the forward, the backward or a half of the backward of one stage for one micro-batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/base/object.h"
+
+namespace zt::pipe {
+
+enum class TaskKind : uint8_t {
+  forward,      // F
+  backward,     // B: I and W at once
+  input_grad,   // I: backward for the inputs
+  weight_grad,  // W: backward for the weights
+};
+char letter_of(TaskKind kind);
+
+struct Task {
+  TaskKind kind = TaskKind::forward;
+  int stage = 0, micro_batch = 0;
+  auto operator<=>(const Task&) const = default;
+};
+// Returns "0F3": stage, letter and micro-batch.
+std::string text_of(const Task& task);
+// Returns the task of a text such as "0F3". Throws Misuse, with `where` in front, for another text.
+Task parse_task(const std::string& text, const std::string& where);
+
+// One step of a rank: a task, or two that are overlapped: their layers take turns.
+struct Step {
+  Task task;
+  std::optional<Task> beside = {};
+  bool operator==(const Step&) const = default;
+};
+std::string text_of(const Step& step);  // "0F3" or "(0F3;7B1)"
+
+// Which rank runs which stage.
+enum class StagePlacement : uint8_t {
+  loop,      // stage s runs on rank s % ranks
+  v,         // two chunks: stage s < ranks runs on rank s, a later one on rank 2 * ranks - 1 - s
+  by_stage,  // as listed
+};
+
+struct Schedule {
+  StagePlacement placement = StagePlacement::loop;
+  int micro_batches = 1;
+  std::vector<int> rank_of_stage;        // by stage
+  std::vector<std::vector<Step>> ranks;  // by rank: its steps in order
+
+  int stages() const { return static_cast<int>(rank_of_stage.size()); }
+  // Returns the largest number of stages of a rank.
+  int chunks() const;
+  bool operator==(const Schedule&) const = default;
+};
+
+// Returns a schedule without steps. Throws Misuse if a number is below 1, or if the placement is v and chunks is not 2.
+Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches);
+
+// Returns the ranks of `chunks` stages each. For StagePlacement::by_stage there is no rule: throws Misuse.
+std::vector<int> place_stages(StagePlacement placement, int ranks, int chunks);
+
+}  // namespace zt::pipe
+
+namespace zt {
+ZT_OBJECT(pipe::Schedule)
+}

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <deque>
+
+#include "recipes.h"
+#include "search.h"
+
+namespace zt::pipe {
+
+namespace {
+
+// Inserts the W's while the schedule is played.
+class Splitter {
+ public:
+  Splitter(const Schedule& whole, const Times& times, std::vector<int> most_held)
+      : whole_(whole),
+        times_(times_of_stages(times, whole)),
+        transfer_(times.transfer),
+        split_(whole),
+        most_held_(std::move(most_held)) {
+    const auto size = static_cast<size_t>(whole.stages()) * static_cast<size_t>(whole.micro_batches);
+    forward_.assign(size, -1);
+    input_grad_.assign(size, -1);
+    ranks_.resize(whole.ranks.size());
+    for (auto& steps : split_.ranks) steps.clear();
+  }
+
+  Schedule run() {
+    bool moves = true;
+    while (moves) {
+      moves = false;
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        while (advance(rank)) moves = true;
+      }
+    }
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      while (!ranks_[rank].weights.empty()) add_weight_grad(rank);
+    }
+    return std::move(split_);
+  }
+
+ private:
+  struct Rank {
+    size_t next = 0;
+    double free = 0;
+    int held = 0;
+    std::deque<Task> weights;
+  };
+
+  size_t place(int stage, int micro_batch) const {
+    return static_cast<size_t>(stage) * static_cast<size_t>(whole_.micro_batches) + static_cast<size_t>(micro_batch);
+  }
+
+  // Returns when what the task needs is there; -1: not known yet.
+  double ready(const Task& task, size_t rank) const {
+    const bool is_forward = task.kind == TaskKind::forward;
+    const int source = is_forward ? task.stage - 1 : task.stage + 1;
+    if (source < 0) return 0;
+    const double own = is_forward ? 0 : forward_[place(task.stage, task.micro_batch)];
+    if (source == whole_.stages() || own < 0) return own;
+    const double end = (is_forward ? forward_ : input_grad_)[place(source, task.micro_batch)];
+    if (end < 0) return end;
+    const bool moves = whole_.rank_of_stage[static_cast<size_t>(source)] != static_cast<int>(rank);
+    return std::max(own, end + (moves ? transfer_ : 0));
+  }
+
+  bool advance(size_t rank) {
+    Rank& state = ranks_[rank];
+    if (state.next == whole_.ranks[rank].size()) return false;
+    Task task = whole_.ranks[rank][state.next].task;
+    const double start = ready(task, rank);
+    if (start < 0) return false;
+    const bool is_forward = task.kind == TaskKind::forward;
+    while (!state.weights.empty() && (state.free < start || (is_forward && state.held >= most_held_[rank])))
+      add_weight_grad(rank);
+    if (!is_forward) task.kind = TaskKind::input_grad;
+    state.free = std::max(start, state.free) + times_[static_cast<size_t>(task.stage)].of(task.kind);
+    (is_forward ? forward_ : input_grad_)[place(task.stage, task.micro_batch)] = state.free;
+    split_.ranks[rank].push_back({task});
+    if (is_forward) ++state.held;
+    else state.weights.push_back({TaskKind::weight_grad, task.stage, task.micro_batch});
+    ++state.next;
+    return true;
+  }
+
+  void add_weight_grad(size_t rank) {
+    Rank& state = ranks_[rank];
+    const Task task = state.weights.front();
+    state.weights.pop_front();
+    state.free += times_[static_cast<size_t>(task.stage)].weight_grad;
+    --state.held;
+    split_.ranks[rank].push_back({task});
+  }
+
+  const Schedule& whole_;
+  std::vector<StageTimes> times_;
+  double transfer_;
+  Schedule split_;
+  std::vector<int> most_held_;                // by rank, in the schedule with whole backwards
+  std::vector<double> forward_, input_grad_;  // ends, by stage and micro-batch; -1: not yet
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+Schedule split_backwards(const Schedule& schedule, const Times& times, std::vector<int> most_held) {
+  return Splitter(schedule, times, std::move(most_held)).run();
+}
+
+Schedule interleaved_zb(const Shape& shape) {
+  const Schedule whole = interleaved(shape);
+  std::vector<int> most_held;
+  for (const TimedRank& rank : time_schedule(whole).ranks) most_held.push_back(rank.most_held);
+  return split_backwards(whole, {}, std::move(most_held));
+}
+
+}  // namespace zt::pipe

@@ -1,0 +1,148 @@
+#include "transfers.h"
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::pipe {
+
+namespace {
+
+Resource resource(ResourceKind kind, const Action& action) {
+  return {kind, action.target, action.micro_batch};
+}
+
+Resources send_resources(const Action& action, const ModelInfo&) {
+  Resources resources{.reads = {resource(ResourceKind::value, action)}, .writes = {}};
+  if (action.flag("free")) resources.frees = resources.reads;
+  return resources;
+}
+
+Resources recv_resources(const Action& action, const ModelInfo&) {
+  return {.reads = {}, .writes = {resource(ResourceKind::value, action)}};
+}
+
+Resources send_grad_resources(const Action& action, const ModelInfo&) {
+  const Resource gradient = resource(ResourceKind::value_grad, action);
+  return {.reads = {gradient}, .writes = {}, .frees = {gradient}};
+}
+
+Resources recv_grad_resources(const Action& action, const ModelInfo&) {
+  return {.reads = {}, .writes = {resource(ResourceKind::value_grad, action)}};
+}
+
+Resources free_resources(const Action& action, const ModelInfo&) {
+  return {.reads = {}, .writes = {}, .frees = {resource(ResourceKind::value, action)}};
+}
+
+// Checks the attributes of a kind's actions.
+struct Rule {
+  std::string peer;  // name of the attribute with the other rank; empty: none
+  bool may_free = false;
+
+  void operator()(const Action& action, const Program& program) const {
+    const std::string& name = kind(action.kind).name;
+    std::vector<std::string> known;
+    if (!peer.empty()) known = {"axes", "depth", peer};
+    if (may_free) known.emplace_back("free");
+    for (const auto& [attr, value] : action.attrs) {
+      if (std::ranges::find(known, attr) == known.end()) misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, known));
+    }
+    const bool is_of_backward = action.kind == Transfers::get().send_grad || action.kind == Transfers::get().recv_grad;
+    if (is_of_backward && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
+    if (peer.empty()) return;
+    if (action.axes().empty()) misuse("it names no axis: give axes, those of the pipeline");
+    if (action.number(peer, -1) < 0) misuse("it names no rank: give {}=RANK, an index along axes", peer);
+    if (action.number("depth", 1) < 1) misuse("depth={}: a channel holds at least one message", action.number("depth", 1));
+  }
+};
+
+KindId add(const char* name, auto resources, const char* doc, const char* channel, bool is_send) {
+  Kind kind{name, Target::position, true, doc, resources};
+  kind.role = Role::transfer;
+  kind.axes = [](const Action&, const ModelInfo&) { return std::vector<std::vector<std::string>>{}; };
+  const std::string peer = !channel ? "" : is_send ? "to" : "from";
+  kind.check = Rule{peer, kind.name == "SEND"};
+  if (channel) {
+    kind.message = [=](const Action& action) {
+      return Message{.channel = channel,
+                     .axes = action.axes(),
+                     .peer = static_cast<int>(action.number(peer, 0)),
+                     .is_send = is_send,
+                     .depth = static_cast<int>(action.number("depth", 1))};
+    };
+  }
+  return register_kind(std::move(kind));
+}
+
+class Transfer : public ActionHandler {
+ public:
+  Work start(const Action& action, StepState& state) override {
+    const Transfers& kinds = Transfers::get();
+    if (action.kind == kinds.send) return send(action, state);
+    if (action.kind == kinds.send_grad) return send_grad(action, state);
+    if (action.kind == kinds.free) state.values.drop_values(action.target, action.micro_batch);
+    else receive(action, state);
+    return {};
+  }
+
+ private:
+  static int outputs_of(const Action& action, const StepState& state) {
+    return static_cast<int>(state.model->positions[action.target].outputs.size());
+  }
+
+  static Work send(const Action& action, StepState& state) {
+    std::vector<at::Tensor> values;
+    for (int output = 0; output < outputs_of(action, state); ++output)
+      values.push_back(state.values.get({action.target, output}, action.micro_batch));
+    if (action.flag("free")) state.values.drop_values(action.target, action.micro_batch);
+    return state.channel(*message_of(action)).send(std::move(values));
+  }
+
+  static Work send_grad(const Action& action, StepState& state) {
+    std::vector<at::Tensor> gradients;
+    for (int output = 0; output < outputs_of(action, state); ++output)
+      gradients.push_back(state.values.take_gradient({action.target, output}, action.micro_batch));
+    return state.channel(*message_of(action)).send(std::move(gradients));
+  }
+
+  static void receive(const Action& action, StepState& state) {
+    const bool is_value = action.kind == Transfers::get().recv;
+    auto [tensors, received] = state.channel(*message_of(action)).recv();
+    received.wait();
+    for (int output = 0; output < static_cast<int>(tensors.size()); ++output) {
+      const Edge edge{action.target, output};
+      if (is_value) state.values.put(edge, action.micro_batch, std::move(tensors[static_cast<size_t>(output)]));
+      else state.values.add_gradient(edge, action.micro_batch, tensors[static_cast<size_t>(output)]);
+    }
+  }
+};
+
+}  // namespace
+
+const Transfers& Transfers::get() {
+  static const Transfers kinds{
+      .send = add("SEND", send_resources, "sends the outputs of a position to another stage", "forward", true),
+      .recv = add("RECV", recv_resources, "receives the outputs of a position that another rank runs", "forward", false),
+      .send_grad = add("SEND_GRAD", send_grad_resources, "sends the gradient of a position's outputs", "backward", true),
+      .recv_grad = add("RECV_GRAD", recv_grad_resources, "receives the gradient of a position's outputs", "backward", false),
+      .free = add("FREE", free_resources, "drops outputs that no later action reads", nullptr, false)};
+  return kinds;
+}
+
+Action make_transfer(KindId kind, int position, int micro_batch, const Route& route) {
+  const Transfers& kinds = Transfers::get();
+  Action action{.kind = kind, .target = position, .micro_batch = micro_batch};
+  if (kind == kinds.free) return action;
+  const bool is_send = kind == kinds.send || kind == kinds.send_grad;
+  action.attrs = {{"axes", Value::List(route.axes.begin(), route.axes.end())}, {is_send ? "to" : "from", route.peer}};
+  if (route.depth > 1) action.attrs["depth"] = route.depth;
+  return action;
+}
+
+std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> transfer_handlers() {
+  const auto handler = std::make_shared<Transfer>();
+  const auto& [send, recv, send_grad, recv_grad, free] = Transfers::get();
+  return {{send, handler}, {recv, handler}, {send_grad, handler}, {recv_grad, handler}, {free, handler}};
+}
+
+}  // namespace zt::pipe

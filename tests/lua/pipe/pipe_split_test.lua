@@ -1,0 +1,86 @@
+-- Tests pipe.split in Lua. On one rank the pipeline has one stage; ctest runs the file on two ranks, too.
+local lu = require "luaunit"
+local zt = require "zt"
+local comm, nn, optim, pipe, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe", require "zt.zero"
+
+local VOCAB, SEQ = 11, 4
+local mesh = comm.mesh{pp = zt.world.size, dp = 1}
+
+local function batch(samples)
+  local tokens = zt.arange(samples * SEQ):remainder(VOCAB):view({samples, SEQ}):to "int64"
+  return {tokens = tokens, labels = tokens}
+end
+
+local function model_of() return nn.gpt{layers = 3, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3} end
+
+local function program_of(options)
+  options.axis = mesh.pp
+  return zt.program(model_of(), {micro_batches = 4, eval_micro_batches = 2})
+    :apply(pipe.split(options))
+    :apply(zero.shard{stage = 1, axis = mesh.dp})
+end
+
+local function losses(program)
+  local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}})
+  local list = {}
+  for step = 1, 3 do list[step] = trainer:step(batch(8)).loss end
+  list[4] = trainer:evaluate(batch(8)).loss
+  return list, trainer
+end
+
+local TestSplit = {}
+
+function TestSplit:test_every_schedule_trains_alike()
+  local alone = losses(zt.program(model_of(), {micro_batches = 4, eval_micro_batches = 2}))
+  for _, name in ipairs {"gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_v", "dualpipe_v"} do
+    lu.assertEquals(losses(program_of{schedule = name}), alone, name)
+  end
+  local schedule = pipe.schedule.zb_h2{stages = mesh.pp.size, micro_batches = 4}
+  lu.assertEquals(losses(program_of{schedule = schedule, partition = "uniform"}), alone)
+end
+
+function TestSplit:test_inference_gives_outputs_on_every_rank()
+  local _, trainer = losses(program_of{schedule = "zb_v"})
+  local _, alone = losses(zt.program(model_of(), {micro_batches = 4, eval_micro_batches = 2}))
+  local tokens = {tokens = batch(4).tokens}
+  lu.assertEquals(trainer:infer(tokens).logits, alone:infer(tokens).logits)
+end
+
+function TestSplit:test_generation()
+  local options = {max_tokens = 5, seq = SEQ, seed = 3}
+  local function generate(program)
+    return zt.generate(zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}}), {1, 2}, options)
+  end
+  local split = zt.program(model_of()):apply(pipe.split{schedule = "zb_v", axis = mesh.pp})
+  lu.assertEquals(generate(split), generate(zt.program(model_of())))
+end
+
+function TestSplit:test_partition_by_measured_cost()
+  local _, trainer = losses(program_of{})
+  local costs = trainer:costs(batch(8), {steps = 1})
+  lu.assertTrue(#losses(program_of{partition = "cost", costs = costs}) == 4)
+end
+
+function TestSplit:test_mistakes()
+  local function refused(message, options)
+    lu.assertErrorMsgContains(message, function() zt.trainer(program_of(options), {optimizer = optim.adamw{lr = 0.1}}) end)
+  end
+  refused("there is no pipeline schedule '1f1b'", {schedule = "1f1b"})
+  refused("did you mean 'zb_h1'?", {schedule = "zbh1"})
+  refused("did you mean 'schedule'?", {schedul = "gpipe"})
+  refused("needs measured times: give costs = trainer:costs(batch)", {partition = "cost"})
+  refused("unknown value 'params'", {partition = "params"})
+  refused("lists 3 stages, and the schedule has " .. mesh.pp.size, {partition = {1, 2, 2}})
+  refused("no layer's name or kind matches 'moe'", {partition = "type:moe"})
+  refused("the schedule is for 6 micro-batches, and the program has 4",
+          {schedule = pipe.schedule.gpipe{stages = mesh.pp.size, micro_batches = 6}})
+  refused("the schedule is for 5 ranks", {schedule = pipe.schedule.gpipe{stages = 5, micro_batches = 4}})
+  local broken = pipe.schedule.gpipe{stages = mesh.pp.size, micro_batches = 4}
+  broken:rank(0):remove(1)
+  refused("pipe.split: the schedule is refused:", {schedule = broken})
+  lu.assertErrorMsgContains("apply it once", function()
+    zt.trainer(program_of{}:apply(pipe.split{axis = mesh.pp}), {optimizer = optim.adamw{lr = 0.1}})
+  end)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestSplit", TestSplit}})

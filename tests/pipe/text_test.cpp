@@ -1,0 +1,76 @@
+// Schedules as text and as PyTorch's CSV, there and back.
+#include "schedule/text.h"
+
+#include <gtest/gtest.h>
+
+#include "schedule/check.h"
+#include "schedule/recipes.h"
+#include "support/message.h"
+#include "zt/base/error.h"
+
+namespace zt::test {
+namespace {
+
+using namespace pipe;
+
+TEST(Text, ComesBackEqual) {
+  for (const Recipe& recipe : recipes()) {
+    for (const int p : {1, 2, 4}) {
+      const Schedule schedule = make_schedule(recipe.name, {p, recipe.chunks, 5});
+      EXPECT_EQ(from_text(to_text(schedule)), schedule) << recipe.name;
+      const Schedule read = from_csv(to_csv(schedule));
+      EXPECT_EQ(read.ranks, schedule.ranks) << recipe.name;
+      EXPECT_EQ(read.rank_of_stage, schedule.rank_of_stage) << recipe.name;
+    }
+  }
+}
+
+TEST(Text, IsReadable) {
+  EXPECT_EQ(to_text(make_schedule("one_f_one_b", {2, 1, 2})),
+            "ztoolkit schedule 1\nstages 2 chunks 1 micro_batches 2\nplacement loop\nrank 0: 0F0 0F1 0B0 0B1\n"
+            "rank 1: 1F0 1B0 1F1 1B1\n");
+}
+
+TEST(Text, RefusesWhatItCannotRead) {
+  const std::string whole = to_text(make_schedule("zb_v", {2, 2, 3}));
+  for (size_t length = 0; length + 1 < whole.size(); ++length) {
+    try {  // a text that is cut short is refused, or found to be incomplete
+      EXPECT_FALSE(check(from_text(whole.substr(0, length))).empty()) << length;
+    } catch (const Misuse&) {
+    }
+  }
+  const auto message = [](const std::string& text) { return message_of<Misuse>([&] { from_text(text); }); };
+  EXPECT_CONTAINS(message("ztoolkit schedule 2\n"), "line 1: this is version 2 of the format, and this ztoolkit reads version 1");
+  EXPECT_CONTAINS(message("stages 2\n"), "a schedule begins with 'ztoolkit schedule 1'");
+  EXPECT_CONTAINS(message("ztoolkit schedule 1\nstages 2 chunks 1 micro_batches 2\nplacement loop\nrank 0: 0F0\n"),
+                  "the list of rank 1 of 2 is missing: it is cut short");
+  EXPECT_CONTAINS(message("ztoolkit schedule 1\nstages 1 chunks 1 micro_batches 1\nplacement loop\nrank 0: 0X0\n"),
+                  "line 4: '0X0' is no task");
+  EXPECT_CONTAINS(message(whole + "rank 2: 0F0\n"), "there is more than the 2 ranks");
+}
+
+// The rows of PyTorch's documentation.
+TEST(Csv, ReadsPyTorchsRows) {
+  const Schedule read = from_csv("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+  EXPECT_EQ(read, make_schedule("one_f_one_b", {2, 1, 4}));
+  EXPECT_TRUE(check(read).empty());
+}
+
+TEST(Csv, ReadsBothLetterings) {
+  const Schedule now = from_csv("0F0,0F1,,0I0,0B1\n");
+  EXPECT_EQ(now.ranks[0][2].task.kind, TaskKind::input_grad);
+  const Schedule older = from_csv("0F0,0F1,0B0,0W0,0BW1\n");
+  EXPECT_EQ(older.ranks[0][2].task.kind, TaskKind::input_grad);
+  EXPECT_EQ(older.ranks[0][4].task.kind, TaskKind::backward);
+  EXPECT_TRUE(check(older).empty());
+  EXPECT_EQ(from_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n").ranks[0][1].beside->kind, TaskKind::backward);
+}
+
+TEST(Csv, NamesRowAndCell) {
+  EXPECT_CONTAINS(message_of<Misuse>([] { from_csv("0F0,0B0\n1F0,1Q0\n"); }), "row 2, cell 2: '1Q0' is no task");
+  EXPECT_CONTAINS(message_of<Misuse>([] { from_csv("0F0,2F0\n"); }), "no row runs stage 1");
+  EXPECT_CONTAINS(message_of<Misuse>([] { from_csv(""); }), "the text has no rows");
+}
+
+}  // namespace
+}  // namespace zt::test
