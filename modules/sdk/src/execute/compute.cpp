@@ -228,6 +228,12 @@ void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   }
 }
 
+std::vector<Batch> ComputeState::fields() const {
+  std::vector<Batch> micro_batches;
+  for (const Part& part : parts_) micro_batches.push_back(part.fields);
+  return micro_batches;
+}
+
 Counts ComputeState::count() const {
   Counts total;
   for (int m = 0; m < micro_batches_; ++m) {

@@ -58,6 +58,8 @@ class ComputeState {
   std::vector<LossSum> losses() const;
   // Returns the named outputs of the last position; none if this rank does not run it.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
+  // Returns the micro-batches of this run.
+  std::vector<Batch> fields() const;
   void set_seeds(Seeds seeds) { seeds_ = seeds; }
   Seeds seeds() const { return seeds_; }
   Gradients& gradients() { return gradients_; }

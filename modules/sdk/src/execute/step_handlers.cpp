@@ -62,8 +62,11 @@ class Count : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     state.counts = compute_->count();
     const int ranks = state.coord.size(action.sample_axes());
-    if (const auto axes = action.axes(); !axes.empty())
-      state.counts = sum_counts(state.control(axes), state.counts, contribution(axes, state), compute_->mode(), state.step);
+    if (const auto axes = action.axes(); !axes.empty()) {
+      Contribution mine = contribution(axes, state);
+      if (!state.split_axes.empty()) mine.samples = hash_of(compute_->fields());
+      state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
+    }
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
     const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
@@ -216,39 +219,6 @@ class Step : public ActionHandler {
 };
 
 }  // namespace
-
-Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
-  enum Word : uint8_t { tokens, samples, running, at_step, is_counted, group, words };
-  static const char* const kDoing[] = {"trains", "evaluates", "infers"};
-  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
-  const at::Tensor own =
-      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group}, at::kLong);
-  const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
-  comm.all_gather(all, own).synchronize();
-  const auto* first = all.const_data_ptr<int64_t>();
-  Counts total;
-  std::map<int64_t, int> known, counters;  // by group: its first counted rank, and its first one that counts tokens
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    const int64_t* theirs = first + rank * words;
-    if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
-      misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
-             0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
-    if (theirs[samples] != first[samples])
-      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
-             rank, theirs[samples], comm.name());
-    if (theirs[is_counted] == 0) continue;
-    if (known.emplace(theirs[group], rank).second) total.samples += theirs[samples];
-    if (theirs[tokens] == 0) continue;
-    const auto [counter, is_new] = counters.emplace(theirs[group], rank);
-    if (is_new) total.tokens += theirs[tokens];
-    else if (theirs[tokens] != first[counter->second * words + tokens])
-      misuse(
-          "the loss layers of the ranks {} and {} of '{}' count {} and {} valid tokens of the same samples: the terms of one objective "
-          "are divided by one number; give them the same labels or make one a loss per sample",
-          counter->second, rank, comm.name(), first[counter->second * words + tokens], theirs[tokens]);
-  }
-  return total;
-}
 
 Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,
                                  std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compute.h"
+#include "counts.h"
 #include "zt/execute/executor.h"
 #include "zt/model/optimizer.h"
 
@@ -16,17 +17,6 @@ struct Normalisation {
   double loss_divisor = 1;                // by hand: divisor of the sum of the micro-batches' mean losses
   std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
 };
-
-// How a rank's counts enter a sum over ranks.
-struct Contribution {
-  bool is_counted = true;  // false: another rank with the same samples and positions counts them
-  int64_t group = -1;      // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
-};
-
-// Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
-// ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if loss layers on several
-// ranks of a group count different tokens.
-Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 // Returns the handlers. `updates`: by unit, the segments of this rank's shard.
 Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,

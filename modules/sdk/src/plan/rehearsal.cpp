@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "execute/compute.h"
@@ -172,6 +173,18 @@ int alike(int micro_batch) {
   return std::min(micro_batch, kRunMicroBatches - 1);
 }
 
+// Returns whether all micro-batches have actions of the same kinds as those that are run. Schedules may split some backwards
+// only.
+bool have_same_kinds(const Program& program) {
+  std::set<std::tuple<KindId, int, int>> run;
+  for (const Action& action : program.actions) {
+    if (action.micro_batch < kRunMicroBatches) run.emplace(action.kind, action.target, action.micro_batch);
+  }
+  return std::ranges::all_of(program.actions, [&](const Action& action) {
+    return action.micro_batch < 0 || run.contains({action.kind, action.target, alike(action.micro_batch)});
+  });
+}
+
 // Returns the rehearsal of `program` from that of `part`, which has the actions of the first micro-batches only. Each action
 // holds as many bytes more or less than the action before as its counterpart does.
 Rehearsal extended(const Program& program, const Program& part, const Rehearsal& of_part) {
@@ -247,7 +260,8 @@ ValueShapes value_shapes(const Stage& stage, const Precision& precision) {
 }
 
 Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes) {
-  if (program.micro_batches <= kRunMicroBatches || !are_alike(stage.micro_batches)) return run_all(stage, program, held, shapes);
+  const bool is_short = program.micro_batches <= kRunMicroBatches;
+  if (is_short || !are_alike(stage.micro_batches) || !have_same_kinds(program)) return run_all(stage, program, held, shapes);
   Program part = program;
   part.micro_batches = kRunMicroBatches;
   std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });

@@ -42,8 +42,9 @@ struct ValueShapes {
 ValueShapes value_shapes(const Stage& stage, const Precision& precision);
 
 // Runs the forwards and backwards of `program` for the rank that holds `held`. Values that the rank receives have `shapes`, which
-// may be empty if it receives none. The model's parameters are meta tensors during the call. Micro-batches of equal shapes are
-// alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
+// may be empty if it receives none. The model's parameters are meta tensors during the call. Micro-batches of equal shapes and
+// kinds of actions are alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not
+// run on meta tensors.
 Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes);
 
 }  // namespace zt

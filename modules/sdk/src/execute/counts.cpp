@@ -1,0 +1,70 @@
+#include "counts.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <map>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+SamplesHash hash_of(const std::vector<Batch>& micro_batches) {
+  SamplesHash hash;
+  const auto add = [](uint64_t& to, const void* data, size_t bytes) { to = XXH3_64bits_withSeed(data, bytes, to); };
+  for (const Batch& batch : micro_batches) {
+    for (const auto& [name, field] : batch) {
+      const at::Tensor host = field.cpu().contiguous();
+      add(hash.names, name.data(), name.size());
+      add(hash.values, name.data(), name.size());
+      add(hash.values, host.const_data_ptr(), host.nbytes());
+    }
+  }
+  return hash;
+}
+
+Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
+  enum Word : uint8_t { tokens, samples, running, at_step, is_counted, group, field_names, field_values, words };
+  static const char* const kDoing[] = {"trains", "evaluates", "infers"};
+  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
+  const at::Tensor own =
+      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
+                  static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values)},
+                 at::kLong);
+  const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
+  comm.all_gather(all, own).synchronize();
+  const auto* first = all.const_data_ptr<int64_t>();
+  Counts total;
+  std::map<int64_t, int> known, counters;              // by group: its first counted rank, and its first one that counts tokens
+  std::map<std::pair<int64_t, int64_t>, int> readers;  // by group and names of fields: the first rank that has these fields
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t* theirs = first + rank * words;
+    if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
+      misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
+             0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
+    if (theirs[samples] != first[samples])
+      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
+             rank, theirs[samples], comm.name());
+    const int reader = readers.emplace(std::pair(theirs[group], theirs[field_names]), rank).first->second;
+    if (first[reader * words + field_values] != theirs[field_values])
+      misuse(
+          "the ranks {} and {} of '{}' run parts of one model and read different samples: their data must not depend on the "
+          "coordinate along the pipeline (give data.tokens the data-parallel axis)",
+          reader, rank, comm.name());
+    if (theirs[is_counted] == 0) continue;
+    if (known.emplace(theirs[group], rank).second) total.samples += theirs[samples];
+    if (theirs[tokens] == 0) continue;
+    const auto [counter, is_new] = counters.emplace(theirs[group], rank);
+    if (is_new) total.tokens += theirs[tokens];
+    else if (theirs[tokens] != first[counter->second * words + tokens])
+      misuse(
+          "the loss layers of the ranks {} and {} of '{}' count {} and {} valid tokens of the same samples: the terms of one objective "
+          "are divided by one number; give them the same labels or make one a loss per sample",
+          counter->second, rank, comm.name(), first[counter->second * words + tokens], theirs[tokens]);
+  }
+  return total;
+}
+
+}  // namespace zt

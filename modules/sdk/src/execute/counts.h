@@ -1,0 +1,33 @@
+// The counts of the global batch, summed over ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "zt/comm/comm.h"
+#include "zt/execute/step_batch.h"
+#include "zt/model/layer.h"
+
+namespace zt {
+
+// Hashes of a rank's micro-batches.
+struct SamplesHash {
+  uint64_t names = 0;   // of the names of the fields
+  uint64_t values = 0;  // of the names and the elements
+};
+// Reads all elements; those of other devices than the CPU are copied first.
+SamplesHash hash_of(const std::vector<Batch>& micro_batches);
+
+// How a rank's counts enter a sum over ranks.
+struct Contribution {
+  bool is_counted = true;    // false: another rank with the same samples and positions counts them
+  int64_t group = -1;        // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
+  SamplesHash samples = {};  // of the group's samples; the default where they are not compared
+};
+
+// Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
+// ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if loss layers on several
+// ranks of a group count different tokens, or have different samples in the same fields.
+Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
+
+}  // namespace zt

@@ -1,0 +1,87 @@
+// What a trainer with a pipeline does besides steps: evaluation, inference, checkpoints' tensors, errors.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "pipe/support/pipelines.h"
+#include "schedule/recipes.h"
+#include "support/message.h"
+#include "support/spawn.h"
+#include "zt/base/error.h"
+
+namespace zt::test {
+namespace {
+
+Config small(int ranks, const char* schedule) {
+  Config whole{.ranks = 1, .micro_batches = 4, .eval_micro_batches = 3, .stage = 1};
+  return through({.ranks = ranks, .name = schedule}, whole);
+}
+
+TEST(PipelineUse, StagesThatReadOtherSamplesAreRefusedOnAllRanks) {
+  spawn(2, [](const World& world) {
+    const auto trainer = make_trainer(world, small(2, "one_f_one_b"));
+    EXPECT_CONTAINS(message_of<Misuse>([&] { trainer->step(global_batch(world.rank)); }),
+                    "the ranks 0 and 1 of 'pp+dp' run parts of one model and read different samples");
+    EXPECT_GT(trainer->step(global_batch(0)).loss, 0) << "the trainer stays usable";
+  });
+}
+
+// A rank may leave out fields that its stages do not read.
+TEST(PipelineUse, RanksNeedTheFieldsThatTheirStagesRead) {
+  double with_all = 0;
+  spawn(2, [&](const World& world) {
+    const double loss = make_trainer(world, small(2, "zb_h1"))->step(global_batch(0)).loss;
+    if (world.rank == 0) with_all = loss;
+  });
+  spawn(2, [&](const World& world) {
+    Batch batch = global_batch(0);
+    batch.erase(world.rank == 0 ? "labels" : "tokens");
+    EXPECT_EQ(make_trainer(world, small(2, "zb_h1"))->step(batch).loss, with_all);
+  });
+}
+
+TEST(PipelineUse, EvaluatesAndInfersOnEveryRank) {
+  for (const char* schedule : {"one_f_one_b", "interleaved", "zb_v"}) {
+    double loss = 0;
+    at::Tensor logits;
+    spawn(1, [&](const World& world) {
+      const auto trainer = make_trainer(world, {.ranks = 1, .micro_batches = 4, .eval_micro_batches = 3, .stage = 1});
+      loss = trainer->evaluate(global_batch(0)).loss;
+      logits = trainer->infer(Batch{{"tokens", global_batch(0).at("tokens")}}).at("logits");
+    });
+    spawn(3, [&](const World& world) {
+      const auto trainer = make_trainer(world, small(3, schedule));
+      EXPECT_EQ(trainer->evaluate(global_batch(0)).loss, loss) << schedule;
+      EXPECT_TRUE(at::equal(trainer->infer(Batch{{"tokens", global_batch(0).at("tokens")}}).at("logits"), logits)) << schedule;
+    });
+  }
+}
+
+TEST(PipelineUse, StepsByHandSayWhyTheyCannotRun) {
+  spawn(2, [](const World& world) {
+    const auto trainer = make_trainer(world, small(2, "one_f_one_b"));
+    EXPECT_CONTAINS(message_of<Misuse>([&] { trainer->forward(global_batch(0)); }),
+                    "so forward and backward cannot run one by one");
+  });
+}
+
+// Evaluation, and what the trainer predicts and measures in a step, for each schedule and rank.
+TEST(PipelineUse, PredictsActivationsWithinThreePercent) {
+  for (const pipe::Recipe& recipe : pipe::recipes()) {
+    Config whole{.ranks = 1, .micro_batches = 6, .stage = 0, .steps = 1, .samples = 96};
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, through({.ranks = 2, .name = recipe.name}, whole));
+      const Batch batch = global_batch(0, 0, whole.samples);
+      trainer->step(batch);
+      double measured = 0;
+      for (const MemoryLine& line : trainer->memory()) {
+        if (line.kind == "activations") measured = static_cast<double>(line.measured);
+      }
+      EXPECT_GT(measured, 0);
+      EXPECT_NEAR(static_cast<double>(trainer->predict_activations(batch)), measured, 0.03 * measured)
+          << recipe.name << " rank " << world.rank;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace zt::test
