@@ -10,6 +10,7 @@
 #include "load/loader.h"
 #include "numerics/support/cut_embedding.h"
 #include "numerics/support/hand_stages.h"
+#include "pipe/support/pipelines.h"
 #include "save/saver.h"
 #include "support/exhaustive.h"
 #include "support/spawn.h"
@@ -197,6 +198,18 @@ TEST(Ckpt, RanksThatRunSomePositionsAndRanksThatRunAll) {
     staged.stage = stage;
     expect_both_ways(staged, whole);
   }
+}
+
+TEST(Ckpt, PipelinesOfOtherNumbersOfStages) {
+  Config whole = layout(Precision::fp32, "adamw");
+  whole.micro_batches = 2;
+  whole.stage = 0;
+  Config data_parallel = whole;
+  data_parallel.ranks = 2;
+  data_parallel.stage = 3;
+  const Config two_by_two = through({.ranks = 2, .name = "zb_v"}, data_parallel);
+  expect_both_ways(two_by_two, whole);
+  expect_both_ways(two_by_two, through({.ranks = 4, .name = "one_f_one_b"}, whole));
 }
 
 TEST(Ckpt, BoxesAndWholeTensors) {
