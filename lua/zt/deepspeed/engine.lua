@@ -237,7 +237,8 @@ for name, use in pairs {
 end
 
 --- Makes an engine. Collective. Requires the options model and config (a file's name, JSON text or a table). Optional: optimizer
--- and schedule, which replace the JSON's; data; mesh with axis and replicate; auto, the values that replace "auto" in the JSON
+-- and schedule, which replace the JSON's; data; mesh with axis and replicate; pipeline = {stages, schedule, partition, chunks},
+-- whose steps are made by train_batch; auto, the values that replace "auto" in the JSON
 -- (the context of ds.read).
 local function initialize(options) return Engine(options) end
 

@@ -16,7 +16,15 @@ local SCHEMA = {
   {"mesh", "any", "from comm.mesh; when absent, all ranks are data parallel"},
   {"axis", "any", "the mesh's data-parallel axis; mesh.dp when absent"},
   {"replicate", "any", "the mesh's axis of copies of the shards, for mics_shard_size"},
+  {"pipeline", "table", "a pipeline: {stages =, schedule =, partition =, chunks =}; the options of pipe.split"},
   {"auto", "table", "the values for \"auto\": {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
+}
+
+local PIPELINE = {
+  {"stages", "integer", "ranks of the pipeline; with a mesh of the script its axis pp", at_least = 1},
+  {"schedule", "any", "as of pipe.split", default = "one_f_one_b"},
+  {"partition", "any", "as of pipe.split", default = "parameters"},
+  {"chunks", "integer", "as of pipe.split", at_least = 1},
 }
 
 -- DeepSpeed's default of stage3_param_persistence_threshold. Used if only stage3_model_persistence_threshold is given.
@@ -31,13 +39,29 @@ local function check_axes(options)
   if options.mesh and not options.axis then options.axis = options.mesh.dp end
 end
 
-local function data_ranks(options)
-  if not options.mesh then return core.world.size end
+-- Checks the option `pipeline`, and returns the number of ranks in each pipeline; 1 without one.
+local function pipeline_stages(options)
+  if not options.pipeline then return 1 end
+  options.pipeline = check.options("zt.initialize.pipeline", PIPELINE, options.pipeline)
+  local stages = options.pipeline.stages or (options.mesh and options.mesh.pp.size)
+  if not stages then fail("zt.initialize.pipeline: give stages, the number of ranks of a pipeline") end
+  local ranks = options.mesh and options.mesh.pp.size * options.axis.size or core.world.size
+  if options.mesh and stages ~= options.mesh.pp.size or ranks % stages ~= 0 then
+    fail("zt.initialize.pipeline.stages = %d does not fit %s", stages,
+         options.mesh and ("the axis pp of the mesh, which has %d ranks"):format(options.mesh.pp.size)
+         or ("%d ranks: give a divisor"):format(ranks))
+  end
+  options.pipeline.stages = stages
+  return stages
+end
+
+local function data_ranks(options, stages)
+  if not options.mesh then return core.world.size / stages end
   return options.axis.size * (options.replicate and options.replicate.size or 1)
 end
 
-local function read_config(options)
-  local context = {world = data_ranks(options)}
+local function read_config(options, stages)
+  local context = {world = data_ranks(options, stages)}
   for key, value in pairs(options.auto) do context[key] = value end
   local own = options.optimizer
   if own then
@@ -53,15 +77,20 @@ end
 
 -- Returns the mesh, its data-parallel axis, and its axis of copies or nil. Fails if the script's own mesh has another number of
 -- copies than the configuration.
-local function make_mesh(options, copies)
+local function make_mesh(options, copies, stages)
   if not options.mesh then
-    local comm = require "zt.comm"
-    if copies == 1 then
-      local mesh = comm.mesh{dp = -1}
-      return mesh, mesh.dp
+    local axes, order = {dp = -1}, {"dp"} -- neighbouring ranks share one copy, and one stage
+    if copies > 1 then
+      axes.replica = copies
+      table.insert(order, 1, "replica")
     end
-    local mesh = comm.mesh{replica = copies, dp = -1, order = {"replica", "dp"}} -- neighbouring ranks share one copy
-    return mesh, mesh.dp, mesh.replica
+    if options.pipeline then
+      axes.pp = stages
+      table.insert(order, 1, "pp")
+    end
+    axes.order = #order > 1 and order or nil
+    local mesh = require("zt.comm").mesh(axes)
+    return mesh, mesh.dp, copies > 1 and mesh.replica or nil
   end
   local given = options.replicate and options.replicate.size or 1
   if given ~= copies then
@@ -99,9 +128,15 @@ local function shard_options(model, zero, axis, copies)
   return out
 end
 
-local function make_program(model, config, axis, copies)
+local function make_program(options, config, mesh, axis, copies)
+  local model, pipeline = options.model, options.pipeline
   local program = core.program(model, {micro_batches = config.batch.accumulation, precision = precision(config)})
-    :apply(require("zt.zero").shard(shard_options(model, config.zero, axis, copies)))
+  if pipeline then
+    program = program:apply(require("zt.pipe").split{
+      axis = mesh.pp, schedule = pipeline.schedule, partition = pipeline.partition, chunks = pipeline.chunks,
+    })
+  end
+  program = program:apply(require("zt.zero").shard(shard_options(model, config.zero, axis, copies)))
   if not config.recompute then return program end
   return program:apply(core.recompute{every = 1}) -- each layer keeps one tensor, its input: longer segments would save little
 end
@@ -128,16 +163,17 @@ end
 function build.parts(value)
   local options = check.options("zt.initialize", SCHEMA, value)
   check_axes(options)
-  local config = read_config(options)
+  local stages = pipeline_stages(options)
+  local config = read_config(options, stages)
   local parts = {model = options.model, data = options.data, config = config}
   if config.reports.log_level then log.set_level(config.reports.log_level) end
   parts.optimizer = make_optimizer(options, config)
   parts.schedule = choose("schedule", options.schedule, config.schedule)
   local copies
-  parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1)
+  parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1, stages)
   local is_function = type(parts.schedule) == "function"
   parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
-  parts.trainer = core.trainer(make_program(options.model, config, parts.axis, copies), {
+  parts.trainer = core.trainer(make_program(options, config, parts.mesh, parts.axis, copies), {
     optimizer = parts.optimizer, schedule = not parts.rate and parts.schedule or nil, clip = config.clip,
     on_nonfinite = config.precision.on_nonfinite, fp16 = config.precision.loss_scale,
   })

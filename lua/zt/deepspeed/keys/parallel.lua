@@ -2,7 +2,7 @@
 
 local NO_GRAPHS = "programs are lists of actions and kernels are fused by hand: there is no graph to compile; remove the block"
 
-local PIPELINES = "pipelines; leave the key out"
+local PIPELINES = "zt.initialize{pipeline = {stages = 2}} makes a pipeline; leave the key out"
 local TENSORS = "tensor parallelism; leave the block out"
 
 local EXPERTS = {
