@@ -64,6 +64,7 @@ class ComputeState {
   Seeds seeds() const { return seeds_; }
   Gradients& gradients() { return gradients_; }
   Mode mode() const { return mode_; }
+  at::Device device() const { return device_; }  // of parameters and values
   int micro_batches() const { return micro_batches_; }
 
  private:

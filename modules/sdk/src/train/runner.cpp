@@ -145,7 +145,8 @@ Outputs Runner::infer(const StepBatch& batch) {
     if (count > 1) value = joined(name, parts);
   }
   const auto& split = running.program().split_axes;
-  return split.empty() ? outputs : share_outputs(std::move(outputs), state_.comm(split), state_.control(split));
+  return split.empty() ? outputs
+                       : share_outputs(std::move(outputs), state_.comm(split), state_.control(split), compute_->device());
 }
 
 Counts Runner::begin_micro_batch(int micro_batch) {

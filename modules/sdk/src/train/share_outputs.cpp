@@ -18,17 +18,17 @@ Value description_of(const Outputs& outputs) {
   return list;
 }
 
-std::pair<std::string, at::Tensor> empty_output(const Value& description) {
+std::pair<std::string, at::Tensor> empty_output(const Value& description, at::Device device) {
   const auto& fields = *description.get_if<Value::List>();
   std::vector<int64_t> sizes;
   convert(fields[2], "sizes", sizes);
   const auto dtype = static_cast<at::ScalarType>(*fields[1].get_if<int64_t>());
-  return {*fields[0].get_if<std::string>(), at::empty(sizes, at::TensorOptions().dtype(dtype))};
+  return {*fields[0].get_if<std::string>(), at::empty(sizes, at::TensorOptions().dtype(dtype).device(device))};
 }
 
 }  // namespace
 
-Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control) {
+Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, at::Device device) {
   const std::vector<Value> all = control.all_gather_values(description_of(mine));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto& described = *all[rank].get_if<Value::List>();
@@ -36,7 +36,7 @@ Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control) {
     const bool is_source = static_cast<int>(rank) == comm.rank();
     Outputs shared;
     for (const Value& output : described) {
-      auto [name, tensor] = empty_output(output);
+      auto [name, tensor] = empty_output(output, device);
       if (is_source) tensor = mine.at(name).contiguous();
       comm.broadcast(tensor, static_cast<int>(rank)).synchronize();
       shared.emplace(std::move(name), std::move(tensor));

@@ -13,7 +13,7 @@ namespace zt {
 using Outputs = std::map<std::string, at::Tensor>;
 
 // Returns the outputs of the first rank that has any, on all ranks: `mine` on that rank, copies elsewhere. comm, control: the
-// communicators of an axis, as in Axis. Collective.
-Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control);
+// communicators of an axis, as in Axis. device: where copies are made, that of the outputs. Collective.
+Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, at::Device device);
 
 }  // namespace zt
