@@ -1,7 +1,6 @@
 #include "check.h"
 
 #include <algorithm>
-#include <set>
 
 #include "timing.h"
 #include "zt/base/error.h"
@@ -66,8 +65,7 @@ class Check {
   void for_each_task(int rank, Visit visit) {
     const auto& steps = schedule_.ranks[static_cast<size_t>(rank)];
     for (int step = 0; step < static_cast<int>(steps.size()); ++step) {
-      visit(step, steps[static_cast<size_t>(step)].task);
-      if (steps[static_cast<size_t>(step)].beside) visit(step, *steps[static_cast<size_t>(step)].beside);
+      pipe::for_each_task(steps[static_cast<size_t>(step)], [&](const Task& task) { visit(step, task); });
     }
   }
 

@@ -56,11 +56,10 @@ void complete_header(Schedule& schedule) {
   int micro_batches = 1;
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
     for (const Step& step : schedule.ranks[static_cast<size_t>(rank)]) {
-      for (const Task* task : {&step.task, step.beside ? &*step.beside : nullptr}) {
-        if (!task) continue;
-        ranks.try_emplace(task->stage, rank);
-        micro_batches = std::max(micro_batches, task->micro_batch + 1);
-      }
+      for_each_task(step, [&](const Task& task) {
+        ranks.try_emplace(task.stage, rank);
+        micro_batches = std::max(micro_batches, task.micro_batch + 1);
+      });
     }
   }
   int next = 0;

@@ -40,7 +40,7 @@ void RankWriter::weight_grad(int stage) {
 }
 
 void RankWriter::all_weight_grads() {
-  while (has_weight_grads()) weight_grad();
+  while (!weights_.empty()) weight_grad();
 }
 
 void RankWriter::overlapped(int forward_stage, int backward_stage) {

@@ -25,11 +25,8 @@ class RankWriter {
   // Adds a forward and a backward of two stages as one overlapped step.
   void overlapped(int forward_stage, int backward_stage);
 
-  // Return the number of tasks so far. A B counts as I.
+  // Returns the number of the stage's forwards so far.
   int forwards(int stage) const { return forwards_[static_cast<size_t>(stage)]; }
-  int input_grads(int stage) const { return backwards_[static_cast<size_t>(stage)]; }
-  bool has_weight_grads() const { return !weights_.empty(); }
-  int micro_batches() const { return schedule_.micro_batches; }
 
  private:
   std::optional<Task> take(TaskKind kind, int stage);

@@ -24,31 +24,32 @@ void drop_virtual(Schedule& schedule, int count) {
   schedule.micro_batches = count;
 }
 
-// Returns how many micro-batches the recipe needs for `shape`.
-int needed_micro_batches(const std::string& name, const Shape& shape) {
-  const int p = shape.ranks, m = shape.micro_batches;
-  if (name == "interleaved" || name == "interleaved_zb") return (m + p - 1) / p * p;
-  if (name == "zb_v") return std::max(m, 2 * p - 1);
-  if (name == "dualpipe_v") return std::max(m, 2 * p);
-  return m;
+int multiple_of_ranks(const Shape& shape) {
+  return (shape.micro_batches + shape.ranks - 1) / shape.ranks * shape.ranks;
+}
+int at_least_twice_the_ranks(const Shape& shape) {
+  return std::max(shape.micro_batches, 2 * shape.ranks);
+}
+int at_least_one_less(const Shape& shape) {
+  return std::max(shape.micro_batches, 2 * shape.ranks - 1);
 }
 
 }  // namespace
 
 const std::vector<Recipe>& recipes() {
-  using enum StagePlacement;
   static const std::vector<Recipe> all{
-      {"breadth_first", "all micro-batches of a chunk before the next chunk", loop, 2, true, breadth_first},
-      {"dualpipe_v", "forwards and backwards beside each other, both halves of the model on each rank", v, 2, false, dualpipe_v},
-      {"gpipe", "all forwards, then all backwards", loop, 1, false, gpipe},
-      {"interleaved", "one_f_one_b with several chunks per rank", loop, 2, true, interleaved},
-      {"interleaved_zb", "interleaved with split backwards: W fills the gaps", loop, 2, true, interleaved_zb},
-      {"one_f_one_b", "forwards and backwards in turns, with the fewest activations", loop, 1, false, one_f_one_b},
-      {"v_half", "about half the activations of one_f_one_b, about half of its bubble", v, 2, false, v_half},
-      {"v_min", "about a third of the activations of one_f_one_b, about two thirds of its bubble", v, 2, false, v_min},
-      {"zb_h1", "one_f_one_b with split backwards: a third of its bubble", loop, 1, false, zb_h1},
-      {"zb_h2", "no bubble between a rank's tasks, with twice the activations", loop, 1, false, zb_h2},
-      {"zb_v", "no bubble between a rank's tasks, with the activations of one_f_one_b", v, 2, false, zb_v},
+      {"breadth_first", "all micro-batches of a chunk before the next chunk", 2, true, breadth_first},
+      {"dualpipe_v", "forwards and backwards beside each other, both halves of the model on each rank", 2, false, dualpipe_v,
+       at_least_twice_the_ranks},
+      {"gpipe", "all forwards, then all backwards", 1, false, gpipe},
+      {"interleaved", "one_f_one_b with several chunks per rank", 2, true, interleaved, multiple_of_ranks},
+      {"interleaved_zb", "interleaved with split backwards: W fills the gaps", 2, true, interleaved_zb, multiple_of_ranks},
+      {"one_f_one_b", "forwards and backwards in turns, with the fewest activations", 1, false, one_f_one_b},
+      {"v_half", "about half the activations of one_f_one_b, about half of its bubble", 2, false, v_half},
+      {"v_min", "about a third of the activations of one_f_one_b, about two thirds of its bubble", 2, false, v_min},
+      {"zb_h1", "one_f_one_b with split backwards: a third of its bubble", 1, false, zb_h1},
+      {"zb_h2", "no bubble between a rank's tasks, with twice the activations", 1, false, zb_h2},
+      {"zb_v", "no bubble between a rank's tasks, with the activations of one_f_one_b", 2, false, zb_v, at_least_one_less},
   };
   return all;
 }
@@ -70,7 +71,7 @@ Schedule make_schedule(const std::string& name, Shape shape) {
     misuse("the schedule '{}' has {} chunk{} per rank, got {}: leave chunks out, or take 'interleaved'", name, recipe.chunks,
            recipe.chunks == 1 ? "" : "s", shape.chunks);
   const int wanted = shape.micro_batches;
-  shape.micro_batches = needed_micro_batches(name, shape);
+  if (recipe.needed_micro_batches) shape.micro_batches = recipe.needed_micro_batches(shape);
   Schedule schedule = recipe.make(shape);
   drop_virtual(schedule, wanted);
   return schedule;

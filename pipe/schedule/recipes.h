@@ -14,10 +14,10 @@ struct Shape {
 
 struct Recipe {
   std::string name, doc;
-  StagePlacement placement = StagePlacement::loop;
   int chunks = 1;             // that it has, or if it takes any number, the default
   bool takes_chunks = false;  // any number of chunks
   Schedule (*make)(const Shape&) = nullptr;
+  int (*needed_micro_batches)(const Shape&) = nullptr;  // at least those of the shape; null: any number will do
 };
 // Returns all recipes, sorted by name.
 const std::vector<Recipe>& recipes();
@@ -33,7 +33,7 @@ Schedule make_schedule(const std::string& name, Shape shape);
 // earliest micro-batch that is ready, at its last stage first.
 Schedule forwards_only(const Schedule& schedule, int micro_batches);
 
-// The recipes, each for numbers that it can use. S. Fan, A. Harlap, Y. Huang and others; the headers of the files name them.
+// The recipes, each for numbers of micro-batches that it can use. The files name the papers.
 Schedule gpipe(const Shape& shape);
 Schedule one_f_one_b(const Shape& shape);
 Schedule interleaved(const Shape& shape);

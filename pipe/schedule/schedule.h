@@ -39,6 +39,13 @@ struct Step {
 };
 std::string text_of(const Step& step);  // "0F3" or "(0F3;7B1)"
 
+// Calls visit(task) for the one or two tasks of a step.
+template <class Visit>
+void for_each_task(const Step& step, Visit visit) {
+  visit(step.task);
+  if (step.beside) visit(*step.beside);
+}
+
 // Which rank runs which stage.
 enum class StagePlacement : uint8_t {
   loop,      // stage s runs on rank s % ranks

@@ -11,7 +11,7 @@ namespace zt::pipe {
 
 namespace {
 
-// What the search tries in turn.
+// The choices that a scheduler leaves open. `search` tries all of them.
 struct Rules {
   bool back_first = true;       // of the forwards that are ready, that of the last stage comes first, else the oldest micro-batch
   bool divides_memory = false;  // each stage has a part of its rank's memory for itself

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "zt/base/error.h"
 
@@ -75,8 +74,7 @@ class Play {
     double length = times_[static_cast<size_t>(step.task.stage)].of(step.task.kind);
     if (step.beside) length += times_[static_cast<size_t>(step.beside->stage)].of(step.beside->kind);
     free_[r] = begin + length;
-    finish(step.task, free_[r]);
-    if (step.beside) finish(*step.beside, free_[r]);
+    for_each_task(step, [&](const Task& task) { finish(task, free_[r]); });
     timing_.ranks[r].steps.push_back({begin, free_[r]});
     timing_.ranks[r].busy += length;
     ++next_[r];
@@ -98,7 +96,6 @@ class Play {
       rank.barrier_bubble = timing_.seconds - rank.busy;
       rank.most_held = most_held(schedule_.ranks[r]);
     }
-    timing_.depth = depth();
   }
 
   static int most_held(const std::vector<Step>& steps) {
@@ -112,37 +109,6 @@ class Play {
       held += first + second;
     }
     return most;
-  }
-
-  // Counts, per direction and pair of ranks, the messages between the end of their task and the begin of the task that uses them.
-  int depth() const {
-    std::map<std::tuple<int, int, bool>, std::vector<std::pair<double, int>>> changes;  // time, and +1 or -1
-    for (int rank = 0; rank < static_cast<int>(timing_.ranks.size()); ++rank) {
-      const auto& steps = timing_.ranks[static_cast<size_t>(rank)].steps;
-      for (size_t i = 0; i < steps.size(); ++i) {
-        const Step& step = schedule_.ranks[static_cast<size_t>(rank)][i];
-        for (const Task* task : {&step.task, step.beside ? &*step.beside : nullptr}) {
-          if (!task || task->kind == TaskKind::weight_grad) continue;
-          const bool is_forward = task->kind == TaskKind::forward;
-          const int to = peer(task->stage + (is_forward ? 1 : -1)), from = peer(task->stage - (is_forward ? 1 : -1));
-          if (to >= 0 && to != rank) changes[{rank, to, is_forward}].emplace_back(steps[i].end, 1);
-          if (from >= 0 && from != rank) changes[{from, rank, is_forward}].emplace_back(steps[i].begin, -1);
-        }
-      }
-    }
-    int most = 0;
-    for (auto& [channel, of_channel] : changes) {
-      std::ranges::sort(of_channel, [](const auto& a, const auto& b) {
-        return a.first != b.first ? a.first < b.first : a.second > b.second;  // at one time, messages come before they go
-      });
-      int under_way = 0;
-      for (const auto& [time, change] : of_channel) most = std::max(most, under_way += change);
-    }
-    return most;
-  }
-
-  int peer(int stage) const {
-    return stage < 0 || stage >= schedule_.stages() ? -1 : schedule_.rank_of_stage[static_cast<size_t>(stage)];
   }
 
   const Schedule& schedule_;

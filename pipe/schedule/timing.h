@@ -35,8 +35,6 @@ struct TimedRank {
 struct Timing {
   double seconds = 0;  // until all ranks are done
   std::vector<TimedRank> ranks;
-  // Most messages of a direction between two ranks that are sent and not yet used.
-  int depth = 0;
   // By rank: the index of the step that waits for ever. Empty if all run.
   std::vector<int> stuck;
 };

@@ -94,12 +94,12 @@ class Lowering {
     std::vector<int> latest(in_order.size(), -1);
     for (const auto& steps : schedule.ranks) {
       for (const Step& step : steps) {
-        for (const Task* task : {&step.task, step.beside ? &*step.beside : nullptr}) {
-          if (!task || task->kind == TaskKind::forward || task->kind == TaskKind::weight_grad) continue;
-          const auto stage = static_cast<size_t>(task->stage);
-          if (task->micro_batch < latest[stage]) in_order[stage] = false;
-          latest[stage] = task->micro_batch;
-        }
+        for_each_task(step, [&](const Task& task) {
+          if (task.kind == TaskKind::forward || task.kind == TaskKind::weight_grad) return;
+          const auto stage = static_cast<size_t>(task.stage);
+          if (task.micro_batch < latest[stage]) in_order[stage] = false;
+          latest[stage] = task.micro_batch;
+        });
       }
     }
     return in_order;

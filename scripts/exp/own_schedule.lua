@@ -33,7 +33,7 @@ local mesh = comm.mesh{pp = -1}
 local schedule = my_schedule(mesh.pp.size, MICRO_BATCHES, 1)
 say("%s", tostring(schedule))
 
--- What is wrong with it? Nothing, or a list of sentences with rank and step.
+-- pipe.check returns the mistakes of a schedule, each with its rank and step; none here.
 for _, mistake in ipairs(pipe.check(schedule)) do say("%s", mistake) end
 local broken = schedule:copy()
 broken:rank(0):remove(1)

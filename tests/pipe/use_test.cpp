@@ -1,4 +1,4 @@
-// What a trainer with a pipeline does besides steps: evaluation, inference, checkpoints' tensors, errors.
+// Tests evaluation, inference, predicted memory and error messages of trainers with a pipeline.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,6 @@ TEST(PipelineUse, StepsByHandSayWhyTheyCannotRun) {
   });
 }
 
-// Evaluation, and what the trainer predicts and measures in a step, for each schedule and rank.
 TEST(PipelineUse, PredictsActivationsWithinThreePercent) {
   for (const pipe::Recipe& recipe : pipe::recipes()) {
     Config whole{.ranks = 1, .micro_batches = 6, .stage = 0, .steps = 1, .samples = 96};

@@ -123,7 +123,7 @@ class ValueCheck {
     }
   }
 
-  // What this rank adds to the gradient of another rank's outputs must be sent.
+  // Checks that each gradient that this rank adds to for another rank is sent to that rank.
   void check_gradients_taken() {
     for (size_t i = 0; i < places_.size(); ++i) {
       const int position = static_cast<int>(i / static_cast<size_t>(micro_batches()));
