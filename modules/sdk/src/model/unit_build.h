@@ -12,8 +12,8 @@
 
 namespace zt {
 
-// Returns [numel] zeros, from the communicator that will move them.
-using AllocateFn = std::function<at::Tensor(int64_t numel, at::ScalarType dtype)>;
+// Returns [numel] zeros, from the communicator over the axes along which they will be moved.
+using AllocateFn = std::function<at::Tensor(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype)>;
 
 // The slots of a unit in buffers that units share, for its full parameters and its gradient. Undefined means that the unit has a
 // buffer of its own.

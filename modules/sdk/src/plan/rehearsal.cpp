@@ -92,7 +92,8 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
     };
     if (unit.is_node_shared()) unit.plan.params = Residence::whole;
     allocate_unit(
-        unit, model.units[unit.index], program.precision, {}, meta_buffer,
+        unit, model.units[unit.index], program.precision, {},
+        [](const auto&, int64_t numel, at::ScalarType dtype) { return meta_buffer(numel, dtype); },
         {shared(held.slots.parameters, program.precision.params), shared(held.slots.gradients, program.precision.grads)});
   }
   return units;

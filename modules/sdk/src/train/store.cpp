@@ -67,10 +67,10 @@ void Store::allocate_units() {
   const auto parameters = allocate_slots(slots.parameters, precision.params);
   const auto gradients = allocate_slots(slots.gradients, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
+  const AllocateFn make = [this](const auto& axes, int64_t numel, at::ScalarType dtype) { return allocate(axes, numel, dtype); };
   for (Unit& unit : state_.units) {
     const SharedBuffers shared{buffer(parameters, slots.parameters.of_unit[unit.index]),
                                buffer(gradients, slots.gradients.of_unit[unit.index])};
-    const AllocateFn make = [&](int64_t numel, at::ScalarType dtype) { return allocate(unit.plan.comm_axes(), numel, dtype); };
     if (unit.plan.held && unit.is_node_shared())
       unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
     allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
