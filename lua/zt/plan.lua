@@ -43,18 +43,55 @@ local function summaries(simulation)
   return ranks
 end
 
+-- Simulates the step with each schedule of the list instead of its own. Returns one table per schedule: the times of the rank
+-- that is worst in each, or what is wrong with the schedule here.
+local function compare(trainer, batch, output)
+  local pipe = #output.compared > 0 and require "zt.pipe"
+  local rows = {}
+  for index, name in ipairs(output.compared) do
+    local program = pipe.with_schedule(trainer.program, name)
+    local is_done, result = pcall(trainer.simulate, trainer, batch, output.costs, program)
+    local row = {schedule = name, error = not is_done and result:gsub("^%S+:%d+: ", "") or nil}
+    for _, rank in ipairs(is_done and result.ranks or {}) do
+      row.seconds = result.seconds
+      for _, key in ipairs{"span_bubble", "barrier_bubble", "peak_bytes"} do
+        row[key] = math.max(row[key] or 0, rank[key])
+      end
+    end
+    rows[index] = row
+  end
+  return rows
+end
+
+-- Returns the comparison as a table for people: the shortest step first.
+local function comparison_text(compared)
+  local rows, notes = {{"schedule", "step ms", "span bubble", "barrier bubble", "memory"}}, {}
+  table.sort(compared, function(a, b) return (a.seconds or math.huge) < (b.seconds or math.huge) end)
+  for _, row in ipairs(compared) do
+    local function bubble(seconds) return ("%.3f (%4.1f%%)"):format(1e3 * seconds, 100 * seconds / row.seconds) end
+    if row.error then
+      notes[#notes + 1] = ("\n%s: %s"):format(row.schedule, row.error)
+    else
+      rows[#rows + 1] = {row.schedule, ("%.3f"):format(1e3 * row.seconds), bubble(row.span_bubble), bubble(row.barrier_bubble),
+                         text.bytes(row.peak_bytes)}
+    end
+  end
+  return "of the rank that is worst in each, with the same micro-batches:\n" .. text.columns(rows) .. table.concat(notes)
+end
+
 -- Prints the plan as text, or writes it as JSON to the descriptor that the host reserves for it. The script's own prints go
 -- elsewhere.
-local function write(kinds, simulation, output)
+local function write(kinds, simulation, compared, output)
   local ranks = core.world.size
   if not output.is_json then
     print(plan_text(kinds, ranks))
     if simulation then print("\n" .. tostring(simulation)) end
+    if #compared > 0 then print(comparison_text(compared)) end
     return
   end
   local simulated = simulation and {seconds = simulation.seconds, ranks = summaries(simulation)}
   local out = assert(io.open(("/dev/fd/%d"):format(output.descriptor), "a"))
-  assert(out:write(core.json.encode{ranks = ranks, kinds = kinds, simulation = simulated}, "\n"))
+  assert(out:write(core.json.encode{ranks = ranks, kinds = kinds, simulation = simulated, compared = compared}, "\n"))
   assert(out:close())
 end
 
@@ -85,7 +122,7 @@ local function finish(trainer, batch, parts)
   local output = require("zt.host").plan()
   if output then
     local whole = whole_batch(batch, parts)
-    write(trainer:plan(whole), simulate(trainer, whole, output), output)
+    write(trainer:plan(whole), simulate(trainer, whole, output), compare(trainer, whole, output), output)
   else
     print(trainer:report())
   end

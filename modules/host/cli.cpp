@@ -35,7 +35,7 @@ struct Parser {
       app.add_subcommand("plan",
                          "what each kind of rank would hold, do and send: ztoolkit plan script.lua [arguments...] "
                          "[--ranks N] [--rank R] [--ranks-per-node K] [--backend NAME] [--json] [--simulate] [--costs NAME] "
-                         "[--picture FILE] [--trace FILE]");
+                         "[--picture FILE] [--trace FILE] [--compare SCHEDULES]");
   CLI::App* info = app.add_subcommand("info", "what a bug report needs: versions, CPU, GPU, memory, environment, modules");
   CLI::App* modules = app.add_subcommand("modules", "the modules on the path, and why one cannot be loaded");
   LaunchOptions options;
@@ -65,17 +65,17 @@ struct Parser {
         ->type_name("K");
     plan->add_option("--backend", options.backend, "backend of the axes for which the script names none")->type_name("NAME");
     plan->add_flag("--json", options.plan.is_json, "print JSON; the script's own output goes to standard error");
-    CLI::Option* simulate =
-        plan->add_flag("--simulate", simulates, "simulate the step: time, bubbles and memory of each kind of rank");
+    plan->add_flag("--simulate", simulates,
+                   "simulate the step: time, bubbles and memory of each kind of rank. The options below imply it");
     plan->add_option("--costs", options.plan.costs, "a machine (a100, h100, h200) or a JSON file of trainer:costs (h200)")
-        ->needs(simulate)
         ->type_name("NAME");
-    plan->add_option("--picture", options.plan.picture, "write the simulated step as an SVG picture")
-        ->needs(simulate)
-        ->type_name("FILE");
+    plan->add_option("--picture", options.plan.picture, "write the simulated step as an SVG picture")->type_name("FILE");
     plan->add_option("--trace", options.plan.trace, "write the simulated step as a trace for Chrome or Perfetto")
-        ->needs(simulate)
         ->type_name("FILE");
+    plan->add_option("--compare", options.plan.compared, "simulate the step with these schedules of its pipeline: gpipe,zb_v")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->type_name("NAMES");
     info->add_flag("--json", is_json, "print JSON");
   }
 
@@ -169,7 +169,9 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
     throw Misuse(error.what());
   }
   parser.options.is_plan = parser.plan->parsed();
-  if (parser.simulates && parser.options.plan.costs.empty()) parser.options.plan.costs = "h200";
+  PlanOutput& plan = parser.options.plan;
+  parser.simulates |= !plan.picture.empty() || !plan.trace.empty() || !plan.compared.empty();
+  if (parser.simulates && plan.costs.empty()) plan.costs = "h200";
   for (const CLI::App* part : {parser.run, parser.plan}) {
     if (!part->parsed()) continue;
     if (asks_for_help(part->remaining())) return print_command(help_of(parser, part));

@@ -152,7 +152,8 @@ int plan_output(lua_State* L) {
                                   {"is_json", plan.is_json},
                                   {"costs", plan.costs},
                                   {"picture", plan.picture},
-                                  {"trace", plan.trace}}));
+                                  {"trace", plan.trace},
+                                  {"compared", Value::List(plan.compared.begin(), plan.compared.end())}}));
   return 1;
 }
 

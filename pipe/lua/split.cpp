@@ -1,6 +1,9 @@
 // pipe.split: the pass.
 #include "split/split.h"
 
+#include <tuple>
+#include <utility>
+
 #include "lua/open.h"
 #include "zt/base/options.h"
 
@@ -14,6 +17,14 @@ struct SplitTable {
   int chunks = 0;
 };
 
+// Returns a name, or a copy of a schedule, because a script may go on editing its own.
+std::pair<std::string, std::shared_ptr<const Schedule>> to_schedule(const Value& value, const std::string& path) {
+  if (const auto* name = value.get_if<std::string>()) return {*name, nullptr};
+  std::shared_ptr<Schedule> schedule;
+  convert(value, path, schedule);
+  return {"", std::make_shared<const Schedule>(*schedule)};
+}
+
 // pipe.split{schedule = "zb_v", axis = mesh.pp, partition = "parameters"} -> Pass
 int split(lua_State* L) {
   static const auto schema =
@@ -26,13 +37,7 @@ int split(lua_State* L) {
           .optional<int>("chunks", &SplitTable::chunks, "stages per rank, of a schedule given by name", at_least(1));
   const SplitTable table = schema.parse(lua::check_value(L, 1));
   SplitOptions options{.axis = table.axis, .chunks = table.chunks};
-  if (const auto* name = table.schedule.get_if<std::string>()) {
-    options.name = *name;
-  } else {
-    std::shared_ptr<Schedule> schedule;
-    convert(table.schedule, "pipe.split.schedule", schedule);
-    options.schedule = std::make_shared<const Schedule>(*schedule);  // a script may go on editing its own
-  }
+  std::tie(options.name, options.schedule) = to_schedule(table.schedule, "pipe.split.schedule");
   options.partition.rule = table.partition;
   if (const auto* name = table.costs.get_if<std::string>()) options.partition.costs = find_costs(*name);
   else if (!table.costs.is_nil()) options.partition.costs = parse_costs(table.costs);
@@ -40,10 +45,18 @@ int split(lua_State* L) {
   return 1;
 }
 
+// pipe.with_schedule(program, "zb_v") -> Program
+int change_schedule(lua_State* L) {
+  const auto program = lua::check<ProgramSpec>(L, 1);
+  auto [name, schedule] = to_schedule(lua::check_value(L, 2), "pipe.with_schedule: the schedule");
+  lua::push(L, with_schedule(*program, std::move(name), std::move(schedule)));
+  return 1;
+}
+
 }  // namespace
 
 void open_split(lua::Module& module) {
-  module.function<split>("split");
+  module.function<split>("split").function<change_schedule>("with_schedule");
 }
 
 }  // namespace zt::pipe

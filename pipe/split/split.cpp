@@ -15,6 +15,7 @@ namespace {
 class Split : public Pass {
  public:
   explicit Split(SplitOptions options) : options_(std::move(options)) {}
+  const SplitOptions& options() const { return options_; }
   std::string name() const override { return "pipe.split"; }
   Phase phase() const override { return Phase::structure; }
   std::shared_ptr<Mesh> mesh() const override { return std::const_pointer_cast<Mesh>(options_.axis->mesh.lock()); }
@@ -154,6 +155,20 @@ std::shared_ptr<Pass> make_split(SplitOptions options) {
     if (options.chunks > 0) make_schedule(recipe.name, {options.axis->size, options.chunks, 1});  // checks chunks
   }
   return std::make_shared<Split>(std::move(options));
+}
+
+std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
+                                           std::shared_ptr<const Schedule> schedule) {
+  for (const auto& pass : program.passes()) {
+    const auto* split = dynamic_cast<const Split*>(pass.get());
+    if (!split) continue;
+    SplitOptions options = split->options();
+    options.name = std::move(name);
+    options.schedule = std::move(schedule);
+    options.chunks = 0;
+    return program.replace(pass, make_split(std::move(options)));
+  }
+  misuse("the program has no pipeline, so it has no schedule: apply pipe.split first");
 }
 
 }  // namespace zt::pipe

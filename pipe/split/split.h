@@ -9,6 +9,7 @@
 #include "schedule/schedule.h"
 #include "zt/comm/mesh.h"
 #include "zt/program/program.h"
+#include "zt/program/program_spec.h"
 
 namespace zt::pipe {
 
@@ -28,5 +29,10 @@ struct SplitOptions {
 // refuses. `apply` throws Misuse if the schedule has another number of ranks than the axis or of micro-batches than the program,
 // if the partition does not fit the model, and if another pass has changed the layers' order before.
 std::shared_ptr<Pass> make_split(SplitOptions options);
+
+// Returns the program with another schedule: a name, or if that is empty, `schedule`. Axis and partition stay. Throws Misuse if
+// the program has no pipe.split, and as make_split.
+std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
+                                           std::shared_ptr<const Schedule> schedule);
 
 }  // namespace zt::pipe

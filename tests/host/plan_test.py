@@ -120,6 +120,35 @@ trainer:step{tokens = tokens, labels = tokens}
             self.assertIn(text, result.err)
         self.assertEqual(ztoolkit("plan").status, 2)
 
+    def test_schedules_compared(self):
+        script = self.script("""
+local zt = require "zt"
+local comm, nn, optim, pipe = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe"
+local mesh = comm.mesh{pp = -1}
+local model = nn.gpt{layers = 6, hidden = 32, heads = 1, vocab = 50, seq = 8}
+local split = pipe.split{axis = mesh.pp, partition = arg[1] == "list" and {3, 5} or nil}
+local trainer = zt.trainer(zt.program(model, {micro_batches = 4}):apply(split), {optimizer = optim.adamw{lr = 1e-3}})
+local tokens = zt.zeros({4, 8}, {dtype = "int64"})
+trainer:step{tokens = tokens, labels = tokens}
+""")
+        result = ztoolkit("plan", "--ranks", 2, "--compare", "gpipe,zb_v", "--json", script)
+        self.assertEqual(result.status, 0, result.err)
+        compared = json.loads(result.out)["compared"]
+        self.assertEqual([row["schedule"] for row in compared], ["gpipe", "zb_v"])
+        for row in compared:
+            self.assertGreater(row["seconds"], row["barrier_bubble"])
+            self.assertGreater(row["peak_bytes"], 0)
+        text = ztoolkit("plan", script, "list", "--ranks", 2, "--compare", "one_f_one_b,zb_v").out
+        self.assertIn("span bubble", text)
+        self.assertRegex(text, r"\none_f_one_b +[0-9.]+ ")
+        self.assertIn("zb_v: pipe.split.partition lists 2 stages, and the schedule has 4", text)
+        wrong = ztoolkit("plan", script, "--ranks", 2, "--compare", "gpipe,1f1b")
+        self.assertEqual(wrong.status, 1)
+        self.assertIn("there is no pipeline schedule '1f1b'", wrong.err)
+        alone = self.plan(1, 2, 128, 100, options=("--compare", "gpipe"))
+        self.assertEqual(alone.status, 1)
+        self.assertIn("the program has no pipeline, so it has no schedule: apply pipe.split first", alone.err)
+
     def test_without_the_lua_library(self):
         parts = SCRIPT.replace('require "zt"\n', 'require "zt.core"\n').replace("trainer:step{", "%s trainer:forward{")
         for hook, status, text in (("", 1, 'a dry run is completed by the Lua library, which is not loaded: write require "zt"'),

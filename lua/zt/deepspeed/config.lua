@@ -102,6 +102,7 @@ end
 --   clip?                                          largest gradient norm; absent: no clipping
 --   communication_data_type? = "fp32" | "bf16" | "fp16"
 --   recompute? = {every} or {checkpoints}          as given; both forms mean that layers are recomputed
+--   pipeline? = {stages?, partition?}              as given; partition as DeepSpeed names it
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
 --   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
@@ -135,6 +136,14 @@ function ds.read(source, context)
   if out.clip == 0 then out.clip = nil end
   out.reports.log_level = LOG_LEVELS[given.log_level]
   return out
+end
+
+--- Returns the number of ranks in a pipeline, pipeline.stages, or nil. It is needed before ds.read, whose context has the number
+-- of data-parallel ranks. A value that ds.read refuses counts as absent.
+function ds.stages(source)
+  local block = load(source).pipeline
+  local stages = type(block) == "table" and block.stages
+  return type(stages) == "number" and stages == math.floor(stages) and stages >= 1 and stages or nil
 end
 
 --- Returns all keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet", text =}, ...}. A block is a key too.

@@ -5,6 +5,18 @@ local fs = require "zt.fs"
 
 local trace = {}
 
+-- By kind of action: the part of a step that its time counts to. Recomputing counts to the backward, as in DeepSpeed's times.
+local PART_OF = {
+  F = "forward", B = "backward", I = "backward", W = "backward", R = "backward", NORM = "step", STEP = "step",
+  COUNT = "communication", REDUCE_GRAD = "communication", REPLICATE_GRAD = "communication", REDUCE_TIE = "communication",
+  UNSHARD = "communication", RESHARD = "communication", SEND = "communication", RECV = "communication",
+  SEND_GRAD = "communication", RECV_GRAD = "communication", wait = "communication",
+}
+
+--- Returns the part of a step to which an action counts: "forward", "backward", "communication", "step", or "other" for kinds
+--- that a script has made. `text` is the action as text, the name of its event.
+function trace.part_of(text) return PART_OF[text:match "^%S+"] or "other" end
+
 --- Returns the path of the file with the events of rank `rank`.
 function trace.part(folder, rank) return ("%s/trace.%d.part"):format(folder, rank) end
 

@@ -3,7 +3,7 @@ package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
-local command = require "support.command"
+local command = require "support.command" "ckpt"
 local small = require "support.small_trainer"
 local temporary = require "support.temporary"
 

@@ -47,6 +47,20 @@ function TestPipeline:test_a_mesh_of_the_script()
   lu.assertErrorMsgContains("does not fit the axis pp of the mesh", small.engine_of, {}, {mesh = mesh, pipeline = {stages = 7}})
 end
 
+function TestPipeline:test_keys_of_the_configuration()
+  local block = {stages = SIZE, partition = "uniform"}
+  lu.assertEquals(losses_of(small.engine_of({pipeline = block})), alone())
+  local engine = small.engine_of({pipeline = block}, {pipeline = {stages = SIZE, schedule = "gpipe", partition = "parameters"}})
+  lu.assertEquals(losses_of(engine), alone())
+  for _, partition in ipairs{"best", "parameters"} do
+    local named = small.engine_of({pipeline = {stages = SIZE, partition = partition}}, {pipeline = {schedule = "gpipe"}})
+    lu.assertEquals(named.trainer:text(), engine.trainer:text())
+  end
+  if SIZE == 1 then return end
+  lu.assertErrorMsgContains("pipeline.stages = 7 does not fit 2 ranks", small.engine_of, {pipeline = {stages = 7}})
+  lu.assertErrorMsgContains("unknown value 'even'", small.engine_of, {pipeline = {stages = SIZE, partition = "even"}})
+end
+
 function TestPipeline:test_mistakes()
   lu.assertErrorMsgContains("give stages, the number of ranks of a pipeline", small.engine_of, {}, {pipeline = {}})
   lu.assertErrorMsgContains("stages = 7 does not fit", small.engine_of, {}, {pipeline = {stages = 7}})

@@ -61,6 +61,17 @@ function TestSplit:test_partition_by_measured_cost()
   lu.assertTrue(#losses(program_of{partition = "cost", costs = costs}) == 4)
 end
 
+function TestSplit:test_another_schedule()
+  local program = program_of{schedule = "gpipe"}
+  lu.assertEquals(pipe.with_schedule(program, "zb_v"):text(), program_of{schedule = "zb_v"}:text())
+  lu.assertEquals(program:text(), program_of{schedule = "gpipe"}:text())
+  local schedule = pipe.schedule.zb_h1{stages = mesh.pp.size, micro_batches = 4}
+  lu.assertEquals(pipe.with_schedule(program, schedule):text(), program_of{schedule = "zb_h1"}:text())
+  lu.assertErrorMsgContains("did you mean 'gpipe'?", pipe.with_schedule, program, "gpip")
+  lu.assertErrorMsgContains("the program has no pipeline", pipe.with_schedule, zt.program(model_of()), "gpipe")
+  lu.assertErrorMsgContains("was given by with_actions", pipe.with_schedule, program:with_actions(program:text()), "gpipe")
+end
+
 function TestSplit:test_mistakes()
   local function refused(message, options)
     lu.assertErrorMsgContains(message, function() zt.trainer(program_of(options), {optimizer = optim.adamw{lr = 0.1}}) end)

@@ -55,6 +55,14 @@ function TestSimulate:test_measured_costs()
   os.remove(path)
 end
 
+function TestSimulate:test_another_program_with_the_same_trainer()
+  local trainer = trainer_of(2)
+  local other = trainer.program:apply(zt.recompute())
+  local longer = trainer:simulate(batch(4), "h200", other)
+  lu.assertTrue(longer.seconds > trainer:simulate(batch(4), "h200").seconds)
+  lu.assertErrorMsgContains("of another model", trainer.simulate, trainer, batch(4), "h200", program_of(2))
+end
+
 function TestSimulate:test_files()
   local simulation = program_of(1):simulate{costs = "a100", batch = batch(2)}
   local picture, trace = os.tmpname(), os.tmpname()

@@ -1,16 +1,18 @@
--- Runs `ztoolkit ckpt ...` and returns its output and its exit status. The command is a separate process, not a rank of this
--- test.
+-- Returns a function that runs `ztoolkit SUBCOMMAND ...` and returns its output and its exit status. The command is a separate
+-- process, not a rank of this test.
 local zt = require "zt"
 
-return function(...)
+local function run(subcommand, ...)
   local words = {}
   for index, word in ipairs {...} do words[index] = "'" .. word .. "'" end
   local script = os.tmpname()
-  zt.write_file(script, 'program=$(readlink "/proc/$PPID/exe")\nunset ${!OMPI_*} ${!PMIX_*}\n"$program" ckpt '
-    .. table.concat(words, " ") .. " 2>&1\necho status $?\n")
+  zt.write_file(script, 'program=$(readlink "/proc/$PPID/exe")\nunset ${!OMPI_*} ${!PMIX_*}\n"$program" '
+    .. subcommand .. " " .. table.concat(words, " ") .. " 2>&1\necho status $?\n")
   local pipe = io.popen("exec bash " .. script)
   local output = pipe:read "*a"
   pipe:close()
   os.remove(script)
   return (output:gsub("status %d+\n$", "")), tonumber(output:match "status (%d+)\n$")
 end
+
+return function(subcommand) return function(...) return run(subcommand, ...) end end

@@ -60,9 +60,10 @@ int simulate_program(lua_State* L) {
   return 1;
 }
 
-// trainer:simulate(batch, costs) -> a Simulation
+// trainer:simulate(batch, costs, [program]) -> a Simulation
 int simulate_trainer(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->simulate(check_step_batch(L, 2), to_costs(check_value(L, 3))));
+  const auto program = is_absent(L, 4) ? nullptr : check<ProgramSpec>(L, 4);
+  push(L, check<Trainer>(L, 1)->simulate(check_step_batch(L, 2), to_costs(check_value(L, 3)), program));
   return 1;
 }
 
@@ -75,6 +76,69 @@ int measure_costs(lua_State* L) {
   static const auto schema = Schema<MeasureOptions>("trainer:costs")
                                  .optional("steps", &MeasureOptions::steps, "training steps to measure", Check<int>(at_least(1)));
   push(L, to_value(check<Trainer>(L, 1)->costs(check_step_batch(L, 2), schema.parse(check_value(L, 3)).steps)));
+  return 1;
+}
+
+struct DrawnAction {
+  std::string text;
+  double begin = 0, stop = 0;
+  int micro_batch = -1;
+  bool is_transfer = false;
+};
+
+SimulatedAction to_action(const Value& value) {
+  static const auto schema = Schema<DrawnAction>("zt.simulation.ranks.actions")
+                                 .required("text", &DrawnAction::text, "the action: its first word is its kind")
+                                 .required("begin", &DrawnAction::begin, "seconds since the begin of the step")
+                                 .required("stop", &DrawnAction::stop, "the same, of its end")
+                                 .optional("micro_batch", &DrawnAction::micro_batch, "its micro-batch")
+                                 .optional("is_transfer", &DrawnAction::is_transfer, "the rank does not compute meanwhile");
+  const DrawnAction drawn = schema.parse(value);
+  SimulatedAction action{
+      .text = drawn.text, .kind = drawn.text.substr(0, drawn.text.find(' ')), .micro_batch = drawn.micro_batch};
+  const auto names = kind_names();
+  if (std::ranges::find(names, action.kind) != names.end()) action.role = kind(kind_id(action.kind)).role;
+  if (drawn.stop < drawn.begin) misuse("zt.simulation: the action {} ends before it begins", drawn.text);
+  (drawn.is_transfer ? action.transfer_begin : action.begin) = drawn.begin;
+  (drawn.is_transfer ? action.transfer_end : action.end) = drawn.stop;
+  return action;
+}
+
+struct DrawnRank {
+  std::string name;
+  double seconds = 0;
+  Value::List actions;
+};
+
+struct DrawnStep {
+  std::string title;
+  Value::List ranks;
+};
+
+// zt.simulation{title = "runs/x", ranks = {{name = "rank 0", seconds = 0.1, actions = {{text = "F 0 0", begin = 0, stop =
+// 0.1}}}}}
+// -> a Simulation to be drawn, of a step that was measured. Its time is that of the longest rank
+int make_simulation(lua_State* L) {
+  static const auto rank_schema = Schema<DrawnRank>("zt.simulation.ranks")
+                                      .required("name", &DrawnRank::name, "what the picture calls the row")
+                                      .required("seconds", &DrawnRank::seconds, "the time of the step that the rank is a part of")
+                                      .required("actions", &DrawnRank::actions, "a list of {text, begin, stop, ...}");
+  static const auto schema = Schema<DrawnStep>("zt.simulation")
+                                 .required("title", &DrawnStep::title, "what the picture shows")
+                                 .required("ranks", &DrawnStep::ranks, "a list of {name, seconds, actions}");
+  const DrawnStep step = schema.parse(check_value(L, 1));
+  const auto simulation = std::make_shared<Simulation>();
+  simulation->mesh = step.title;
+  for (const Value& value : step.ranks) {
+    const DrawnRank drawn = rank_schema.parse(value);
+    SimulatedRank& rank = simulation->ranks.emplace_back();
+    rank.name = drawn.name;
+    rank.ranks = {static_cast<int>(simulation->ranks.size()) - 1};
+    for (const Value& action : drawn.actions) rank.actions.push_back(to_action(action));
+    set_bubbles(rank, drawn.seconds);
+    simulation->seconds = std::max(simulation->seconds, drawn.seconds);
+  }
+  push(L, simulation);
   return 1;
 }
 
@@ -146,6 +210,7 @@ int write_trace(lua_State* L) {
 }  // namespace
 
 void open_simulations(Module& module) {
+  module.function<make_simulation>("simulation");
   module.type<ProgramSpec>().method<simulate_program>("simulate");
   module.type<Trainer>().method<simulate_trainer>("simulate").method<measure_costs>("costs");
   module.type<Simulation>()

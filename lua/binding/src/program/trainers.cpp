@@ -229,6 +229,12 @@ int mesh_of(lua_State* L) {
   return 1;
 }
 
+// trainer.program: the program it was made from
+int program_of(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->shared_spec());
+  return 1;
+}
+
 int global_step(lua_State* L) {
   push(L, check<Trainer>(L, 1)->global_step());
   return 1;
@@ -261,7 +267,8 @@ void open_trainers(Module& module) {
       .getter<loss_scale>("loss_scale")
       .method<program_text>("text")
       .getter<global_step>("global_step")
-      .getter<mesh_of>("mesh");
+      .getter<mesh_of>("mesh")
+      .getter<program_of>("program");
   module.type<Optimizer>();
   module.type<Schedule>();
 }

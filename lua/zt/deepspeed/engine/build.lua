@@ -23,7 +23,7 @@ local SCHEMA = {
 local PIPELINE = {
   {"stages", "integer", "ranks of the pipeline; with a mesh of the script its axis pp", at_least = 1},
   {"schedule", "any", "as of pipe.split", default = "one_f_one_b"},
-  {"partition", "any", "as of pipe.split", default = "parameters"},
+  {"partition", "any", "as of pipe.split; by default the configuration's, or \"parameters\""},
   {"chunks", "integer", "as of pipe.split", at_least = 1},
 }
 
@@ -39,15 +39,17 @@ local function check_axes(options)
   if options.mesh and not options.axis then options.axis = options.mesh.dp end
 end
 
--- Checks the option `pipeline`, and returns the number of ranks in each pipeline; 1 without one.
+-- Checks the option `pipeline`, and returns the number of ranks in each pipeline; 1 without one. The script's values replace the
+-- configuration's.
 local function pipeline_stages(options)
-  if not options.pipeline then return 1 end
-  options.pipeline = check.options("zt.initialize.pipeline", PIPELINE, options.pipeline)
-  local stages = options.pipeline.stages or (options.mesh and options.mesh.pp.size)
+  local configured = ds.stages(options.config)
+  if not options.pipeline and (configured or 1) == 1 then return 1 end
+  options.pipeline = check.options("zt.initialize.pipeline", PIPELINE, options.pipeline or {})
+  local stages = options.pipeline.stages or configured or (options.mesh and options.mesh.pp.size)
   if not stages then fail("zt.initialize.pipeline: give stages, the number of ranks of a pipeline") end
   local ranks = options.mesh and options.mesh.pp.size * options.axis.size or core.world.size
   if options.mesh and stages ~= options.mesh.pp.size or ranks % stages ~= 0 then
-    fail("zt.initialize.pipeline.stages = %d does not fit %s", stages,
+    fail("%s.stages = %d does not fit %s", options.pipeline.stages and "zt.initialize.pipeline" or "pipeline", stages,
          options.mesh and ("the axis pp of the mesh, which has %d ranks"):format(options.mesh.pp.size)
          or ("%d ranks: give a divisor"):format(ranks))
   end
@@ -128,12 +130,18 @@ local function shard_options(model, zero, axis, copies)
   return out
 end
 
+-- Returns the partition of the pipeline: the script's, or the configuration's with the name that pipe.split gives it.
+local function partition_of(options, config)
+  local configured = config.pipeline and config.pipeline.partition
+  return options.pipeline.partition or configured ~= "best" and configured or "parameters"
+end
+
 local function make_program(options, config, mesh, axis, copies)
   local model, pipeline = options.model, options.pipeline
   local program = core.program(model, {micro_batches = config.batch.accumulation, precision = precision(config)})
   if pipeline then
     program = program:apply(require("zt.pipe").split{
-      axis = mesh.pp, schedule = pipeline.schedule, partition = pipeline.partition, chunks = pipeline.chunks,
+      axis = mesh.pp, schedule = pipeline.schedule, partition = partition_of(options, config), chunks = pipeline.chunks,
     })
   end
   program = program:apply(require("zt.zero").shard(shard_options(model, config.zero, axis, copies)))

@@ -4,18 +4,11 @@ local core = require "zt.core"
 local log = require "zt.log"
 local memory_text = require "zt.memory"
 local text = require "zt.text"
+local trace = require "zt.run.trace"
 
 local reports = {}
 
--- By kind of action: the part that its time counts to. Other kinds (a script's own) count as "other". Recomputing counts to the
--- backward, as in DeepSpeed's times.
 local PARTS = {"forward", "backward", "communication", "step", "other"}
-local PART_OF = {
-  F = "forward", B = "backward", I = "backward", W = "backward", R = "backward",
-  COUNT = "communication", REDUCE_GRAD = "communication", REPLICATE_GRAD = "communication",
-  UNSHARD = "communication", RESHARD = "communication",
-  wait = "communication", NORM = "step", STEP = "step",
-}
 
 --- Returns the milliseconds of this rank's thread by part, from the events of a trace: {forward =, backward =, ..., all =}. `all`
 -- is the time from the start of the first event to the end of the last.
@@ -24,7 +17,7 @@ function reports.times(events)
   for _, part in ipairs(PARTS) do out[part] = 0 end
   for _, event in ipairs(core.json.decode("[" .. events .. "]")) do
     if event.cat == "compute" then
-      local part = PART_OF[event.name:match "^%S+"] or "other"
+      local part = trace.part_of(event.name)
       out[part] = out[part] + event.dur / 1000
       first, last = math.min(first, event.ts), math.max(last, event.ts + event.dur)
     end

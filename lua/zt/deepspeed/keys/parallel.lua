@@ -2,7 +2,7 @@
 
 local NO_GRAPHS = "programs are lists of actions and kernels are fused by hand: there is no graph to compile; remove the block"
 
-local PIPELINES = "zt.initialize{pipeline = {stages = 2}} makes a pipeline; leave the key out"
+local CUT_MESSAGES = "messages between stages that are cut over the ranks of tensor parallelism; leave the key out"
 local TENSORS = "tensor parallelism; leave the block out"
 
 local EXPERTS = {
@@ -33,14 +33,16 @@ local COMPILE = {
 local function cuts_tensors(block) return type(block.autotp_size) == "number" and block.autotp_size > 1 end
 
 return {
-  {path = "pipeline", fate = "not_yet", text = PIPELINES, rows = {
-    {"stages", "not_yet", "integer|string", PIPELINES, default = "auto", off = {1}},
-    {"partition", "not_yet", "string", PIPELINES, default = "best"},
+  {path = "pipeline", fate = "mapped", text = "`pipe.split`, unless the script gives `pipeline`", rows = {
+    {"stages", "mapped", "integer", "`pipe.split`: the number of ranks in each pipeline; 1 or \"auto\": no pipeline",
+     at_least = 1, auto = function() return nil end, to = "pipeline.stages"},
+    {"partition", "mapped", "string", "`pipe.split.partition`: \"best\" and \"parameters\" (stages of equal size), \"uniform\", "
+      .. "\"type:REGEX\"", to = "pipeline.partition"},
     {"seed_layers", "always", "boolean", "a layer's random numbers depend on its position, on any mesh", agrees = "any"},
     {"activation_checkpoint_interval", "mapped", "integer", "`recompute.every`: layers are recomputed, each from its "
       .. "own input, whatever the number (`zt.recompute{every = 1}`); 0: none", at_least = 0},
-    {"pipe_partitioned", "not_yet", "boolean", PIPELINES, default = true},
-    {"grad_partitioned", "not_yet", "boolean", PIPELINES, default = true},
+    {"pipe_partitioned", "not_yet", "boolean", CUT_MESSAGES, default = true},
+    {"grad_partitioned", "not_yet", "boolean", CUT_MESSAGES, default = true},
     {"use_reentrant", "always", "boolean", "a layer is recomputed by an action of its own, not within autograd", agrees = "any"},
   }},
 

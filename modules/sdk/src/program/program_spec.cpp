@@ -41,6 +41,13 @@ std::shared_ptr<ProgramSpec> ProgramSpec::apply(std::shared_ptr<Pass> pass) cons
   return next;
 }
 
+std::shared_ptr<ProgramSpec> ProgramSpec::replace(const std::shared_ptr<Pass>& pass, std::shared_ptr<Pass> by) const {
+  if (given_) misuse("the training program was given by with_actions: {} cannot change it any more", pass->name());
+  auto next = std::make_shared<ProgramSpec>(*this);
+  std::ranges::replace(next->passes_, pass, by);
+  return next;
+}
+
 std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actions) const {
   auto next = std::make_shared<ProgramSpec>(*this);
   next->training_passes_.clear();

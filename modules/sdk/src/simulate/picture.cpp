@@ -64,7 +64,8 @@ class Picture {
         "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         kLeft + kWidth + kRight, height);
     text(10, 20,
-         fmt::format("One step: {:.3f} ms, {}, costs '{}'", simulation_.seconds * 1e3, simulation_.mesh, simulation_.costs),
+         fmt::format("One step: {:.3f} ms, {}{}", simulation_.seconds * 1e3, simulation_.mesh,
+                     simulation_.costs.empty() ? "" : fmt::format(", costs '{}'", simulation_.costs)),
          "font-size=\"15\"");
     for (const SimulatedRank& rank : simulation_.ranks) {
       for (const SimulatedAction& action : rank.actions) end_ = std::max({end_, action.end, action.transfer_end});
@@ -115,7 +116,8 @@ class Picture {
   }
 
   void draw_rank(const SimulatedRank& rank, double y) {
-    text(10, y + 12, fmt::format("{} {}", rank.ranks.size() > 1 ? "ranks" : "rank", rank.name));
+    const char* kind = rank.ranks.size() > 1 ? "ranks " : "rank ";
+    text(10, y + 12, simulation_.costs.empty() ? rank.name : kind + rank.name);
     if (rank.ranks.size() > 1) text(10, y + 25, fmt::format("{} alike", rank.ranks.size()), "fill=\"#777777\"");
     svg_ += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"#f4f4f4\"/>\n", kLeft, y, kWidth, kBox);
     for (const Bar& each : bars(rank)) {
@@ -132,17 +134,17 @@ class Picture {
             fmt::format("{} under way: {:.3f} to {:.3f} ms", action.text, action.transfer_begin * 1e3,
                         action.transfer_end * 1e3));
     }
-    draw_curve(rank, y + kBox + kLane);
     const double right = kLeft + kWidth + 10;
     text(right, y + 10, fmt::format("span bubble {:.3f} ms", rank.span_bubble * 1e3));
     text(right, y + 24, fmt::format("barrier bubble {:.3f} ms", rank.barrier_bubble * 1e3));
+    if (rank.peak_bytes == 0) return;
+    draw_curve(rank, y + kBox + kLane);
     text(right, y + kBox + kLane + 14, fmt::format("memory {}", human_bytes(rank.peak_bytes)));
     text(right, y + kBox + kLane + 28, "in " + rank.peak_action.substr(0, 30), "fill=\"#777777\"");
   }
 
   // The memory that the rank holds: the constant part dark, what the step's actions hold light.
   void draw_curve(const SimulatedRank& rank, double y) {
-    if (most_bytes_ <= 0) return;
     const auto height = [&](int64_t bytes) { return kCurve * static_cast<double>(bytes) / static_cast<double>(most_bytes_); };
     const double floor = y + kCurve, constant = height(rank.constant_bytes);
     std::string points = fmt::format("{:.2f},{:.1f}", x(0), floor - constant);

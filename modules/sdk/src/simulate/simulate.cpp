@@ -58,22 +58,6 @@ SimulatedAction describe_action(const Action& action, const PlayedLine& line, si
           .held_bytes = held};
 }
 
-// Sets what follows from the rank's actions.
-void set_bubbles(SimulatedRank& rank, double seconds) {
-  double first = -1, last = 0, inside = 0;
-  for (const SimulatedAction& action : rank.actions) {
-    rank.busy += action.end - action.begin;
-    if (action.role != Role::compute || action.end == action.begin) continue;
-    if (first < 0) first = action.begin;
-    last = std::max(last, action.end);
-  }
-  for (const SimulatedAction& action : rank.actions) {
-    if (action.begin >= first && action.end <= last) inside += action.end - action.begin;
-  }
-  rank.span_bubble = first < 0 ? 0 : last - first - inside;
-  rank.barrier_bubble = seconds - rank.busy;
-}
-
 std::vector<int> ranks_played_as(const PlayedRanks& played, int index) {
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(played.played_as.size()); ++rank) {

@@ -210,8 +210,11 @@ Value Trainer::plan(const StepBatch& batch) {
   return plan_->of_all_ranks(batch);
 }
 
-std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Costs& costs) const {
-  return zt::simulate(*plan_, batch, costs);
+std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Costs& costs,
+                                              const std::shared_ptr<const ProgramSpec>& program) const {
+  if (program && program->model() != spec_->model())
+    misuse("trainer:simulate: the program is of another model than the trainer's");
+  return program ? zt::simulate(program, options_.optimizer, batch, costs) : zt::simulate(*plan_, batch, costs);
 }
 
 Costs Trainer::costs(const StepBatch& batch, int steps) {

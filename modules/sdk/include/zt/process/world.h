@@ -46,11 +46,12 @@ class ThreadGroup {
 
 // What `ztoolkit plan` prints and writes, where the first step would begin.
 struct PlanOutput {
-  int descriptor = -1;       // file descriptor to which the plan is written; -1: no plan
-  bool is_json = false;      // write it as JSON
-  std::string costs = {};    // simulate the step with these costs (see find_costs); empty: do not
-  std::string picture = {};  // file for a picture of the simulated step; empty: none
-  std::string trace = {};    // file for its trace; empty: none
+  int descriptor = -1;                     // file descriptor to which the plan is written; -1: no plan
+  bool is_json = false;                    // write it as JSON
+  std::string costs = {};                  // simulate the step with these costs (see find_costs); empty: do not
+  std::string picture = {};                // file for a picture of the simulated step; empty: none
+  std::string trace = {};                  // file for its trace; empty: none
+  std::vector<std::string> compared = {};  // schedules of a pipeline with which to simulate the step, too
 };
 
 struct World {

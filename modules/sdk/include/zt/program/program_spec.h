@@ -16,7 +16,7 @@
 
 namespace zt {
 
-// Immutable: `apply`, `with_actions` and `with_program` return a new ProgramSpec.
+// Immutable: `apply`, `replace`, `with_actions` and `with_program` return a new ProgramSpec.
 class ProgramSpec {
  public:
   // `eval_micro_batches`: of evaluation and generation. Throws Misuse if a number of micro-batches is below 1.
@@ -24,6 +24,9 @@ class ProgramSpec {
 
   // Adds a pass. Throws Misuse if it uses another mesh than an earlier pass.
   std::shared_ptr<ProgramSpec> apply(std::shared_ptr<Pass> pass) const;
+  // Puts a pass in the place of one of passes(). Throws Misuse if the training program was given by with_actions or with_program,
+  // because its actions would not change.
+  std::shared_ptr<ProgramSpec> replace(const std::shared_ptr<Pass>& pass, std::shared_ptr<Pass> by) const;
   // Replace the training program of every rank, as the passes so far build it: its actions only, or the whole program (for
   // example one that Program::parse has read). The passes so far still build the programs of evaluation and generation, and still
   // provide the handlers. Passes that are applied later change the given program. with_program throws Misuse if the program's

@@ -36,9 +36,12 @@ struct SimulatedRank {
   std::vector<SimulatedAction> actions;
 };
 
+// Sets busy, span_bubble and barrier_bubble, which follow from the actions and the time of the step.
+void set_bubbles(SimulatedRank& rank, double seconds);
+
 struct Simulation {
   double seconds = 0;  // from one step to the next
-  std::string costs;   // the name of the machine, or "measured"
+  std::string costs;   // the name of the machine, "measured" for measured costs, or empty if the step was not simulated
   std::string mesh;    // "dp=2 x pp=4"
   std::vector<SimulatedRank> ranks;
 

@@ -120,8 +120,10 @@ class Trainer : public Stateful {
   // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent} for each kind
   // of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
   Value plan(const StepBatch& batch);
-  // Simulates a step over such a batch; see zt::simulate. Not collective.
-  std::shared_ptr<Simulation> simulate(const StepBatch& batch, const Costs& costs) const;
+  // Simulates a step over such a batch; see zt::simulate. Not collective. With a program of the same model, simulates that
+  // instead of the trainer's own, with the trainer's optimizer; this is collective.
+  std::shared_ptr<Simulation> simulate(const StepBatch& batch, const Costs& costs,
+                                       const std::shared_ptr<const ProgramSpec>& program = nullptr) const;
   // Runs `steps` training steps over the batch, which count and change the model as those of `step` do, but wait for each action
   // before the next. Returns what the actions took, equal on all ranks. Throws Misuse if steps < 1, or as `step`.
   Costs costs(const StepBatch& batch, int steps);
@@ -130,6 +132,7 @@ class Trainer : public Stateful {
   int64_t predict_activations(const StepBatch& batch);
   Trace& trace() { return trace_; }
   const ProgramSpec& spec() const { return *spec_; }
+  const std::shared_ptr<ProgramSpec>& shared_spec() const { return spec_; }
   const StepState& state() const;
 
   void visit(Visitor& visitor) override;

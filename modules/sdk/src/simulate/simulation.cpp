@@ -1,9 +1,11 @@
+#include "zt/simulate/simulation.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "zt/base/tensor.h"
-#include "zt/simulate/simulation.h"
 
 namespace zt {
 
@@ -14,6 +16,21 @@ double share(double part, double whole) {
 }
 
 }  // namespace
+
+void set_bubbles(SimulatedRank& rank, double seconds) {
+  double first = -1, last = 0, inside = 0;
+  for (const SimulatedAction& action : rank.actions) {
+    rank.busy += action.end - action.begin;
+    if (action.role != Role::compute || action.end == action.begin) continue;
+    if (first < 0) first = action.begin;
+    last = std::max(last, action.end);
+  }
+  for (const SimulatedAction& action : rank.actions) {
+    if (action.begin >= first && action.end <= last) inside += action.end - action.begin;
+  }
+  rank.span_bubble = first < 0 ? 0 : last - first - inside;
+  rank.barrier_bubble = seconds - rank.busy;
+}
 
 std::string Simulation::text() const {
   std::string table = fmt::format("step      {:.3f} ms, simulated for {} with the costs '{}'\n", seconds * 1e3, mesh, costs);

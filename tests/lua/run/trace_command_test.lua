@@ -1,0 +1,99 @@
+-- Tests `ztoolkit trace`: steps of a recorded run, beside a planned one.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local steps = require "zt.run.steps"
+local command = require "support.command" "trace"
+local temporary = require "support.temporary"
+
+local function event(rank, name, ts, dur, lane)
+  return {name = name, ph = "X", pid = rank, tid = lane or 0, ts = ts, dur = dur}
+end
+
+-- Writes a trace of two ranks with three training steps and an evaluation, and returns its path. Rank 1 begins 1 ms later and
+-- waits for rank 0. The steps take 10, 8 and 6 ms.
+local function recorded(folder)
+  local events = {}
+  for rank = 0, 1 do
+    local at = 1e6 + 1e3 * rank
+    for step = 0, 2 do
+      local stop = 1e6 + 1e5 * step + 10e3 - 2e3 * step
+      table.insert(events, event(rank, "COUNT", at, 100))
+      table.insert(events, event(rank, "F 0 0", at + 100, 1000))
+      table.insert(events, event(rank, "RECV 0 0", at + 1100, 500))
+      table.insert(events, event(rank, "B 0 0", at + 1600, 2000))
+      table.insert(events, event(rank, "REDUCE_GRAD 0", at + 3600, 400, 1))
+      table.insert(events, event(rank, "STEP 0", stop - 100, 100))
+      at = 1e6 + 1e5 * (step + 1) + 1e3 * rank
+    end
+    table.insert(events, event(rank, "COUNT", at, 100))
+    table.insert(events, event(rank, "F 0 0", at + 100, 900e3))
+  end
+  zt.write_file(folder .. "/trace.json", zt.json.encode{traceEvents = events})
+  return folder .. "/trace.json"
+end
+
+local TestTrace = {}
+
+function TestTrace:test_steps()
+  local list = steps.read(recorded(temporary()))
+  lu.assertEquals(#list, 3)
+  for index, milliseconds in ipairs{10, 8, 6} do lu.assertAlmostEquals(list[index].seconds, 1e-3 * milliseconds, 1e-9) end
+  lu.assertEquals(steps.median(list), 2)  -- of 8 and 6 ms: the first step warms up
+  local actions = list[1].ranks[2].actions
+  lu.assertEquals({list[1].ranks[2].name, actions[2].text, actions[2].micro_batch}, {"rank 1", "F 0 0", 0})
+  lu.assertAlmostEquals(actions[2].begin, 1.1e-3, 1e-9)
+  local waits = {}
+  for index, action in ipairs(actions) do waits[index] = action.is_transfer end
+  lu.assertEquals(waits, {true, false, true, false, true, false})
+end
+
+function TestTrace:test_a_step_as_a_simulation()
+  local step = steps.read(recorded(temporary()))[1]
+  for _, rank in ipairs(step.ranks) do rank.seconds = step.seconds end
+  local simulation = zt.simulation{title = "a run", ranks = step.ranks}
+  lu.assertAlmostEquals(simulation.seconds, 10e-3, 1e-9)
+  local rank = simulation.ranks[1]
+  lu.assertAlmostEquals(rank.busy, 3.1e-3, 1e-9)
+  lu.assertAlmostEquals(rank.span_bubble, 0.5e-3, 1e-9)
+  lu.assertAlmostEquals(rank.barrier_bubble, 6.9e-3, 1e-9)
+  lu.assertErrorMsgContains("the action F ends before it begins", zt.simulation,
+                            {title = "", ranks = {{name = "", seconds = 1, actions = {{text = "F", begin = 1, stop = 0}}}}})
+  lu.assertErrorMsgContains("did you mean 'title'?", zt.simulation, {titel = "", ranks = {}})
+end
+
+function TestTrace:test_the_command()
+  local folder = temporary()
+  recorded(folder)
+  local text, status = command(folder, "--picture", folder .. "/step.svg")
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "measured  6.000 ms, step 2 of 3")
+  lu.assertStrContains(text, "span bubble      0.500 ms")
+  local picture = zt.fs.read(folder .. "/step.svg")
+  lu.assertStrContains(picture, "run rank 1")
+  lu.assertStrContains(picture, "<title>B 0 0: ")
+  lu.assertNotStrContains(picture, "memory")
+
+  text, status = command(folder, "--step", "0", "--plan", folder .. "/trace.json")
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "planned   10.000 ms")
+  lu.assertStrContains(text, "plan rank 0")
+end
+
+function TestTrace:test_mistakes()
+  local folder = temporary()
+  recorded(folder)
+  local function refused(message, ...)
+    local text, status = command(...)
+    lu.assertStrContains(text, message)
+    lu.assertTrue(status ~= 0)
+  end
+  refused("the trace has 3 steps: option '--step' must be below that, got 3", folder, "--step", "3")
+  refused("there is no trace '" .. folder .. "/nothing/trace.json'", folder .. "/nothing")
+  zt.write_file(folder .. "/cut.json", '{"traceEvents": [{"name"')
+  refused("is not a trace", folder .. "/cut.json")
+  zt.write_file(folder .. "/empty.json", '{"traceEvents": []}')
+  refused("holds no training step", folder .. "/empty.json")
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestTrace", TestTrace}})
