@@ -102,7 +102,8 @@ end
 
 --- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
 -- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
--- random numbers. Each token costs one trainer:infer on the last `seq` tokens: there is no cache of keys and values.
+-- random numbers. Each token costs one trainer:infer on the last `seq` tokens: there is no cache of keys and values. In a
+-- pipeline only the token is sent to the other ranks.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
   local given = tokens_of(prompt)
@@ -111,8 +112,9 @@ local function generate(trainer, prompt, value)
   for index = math.max(1, #given - options.seq + 1), #given do window[#window + 1] = given[index] end
   while #out < options.max_tokens do
     local token = core.scope(function()
-      local logits = trainer:infer{tokens = core.tensor({window}, {dtype = "int64"})}.logits
-      return sample(checked_logits(logits, #out + 1), options, uniform(#out))
+      return trainer:infer({tokens = core.tensor({window}, {dtype = "int64"})}, function(outputs)
+        return sample(checked_logits(outputs.logits, #out + 1), options, uniform(#out))
+      end)
     end)
     out[#out + 1] = token
     if token == options.stop then break end

@@ -8,8 +8,12 @@ local optim = require "zt.optim"
 local stand_ins = require "support.stand_ins"
 local values = require "support.ds_values"
 
--- Keys without an effect here: param_dtype is only checked against other keys, tag_validation only matters for checkpoints.
-local ELSEWHERE = {["data_types.param_dtype"] = true, ["checkpoint.tag_validation"] = true}
+-- Keys without an effect here: param_dtype is only checked against other keys, tag_validation only matters for checkpoints, and
+-- engine_pipeline_test.lua tests pipelines.
+local ELSEWHERE = {
+  ["data_types.param_dtype"] = true, ["checkpoint.tag_validation"] = true, ["pipeline.stages"] = true,
+  ["pipeline.partition"] = true,
+}
 
 local function is_report(entry) return (entry.row.to or ""):find "^reports%." end
 

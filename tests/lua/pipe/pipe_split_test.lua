@@ -46,6 +46,20 @@ function TestSplit:test_inference_gives_outputs_on_every_rank()
   lu.assertEquals(trainer:infer(tokens).logits, alone:infer(tokens).logits)
 end
 
+function TestSplit:test_inference_reduced_to_a_plain_value()
+  local _, trainer = losses(program_of{schedule = "zb_v"})
+  local tokens, calls = {tokens = batch(4).tokens}, 0
+  local function largest(outputs)
+    calls = calls + 1
+    return {largest = outputs.logits:max():item()}
+  end
+  lu.assertEquals(trainer:infer(tokens, largest), {largest = trainer:infer(tokens).logits:max():item()})
+  lu.assertEquals(calls, mesh.pp.coordinate == 0 and 1 or 0)  -- zb_v: rank 0 runs the last stage
+  lu.assertErrorMsgContains("no such output", trainer.infer, trainer, tokens, function() error "no such output" end)
+  lu.assertEquals(trainer:infer(tokens, largest).largest, trainer:infer(tokens).logits:max():item())
+  lu.assertErrorMsgContains("a function of the outputs, got a number", trainer.infer, trainer, tokens, 7)
+end
+
 function TestSplit:test_generation()
   local options = {max_tokens = 5, seq = SEQ, seed = 3}
   local function generate(program)

@@ -7,7 +7,7 @@ local VOCAB = 8
 -- Returns a stand-in with the methods of a trainer that zt.generate calls. It records the windows that it gets.
 local function counting_trainer()
   local trainer = {windows = {}}
-  function trainer:infer(batch)
+  function trainer:infer(batch, reduce)
     lu.assertEquals(batch.tokens:size(0), 1)
     local window = batch.tokens:tolist()[1]
     self.windows[#self.windows + 1] = window
@@ -19,7 +19,7 @@ local function counting_trainer()
       row[(token + 2) % VOCAB + 1] = 1
       rows[place] = row
     end
-    return {logits = zt.tensor({rows})}
+    return reduce{logits = zt.tensor({rows})}
   end
   return trainer
 end
@@ -47,7 +47,7 @@ end
 
 -- Returns a trainer whose logits are the same after every token.
 local function constant_trainer(logits)
-  return {infer = function() return {logits = zt.tensor({{logits}})} end}
+  return {infer = function(_, _, reduce) return reduce{logits = zt.tensor({{logits}})} end}
 end
 
 function TestGenerate:test_the_next_seed_is_no_shifted_copy()

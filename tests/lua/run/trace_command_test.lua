@@ -4,10 +4,16 @@ local lu = require "luaunit"
 local zt = require "zt"
 local steps = require "zt.run.steps"
 local command = require "support.command" "trace"
-local temporary = require "support.temporary"
+local new_name = require "support.temporary"
 
 local function event(rank, name, ts, dur, lane)
   return {name = name, ph = "X", pid = rank, tid = lane or 0, ts = ts, dur = dur}
+end
+
+local function temporary()
+  local folder = new_name()
+  zt.mkdir_p(folder)
+  return folder
 end
 
 -- Writes a trace of two ranks with three training steps and an evaluation, and returns its path. Rank 1 begins 1 ms later and

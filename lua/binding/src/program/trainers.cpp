@@ -6,6 +6,8 @@
 #include "program/batches.h"
 #include "program/open.h"
 #include "program/values.h"
+#include "protected_call.h"
+#include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
 #include "zt/train/trainer.h"
@@ -149,10 +151,29 @@ int evaluate(lua_State* L) {
   return 1;
 }
 
+Value outputs_value(const std::map<std::string, at::Tensor>& outputs) {
+  Value::Table table;
+  for (const auto& [name, tensor] : outputs) table[name] = tensor;
+  return table;
+}
+
+// trainer:infer(batch, [function(outputs) -> plain value])
 int infer(lua_State* L) {
-  Value::Table outputs;
-  for (const auto& [name, tensor] : check<Trainer>(L, 1)->infer(check_step_batch(L, 2))) outputs[name] = tensor;
-  push(L, Value(outputs));
+  const auto trainer = check<Trainer>(L, 1);
+  const StepBatch batch = check_step_batch(L, 2);
+  if (is_absent(L, 3)) {
+    push(L, outputs_value(trainer->infer(batch)));
+    return 1;
+  }
+  if (!lua_isfunction(L, 3)) misuse("trainer:infer takes a batch and a function of the outputs, got a {}", luaL_typename(L, 3));
+  push(L, trainer->infer(batch, [L](const std::map<std::string, at::Tensor>& outputs) {
+    lua_pushvalue(L, 3);
+    push(L, outputs_value(outputs));
+    if (const auto failure = protected_call(L, 1, 1)) failure->raise();
+    const Value value = check_value(L, -1);
+    lua_pop(L, 1);
+    return value;
+  }));
   return 1;
 }
 

@@ -131,7 +131,8 @@ StepResult Runner::evaluate(const StepBatch& batch) {
   return evaluated;
 }
 
-Outputs Runner::infer(const StepBatch& batch) {
+// Returns the outputs of this rank: none if another rank runs the last position.
+Outputs Runner::own_outputs(const StepBatch& batch) {
   const int count = plan_->spec().micro_batches(Mode::generate);
   const std::vector<Batch> micro_batches = batch.cut(count);
   Executor& running = activate(Mode::generate);
@@ -144,9 +145,20 @@ Outputs Runner::infer(const StepBatch& batch) {
     for (int m = 1; m < count; ++m) parts.push_back(compute_->outputs(m).at(name));
     if (count > 1) value = joined(name, parts);
   }
-  const auto& split = running.program().split_axes;
+  return outputs;
+}
+
+Outputs Runner::infer(const StepBatch& batch) {
+  Outputs outputs = own_outputs(batch);
+  const auto& split = plan_->program(Mode::generate).split_axes;
   return split.empty() ? outputs
                        : share_outputs(std::move(outputs), state_.comm(split), state_.control(split), compute_->device());
+}
+
+Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {
+  const Outputs outputs = own_outputs(batch);
+  const auto& split = plan_->program(Mode::generate).split_axes;
+  return split.empty() ? reduce(outputs) : share_reduced(outputs, reduce, state_.control(split));
 }
 
 Counts Runner::begin_micro_batch(int micro_batch) {

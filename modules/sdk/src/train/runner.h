@@ -28,6 +28,7 @@ class Runner {
   StepResult step(const StepBatch& batch, const std::function<void(Executor&)>& run);
   StepResult evaluate(const StepBatch& batch);
   Outputs infer(const StepBatch& batch);
+  Value infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce);
 
   // Waits for all works in flight.
   void drain();
@@ -58,6 +59,7 @@ class Runner {
   StepResult finish_step(int64_t begin_ns);
 
  private:
+  Outputs own_outputs(const StepBatch& batch);
   // Lets `running` begin over these micro-batches.
   void begin(const std::vector<Batch>& micro_batches, const Executor& running);
   StepResult result(int64_t begin_ns) const;

@@ -2,6 +2,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include <exception>
+
+#include "zt/base/error.h"
 #include "zt/base/options.h"
 
 namespace zt {
@@ -44,6 +47,30 @@ Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, a
     return shared;
   }
   return mine;
+}
+
+Value share_reduced(const Outputs& mine, const std::function<Value(const Outputs&)>& reduce, Communicator& control) {
+  Value result;
+  std::exception_ptr failure;
+  if (!mine.empty()) {
+    try {
+      result = Value::Table{{"value", reduce(mine)}};
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      result = Value::Table{{"error", std::string(error.what())}};
+    }
+  }
+  const std::vector<Value> all = control.all_gather_values(result);
+  if (failure) std::rethrow_exception(failure);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto* table = all[rank].get_if<Value::Table>();
+    if (!table) continue;
+    if (const auto error = table->find("error"); error != table->end())
+      misuse("rank {} of '{}' failed: {}", rank, control.name(), *error->second.get_if<std::string>());
+    const auto value = table->find("value");
+    return value == table->end() ? Value() : value->second;
+  }
+  return {};
 }
 
 }  // namespace zt

@@ -116,6 +116,11 @@ std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
   return runner().infer(batch);
 }
 
+Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce) {
+  by_hand().refuse("infer");
+  return runner().infer(batch, reduce);
+}
+
 double Trainer::forward(const Batch& micro_batch) {
   return by_hand().forward(micro_batch);
 }

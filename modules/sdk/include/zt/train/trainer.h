@@ -77,6 +77,9 @@ class Trainer : public Stateful {
   // Runs the forwards in generate mode and returns the named outputs of the last position, [samples, ...], on every rank: for
   // this rank's part of the batch, joined over micro-batches.
   std::map<std::string, at::Tensor> infer(const StepBatch& batch);
+  // As above, and returns a plain value, made of the outputs by `reduce`, on every rank. `reduce` is called where the last
+  // position runs, so less is sent in a pipeline.
+  Value infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce);
 
   // A step by hand: the forward of one micro-batch (returns its mean loss) and its backward, for each micro-batch, then the rest
   // of the step. Gradients are divided by micro-batches x data-parallel size, or by `divisor` if it is above 0. Throws Misuse for
