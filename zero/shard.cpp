@@ -5,7 +5,7 @@
 #include "buckets.h"
 #include "handlers.h"
 #include "readiness.h"
-#include "residency.h"
+#include "residency/residency.h"
 #include "unit_plans.h"
 #include "zt/base/error.h"
 #include "zt/model/unit.h"
@@ -61,12 +61,17 @@ class Shard : public Pass {
                                         .waits = waits(),
                                         .prefetch = options_.prefetch.value_or(options_.overlaps() ? 1 : 0),
                                         .max_reuse_distance = options_.max_reuse_distance,
-                                        .keeps_forward = options_.keep == "forward",
+                                        .keep = keep(),
                                         .max_live = options_.max_live});
     return program;
   }
 
  private:
+  Keep keep() const {
+    if (options_.keep == "max_live") return Keep::max_live;
+    return options_.keep == "forward" ? Keep::forward : Keep::use;
+  }
+
   // Without overlap, communication is waited for at once: buffers in flight only cost memory.
   bool waits() const { return !options_.overlaps(); }
 

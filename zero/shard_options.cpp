@@ -54,8 +54,8 @@ ShardOptions parse_shard_options(const Value& options) {
                     "ranks of one machine hold the parameters once, in memory that all read; unset: at stages 1 to 3 if the "
                     "ranks of the axis share memory")
           .optional("keep", &ShardOptions::keep,
-                    "stage 3: how long a unit stays whole: during its use, or from forward to backward",
-                    Check<std::string>(one_of({"use", "forward"})))
+                    "stage 3: how long a unit stays whole: during its use, from forward to backward, or while max_live has room",
+                    Check<std::string>(one_of({"use", "forward", "max_live"})))
           .optional("sub_group_size", &ShardOptions::sub_group_size, "elements per slice of a STEP; 0: whole units",
                     Check<int64_t>(at_least(0)));
   ShardOptions parsed = schema.parse(options);
@@ -65,6 +65,8 @@ ShardOptions parse_shard_options(const Value& options) {
         "this is stage {}: leave them out, or give stage = 3",
         parsed.stage);
   }
+  if (parsed.keep == "max_live" && parsed.max_live == 0)
+    misuse("zero.shard: keep = \"max_live\" keeps units whole while max_live has room: give max_live");
   if (parsed.stage == 0 && parsed.replicate)
     misuse(
         "zero.shard: replicate makes groups of ranks hold the same shards, but stage 0 has no shards: leave it out, or give a "

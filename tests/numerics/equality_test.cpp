@@ -46,6 +46,7 @@ TEST(Equality, ResidencyOptions) {
   const Outcome one = train(config);
   for (const Value::Table& options : std::vector<Value::Table>{{{"keep", "forward"}},
                                                                {{"max_live", 16000}, {"prefetch", 5}},
+                                                               {{"keep", "max_live"}, {"max_live", 16000}, {"prefetch", 2}},
                                                                {{"keep", "forward"}, {"max_live", 40000}, {"prefetch", 3}}}) {
     config.shard = options;
     expect_equal(one, train(config));

@@ -1,5 +1,5 @@
 // The programs of stages 2 and 3: where sharded parameters are gathered and freed.
-#include "residency.h"
+#include "residency/residency.h"
 
 #include <gtest/gtest.h>
 
@@ -71,6 +71,34 @@ TEST(Residency, UnitsMayStayWhole) {
   expect_accepted(small, chain(1));
 }
 
+TEST(Residency, UnitsStayWholeWhileThereIsRoom) {
+  // Units have 100 elements: of four, three may be whole.
+  const auto keeping = [](int64_t max_live, int prefetch) {
+    return zero::make_shard({.stage = 3,
+                             .axis = axis_of("dp", 2),
+                             .bucket_bytes = 0,
+                             .prefetch = prefetch,
+                             .max_live = max_live,
+                             .node_shared = false,
+                             .keep = "max_live"});
+  };
+  const auto gathers = [](const Program& program) {
+    int count = 0;
+    for (const Action& action : program.actions) count += action.kind == Kinds::get().unshard ? 1 : 0;
+    return count;
+  };
+  // Forward 0 1 2 3, backward 3 2 1 0: at the forward of 3, unit 0 leaves, whose next use is the last.
+  const Program three = sharded(*keeping(300, 0), chain(2), 1);
+  EXPECT_EQ(gathers(three), 5);
+  EXPECT_EQ(gathers(sharded(*keeping(400, 0), chain(2), 1)), 4);
+  EXPECT_EQ(gathers(sharded(*keeping(100, 0), chain(2), 1)), 7);
+  for (const int64_t max_live : {100, 200, 300, 399, 400}) {
+    for (const int prefetch : {0, 1, 5}) expect_accepted(sharded(*keeping(max_live, prefetch), chain(2), 3), chain(2));
+  }
+  EXPECT_SAYS("needs 100 elements of sharded parameters whole at once, but max_live is 99: raise it",
+              sharded(*keeping(99, 0), chain(2), 1));
+}
+
 TEST(Residency, AllModesAndTiedParametersAndRecompute) {
   for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) {
     expect_accepted(sharded(*stage_3(1), chain(2), 1, mode), chain(2));
@@ -106,6 +134,12 @@ TEST(Residency, OptionsOfStage3AreRefusedElsewhere) {
   EXPECT_EQ(parse(3, "prefetch", 2).prefetch, 2);
   EXPECT_EQ(parse(3, "prefetch", 2).reduction(), "micro_batch");
   EXPECT_EQ(parse(1, "bucket_bytes", 0).reduction(), "step");
+  const auto keep = [&](const char* name, int max_live) {
+    return zero::parse_shard_options(Value::Table{{"axis", axis}, {"stage", 3}, {"keep", name}, {"max_live", max_live}}).keep;
+  };
+  EXPECT_EQ(keep("max_live", 10), "max_live");
+  EXPECT_SAYS("give max_live", keep("max_live", 0));
+  EXPECT_SAYS("zero.shard.keep", keep("room", 10));
 }
 
 }  // namespace

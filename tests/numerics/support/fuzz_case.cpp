@@ -150,12 +150,10 @@ void choose_mesh(Dice& dice, Config& config) {
 void choose_movement(Dice& dice, Config& config, const Elements& elements) {
   if (dice.one_in(2)) config.prefetch = dice.pick({0, 1, 2, 3, 20});
   if (dice.one_in(3)) config.persist_below = dice.below(600);
-  if (dice.one_in(2)) {  // without the two options below, this bound can always be met
-    config.shard["max_live"] = elements.most + dice.below(elements.all - elements.most + 1);
-    return;
-  }
+  const bool is_bounded = dice.one_in(2);
+  if (is_bounded) config.shard["max_live"] = elements.most + dice.below(elements.all - elements.most + 1);
   if (dice.one_in(3)) config.max_reuse_distance = dice.below(2000);
-  if (dice.one_in(3)) config.shard["keep"] = "forward";
+  if (dice.one_in(3)) config.shard["keep"] = is_bounded && dice.one_in(2) ? "max_live" : "forward";
 }
 
 void choose_options(Dice& dice, Config& config, const Elements& elements) {

@@ -4,16 +4,12 @@
 #include <map>
 #include <set>
 
+#include "intervals.h"
 #include "zt/base/error.h"
 
 namespace zt::zero {
 
 namespace {
-
-// An interval of actions, from `first` to `last`, in which a unit is whole.
-struct ResidencyInterval {
-  int unit = 0, first = 0, last = 0;
-};
 
 // The sharded units whose parameters an action reads, and whose gradients it writes.
 struct Use {
@@ -44,12 +40,14 @@ class ReuseRule {
   ReuseRule(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model, const Residency& residency)
       : actions_(actions), uses_(uses), model_(model), residency_(residency) {}
 
-  bool stays(int unit, int from, int to) const { return waits_for_backward(unit, from, to) || is_near(unit, from, to); }
+  bool stays(int unit, int from, int to) const {
+    return residency_.keep == Keep::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
+  }
 
  private:
   bool waits_for_backward(int unit, int from, int to) const {
     const auto& grads_written = uses_[from].grads_written;
-    return residency_.keeps_forward && actions_[from].micro_batch == actions_[to].micro_batch &&
+    return residency_.keep == Keep::forward && actions_[from].micro_batch == actions_[to].micro_batch &&
            std::find(grads_written.begin(), grads_written.end(), unit) == grads_written.end();
   }
 
@@ -72,33 +70,37 @@ class ReuseRule {
 };
 
 // Returns the intervals in which units are whole, sorted by their first action.
-std::vector<ResidencyInterval> intervals_of(const std::vector<Use>& uses, const ReuseRule& reuse, size_t units) {
-  std::vector<ResidencyInterval> intervals;
-  std::vector<int> latest(units, -1);
-  for (int index = 0; index < static_cast<int>(uses.size()); ++index) {
-    for (const int unit : uses[index].params_read) {
-      if (latest[unit] < 0 || !reuse.stays(unit, intervals[latest[unit]].last, index)) {
-        latest[unit] = static_cast<int>(intervals.size());
-        intervals.push_back({unit, index, index});
-      }
-      intervals[latest[unit]].last = index;
-    }
+std::vector<Interval> intervals_of(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model,
+                                   const Residency& residency) {
+  std::vector<std::vector<int>> read;
+  for (size_t index = 0; index < uses.size(); ++index) {
+    read.push_back(uses[index].params_read);
+    int64_t elements = 0;
+    for (const int unit : std::set<int>(read.back().begin(), read.back().end())) elements += model.units[unit].numel;
+    if (residency.max_live > 0 && elements > residency.max_live)
+      misuse("zero.shard: action {} ({}) needs {} elements of sharded parameters whole at once, but max_live is {}: raise it",
+             index, action_text(actions[index]), elements, residency.max_live);
   }
-  return intervals;
+  std::vector<int64_t> sizes;
+  for (const UnitInfo& unit : model.units) sizes.push_back(unit.numel);
+  const ReuseRule reuse(actions, uses, model, residency);
+  const auto may_stay = [&](int unit, int from, int to) { return reuse.stays(unit, from, to); };
+  return intervals_in_memory(read, sizes, {may_stay, residency.max_live});
 }
 
 // Finds the actions before which UNSHARDs are inserted. An UNSHARD is placed at the begin of the interval that is `prefetch`
 // intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
 class UnshardPlaces {
  public:
-  UnshardPlaces(const std::vector<Action>& actions, const ModelInfo& model, const Residency& residency)
-      : actions_(actions), model_(model), residency_(residency), live_(actions.size(), 0) {}
+  UnshardPlaces(size_t actions, const ModelInfo& model, const Residency& residency)
+      : model_(model), residency_(residency), live_(actions, 0) {}
 
-  std::vector<int> find(const std::vector<ResidencyInterval>& intervals) {
+  // The intervals are sorted by `first`, and keep the bound without being lengthened.
+  std::vector<int> find(const std::vector<Interval>& intervals) {
     std::vector<int> places;
     std::map<int, int> ends;  // by unit: end of its latest interval
     for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
-      const auto [end, is_first] = ends.try_emplace(intervals[k].unit, -1);
+      const auto [end, is_first] = ends.try_emplace(intervals[k].item, -1);
       const int wanted = std::max(intervals[std::max(0, k - residency_.prefetch)].first, end->second + 1);
       places.push_back(residency_.max_live > 0 ? with_room(intervals[k], wanted) : wanted);
       end->second = intervals[k].last;
@@ -107,23 +109,15 @@ class UnshardPlaces {
   }
 
  private:
-  int with_room(const ResidencyInterval& interval, int wanted) {
-    const int64_t size = model_.units[interval.unit].numel;
-    const auto has_room = [&](int index) { return live_[index] + size <= residency_.max_live; };
-    for (int index = interval.first; index <= interval.last; ++index) {
-      if (has_room(index)) continue;
-      misuse(
-          "zero.shard: at action {} ({}) {} elements of sharded parameters must be whole, but max_live is {}: raise it, or "
-          "keep fewer units whole (keep, max_reuse_distance)",
-          index, action_text(actions_[index]), live_[index] + size, residency_.max_live);
-    }
+  // Returns the first of the actions from `wanted` to the interval from which on there is room for the unit.
+  int with_room(const Interval& interval, int wanted) {
+    const int64_t size = model_.units[interval.item].numel;
     int place = interval.first;
-    while (place > wanted && has_room(place - 1)) --place;
+    while (place > wanted && live_[place - 1] + size <= residency_.max_live) --place;
     for (int index = place; index <= interval.last; ++index) live_[index] += size;
     return place;
   }
 
-  const std::vector<Action>& actions_;
   const ModelInfo& model_;
   const Residency& residency_;
   std::vector<int64_t> live_;  // by action: elements of the intervals placed so far that are whole
@@ -137,16 +131,16 @@ Action unit_action(KindId kind, int unit) {
 
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency) {
   const auto uses = uses_of(actions, model, residency.plans);
-  const auto intervals = intervals_of(uses, ReuseRule(actions, uses, model, residency), model.units.size());
-  const auto places = UnshardPlaces(actions, model, residency).find(intervals);
+  const auto intervals = intervals_of(actions, uses, model, residency);
+  const auto places = UnshardPlaces(actions.size(), model, residency).find(intervals);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
-    Action unshard = unit_action(Kinds::get().unshard, intervals[k].unit);
-    const auto& axes = residency.plans[intervals[k].unit].shard_axes;
+    Action unshard = unit_action(Kinds::get().unshard, intervals[k].item);
+    const auto& axes = residency.plans[intervals[k].item].shard_axes;
     unshard.attrs["axes"] = Value::List(axes.begin(), axes.end());
     if (residency.waits) unshard.attrs["wait"] = true;
     before[places[k]].push_back(std::move(unshard));
-    after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].unit));
+    after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].item));
   }
   std::vector<Action> result;
   for (size_t index = 0; index < actions.size(); ++index) {
