@@ -35,8 +35,8 @@ local ds = {}
 --- Stands for null if the configuration is a Lua table.
 ds.null = hjson.null
 
--- Returns the configuration as a table.
-local function load(source)
+--- Returns the configuration as a table. `source` is as of ds.read, which also takes this table.
+function ds.load(source)
   if type(source) == "table" then return source end
   if type(source) ~= "string" then
     fail("a DeepSpeed configuration is a file's name, JSON text or a table, got %s", check.type_name(source))
@@ -113,7 +113,7 @@ end
 -- no weight decay).
 function ds.read(source, context)
   context = check.options("deepspeed.config.read", CONTEXT, context)
-  local config = normalised(load(source))
+  local config = normalised(ds.load(source))
   local mistakes = new_mistakes()
   for _, name in ipairs {"optimizer", "scheduler"} do -- the parameters cannot be judged if the type is unknown
     if not mistakes:try(name .. ".type", result_optim.check_type, config, name) then config[name] = nil end
@@ -138,10 +138,10 @@ function ds.read(source, context)
   return out
 end
 
---- Returns the number of ranks in a pipeline, pipeline.stages, or nil. It is needed before ds.read, whose context has the number
--- of data-parallel ranks. A value that ds.read refuses counts as absent.
-function ds.stages(source)
-  local block = load(source).pipeline
+--- Returns the number of ranks in a pipeline, pipeline.stages of the table that ds.load returned, or nil. It is needed before
+-- ds.read, whose context has the number of data-parallel ranks. A value that ds.read refuses counts as absent.
+function ds.stages(config)
+  local block = config.pipeline
   local stages = type(block) == "table" and block.stages
   return type(stages) == "number" and stages == math.floor(stages) and stages >= 1 and stages or nil
 end

@@ -86,7 +86,8 @@ struct DrawnAction {
   bool is_transfer = false;
 };
 
-SimulatedAction to_action(const Value& value) {
+// `kinds`: the names of the kinds that are registered.
+SimulatedAction to_action(const Value& value, const std::vector<std::string>& kinds) {
   static const auto schema = Schema<DrawnAction>("zt.simulation.ranks.actions")
                                  .required("text", &DrawnAction::text, "the action: its first word is its kind")
                                  .required("begin", &DrawnAction::begin, "seconds since the begin of the step")
@@ -96,8 +97,7 @@ SimulatedAction to_action(const Value& value) {
   const DrawnAction drawn = schema.parse(value);
   SimulatedAction action{
       .text = drawn.text, .kind = drawn.text.substr(0, drawn.text.find(' ')), .micro_batch = drawn.micro_batch};
-  const auto names = kind_names();
-  if (std::ranges::find(names, action.kind) != names.end()) action.role = kind(kind_id(action.kind)).role;
+  if (std::ranges::find(kinds, action.kind) != kinds.end()) action.role = kind(kind_id(action.kind)).role;
   if (drawn.stop < drawn.begin) misuse("zt.simulation: the action {} ends before it begins", drawn.text);
   (drawn.is_transfer ? action.transfer_begin : action.begin) = drawn.begin;
   (drawn.is_transfer ? action.transfer_end : action.end) = drawn.stop;
@@ -115,8 +115,7 @@ struct DrawnStep {
   Value::List ranks;
 };
 
-// zt.simulation{title = "runs/x", ranks = {{name = "rank 0", seconds = 0.1, actions = {{text = "F 0 0", begin = 0, stop =
-// 0.1}}}}}
+// zt.simulation{title = "runs/x", ranks = {{name = "rank 0", seconds = 1, actions = {{text = "F 0 0", begin = 0, stop = 1}}}}}
 // -> a Simulation to be drawn, of a step that was measured. Its time is that of the longest rank
 int make_simulation(lua_State* L) {
   static const auto rank_schema = Schema<DrawnRank>("zt.simulation.ranks")
@@ -127,6 +126,7 @@ int make_simulation(lua_State* L) {
                                  .required("title", &DrawnStep::title, "what the picture shows")
                                  .required("ranks", &DrawnStep::ranks, "a list of {name, seconds, actions}");
   const DrawnStep step = schema.parse(check_value(L, 1));
+  const std::vector<std::string> kinds = kind_names();
   const auto simulation = std::make_shared<Simulation>();
   simulation->mesh = step.title;
   for (const Value& value : step.ranks) {
@@ -134,7 +134,7 @@ int make_simulation(lua_State* L) {
     SimulatedRank& rank = simulation->ranks.emplace_back();
     rank.name = drawn.name;
     rank.ranks = {static_cast<int>(simulation->ranks.size()) - 1};
-    for (const Value& action : drawn.actions) rank.actions.push_back(to_action(action));
+    for (const Value& action : drawn.actions) rank.actions.push_back(to_action(action, kinds));
     set_bubbles(rank, drawn.seconds);
     simulation->seconds = std::max(simulation->seconds, drawn.seconds);
   }

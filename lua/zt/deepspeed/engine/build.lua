@@ -171,6 +171,7 @@ end
 function build.parts(value)
   local options = check.options("zt.initialize", SCHEMA, value)
   check_axes(options)
+  options.config = ds.load(options.config)
   local stages = pipeline_stages(options)
   local config = read_config(options, stages)
   local parts = {model = options.model, data = options.data, config = config}
