@@ -16,6 +16,9 @@ ZTOOLKIT = str(BUILD / "bin/ztoolkit")
 MPIRUN = os.environ.get("ZT_MPIRUN", "")
 SANITIZED = bool(os.environ.get("ZT_TEST_SANITIZER"))
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+# A run that has to end at once ends within these seconds, also on a machine that is busy with other work. What it must not wait for
+# (a sleep, a timeout of communication) takes longer, or is excluded by the text of the message.
+AT_ONCE = 20
 
 
 @dataclasses.dataclass

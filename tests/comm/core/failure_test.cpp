@@ -34,7 +34,7 @@ TEST(Failure, TimeOutSaysWhoWaitsWhereAndForWhom) {
 TEST(Failure, AsynchronousTimeOutSurfacesInWaitAndStays) {
   spawn(2, [&](const World& world) {
     const auto comm = world_communicator(world);
-    comm->set_timeout(milliseconds(100));
+    comm->set_timeout(milliseconds(500));
     if (world.rank == 1) return;
     auto tensor = at::ones({10});
     const Work work = comm->all_reduce(tensor, tensor, ReduceOp::sum, Async::yes);
@@ -46,7 +46,7 @@ TEST(Failure, AsynchronousTimeOutSurfacesInWaitAndStays) {
     EXPECT_THROW(next.wait(), Fault);
     EXPECT_THROW(comm->barrier(), Fault);
     EXPECT_THROW(comm->drain(), Fault);
-    EXPECT_LT(steady_clock::now() - start, milliseconds(90)) << "a failed communicator fails at once";
+    EXPECT_LT(steady_clock::now() - start, milliseconds(500)) << "a failed communicator does not wait for its timeout again";
   });
 }
 
