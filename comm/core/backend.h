@@ -42,7 +42,8 @@ class Backend {
   // Runs or starts an operation. Operations run in the order of the calls. With Async::no, work that the caller puts on its
   // current stream after the return sees the result.
   virtual Work submit(Operation operation, Async async) = 0;
-  virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
+  // As Communicator::allocate. A backend that shares no memory with `also` ignores them.
+  virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>& also = {}) = 0;
   virtual bool shares_memory() const { return false; }
   // Returns one tensor that all ranks share. Requires shares_memory(). Collective.
   virtual at::Tensor allocate_shared(at::IntArrayRef, at::ScalarType) { return {}; }

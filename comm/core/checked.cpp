@@ -153,9 +153,14 @@ void CheckedCommunicator::barrier() {
   submit({.kind = Kind::barrier}, Async::no).synchronize();
 }
 
-at::Tensor CheckedCommunicator::allocate(at::IntArrayRef shape, at::ScalarType dtype) {
+at::Tensor CheckedCommunicator::allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Communicator*>& also) {
   check_allocation(backend_->group(), shape, dtype);
-  return backend_->allocate(shape, dtype);
+  std::vector<Backend*> others;
+  for (Communicator* other : also) {
+    if (auto* checked = dynamic_cast<CheckedCommunicator*>(other); checked && checked != this)
+      others.push_back(checked->backend_.get());
+  }
+  return backend_->allocate(shape, dtype, others);
 }
 
 at::Tensor CheckedCommunicator::allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) {

@@ -39,7 +39,7 @@ class CheckedCommunicator : public Communicator {
   Work reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) override;
   Work all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) override;
 
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override;
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Communicator*>& also) override;
   bool shares_memory() const override { return backend_->shares_memory(); }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override;
   std::shared_ptr<Communicator> duplicate(const std::string& name) override;

@@ -17,7 +17,9 @@ class HostBackend : public QueuedBackend {
 
   const Group& group() const override { return transport_->group(); }
   const std::string& name() const override { return transport_->name(); }
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return transport_->allocate(shape, dtype); }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>&) override {
+    return transport_->allocate(shape, dtype);
+  }
   bool shares_memory() const override { return transport_->shares_memory(); }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
     return transport_->allocate_shared(shape, dtype);

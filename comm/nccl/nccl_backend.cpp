@@ -90,7 +90,7 @@ class NcclBackend : public Backend {
     return work;
   }
 
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>&) override {
     return allocate_nccl(link_->api(), link_->streams(), group().name, shape, dtype);
   }
   std::unique_ptr<Backend> duplicate(const std::string& name) override {

@@ -69,7 +69,9 @@ class NullBackend : public Backend {
     }
     return Work();
   }
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>&) override {
+    return large_zeros(shape, dtype);
+  }
   bool shares_memory() const override { return shares_memory_; }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   std::unique_ptr<Backend> duplicate(const std::string& name) override {

@@ -57,16 +57,10 @@ std::vector<Offer> try_together(Team& team, Offer& offer, Attempt attempt) {
 
 }  // namespace
 
-std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages) {
+std::vector<SharedMemory> open_others(Team& team, const std::function<MemoryAddress()>& offer_memory) {
   std::vector<SharedMemory> memories(static_cast<size_t>(team.size()));
-  SharedMemory& own = memories[static_cast<size_t>(team.rank())];
   Offer offer{};
-  const auto offers = try_together(team, offer, [&] {
-    if (bytes == 0) return;
-    own = SharedMemory::create(bytes, pages);
-    offer.address = own.address();
-  });
-  // After this second exchange all ranks have opened the memory, and the descriptor may be closed.
+  const auto offers = try_together(team, offer, [&] { offer.address = offer_memory(); });
   try_together(team, offer, [&] {
     for (int r = 0; r < team.size(); ++r) {
       const MemoryAddress& address = offers[static_cast<size_t>(r)].address;
@@ -74,6 +68,17 @@ std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages) {
     }
   });
   for (SharedMemory& memory : memories) memory.hide();
+  return memories;
+}
+
+std::vector<SharedMemory> share(Team& team, size_t bytes, Pages pages) {
+  SharedMemory own;
+  auto memories = open_others(team, [&] {
+    if (bytes > 0) own = SharedMemory::create(bytes, pages);
+    return own.address();
+  });
+  own.hide();
+  memories[static_cast<size_t>(team.rank())] = std::move(own);
   return memories;
 }
 

@@ -40,13 +40,20 @@ class ShmBackend : public QueuedBackend {
     return name;
   }
 
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
-    at::Tensor tensor;
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>& also) override {
+    const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
+    std::shared_ptr<SharedMemory> own;
     run_in_turn([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
-      tensor = windows_.allocate(shape, dtype);
+      own = windows_.create(bytes);
     });
-    return tensor;
+    for (Backend* other : also) {
+      if (auto* shm = dynamic_cast<ShmBackend*>(other)) shm->adopt(own);
+    }
+    own->hide();
+    // When the tensor is destroyed, its pages are freed, also where other ranks map them.
+    return at::from_blob(
+        own->data(), shape, [own](void*) { own->discard(); }, at::TensorOptions().dtype(dtype));
   }
 
   bool shares_memory() const override { return true; }
@@ -98,6 +105,13 @@ class ShmBackend : public QueuedBackend {
   }
 
  private:
+  void adopt(const std::shared_ptr<SharedMemory>& memory) {
+    run_in_turn([&](WaitPolicy& policy) {
+      team_->set_wait_policy(policy);
+      windows_.adopt(memory);
+    });
+  }
+
   void announce(const Operation& operation, bool fits) {
     Notice& notice = team_->my_notice();
     notice.call = operation.call;

@@ -1,28 +1,25 @@
 #include "shm/windows.h"
 
-#include <ATen/ops/from_blob.h>
-
-#include <algorithm>
-#include <numeric>
-
 #include "shm/share.h"
 
 namespace zt::comm {
 
-at::Tensor Windows::allocate(at::IntArrayRef shape, at::ScalarType dtype) {
-  const int64_t numel = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  const size_t bytes = static_cast<size_t>(numel) * c10::elementSize(dtype);
-  const auto mapped = std::make_shared<std::vector<SharedMemory>>(share(team_, std::max<size_t>(bytes, 1), Pages::now));
-  const SharedMemory& own = (*mapped)[static_cast<size_t>(team_.rank())];
-  const auto window = static_cast<int32_t>(windows_.size());
-  auto& places = windows_.emplace_back();
-  for (const SharedMemory& memory : *mapped) places.push_back(memory.data());
-  mapped_.push_back(mapped);
-  own_[own.data()] = {window, own.bytes()};
-  // When the tensor is destroyed, its pages are freed. The mappings stay, because other ranks' tensors may live longer.
-  return at::from_blob(
-      own.data(), shape, [mapped, rank = static_cast<size_t>(team_.rank())](void*) { (*mapped)[rank].discard(); },
-      at::TensorOptions().dtype(dtype));
+std::shared_ptr<SharedMemory> Windows::create(size_t bytes) {
+  const auto own = std::make_shared<SharedMemory>();
+  add(own, open_others(team_, [&] {
+        *own = SharedMemory::create(bytes, Pages::now);
+        return own->address();
+      }));
+  return own;
+}
+
+void Windows::adopt(const std::shared_ptr<SharedMemory>& own) {
+  add(own, open_others(team_, [&] { return own->address(); }));
+}
+
+void Windows::add(const std::shared_ptr<SharedMemory>& own, std::vector<SharedMemory> others) {
+  own_[own->data()] = {static_cast<int32_t>(windows_.size()), own->bytes()};
+  windows_.push_back({own, std::move(others)});
 }
 
 SharedPlace Windows::place_of(const void* data) const {

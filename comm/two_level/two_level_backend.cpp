@@ -37,7 +37,7 @@ class TwoLevelBackend : public QueuedBackend {
   }
 
   // Returns a window that the ranks of the node share.
-  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override {
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>&) override {
     at::Tensor tensor;
     run_in_turn([&](WaitPolicy&) { tensor = levels_.inside->allocate(shape, dtype); });
     return tensor;

@@ -12,6 +12,7 @@
 #include "shm/share.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"
+#include "shm/windows.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
@@ -86,6 +87,34 @@ TEST(SharedMemory, IsSharedThroughItsAddressUntilHidden) {
   EXPECT_EQ(opened.data()[9999], 7);
   made.discard();
   EXPECT_EQ(opened.data()[9999], 0);
+}
+
+TEST(SharedMemory, OneMemoryIsInWindowsOfTwoTeams) {
+  std::array<std::shared_ptr<SharedMemory>, 2> of_team;
+  for (auto& memory : of_team)
+    memory = std::make_shared<SharedMemory>(SharedMemory::create(Team::bytes_for(2), Pages::on_demand));
+  test::spawn(2, [&](const World& world) {
+    WaitPolicy policy(WaitPolicy::Style::caller, std::chrono::seconds(20), [] {});
+    Team first_team({"dp", world.rank, {0, 1}}, of_team[0], policy),
+        second_team({"replica", world.rank, {0, 1}}, of_team[1], policy);
+    Windows first(first_team), second(second_team);
+    const auto earlier = second.create(10);  // the same memory has different numbers in the two
+    const auto own = first.create(10000);
+    second.adopt(own);
+    own->hide();
+    EXPECT_EQ(first.place_of(own->data() + 9999).window, 0);
+    EXPECT_EQ(second.place_of(own->data() + 9999).window, 1);
+    own->data()[9999] = static_cast<char>(world.rank + 1);
+    first_team.enter();
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(*first.address(rank, {0, 9999}), rank + 1);
+      EXPECT_EQ(*second.address(rank, {1, 9999}), rank + 1);
+    }
+    first_team.enter();
+    // A rank whose memory cannot be opened any more makes the call fail on all ranks, and the window is not added.
+    EXPECT_CONTAINS(test::message_of<Fault>([&] { second.adopt(world.rank == 0 ? own : earlier); }), "shared memory");
+    second.adopt(earlier);
+  });
 }
 
 TEST(SharedMemory, AWaitEndsWhenTheProcessOfTheOtherIsGone) {

@@ -131,6 +131,20 @@ TEST(Windows, SendAndReceive) {
   });
 }
 
+TEST(Windows, OfSeveralCommunicators) {
+  on_ranks([](Communicator& comm) {
+    const auto other = comm.duplicate("other");
+    for (const int64_t n : kWindowSizes) {
+      const auto tensor = comm.allocate({n}, at::kFloat, {other.get(), &comm});
+      for (Communicator* user : {&comm, other.get()}) {
+        tensor.copy_(contribution(comm.rank(), n, at::kFloat));
+        user->all_reduce(tensor, tensor);
+        EXPECT_TRUE(at::equal(tensor, reduced(comm.size(), n, at::kFloat, ReduceOp::sum))) << label(*user, at::kFloat, n);
+      }
+    }
+  });
+}
+
 TEST(Windows, MemoryIsZeroAndGoesBack) {
   on_ranks([](Communicator& comm) {
     constexpr int64_t kBytes = 16 << 20;

@@ -25,17 +25,25 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   const std::vector<std::string>& axes = unit.plan.comm_axes();
   const std::vector<std::string> replica_axes = unit.plan.replica_axes();
   // Makes the whole buffer and the owned part. With a slot the owned part is a buffer of its own, otherwise a view of the whole.
-  const auto make = [&](const at::Tensor& slot, at::ScalarType dtype, const std::vector<std::string>& axes_of_owned,
-                        at::Tensor& whole, at::Tensor& owned) {
-    whole = slot.defined() ? slot.narrow(0, 0, layout.padded()) : allocate(axes, layout.padded(), dtype);
-    owned =
-        slot.defined() ? allocate(axes_of_owned, layout.chunk, dtype) : whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
+  const auto make = [&](const at::Tensor& slot, at::ScalarType dtype, const AxesList& movers_of_owned, at::Tensor& whole,
+                        at::Tensor& owned) {
+    if (slot.defined()) {
+      whole = slot.narrow(0, 0, layout.padded());
+      owned = allocate(movers_of_owned, layout.chunk, dtype);
+      return;
+    }
+    AxesList movers{axes};
+    for (const auto& mover : movers_of_owned) {
+      if (mover != axes) movers.push_back(mover);
+    }
+    whole = allocate(movers, layout.padded(), dtype);
+    owned = whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
   };
   if (unit.is_node_shared()) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
-  else make(shared.full, precision.params, axes, unit.full, unit.shard);
+  else make(shared.full, precision.params, {axes}, unit.full, unit.shard);
   unit.master = unit.shard;
   if (!info.trainable) return;
-  make(shared.grad, precision.grads, replica_axes.empty() ? axes : replica_axes, unit.grad, unit.grad_shard);
+  make(shared.grad, precision.grads, {replica_axes.empty() ? axes : replica_axes}, unit.grad, unit.grad_shard);
   const at::TensorOptions exact = unit.full.options().dtype(precision.master());
   if (precision.is_mixed()) unit.master = large_zeros({layout.chunk}, exact);
   for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);

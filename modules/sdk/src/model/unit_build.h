@@ -12,8 +12,11 @@
 
 namespace zt {
 
-// Returns [numel] zeros, from the communicator over the axes along which they will be moved.
-using AllocateFn = std::function<at::Tensor(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype)>;
+// Lists of axes, each of which means the communicator over them.
+using AxesList = std::vector<std::vector<std::string>>;
+
+// Returns [numel] zeros in memory that the communicators over `movers` move without a copy if they can.
+using AllocateFn = std::function<at::Tensor(const AxesList& movers, int64_t numel, at::ScalarType dtype)>;
 
 // The slots of a unit in buffers that units share, for its full parameters and its gradient. Undefined means that the unit has a
 // buffer of its own.

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "model/unit_build.h"
 #include "zt/base/tensor.h"
 #include "zt/base/zeros.h"
 
@@ -44,9 +43,13 @@ Store::~Store() {
   for (const auto& param : plan_->model().params()) param->values = at::Tensor();
 }
 
-// Returns zeros in memory that the communicator over these axes moves without a copy.
-at::Tensor Store::allocate(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype) const {
-  return axes.empty() ? large_zeros({numel}, dtype) : plan_->comm(axes).allocate({numel}, dtype);
+at::Tensor Store::allocate(const AxesList& movers, int64_t numel, at::ScalarType dtype) const {
+  std::vector<Communicator*> comms;
+  for (const auto& axes : movers) {
+    if (!axes.empty()) comms.push_back(&plan_->comm(axes));
+  }
+  if (comms.empty()) return large_zeros({numel}, dtype);
+  return comms.front()->allocate({numel}, dtype, {comms.begin() + 1, comms.end()});
 }
 
 // One buffer per slot. The units of a slot usually move along the same axes; the first unit's decide.
@@ -54,7 +57,7 @@ std::vector<at::Tensor> Store::allocate_slots(const Slots& slots, at::ScalarType
   std::vector<at::Tensor> buffers;
   for (size_t slot = 0; slot < slots.sizes.size(); ++slot) {
     const auto first = std::ranges::find(slots.of_unit, static_cast<int>(slot)) - slots.of_unit.begin();
-    buffers.push_back(allocate(state_.units[static_cast<size_t>(first)].plan.comm_axes(), slots.sizes[slot], dtype));
+    buffers.push_back(allocate({state_.units[static_cast<size_t>(first)].plan.comm_axes()}, slots.sizes[slot], dtype));
   }
   return buffers;
 }
@@ -67,7 +70,9 @@ void Store::allocate_units() {
   const auto parameters = allocate_slots(slots.parameters, precision.params);
   const auto gradients = allocate_slots(slots.gradients, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
-  const AllocateFn make = [this](const auto& axes, int64_t numel, at::ScalarType dtype) { return allocate(axes, numel, dtype); };
+  const AllocateFn make = [this](const auto& movers, int64_t numel, at::ScalarType dtype) {
+    return allocate(movers, numel, dtype);
+  };
   for (Unit& unit : state_.units) {
     const SharedBuffers shared{buffer(parameters, slots.parameters.of_unit[unit.index]),
                                buffer(gradients, slots.gradients.of_unit[unit.index])};
@@ -79,7 +84,7 @@ void Store::allocate_units() {
   for (const int unit : units_summed_apart(training))
     state_.units[unit].grad_sum = allocate({}, state_.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(training, state_.units); elements > 0)
-    state_.wire = allocate(plan_->data_axes(), elements, precision.reduce);
+    state_.wire = allocate({plan_->data_axes()}, elements, precision.reduce);
   gather_parameters();
 }
 

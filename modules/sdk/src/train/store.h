@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "model/unit_build.h"
 #include "plan/plan.h"
 #include "zt/base/stateful.h"
 
@@ -55,7 +56,7 @@ class Store {
   std::map<std::string, int64_t> bytes() const;
 
  private:
-  at::Tensor allocate(const std::vector<std::string>& axes, int64_t numel, at::ScalarType dtype) const;
+  at::Tensor allocate(const AxesList& movers, int64_t numel, at::ScalarType dtype) const;
   std::vector<at::Tensor> allocate_slots(const Slots& slots, at::ScalarType dtype) const;
   void allocate_units();
   void await_readers() const;

@@ -94,8 +94,9 @@ class Communicator {
                               Async async = Async::no) = 0;
   virtual Work all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async = Async::no) = 0;
 
-  // Returns zeroed memory that this backend communicates without a copy. All ranks must make the same calls.
-  virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
+  // Returns zeroed memory that this backend communicates without a copy, as do those of `also` that can: other communicators of
+  // this rank, whose ranks all make this call with a tensor of the same size. All ranks must make the same calls.
+  virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Communicator*>& also = {}) = 0;
   // Returns whether all ranks are on one machine, so that allocate_shared works.
   virtual bool shares_memory() const = 0;
   // Returns one zeroed tensor in memory that all ranks read and write. The callers must order their accesses, for example by
