@@ -1,4 +1,6 @@
 // The sums of squares of NORM: 16 lanes of double over blocks of 256 elements. The code is compiled once per instruction set.
+#include "execute/norm_squares.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,15 +9,12 @@
 #include "zt/base/float16.h"
 #include "zt/base/tensor.h"
 #include "zt/execute/gradient_norm.h"
-#include "zt/model/unit.h"
 
 namespace zt {
 
 namespace {
 
-constexpr int kLanes = 16;
-constexpr int kBlock = FlatLayout::kBlock;
-constexpr int64_t kAhead = 8 * kBlock;  // distance of the prefetch, in elements
+constexpr int64_t kAhead = 8 * kNormBlock;  // distance of the prefetch, in elements
 
 template <class T, int kWidth>
 using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
@@ -41,9 +40,9 @@ template <class Whole, class Half, int... kIndex>
 // it decides how many registers hold the lanes, not the order of additions.
 template <int kWidth, class T>
 [[gnu::always_inline]] inline double lanes_sum(const T* x) {
-  constexpr int kRegisters = kLanes / kWidth;
+  constexpr int kRegisters = kNormLanes / kWidth;
   Vector<double, kWidth> lanes[kRegisters] = {};
-  for (int i = 0; i < kBlock; i += kLanes) {
+  for (int i = 0; i < kNormBlock; i += kNormLanes) {
 #pragma GCC unroll 4
     for (int r = 0; r < kRegisters; r += 2) {
       // A full register of floats makes two of doubles: converting half of one would cost a shuffle more.
@@ -67,8 +66,8 @@ template <int kWidth, class T>
 template <int kWidth, class T>
 [[gnu::always_inline]] inline double block_sum(const T* x) {
   if constexpr (sizeof(T) == 2) {
-    float wide[kBlock];
-    for (int i = 0; i < kBlock; ++i) wide[i] = widen(x[i]);
+    float wide[kNormBlock];
+    for (int i = 0; i < kNormBlock; ++i) wide[i] = widen(x[i]);
     return lanes_sum<kWidth>(wide);
   } else {
     return lanes_sum<kWidth>(x);
@@ -79,20 +78,20 @@ template <int kWidth, class T>
 template <class T>
 [[gnu::always_inline]] inline void prefetch(const T* block) {
   constexpr int kCacheLine = 64 / sizeof(T);
-  for (int i = 0; i < kBlock; i += kCacheLine) __builtin_prefetch(block + i);
+  for (int i = 0; i < kNormBlock; i += kCacheLine) __builtin_prefetch(block + i);
 }
 
 // Reads whole blocks in place. A partial block at either end is copied and filled up with zeros, which change no lane's bits.
 template <int kWidth, class T>
 [[gnu::always_inline]] inline void sum_range(const T* x, int64_t begin, int64_t end, ExactSum& sum) {
   while (begin < end) {
-    const int64_t block = begin / kBlock * kBlock;
-    const int64_t stop = std::min<int64_t>(end, block + kBlock);
-    if (block + kAhead + kBlock <= end) prefetch(x + block + kAhead);
-    if (stop - begin == kBlock) {
+    const int64_t block = begin / kNormBlock * kNormBlock;
+    const int64_t stop = std::min<int64_t>(end, block + kNormBlock);
+    if (block + kAhead + kNormBlock <= end) prefetch(x + block + kAhead);
+    if (stop - begin == kNormBlock) {
       sum.add(block_sum<kWidth>(x + block));
     } else {
-      T padded[kBlock] = {};
+      T padded[kNormBlock] = {};
       std::memcpy(padded + (begin - block), x + begin, (stop - begin) * sizeof(T));
       sum.add(block_sum<kWidth>(padded));
     }
@@ -127,13 +126,19 @@ void sum_with(Isa isa, const T* x, int64_t begin, int64_t end, ExactSum& sum) {
 
 }  // namespace
 
-void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa) {
-  if (!flat.defined() || !flat.is_cpu() || flat.dim() != 1 || !flat.is_contiguous()) {
-    misuse("a gradient norm is taken of a flat contiguous buffer on cpu, got {}", describe(flat));
-  }
-  if (begin < 0 || begin > end || end > flat.numel()) {
+void check_squares(const at::Tensor& flat, int64_t begin, int64_t end) {
+  if (!flat.defined() || flat.dim() != 1 || !flat.is_contiguous())
+    misuse("a gradient norm is taken of a flat contiguous buffer, got {}", describe(flat));
+  const at::ScalarType dtype = flat.scalar_type();
+  if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kBFloat16 && dtype != at::kHalf)
+    misuse("a gradient norm is taken in float32, float64, bfloat16 or float16, got {}", describe(flat));
+  if (begin < 0 || begin > end || end > flat.numel())
     misuse("elements [{}, {}) lie outside a buffer of {}", begin, end, flat.numel());
-  }
+}
+
+void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa) {
+  check_squares(flat, begin, end);
+  if (!flat.is_cpu()) misuse("add_squares reads host memory, got {}", describe(flat));
   const auto add = [&]<class T>() { sum_with(isa, flat.const_data_ptr<T>(), begin, end, sum); };
   switch (flat.scalar_type()) {
     case at::kFloat:
@@ -142,10 +147,8 @@ void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& s
       return add.operator()<double>();
     case at::kBFloat16:
       return add.operator()<c10::BFloat16>();
-    case at::kHalf:
-      return add.operator()<c10::Half>();
     default:
-      misuse("a gradient norm is taken in float32, float64, bfloat16 or float16, got {}", describe(flat));
+      return add.operator()<c10::Half>();
   }
 }
 

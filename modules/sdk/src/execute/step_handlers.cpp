@@ -144,12 +144,19 @@ class Norm : public ActionHandler {
 
   static void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     ExactSum sum;
+    at::Tensor words;  // the sum of the gradients on a device; copied to the host once
     for (const Unit& unit : state.units) {
       if (!unit.grad.defined()) continue;
       const auto [piece, pieces] = share_of(unit, axes, state);
       const FlatLayout parts(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
-      add_squares(unit.grad_shard, parts.begin(piece), parts.end(piece), sum);
+      if (unit.grad_shard.is_cpu()) {
+        add_squares(unit.grad_shard, parts.begin(piece), parts.end(piece), sum);
+      } else {
+        const at::Tensor more = squares_on_device(unit.grad_shard, parts.begin(piece), parts.end(piece));
+        words = words.defined() ? words + more : more;
+      }
     }
+    if (words.defined()) sum.merge(ExactSum::from_state(words.cpu()));
     if (comm) {
       const at::Tensor limbs = sum.state();
       comm->all_reduce(limbs, limbs).synchronize();

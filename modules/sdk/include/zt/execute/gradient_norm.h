@@ -21,6 +21,7 @@ namespace zt {
 class ExactSum {
  public:
   static constexpr int kLimbs = 66;  // 2098 bits for double, and 45 bits of headroom in the last limb
+  static constexpr int kNan = kLimbs, kPlusInf = kLimbs + 1, kMinusInf = kLimbs + 2;  // counts of what is not finite
   static constexpr int kWords = kLimbs + 3;
 
   void add(double x) {
@@ -50,7 +51,6 @@ class ExactSum {
 
  private:
   static constexpr int64_t kMaxPending = 1 << 29;
-  static constexpr int kNan = kLimbs, kPlusInf = kLimbs + 1, kMinusInf = kLimbs + 2;
 
   // Adds significand * 2^(shift - 1074) if `sign` is 0, subtracts it if `sign` is -1. 53 bits touch three limbs.
   void add_shifted(int64_t sign, uint64_t significand, int shift) {
@@ -75,5 +75,9 @@ class ExactSum {
 // float64, where a square above the range of double counts as infinite. An infinite or NaN element makes sum.is_finite() false.
 // Throws Misuse for another kind of tensor or a range outside of it.
 void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa = best_isa());
+
+// As add_squares with the same bits, for a buffer on any device, where the result stays: words that ExactSum::from_state reads,
+// int64[kWords]. The words of up to 2^37 elements in all may be added elementwise.
+at::Tensor squares_on_device(const at::Tensor& flat, int64_t begin, int64_t end);
 
 }  // namespace zt
