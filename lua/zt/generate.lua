@@ -102,17 +102,19 @@ end
 
 --- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
 -- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
--- random numbers. Each token costs one trainer:infer on the last `seq` tokens: there is no cache of keys and values. In a
--- pipeline only the token is sent to the other ranks.
+-- random numbers. Each token costs one trainer:infer on the last `seq` tokens, in as many equal micro-batches as an evaluation
+-- of the program has: there is no cache of keys and values. In a pipeline only the token is sent to the other ranks.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
   local given = tokens_of(prompt)
   local uniform = uniform_stream(options.seed)
   local window, out = {}, {}
   for index = math.max(1, #given - options.seq + 1), #given do window[#window + 1] = given[index] end
+  local windows = {}
+  for micro_batch = 1, trainer.program.eval_micro_batches do windows[micro_batch] = window end
   while #out < options.max_tokens do
     local token = core.scope(function()
-      return trainer:infer({tokens = core.tensor({window}, {dtype = "int64"})}, function(outputs)
+      return trainer:infer({tokens = core.tensor(windows, {dtype = "int64"})}, function(outputs)
         return sample(checked_logits(outputs.logits, #out + 1), options, uniform(#out))
       end)
     end)

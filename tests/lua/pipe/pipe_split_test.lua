@@ -65,8 +65,12 @@ function TestSplit:test_generation()
   local function generate(program)
     return zt.generate(zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}}), {1, 2}, options)
   end
-  local split = zt.program(model_of()):apply(pipe.split{schedule = "zb_v", axis = mesh.pp})
-  lu.assertEquals(generate(split), generate(zt.program(model_of())))
+  local alone = generate(zt.program(model_of()))
+  for micro_batches = 1, 2 do
+    local program = zt.program(model_of(), {eval_micro_batches = micro_batches})
+    lu.assertEquals(program.eval_micro_batches, micro_batches)
+    lu.assertEquals(generate(program:apply(pipe.split{schedule = "zb_v", axis = mesh.pp})), alone)
+  end
 end
 
 function TestSplit:test_partition_by_measured_cost()

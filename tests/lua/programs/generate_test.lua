@@ -6,7 +6,7 @@ local VOCAB = 8
 
 -- Returns a stand-in with the methods of a trainer that zt.generate calls. It records the windows that it gets.
 local function counting_trainer()
-  local trainer = {windows = {}}
+  local trainer = {program = {eval_micro_batches = 1}, windows = {}}
   function trainer:infer(batch, reduce)
     lu.assertEquals(batch.tokens:size(0), 1)
     local window = batch.tokens:tolist()[1]
@@ -47,7 +47,10 @@ end
 
 -- Returns a trainer whose logits are the same after every token.
 local function constant_trainer(logits)
-  return {infer = function(_, _, reduce) return reduce{logits = zt.tensor({{logits}})} end}
+  return {
+    program = {eval_micro_batches = 1},
+    infer = function(_, _, reduce) return reduce{logits = zt.tensor({{logits}})} end,
+  }
 end
 
 function TestGenerate:test_the_next_seed_is_no_shifted_copy()
