@@ -12,52 +12,19 @@
 namespace zt::test {
 namespace {
 
-std::vector<Batch> cut_at(const Batch& batch, const std::vector<int64_t>& counts) {
-  std::vector<Batch> parts;
-  int64_t begin = 0;
-  for (const int64_t count : counts) {
-    parts.push_back(part_of(batch, begin, count));
-    begin += count;
-  }
-  return parts;
-}
-
-Batch shortened(Batch batch, int64_t tokens) {
-  for (auto& [name, field] : batch) field = field.narrow(1, 0, tokens).contiguous();
-  return batch;
-}
-
 // Ignores the labels that `shortened` cuts off, of samples [begin, begin + count).
 void ignore_rest(Batch& batch, int64_t begin, int64_t count, int64_t tokens) {
   batch["labels"].narrow(0, begin, count).narrow(1, tokens, kSeq - tokens).fill_(-100);
 }
 
-struct Trained {
-  std::vector<double> losses, norms;
-  at::Tensor weights;
-};
-
-// Trains three steps on one rank. `cut` returns what the trainer is given for a global batch.
-Trained train_with(const Config& config, const std::function<StepBatch(Batch)>& cut) {
-  Trained trained;
-  spawn(config.ranks, [&](const World& world) {
-    const auto trainer = make_trainer(world, config);
-    std::vector<at::Tensor> weights;
-    for (int step = 0; step < 3; ++step) {
-      const int64_t part = kSamples / world.size;
-      const StepResult result = trainer->step(cut(part_of(global_batch(step), world.rank * part, part)));
-      if (world.rank > 0) continue;
-      trained.losses.push_back(result.loss);
-      trained.norms.push_back(*result.grad_norm);
-    }
-    for (const ParamInfo& param : trainer->state().model->params)
-      weights.push_back(trainer->master(param.name).reshape({-1}).to(at::kDouble));
-    if (world.rank == 0) trained.weights = at::cat(weights);
-  });
-  return trained;
+// Trains three steps. `cut` returns what the trainer is given for a rank's part of the global batch.
+Outcome train_with(Config config, const std::function<StepBatch(const Batch&)>& cut) {
+  config.cut = cut;
+  config.steps = 3;
+  return train(config);
 }
 
-void expect_near(const Trained& a, const Trained& b, double bound) {
+void expect_near(const Outcome& a, const Outcome& b, double bound) {
   for (size_t step = 0; step < a.losses.size(); ++step) {
     EXPECT_LE(std::abs(a.losses[step] - b.losses[step]), bound * b.losses[step]);
     EXPECT_LE(std::abs(a.norms[step] - b.norms[step]), bound * b.norms[step]);
@@ -68,8 +35,8 @@ void expect_near(const Trained& a, const Trained& b, double bound) {
 TEST(MicroBatches, AListOfEqualPartsIsTheEvenCut) {
   for (const int stage : {0, 3}) {
     Config config{.ranks = 2, .micro_batches = 3, .stage = stage, .dropout = 0.1};
-    const Trained list = train_with(config, [](const Batch& batch) { return cut_at(batch, {2, 2, 2}); });
-    const Trained even = train_with(config, [](const Batch& batch) { return batch; });
+    const Outcome list = train_with(config, [](const Batch& batch) { return cut_at(batch, {2, 2, 2}); });
+    const Outcome even = train_with(config, [](const Batch& batch) { return batch; });
     EXPECT_EQ(list.losses, even.losses);
     EXPECT_EQ(list.norms, even.norms);
     EXPECT_TRUE(at::equal(list.weights, even.weights));
@@ -79,7 +46,7 @@ TEST(MicroBatches, AListOfEqualPartsIsTheEvenCut) {
 // Sums are rounded at other places, so the bound is that of fp64. Plain SGD: Adam's first steps would enlarge rounding errors.
 TEST(MicroBatches, UnevenPartsGiveTheSameStep) {
   Config config{.micro_batches = 3, .precision = Precision::fp64, .dropout = 0.1, .is_plain = true};
-  const Trained even = train_with(config, [](const Batch& batch) { return batch; });
+  const Outcome even = train_with(config, [](const Batch& batch) { return batch; });
   expect_near(train_with(config, [](const Batch& batch) { return cut_at(batch, {1, 8, 3}); }), even, 1e-12);
 }
 
@@ -87,12 +54,12 @@ TEST(MicroBatches, UnevenPartsGiveTheSameStep) {
 TEST(MicroBatches, ShorterSamplesGiveTheStepOfIgnoredLabels) {
   for (const int stage : {0, 1, 3}) {
     Config config{.ranks = 2, .micro_batches = 2, .stage = stage, .precision = Precision::fp64, .is_plain = true};
-    const Trained ragged = train_with(config, [](const Batch& batch) {
+    const Outcome ragged = train_with(config, [](const Batch& batch) {
       auto parts = cut_at(batch, {2, 4});
       parts[0] = shortened(parts[0], 6);
       return parts;
     });
-    const Trained padded = train_with(config, [](Batch batch) {
+    const Outcome padded = train_with(config, [](Batch batch) {
       for (auto& [name, field] : batch) field = field.clone();
       ignore_rest(batch, 0, 2, 6);
       return batch;
@@ -108,9 +75,9 @@ TEST(MicroBatches, StagesAreEqualForRaggedLists) {
     return parts;
   };
   Config config{.ranks = 2, .micro_batches = 2, .stage = 0, .reduce_every = "micro_batch"};
-  const Trained first = train_with(config, ragged);
+  const Outcome first = train_with(config, ragged);
   config.stage = 3;
-  const Trained last = train_with(config, ragged);
+  const Outcome last = train_with(config, ragged);
   EXPECT_EQ(first.losses, last.losses);
   EXPECT_EQ(first.norms, last.norms);
   EXPECT_TRUE(at::equal(first.weights, last.weights));

@@ -48,6 +48,24 @@ class Unread : public Layer {
   std::shared_ptr<Param> weight_;
 };
 
+class Fork : public Layer {
+ public:
+  Tensors forward(at::TensorList in, Context&) override { return {in[0], in[0].tanh()}; }
+  Io io() const override { return {.inputs = {"h"}, .outputs = {{.name = "h"}, {.name = "aside"}}}; }
+  std::string kind() const override { return "fork"; }
+};
+
+class Join : public Layer {
+ public:
+  Tensors forward(at::TensorList in, Context&) override { return {in[0] + weight_->get() * in[1]}; }
+  Io io() const override { return {.inputs = {"h", "aside"}, .outputs = {{.name = "h"}}}; }
+  Params params() const override { return {weight_}; }
+  std::string kind() const override { return "join"; }
+
+ private:
+  std::shared_ptr<Param> weight_ = vector_of("weight", 1, 0.4);
+};
+
 class Spike : public Layer {
  public:
   Tensors forward(at::TensorList in, Context& context) override {
@@ -120,6 +138,14 @@ std::shared_ptr<Layer> make_partly_used() {
 std::shared_ptr<Layer> make_unread(int64_t hidden) {
   return std::make_shared<Unread>(hidden);
 }
+std::shared_ptr<Layer> make_fork() {
+  return std::make_shared<Fork>();
+}
+
+std::shared_ptr<Layer> make_join() {
+  return std::make_shared<Join>();
+}
+
 std::shared_ptr<Layer> make_spike() {
   return std::make_shared<Spike>();
 }

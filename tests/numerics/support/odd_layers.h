@@ -16,6 +16,11 @@ std::shared_ptr<Layer> make_partly_used();
 // Reads h and returns "aside", which no layer reads: the layer's parameter gets no gradient.
 std::shared_ptr<Layer> make_unread(int64_t hidden);
 
+// Returns h and "aside", tanh(h).
+std::shared_ptr<Layer> make_fork();
+// Reads h and "aside"; returns h + w aside with one number w.
+std::shared_ptr<Layer> make_join();
+
 // Returns h and multiplies its gradient by 1 + the batch field "spike" [samples], float; by 1 if the batch has no such field.
 std::shared_ptr<Layer> make_spike();
 

@@ -63,6 +63,21 @@ std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
 
 }  // namespace
 
+std::vector<Batch> cut_at(const Batch& batch, const std::vector<int64_t>& counts) {
+  std::vector<Batch> parts;
+  int64_t begin = 0;
+  for (const int64_t count : counts) {
+    parts.push_back(part_of(batch, begin, count));
+    begin += count;
+  }
+  return parts;
+}
+
+Batch shortened(Batch batch, int64_t tokens) {
+  for (auto& [name, field] : batch) field = field.narrow(1, 0, tokens).contiguous();
+  return batch;
+}
+
 std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options) {
   register_gemm_providers();  // the same providers as in real runs
   const auto model = config.model ? config.model() : make_gpt(config);
@@ -135,7 +150,8 @@ StepResult RankRun::step_by_hand(const Batch& mine) {
 
 StepResult RankRun::step() {
   const Batch mine = part_of_batch();
-  const StepResult result = config_.by_hand ? step_by_hand(mine) : trainer_->step(mine);
+  const StepResult result =
+      config_.by_hand ? step_by_hand(mine) : trainer_->step(config_.cut ? config_.cut(mine) : StepBatch(mine));
   outcome_.losses.push_back(result.loss);
   outcome_.norms.push_back(result.grad_norm.value());
   const bool is_asked = config_.gradient || (config_.stage <= 0 && config_.reduce_every != "micro_batch");

@@ -51,6 +51,7 @@ struct Config {
   std::shared_ptr<Pass> last_pass = {};             // applied after all others
   std::function<std::shared_ptr<Model>()> model = {};  // makes each rank's model; empty: the GPT
   std::function<Batch(int step)> batch = {};           // returns the global batch of a step; empty: global_batch
+  std::function<StepBatch(const Batch&)> cut = {};     // returns what a step is given for a rank's part; empty: the part
 };
 
 struct Outcome {
@@ -65,6 +66,10 @@ struct Outcome {
 Batch global_batch(int step, int seed = 0, int64_t samples = kSamples);
 // Returns samples [begin, begin + count).
 Batch part_of(const Batch& batch, int64_t begin, int64_t count);
+// Returns consecutive parts of these numbers of samples.
+std::vector<Batch> cut_at(const Batch& batch, const std::vector<int64_t>& counts);
+// Returns the first `tokens` tokens of each sample.
+Batch shortened(Batch batch, int64_t tokens);
 
 // Returns a trainer. `optimizer` and `clip` of `options` are replaced by those of `config`.
 std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, TrainerOptions options = {});
