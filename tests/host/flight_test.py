@@ -58,6 +58,27 @@ class Flights(HostTest):
                     self.assertFalse(self.flight(1)["is_alive"])
                     self.assertGreater(self.flight(1)["communicators"][0]["collectives"], 4)
 
+    def test_a_rank_that_is_killed_while_another_sends_to_it(self):
+        # A GPipe of two stages. Rank 1 is killed in its first forward, so rank 0 waits in SEND when the channel is full.
+        text = '''
+            local nn, optim, pipe = require "zt.nn", require "zt.optim", require "zt.pipe"
+            local pipeline = comm.mesh{pp = 2, backend = arg[1]}
+            local input = nn.layer{io = {inputs = {}}, forward = function(_, ctx) return ctx:batch("x") end}
+            local killer = nn.layer{forward = function(_, _, h) os.execute("kill -9 $PPID") return h end}
+            local model = nn.sequential{input, nn.linear{["in"] = 50, out = 50}, killer,
+              zt.loss(function(out) return out.h:sum() end, {inputs = {"h"}, per = "sample"})}
+            local program = zt.program(model, {micro_batches = 8}):apply(
+              pipe.split{schedule = "gpipe", axis = pipeline.pp, partition = {2, 2}})
+            local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+            trainer:step{x = zt.ones{800, 50}}'''
+        for backend in BACKENDS:
+            result = self.run_ranks(text, backend)
+            self.assert_over(result)
+            self.assertRegex(result.err, r"SEND 1 \d axes=")
+            self.assertIn("pp forward 0>1", result.err)
+            self.assertIn("the process of rank 1 (", result.err)
+        self.assertRegex(result.err, r"action SEND 1 (\d) [^(]*\(position '[^']+', micro-batch \1\): ")
+
     @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
     def test_a_rank_that_crashes(self):
         result = self.run_ranks('''

@@ -32,6 +32,16 @@ std::vector<int> gradients_in(const std::vector<Resource>& resources) {
   return units;
 }
 
+// Returns "position 'blocks.1', micro-batch 3" of the action's target; empty if it has none.
+std::string about(const Action& action, const ModelInfo& model) {
+  const Target target = kind(action.kind).target;
+  if (target == Target::none || action.target < 0) return {};
+  const auto index = static_cast<size_t>(action.target);
+  const std::string name = target == Target::unit ? fmt::format("unit '{}'", model.units[index].name)
+                                                  : fmt::format("position '{}'", model.positions[index].name);
+  return action.micro_batch < 0 ? name : fmt::format("{}, micro-batch {}", name, action.micro_batch);
+}
+
 }  // namespace
 
 Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
@@ -39,7 +49,8 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
     : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
   std::vector<Resources> resources;
   for (const Action& action : program_.actions) resources.push_back(resources_of(action, model));
-  for (const Resources& declared : resources) gradients_read_.push_back(gradients_in(declared.reads));
+  std::vector<std::vector<int>> gradients_read;
+  for (const Resources& declared : resources) gradients_read.push_back(gradients_in(declared.reads));
   if (buffer_of) {
     for (Resources& declared : resources) {
       for (auto* list : {&declared.reads, &declared.writes, &declared.frees})
@@ -47,7 +58,11 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
     }
   }
   const ResourceIds ids(resources);
-  for (size_t i = 0; i < resources.size(); ++i) instructions_.push_back(make_instruction(program_.actions[i], resources[i], ids));
+  for (size_t i = 0; i < resources.size(); ++i) {
+    Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], resources[i], ids));
+    instruction.gradients_read = std::move(gradients_read[i]);
+    instruction.about = about(program_.actions[i], model);
+  }
   holders_.resize(static_cast<size_t>(ids.size()));
 }
 
@@ -59,7 +74,13 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Res
         "the program is given whole",
         action_text(action));
   }
-  Instruction instruction{handler->second.get(), {}, action_text(action), 0, action.flag("wait")};
+  Instruction instruction{.handler = handler->second.get(),
+                          .touched = {},
+                          .gradients_read = {},
+                          .text = action_text(action),
+                          .about = {},
+                          .trace_name = 0,
+                          .waits = action.flag("wait")};
   if (trace_) instruction.trace_name = trace_->intern(instruction.text);
   std::vector<Resource> changed = resources.writes;
   changed.insert(changed.end(), resources.frees.begin(), resources.frees.end());
@@ -68,16 +89,30 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Res
   return instruction;
 }
 
+// Calls `call`. Puts the action before the message of a Fault.
+template <class Call>
+void Executor::name_faults(const Instruction& instruction, Call call) {
+  try {
+    call();
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Fault& failure) {
+    const std::string about = instruction.about.empty() ? "" : fmt::format(" ({})", instruction.about);
+    throw Fault(fmt::format("action {}{}: {}", instruction.text, about, failure.what()));
+  }
+}
+
 void Executor::wait_for(int entry) {
   const InFlight flight = std::move(*in_flight_[entry]);
   in_flight_[entry].reset();  // a work that failed throws only once
-  for (const int id : flight.touched->written) holders_[id].writer = -1;
-  for (const int id : flight.touched->read) std::erase(holders_[id].readers, entry);
+  const Instruction& instruction = *flight.instruction;
+  for (const int id : instruction.touched.written) holders_[id].writer = -1;
+  for (const int id : instruction.touched.read) std::erase(holders_[id].readers, entry);
   const int64_t begin = now_ns();
-  flight.work.wait();
+  name_faults(instruction, [&] { flight.work.wait(); });
   if (trace_ && trace_->on()) {
     const int64_t end = now_ns();
-    trace_->add(flight.trace_name, Trace::Lane::communication, flight.begin_ns, end);
+    trace_->add(instruction.trace_name, Trace::Lane::communication, flight.begin_ns, end);
     if (end - begin > 1000) trace_->add(trace_->intern("wait"), Trace::Lane::compute, begin, end);
   }
 }
@@ -101,12 +136,13 @@ void Executor::wait_for_all(bool (*is_wanted)(const InFlight&)) {
 void Executor::start(const Instruction& instruction, const Action& action, StepState& state) {
   const Activity activity(instruction.text);
   const int64_t begin = now_ns();
-  Work work = instruction.handler->start(action, state);
+  Work work;
+  name_faults(instruction, [&] { work = instruction.handler->start(action, state); });
   if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());
-  if (work.done()) return work.wait();  // throws if it failed
+  if (work.done()) return name_faults(instruction, [&] { work.wait(); });  // throws if it failed
   auto free_entry = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
   if (free_entry == in_flight_.end()) free_entry = in_flight_.emplace(in_flight_.end());
-  *free_entry = InFlight{std::move(work), &instruction.touched, instruction.trace_name, begin};
+  *free_entry = InFlight{std::move(work), &instruction, begin};
   const int entry = static_cast<int>(free_entry - in_flight_.begin());
   for (const int id : instruction.touched.written) holders_[id].writer = entry;
   for (const int id : instruction.touched.read) holders_[id].readers.push_back(entry);
@@ -119,11 +155,11 @@ void Executor::run(StepState& state, int begin, int end) {
   for (int i = begin; i < end; ++i) {
     const Instruction& instruction = instructions_[i];
     wait_for_conflicts(instruction.touched);
-    for (const int unit : gradients_read_[i]) complete_gradient_(unit);
+    for (const int unit : instruction.gradients_read) complete_gradient_(unit);
     start(instruction, program_.actions[i], state);
   }
   // No later action waits for a work without resources.
-  if (end == last) wait_for_all([](const InFlight& flight) { return flight.touched->empty(); });
+  if (end == last) wait_for_all([](const InFlight& flight) { return flight.instruction->touched.empty(); });
 }
 
 void Executor::drain() {

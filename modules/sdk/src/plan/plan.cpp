@@ -184,16 +184,21 @@ Communicator& Plan::comm_of_holders(const Unit& unit) const {
 }
 
 Channel& Plan::channel(const Message& message) const {
+  const auto known = channels_.find(message);
+  return known != channels_.end() ? *known->second : *open_channel(message);
+}
+
+std::shared_ptr<Channel> Plan::open_channel(const Message& message) const {
   if (!spec_->mesh()) misuse("the program sends messages in channel '{}', but no pass gave it a mesh", message.channel);
   const int mine = spec_->coord().index(message.axes);
   const auto [from, to] = message.is_send ? std::pair(mine, message.peer) : std::pair(message.peer, mine);
   const std::string name = fmt::format("{} {} {}>{}", fmt::join(message.axes, "+"), message.channel, from, to);
-  return *spec_->mesh()->channel(message.axes, from, to, name, message.depth);
+  return spec_->mesh()->channel(message.axes, from, to, name, message.depth);
 }
 
 // Makes all channels of this rank's programs. Both ends of a channel make it at its place in one order over all ranks, so no rank
 // waits for ever.
-void Plan::make_channels() const {
+void Plan::make_channels() {
   const Coord coord = spec_->coord();
   std::set<std::vector<std::string>> axes;  // of all ranks' messages: joining axes is collective over the mesh
   for (const auto& program : training_) {
@@ -212,7 +217,7 @@ void Plan::make_channels() const {
       ordered.emplace(std::tuple(from, to, message->channel, message->depth), *message);
     }
   }
-  for (const auto& [order, message] : ordered) channel(message);
+  for (const auto& [order, message] : ordered) channels_[message] = open_channel(message);
 }
 
 int Plan::data_ranks() const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -78,7 +79,8 @@ class Plan {
   void check_units_alike() const;
   void check_gemm_alike() const;
   Stage stage(const std::vector<Batch>& micro_batches) const;
-  void make_channels() const;
+  std::shared_ptr<Channel> open_channel(const Message& message) const;
+  void make_channels();
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
   std::shared_ptr<const ProgramSpec> spec_;
@@ -86,6 +88,7 @@ class Plan {
   std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
   std::vector<std::shared_ptr<const Program>> training_;                // of all ranks
   std::vector<std::string> data_axes_;
+  std::map<Message, std::shared_ptr<Channel>> channels_;  // of this rank's programs
   RankUnits held_;
   RankPlan rank_;
 };

@@ -89,8 +89,8 @@ class Executor {
   Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
            Trace* trace, const BufferOf& buffer_of = nullptr);
 
-  // Runs actions [begin, end), or to the last one if end is -1. Throws what a handler or a work throws; the program must not
-  // continue then.
+  // Runs actions [begin, end), or to the last one if end is -1. Throws what a handler or a work throws, a Fault with the name of
+  // the action; the program must not continue then.
   void run(StepState& state, int begin = 0, int end = -1);
   // Waits for all works in flight. Throws the first failure; later works are still in flight then.
   void drain();
@@ -105,14 +105,15 @@ class Executor {
   struct Instruction {
     ActionHandler* handler;
     Touched touched;
-    std::string text;  // the action's text, such as "REDUCE_GRAD 3"
+    std::vector<int> gradients_read;  // units whose gradients must be complete before it starts
+    std::string text;                 // the action's text, such as "REDUCE_GRAD 3"
+    std::string about;                // its target by name and its micro-batch, for messages; may be empty
     uint32_t trace_name;
     bool waits;  // the executor waits for its work before the next action
   };
   struct InFlight {
     Work work;
-    const Touched* touched;
-    uint32_t trace_name;
+    const Instruction* instruction;
     int64_t begin_ns;
   };
   // The entries of in_flight_ that touch a resource.
@@ -121,6 +122,8 @@ class Executor {
     std::vector<int> readers;
   };
   Instruction make_instruction(const Action& action, const Resources& resources, const ResourceIds& ids);
+  template <class Call>
+  static void name_faults(const Instruction& instruction, Call call);
   // Frees the entry of in_flight_ and waits for its work.
   void wait_for(int entry);
   void wait_for_conflicts(const Touched& touched);
@@ -130,7 +133,6 @@ class Executor {
   Program program_;
   Handlers handlers_;
   std::vector<Instruction> instructions_;
-  std::vector<std::vector<int>> gradients_read_;    // by action: units whose gradient must be complete before it starts
   std::vector<std::optional<InFlight>> in_flight_;  // entries without a value are free
   std::vector<Holders> holders_;                    // by resource
   std::function<void(int)> complete_gradient_;

@@ -64,6 +64,7 @@ struct Message {
   int peer = 0;                   // index of the other rank in this group
   bool is_send = false;
   int depth = 1;  // most messages under way: one more waits until the receiver has taken one. Equal at both ends
+  auto operator<=>(const Message&) const = default;
 };
 
 // The work of an action on one rank.
