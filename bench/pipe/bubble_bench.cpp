@@ -1,10 +1,10 @@
-// Measures the bubbles of pipeline schedules, and compares them with those of the played schedule. Layers sleep, so that two
-// cores can play eight ranks, which are threads.
+// Measures the bubbles of pipeline schedules, and compares them with those of the simulated step. Layers sleep, so that two cores
+// can play eight ranks, which are threads. The simulation uses the times that trainer:costs measures.
 //
 //   build/release/bench/bubble_bench --ranks 4 --micro-batches 12 --ms 20
 //
 // Prints a table: seconds without a task between a rank's first and last one (span) and until all ranks are done (barrier), of
-// the worst rank; and the largest difference of a rank from the played schedule, as a part of the step.
+// the worst rank; and the largest difference of a rank from the simulation, as a part of the step.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
@@ -14,7 +14,6 @@
 #include "adam.h"
 #include "mesh/mesh.h"
 #include "schedule/recipes.h"
-#include "schedule/timing.h"
 #include "sleep_layer.h"
 #include "split/split.h"
 #include "support/spawn.h"
@@ -60,8 +59,44 @@ Line line_of(const Trace& trace, int rank) {
   return line;
 }
 
-std::vector<Line> measure(const pipe::Recipe& recipe, const Options& options) {
-  std::vector<Line> lines(static_cast<size_t>(options.ranks));
+Line line_of(const SimulatedRank& rank) {
+  Line line{.begin = 1e300};
+  for (const SimulatedAction& action : rank.actions) {
+    if (action.role != Role::compute) continue;
+    line.begin = std::min(line.begin, action.begin * 1000);
+    line.end = std::max(line.end, action.end * 1000);
+    line.busy += (action.end - action.begin) * 1000;
+  }
+  return line;
+}
+
+// The bubbles of each rank, in milliseconds, and the time from the first task to the last.
+struct Bubbles {
+  std::vector<double> span, barrier;
+  double step = 0;
+};
+
+Bubbles bubbles_of(const std::vector<Line>& lines) {
+  double begin = 1e300, end = 0;
+  for (const Line& line : lines) {
+    begin = std::min(begin, line.begin);
+    end = std::max(end, line.end);
+  }
+  Bubbles bubbles;
+  bubbles.step = end - begin;
+  for (const Line& line : lines) {
+    bubbles.span.push_back(line.end - line.begin - line.busy);
+    bubbles.barrier.push_back(end - begin - line.busy);
+  }
+  return bubbles;
+}
+
+struct Lines {
+  std::vector<Line> measured, simulated;  // by rank
+};
+
+Lines measure(const pipe::Recipe& recipe, const Options& options) {
+  Lines lines{std::vector<Line>(static_cast<size_t>(options.ranks)), std::vector<Line>(static_cast<size_t>(options.ranks))};
   test::spawn(options.ranks, [&](const World& world) {
     comm::MeshOptions axes;
     axes.axes = {{"pp", options.ranks}};
@@ -74,36 +109,34 @@ std::vector<Line> measure(const pipe::Recipe& recipe, const Options& options) {
                 {.axis = mesh->axis("pp"), .name = recipe.name, .partition = {Value::List(counts.begin(), counts.end())}}));
     const auto trainer = Trainer::make(spec, {.optimizer = optim::make_adamw(Value::Table{{"lr", 0.0}})});
     const Batch batch{{"x", at::ones({options.micro_batches, 1})}};
+    const Costs costs = trainer->costs(batch, 2);
+    if (world.rank == 0) {
+      const auto simulation = trainer->simulate(batch, costs);
+      for (const SimulatedRank& alike : simulation->ranks) {
+        for (const int rank : alike.ranks) lines.simulated[static_cast<size_t>(rank)] = line_of(alike);
+      }
+    }
+    mesh->axis("pp")->communicator->barrier();
     trainer->step(batch);
     trainer->trace().start();
     trainer->step(batch);
     trainer->trace().stop();
-    lines[static_cast<size_t>(world.rank)] = line_of(trainer->trace(), world.rank);
+    lines.measured[static_cast<size_t>(world.rank)] = line_of(trainer->trace(), world.rank);
   });
   return lines;
 }
 
 void compare(const pipe::Recipe& recipe, const Options& options) {
-  const pipe::Schedule schedule = pipe::make_schedule(recipe.name, {options.ranks, recipe.chunks, options.micro_batches});
-  const pipe::Timing played = pipe::time_schedule(schedule);
-  const std::vector<Line> lines = measure(recipe, options);
-  double begin = 1e300, end = 0, span = 0, barrier = 0, difference = 0;
-  for (const Line& line : lines) {
-    begin = std::min(begin, line.begin);
-    end = std::max(end, line.end);
+  const Lines lines = measure(recipe, options);
+  const Bubbles measured = bubbles_of(lines.measured), simulated = bubbles_of(lines.simulated);
+  double difference = 0;
+  for (size_t rank = 0; rank < lines.measured.size(); ++rank) {
+    difference = std::max({difference, std::abs(measured.span[rank] - simulated.span[rank]),
+                           std::abs(measured.barrier[rank] - simulated.barrier[rank])});
   }
-  for (size_t rank = 0; rank < lines.size(); ++rank) {
-    const double its_span = lines[rank].end - lines[rank].begin - lines[rank].busy, its_barrier = end - begin - lines[rank].busy;
-    span = std::max(span, its_span);
-    barrier = std::max(barrier, its_barrier);
-    difference = std::max({difference, std::abs(its_span - played.ranks[rank].span_bubble * options.ms),
-                           std::abs(its_barrier - played.ranks[rank].barrier_bubble * options.ms)});
-  }
-  double played_span = 0;
-  for (const auto& rank : played.ranks) played_span = std::max(played_span, rank.span_bubble);
-  fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} % |\n", recipe.name, end - begin,
-             played_span * options.ms, span, played.ranks[0].barrier_bubble * options.ms, barrier,
-             100 * difference / (played.seconds * options.ms));
+  fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} % |\n", recipe.name, simulated.step,
+             measured.step, std::ranges::max(simulated.span), std::ranges::max(measured.span),
+             std::ranges::max(simulated.barrier), std::ranges::max(measured.barrier), 100 * difference / simulated.step);
 }
 
 int run(int argc, char** argv) {
@@ -114,10 +147,10 @@ int run(int argc, char** argv) {
   app.add_option("--ms", options.ms, "milliseconds of F, I and W of a rank's part")->check(CLI::Range(0.1, 1000.0));
   app.add_option("--schedules", options.schedules, "names; default: all");
   CLI11_PARSE(app, argc, argv);
-  fmt::print("{} ranks, {} micro-batches, F = I = W = {} ms. In ms; played | measured\n\n", options.ranks, options.micro_batches,
-             options.ms);
-  fmt::print("| schedule | step | span | span, measured | barrier | barrier, measured | largest difference |\n");
-  fmt::print("|---|---|---|---|---|---|---|\n");
+  fmt::print("{} ranks, {} micro-batches, F = I = W = {} ms. In ms, simulated and measured\n\n", options.ranks,
+             options.micro_batches, options.ms);
+  fmt::print("| schedule | step | measured | span | measured | barrier | measured | largest difference |\n");
+  fmt::print("|---|---|---|---|---|---|---|---|\n");
   for (const pipe::Recipe& recipe : pipe::recipes()) {
     const bool is_wanted =
         options.schedules.empty() || std::ranges::find(options.schedules, recipe.name) != options.schedules.end();
