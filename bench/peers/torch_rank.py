@@ -54,35 +54,65 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
 
 
+class Embedding(nn.Module):
+    """A row per token plus a row per place: [batch, seq] -> [batch, seq, hidden]."""
+
+    def __init__(self, hidden, vocab, seq):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, hidden)
+        self.positions = nn.Embedding(seq, hidden)
+        self.register_buffer("places", torch.arange(seq), persistent=False)
+
+    def forward(self, tokens):
+        return self.tokens(tokens) + self.positions(self.places)
+
+
+class Head(nn.Module):
+    """Norm and logits: [batch, seq, hidden] -> [batch, seq, vocab] in fp32."""
+
+    def __init__(self, hidden, vocab):
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.linear = nn.Linear(hidden, vocab, bias=False)
+
+    def forward(self, x):
+        return self.linear(self.norm(x)).float()
+
+
+def cross_entropy(logits, labels):
+    """Returns the mean loss of logits [batch, seq, vocab] and labels [batch, seq]."""
+    return F.cross_entropy(logits.view(-1, logits.size(-1)), labels.reshape(-1))
+
+
 class Gpt(nn.Module):
     """GPT-2 with learned positions. forward() returns the mean loss, computed in fp32."""
 
     def __init__(self, layers, hidden, heads, vocab, seq, tied):
         super().__init__()
-        self.tokens = nn.Embedding(vocab, hidden)
-        self.positions = nn.Embedding(seq, hidden)
+        self.embedding = Embedding(hidden, vocab, seq)
         self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(hidden)
-        self.head = nn.Linear(hidden, vocab, bias=False)
+        self.head = Head(hidden, vocab)
         if tied:
-            self.head.weight = self.tokens.weight
-        self.register_buffer("places", torch.arange(seq), persistent=False)
+            self.head.linear.weight = self.embedding.tokens.weight
+
+    def layers(self):
+        """Returns the layers in order, one per position of ztoolkit's model."""
+        return [self.embedding, *self.blocks, self.head]
 
     def forward(self, tokens, labels):
-        x = self.tokens(tokens) + self.positions(self.places)
-        for block in self.blocks:
-            x = block(x)
-        logits = self.head(self.norm(x)).float()
-        return F.cross_entropy(logits.view(-1, logits.size(-1)), labels.reshape(-1))
+        x = tokens
+        for layer in self.layers():
+            x = layer(x)
+        return cross_entropy(x, labels)
 
 
 # By ztoolkit's parameter names: the names in Gpt. {i} is the number of a block.
 NAMES = {
-    "embedding.weight": "tokens.weight",
-    "embedding.positions": "positions.weight",
-    "head.norm.weight": "norm.weight",
-    "head.norm.bias": "norm.bias",
-    "head.weight": "head.weight",
+    "embedding.weight": "embedding.tokens.weight",
+    "embedding.positions": "embedding.positions.weight",
+    "head.norm.weight": "head.norm.weight",
+    "head.norm.bias": "head.norm.bias",
+    "head.weight": "head.linear.weight",
     "blocks.{i}.norm1.weight": "blocks.{i}.norm_1.weight",
     "blocks.{i}.norm1.bias": "blocks.{i}.norm_1.bias",
     "blocks.{i}.attention.qkv.weight": "blocks.{i}.qkv.weight",
@@ -120,10 +150,10 @@ def parameter_groups(model):
     return [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
 
 
-def rank_batches(options, rank):
+def rank_batches(options, rank, replicas):
     """Returns this rank's tokens, [steps, samples of this rank, seq + 1]."""
     data = torch.from_numpy(numpy.fromfile(options.folder / "batches.i64", dtype=numpy.int64))
-    return data.view(options.steps, options.ranks, options.batch // options.ranks, options.seq + 1)[:, rank]
+    return data.view(options.steps, replicas, options.batch // replicas, options.seq + 1)[:, rank % replicas]
 
 
 def mark(options, name, content=""):
@@ -134,10 +164,12 @@ def mark_idle(options):
     mark(options, "idle", json.dumps({"pid": os.getpid(), "bytes": held_bytes()}))
 
 
-def train(options, step):
-    """Runs all steps on one rank. `step(tokens, labels)` trains and returns its loss. Rank 0 writes the result."""
-    rank = torch.distributed.get_rank()
-    data = rank_batches(options, rank)
+def train(options, step, replicas=None):
+    """Runs all steps on one rank. `step(tokens, labels)` trains and returns its loss. Rank 0 writes the result. A step's samples
+    are divided among `replicas` ranks, by default all. With one replica, a pipeline, every rank has all samples, and the ranks
+    without the loss return 0."""
+    rank, replicas = torch.distributed.get_rank(), replicas or options.ranks
+    data = rank_batches(options, rank, replicas)
     losses = torch.zeros(options.steps)
     mark(options, "ready")
     for index in range(options.steps):
@@ -153,7 +185,7 @@ def train(options, step):
     torch.distributed.all_reduce(losses)
     tokens = (options.steps - options.warmup) * options.batch * options.seq
     if rank == 0:
-        losses /= options.ranks
+        losses /= replicas
         result = {"losses": losses.tolist(), "tokens_per_second": tokens / seconds, "first_step_at": first_step_at}
         (options.folder / "run/result.json").write_text(json.dumps(result))
     torch.distributed.barrier()

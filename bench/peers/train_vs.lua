@@ -1,14 +1,15 @@
--- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py and train_vs_products.py. Reads batches.i64, [steps, batch, seq +
--- 1] tokens, from --folder and trains. With --export it writes its initial parameters to the folder instead. train_vs.py
--- describes the files of a run.
+-- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py, train_vs_products.py and pipelines.py. Reads batches.i64,
+-- [steps, batch, seq + 1] tokens, from --folder and trains; with --schedule all ranks are one pipeline, otherwise they are data
+-- parallel. With --export it writes its initial parameters to the folder instead. train_vs.py describes the files of a run.
 local zt = require "zt"
 local comm = require "zt.comm"
 local nn = require "zt.nn"
 local optim = require "zt.optim"
+local pipe = require "zt.pipe"
 local zero = require "zt.zero"
 
 local o = zt.cli{
-  name = "train_vs", about = "Times training steps; started by train_vs_torch.py and train_vs_deepspeed.py.",
+  name = "train_vs", about = "Times training steps; started by train_vs_*.py and pipelines.py.",
   options = {
     {"folder", nil, "the folder of the files", type = "string"},
     {"export", false, "write the initial parameters and stop"},
@@ -17,6 +18,9 @@ local o = zt.cli{
     {"seq", 128, "tokens per sample"}, {"batch", 8, "samples per step"}, {"steps", 40, "steps"},
     {"warmup", 5, "number of untimed first steps"}, {"stage", 1, "ZeRO stage"},
     {"precision", "fp32", "type of parameters and arithmetic"}, {"lr", 1e-3, "learning rate"},
+    {"micro_batches", 1, "micro-batches per rank and step"},
+    {"schedule", nil, "the pipeline's schedule; default: no pipeline", type = "string"},
+    {"partition", nil, "the number of positions of each stage, such as 5,3", type = "string"},
     {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "the GEMM provider", type = "string"},
   },
 }
@@ -34,16 +38,22 @@ local function held_bytes()
 end
 
 if o.gemm then zt.gemm{provider = o.gemm} end
-local mesh = comm.mesh{dp = -1, backend = o.backend}
+local mesh = comm.mesh{pp = o.schedule and zt.world.size or 1, dp = -1, backend = o.backend}
 if not o.export then
-  mesh.dp:barrier()
+  mesh:world():barrier()
   local pid = io.open("/proc/self/stat"):read("*n")
   mark("idle", zt.json.encode{pid = pid, bytes = held_bytes()})
 end
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = o.tied, seed = 1,
 }
-local program = zt.program(model, {micro_batches = 1, precision = o.precision}):apply(zero.shard{stage = o.stage, axis = mesh.dp})
+local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
+if o.schedule then
+  local counts = {}
+  for count in o.partition:gmatch "%d+" do counts[#counts + 1] = tonumber(count) end
+  program = program:apply(pipe.split{schedule = o.schedule, axis = mesh.pp, partition = counts})
+end
+program = program:apply(zero.shard{stage = o.stage, axis = mesh.dp})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = 1})
 
 -- Writes parameters.f32, all parameters one after the other, and parameters.json, {name, shape} of each in that order.
@@ -73,7 +83,7 @@ local function train()
   for step = 0, o.steps - 1 do
     if step == o.warmup then
       mark("timed", "")
-      mesh.dp:barrier()
+      mesh:world():barrier()
       began = zt.now()
     end
     local step_began = zt.now()
@@ -82,7 +92,7 @@ local function train()
     losses[step + 1] = s.loss
     if step == 0 then first_step_at, first_step_seconds = zt.now(), zt.now() - step_began end
   end
-  mesh.dp:barrier()
+  mesh:world():barrier()
   local seconds = zt.now() - began
   return {
     losses = losses, tokens_per_second = (o.steps - o.warmup) * o.batch * o.seq / seconds, first_step_at = first_step_at,

@@ -1,4 +1,5 @@
-"""Functions shared by the training benchmarks train_vs_*.py and by ckpt_bench.py: batches, runs of both sides, statistics.
+"""Functions shared by the training benchmarks train_vs_*.py, by pipelines.py and by ckpt_bench.py: batches, runs of all sides,
+statistics.
 
 The ranks of a run read parameters.f32, parameters.json and batches.i64 from a folder. Rank 0 writes result.json to its subfolder
 `run`. There each rank also writes marks, files NAME.RANK: `idle` when it has started (with its process id and the bytes that it
@@ -28,14 +29,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOOK_SECONDS = 0.02  # time between two checks of a run's memory and of its end
 
 
-def write_batches(options):
-    """Writes batches.i64: windows of the corpus at random positions, from a fixed seed."""
+def write_batches(options, fold=False):
+    """Writes batches.i64: windows of the corpus at random positions, from a fixed seed. With `fold`, tokens are taken modulo the
+    vocabulary."""
     if not options.data.exists():
         give_up(f"there is no {options.data} to train on: make it with scripts/corpus.sh, or give --data")
     corpus = numpy.load(options.data, mmap_mode="r")
     generator = numpy.random.default_rng(1)
     starts = generator.integers(0, len(corpus) - options.seq - 1, options.steps * options.batch)
     batches = numpy.stack([corpus[start : start + options.seq + 1] for start in starts]).astype(numpy.int64)
+    if fold:
+        batches %= options.vocab
     if batches.max() >= options.vocab:
         give_up(f"{options.data} has token {batches.max()}, but --vocab is {options.vocab}: give a larger --vocab")
     batches.tofile(options.folder / "batches.i64")
