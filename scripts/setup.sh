@@ -37,7 +37,7 @@ PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev
   libsentencepiece-dev sentencepiece
-  libhdf5-dev hdf5-tools liburing-dev libxxhash-dev
+  libhdf5-dev hdf5-tools liburing-dev libxxhash-dev libblis4-serial
   clang-format universal-ctags
   dict-gcide
 )

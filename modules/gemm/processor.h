@@ -6,6 +6,7 @@
 namespace zt {
 
 struct Processor {
+  bool is_amd = false;
   bool has_avx512 = false;
   bool has_bf16 = false;  // instructions that multiply bf16
   bool has_fp16 = false;  // instructions that multiply fp16

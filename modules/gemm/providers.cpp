@@ -1,5 +1,7 @@
 #include "providers.h"
 
+#include "blis.h"
+#include "brgemm.h"
 #include "mkl.h"
 #include "rule.h"
 #include "skinny.h"
@@ -10,6 +12,8 @@ namespace {
 
 void register_all() {
   auto skinny = make_skinny_gemm();  // made first: if this throws because of a wrong ZT_ISA, nothing is registered
+  if (auto blis = make_blis_gemm()) register_gemm("blis", std::move(blis));
+  if (auto brgemm = make_brgemm()) register_gemm("brgemm", std::move(brgemm));
   if (auto mkl = make_mkl_gemm()) register_gemm("mkl", std::move(mkl));
   register_gemm("skinny", std::move(skinny));
   const std::vector<std::string> names = gemm_providers();

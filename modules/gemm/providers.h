@@ -3,7 +3,8 @@
 
 namespace zt {
 
-// Registers the provider "skinny" and, where LibTorch has MKL, "mkl". Makes the rule (rule.h) the default choice.
+// Registers the provider "skinny", where LibTorch has MKL "mkl", where the library is installed "blis", and where the
+// processor has bf16 instructions "brgemm". Makes the rule (rule.h) the default choice.
 // Calls after the first one have no effect. Thread-safe. Throws Misuse if ZT_ISA is wrong.
 void register_gemm_providers();
 

@@ -8,7 +8,7 @@
 namespace zt::test {
 namespace {
 
-const std::set<std::string> kAll{"aten", "cublas", "mkl", "skinny"};
+const std::set<std::string> kAll{"aten", "blis", "brgemm", "cublas", "mkl", "skinny"};
 
 // Returns the groups whose provider is not "aten", by name.
 std::map<std::string, std::string> others(const Processor& processor, const std::set<std::string>& available = kAll) {
@@ -61,9 +61,18 @@ TEST(GemmRule, InstructionsOf16BitTypesAreUsed) {
   EXPECT_EQ(others({.has_avx512 = true, .has_bf16 = true, .has_fp16 = true}), with_fp16);
 }
 
+TEST(GemmRule, ProcessorsOfAmdUseBlisAndBrgemm) {
+  Names wanted = others({.has_avx512 = true, .has_bf16 = true});
+  wanted["float32"] = "blis";
+  wanted["bfloat16_to_float32"] = wanted["bfloat16_to_float32_of_few_rows"] = "brgemm";
+  EXPECT_EQ(others({.is_amd = true, .has_avx512 = true, .has_bf16 = true}), wanted);
+  EXPECT_EQ(others({.is_amd = true}).at("float32_of_few_rows"), "blis");
+}
+
 TEST(GemmRule, NamesOnlyWhatIsAvailable) {
   EXPECT_EQ(others({.has_avx512 = true}, {"aten", "skinny"}), Names{});
   EXPECT_EQ(others({.has_avx512 = true}, {"aten", "mkl"}), others({.has_avx512 = false}));
+  EXPECT_EQ(others({.is_amd = true}, {"aten", "mkl"}), others({.is_amd = false}));
 }
 
 TEST(GemmRule, IsTheDefaultOnceProvidersAreRegistered) {
