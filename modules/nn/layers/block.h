@@ -7,7 +7,7 @@
 #include "attention.h"
 #include "dropout.h"
 #include "mlp.h"
-#include "norm.h"
+#include "norms/norm.h"
 
 namespace zt::nn {
 
