@@ -72,6 +72,7 @@ BlockOptions block_options(const GptOptions& o) {
   block.attention.rotary = *o.position == "rotary";
   block.attention.bias = *o.bias;
   block.attention.residual_std = residual_std;
+  block.attention.qk_norm_eps = o.eps;
   block.mlp = {o.hidden, o.ffn, *o.activation, *o.bias, o.std, residual_std};
   block.norm = *o.norm;
   block.eps = o.eps;

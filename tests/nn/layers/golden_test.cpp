@@ -32,6 +32,11 @@ const Table kLlamaBlock{{"hidden", 18},      {"heads", 3},     {"kv_heads", 1}, 
 const Table kGpt2{{"layers", 2}, {"hidden", 15}, {"heads", 3}, {"vocab", 23}, {"seq", 7}};
 const Table kLlama{{"layers", 2}, {"hidden", 18}, {"heads", 3}, {"kv_heads", 1}, {"ffn", 13}, {"vocab", 23}, {"family", "llama"}};
 
+Table with_qk_norm(Table options) {
+  options["qk_norm"] = true;
+  return options;
+}
+
 void PrintTo(const GoldenCase& c, std::ostream* out) {
   *out << c.name;
 }
@@ -51,6 +56,10 @@ std::vector<GoldenCase> cases() {
       layer_case<make_attention>("attention_packed",
                                  attention(18, 3, {{"kv_heads", 1}, {"rotary", true}, {"rope_base", 500}, {"bias", false}})),
       layer_case<make_attention>("attention_packed_bidirectional", attention(15, 3, {{"causal", false}})),
+      layer_case<make_attention>(
+          "attention_qk_norm",
+          with_qk_norm(attention(18, 4, {{"kv_heads", 2}, {"head_dim", 6}, {"rotary", true}, {"bias", false}}))),
+      layer_case<make_attention>("attention_qk_norm_eps", with_qk_norm(attention(15, 3, {{"qk_norm_eps", 0.1}}))),
       layer_case<make_cross_entropy>("cross_entropy", {}),
       layer_case<make_lm_loss>("lm_loss_none", {{"vocab", 21}, {"hidden", 9}, {"norm", "none"}}),
       layer_case<make_lm_loss>("lm_loss_layernorm", {{"vocab", 21}, {"hidden", 9}}),
@@ -59,6 +68,7 @@ std::vector<GoldenCase> cases() {
       layer_case<make_block>("block_llama", kLlamaBlock),
       layer_case<make_gpt>("model_gpt2", kGpt2),
       layer_case<make_gpt>("model_llama", kLlama),
+      layer_case<make_gpt>("model_qk_norm", with_qk_norm(kLlama)),
   };
   for (const std::string activation : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
     all.push_back(layer_case<make_mlp>("mlp_" + activation, {{"hidden", 9}, {"ffn", 19}, {"activation", activation}}));
