@@ -15,9 +15,11 @@ std::shared_ptr<Layer> make_embedding(const Value& options);
 std::shared_ptr<Layer> make_layernorm(const Value& options);
 std::shared_ptr<Layer> make_rmsnorm(const Value& options);
 std::shared_ptr<Layer> make_attention(const Value& options);
+std::shared_ptr<Layer> make_attention_block(const Value& options);
 std::shared_ptr<Layer> make_mlp(const Value& options);
 std::shared_ptr<Layer> make_dropout(const Value& options);
 std::shared_ptr<Layer> make_block(const Value& options);
+std::shared_ptr<Layer> make_residual(const Value& options);
 std::shared_ptr<Layer> make_lm_loss(const Value& options);
 std::shared_ptr<Layer> make_cross_entropy(const Value& options);
 

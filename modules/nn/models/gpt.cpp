@@ -68,12 +68,13 @@ void fill_in(GptOptions& o) {
 BlockOptions block_options(const GptOptions& o) {
   const double residual_std = *o.scale_residual ? o.std / std::sqrt(2.0 * static_cast<double>(o.layers)) : o.std;
   BlockOptions block;
-  static_cast<HeadOptions&>(block.attention) = o;
-  block.attention.rotary = *o.position == "rotary";
-  block.attention.bias = *o.bias;
-  block.attention.residual_std = residual_std;
-  block.attention.qk_norm_eps = o.eps;
-  block.mlp = {o.hidden, o.ffn, *o.activation, *o.bias, o.std, residual_std};
+  static_cast<HeadOptions&>(block) = o;
+  block.rotary = *o.position == "rotary";
+  block.bias = *o.bias;
+  block.residual_std = residual_std;
+  block.qk_norm_eps = o.eps;
+  block.ffn = o.ffn;
+  block.activation = *o.activation;
   block.norm = *o.norm;
   block.eps = o.eps;
   block.dropout = o.dropout;
@@ -88,8 +89,9 @@ std::shared_ptr<Model> make_gpt(const Value& value) {
   const int64_t positions = *o.position == "learned" ? o.seq : 0;
   const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std});
   std::vector<NamedLayer> layers{{"embedding", embedding}};
+  const BlockOptions block = block_options(o);
   for (int64_t i = 0; i < o.layers; ++i) {
-    layers.push_back({fmt::format("blocks.{}", i), layer_of("block", Block(block_options(o), gpt_schema().name()))});
+    layers.push_back({fmt::format("blocks.{}", i), layer_of("block", Block(block, gpt_schema().name()))});
   }
   LmLossOptions head;
   head.vocab = o.vocab;
