@@ -23,7 +23,8 @@ std::shared_ptr<Layer> make_residual(const Value& options);
 std::shared_ptr<Layer> make_lm_loss(const Value& options);
 std::shared_ptr<Layer> make_cross_entropy(const Value& options);
 
-// Makes a whole language model with the layers embedding, blocks.0 .., head.
+// Makes a whole language model with the layers embedding, blocks.0 .., head. A block whose MLP the script gives consists of the
+// layers blocks.N, those of the script as blocks.N.NAME, and blocks.N.add.
 std::shared_ptr<Model> make_gpt(const Value& options);
 
 }  // namespace zt::nn
