@@ -253,6 +253,21 @@ def losses():
                params, {"h": randn(SAMPLES, SEQ, 9, scale=2)}, {"labels": labels_with_gaps(21)})
 
 
+def grouped_mlps():
+    """A field of the batch holds the number of rows of each group."""
+    group_rows = torch.tensor([4, 0, 3])
+
+    def forward(p, inputs, _, kind):
+        groups = inputs["h"].split(group_rows.tolist())
+        return torch.cat([mlp({name: tensor[g] for name, tensor in p.items()}, rows, kind) for g, rows in enumerate(groups)]), None
+
+    for kind, bias in (("swiglu", False), ("gelu", True)):
+        groups = [mlp_params(9, 13, kind, bias) for _ in group_rows]
+        params = {name: torch.stack([group[name] for group in groups]) for name in groups[0]}
+        record(f"grouped_mlp_{kind}", lambda p, i, b, kind=kind: forward(p, i, b, kind), params, {"h": randn(7, 9)},
+               {"group_rows": group_rows})
+
+
 def head_norms():
     record("attention_qk_norm", lambda p, i, b: (attention(p, i["h"], b, 4, 2, 6, base=10000.0, norm_eps=1e-6), None),
            attention_params(18, 4, 2, 6, False, qk_norm=True), {"h": randn(SAMPLES, SEQ, 18)})
@@ -266,4 +281,5 @@ attention_layers()
 losses()
 families()
 head_norms()
+grouped_mlps()
 golden.save("nn", results)

@@ -17,6 +17,7 @@ std::shared_ptr<Layer> make_rmsnorm(const Value& options);
 std::shared_ptr<Layer> make_attention(const Value& options);
 std::shared_ptr<Layer> make_attention_block(const Value& options);
 std::shared_ptr<Layer> make_mlp(const Value& options);
+std::shared_ptr<Layer> make_grouped_mlp(const Value& options);
 std::shared_ptr<Layer> make_dropout(const Value& options);
 std::shared_ptr<Layer> make_block(const Value& options);
 std::shared_ptr<Layer> make_residual(const Value& options);

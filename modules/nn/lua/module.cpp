@@ -29,6 +29,7 @@ static void open_nn(lua::Module& module) {
       .function<bind<make_attention>>("attention")
       .function<bind<make_attention_block>>("attention_block")
       .function<bind<make_mlp>>("mlp")
+      .function<bind<make_grouped_mlp>>("grouped_mlp")
       .function<bind<make_dropout>>("dropout")
       .function<bind<make_block>>("block")
       .function<bind<make_residual>>("residual")

@@ -22,6 +22,18 @@ GoldenCase layer_case(const std::string& name, Table options) {
   return {name, [options] { return test::subject(make(options)); }};
 }
 
+// A grouped_mlp that reads the number of rows of each group from the batch.
+GoldenCase grouped_case(const std::string& activation, bool bias) {
+  const Table options{{"groups", 3}, {"hidden", 9}, {"ffn", 13}, {"activation", activation}, {"bias", bias}};
+  return {"grouped_mlp_" + activation, [options] {
+            const auto layer = make_grouped_mlp(options);
+            return test::Subject{[layer](at::TensorList in, Context& context) {
+                                   return layer->forward({in[0], context.batch("group_rows")}, context);
+                                 },
+                                 layer->params()};
+          }};
+}
+
 Table attention(int hidden, int heads, Table more) {
   more.insert({{"hidden", hidden}, {"heads", heads}});
   return more;
@@ -69,6 +81,8 @@ std::vector<GoldenCase> cases() {
       layer_case<make_gpt>("model_gpt2", kGpt2),
       layer_case<make_gpt>("model_llama", kLlama),
       layer_case<make_gpt>("model_qk_norm", with_qk_norm(kLlama)),
+      grouped_case("swiglu", false),
+      grouped_case("gelu", true),
   };
   for (const std::string activation : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
     all.push_back(layer_case<make_mlp>("mlp_" + activation, {{"hidden", 9}, {"ffn", 19}, {"activation", activation}}));
