@@ -155,7 +155,8 @@ function huggingface.complete(options)
   local is_llama = options.family == "llama"
   local o = {family = "gpt2", kv_heads = 0, head_dim = 0, ffn = 0, seq = 0, eps = 1e-5, dropout = 0, rope_base = 10000,
              norm = is_llama and "rmsnorm" or "layernorm", position = is_llama and "rotary" or "learned",
-             activation = is_llama and "swiglu" or "gelu_tanh", bias = not is_llama, tied = not is_llama, causal = true}
+             activation = is_llama and "swiglu" or "gelu_tanh", bias = not is_llama, tied = not is_llama, causal = true,
+             qk_norm = false}
   for key, value in pairs(options) do o[key] = value end
   if o.kv_heads == 0 then o.kv_heads = o.heads end
   if o.head_dim == 0 then o.head_dim = o.hidden / o.heads end
@@ -185,9 +186,9 @@ end
 -- Rows {form, writer, supported values of nn.gpt's options}.
 local FORMS = {
   {"gpt2", write_gpt2, {norm = {layernorm = true}, position = {learned = true}, activation = WRITTEN_ACTIVATIONS,
-                        bias = {[true] = true}}},
+                        bias = {[true] = true}, qk_norm = {[false] = true}}},
   {"llama", write_llama, {norm = {rmsnorm = true}, position = {rotary = true}, activation = {swiglu = true},
-                          bias = {[true] = true, [false] = true}}},
+                          bias = {[true] = true, [false] = true}, qk_norm = {[false] = true}}},
 }
 
 local function fits(o, wanted)
@@ -209,9 +210,9 @@ function huggingface.config(options)
       return write(o), form
     end
   end
-  fail("norm = '%s', position = '%s', activation = '%s', bias = %s is no model of Hugging Face's that is supported: GPT-2 has "
-    .. "layernorm, learned positions, gelu_tanh, gelu or relu, biases; Llama has rmsnorm, rotary positions, swiglu",
-    o.norm, o.position, o.activation, tostring(o.bias))
+  fail("norm = '%s', position = '%s', activation = '%s', bias = %s, qk_norm = %s is no model of Hugging Face's that is "
+    .. "supported: GPT-2 has layernorm, learned positions, gelu_tanh, gelu or relu, biases; Llama has rmsnorm, rotary "
+    .. "positions, swiglu; neither has qk_norm", o.norm, o.position, o.activation, tostring(o.bias), tostring(o.qk_norm))
 end
 
 return huggingface

@@ -97,10 +97,12 @@ def rotary(x, positions, base):
     return x * angles.cos() + rotate_half(x) * angles.sin()
 
 
-def attention(p, x, batch, heads, kv_heads, head_dim, causal=True, base=None):
+def attention(p, x, batch, heads, kv_heads, head_dim, causal=True, base=None, norm_eps=1e-5):
     samples, seq, _ = x.shape
     q, k, v = linear(sub(p, "qkv."), x).split([heads * head_dim, kv_heads * head_dim, kv_heads * head_dim], dim=-1)
     q, k, v = (t.view(samples, seq, -1, head_dim).transpose(1, 2) for t in (q, k, v))
+    if "q_norm.weight" in p:
+        q, k = norm(sub(p, "q_norm."), q, "rmsnorm", norm_eps), norm(sub(p, "k_norm."), k, "rmsnorm", norm_eps)
     if base:
         positions = batch.get("positions", torch.arange(seq).expand(samples, seq))
         q, k = rotary(q, positions, base), rotary(k, positions, base)
@@ -115,9 +117,12 @@ def attention(p, x, batch, heads, kv_heads, head_dim, causal=True, base=None):
     return linear(sub(p, "out."), out)
 
 
-def attention_params(hidden, heads, kv_heads, head_dim, bias):
-    return {**prefixed("qkv.", linear_params(hidden, (heads + 2 * kv_heads) * head_dim, bias)),
-            **prefixed("out.", linear_params(heads * head_dim, hidden, bias))}
+def attention_params(hidden, heads, kv_heads, head_dim, bias, qk_norm=False):
+    p = {**prefixed("qkv.", linear_params(hidden, (heads + 2 * kv_heads) * head_dim, bias)),
+         **prefixed("out.", linear_params(heads * head_dim, hidden, bias))}
+    if qk_norm:
+        p.update({**prefixed("q_norm.", norm_params(head_dim, "rmsnorm")), **prefixed("k_norm.", norm_params(head_dim, "rmsnorm"))})
+    return p
 
 
 def activate(x, kind):
@@ -139,9 +144,10 @@ def mlp_params(hidden, ffn, kind, bias):
 
 
 class Family:
-    """GPT-2 or Llama at a small odd size."""
+    """GPT-2 or Llama at a small odd size. qk_norm: with a norm of the query heads and key heads, as in Qwen3."""
 
-    def __init__(self, llama):
+    def __init__(self, llama, qk_norm=False):
+        self.qk_norm = qk_norm
         self.norm = "rmsnorm" if llama else "layernorm"
         self.activation = "swiglu" if llama else "gelu_tanh"
         self.bias = not llama
@@ -152,7 +158,8 @@ class Family:
 
     def block_params(self):
         return {**prefixed("norm1.", norm_params(self.hidden, self.norm)),
-                **prefixed("attention.", attention_params(self.hidden, self.heads, self.kv_heads, self.head_dim, self.bias)),
+                **prefixed("attention.", attention_params(self.hidden, self.heads, self.kv_heads, self.head_dim, self.bias,
+                                                          self.qk_norm)),
                 **prefixed("norm2.", norm_params(self.hidden, self.norm)),
                 **prefixed("mlp.", mlp_params(self.hidden, self.ffn, self.activation, self.bias))}
 
@@ -246,8 +253,33 @@ def losses():
                params, {"h": randn(SAMPLES, SEQ, 9, scale=2)}, {"labels": labels_with_gaps(21)})
 
 
+def grouped_mlps():
+    """A field of the batch holds the number of rows of each group."""
+    group_rows = torch.tensor([4, 0, 3])
+
+    def forward(p, inputs, _, kind):
+        groups = inputs["h"].split(group_rows.tolist())
+        return torch.cat([mlp({name: tensor[g] for name, tensor in p.items()}, rows, kind) for g, rows in enumerate(groups)]), None
+
+    for kind, bias in (("swiglu", False), ("gelu", True)):
+        groups = [mlp_params(9, 13, kind, bias) for _ in group_rows]
+        params = {name: torch.stack([group[name] for group in groups]) for name in groups[0]}
+        record(f"grouped_mlp_{kind}", lambda p, i, b, kind=kind: forward(p, i, b, kind), params, {"h": randn(7, 9)},
+               {"group_rows": group_rows})
+
+
+def head_norms():
+    record("attention_qk_norm", lambda p, i, b: (attention(p, i["h"], b, 4, 2, 6, base=10000.0, norm_eps=1e-6), None),
+           attention_params(18, 4, 2, 6, False, qk_norm=True), {"h": randn(SAMPLES, SEQ, 18)})
+    record("attention_qk_norm_eps", lambda p, i, b: (attention(p, i["h"], b, 3, 3, 5, norm_eps=0.1), None),
+           attention_params(15, 3, 3, 5, True, qk_norm=True), {"h": randn(SAMPLES, SEQ, 15)})
+    model("model_qk_norm", Family(llama=True, qk_norm=True), vocab=23, layers=2)
+
+
 simple_layers()
 attention_layers()
 losses()
 families()
+head_norms()
+grouped_mlps()
 golden.save("nn", results)

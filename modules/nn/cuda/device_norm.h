@@ -8,7 +8,18 @@
 
 namespace zt::nn::device {
 
-// Writes out = (x - mean) * reciprocal * weight + bias, and the stats. bias may be null. For RMSNorm, stats.mean is null.
+// Where the rows of a norm begin: `together` rows follow each other without gaps, and the next ones begin `stride` elements after
+// these. together = 0 means that all rows follow each other.
+struct RowPlaces {
+  int64_t together = 0, stride = 0;
+
+  ZT_DEVICE int64_t operator()(int64_t row, int64_t width) const {
+    return together ? row / together * stride + row % together * width : row * width;
+  }
+};
+
+// Writes out = (x - mean) * reciprocal * weight + bias, and the stats. bias may be null. For RMSNorm, stats.mean is null. Rows of
+// x and out are at the same places.
 template <class T>
 struct Norm {
   T* out;
@@ -16,13 +27,15 @@ struct Norm {
   const T *x, *weight, *bias;
   double eps;
   int64_t rows, width;
+  RowPlaces places = {};
 
   int64_t items() const { return packs<T>(width); }
   template <class Team>
   ZT_DEVICE void operator()(const Team& team, int64_t r) const {
     using W = Wide<T>;
     using std::sqrt;
-    const T* row = x + r * width;
+    const int64_t at = places(r, width);
+    const T* row = x + at;
     const auto n = static_cast<double>(width);
     const W mean = stats.mean ? static_cast<W>(sum_of(team, row, W(0), Power::one) / n) : W(0);
     const W scale = static_cast<W>(1 / sqrt(sum_of(team, row, mean, Power::two) / n + eps));
@@ -35,7 +48,7 @@ struct Norm {
       const auto w = load<kPack<T>>(weight, j, width), b = load<kPack<T>>(bias, j, width);
       ZT_UNROLL
       for (int i = 0; i < kPack<T>; ++i) v.at[i] = (v.at[i] - mean) * scale * w.at[i] + b.at[i];
-      store(out + r * width, v, j, width);
+      store(out + at, v, j, width);
     });
   }
 
@@ -61,19 +74,20 @@ struct Norm {
 };
 
 // Writes dx = (g - mean(g) - h mean(g h)) / deviation, where g = dy * weight and h = (x - mean) / deviation, plus `beside` unless
-// it is null. RMSNorm has no mean(g). `stats` are those that Norm wrote.
+// it is null. RMSNorm has no mean(g). `stats` are those that Norm wrote. Rows of all four are at the same places.
 template <class T>
 struct NormBackward {
   T* dx;
   const T *dy, *x, *weight, *beside;
   kernels::NormStats<const Wide<T>> stats;
   int64_t rows, width;
+  RowPlaces places = {};
 
   int64_t items() const { return packs<T>(width); }
   template <class Team>
   ZT_DEVICE void operator()(const Team& team, int64_t r) const {
     using W = Wide<T>;
-    const int64_t at = r * width;
+    const int64_t at = places(r, width);
     const W mean = stats.mean ? stats.mean[r] : W(0), scale = stats.reciprocal[r];
     const auto take = [&](Two& own, int64_t pack) {
       const int64_t j = pack * kPack<T>;
@@ -121,6 +135,7 @@ struct NormParts {
   const T *dy, *x;
   kernels::NormStats<const Wide<T>> stats;
   int64_t rows_of_x, rows, width;
+  RowPlaces places = {};  // of the rows of dy and x
 
   int64_t items() const { return packs<T>(width); }
   template <class Team>
@@ -130,7 +145,8 @@ struct NormParts {
       Pack<kPack<T>, Wide<T>> weight{}, bias{};
       ZT_UNROLL_BY(4)
       for (int64_t r = begin; r < end; ++r) {
-        const auto v = load<kPack<T>>(x + r * width, j, width), d = load<kPack<T>>(dy + r * width, j, width);
+        const int64_t at = places(r, width);
+        const auto v = load<kPack<T>>(x + at, j, width), d = load<kPack<T>>(dy + at, j, width);
         const Wide<T> mean = stats.mean ? stats.mean[r] : Wide<T>(0), scale = stats.reciprocal[r];
         ZT_UNROLL
         for (int i = 0; i < kPack<T>; ++i) {

@@ -2,7 +2,6 @@
 
 #include "cpu/rows.h"
 #include "device_call.h"
-#include "device_norm.h"
 
 namespace zt::nn {
 
@@ -21,25 +20,27 @@ void sum_parts(const at::Tensor& out, at::Tensor parts) {
 
 }  // namespace
 
-void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias, const at::Tensor& dy,
-                          const at::Tensor& x, const at::Tensor& weight, const at::Tensor& beside, const at::Tensor& stats) {
-  const int64_t rows = x.size(0), width = x.size(1), blocks = device::sum_blocks(rows);
+void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias,
+                          const NormBackwardInputs& in) {
+  const int64_t rows = in.x.size(0) * in.parts.count, width = in.parts.width, blocks = device::sum_blocks(rows);
   if (rows == 0) return;
   // With one block, its sums are the result and are written directly.
   const auto parts_of = [&](const at::Tensor& sum) {
     return sum.defined() && blocks > 1 ? at::empty({blocks, width}, sum.options()) : sum;
   };
   const at::Tensor weight_parts = parts_of(dweight), bias_parts = parts_of(dbias);
-  for_dtype(x, [&](auto zero) {
+  const device::RowPlaces places = device_places(in.parts, in.x.size(1));
+  for_dtype(in.x, [&](auto zero) {
     using T = decltype(zero);
     using W = kernels::Wide<T>;
-    const W* reciprocal = static_cast<const W*>(stats.const_data_ptr());
-    const kernels::NormStats<const W> found{stats.size(0) == 2 ? reciprocal + rows : nullptr, reciprocal};
-    const T *in = x.const_data_ptr<T>(), *grad = dy.const_data_ptr<T>();
-    on_gpu(x, device::NormBackward<T>{dx.data_ptr<T>(), grad, in, weight.const_data_ptr<T>(), data_or_null<T>(beside), found,
-                                      rows, width});
+    const W* reciprocal = static_cast<const W*>(in.stats.const_data_ptr());
+    const kernels::NormStats<const W> found{in.stats.size(0) == 2 ? reciprocal + rows : nullptr, reciprocal};
+    const T *x = in.x.const_data_ptr<T>() + in.parts.first, *dy = in.dy.const_data_ptr<T>() + in.parts.first;
+    const T *weight = in.weight.const_data_ptr<T>(), *other = data_or_null<T>(in.beside);
+    if (other) other += in.parts.first;
+    on_gpu(in.x, device::NormBackward<T>{dx.data_ptr<T>() + in.parts.first, dy, x, weight, other, found, rows, width, places});
     const auto data = [](const at::Tensor& sums) { return sums.defined() ? sums.data_ptr<W>() : nullptr; };
-    on_gpu(x, device::NormParts<T>{data(weight_parts), data(bias_parts), grad, in, found, rows, blocks, width});
+    on_gpu(in.x, device::NormParts<T>{data(weight_parts), data(bias_parts), dy, x, found, rows, blocks, width, places});
     if (dweight.defined()) sum_parts<W>(dweight, weight_parts);
     if (dbias.defined()) sum_parts<W>(dbias, bias_parts);
   });

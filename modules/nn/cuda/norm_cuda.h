@@ -3,12 +3,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "device_norm.h"
+#include "norms/norm_rows.h"
+
 namespace zt::nn {
 
-// Writes dx, the gradient of x plus `beside` if that is defined. Writes the gradients of weight and bias to dweight and dbias [1,
-// width] of the wide dtype; either may be undefined. They are sums over blocks of rows, then over blocks of these sums, in a
-// fixed order. stats: the statistics that the forward wrote: a row of 1 / deviation and, for LayerNorm, a row of means.
-void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias, const at::Tensor& dy,
-                          const at::Tensor& x, const at::Tensor& weight, const at::Tensor& beside, const at::Tensor& stats);
+// Returns where the vectors of a matrix with `columns` columns lie, for row algorithms whose pointers begin at the first vector.
+inline device::RowPlaces device_places(const RowParts& parts, int64_t columns) {
+  return parts.count * parts.width == columns ? device::RowPlaces{} : device::RowPlaces{parts.count, columns};
+}
+
+// Writes dx as norm_rows_backward does. Writes the gradients of weight and bias to dweight and dbias [1, width] of the wide
+// dtype; either may be undefined. They are sums over blocks of vectors, then over blocks of these sums, in a fixed order. Without
+// rows, nothing is written.
+void norm_backward_on_gpu(const at::Tensor& dx, const at::Tensor& dweight, const at::Tensor& dbias, const NormBackwardInputs& in);
 
 }  // namespace zt::nn

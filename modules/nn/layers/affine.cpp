@@ -23,8 +23,13 @@ at::ScalarType sum_dtype(const at::Tensor& dy) {
   return dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+// Returns whether adding the gradient of `dy` changes nothing. Without rows it is zero, which a sink without a sum yet must get.
+bool is_without_effect(const Context::Sink& sink, const at::Tensor& dy) {
+  return !sink.view.defined() || (dy.size(0) == 0 && !sink.first);
+}
+
 void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
-  if (!sink.view.defined()) return;
+  if (is_without_effect(sink, dy)) return;
   const at::ScalarType dtype = sink.view.scalar_type();
   if (dtype == dy.scalar_type() || dtype == sum_dtype(dy)) {
     return gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
@@ -35,7 +40,12 @@ void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor&
 }
 
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {
-  if (sink.view.defined()) sink.add(dy.sum({0}, false, sum_dtype(dy)));
+  if (!is_without_effect(sink, dy)) sink.add(dy.sum({0}, false, sum_dtype(dy)));
+}
+
+// Returns the sink of one group's slice of a parameter.
+Context::Sink slice_of(const Context::Sink& sink, int64_t group) {
+  return {sink.view.defined() ? sink.view.select(0, group) : at::Tensor(), sink.first};
 }
 
 struct LinearState {
@@ -78,16 +88,34 @@ void AffineGradient::add(at::Tensor dy, at::Tensor x) const {
   });
 }
 
-at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual) {
-  // cuBLAS adds the bias when it writes the result.
-  if (x.is_cuda() && bias.defined() && !residual.defined()) return at::addmm(bias, x, weight.t());
+void AffineGradient::add_groups(std::vector<at::Tensor> dy, std::vector<at::Tensor> x) const {
+  context_->defer([weight = weight_, bias = bias_, dy = std::move(dy), x = std::move(x)] {
+    const at::NoGradGuard no_grad;
+    const Context::Sink weights = weight(), biases = bias ? bias() : Context::Sink{};
+    for (size_t group = 0; group < dy.size(); ++group) {
+      add_gemm(slice_of(weights, static_cast<int64_t>(group)), dy[group], x[group]);
+      add_column_sums(slice_of(biases, static_cast<int64_t>(group)), dy[group]);
+    }
+  });
+}
+
+void write_affine_rows(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                       const at::Tensor& residual) {
+  at::Tensor to = out;
+  if (x.is_cuda() && bias.defined() && !residual.defined()) {
+    at::addmm_out(to, bias, x, weight.t());  // cuBLAS adds the bias when it writes the result
+    return;
+  }
   // The GEMM accumulates onto residual + bias, so adding them takes no extra pass over the result.
-  at::Tensor out;
-  if (residual.defined()) out = bias.defined() ? residual + bias : residual.clone();
-  else if (bias.defined()) out = bias.repeat({x.size(0), 1});
-  const double beta = out.defined() ? 1 : 0;
-  if (!out.defined()) out = at::empty({x.size(0), weight.size(0)}, x.options());
-  gemm(GemmKind::forward, x, weight.t(), out, beta);
+  if (residual.defined() && bias.defined()) at::add_out(to, residual, bias);
+  else if (residual.defined()) to.copy_(residual);
+  else if (bias.defined()) to.copy_(bias);
+  gemm(GemmKind::forward, x, weight.t(), to, residual.defined() || bias.defined() ? 1 : 0);
+}
+
+at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual) {
+  const at::Tensor out = at::empty({x.size(0), weight.size(0)}, x.options());
+  write_affine_rows(out, x, weight, bias, residual);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "params.h"
 #include "zt/model/layer.h"
@@ -34,6 +35,9 @@ class AffineGradient {
   // program splits the backward. Sums over the rows are in fp32 (fp64 for fp64); they are rounded once to the sink's dtype. dy:
   // [rows, out], x: [rows, in].
   void add(at::Tensor dy, at::Tensor x) const;
+  // The same for an Affine of several groups, whose weight is [groups, out, in] and whose bias is [groups, out]. The gradients of
+  // group g come from dy[g] and x[g], which may have no rows.
+  void add_groups(std::vector<at::Tensor> dy, std::vector<at::Tensor> x) const;
 
  private:
   using SinkFn = std::function<Context::Sink()>;
@@ -41,8 +45,11 @@ class AffineGradient {
   SinkFn weight_, bias_;
 };
 
-// Returns x weight^T [rows, out], without autograd. x: [rows, in]. All tensors have one dtype. `residual` ([rows, out]) and
-// `bias` are added if defined. For meta tensors it only allocates the result.
+// Writes x weight^T to `out` [rows, out], without autograd. x: [rows, in]. All tensors have one dtype. `residual` ([rows, out])
+// and `bias` are added if defined. For meta tensors it only counts operations.
+void write_affine_rows(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                       const at::Tensor& residual = {});
+// Returns a new tensor with the result of write_affine_rows.
 at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual = {});
 // Returns the gradient of affine_rows's x: dy weight [rows, in], without autograd. dy: [rows, out].
 at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight);

@@ -42,13 +42,15 @@ Attention::Attention(AttentionOptions options, const std::string& prefix, const 
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
+  if (options.qk_norm) head_norm_.emplace(shape_, options.qk_norm_eps, prefix);
   if (options.rotary) rotary_ = std::make_shared<Rotary>(shape_.head_dim, options.rope_base);
 }
 
 at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (x.dim() != 3) misuse("'{}' takes [samples, seq, {}], got {}", qkv_.weight->name, options_.hidden, describe(x));
   const int64_t samples = x.size(0), seq = x.size(1);
-  const at::Tensor qkv = linear(x, qkv_, context);
+  at::Tensor qkv = linear(x, qkv_, context);
+  if (head_norm_) qkv = head_norm_->run(qkv, context);
   AttentionInputs inputs;
   inputs.shape = shape_;
   inputs.causal = options_.causal;
@@ -60,6 +62,7 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
 
 Params Attention::params() const {
   Params all = qkv_.params();
+  if (head_norm_) append(all, head_norm_->params());
   append(all, out_.params());
   return all;
 }

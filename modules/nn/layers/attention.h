@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "affine.h"
 #include "cpu/attention_core.h"
+#include "norms/head_norm.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {
@@ -18,6 +20,7 @@ struct HeadOptions {
   int64_t kv_heads = 0;  // 0: as many as heads
   int64_t head_dim = 0;  // 0: hidden / heads
   bool causal = true;
+  bool qk_norm = false;  // RMSNorm over each query head and key head
   double rope_base = 10000;
   double std = 0.02;  // standard deviation of the initial weights
 };
@@ -25,6 +28,7 @@ struct HeadOptions {
 struct AttentionOptions : HeadOptions {
   bool rotary = false;  // use rotary positions; otherwise attention uses no positions
   bool bias = true;
+  double qk_norm_eps = 1e-6;
   double dropout = 0;          // probability for the attention weights; in a block, for both branches, too
   double residual_std = 0.02;  // standard deviation of the initial weights of the output projection
 };
@@ -41,6 +45,7 @@ Schema<Options>&& head_options(Schema<Options>&& schema) {
       .optional("head_dim", static_cast<int64_t Options::*>(&Options::head_dim), "columns of a head; 0: hidden / heads",
                 Check<int64_t>(at_least(0)))
       .optional("causal", static_cast<bool Options::*>(&Options::causal), "each token attends only to itself and earlier tokens")
+      .optional("qk_norm", static_cast<bool Options::*>(&Options::qk_norm), "RMSNorm over each query head and each key head")
       .optional("rope_base", static_cast<double Options::*>(&Options::rope_base), "base of the rotary angles",
                 Check<double>(above(0)))
       .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial weights",
@@ -53,6 +58,8 @@ Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string&
   return head_options(std::move(schema))
       .optional("rotary", static_cast<bool Options::*>(&Options::rotary), "use rotary positions")
       .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
+      .optional("qk_norm_eps", static_cast<double Options::*>(&Options::qk_norm_eps), "eps of the norm of heads",
+                Check<double>(at_least(0)))
       .optional("dropout", static_cast<double Options::*>(&Options::dropout), dropout_of, Check<double>(between(0, 0.999)))
       .optional("residual_std", static_cast<double Options::*>(&Options::residual_std),
                 "standard deviation of the initial weights of matmuls that end a branch", Check<double>(at_least(0)));
@@ -63,8 +70,9 @@ class Attention {
   static constexpr bool kSplits = true;
 
   // Makes the parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and
-  // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias. Throws Misuse if kv_heads does not divide heads,
-  // or heads does not divide hidden where head_dim is 0. `path` names the options in messages.
+  // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias, and those of HeadNorm if options.qk_norm. Throws
+  // Misuse if kv_heads does not divide heads, or heads does not divide hidden where head_dim is 0. `path` names the options in
+  // messages.
   Attention(AttentionOptions options, const std::string& prefix, const std::string& path);
 
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
@@ -76,6 +84,7 @@ class Attention {
   AttentionOptions options_;
   AttentionShape shape_;
   Affine qkv_, out_;
+  std::optional<HeadNorm> head_norm_;
   std::shared_ptr<Rotary> rotary_;
 };
 

@@ -4,19 +4,14 @@
 
 #include <string>
 
-#include "attention.h"
-#include "dropout.h"
+#include "attention_block.h"
 #include "mlp.h"
-#include "norm.h"
 
 namespace zt::nn {
 
-struct BlockOptions {
-  AttentionOptions attention;
-  MlpOptions mlp;
-  std::string norm = "layernorm";
-  double eps = 1e-5;
-  double dropout = 0;  // probability for both branches and for the attention weights
+struct BlockOptions : AttentionBlockOptions {
+  int64_t ffn = 0;  // columns inside the MLP; 0: 4 * hidden
+  std::string activation = "gelu_tanh";
 };
 
 class Block {
@@ -31,15 +26,9 @@ class Block {
   Params params() const;
 
  private:
-  template <class Branch>
-  at::Tensor add_branch(const at::Tensor& x, const Norm& norm, const Branch& branch, const Dropout& dropout,
-                        Context& context) const;
-
-  Norm norm1_;
-  Attention attention_;
-  Norm norm2_;
+  AttentionBlock attention_block_;
   Mlp mlp_;
-  Dropout attention_dropout_, mlp_dropout_;
+  Dropout mlp_dropout_;
 };
 
 }  // namespace zt::nn

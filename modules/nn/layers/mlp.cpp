@@ -72,14 +72,7 @@ Params Mlp::params() const {
 }
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {
-  static const auto kSchema =
-      Schema<MlpOptions>("nn.mlp")
-          .required("hidden", &MlpOptions::hidden, "columns of input and output", at_least(1))
-          .required("ffn", &MlpOptions::ffn, "columns between the two matmuls", at_least(1))
-          .optional("activation", &MlpOptions::activation, "the nonlinearity", one_of(activation_names()))
-          .optional("bias", &MlpOptions::bias, "add biases")
-          .optional("std", &MlpOptions::std, "standard deviation of the initial up weights", at_least(0))
-          .optional("residual_std", &MlpOptions::residual_std, "standard deviation of the initial down weights", at_least(0));
+  static const auto kSchema = mlp_options(Schema<MlpOptions>("nn.mlp"));
   return layer_of("mlp", Mlp(kSchema.parse(value), ""));
 }
 

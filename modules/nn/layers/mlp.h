@@ -5,6 +5,7 @@
 
 #include "activation.h"
 #include "affine.h"
+#include "zt/base/options.h"
 
 namespace zt::nn {
 
@@ -16,6 +17,23 @@ struct MlpOptions {
   double std = 0.02;           // standard deviation of the initial weights of `up`
   double residual_std = 0.02;  // standard deviation of the initial weights of `down`
 };
+
+// Adds the options of MlpOptions to a schema. Options derives from MlpOptions.
+template <class Options>
+Schema<Options>&& mlp_options(Schema<Options>&& schema) {
+  return std::move(schema)
+      .required("hidden", static_cast<int64_t Options::*>(&Options::hidden), "columns of input and output",
+                Check<int64_t>(at_least(1)))
+      .required("ffn", static_cast<int64_t Options::*>(&Options::ffn), "columns between the two matmuls",
+                Check<int64_t>(at_least(1)))
+      .optional("activation", static_cast<std::string Options::*>(&Options::activation), "the nonlinearity",
+                Check<std::string>(one_of(activation_names())))
+      .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
+      .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial up weights",
+                Check<double>(at_least(0)))
+      .optional("residual_std", static_cast<double Options::*>(&Options::residual_std),
+                "standard deviation of the initial down weights", Check<double>(at_least(0)));
+}
 
 class Mlp {
  public:

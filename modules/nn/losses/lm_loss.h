@@ -5,7 +5,7 @@
 #include <string>
 
 #include "layers/affine.h"
-#include "layers/norm.h"
+#include "norms/norm.h"
 #include "zt/base/value.h"
 
 namespace zt::nn {

@@ -1,5 +1,6 @@
 #include "lua_layer.h"
 
+#include "callback.h"
 #include "layers/params.h"
 #include "lua_context.h"
 #include "zt/base/options.h"
@@ -57,30 +58,6 @@ Io read_io(const Value::Table& table) {
   return io;
 }
 
-// Returns where a function is defined, for example "exp.lua:12".
-std::string definition_of(lua::Callable& function) {
-  lua_State* L = function.begin();
-  lua_Debug info;
-  lua_getinfo(L, ">S", &info);
-  return info.linedefined > 0 ? fmt::format("{}:{}", info.short_src, info.linedefined) : info.short_src;
-}
-
-// When the call returns or throws, calls `end`, which invalidates the arguments, and restores the Lua stack.
-class CallScope {
- public:
-  CallScope(lua_State* L, int top, std::function<void()> end) : L_(L), top_(top), end_(std::move(end)) {}
-  ~CallScope() {
-    end_();
-    lua_settop(L_, top_);
-  }
-  CallScope(const CallScope&) = delete;
-
- private:
-  lua_State* L_;
-  int top_;
-  std::function<void()> end_;
-};
-
 }  // namespace
 
 LuaLayer::LuaLayer(const LuaLayerOptions& options)
@@ -132,7 +109,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   lua_newtable(L);
   const int self = top + 1;
   lua_insert(L, self);  // below the function, so that `self` is still on the stack after the call
-  const CallScope scope(L, top, [&] {
+  const StackScope scope(L, top, [&] {
     handle->context = nullptr;
     end_self(L, self);
   });
@@ -151,7 +128,7 @@ Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batc
   if (!count_) return {};
   lua_State* L = count_->begin();
   const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
-  const CallScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
+  const StackScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
   lua::push(L, handle);
   call(*count_, 1, 1);
   const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;

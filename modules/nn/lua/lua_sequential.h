@@ -1,4 +1,4 @@
-// nn.sequential{layer, {"name", layer}, ..., seed = 1} in Lua.
+// nn.sequential{layer, {"name", layer}, {"name", {layer, ...}}, ..., seed = 1} in Lua.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace zt::nn {
 
-// Makes a model from the table at stack index `index`. Layers without a name are named by their index, from "0".
+// Makes a model from the table at stack index `index`, whose layers read_layers (layer_list.h) reads.
 std::shared_ptr<Model> read_sequential(lua_State* L, int index);
 
 }  // namespace zt::nn

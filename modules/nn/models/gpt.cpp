@@ -9,6 +9,7 @@
 #include "layers/layers.h"
 #include "layers/part.h"
 #include "losses/lm_loss.h"
+#include "lua/gpt_mlp.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {
@@ -21,6 +22,7 @@ struct GptOptions : HeadOptions {
   // Set by the family unless given.
   std::optional<std::string> norm, position, activation;
   std::optional<bool> bias, tied, scale_residual;
+  std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
   bool loss = true;
   int64_t ignore_index = -100, seed = 0;
@@ -36,6 +38,7 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("norm", &GptOptions::norm, "norm before each branch and the head", one_of(norm_names()))
           .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
           .optional("activation", &GptOptions::activation, "activation of the MLPs", one_of(activation_names()))
+          .optional("mlp", &GptOptions::mlp, "function(block) that returns the layers instead of a block's MLP, or nil")
           .optional("bias", &GptOptions::bias, "add biases in blocks and norms")
           .optional("tied", &GptOptions::tied, "the head uses the weights of the embedding")
           .optional("scale_residual", &GptOptions::scale_residual,
@@ -68,15 +71,27 @@ void fill_in(GptOptions& o) {
 BlockOptions block_options(const GptOptions& o) {
   const double residual_std = *o.scale_residual ? o.std / std::sqrt(2.0 * static_cast<double>(o.layers)) : o.std;
   BlockOptions block;
-  static_cast<HeadOptions&>(block.attention) = o;
-  block.attention.rotary = *o.position == "rotary";
-  block.attention.bias = *o.bias;
-  block.attention.residual_std = residual_std;
-  block.mlp = {o.hidden, o.ffn, *o.activation, *o.bias, o.std, residual_std};
+  static_cast<HeadOptions&>(block) = o;
+  block.rotary = *o.position == "rotary";
+  block.bias = *o.bias;
+  block.residual_std = residual_std;
+  block.qk_norm_eps = o.eps;
+  block.ffn = o.ffn;
+  block.activation = *o.activation;
   block.norm = *o.norm;
   block.eps = o.eps;
   block.dropout = o.dropout;
   return block;
+}
+
+// Adds block number `index`: one layer, or several if the script gives the layers of its MLP.
+void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOptions& options, lua::Callable* mlp) {
+  const std::string name = fmt::format("blocks.{}", index), &path = gpt_schema().name();
+  const auto inner = mlp ? layers_from(*mlp, index) : std::nullopt;
+  if (!inner) return layers.push_back({name, layer_of("block", Block(options, path))});
+  layers.push_back({name, attention_block_layer(options, path)});
+  for (const NamedLayer& entry : *inner) layers.push_back({name + "." + entry.name, entry.layer});
+  layers.push_back({name + ".add", residual_layer(options.dropout)});
 }
 
 }  // namespace
@@ -87,9 +102,8 @@ std::shared_ptr<Model> make_gpt(const Value& value) {
   const int64_t positions = *o.position == "learned" ? o.seq : 0;
   const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std});
   std::vector<NamedLayer> layers{{"embedding", embedding}};
-  for (int64_t i = 0; i < o.layers; ++i) {
-    layers.push_back({fmt::format("blocks.{}", i), layer_of("block", Block(block_options(o), gpt_schema().name()))});
-  }
+  const BlockOptions block = block_options(o);
+  for (int64_t i = 0; i < o.layers; ++i) add_block(layers, i, block, o.mlp.get());
   LmLossOptions head;
   head.vocab = o.vocab;
   head.hidden = o.hidden;

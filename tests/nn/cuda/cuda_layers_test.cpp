@@ -48,8 +48,26 @@ Case layer_case(const std::string& name, std::vector<int64_t> input, int roundin
   return {name, [options] { return test::subject(make(options)); }, std::move(input), roundings};
 }
 
+// A grouped_mlp whose groups have 3, 0 and 4 rows.
+Case grouped_case(const std::string& activation, bool bias) {
+  const Table options{{"groups", 3}, {"hidden", 9}, {"ffn", 19}, {"activation", activation}, {"bias", bias}, {"std", 0.3}};
+  return {"grouped_mlp_" + activation,
+          [options] {
+            const auto layer = make_grouped_mlp(options);
+            const at::Tensor group_rows = test::longs({3, 0, 4}, {3});
+            return test::Subject{[=](at::TensorList in, Context& context) {
+                                   return layer->forward({in[0], group_rows}, context);
+                                 },
+                                 layer->params()};
+          },
+          {7, 9},
+          6};
+}
+
 std::vector<Case> cases() {
   const Table grouped{{"hidden", 18}, {"heads", 3}, {"kv_heads", 1}, {"rotary", true}, {"std", 0.3}};
+  Table normed = grouped;
+  normed["qk_norm"] = true;
   const Table dropping{{"hidden", 15}, {"heads", 3}, {"dropout", 0.2}, {"std", 0.3}};
   const Table llama{{"layers", 2}, {"hidden", 18}, {"heads", 3},       {"kv_heads", 1},
                     {"ffn", 13},   {"vocab", 23},  {"family", "llama"}};
@@ -61,8 +79,11 @@ std::vector<Case> cases() {
       layer_case<make_dropout>("dropout", {3, 5, 4099}, 2, {{"p", 0.3}}),
       layer_case<make_mlp>("mlp_gelu_tanh", {2, 7, 9}, 6, {{"hidden", 9}, {"ffn", 19}, {"std", 0.3}}),
       layer_case<make_mlp>("mlp_swiglu", {2, 7, 9}, 6, {{"hidden", 9}, {"ffn", 19}, {"activation", "swiglu"}, {"std", 0.3}}),
+      grouped_case("swiglu", false),
+      grouped_case("gelu_tanh", true),
       layer_case<make_attention>("attention", {2, 7, 15}, 10, {{"hidden", 15}, {"heads", 3}, {"std", 0.3}}),
       layer_case<make_attention>("attention_grouped", {2, 7, 18}, 10, grouped),
+      layer_case<make_attention>("attention_qk_norm", {2, 7, 18}, 12, normed),
       layer_case<make_attention>("attention_dropout", {2, 7, 15}, 12, dropping),
       layer_case<make_cross_entropy>("cross_entropy", {2, 7, 1023}, 2, {}),
       layer_case<make_lm_loss>("lm_loss", {2, 7, 15}, 6, {{"vocab", 23}, {"hidden", 15}, {"std", 0.3}}),

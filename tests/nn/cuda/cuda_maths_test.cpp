@@ -153,6 +153,34 @@ TEST_P(CudaMaths, AlignmentDoesNotChangeNorms) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(got[i], expected[i])) << i;
 }
 
+// Vectors within the rows of a matrix give the bits of the same vectors in a matrix of their own.
+TEST_P(CudaMaths, NormsOfPartsOfRows) {
+  const int64_t rows = 13, columns = 61, width = 12, count = 3, first = 5, vectors = rows * count;
+  const at::Tensor x = made_up({rows, columns}), dy = made_up({rows, columns}, 0.1), weight = made_up({width});
+  const auto part_of = [&](const at::Tensor& all) { return all.narrow(1, first, count * width).reshape({vectors, width}); };
+  const auto expected = emulated_norm_of({false, false}, part_of(x), weight, {}, part_of(dy), {});
+  const at::Tensor out = at::full_like(x, 7), dx = at::full_like(x, 7);
+  const auto wide_options = x.options().dtype(wide());
+  const at::Tensor reciprocal = at::empty({vectors}, wide_options), sums = at::empty({2, width}, wide_options),
+                   dweight = at::empty({1, width}, wide_options);
+  const device::RowPlaces places{count, columns};
+  for_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    using W = kernels::Wide<T>;
+    W* scale = reciprocal.data_ptr<W>();
+    const T *in = x.const_data_ptr<T>() + first, *grad_in = dy.const_data_ptr<T>() + first, *w = weight.const_data_ptr<T>();
+    emulate(device::Norm<T>{out.data_ptr<T>() + first, {nullptr, scale}, in, w, nullptr, 1e-5, vectors, width, places});
+    const kernels::NormStats<const W> stats{nullptr, scale};
+    emulate(device::NormBackward<T>{dx.data_ptr<T>() + first, grad_in, in, w, nullptr, stats, vectors, width, places});
+    emulate(device::NormParts<T>{sums.data_ptr<W>(), nullptr, grad_in, in, stats, vectors, 2, width, places});
+    emulate(device::SumRows<W>{dweight.data_ptr<W>(), sums.const_data_ptr<W>(), 2, 1, width});
+  });
+  EXPECT_TRUE(at::equal(part_of(out), expected[0]));
+  EXPECT_TRUE(at::equal(part_of(dx), expected[1]));
+  EXPECT_TRUE(at::equal(dweight[0], expected[2]));
+  EXPECT_TRUE(out.narrow(1, 0, first).eq(7).all().item<bool>()) << "other columns are left alone";
+}
+
 // --- cross-entropy ---
 
 struct LossResult {

@@ -22,6 +22,18 @@ GoldenCase layer_case(const std::string& name, Table options) {
   return {name, [options] { return test::subject(make(options)); }};
 }
 
+// A grouped_mlp that reads the number of rows of each group from the batch.
+GoldenCase grouped_case(const std::string& activation, bool bias) {
+  const Table options{{"groups", 3}, {"hidden", 9}, {"ffn", 13}, {"activation", activation}, {"bias", bias}};
+  return {"grouped_mlp_" + activation, [options] {
+            const auto layer = make_grouped_mlp(options);
+            return test::Subject{[layer](at::TensorList in, Context& context) {
+                                   return layer->forward({in[0], context.batch("group_rows")}, context);
+                                 },
+                                 layer->params()};
+          }};
+}
+
 Table attention(int hidden, int heads, Table more) {
   more.insert({{"hidden", hidden}, {"heads", heads}});
   return more;
@@ -31,6 +43,11 @@ const Table kLlamaBlock{{"hidden", 18},      {"heads", 3},     {"kv_heads", 1}, 
                         {"norm", "rmsnorm"}, {"rotary", true}, {"bias", false}, {"activation", "swiglu"}};
 const Table kGpt2{{"layers", 2}, {"hidden", 15}, {"heads", 3}, {"vocab", 23}, {"seq", 7}};
 const Table kLlama{{"layers", 2}, {"hidden", 18}, {"heads", 3}, {"kv_heads", 1}, {"ffn", 13}, {"vocab", 23}, {"family", "llama"}};
+
+Table with_qk_norm(Table options) {
+  options["qk_norm"] = true;
+  return options;
+}
 
 void PrintTo(const GoldenCase& c, std::ostream* out) {
   *out << c.name;
@@ -51,6 +68,10 @@ std::vector<GoldenCase> cases() {
       layer_case<make_attention>("attention_packed",
                                  attention(18, 3, {{"kv_heads", 1}, {"rotary", true}, {"rope_base", 500}, {"bias", false}})),
       layer_case<make_attention>("attention_packed_bidirectional", attention(15, 3, {{"causal", false}})),
+      layer_case<make_attention>(
+          "attention_qk_norm",
+          with_qk_norm(attention(18, 4, {{"kv_heads", 2}, {"head_dim", 6}, {"rotary", true}, {"bias", false}}))),
+      layer_case<make_attention>("attention_qk_norm_eps", with_qk_norm(attention(15, 3, {{"qk_norm_eps", 0.1}}))),
       layer_case<make_cross_entropy>("cross_entropy", {}),
       layer_case<make_lm_loss>("lm_loss_none", {{"vocab", 21}, {"hidden", 9}, {"norm", "none"}}),
       layer_case<make_lm_loss>("lm_loss_layernorm", {{"vocab", 21}, {"hidden", 9}}),
@@ -59,6 +80,9 @@ std::vector<GoldenCase> cases() {
       layer_case<make_block>("block_llama", kLlamaBlock),
       layer_case<make_gpt>("model_gpt2", kGpt2),
       layer_case<make_gpt>("model_llama", kLlama),
+      layer_case<make_gpt>("model_qk_norm", with_qk_norm(kLlama)),
+      grouped_case("swiglu", false),
+      grouped_case("gelu", true),
   };
   for (const std::string activation : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
     all.push_back(layer_case<make_mlp>("mlp_" + activation, {{"hidden", 9}, {"ffn", 19}, {"activation", activation}}));

@@ -51,6 +51,9 @@ TEST(Gradient, Attention) {
   EXPECT_LT(error_of(make_attention(Table{{"hidden", 6}, {"heads", 2}, {"std", 0.5}}), input({2, 4, 6})), kTolerance);
   const Table grouped{{"hidden", 5}, {"heads", 4}, {"kv_heads", 2}, {"head_dim", 2}, {"rotary", true}, {"std", 0.5}};
   EXPECT_LT(error_of(make_attention(grouped), input({2, 4, 5})), kTolerance);
+  Table normed = grouped;
+  normed.insert({{"qk_norm", true}, {"qk_norm_eps", 0.1}});
+  EXPECT_LT(error_of(make_attention(normed), input({2, 4, 5})), kTolerance);
 }
 
 TEST(Gradient, BlockWithDropout) {

@@ -47,7 +47,10 @@ std::vector<MetaCase> meta_cases() {
   }
   for (const bool rotary : {false, true}) {
     const Table options{{"hidden", 12}, {"heads", 3}, {"kv_heads", rotary ? 1 : 3}, {"rotary", rotary}, {"dropout", 0.2}};
+    Table normed = options;
+    normed["qk_norm"] = true;
     all.push_back(meta_case<make_attention>(rotary ? "attention_rotary" : "attention", options));
+    all.push_back(meta_case<make_attention>(rotary ? "attention_rotary_qk_norm" : "attention_qk_norm", normed));
     all.push_back(meta_case<make_block>(rotary ? "block_rotary" : "block", options));
   }
   all.push_back(meta_case<make_attention>("attention_segments", {{"hidden", 12}, {"heads", 2}}, {"segments", "positions"}));

@@ -27,11 +27,14 @@ NarrowCase narrow_case(const std::string& name, int roundings, Table options) {
   return {name, [options] { return test::subject(make(options)); }, roundings};
 }
 
-// A matmul stores its result; its backward stores the gradients of the input and, before the sink, of the weight. A block stores
+// A matmul stores its result; its backward stores the gradients of the input and, before the sink, of the weight. A norm of heads
+// stores its result, and its backward a gradient. A block stores
 // norm, qkv, rotated qkv, weights and result of the attention, sum, norm, two tensors of the mlp, and sum. Its backward stores as
 // many gradients, except those of the two sums: the norms' backward adds them before it stores.
 std::vector<NarrowCase> narrow_cases() {
   const Table grouped{{"hidden", 18}, {"heads", 3}, {"kv_heads", 1}, {"rotary", true}, {"std", 0.3}};
+  Table normed = grouped;
+  normed["qk_norm"] = true;
   const Table llama{{"layers", 2}, {"hidden", 18}, {"heads", 3},       {"kv_heads", 1},
                     {"ffn", 13},   {"vocab", 23},  {"family", "llama"}};
   return {
@@ -41,6 +44,7 @@ std::vector<NarrowCase> narrow_cases() {
       narrow_case<make_mlp>("mlp_relu", 6, {{"hidden", 9}, {"ffn", 19}, {"activation", "relu"}, {"std", 0.3}}),
       narrow_case<make_attention>("attention", 10, {{"hidden", 15}, {"heads", 3}, {"std", 0.3}}),
       narrow_case<make_attention>("attention_grouped", 10, grouped),
+      narrow_case<make_attention>("attention_grouped_qk_norm", 12, normed),
       narrow_case<make_lm_loss>("lm_loss", 6, {{"vocab", 23}, {"hidden", 15}, {"std", 0.3}}),
       narrow_case<make_block>("block", 18, {{"hidden", 15}, {"heads", 3}, {"dropout", 0.2}}),
       narrow_case<make_gpt>("gpt2", 44, {{"layers", 2}, {"hidden", 15}, {"heads", 3}, {"vocab", 23}, {"seq", 7}}),
@@ -56,7 +60,7 @@ class NarrowLayer : public testing::TestWithParam<std::tuple<NarrowCase, at::Sca
  protected:
   static std::vector<at::Tensor> inputs(const std::string& name) {
     if (name == "gpt2" || name == "llama") return {};
-    const int64_t columns = name == "linear" || name.starts_with("mlp") ? 9 : name == "attention_grouped" ? 18 : 15;
+    const int64_t columns = name == "linear" || name.starts_with("mlp") ? 9 : name.starts_with("attention_grouped") ? 18 : 15;
     return {random({2, 7, columns}, 1)};
   }
 };

@@ -1,23 +1,17 @@
 // Tests layers written in Lua.
 #include "lua/lua_layer.h"
 
-#include "binding/script.h"
+#include "nn/lua/nn_script.h"
 #include "nn/support/run.h"
-
-extern "C" int luaopen_zt_nn(lua_State* L);
 
 namespace zt::nn {
 namespace {
 
-// Scripts have the globals `nn`, the module; `w`, a tensor [3, 3]; and keep(layer), which passes a layer to the test.
-class LuaLayerTest : public test::Script {
+// Scripts also have the globals `w`, a tensor [3, 3], and keep(layer), which passes a layer to the test.
+class LuaLayerTest : public test::NnScript {
  protected:
   void SetUp() override {
-    Script::SetUp();
-    lua_pushstring(L, "nn");
-    lua_pushcfunction(L, luaopen_zt_nn);
-    lua_call(L, 0, 1);
-    lua_rawset(L, LUA_GLOBALSINDEX);
+    NnScript::SetUp();
     lua_pushstring(L, "w");
     lua::push(L, (at::arange(9, at::kDouble) / 9).view({3, 3}));
     lua_rawset(L, LUA_GLOBALSINDEX);
@@ -25,7 +19,7 @@ class LuaLayerTest : public test::Script {
   }
   void TearDown() override {
     kept.reset();
-    Script::TearDown();
+    NnScript::TearDown();
   }
 
   test::Subject made(const std::string& code) {
@@ -159,13 +153,6 @@ TEST_F(LuaLayerTest, RefusesWrongOptions) {
   EXPECT_NE(run("nn.layer{forward = 3}").find("must be a "), std::string::npos);
   EXPECT_NE(run("nn.layer{forward = print, params = {w = 3}}").find("nn.layer.params.w must be"), std::string::npos);
   EXPECT_NE(run("nn.layer{forward = print, io = {input = {'h'}}}").find("did you mean 'inputs'?"), std::string::npos);
-}
-
-TEST_F(LuaLayerTest, Sequential) {
-  EXPECT_EQ(run("nn.sequential{nn.embedding{vocab = 3, hidden = 2}, {'head', nn.lm_loss{vocab = 3, hidden = 2}}, seed = 3}"), "");
-  EXPECT_NE(run("nn.sequential{nn.embedding{vocab = 3, hidden = 2}, sede = 3}").find("did you mean 'seed'?"), std::string::npos);
-  EXPECT_NE(run("nn.sequential{{'a'}}").find("entry 1 must be a layer or {\"name\", layer}"), std::string::npos);
-  EXPECT_NE(run("nn.sequential(3)").find("takes a table of layers"), std::string::npos);
 }
 
 }  // namespace

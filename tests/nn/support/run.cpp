@@ -13,11 +13,14 @@ Subject subject(std::shared_ptr<Layer> layer) {
 }
 
 Subject subject(std::shared_ptr<Model> model) {
-  const auto forward = [model](at::TensorList in, Context& context) {
-    std::vector<at::Tensor> h = in.vec();
-    const auto& infos = model->info().positions;
-    for (size_t i = 0; i < infos.size(); ++i) h = model->positions()[i].layer->forward(h, context);
-    return h;
+  const auto forward = [model](at::TensorList, Context& context) {
+    std::vector<std::vector<at::Tensor>> outputs;  // by position
+    for (const PositionInfo& info : model->info().positions) {
+      std::vector<at::Tensor> inputs;
+      for (const Edge& edge : info.inputs) inputs.push_back(outputs[edge.position][edge.output]);
+      outputs.push_back(model->positions()[outputs.size()].layer->forward(inputs, context));
+    }
+    return outputs.back();
   };
   return {forward, model->params()};
 }

@@ -5,12 +5,11 @@
 
 #include <string>
 
-#include "params.h"
+#include "layers/params.h"
+#include "norm_rows.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {
-
-enum class NormKind : uint8_t { none, layernorm, rmsnorm };
 
 NormKind parse_norm(const std::string& name);  // throws Misuse for an unknown name
 std::vector<std::string> norm_names();

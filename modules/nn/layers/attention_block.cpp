@@ -1,0 +1,89 @@
+#include "attention_block.h"
+
+#include "function.h"
+#include "layers.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+AttentionBlock::AttentionBlock(const AttentionBlockOptions& options, const std::string& path)
+    : norm1_(parse_norm(options.norm), options.hidden, options.eps, options.bias, "norm1."),
+      attention_(options, "attention.", path),
+      norm2_(parse_norm(options.norm), options.hidden, options.eps, options.bias, "norm2."),
+      dropout_(options.dropout, kAttentionDropout) {}
+
+Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {
+  const at::Tensor h = in_dtype_of(*attention_.params().front(), x);
+  return norm2_.fork(add_branch(norm1_.fork(h, context), attention_, dropout_, context), context);
+}
+
+Params AttentionBlock::params() const {
+  Params all = norm1_.params();
+  append(all, attention_.params());
+  append(all, norm2_.params());
+  return all;
+}
+
+namespace {
+
+constexpr const char* kResidual = "residual";
+
+class AttentionBlockLayer final : public Layer {
+ public:
+  explicit AttentionBlockLayer(AttentionBlock block) : block_(std::move(block)) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    const auto [normed, residual] = block_.run(in[0], context);
+    return {normed, residual};
+  }
+  Params params() const override { return block_.params(); }
+  Io io() const override { return {.inputs = {"h"}, .outputs = {{"h"}, {kResidual}}}; }
+  bool splits_backward() const override { return true; }
+  std::string kind() const override { return "attention_block"; }
+
+ private:
+  AttentionBlock block_;
+};
+
+class ResidualLayer final : public Layer {
+ public:
+  explicit ResidualLayer(double dropout) : dropout_(dropout, kMlpDropout) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    const at::Tensor &h = in[0], &residual = in[1];
+    if (h.sizes() != residual.sizes() || !h.is_floating_point()) {
+      misuse("a residual layer adds floating-point values of one shape, got h {} and residual {}", describe(h),
+             describe(residual));
+    }
+    return {dropout_.run(h.to(residual.scalar_type()), context, residual)};
+  }
+  Io io() const override { return {.inputs = {"h", kResidual}, .outputs = {{"h"}}}; }
+  std::string kind() const override { return "residual"; }
+
+ private:
+  Dropout dropout_;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> attention_block_layer(const AttentionBlockOptions& options, const std::string& path) {
+  return std::make_shared<AttentionBlockLayer>(AttentionBlock(options, path));
+}
+
+std::shared_ptr<Layer> residual_layer(double dropout) {
+  return std::make_shared<ResidualLayer>(dropout);
+}
+
+std::shared_ptr<Layer> make_attention_block(const Value& value) {
+  static const auto kSchema = attention_block_options(Schema<AttentionBlockOptions>("nn.attention_block"));
+  return attention_block_layer(kSchema.parse(value), kSchema.name());
+}
+
+std::shared_ptr<Layer> make_residual(const Value& value) {
+  struct Options {
+    double dropout = 0;
+  };
+  static const auto kSchema =
+      Schema<Options>("nn.residual").optional("dropout", &Options::dropout, "dropout probability of h", between(0, 0.999));
+  return residual_layer(kSchema.parse(value).dropout);
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,62 @@
+// The first part of a transformer block, up to the input of the MLP. nn.block continues with an MLP in the same layer. As a layer
+// of its own, nn.attention_block stands before an MLP that consists of several layers, and nn.residual after it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "attention.h"
+#include "dropout.h"
+#include "norms/norm.h"
+
+namespace zt::nn {
+
+// Dropout indices of a block's branches. The attention weights use index 0.
+inline constexpr int kAttentionDropout = 1, kMlpDropout = 2;
+
+struct AttentionBlockOptions : AttentionOptions {
+  std::string norm = "layernorm";
+  double eps = 1e-5;  // of both norms
+};
+
+// Adds the options of AttentionBlockOptions to a schema. Options derives from AttentionBlockOptions.
+template <class Options>
+Schema<Options>&& attention_block_options(Schema<Options>&& schema) {
+  return attention_options(std::move(schema), "dropout probability of both branches and the attention weights")
+      .optional("norm", static_cast<std::string Options::*>(&Options::norm), "norm before each branch",
+                Check<std::string>(one_of(norm_names())))
+      .optional("eps", static_cast<double Options::*>(&Options::eps), "eps of the norms", Check<double>(at_least(0)));
+}
+
+// Returns fork.x + dropout(branch(fork.normed)).
+template <class Branch>
+at::Tensor add_branch(const Norm::Fork& fork, const Branch& branch, const Dropout& dropout, Context& context) {
+  if (dropout.is_active(context)) return dropout.run(branch.run(fork.normed, context), context, fork.x);
+  return branch.run(fork.normed, context, fork.x);  // the branch's last matmul accumulates onto the residual
+}
+
+class AttentionBlock {
+ public:
+  // Makes the parameters norm1.*, attention.*, norm2.*. `path` names the options in messages.
+  AttentionBlock(const AttentionBlockOptions& options, const std::string& path);
+
+  // Computes y = x + dropout(attention(norm1(x))). Returns norm2(y) for the MLP, and y for the residual. x: [samples, seq,
+  // hidden]; both results have this shape.
+  Norm::Fork run(const at::Tensor& x, Context& context) const;
+  Params params() const;
+
+ private:
+  Norm norm1_;
+  Attention attention_;
+  Norm norm2_;
+  Dropout dropout_;
+};
+
+// Makes a layer that reads `h` and outputs `h` = norm2(y) and `residual` = y.
+std::shared_ptr<Layer> attention_block_layer(const AttentionBlockOptions& options, const std::string& path);
+
+// Makes a layer that reads `h` and `residual` and outputs `h` = residual + dropout(h). Throws Misuse, when it runs, if the inputs
+// have different shapes or `h` is not floating-point. The result has the dtype of `residual`.
+std::shared_ptr<Layer> residual_layer(double dropout);
+
+}  // namespace zt::nn

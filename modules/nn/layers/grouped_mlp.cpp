@@ -1,0 +1,168 @@
+#include "grouped_mlp.h"
+
+#include "function.h"
+#include "layers.h"
+#include "zt/base/options.h"
+#include "zt/gemm/gemm.h"
+
+namespace zt::nn {
+
+namespace {
+
+// The rows of one group.
+struct RowGroup {
+  int64_t group = 0, first = 0, count = 0;
+
+  at::Tensor rows_of(const at::Tensor& x) const { return x.narrow(0, first, count); }
+  // Returns the group's slice of a parameter, or an undefined tensor if there is no parameter.
+  at::Tensor slice_of(const at::Tensor& param) const { return param.defined() ? param.select(0, group) : param; }
+};
+
+// Returns all groups, in order. Meta tensors have no values, so all their rows are in the first group: neither shapes nor the
+// number of operations depend on how the rows are divided.
+std::vector<RowGroup> row_groups(const at::Tensor& rows, const at::Tensor& group_rows, int64_t groups) {
+  if (group_rows.scalar_type() != at::kLong || group_rows.sizes() != at::IntArrayRef{groups}) {
+    misuse("nn.grouped_mlp takes group_rows as int64 [{}], the number of rows of each group on this rank, got {}", groups,
+           describe(group_rows));
+  }
+  const int64_t total = rows.size(0);
+  std::vector<int64_t> counts(groups, 0);
+  if (rows.is_meta()) {
+    counts.front() = total;
+  } else {
+    if (!group_rows.is_cpu()) misuse("nn.grouped_mlp reads group_rows on the CPU, got {}: copy it there", describe(group_rows));
+    const at::Tensor values = group_rows.contiguous();
+    std::copy_n(values.const_data_ptr<int64_t>(), groups, counts.begin());
+  }
+  std::vector<RowGroup> all;
+  int64_t first = 0;
+  for (const int64_t count : counts) {
+    if (count < 0 || count > total - first) break;
+    all.push_back({static_cast<int64_t>(all.size()), first, count});
+    first += count;
+  }
+  if (first != total || all.size() != counts.size()) {
+    misuse("nn.grouped_mlp: group_rows = [{}] does not divide {} rows: give a number of at least 0 for each group, {} in total",
+           fmt::join(counts, ", "), total, total);
+  }
+  return all;
+}
+
+// The state of the backward, apart from the saved input and the saved input of the activation.
+struct GroupedMlpState {
+  Activation activation;
+  Affine up, down;
+  AffineGradient up_gradient, down_gradient;
+  std::vector<RowGroup> groups;
+};
+
+struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
+  // `parameters` are arguments only to tell autograd that the result depends on them.
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, at::TensorList /*parameters*/, GroupedMlpState state) {
+    const at::Tensor &up = state.up.weight->get(), &down = state.down.weight->get();
+    const at::Tensor up_bias = state.up.bias_value(), down_bias = state.down.bias_value();
+    const at::Tensor rows = x.contiguous(), pre = at::empty({rows.size(0), up.size(1)}, rows.options());
+    const at::Tensor out = at::empty_like(rows);
+    for (const RowGroup& group : state.groups) {
+      if (group.count == 0) continue;
+      const at::Tensor inner = group.rows_of(pre);
+      write_affine_rows(inner, group.rows_of(rows), group.slice_of(up), {});
+      const at::Tensor value = activate(state.activation, inner, group.slice_of(up_bias));
+      write_affine_rows(group.rows_of(out), value, group.slice_of(down), group.slice_of(down_bias));
+    }
+    node->save_for_backward({rows, pre});
+    keep(node, std::move(state));
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& state = kept<GroupedMlpState>(node);
+    const auto saved = node->get_saved_variables();
+    const at::Tensor dy = grads[0].contiguous(), up_bias = state.up.bias_value();
+    std::vector<at::Tensor> dys, values, dpres, rows;  // by group
+    for (const RowGroup& group : state.groups) {
+      dys.push_back(group.rows_of(dy));
+      rows.push_back(group.rows_of(saved[0]));
+      const at::Tensor dvalue = affine_input_gradient(dys.back(), group.slice_of(state.down.weight->get()));
+      const ActivationGradient inner =
+          activate_backward(state.activation, dvalue, group.rows_of(saved[1]), group.slice_of(up_bias));
+      values.push_back(inner.value);
+      dpres.push_back(inner.pre);
+    }
+    state.down_gradient.add_groups(std::move(dys), std::move(values));
+    at::Tensor dx;
+    if (node->needs_input_grad(0)) dx = input_gradient(state, dpres, saved[0]);
+    state.up_gradient.add_groups(std::move(dpres), std::move(rows));
+    variable_list results{dx};
+    results.resize(1 + state.up.params().size() + state.down.params().size() + 1);
+    return results;
+  }
+
+ private:
+  static at::Tensor input_gradient(const GroupedMlpState& state, const std::vector<at::Tensor>& dpres, const at::Tensor& rows) {
+    const at::Tensor dx = at::empty_like(rows);
+    for (const RowGroup& group : state.groups) {
+      const at::Tensor& dpre = dpres[static_cast<size_t>(group.group)];
+      gemm(GemmKind::input_gradient, dpre, group.slice_of(state.up.weight->get()), group.rows_of(dx));
+    }
+    return dx;
+  }
+};
+
+// Makes the parameters of one matmul of all groups on this rank.
+Affine make_group_affine(const std::string& prefix, const GroupedMlpOptions& options, int64_t in, int64_t out, double std) {
+  const int64_t groups = options.groups / options.parts;
+  Affine affine;
+  affine.weight = make_param(prefix + "weight", {groups, out, in}, init_normal(0, std), true, {"group", "out", "in"});
+  if (options.bias) affine.bias = make_param(prefix + "bias", {groups, out}, init_zeros(), false, {"group", "out"});
+  if (!options.axis) return affine;
+  const AxisPlacement sharded{*options.axis, Placement::sharded, 0, options.parts};
+  for (const auto& param : affine.params()) param->placements = {sharded};
+  return affine;
+}
+
+void check_parts(const GroupedMlpOptions& options) {
+  if (options.groups % options.parts != 0) {
+    misuse("nn.grouped_mlp: {} groups cannot be divided among {} parts evenly: make parts a divisor of groups", options.groups,
+           options.parts);
+  }
+  if (options.parts > 1 && !options.axis)
+    misuse("nn.grouped_mlp: parts = {} needs option 'axis', the mesh axis whose ranks hold the parts", options.parts);
+}
+
+}  // namespace
+
+GroupedMlp::GroupedMlp(const GroupedMlpOptions& options) : activation_(parse_activation(options.activation)) {
+  check_parts(options);
+  up_ = make_group_affine("up.", options, options.hidden, columns_before(activation_, options.ffn), options.std);
+  down_ = make_group_affine("down.", options, options.ffn, options.hidden, options.residual_std);
+}
+
+std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context) {
+  const int64_t groups = up_.weight->shape[0], hidden = up_.weight->shape[2];
+  if (in[0].dim() != 2 || in[0].size(1) != hidden)
+    misuse("'{}' takes rows [n, {}], got {}", up_.weight->name, hidden, describe(in[0]));
+  const at::Tensor rows = in_dtype_of(*up_.weight, in[0]);
+  variable_list parameters;
+  for (const auto& param : params()) parameters.push_back(param->get());
+  GroupedMlpState state{
+      activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), row_groups(rows, in[1], groups)};
+  return {GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state))};
+}
+
+Params GroupedMlp::params() const {
+  Params all = up_.params();
+  append(all, down_.params());
+  return all;
+}
+
+std::shared_ptr<Layer> make_grouped_mlp(const Value& value) {
+  static const auto kSchema =
+      mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")
+                      .required("groups", &GroupedMlpOptions::groups, "number of MLPs on all ranks", at_least(1)))
+          .optional("axis", &GroupedMlpOptions::axis, "mesh axis whose ranks hold groups / parts MLPs each")
+          .optional("parts", &GroupedMlpOptions::parts, "number of ranks of that axis", at_least(1));
+  return std::make_shared<GroupedMlp>(kSchema.parse(value));
+}
+
+}  // namespace zt::nn

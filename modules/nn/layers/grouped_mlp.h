@@ -1,0 +1,40 @@
+// Several independent MLPs in one layer, each for its own rows: the experts of a mixture of experts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlp.h"
+
+namespace zt::nn {
+
+struct GroupedMlpOptions : MlpOptions {
+  int64_t groups = 0;               // number of MLPs on all ranks
+  std::optional<std::string> axis;  // mesh axis whose ranks hold `groups` / `parts` consecutive MLPs each
+  int parts = 1;                    // ranks of that axis
+};
+
+// Reads `rows` [n, hidden] and `group_rows`, int64 [groups / parts] on the CPU: the number of consecutive rows of each MLP of
+// this rank. Zeros are allowed, and n may be 0. Outputs `rows` [n, hidden], where each row went through the MLP of its group.
+// Each group gives the bits of an nn.mlp on its rows. On the device meta, `group_rows` is not read.
+class GroupedMlp final : public Layer {
+ public:
+  // Makes the parameters up.weight [groups, columns_before(ffn), hidden] and down.weight [groups, hidden, ffn], with biases
+  // up.bias [groups, columns_before(ffn)] and down.bias [groups, hidden] if options.bias. With `axis`, a rank holds `groups` /
+  // `parts` consecutive groups of them. Throws Misuse if `parts` does not divide `groups`, or is above 1 without an axis.
+  explicit GroupedMlp(const GroupedMlpOptions& options);
+
+  // Throws Misuse if the inputs have other shapes or dtypes, or if `group_rows` does not sum to n.
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
+  Params params() const override;
+  Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
+  bool splits_backward() const override { return true; }
+  std::string kind() const override { return "grouped_mlp"; }
+
+ private:
+  Activation activation_;
+  Affine up_, down_;  // of all groups of this rank
+};
+
+}  // namespace zt::nn

@@ -1,0 +1,114 @@
+#include "norm.h"
+
+#include "layers/function.h"
+#include "layers/layers.h"
+#include "layers/part.h"
+#include "zt/base/options.h"
+
+namespace zt::nn {
+
+std::vector<std::string> norm_names() {
+  return {"none", "layernorm", "rmsnorm"};
+}
+
+NormKind parse_norm(const std::string& name) {
+  const auto names = norm_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) misuse("unknown norm '{}'{}", name, suggest(name, names));
+  return static_cast<NormKind>(found - names.begin());
+}
+
+namespace {
+
+using SinkFn = std::function<Context::Sink()>;
+
+struct NormState {
+  NormKind kind;
+  double eps;
+  std::shared_ptr<Param> weight;
+  SinkFn weight_sink, bias_sink;  // bias_sink is empty if there is no bias
+};
+
+struct NormFunction : torch::autograd::Function<NormFunction> {
+  // Returns {the norm, x}. weight and bias are those of the state; they are arguments only to tell autograd that the result
+  // depends on them.
+  static variable_list forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
+                               const std::optional<at::Tensor>& bias, NormState state) {
+    const at::Tensor rows = as_rows(x), out = at::empty_like(rows);
+    const at::Tensor stats = norm_rows(out, rows, whole_rows(rows), state.kind, weight, value_or_none(bias), state.eps);
+    node->save_for_backward({rows, stats});
+    node->set_materialize_grads(false);
+    keep(node, std::move(state));
+    return {in_shape_of(x, out), x};
+  }
+
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    if (!grads[0].defined()) return {grads[1], {}, {}, {}};
+    const auto& state = kept<NormState>(node);
+    const auto saved = node->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const at::Tensor dx = at::empty_like(x);
+    const at::Tensor beside = grads[1].defined() ? as_rows(grads[1]) : at::Tensor();
+    const NormBackwardInputs in{as_rows(grads[0]), x, whole_rows(x), state.weight->get(), saved[1], beside};
+    norm_rows_backward(dx, in, state.weight_sink(), state.bias_sink ? state.bias_sink() : Context::Sink{});
+    return {in_shape_of(grads[0], dx), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+Norm::Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::string& prefix) : kind_(kind), eps_(eps) {
+  if (kind != NormKind::none) weight_ = make_vector(prefix + "weight", hidden, init_ones(), "hidden");
+  if (kind == NormKind::layernorm && bias) bias_ = make_vector(prefix + "bias", hidden, init_zeros(), "hidden");
+}
+
+at::Tensor Norm::run(const at::Tensor& x, Context& context) const {
+  return fork(x, context).normed;
+}
+
+Norm::Fork Norm::fork(const at::Tensor& x, Context& context) const {
+  if (kind_ == NormKind::none) return {x, x};
+  if (x.dim() < 1 || x.size(-1) != weight_->shape[0]) {
+    misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(x));
+  }
+  NormState state{kind_, eps_, weight_, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : SinkFn()};
+  const variable_list both = NormFunction::apply(in_dtype_of(*weight_, x), weight_->get(),
+                                                 bias_ ? std::optional(bias_->get()) : std::nullopt, std::move(state));
+  return {both[0], both[1]};
+}
+
+Params Norm::params() const {
+  Params all;
+  if (weight_) all.push_back(weight_);
+  if (bias_) all.push_back(bias_);
+  return all;
+}
+
+namespace {
+
+struct NormOptions {
+  int64_t hidden = 0;
+  double eps = 1e-5;
+  bool bias = true;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> make_layernorm(const Value& value) {
+  static const auto kSchema = Schema<NormOptions>("nn.layernorm")
+                                  .required("hidden", &NormOptions::hidden, "columns", at_least(1))
+                                  .optional("eps", &NormOptions::eps, "added to the variance", at_least(0))
+                                  .optional("bias", &NormOptions::bias, "add a bias");
+  const auto options = kSchema.parse(value);
+  return layer_of("layernorm", Norm(NormKind::layernorm, options.hidden, options.eps, options.bias, ""));
+}
+
+std::shared_ptr<Layer> make_rmsnorm(const Value& value) {
+  static const auto kSchema = Schema<NormOptions>("nn.rmsnorm")
+                                  .required("hidden", &NormOptions::hidden, "columns", at_least(1))
+                                  .optional("eps", &NormOptions::eps, "added to the mean square", at_least(0));
+  const auto options = kSchema.parse(value);
+  return layer_of("rmsnorm", Norm(NormKind::rmsnorm, options.hidden, options.eps, false, ""));
+}
+
+}  // namespace zt::nn
