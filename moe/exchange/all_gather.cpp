@@ -1,0 +1,139 @@
+#include <ATen/ATen.h>
+
+#include "exchange/exchange.h"
+#include "exchange/layer_parts.h"
+#include "exchange/rows.h"
+
+namespace zt::moe {
+
+namespace {
+
+// The tokens of all ranks: each rank's are padded to as many rows as the longest has.
+struct Gathered {
+  int64_t own, longest;
+  int ranks;
+
+  int64_t all() const { return longest * ranks; }
+};
+
+// Collective: all ranks wait for each other.
+Gathered find_longest(int64_t own, Communicator& control) {
+  const at::Tensor longest = at::full({1}, own, at::kLong);
+  control.all_reduce(longest, longest, ReduceOp::max).synchronize();
+  return {own, longest.item<int64_t>(), control.size()};
+}
+
+// Returns the rows of all ranks, [all, width]; `filler` in padding rows.
+at::Tensor gather_rows(const at::Tensor& own, const Gathered& tokens, Communicator& comm, double filler) {
+  at::Tensor padded = own.contiguous();
+  if (tokens.own < tokens.longest) {
+    padded = at::full({tokens.longest, own.size(1)}, filler, own.options());
+    padded.narrow(0, 0, tokens.own).copy_(own);
+  }
+  const at::Tensor all = at::empty({tokens.all(), own.size(1)}, own.options());
+  comm.all_gather(all.view({-1}), padded.view({-1})).synchronize();
+  return all;
+}
+
+// Starts to sum what all ranks have for this rank's tokens. `all` [all, width]; `own`: the result, [own, width].
+Work scatter_sums(const at::Tensor& own, const at::Tensor& all, const Gathered& tokens, Communicator& comm, Async async) {
+  const at::Tensor padded = at::empty({tokens.longest, all.size(1)}, all.options());
+  Work work = comm.reduce_scatter(padded.view({-1}), all.view({-1}), ReduceOp::sum, async);
+  return then(std::move(work), [=] { at::Tensor(own).copy_(padded.narrow(0, 0, tokens.own)); });
+}
+
+// Returns the experts of all tokens, with those of other ranks' experts emptied, and counted from this rank's first one.
+at::Tensor own_slots(const at::Tensor& all, int rank, int64_t own_experts) {
+  const at::Tensor local = all - rank * own_experts;
+  return local.masked_fill(local.lt(0).logical_or(local.ge(own_experts)), -1);
+}
+
+class GatherDispatch final : public ExchangeLayer {
+ public:
+  explicit GatherDispatch(ExchangeOptions options) : options_(std::move(options)) {}
+
+  Started start(at::TensorList in, Context& context) override {
+    check_tokens(in[0], in[1], options_);
+    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_);
+    Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
+    const at::Tensor own = as_rows(in[0]);
+    const Gathered tokens = find_longest(own.size(0), control);
+    const at::Tensor all = gather_rows(own, tokens, comm, 0);
+    const at::Tensor experts = gather_rows(slots_on_host(in[1]), tokens, control, -1);
+    const int64_t own_experts = options_.experts / options_.ranks;
+    const RowOrder order = order_rows(own_slots(experts, comm.rank(), own_experts), own_experts);
+    const at::Tensor rows = rows_of_tokens(all, order), group_rows = at::tensor(order.counts, at::kLong);
+    const auto backward = [=, shape = in[0].sizes().vec(), async = options_.transport.async, &comm](at::TensorList gradients) {
+      const at::Tensor sums = at::empty_like(all), result = at::empty(shape, own.options());
+      sum_rows(sums, gradient_or_zeros(gradients[0], rows), order);
+      return Exchanged{{result, {}}, scatter_sums(as_rows(result), sums, tokens, comm, async)};
+    };
+    return {{{rows, group_rows, order.places, group_rows}, {}}, backward};
+  }
+
+  Io io() const override { return dispatch_io(); }
+  std::vector<std::string> axes() const override { return axes_of(options_); }
+  std::string kind() const override { return "gather_dispatch"; }
+
+ private:
+  ExchangeOptions options_;
+};
+
+class GatherCombine final : public ExchangeLayer {
+ public:
+  explicit GatherCombine(ExchangeOptions options) : options_(std::move(options)) {}
+
+  Started start(at::TensorList in, Context& context) override {
+    const at::Tensor rows = in[0].contiguous(), weights = in[1], more = options_.has_shared ? in[4] : at::Tensor();
+    std::vector<int64_t> shape = weights.sizes().vec();
+    shape.back() = options_.hidden;
+    const at::Tensor result = at::empty(shape, rows.options());
+    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in)};
+    Communicator& comm = context.comm(options_.axis);
+    const auto* counts = in[3].const_data_ptr<int64_t>();
+    const RowOrder order = order_of(in[2], {counts, counts + in[3].numel()});
+    const at::Tensor own_weights = as_rows(weights);
+    const Gathered tokens{own_weights.size(0), in[2].size(0) / options_.ranks, options_.ranks};
+    const at::Tensor factors = gather_rows(own_weights, tokens, comm, 0);
+    const at::Tensor sums = at::empty({tokens.all(), options_.hidden}, rows.options());
+    sum_rows(sums, rows, order, factors);
+    const at::Tensor own = as_rows(result);
+    Work work = scatter_sums(own, sums, tokens, comm, options_.transport.async);
+    const auto finish = [=] {
+      if (more.defined()) at::Tensor(own).add_(as_rows(more));
+    };
+    const auto backward = [=, &comm](at::TensorList gradients) {
+      const at::Tensor gradient = gradient_or_zeros(gradients[0], result);
+      const at::Tensor of_tokens = gather_rows(as_rows(gradient), tokens, comm, 0);
+      const at::Tensor of_weights = at::empty_like(own_weights);
+      const at::Tensor products = row_products(of_tokens, rows, order).to(own_weights.scalar_type());
+      Exchanged gone{{rows_of_tokens(of_tokens, order, factors), of_weights.view(weights.sizes()), {}, {}},
+                     scatter_sums(of_weights, products, tokens, comm, Async::no)};
+      if (more.defined()) gone.tensors.push_back(gradient);
+      return gone;
+    };
+    return {{{result}, then(std::move(work), finish)}, backward};
+  }
+
+  Io io() const override { return combine_io(options_); }
+  std::vector<std::string> axes() const override { return axes_of(options_); }
+  std::string kind() const override { return "gather_combine"; }
+
+ private:
+  ExchangeOptions options_;
+};
+
+}  // namespace
+
+// One rank has all tokens already.
+std::shared_ptr<Layer> make_gather_dispatch(const ExchangeOptions& options) {
+  if (options.ranks == 1) return make_dispatch(options);
+  return std::make_shared<GatherDispatch>(options);
+}
+
+std::shared_ptr<Layer> make_gather_combine(const ExchangeOptions& options) {
+  if (options.ranks == 1) return make_combine(options);
+  return std::make_shared<GatherCombine>(options);
+}
+
+}  // namespace zt::moe

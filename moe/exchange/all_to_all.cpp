@@ -1,0 +1,97 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "exchange/exchange.h"
+#include "exchange/layer_parts.h"
+#include "exchange/rows.h"
+
+namespace zt::moe {
+
+namespace {
+
+class Dispatch final : public ExchangeLayer {
+ public:
+  explicit Dispatch(ExchangeOptions options) : options_(std::move(options)) {}
+
+  Started start(at::TensorList in, Context& context) override {
+    check_tokens(in[0], in[1], options_);
+    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_);
+    const at::Tensor tokens = as_rows(in[0]);
+    const RowOrder order = order_rows(slots_on_host(in[1]), options_.experts);
+    const Traffic traffic = traffic_of(order, context);
+    Communicator* comm = comm_of(options_, context);
+    auto [rows, work] = to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport);
+    const at::Tensor group_rows = at::tensor(traffic.rows_of_experts(), at::kLong);
+    const auto backward = [=, shape = in[0].sizes().vec(), transport = options_.transport](at::TensorList gradients) {
+      const at::Tensor of_rows = gradient_or_zeros(gradients[0], rows);
+      auto [back, moved] = from_experts(of_rows, traffic, comm, transport);
+      const at::Tensor result = at::empty(shape, tokens.options());
+      return Exchanged{{result, {}}, then(std::move(moved), [=] { sum_rows(as_rows(result), back, order); })};
+    };
+    return {{{rows, group_rows, order.places, traffic.tensor()}, std::move(work)}, backward};
+  }
+
+  Io io() const override { return dispatch_io(); }
+  std::vector<std::string> axes() const override { return axes_of(options_); }
+  std::string kind() const override { return "dispatch"; }
+
+ private:
+  Traffic traffic_of(const RowOrder& order, Context& context) const {
+    if (options_.ranks == 1) return {order.counts, order.counts, 1};
+    return exchange_counts(order.counts, context.control(options_.axis));
+  }
+
+  ExchangeOptions options_;
+};
+
+class Combine final : public ExchangeLayer {
+ public:
+  explicit Combine(ExchangeOptions options) : options_(std::move(options)) {}
+
+  Started start(at::TensorList in, Context& context) override {
+    const at::Tensor rows = in[0].contiguous(), weights = in[1], more = options_.has_shared ? in[4] : at::Tensor();
+    std::vector<int64_t> shape = weights.sizes().vec();
+    shape.back() = options_.hidden;
+    const at::Tensor result = at::empty(shape, rows.options());
+    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in)};
+    const Traffic traffic = Traffic::from_tensor(in[3], options_.ranks);
+    const RowOrder order = order_of(in[2], traffic.sent());
+    const at::Tensor factors = weights.reshape(order.places.sizes());
+    Communicator* comm = comm_of(options_, context);
+    auto [back, work] = from_experts(rows, traffic, comm, options_.transport);
+    const auto finish = [=] { sum_rows(as_rows(result), back, order, factors, more.defined() ? as_rows(more) : more); };
+    const auto backward = [=, transport = options_.transport](at::TensorList gradients) {
+      const at::Tensor gradient = gradient_or_zeros(gradients[0], result), of_tokens = as_rows(gradient);
+      const at::Tensor of_weights = row_products(of_tokens, back, order).to(weights.scalar_type()).view(weights.sizes());
+      auto [of_rows, moved] = to_experts(rows_of_tokens(of_tokens, order, factors), traffic, comm, transport);
+      Exchanged gone{{of_rows, of_weights, {}, {}}, std::move(moved)};
+      if (more.defined()) gone.tensors.push_back(gradient);
+      return gone;
+    };
+    return {{{result}, then(std::move(work), finish)}, backward};
+  }
+
+  Io io() const override { return combine_io(options_); }
+  std::vector<std::string> axes() const override { return axes_of(options_); }
+  std::string kind() const override { return "combine"; }
+
+ private:
+  ExchangeOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> make_dispatch(const ExchangeOptions& options) {
+  return std::make_shared<Dispatch>(options);
+}
+
+std::shared_ptr<Layer> make_combine(const ExchangeOptions& options) {
+  return std::make_shared<Combine>(options);
+}
+
+}  // namespace zt::moe

@@ -1,0 +1,46 @@
+// The layers that send tokens to their experts and sum what comes back. Both are exchange layers (zt/model/layer.h).
+//
+// `dispatch` reads `h` [..., hidden] and `route_experts` int64 [..., slots] (-1: an empty slot). It outputs
+//   rows        [rows, hidden] the tokens of this rank's experts, in the order of experts, ranks, tokens and slots
+//   group_rows  int64 [own experts] the number of rows of each
+//   places      int64 [tokens, slots] and
+//   traffic     int64 [2 * experts] for `combine`
+// `combine` reads `rows` of the same order, `route_weights` [..., slots], `places`, `traffic`, and `shared` [..., hidden] if
+// asked for. It outputs `h`: the sum of a token's rows, each times its weight, plus `shared`.
+//
+// Gradients flow through h, rows, route_weights and shared.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exchange/traffic.h"
+#include "zt/model/layer.h"
+
+namespace zt::moe {
+
+struct ExchangeOptions {
+  int64_t experts = 0;
+  int64_t hidden = 0;
+  std::string axis = {};  // the mesh axis whose ranks share the experts; empty: each rank has all
+  int ranks = 1;          // along the axis; divides experts
+  Transport transport = {};
+  bool has_shared = false;  // combine adds `shared`
+  double planned_rows = 1;  // of plans: rows of this rank's experts, as a multiple of those of balanced routing
+};
+
+// By all_to_all: each row goes to the rank of its expert only.
+std::shared_ptr<Layer> make_dispatch(const ExchangeOptions& options);
+std::shared_ptr<Layer> make_combine(const ExchangeOptions& options);
+
+// By all_gather: each rank gets the tokens of all ranks, and the sums of all ranks' experts are added (reduce_scatter). The rows
+// of experts are the same, but sums over experts have another order, that of ranks.
+std::shared_ptr<Layer> make_gather_dispatch(const ExchangeOptions& options);
+std::shared_ptr<Layer> make_gather_combine(const ExchangeOptions& options);
+
+// Returns the inputs and outputs of both kinds.
+Io dispatch_io();
+Io combine_io(const ExchangeOptions& options);
+
+}  // namespace zt::moe

@@ -1,0 +1,33 @@
+// The order in which the rows of tokens are sent to experts. Pure functions on plain data in host memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace zt::moe {
+
+// The assignments of tokens to experts, sorted by expert, then by token, then by slot. A token has `slots` slots, each with an
+// expert or with none.
+struct RowOrder {
+  at::Tensor pairs;             // int64 [rows]: token * slots + slot; -1 for a padding row, which no token uses
+  at::Tensor places;            // int64 [tokens, slots]: the row of each assignment; -1: no expert
+  std::vector<int64_t> counts;  // by expert: its rows
+  int64_t rows() const { return pairs.numel(); }
+};
+
+// `experts`: int64 [tokens, slots] in host memory, from 0 to count - 1, or -1 for an empty slot. With padded_rows >= 0 every
+// expert gets exactly so many rows. Throws Misuse for another expert, or if an expert has more than padded_rows.
+RowOrder order_rows(const at::Tensor& experts, int64_t count, int64_t padded_rows = -1);
+
+// Returns the order from its places and counts.
+RowOrder order_of(const at::Tensor& places, std::vector<int64_t> counts);
+
+// Copies blocks of rows: `from` has blocks (i, j) in the order of i, then j; `to` gets them in the order of j, then i. Block (i,
+// j) has sizes[i * columns + j] rows. Both tensors are contiguous [rows, width] of one dtype.
+void swap_block_order(const at::Tensor& to, const at::Tensor& from, const std::vector<int64_t>& sizes, int64_t columns);
+// Returns the sizes in the order that `swap_block_order` produces.
+std::vector<int64_t> swapped_sizes(const std::vector<int64_t>& sizes, int64_t columns);
+
+}  // namespace zt::moe

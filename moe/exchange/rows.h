@@ -1,0 +1,24 @@
+// Moves rows between the order of tokens and the order in which they are sent (row_order.h). Rows are contiguous [rows, width],
+// in float64, float32, bfloat16 or float16. On CUDA by ATen's operators. For meta tensors only shapes are computed.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "exchange/row_order.h"
+
+namespace zt::moe {
+
+// Returns rows [order.rows(), width]: of each, that of its token in `tokens` [tokens, width]; padding rows are zeros. If
+// `weights`
+// ([tokens, slots], float32 or float64) is defined, each row is multiplied by its assignment's weight and rounded once.
+at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const at::Tensor& weights = {});
+
+// out [tokens, width] = the token's row of `more`, if that is defined, plus the token's rows in ascending order of slots, each
+// multiplied by its weight if `weights` is defined. The sum is in float32 (float64 for float64) and is rounded once.
+void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& order, const at::Tensor& weights = {},
+              const at::Tensor& more = {});
+
+// Returns [tokens, slots] in the dtype of sums: of each assignment, the product of its row and of the token's row in `tokens`.
+at::Tensor row_products(const at::Tensor& tokens, const at::Tensor& rows, const RowOrder& order);
+
+}  // namespace zt::moe

@@ -1,0 +1,97 @@
+#include "exchange/traffic.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+
+#include <numeric>
+
+#include "exchange/row_order.h"
+
+namespace zt::moe {
+
+namespace {
+
+int64_t sum_of(const std::vector<int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+at::Tensor in_transport(const at::Tensor& rows, const Transport& transport) {
+  return transport.dtype ? rows.to(*transport.dtype) : rows;
+}
+
+}  // namespace
+
+Traffic::Traffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks)
+    : sent_(std::move(sent)), received_(std::move(received)), ranks_(ranks) {}
+
+int64_t Traffic::rows_sent() const {
+  return sum_of(sent_);
+}
+
+int64_t Traffic::rows_received() const {
+  return sum_of(received_);
+}
+
+std::vector<int64_t> Traffic::splits(const std::vector<int64_t>& counts) const {
+  std::vector<int64_t> splits;
+  for (auto part = counts.begin(); part != counts.end(); part += own_experts())
+    splits.push_back(std::accumulate(part, part + own_experts(), int64_t{0}));
+  return splits;
+}
+
+std::vector<int64_t> Traffic::rows_of_experts() const {
+  std::vector<int64_t> rows(static_cast<size_t>(own_experts()), 0);
+  for (size_t i = 0; i < received_.size(); ++i) rows[i % rows.size()] += received_[i];
+  return rows;
+}
+
+at::Tensor Traffic::tensor() const {
+  std::vector<int64_t> numbers = sent_;
+  numbers.insert(numbers.end(), received_.begin(), received_.end());
+  return at::tensor(numbers, at::kLong);
+}
+
+Traffic Traffic::from_tensor(const at::Tensor& numbers, int ranks) {
+  const auto* first = numbers.const_data_ptr<int64_t>();
+  const int64_t experts = numbers.numel() / 2;
+  return {{first, first + experts}, {first + experts, first + 2 * experts}, ranks};
+}
+
+Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm) {
+  const at::Tensor own = at::tensor(sent, at::kLong), theirs = at::empty_like(own);
+  comm.all_to_all(theirs, own).synchronize();
+  const auto* first = theirs.const_data_ptr<int64_t>();
+  return {std::move(sent), {first, first + theirs.numel()}, comm.size()};
+}
+
+MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicator* comm, const Transport& transport) {
+  if (traffic.ranks() == 1) return {sent, {}};
+  const at::Tensor out = in_transport(sent, transport);
+  const at::Tensor arrived = at::empty({traffic.rows_received(), sent.size(1)}, out.options());
+  Work work = comm->all_to_all(arrived, out, traffic.received_splits(), traffic.sent_splits(), transport.async);
+  const int64_t own = traffic.own_experts();
+  if (own == 1 && !transport.dtype) return {arrived, std::move(work)};
+  const at::Tensor rows = at::empty(arrived.sizes(), sent.options());
+  return {rows, then(std::move(work), [=, received = traffic.received()] {
+            const at::Tensor widened = arrived.to(rows.scalar_type());
+            swap_block_order(rows, widened, received, own);
+          })};
+}
+
+MovedRows from_experts(const at::Tensor& rows, const Traffic& traffic, Communicator* comm, const Transport& transport) {
+  if (traffic.ranks() == 1) return {rows, {}};
+  at::Tensor by_rank = rows;
+  if (const int64_t own = traffic.own_experts(); own > 1) {
+    by_rank = at::empty_like(rows);
+    swap_block_order(by_rank, rows, swapped_sizes(traffic.received(), own), traffic.ranks());
+  }
+  const at::Tensor out = in_transport(by_rank, transport);
+  const at::Tensor arrived = at::empty({traffic.rows_sent(), rows.size(1)}, out.options());
+  Work work = comm->all_to_all(arrived, out, traffic.sent_splits(), traffic.received_splits(), transport.async);
+  if (!transport.dtype) return {arrived, std::move(work)};
+  const at::Tensor back = at::empty(arrived.sizes(), rows.options());
+  return {back, then(std::move(work), [=] { at::Tensor(back).copy_(arrived); })};
+}
+
+}  // namespace zt::moe

@@ -1,0 +1,63 @@
+// Rows on their way from tokens to experts on the ranks of an axis, and back.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/comm/comm.h"
+
+namespace zt::moe {
+
+// The rows that this rank sends and receives. The experts are divided into equal parts, one per rank, in order.
+class Traffic {
+ public:
+  // `sent`: by expert, the rows for it. `received`: by rank and own expert, the rows from it.
+  Traffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks);
+
+  int ranks() const { return ranks_; }
+  const std::vector<int64_t>& sent() const { return sent_; }
+  const std::vector<int64_t>& received() const { return received_; }
+  int64_t own_experts() const { return static_cast<int64_t>(sent_.size()) / ranks_; }
+  int64_t rows_sent() const;
+  int64_t rows_received() const;
+  // By rank: the rows that go there, and those that come from there.
+  std::vector<int64_t> sent_splits() const { return splits(sent_); }
+  std::vector<int64_t> received_splits() const { return splits(received_); }
+  // By own expert: its rows from all ranks.
+  std::vector<int64_t> rows_of_experts() const;
+
+  // Both lists as one tensor, int64 [experts + experts], and back.
+  at::Tensor tensor() const;
+  static Traffic from_tensor(const at::Tensor& numbers, int ranks);
+
+ private:
+  std::vector<int64_t> splits(const std::vector<int64_t>& counts) const;
+
+  std::vector<int64_t> sent_, received_;
+  int ranks_;
+};
+
+// Finds out what this rank receives: collective over `comm`, which is in host memory. All ranks wait for each other.
+Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm);
+
+struct MovedRows {
+  at::Tensor rows;  // valid after work.wait()
+  Work work;
+};
+
+// How rows are sent: asynchronously or not, and in which dtype if not in their own.
+struct Transport {
+  Async async = Async::no;
+  std::optional<at::ScalarType> dtype = {};
+};
+
+// Sends the rows to the ranks of their experts. `sent`: rows in the order of all experts. Returns the received rows in the order
+// of this rank's experts, then of the ranks that sent them. `comm` may be null for one rank.
+MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicator* comm, const Transport& transport);
+// The way back: from the order that to_experts returns to that of its argument.
+MovedRows from_experts(const at::Tensor& rows, const Traffic& traffic, Communicator* comm, const Transport& transport);
+
+}  // namespace zt::moe

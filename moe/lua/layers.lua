@@ -1,0 +1,80 @@
+--- moe.layers{experts, hidden, ffn, ...}: the named layers that replace an MLP by a mixture of experts.
+--
+-- Returns a list for nn.sequential and for nn.gpt{mlp = function(i) ... end}: router, dispatch, experts and combine, with a shared
+-- expert or a dense branch between them if asked for. The layers read `h` and output `h`; the residual stream is not added.
+
+local check = require "zt.check"
+local fail = require "zt.fail"
+local moe = require "zt.moe"
+local nn = require "zt.nn"
+
+local SCHEMA = {
+  {"experts", "integer", "number of experts", required = true, at_least = 1},
+  {"hidden", "integer", "columns of a token", required = true, at_least = 1},
+  {"ffn", "integer", "columns inside an expert's MLP; needed unless `expert` is given", at_least = 1},
+  {"activation", "string", "activation of the experts' MLPs", default = "gelu_tanh"},
+  {"bias", "boolean", "biases in the experts' MLPs", default = true},
+  {"std", "number", "standard deviation of initial weights", default = 0.02, at_least = 0},
+  {"residual_std", "number", "standard deviation of the initial weights that end an expert", default = 0.02, at_least = 0},
+  {"expert", "any", "a layer that each expert is like, instead of an MLP"},
+  {"top_k", "integer", "experts per token", default = 2, at_least = 1},
+  {"router", "table", "further options of moe.router", default = {}},
+  {"shared", "table", "an expert that all tokens use: {ffn =, gate =} or {layer =, gate =}"},
+  {"residual", "table", "a dense branch that is mixed with the experts (PR-MoE): {ffn =} or {layer =}"},
+  {"axis", "any", "the mesh axis whose ranks share the experts"},
+  {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather", default = "all_to_all"},
+  {"overlap", "boolean", "send while other actions run; by default over nccl"},
+  {"transport", "string", "dtype in which tokens are sent, by default their own"},
+  {"planned_rows", "number", "of plans: rows of a rank as a multiple of balanced routing's", default = 1, above = 0},
+}
+
+local BRANCH = {
+  {"ffn", "integer", "columns inside its MLP", at_least = 1},
+  {"layer", "any", "any layer, instead of an MLP"},
+  {"gate", "boolean", "multiply by a learnt gate per token"},
+}
+
+local function mlp(o, ffn)
+  return nn.mlp{hidden = o.hidden, ffn = ffn, activation = o.activation, bias = o.bias, std = o.std, residual_std = o.residual_std}
+end
+
+local function router_of(o)
+  local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, std = o.std}
+  for key, value in pairs(o.router) do options[key] = value end
+  return moe.router(options)
+end
+
+local function branch_of(o)
+  if o.shared and o.residual then fail "moe.layers: give `shared` or `residual`, not both" end
+  local name = o.shared and "shared" or "residual"
+  local branch = check.options("moe.layers." .. name, BRANCH, o[name])
+  if not branch.layer and not branch.ffn then fail("moe.layers.%s: give ffn, the columns inside its MLP, or layer", name) end
+  local layer = branch.layer or mlp(o, branch.ffn)
+  if o.residual then return {name, moe.residual_branch{layer = layer, hidden = o.hidden}} end
+  return {name, moe.shared_expert{layer = layer, hidden = o.hidden, gate = branch.gate}}
+end
+
+local function experts_of(o)
+  if o.expert then return moe.experts{experts = o.experts, expert = o.expert, axis = o.axis} end
+  if not o.ffn then fail "moe.layers: give ffn, the columns inside an expert's MLP, or expert, any layer" end
+  return nn.grouped_mlp{
+    groups = o.experts, hidden = o.hidden, ffn = o.ffn, activation = o.activation, bias = o.bias, std = o.std,
+    residual_std = o.residual_std, axis = o.axis and o.axis.name, parts = o.axis and o.axis.size,
+  }
+end
+
+local function layers(given)
+  local o = check.options("moe.layers", SCHEMA, given)
+  local exchange = {experts = o.experts, hidden = o.hidden, axis = o.axis, dispatcher = o.dispatcher, overlap = o.overlap,
+                    transport = o.transport, planned_rows = o.planned_rows}
+  local list = {{"router", router_of(o)}, {"dispatch", moe.dispatch(exchange)}}
+  if o.shared or o.residual then
+    list[#list + 1] = branch_of(o)
+    exchange.shared = true
+  end
+  list[#list + 1] = {"experts", experts_of(o)}
+  list[#list + 1] = {"combine", moe.combine(exchange)}
+  return list
+end
+
+return layers

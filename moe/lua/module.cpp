@@ -1,0 +1,149 @@
+// The binding of zt.moe. The Lua file layers.lua joins the layers.
+#include "exchange/exchange.h"
+#include "experts/dense_branch.h"
+#include "experts/experts_of.h"
+#include "routing/router.h"
+#include "zt/base/options.h"
+#include "zt/comm/mesh.h"
+#include "zt/lua/state.h"
+#include "zt/model/precision.h"
+
+namespace zt::moe {
+
+namespace {
+
+struct ExchangeTable {
+  int64_t experts = 0, hidden = 0;
+  std::shared_ptr<Axis> axis;
+  std::string dispatcher = "all_to_all";
+  std::optional<bool> overlap;
+  std::optional<std::string> transport;
+  bool shared = false;
+  double planned_rows = 1;
+};
+
+const std::vector<std::string>& dispatchers() {
+  static const std::vector<std::string> names{"all_to_all", "all_gather"};
+  return names;
+}
+
+// Returns the ranks of the axis, 1 without one. Throws Misuse if they cannot share the experts evenly.
+int ranks_of(const std::shared_ptr<Axis>& axis, int64_t experts, const std::string& path) {
+  const int ranks = axis ? axis->size : 1;
+  if (experts % ranks != 0)
+    misuse("{}: {} experts cannot be divided over the {} ranks of axis '{}' evenly: change one of them", path, experts, ranks,
+           axis->name);
+  return ranks;
+}
+
+std::string name_of(const std::shared_ptr<Axis>& axis, const std::string& path) {
+  if (!axis) return "";
+  if (axis->names.size() > 1) misuse("{}: experts are spread over one axis, '{}' joins several", path, axis->name);
+  return axis->name;
+}
+
+ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
+  static const auto kSchema =
+      Schema<ExchangeTable>("moe.exchange")
+          .required("experts", &ExchangeTable::experts, "number of experts", at_least(1))
+          .required("hidden", &ExchangeTable::hidden, "columns of a token", at_least(1))
+          .optional("axis", &ExchangeTable::axis, "the axis whose ranks share the experts")
+          .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent", one_of(dispatchers()))
+          .optional("overlap", &ExchangeTable::overlap, "send while other actions run; default: over nccl")
+          .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
+          .optional("shared", &ExchangeTable::shared, "add the value `shared`")
+          .optional("planned_rows", &ExchangeTable::planned_rows, "of plans: rows of a rank, as a multiple of balanced routing's",
+                    above(0));
+  const ExchangeTable table = kSchema.parse(value);
+  ExchangeOptions options;
+  options.experts = table.experts;
+  options.hidden = table.hidden;
+  options.axis = name_of(table.axis, kSchema.name());
+  options.ranks = ranks_of(table.axis, table.experts, kSchema.name());
+  const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.backend == "nccl");
+  options.transport.async = overlaps ? Async::yes : Async::no;
+  if (table.transport) options.transport.dtype = parse_float_type(*table.transport, kSchema.name() + ".transport");
+  options.has_shared = table.shared;
+  options.planned_rows = table.planned_rows;
+  dispatcher = table.dispatcher;
+  return options;
+}
+
+int router(lua_State* L) {
+  lua::push(L, make_router(parse_router(lua::check_value(L, 1))));
+  return 1;
+}
+
+int dispatch(lua_State* L) {
+  std::string dispatcher;
+  const ExchangeOptions options = parse_exchange(lua::check_value(L, 1), dispatcher);
+  lua::push(L, dispatcher == "all_to_all" ? make_dispatch(options) : make_gather_dispatch(options));
+  return 1;
+}
+
+int combine(lua_State* L) {
+  std::string dispatcher;
+  const ExchangeOptions options = parse_exchange(lua::check_value(L, 1), dispatcher);
+  lua::push(L, dispatcher == "all_to_all" ? make_combine(options) : make_gather_combine(options));
+  return 1;
+}
+
+struct ExpertsTable {
+  int64_t experts = 0;
+  std::shared_ptr<Layer> expert;
+  std::shared_ptr<Axis> axis;
+};
+
+int experts(lua_State* L) {
+  static const auto kSchema = Schema<ExpertsTable>("moe.experts")
+                                  .required("experts", &ExpertsTable::experts, "number of experts", at_least(1))
+                                  .required("expert", &ExpertsTable::expert, "the layer that each expert is like")
+                                  .optional("axis", &ExpertsTable::axis, "the axis whose ranks share the experts");
+  const ExpertsTable table = kSchema.parse(lua::check_value(L, 1));
+  const int ranks = ranks_of(table.axis, table.experts, kSchema.name());
+  lua::push(L, make_experts_of(table.expert, {table.experts, name_of(table.axis, kSchema.name()), ranks}));
+  return 1;
+}
+
+struct BranchTable {
+  std::shared_ptr<Layer> layer;
+  int64_t hidden = 0;
+  bool gate = false;
+};
+
+int shared_expert(lua_State* L) {
+  static const auto kSchema = Schema<BranchTable>("moe.shared_expert")
+                                  .required("layer", &BranchTable::layer, "the expert that all tokens use")
+                                  .required("hidden", &BranchTable::hidden, "columns of a token", at_least(1))
+                                  .optional("gate", &BranchTable::gate, "multiply by a learnt gate per token");
+  const BranchTable table = kSchema.parse(lua::check_value(L, 1));
+  lua::push(L, make_shared_expert(table.layer, table.hidden, table.gate));
+  return 1;
+}
+
+int residual_branch(lua_State* L) {
+  static const auto kSchema = Schema<BranchTable>("moe.residual_branch")
+                                  .required("layer", &BranchTable::layer, "the dense branch that all tokens use")
+                                  .required("hidden", &BranchTable::hidden, "columns of a token", at_least(1));
+  const BranchTable table = kSchema.parse(lua::check_value(L, 1));
+  lua::push(L, make_residual_branch(table.layer, table.hidden));
+  return 1;
+}
+
+}  // namespace
+
+static void open_moe(lua::Module& module) {
+  module.from_lua("layers", "zt.moe.layers");
+  module.function<router>("router")
+      .function<dispatch>("dispatch")
+      .function<combine>("combine")
+      .function<experts>("experts")
+      .function<shared_expert>("shared_expert")
+      .function<residual_branch>("residual_branch");
+}
+
+}  // namespace zt::moe
+
+ZT_LUA_MODULE(moe) {
+  zt::moe::open_moe(module);
+}

@@ -1,0 +1,23 @@
+// Random numbers of a router. They depend on the token's place in the global batch, so they are the same on any mesh.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "zt/model/layer.h"
+
+namespace zt::moe {
+
+struct NoiseShape {
+  int64_t samples, tokens, width;
+};
+
+// Each returns [samples * tokens, width] in float64, in host memory.
+at::Tensor normal_noise(const NoiseShape& shape, const Context& context);
+// -log(-log(u)) of uniform u: the largest of logits plus this noise is a draw from their softmax.
+at::Tensor gumbel_noise(const NoiseShape& shape, const Context& context);
+// Uniform numbers between 1 - width and 1 + width.
+at::Tensor jitter_factors(const NoiseShape& shape, double width, const Context& context);
+
+}  // namespace zt::moe

@@ -1,0 +1,199 @@
+#include "routing/router.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "routing/losses.h"
+#include "routing/noise.h"
+#include "routing/selection.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::moe {
+
+namespace {
+
+at::ScalarType score_dtype(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& options) {
+  auto param = std::make_shared<Param>();
+  param->name = name;
+  param->shape = {options.experts, options.hidden};
+  param->init = init_normal(0, options.std);
+  param->dims = {"experts", "hidden"};
+  return param;
+}
+
+class Router final : public Layer {
+ public:
+  explicit Router(RouterOptions options) : options_(std::move(options)), weight_(make_weight("weight", options_)) {
+    if (options_.noise == "noisy_top_k") noise_ = make_weight("noise", options_);
+    if (options_.has_bias) bias_ = at::zeros({options_.experts}, at::kFloat);
+  }
+
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    const at::Tensor& h = in[0];
+    if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
+    const Shape shape{h.size(0), h.size(1), slots()};
+    const at::Tensor logits = logits_of(h, context);
+    const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
+    at::Tensor experts = experts_of(logits, scores, shape, context);
+    const at::Tensor load = h.is_meta() ? at::empty({shape.samples, options_.experts}, h.options().dtype(at::kDouble))
+                                        : load_by_sample(experts, shape.samples, options_.experts);
+    at::Tensor weights = weights_of(logits, scores, experts);
+    drop(experts, weights, shape, context);
+    add_losses({logits, probabilities_of(scores), load, shape.samples}, context);
+    return {weights.view(shape.of_slots()), experts.view(shape.of_slots())};
+  }
+
+  std::vector<std::shared_ptr<Param>> params() const override {
+    return noise_ ? std::vector{weight_, noise_} : std::vector{weight_};
+  }
+  Io io() const override {
+    Io io{.inputs = {"h"}, .outputs = {{"route_weights"}, {"route_experts", false}}};
+    if (options_.losses.balance > 0) io.losses.push_back({"balance", Per::sample});
+    if (options_.losses.z > 0) io.losses.push_back({"z_loss", Per::sample});
+    io.stats = {{"load", options_.experts}, {"dropped", 1}, {"tokens", 1}, {"entropy", 1}};
+    return io;
+  }
+  std::vector<std::string> axes() const override {
+    const bool communicates = options_.losses.balance > 0 && options_.losses.per == "batch";
+    return communicates ? options_.batch_axes : std::vector<std::string>();
+  }
+  std::vector<LayerBuffer> buffers() const override {
+    return bias_.defined() ? std::vector<LayerBuffer>{{"bias", bias_}} : std::vector<LayerBuffer>();
+  }
+  bool has_update() const override { return bias_.defined(); }
+  // Raises the bias of experts with less than the mean load, and lowers that of the others.
+  void update(const Stats& stats) override {
+    const at::Tensor& load = stats.at("load");
+    at::Tensor(bias_).add_(load.mean().sub(load).sign().to(at::kFloat), options_.bias_rate);
+  }
+  std::string kind() const override { return "router"; }
+
+ private:
+  struct Shape {
+    int64_t samples, tokens, slots;
+    std::vector<int64_t> of_slots() const { return {samples, tokens, slots}; }
+  };
+
+  int64_t slots() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
+
+  // Returns the logits [samples * tokens, experts], in float32 at least.
+  at::Tensor logits_of(const at::Tensor& h, Context& context) const {
+    const at::ScalarType dtype = score_dtype(h);
+    at::Tensor rows = h.reshape({-1, options_.hidden}).to(dtype);
+    const bool has_noise = context.mode == Mode::train && !h.is_meta();
+    const NoiseShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
+    if (has_noise && options_.noise == "jitter") rows = rows * jitter_factors(of_rows, options_.jitter, context).to(rows);
+    at::Tensor logits = rows.matmul(weight_->get().to(dtype).t());
+    if (!noise_) return logits;
+    const at::Tensor width = at::softplus(rows.matmul(noise_->get().to(dtype).t()));
+    return has_noise ? logits + normal_noise(of_logits, context).to(logits) * width : logits + width * 0;
+  }
+
+  // Returns the experts [samples * tokens, slots]. Writes nothing to a graph.
+  at::Tensor experts_of(const at::Tensor& logits, const at::Tensor& scores, const Shape& shape, Context& context) const {
+    const int64_t tokens = shape.samples * shape.tokens;
+    if (logits.is_meta()) return at::empty({tokens, shape.slots}, logits.options().dtype(at::kLong));
+    if (const auto kept = context.kept(); !kept.empty()) return kept[0].clone();
+    at::Tensor experts;
+    if (options_.routes == "balanced") experts = balanced_routes(shape.samples, tokens, shape.slots, options_.experts);
+    else if (!options_.routes.empty()) experts = recorded_routes(shape, context);
+    else experts = chosen(logits, scores, shape, context);
+    context.keep({experts.clone()});
+    return experts;
+  }
+
+  at::Tensor chosen(const at::Tensor& logits, const at::Tensor& scores, const Shape& shape, Context& context) const {
+    const at::Tensor of_tokens = scores.detach().cpu();
+    if (options_.choice == "expert") {
+      const bool is_training = context.mode == Mode::train;
+      const int64_t room = options_.capacity->rows(is_training, shape.tokens, options_.top_k, options_.experts);
+      return select_by_experts({of_tokens, shape.samples}, room);
+    }
+    if (bias_.defined()) return select_top_k(of_tokens + bias_, options_);
+    const bool has_noise = context.mode == Mode::train && (options_.noise == "gumbel" || options_.noise == "gumbel_second");
+    if (!has_noise) return select_top_k(of_tokens, options_);
+    const at::Tensor of_logits = logits.detach().cpu();
+    const at::Tensor noisy = of_logits + gumbel_noise({shape.samples, shape.tokens, options_.experts}, context).to(of_logits);
+    if (options_.noise == "gumbel") return select_top_k(noisy, options_);
+    return with_random_rest(select_top_k(of_logits, options_), noisy);
+  }
+
+  // Returns the first experts of `experts`, and after them those with the largest noisy logits.
+  at::Tensor with_random_rest(const at::Tensor& experts, const at::Tensor& noisy) const {
+    const at::Tensor first = experts.narrow(1, 0, 1);
+    RouterOptions rest = options_;
+    rest.top_k = options_.top_k - 1;
+    if (rest.top_k == 0) return first.contiguous();
+    const at::Tensor others = noisy.scatter(1, first, -std::numeric_limits<double>::infinity());
+    return at::cat({first, select_top_k(others, rest)}, 1);
+  }
+
+  at::Tensor recorded_routes(const Shape& shape, Context& context) const {
+    const at::Tensor routes = context.batch(options_.routes).cpu();
+    if (routes.scalar_type() != at::kLong || routes.sizes() != at::IntArrayRef(shape.of_slots()))
+      misuse("the recorded routes '{}' must be int64 [{}], got {}", options_.routes, fmt::join(shape.of_slots(), ", "),
+             describe(routes));
+    if (routes.numel() > 0 && (routes.min().item<int64_t>() < -1 || routes.max().item<int64_t>() >= options_.experts))
+      misuse("the recorded routes '{}' name experts outside of 0 to {}", options_.routes, options_.experts - 1);
+    return routes.reshape({-1, shape.slots}).clone();
+  }
+
+  // Returns the weights [tokens, slots] of the experts; 0 in empty slots.
+  at::Tensor weights_of(const at::Tensor& logits, const at::Tensor& scores, const at::Tensor& experts) const {
+    const at::Tensor used = experts.to(scores.device());
+    const at::Tensor index = used.is_meta() ? used : used.clamp_min(0);
+    at::Tensor weights = options_.softmax_after ? logits.gather(1, index).softmax(-1) : scores.gather(1, index);
+    if (!used.is_meta()) weights = weights.masked_fill(used.lt(0), 0);
+    if (options_.normalise == "selected") weights = normalised(weights);
+    return options_.scale == 1 ? weights : weights * options_.scale;
+  }
+
+  static at::Tensor normalised(const at::Tensor& weights) { return weights / weights.sum(-1, true).clamp_min(1e-20); }
+
+  // Empties the slots of experts without room.
+  void drop(at::Tensor& experts, at::Tensor& weights, const Shape& shape, Context& context) const {
+    if (!options_.capacity || options_.choice == "expert" || experts.is_meta()) return;
+    const bool per_sample = options_.capacity->per == "sample";
+    const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
+    const int64_t room = options_.capacity->rows(context.mode == Mode::train, tokens, shape.slots, options_.experts);
+    const at::Tensor of_slots = weights.detach().cpu();
+    const bool by_weight = options_.capacity->keep == "probability";
+    const int64_t dropped = drop_above(experts, parts, room, options_.experts, by_weight ? &of_slots : nullptr);
+    context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
+    weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
+    if (options_.normalise == "kept") weights = normalised(weights) * options_.scale;
+  }
+
+  at::Tensor probabilities_of(const at::Tensor& scores) const {
+    return options_.score == "sigmoid" ? normalised(scores) : scores;
+  }
+
+  void add_losses(const Routed& routed, Context& context) const {
+    if (options_.losses.balance > 0)
+      context.loss("balance", balance_loss(routed, options_, context) * options_.losses.balance, Per::sample);
+    if (options_.losses.z > 0) context.loss("z_loss", z_loss(routed) * options_.losses.z, Per::sample);
+    if (context.recompute || routed.logits.is_meta()) return;
+    const at::Tensor probabilities = routed.probabilities.detach().to(at::kDouble);
+    context.stat("load", routed.load.sum(0));
+    context.stat("tokens", at::scalar_tensor(probabilities.size(0), at::kDouble));
+    context.stat("entropy", probabilities.clamp_min(1e-30).log().mul(probabilities).sum().neg());
+  }
+
+  RouterOptions options_;
+  std::shared_ptr<Param> weight_, noise_;  // `noise_` may be null
+  at::Tensor bias_;                        // may be undefined
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> make_router(const RouterOptions& options) {
+  return std::make_shared<Router>(options);
+}
+
+}  // namespace zt::moe

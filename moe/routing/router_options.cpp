@@ -1,0 +1,91 @@
+#include "routing/router_options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "zt/base/options.h"
+
+namespace zt::moe {
+
+void convert(const Value& value, const std::string& /*path*/, CapacityOptions& out) {
+  static const auto kSchema =
+      Schema<CapacityOptions>("moe.router.capacity")
+          .optional("train", &CapacityOptions::train, "factor in training: 1 is room for balanced routing", above(0))
+          .optional("eval", &CapacityOptions::eval, "factor in evaluation and generation", above(0))
+          .optional("min", &CapacityOptions::min, "room for at least so many tokens", at_least(1))
+          .optional("per", &CapacityOptions::per, "tokens that share the room", one_of({"sample", "micro_batch"}))
+          .optional("keep", &CapacityOptions::keep, "tokens that are kept", one_of({"probability", "place"}))
+          .optional("pad", &CapacityOptions::pad, "fill the room with zeros, so that no counts are exchanged");
+  out = kSchema.parse(value);
+}
+
+void convert(const Value& value, const std::string& /*path*/, RouterLossOptions& out) {
+  static const auto kSchema =
+      Schema<RouterLossOptions>("moe.router.losses")
+          .optional("balance", &RouterLossOptions::balance, "weight of the balancing loss", at_least(0))
+          .optional("per", &RouterLossOptions::per, "tokens over which the load is balanced", one_of(kScopes))
+          .optional("z", &RouterLossOptions::z, "weight of the z-loss", at_least(0));
+  out = kSchema.parse(value);
+}
+
+namespace {
+
+const Schema<RouterOptions>& router_schema() {
+  static const auto kSchema =
+      Schema<RouterOptions>("moe.router")
+          .required("hidden", &RouterOptions::hidden, "columns of the input", at_least(1))
+          .required("experts", &RouterOptions::experts, "number of experts", at_least(1))
+          .optional("top_k", &RouterOptions::top_k, "experts per token", at_least(1))
+          .optional("score", &RouterOptions::score, "function of the logits", one_of(kScores))
+          .optional("softmax_after", &RouterOptions::softmax_after, "weights are the softmax of the selected logits")
+          .optional("normalise", &RouterOptions::normalise, "divide weights by the sum of those selected, or kept",
+                    one_of(kNormalise))
+          .optional("scale", &RouterOptions::scale, "multiplies the weights", above(0))
+          .optional("noise", &RouterOptions::noise, "noise in training", one_of(kNoises))
+          .optional("jitter", &RouterOptions::jitter, "half the width of the factor of noise = \"jitter\"", between(0, 1))
+          .optional("groups", &RouterOptions::groups, "groups of experts", at_least(1))
+          .optional("top_groups", &RouterOptions::top_groups, "groups that a token may use", at_least(1))
+          .optional("choice", &RouterOptions::choice, "who chooses", one_of({"token", "expert"}))
+          .optional("bias", &RouterOptions::has_bias, "even out the load by a bias for the selection")
+          .optional("bias_rate", &RouterOptions::bias_rate, "change of the bias per step", above(0))
+          .optional("routes", &RouterOptions::routes, "\"balanced\", or a batch field with recorded experts")
+          .optional("std", &RouterOptions::std, "standard deviation of the initial weights", at_least(0))
+          .optional("capacity", &RouterOptions::capacity, "room per expert; default: no token is dropped")
+          .optional("losses", &RouterOptions::losses, "auxiliary losses")
+          .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens");
+  return kSchema;
+}
+
+void check(const RouterOptions& o) {
+  if (o.top_k > o.experts)
+    misuse("moe.router: {} experts per token, but there are only {}: give top_k of at most {}", o.top_k, o.experts, o.experts);
+  if (o.experts % o.groups != 0) misuse("moe.router: {} experts cannot be divided into {} groups evenly", o.experts, o.groups);
+  if (o.top_groups > o.groups) misuse("moe.router: {} groups per token, but there are only {}", o.top_groups, o.groups);
+  if (o.top_k > o.top_groups * (o.experts / o.groups))
+    misuse("moe.router: {} groups of {} experts cannot give {} experts per token", o.top_groups, o.experts / o.groups, o.top_k);
+  if (o.softmax_after && o.score != "softmax") misuse("moe.router: softmax_after needs score = \"softmax\"");
+  if (o.choice == "expert" && !o.capacity)
+    misuse("moe.router: experts that choose need `capacity`, the number of tokens that each takes");
+  if (o.choice == "expert" && (o.has_bias || o.groups > 1 || !o.routes.empty() || o.softmax_after))
+    misuse("moe.router: bias, groups, routes and softmax_after are for tokens that choose (choice = \"token\")");
+  if (o.choice == "expert" && o.capacity->per != "sample")
+    misuse("moe.router: experts choose tokens of one sample: give capacity.per = \"sample\"");
+  if (o.losses.per == "batch" && o.losses.balance > 0 && o.batch_axes.empty())
+    misuse("moe.router: a balancing loss per batch needs batch_axes, the mesh axes whose ranks have other tokens");
+}
+
+}  // namespace
+
+int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t slots, int64_t experts) const {
+  const double balanced = static_cast<double>(tokens) * static_cast<double>(slots) / static_cast<double>(experts);
+  const auto room = static_cast<int64_t>(std::ceil((is_training ? train : eval) * balanced));
+  return std::min(tokens, std::max(min, room));
+}
+
+RouterOptions parse_router(const Value& value) {
+  RouterOptions options = router_schema().parse(value);
+  check(options);
+  return options;
+}
+
+}  // namespace zt::moe

@@ -1,0 +1,67 @@
+// The options of a router.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/base/value.h"
+
+namespace zt::moe {
+
+// Names of options that are words. The first is the default.
+inline const std::vector<std::string> kScores{"softmax", "sigmoid"};
+inline const std::vector<std::string> kNormalise{"none", "selected", "kept"};
+inline const std::vector<std::string> kNoises{"none", "jitter", "gumbel", "gumbel_second", "noisy_top_k"};
+inline const std::vector<std::string> kScopes{"sample", "batch", "micro_batch"};
+
+// Room for tokens: an expert takes at most max(min, ceil(factor * tokens * top_k / experts)) tokens of a sample, or of a rank's
+// micro-batch.
+struct CapacityOptions {
+  double train = 1, eval = 1;  // factors; evaluation and generation use `eval`
+  int64_t min = 4;
+  std::string per = "sample";        // or "micro_batch"
+  std::string keep = "probability";  // the tokens that are kept: those with the largest weights, or the first ones ("place")
+  bool pad = false;                  // each expert always gets as many rows, some of them zeros: no counts are exchanged
+
+  // Returns the most tokens per expert, of `tokens` tokens.
+  int64_t rows(bool is_training, int64_t tokens, int64_t slots, int64_t experts) const;
+};
+
+// Auxiliary losses, each multiplied by a weight; 0: none.
+struct RouterLossOptions {
+  double balance = 0;  // Fedus et al. 2021: experts * sum over experts of (share of tokens) * (mean probability)
+  std::string per =
+      "sample";  // the tokens over which shares and means are taken: a sample, the batch of all ranks, a micro-batch
+  double z = 0;  // Zoph et al. 2022: mean over tokens of the squared log-sum-exp of the logits
+};
+
+struct RouterOptions {
+  int64_t hidden = 0, experts = 0, top_k = 2;
+  std::string score = "softmax";
+  bool softmax_after = false;  // weights are the softmax of the selected logits
+  std::string normalise = "none";
+  double scale = 1;  // multiplies the weights
+  std::string noise = "none";
+  double jitter = 0.01;  // width of the noise "jitter"
+  int64_t groups = 1, top_groups = 1;
+  std::string choice = "token";  // or "expert": each expert chooses tokens of a sample, as many as `capacity` allows
+  bool has_bias = false;         // a bias for the selection only, which evens out the load
+  double bias_rate = 0.001;
+  std::string routes = {};  // a batch field with recorded experts; "balanced": experts in turn
+  double std = 0.02;        // standard deviation of the initial weights
+  std::optional<CapacityOptions> capacity;
+  RouterLossOptions losses;
+  std::vector<std::string> batch_axes;  // mesh axes whose ranks have other tokens, for losses per batch
+};
+
+// For Schema (zt/base/options.h).
+void convert(const Value& value, const std::string& path, CapacityOptions& out);
+void convert(const Value& value, const std::string& path, RouterLossOptions& out);
+
+// Parses the table of moe.router. Throws Misuse for wrong options and for combinations that contradict each other.
+RouterOptions parse_router(const Value& table);
+
+}  // namespace zt::moe

@@ -1,0 +1,123 @@
+#include "routing/selection.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace zt::moe {
+
+namespace {
+
+// Returns the indices of the `count` largest numbers, the largest first. NaN counts as the least.
+std::vector<int64_t> largest(const std::vector<double>& numbers, int64_t count) {
+  std::vector<int64_t> places(numbers.size());
+  std::iota(places.begin(), places.end(), int64_t{0});
+  const auto comes_first = [&](int64_t a, int64_t b) {
+    const double x = numbers[static_cast<size_t>(a)], y = numbers[static_cast<size_t>(b)];
+    const bool has_x = x == x, has_y = y == y;
+    if (has_x != has_y) return has_x;
+    return has_x && x != y ? x > y : a < b;
+  };
+  std::partial_sort(places.begin(), places.begin() + count, places.end(), comes_first);
+  places.resize(static_cast<size_t>(count));
+  return places;
+}
+
+double group_score(const std::vector<double>& scores, int64_t begin, int64_t size) {
+  std::vector<double> own(scores.begin() + begin, scores.begin() + begin + size);
+  std::partial_sort(own.begin(), own.begin() + std::min<int64_t>(2, size), own.end(), std::greater<>());
+  return size > 1 ? own[0] + own[1] : own[0];
+}
+
+// Gives experts outside of the best groups the least score.
+void limit_to_groups(std::vector<double>& scores, int64_t groups, int64_t top_groups) {
+  const int64_t size = static_cast<int64_t>(scores.size()) / groups;
+  std::vector<double> of_groups;
+  for (int64_t group = 0; group < groups; ++group) of_groups.push_back(group_score(scores, group * size, size));
+  std::vector<bool> is_best(static_cast<size_t>(groups), false);
+  for (const int64_t group : largest(of_groups, top_groups)) is_best[static_cast<size_t>(group)] = true;
+  for (size_t expert = 0; expert < scores.size(); ++expert) {
+    if (!is_best[expert / static_cast<size_t>(size)]) scores[expert] = -std::numeric_limits<double>::infinity();
+  }
+}
+
+std::vector<double> row_of(const at::Tensor& doubles, int64_t row) {
+  const auto* first = doubles.const_data_ptr<double>() + row * doubles.size(1);
+  return {first, first + doubles.size(1)};
+}
+
+}  // namespace
+
+at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options) {
+  const at::Tensor doubles = scores.to(at::kDouble).contiguous();
+  at::Tensor selected = at::empty({scores.size(0), options.top_k}, at::kLong);
+  auto* to = selected.mutable_data_ptr<int64_t>();
+  for (int64_t token = 0; token < scores.size(0); ++token) {
+    std::vector<double> row = row_of(doubles, token);
+    if (options.top_groups < options.groups) limit_to_groups(row, options.groups, options.top_groups);
+    for (const int64_t expert : largest(row, options.top_k)) *to++ = expert;
+  }
+  return selected;
+}
+
+at::Tensor select_by_experts(const Scores& scores, int64_t room) {
+  const at::Tensor by_expert = scores.values.to(at::kDouble).t().contiguous();  // [experts, tokens]
+  const int64_t per_sample = scores.tokens() / scores.samples;
+  at::Tensor selected = at::full({scores.tokens(), scores.experts()}, -1, at::kLong);
+  auto* to = selected.mutable_data_ptr<int64_t>();
+  for (int64_t expert = 0; expert < scores.experts(); ++expert) {
+    const std::vector<double> row = row_of(by_expert, expert);
+    for (int64_t begin = 0; begin < scores.tokens(); begin += per_sample) {
+      const std::vector<double> sample(row.begin() + begin, row.begin() + begin + per_sample);
+      for (const int64_t token : largest(sample, std::min(room, per_sample)))
+        to[(begin + token) * scores.experts() + expert] = expert;
+    }
+  }
+  return selected;
+}
+
+at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t slots, int64_t experts) {
+  const at::Tensor turns = at::arange(tokens / samples * slots, at::kLong).remainder(experts);
+  return turns.view({tokens / samples, slots}).repeat({samples, 1});
+}
+
+int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor* weights) {
+  const int64_t slots = experts.size(1), per_sample = experts.size(0) / samples * slots;
+  auto* expert_of = experts.mutable_data_ptr<int64_t>();
+  const at::Tensor doubles = weights ? weights->to(at::kDouble).contiguous() : at::Tensor();
+  int64_t dropped = 0;
+  for (int64_t begin = 0; begin < experts.numel(); begin += per_sample) {
+    std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(count));
+    for (int64_t pair = begin; pair < begin + per_sample; ++pair) {
+      if (expert_of[pair] >= 0) pairs[static_cast<size_t>(expert_of[pair])].push_back(pair);
+    }
+    for (auto& own : pairs) {
+      if (static_cast<int64_t>(own.size()) <= room) continue;
+      if (weights) {
+        const auto* weight_of = doubles.const_data_ptr<double>();
+        std::ranges::stable_sort(own, [&](int64_t a, int64_t b) { return weight_of[a] > weight_of[b]; });
+      }
+      for (size_t i = static_cast<size_t>(room); i < own.size(); ++i, ++dropped) expert_of[own[i]] = -1;
+    }
+  }
+  return dropped;
+}
+
+at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count) {
+  at::Tensor load = at::zeros({samples, count}, at::kDouble);
+  auto* to = load.mutable_data_ptr<double>();
+  const auto* expert_of = experts.const_data_ptr<int64_t>();
+  const int64_t per_sample = samples == 0 ? 1 : experts.numel() / samples;
+  for (int64_t pair = 0; pair < experts.numel(); ++pair) {
+    if (expert_of[pair] >= 0) to[pair / per_sample * count + expert_of[pair]] += 1;
+  }
+  return load;
+}
+
+}  // namespace zt::moe

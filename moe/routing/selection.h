@@ -1,0 +1,38 @@
+// Which experts a token gets. Pure functions on scores in host memory. Ties go to the lower index.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "routing/router_options.h"
+
+namespace zt::moe {
+
+// Scores [tokens, experts], float32 or float64, and how many samples the tokens belong to, equally many each.
+struct Scores {
+  at::Tensor values;
+  int64_t samples = 1;
+  int64_t tokens() const { return values.size(0); }
+  int64_t experts() const { return values.size(1); }
+};
+
+// Returns the top_k experts of each token, int64 [tokens, top_k], the largest score first. With groups, only experts of a token's
+// best groups count; a group's score is the sum of its two best (DeepSeek-V3; with one expert per group, its score).
+at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options);
+
+// Returns int64 [tokens, experts]: in column e, e if expert e has chosen the token, else -1. Each expert chooses the `room`
+// tokens of each sample with the largest scores (Zhou et al.: Mixture-of-experts with expert choice routing. NeurIPS 2022).
+at::Tensor select_by_experts(const Scores& scores, int64_t room);
+
+// Returns int64 [tokens, slots] in which the experts take turns over the tokens of each sample.
+at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t slots, int64_t experts);
+
+// Sets slots of experts without room to -1: each expert keeps `room` tokens of each of `samples` equal parts of the tokens, those
+// with the largest weights ([tokens, slots]; null: the first ones). Returns the number of slots that were emptied.
+int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor* weights);
+
+// Returns float64 [samples, experts]: how many slots of each sample name each expert.
+at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count);
+
+}  // namespace zt::moe

@@ -1,0 +1,107 @@
+// Mixtures of experts on several ranks compared with one rank, in fp64: losses, norms and the gradient as one vector must be
+// within 1e-12. ZeRO stages, recompute and overlap change no bit.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "moe/support/mixtures.h"
+#include "numerics/support/training.h"
+
+namespace zt::test {
+namespace {
+
+Config config_of(const Mixture& mixture, int data_ranks, int stage) {
+  Config config{.ranks = data_ranks * mixture.expert_ranks, .stage = stage, .precision = Precision::fp64};
+  config.expert_ranks = mixture.expert_ranks;
+  config.gradient = true;
+  config.steps = 3;
+  config.model = [mixture] { return make_mixture(mixture); };
+  return config;
+}
+
+Outcome on_one_rank(Mixture mixture, int micro_batches = 1) {
+  mixture.expert_ranks = 1;
+  Config config = config_of(mixture, 1, 0);
+  config.micro_batches = micro_batches;
+  return train(config);
+}
+
+void expect_close(const Outcome& run, const Outcome& one) {
+  EXPECT_LT(distance(run.losses, one.losses), 1e-12);
+  EXPECT_LT(distance(run.norms, one.norms), 1e-12);
+  EXPECT_LT(distance(run.first_gradient, one.first_gradient), 1e-12);
+}
+
+struct Layout {
+  int expert_ranks, data_ranks;
+};
+const Layout kLayouts[] = {{1, 2}, {2, 1}, {2, 2}, {4, 1}};
+
+TEST(MoeExact, LayoutsAndDispatchersAreWithinTwelveDigitsOfOneRank) {
+  for (const int64_t top_k : {1, 2, 4}) {
+    Mixture mixture{.top_k = top_k};
+    const Outcome one = on_one_rank(mixture);
+    for (const Layout& layout : kLayouts) {
+      for (const bool gathers : {false, true}) {
+        mixture.expert_ranks = layout.expert_ranks;
+        mixture.gathers = gathers;
+        SCOPED_TRACE(fmt::format("top {}, ep {}, dp {}, {}", top_k, layout.expert_ranks, layout.data_ranks,
+                                 gathers ? "all_gather" : "all_to_all"));
+        expect_close(train(config_of(mixture, layout.data_ranks, 0)), one);
+      }
+    }
+  }
+}
+
+TEST(MoeExact, StagesRecomputeAndOverlapChangeNoBit) {
+  for (const Layout& layout : kLayouts) {
+    Mixture mixture{.expert_ranks = layout.expert_ranks};
+    Config config = config_of(mixture, layout.data_ranks, 0);
+    config.reduce_every = "step";
+    config.micro_batches = 3;
+    const Outcome first = train(config);
+    expect_close(first, on_one_rank(mixture, 3));
+    for (int stage = 0; stage <= 3; ++stage) {
+      SCOPED_TRACE(fmt::format("ep {}, dp {}, stage {}", layout.expert_ranks, layout.data_ranks, stage));
+      config.stage = stage;
+      config.recompute_every = stage % 2;
+      config.split_backward = stage >= 2;
+      mixture.overlaps = stage >= 1;
+      config.model = [mixture] { return make_mixture(mixture); };
+      expect_equal(train(config), first);
+    }
+  }
+}
+
+TEST(MoeExact, SixExpertsOnThreeRanks) {
+  Mixture mixture{.experts = 6};
+  const Outcome one = on_one_rank(mixture);
+  mixture.expert_ranks = 3;
+  expect_close(train(config_of(mixture, 1, 3)), one);
+}
+
+TEST(MoeExact, RoutersOfAllKinds) {
+  const Value::Table routers[] = {
+      {{"score", "sigmoid"}, {"normalise", "selected"}, {"scale", 2.5}, {"bias", true}, {"groups", 2}, {"top_groups", 1}},
+      {{"softmax_after", true}, {"noise", "noisy_top_k"}},
+      {{"noise", "gumbel_second"}},
+      {{"noise", "jitter"}, {"losses", Value::Table{{"balance", 0.1}, {"z", 0.01}}}},
+      {{"choice", "expert"}, {"capacity", Value::Table{{"train", 1}, {"min", 1}}}},
+      {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}}}, {"normalise", "kept"}},
+      {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}, {"keep", "place"}}}},
+      {{"routes", "balanced"}},
+  };
+  for (const Value::Table& router : routers) {
+    Mixture mixture{.router = router};
+    SCOPED_TRACE(Value(router).to_json().dump());
+    const Outcome one = on_one_rank(mixture, 2);
+    mixture.expert_ranks = 2;
+    Config config = config_of(mixture, 2, 2);
+    config.micro_batches = 3;
+    expect_close(train(config), one);
+  }
+}
+
+}  // namespace
+}  // namespace zt::test

@@ -1,0 +1,110 @@
+// Tests the order of rows, and the loops that move rows and sum them, against ATen.
+#include "exchange/rows.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "exchange/traffic.h"
+#include "zt/base/error.h"
+
+namespace zt::test {
+namespace {
+
+using namespace moe;
+
+at::Tensor experts_of(std::vector<int64_t> experts, int64_t slots) {
+  return at::tensor(experts, at::kLong).view({-1, slots});
+}
+
+TEST(RowOrder, SortsByExpertThenToken) {
+  const RowOrder order = order_rows(experts_of({2, 0, 0, -1, 2, 1}, 2), 4);
+  EXPECT_EQ(order.counts, (std::vector<int64_t>{2, 1, 2, 0}));
+  EXPECT_TRUE(order.pairs.equal(at::tensor({1, 2, 5, 0, 4}, at::kLong)));
+  EXPECT_TRUE(order.places.equal(experts_of({3, 0, 1, -1, 4, 2}, 2)));
+  const RowOrder again = order_of(order.places, order.counts);
+  EXPECT_TRUE(again.pairs.equal(order.pairs));
+}
+
+TEST(RowOrder, PadsEachExpertToTheSameRows) {
+  const RowOrder order = order_rows(experts_of({1, 1, 0}, 1), 3, 2);
+  EXPECT_EQ(order.counts, (std::vector<int64_t>{2, 2, 2}));
+  EXPECT_TRUE(order.pairs.equal(at::tensor({2, -1, 0, 1, -1, -1}, at::kLong)));
+  EXPECT_THROW(order_rows(experts_of({1, 1, 1}, 1), 3, 2), Misuse);
+}
+
+TEST(RowOrder, RefusesUnknownExperts) {
+  EXPECT_THROW(order_rows(experts_of({3}, 1), 3), Misuse);
+  EXPECT_THROW(order_rows(experts_of({-2}, 1), 3), Misuse);
+}
+
+TEST(RowOrder, NoTokensAreNoRows) {
+  const RowOrder order = order_rows(at::empty({0, 2}, at::kLong), 3);
+  EXPECT_EQ(order.rows(), 0);
+  EXPECT_EQ(order.counts, (std::vector<int64_t>{0, 0, 0}));
+}
+
+TEST(Blocks, AreSwappedAndSwappedBack) {
+  const std::vector<int64_t> sizes{2, 0, 3, 1, 4, 0};  // 2 x 3 blocks
+  const at::Tensor rows = at::arange(20, at::kFloat).view({10, 2}), swapped = at::empty_like(rows), back = at::empty_like(rows);
+  swap_block_order(swapped, rows, sizes, 3);
+  const std::vector<at::Tensor> wanted{rows.narrow(0, 0, 2), rows.narrow(0, 5, 1), rows.narrow(0, 6, 4), rows.narrow(0, 2, 3)};
+  EXPECT_TRUE(swapped.equal(at::cat(wanted)));
+  swap_block_order(back, swapped, swapped_sizes(sizes, 3), 2);
+  EXPECT_TRUE(back.equal(rows));
+}
+
+TEST(Traffic, CountsByRankAndByExpert) {
+  const Traffic traffic({1, 2, 3, 4}, {5, 6, 7, 8}, 2);
+  EXPECT_EQ(traffic.sent_splits(), (std::vector<int64_t>{3, 7}));
+  EXPECT_EQ(traffic.received_splits(), (std::vector<int64_t>{11, 15}));
+  EXPECT_EQ(traffic.rows_of_experts(), (std::vector<int64_t>{12, 14}));
+  EXPECT_EQ(Traffic::from_tensor(traffic.tensor(), 2).received(), traffic.received());
+}
+
+class Rows : public testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(Rows, MoveAndSumLikeAten) {
+  constexpr int64_t kTokens = 23, kSlots = 3, kExperts = 5, kWidth = 300;
+  const auto dtype = GetParam();
+  const at::Tensor experts = at::randint(-1, kExperts, {kTokens, kSlots}, at::kLong);
+  const RowOrder order = order_rows(experts, kExperts);
+  const at::Tensor tokens = at::randn({kTokens, kWidth}).to(dtype), more = at::randn({kTokens, kWidth}).to(dtype);
+  const at::Tensor weights = at::rand({kTokens, kSlots}, dtype == at::kDouble ? at::kDouble : at::kFloat);
+
+  const at::Tensor rows = rows_of_tokens(tokens, order);
+  EXPECT_TRUE(rows.equal(tokens.index_select(0, order.pairs.div(kSlots, "floor"))));
+  const at::Tensor weighted = rows_of_tokens(tokens, order, weights);
+  const at::Tensor factors = weights.flatten().index_select(0, order.pairs).unsqueeze(1);
+  EXPECT_TRUE(weighted.equal(rows.to(factors.scalar_type()).mul(factors).to(dtype)));
+
+  const at::Tensor sums = at::empty_like(tokens), mask = experts.ge(0).to(at::kDouble);
+  sum_rows(sums, rows, order, weights, more);
+  const at::Tensor exact = more.to(at::kDouble) + tokens.to(at::kDouble) * (weights.to(at::kDouble) * mask).sum(1, true);
+  const double bound = dtype == at::kDouble ? 1e-14 : dtype == at::kFloat ? 1e-6 : dtype == at::kHalf ? 2e-3 : 2e-2;
+  EXPECT_LT((sums.to(at::kDouble) - exact).abs().max().item<double>(), bound * exact.abs().max().item<double>());
+
+  const at::Tensor products = row_products(more, rows, order);
+  const at::Tensor wanted = (more.to(at::kDouble) * tokens.to(at::kDouble)).sum(1, true) * mask;
+  EXPECT_LT((products.to(at::kDouble) - wanted).abs().max().item<double>(), dtype == at::kDouble ? 1e-12 : 1e-3);
+}
+
+TEST_P(Rows, OfNoTokensAreEmpty) {
+  const RowOrder order = order_rows(at::empty({0, 2}, at::kLong), 3);
+  const at::Tensor tokens = at::empty({0, 7}, GetParam()), sums = at::empty({0, 7}, GetParam());
+  EXPECT_EQ(rows_of_tokens(tokens, order).sizes(), (at::IntArrayRef{0, 7}));
+  sum_rows(sums, tokens, order);
+  EXPECT_EQ(row_products(tokens, tokens, order).sizes(), (at::IntArrayRef{0, 2}));
+}
+
+TEST(RowsOfPadding, AreZero) {
+  const RowOrder order = order_rows(experts_of({1, 0}, 1), 2, 2);
+  const at::Tensor tokens = at::ones({2, 3});
+  const at::Tensor rows = rows_of_tokens(tokens, order, at::full({2, 1}, 2.0F));
+  EXPECT_TRUE(rows.sum(1).equal(at::tensor({6.0F, 0.0F, 6.0F, 0.0F})));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Rows, testing::Values(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf),
+                         [](const auto& info) { return std::string(at::toString(info.param)); });
+
+}  // namespace
+}  // namespace zt::test

@@ -1,0 +1,104 @@
+// Tests which experts tokens get, and which they lose for lack of room.
+#include "routing/selection.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "zt/base/error.h"
+
+namespace zt::test {
+namespace {
+
+using namespace moe;
+
+at::Tensor longs(std::vector<int64_t> numbers, int64_t columns) {
+  return at::tensor(numbers, at::kLong).view({-1, columns});
+}
+
+RouterOptions options(int64_t top_k, int64_t groups = 1, int64_t top_groups = 1) {
+  RouterOptions options;
+  options.top_k = top_k;
+  options.groups = groups;
+  options.top_groups = top_groups;
+  return options;
+}
+
+TEST(Selection, TakesTheLargestAndTheLowerIndexOfEqualOnes) {
+  const at::Tensor scores = at::tensor({0.1, 0.4, 0.4, 0.3, 0.5, 0.5, 0.5, 0.5}, at::kDouble).view({2, 4});
+  EXPECT_TRUE(select_top_k(scores, options(2)).equal(longs({1, 2, 0, 1}, 2)));
+}
+
+TEST(Selection, OfNanIsAnExpertAllTheSame) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(select_top_k(at::tensor({nan, 0.5, nan}, at::kDouble).view({1, 3}), options(2)).equal(longs({1, 0}, 2)));
+}
+
+// Groups are {0, 1}, {2, 3}, {4, 5}: the two best sums are those of the second and the third.
+TEST(Selection, StaysInTheBestGroups) {
+  const at::Tensor scores = at::tensor({0.9, 0.0, 0.5, 0.5, 0.6, 0.5}, at::kDouble).view({1, 6});
+  EXPECT_TRUE(select_top_k(scores, options(3, 3, 2)).equal(longs({4, 2, 3}, 3)));
+  EXPECT_TRUE(select_top_k(scores, options(3)).equal(longs({0, 4, 2}, 3)));
+}
+
+TEST(Selection, ExpertsChooseTokensOfEachSample) {
+  const at::Tensor scores = at::tensor({0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6}, at::kDouble).view({4, 2});
+  EXPECT_TRUE(select_by_experts({scores, 2}, 1).equal(longs({-1, 1, 0, -1, -1, 1, 0, -1}, 2)));
+  EXPECT_TRUE(select_by_experts({scores, 1}, 9).equal(longs({0, 1, 0, 1, 0, 1, 0, 1}, 2)));
+}
+
+TEST(Selection, BalancedRoutesTakeTurnsInEverySample) {
+  EXPECT_TRUE(balanced_routes(2, 4, 2, 3).equal(longs({0, 1, 2, 0, 0, 1, 2, 0}, 2)));
+}
+
+TEST(Capacity, KeepsTheLargestWeightsOrTheFirstTokens) {
+  const at::Tensor weights = at::tensor({0.1, 0.3, 0.2, 0.9}, at::kDouble).view({4, 1});
+  at::Tensor by_weight = longs({0, 0, 0, 1}, 1), by_place = by_weight.clone();
+  EXPECT_EQ(drop_above(by_weight, 1, 2, 2, &weights), 1);
+  EXPECT_TRUE(by_weight.equal(longs({-1, 0, 0, 1}, 1)));
+  EXPECT_EQ(drop_above(by_place, 1, 2, 2, nullptr), 1);
+  EXPECT_TRUE(by_place.equal(longs({0, 0, -1, 1}, 1)));
+}
+
+TEST(Capacity, IsOfEachSample) {
+  at::Tensor experts = longs({0, 0, 0, 0}, 1);
+  EXPECT_EQ(drop_above(experts, 2, 1, 1, nullptr), 2);
+  EXPECT_TRUE(experts.equal(longs({0, -1, 0, -1}, 1)));
+}
+
+TEST(Capacity, RoomIsAFactorOfBalancedRouting) {
+  CapacityOptions capacity;
+  capacity.train = 1.25;
+  capacity.eval = 2;
+  capacity.min = 3;
+  EXPECT_EQ(capacity.rows(true, 100, 2, 8), 32);  // ceil(1.25 * 25)
+  EXPECT_EQ(capacity.rows(false, 100, 2, 8), 50);
+  EXPECT_EQ(capacity.rows(true, 8, 1, 8), 3);
+  EXPECT_EQ(capacity.rows(true, 2, 1, 8), 2);  // never more than there are tokens
+}
+
+TEST(Load, CountsSlotsBySample) {
+  const at::Tensor load = load_by_sample(longs({0, 1, 1, -1, 2, 2, 0, 2}, 2), 2, 3);
+  EXPECT_TRUE(load.equal(at::tensor({1.0, 2.0, 0.0, 1.0, 0.0, 3.0}, at::kDouble).view({2, 3})));
+}
+
+TEST(RouterOptions, AreChecked) {
+  const auto table = [](Value::Table more) {
+    Value::Table options{{"hidden", 8}, {"experts", 4}};
+    options.merge(more);
+    return Value(options);
+  };
+  EXPECT_EQ(parse_router(table({})).top_k, 2);
+  EXPECT_THROW(parse_router(table({{"top_k", 5}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"groups", 3}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"groups", 4}, {"top_groups", 1}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"score", "sigmoid"}, {"softmax_after", true}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"choice", "expert"}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"capacity", Value::Table{{"train", 0}}}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"losses", Value::Table{{"balance", 0.01}, {"per", "batch"}}}})), Misuse);
+  EXPECT_THROW(parse_router(table({{"scores", "softmax"}})), Misuse);
+}
+
+}  // namespace
+}  // namespace zt::test
