@@ -33,7 +33,9 @@ class Split : public Pass {
     for (size_t unit = 0; unit < program.units.size(); ++unit)
       program.units[unit].held = is_held(model.units[unit], partition, schedule, rank);
     replace_layers(program, lower(schedule, cut, program.mode)[static_cast<size_t>(rank)]);
+    const std::vector<bool> runs = positions_run(program, model);
     std::erase_if(program.actions, [&](const Action& action) {
+      if (action.kind == Kinds::get().update) return !runs[static_cast<size_t>(action.target)];
       return action.kind == Kinds::get().step && !program.units[static_cast<size_t>(action.target)].held;
     });
     span_axis(program);

@@ -38,9 +38,16 @@ class LayerReader {
     const auto* object = value.get_if<Object>();
     const auto* list = value.get_if<Value::List>();
     if (const auto layer = object ? object->as<Layer>() : nullptr) layers.push_back({name, layer});
-    else if (list && !name_of(value)) read(*list, name + ".", place);
+    else if (list && !name_of(value)) add_list(*list, name, place);
     else return false;
     return true;
+  }
+
+  // The layers of an inner list form a block.
+  void add_list(const Value::List& list, const std::string& name, const std::string& place) {
+    const size_t first = layers.size();
+    read(list, name + ".", place);
+    for (size_t i = first + 1; i < layers.size(); ++i) layers[i].continues = true;
   }
 
   // Returns the first element of a list that begins with a string, else null.

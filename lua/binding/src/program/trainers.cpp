@@ -92,6 +92,16 @@ int make_trainer(lua_State* L) {
   return 1;
 }
 
+// Returns a list of numbers for each statistic.
+Value stats_value(const Stats& stats) {
+  Value::Table table;
+  for (const auto& [name, values] : stats) {
+    const auto* first = values.const_data_ptr<double>();
+    table[name] = Value::List(first, first + values.numel());
+  }
+  return table;
+}
+
 Value result_value(const StepResult& result) {
   Value::Table terms;
   for (const LossTerm& term : result.terms) terms[term.name] = term.value;
@@ -103,6 +113,7 @@ Value result_value(const StepResult& result) {
                      {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
                      {"skipped", result.skipped},
                      {"terms", terms},
+                     {"stats", stats_value(result.stats)},
                      {"loss_scale", result.loss_scale}};
   if (result.grad_norm) table["grad_norm"] = *result.grad_norm;
   if (result.lr) table["lr"] = *result.lr;

@@ -1,10 +1,12 @@
 #include "zt/comm/comm.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "zt/base/error.h"
 
@@ -14,6 +16,39 @@ ZT_DEFINE_OBJECT(Communicator, "Communicator")
 ZT_DEFINE_OBJECT(Work, "Work")
 
 Work::State::~State() = default;
+
+namespace {
+
+class Continued final : public Work::State {
+ public:
+  Continued(Work work, std::function<void()> finish) : work_(std::move(work)), finish_(std::move(finish)) {}
+
+  bool done() override { return !finish_ && work_.done(); }
+  void wait() override {
+    work_.wait();
+    finish();
+  }
+  void synchronize() override {
+    work_.synchronize();
+    finish();
+  }
+
+ private:
+  void finish() {
+    const at::AutoGradMode no_grad(false);
+    if (const auto call = std::exchange(finish_, nullptr)) call();
+  }
+
+  Work work_;
+  std::function<void()> finish_;  // null once it has run
+};
+
+}  // namespace
+
+Work then(Work work, std::function<void()> finish) {
+  return Work(std::make_shared<Continued>(std::move(work), std::move(finish)));
+}
+
 Communicator::~Communicator() = default;
 
 ReduceOp parse_reduce_op(const std::string& name) {

@@ -41,6 +41,7 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::
   }
   for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
   for (size_t p = 0; p < info.positions.size(); ++p) {
+    exchanges_.push_back(dynamic_cast<ExchangeLayer*>(model_->positions()[p].layer.get()));
     auto& params = position_params_.emplace_back();
     for (const auto& param : model_->positions()[p].layer->params()) {
       const int index = param_index_.at(param.get());
@@ -79,6 +80,7 @@ void ComputeState::begin(std::vector<Batch> micro_batches, const Program& progra
   }
   parts_.resize(static_cast<size_t>(micro_batches_));
   sums_.clear();
+  updated_layers_.clear();
   values_.clear();
   values_.resize(model_->positions().size() * micro_batches_);
   state_.values.begin(model_->info(), micro_batches_);
@@ -90,8 +92,7 @@ void ComputeState::begin_micro_batch(const Batch& batch, int micro_batch, int64_
   parts_.at(static_cast<size_t>(micro_batch)) = {batch, first_sample};
 }
 
-std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, bool is_recompute, Values& values) {
-  const PositionInfo& info = model_->info().positions[position];
+void ComputeState::begin_layer(int position, int micro_batch, bool is_recompute, Values& values) {
   values.context = std::make_shared<LayerContext>(*this, position, micro_batch);
   values.context->mode = mode_;
   values.context->recompute = is_recompute;
@@ -99,29 +100,47 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, int micro_batch, b
   values.context->position = position;
   values.context->micro_batch = micro_batch;
   values.roots.clear();
+  if (!is_recompute) values.kept.clear();
+}
+
+std::vector<at::Tensor> ComputeState::run_layer(int position, Values& values) {
+  const PositionInfo& info = model_->info().positions[position];
   const auto drawn = [this] { return default_random_place(device_); };
   const DefaultRandomPlace before = drawn();
-  auto outputs = with_layer_name(info.name, info.kind,
-                                 [&] { return model_->positions()[position].layer->forward(values.inputs, *values.context); });
+  auto outputs = model_->positions()[position].layer->forward(values.inputs, *values.context);
   if (drawn() != before) {
     misuse(
         "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
         "resume; draw from Context::rng (in Lua ctx:dropout)",
         info.name);
   }
-  const bool drops_all = outputs.empty() && mode_ != Mode::generate;  // a loss layer may return no values
-  if (!drops_all && outputs.size() != info.outputs.size()) {
-    misuse("layer '{}' returned {} values, its io() names {}", info.name, outputs.size(), info.outputs.size());
-  }
-  // A value may outlive the residency of its layer's parameters. In a buffer that units share it would be overwritten then.
-  for (at::Tensor& output : outputs) {
-    if (output.defined() && output.has_storage() && shared_storages_.contains(output.storage().unsafeGetStorageImpl()))
-      output = output.clone();
-  }
   return outputs;
 }
 
-void ComputeState::forward(int position, int micro_batch, Keep keep) {
+// Runs the layer, by autograd or as an exchange. Keeps what its backward needs.
+ComputeState::Run ComputeState::run(int position, int micro_batch, bool is_recompute, Keep keep) {
+  const PositionInfo& info = model_->info().positions[position];
+  Values& mine = values(position, micro_batch);
+  begin_layer(position, micro_batch, is_recompute, mine);
+  const at::AutoGradMode grad_mode(keep == Keep::graph && !exchanges_[position]);
+  Run run;
+  with_layer_name(info.name, info.kind, [&] {
+    if (exchanges_[position]) run = start_exchange(position, keep, mine);
+    else run.outputs = run_layer(position, mine);
+  });
+  const bool drops_all = run.outputs.empty() && mode_ != Mode::generate;  // a loss layer may return no values
+  if (!drops_all && run.outputs.size() != info.outputs.size())
+    misuse("layer '{}' returned {} values, its io() names {}", info.name, run.outputs.size(), info.outputs.size());
+  // A value may outlive the residency of its layer's parameters. In a buffer that units share it would be overwritten then.
+  for (at::Tensor& output : run.outputs) {
+    if (output.defined() && output.has_storage() && shared_storages_.contains(output.storage().unsafeGetStorageImpl()))
+      output = output.clone();
+  }
+  if (keep == Keep::graph && !exchanges_[position]) keep_graph(run.outputs, mine);
+  return run;
+}
+
+Work ComputeState::forward(int position, int micro_batch, Keep keep) {
   const PositionInfo& info = model_->info().positions[position];
   Values& mine = values(position, micro_batch);
   mine.inputs.clear();
@@ -131,12 +150,7 @@ void ComputeState::forward(int position, int micro_batch, Keep keep) {
                             source.is_floating_point();
     mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
   }
-  std::vector<at::Tensor> outputs;
-  {
-    const at::AutoGradMode grad_mode(keep == Keep::graph);
-    outputs = run_layer(position, micro_batch, false, mine);
-  }
-  if (keep == Keep::graph) keep_graph(outputs, mine);
+  auto [outputs, work] = run(position, micro_batch, false, keep);
   for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
     const bool has_graph = outputs[i].defined() && outputs[i].requires_grad();
     state_.values.put({position, i}, micro_batch, has_graph ? outputs[i].detach() : std::move(outputs[i]));
@@ -145,6 +159,7 @@ void ComputeState::forward(int position, int micro_batch, Keep keep) {
     mine.inputs.clear();
     release_read_values(position, micro_batch);
   }
+  return work;
 }
 
 void ComputeState::keep_graph(const std::vector<at::Tensor>& outputs, Values& values) {
@@ -162,26 +177,26 @@ void ComputeState::release_read_values(int position, int micro_batch) {
   }
 }
 
-void ComputeState::recompute(int position, int micro_batch) {
-  Values& mine = values(position, micro_batch);
-  const at::AutoGradMode grad_mode(true);
-  keep_graph(run_layer(position, micro_batch, true, mine), mine);
+Work ComputeState::recompute(int position, int micro_batch) {
+  return run(position, micro_batch, true, Keep::graph).work;
 }
 
-void ComputeState::backward(int position, int micro_batch) {
+Work ComputeState::backward(int position, int micro_batch) {
   Values& mine = values(position, micro_batch);
   for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
-  backward_layer(position, micro_batch, mine);
+  const Work work = backward_layer(position, micro_batch, mine);
   backward_weights(position, micro_batch);
+  return work;
 }
 
-void ComputeState::backward_inputs(int position, int micro_batch) {
+Work ComputeState::backward_inputs(int position, int micro_batch) {
   Values& mine = values(position, micro_batch);
   mine.defers = true;
-  backward_layer(position, micro_batch, mine);
+  const Work work = backward_layer(position, micro_batch, mine);
   mine.inputs.clear();
   mine.outputs.clear();
   mine.roots.clear();
+  return work;
 }
 
 void ComputeState::backward_weights(int position, int micro_batch) {
@@ -191,7 +206,8 @@ void ComputeState::backward_weights(int position, int micro_batch) {
   for (const auto& [param, gradient] : mine.param_gradients) gradients_.add(param, position, gradient);
 }
 
-void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
+Work ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
+  if (exchanges_[position]) return backward_exchange(position, micro_batch, mine);
   const PositionInfo& info = model_->info().positions[position];
   torch::autograd::edge_list roots, wanted;
   torch::autograd::variable_list seeds;
@@ -215,7 +231,7 @@ void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   const std::vector<int>& params = position_params_[position];
   for (const int param : params) wanted.push_back(torch::autograd::impl::gradient_edge(model_->params()[param]->get()));
   state_.values.drop(position, micro_batch);
-  if (roots.empty() || wanted.empty()) return;
+  if (roots.empty() || wanted.empty()) return {};
   const bool keep_graph = false, create_graph = false, accumulate_grad = false;
   const auto grads =
       torch::autograd::Engine::get_default_engine().execute(roots, seeds, keep_graph, create_graph, accumulate_grad, wanted);
@@ -226,6 +242,7 @@ void ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
     const at::Tensor& gradient = grads[wanted_inputs.size() + k];
     if (gradient.defined()) mine.param_gradients.emplace_back(params[k], gradient);
   }
+  return {};
 }
 
 std::vector<Batch> ComputeState::fields() const {
@@ -267,18 +284,6 @@ Counts ComputeState::count(int micro_batch) const {
     counter = &use;
   }
   return total;
-}
-
-std::vector<LossSum> ComputeState::losses() const {
-  std::vector<LossSum> sums;
-  for (const LossInfo& term : model_->info().losses) {
-    at::Tensor total;
-    if (const auto found = sums_.find(term.name); found != sums_.end()) {
-      for (const auto& [micro_batch, sum] : found->second) total = total.defined() ? total + sum : sum;
-    }
-    sums.push_back({term, total.defined() ? total.item<double>() : 0});
-  }
-  return sums;
 }
 
 std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gradients.h"
+#include "step_sums.h"
 #include "zt/execute/executor.h"
 #include "zt/model/model.h"
 
@@ -28,11 +29,6 @@ struct Seeds {
   double of(Per per) const { return per == Per::token ? token : sample; }
 };
 
-struct LossSum {
-  LossInfo term;
-  double sum = 0;
-};
-
 class ComputeState {
  public:
   // `runs`: by position, whether this rank runs it; see positions_run.
@@ -43,19 +39,23 @@ class ComputeState {
   void begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample);
   void begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample);
 
-  void forward(int position, int micro_batch, Keep keep);
-  void recompute(int position, int micro_batch);
-  void backward(int position, int micro_batch);
+  // The works are those of exchange layers; of other layers all is done when the calls return.
+  Work forward(int position, int micro_batch, Keep keep);
+  Work recompute(int position, int micro_batch);
+  Work backward(int position, int micro_batch);
   // The same in two parts: the gradients of the inputs, and later those of the weights.
-  void backward_inputs(int position, int micro_batch);
+  Work backward_inputs(int position, int micro_batch);
   void backward_weights(int position, int micro_batch);
 
   // Return the valid tokens and the samples of this rank's batch, or of one micro-batch, counted by the layers that it runs.
   // Throw Misuse if two loss layers count differently.
   Counts count() const;
   Counts count(int micro_batch) const;
-  // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
-  std::vector<LossSum> losses() const;
+  // Returns this rank's sums so far of losses and statistics.
+  const StepSums& sums() const { return sums_; }
+  std::vector<LossSum> losses() const { return sums_.losses(model_->info()); }
+  // Calls Layer::update for the position's layer, once per step. `stats`: of all layers, as StepState has them.
+  void update_layer(int position, const Stats& stats);
   // Returns the named outputs of the last position; none if this rank does not run it.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
   // Returns the micro-batches of this run.
@@ -83,15 +83,26 @@ class ComputeState {
     bool defers = false;                                      // the backward leaves weight gradients for later
     std::vector<std::function<void()>> deferred;              // passed to Context::defer
     std::vector<std::pair<int, at::Tensor>> param_gradients;  // by parameter: computed, but not added yet
+    ExchangeLayer::Backward exchange_backward;                // of an exchange layer; null if no graph is kept
+    std::vector<at::Tensor> kept;                             // by Context::keep, for the recompute
     int readers_done = 0;  // forwards that have read the outputs (counted outside training only)
   };
 
+  struct Run {
+    std::vector<at::Tensor> outputs;
+    Work work;
+  };
+
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
-  std::vector<at::Tensor> run_layer(int position, int micro_batch, bool is_recompute, Values& values);
+  void begin_layer(int position, int micro_batch, bool is_recompute, Values& values);
+  std::vector<at::Tensor> run_layer(int position, Values& values);
+  Run run(int position, int micro_batch, bool is_recompute, Keep keep);
+  Run start_exchange(int position, Keep keep, Values& values) const;
+  Work backward_exchange(int position, int micro_batch, Values& values);
   void count_readers(const Program& program);
   static void keep_graph(const std::vector<at::Tensor>& outputs, Values& values);
   void release_read_values(int position, int micro_batch);
-  void backward_layer(int position, int micro_batch, Values& values);
+  Work backward_layer(int position, int micro_batch, Values& values);
   struct Part {
     Batch fields;
     int64_t first_sample = 0;  // its place in the global batch
@@ -107,9 +118,10 @@ class ComputeState {
   std::map<Mode, std::vector<int>> readers_;           // by position: forwards after which its outputs are dropped
   std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
   std::vector<Values> values_;
-  // By loss term and micro-batch: float64 scalars. Schedules may change the order of forwards, but not that of the sum.
-  std::map<std::string, std::map<int, at::Tensor>> sums_;
-  std::vector<Part> parts_;  // by micro-batch
+  StepSums sums_;
+  std::vector<ExchangeLayer*> exchanges_;  // by position: null for other layers
+  std::set<int> updated_layers_;           // in this step
+  std::vector<Part> parts_;                // by micro-batch
   Mode mode_ = Mode::train;
   int micro_batches_ = 1;
   bool is_by_hand_ = false;

@@ -15,7 +15,11 @@ class ComputeState::LayerContext : public Context {
   int64_t first_sample() const override;
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override { return compute_.state_.comm({axis}); }
+  Communicator& control(const std::string& axis) override { return compute_.state_.control({axis}); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
+  void stat(const std::string& name, const at::Tensor& values) override;
+  void keep(std::vector<at::Tensor> choices) override;
+  std::vector<at::Tensor> kept() const override;
   std::function<Sink()> grad_sink(const Param& param) override;
   void defer(std::function<void()> weight_gradient) override;
 

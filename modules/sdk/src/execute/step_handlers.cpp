@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,34 +18,45 @@ namespace {
 // F, R and B: calls ComputeState for a position and a micro-batch.
 class Compute : public ActionHandler {
  public:
-  using Run = void (*)(ComputeState&, const Action&);
+  using Run = Work (*)(ComputeState&, const Action&);
   Compute(std::shared_ptr<ComputeState> compute, Run run) : compute_(std::move(compute)), run_(run) {}
 
-  Work start(const Action& action, StepState&) override {
-    run_(*compute_, action);
-    return {};
-  }
+  Work start(const Action& action, StepState&) override { return run_(*compute_, action); }
 
  private:
   std::shared_ptr<ComputeState> compute_;
   Run run_;
 };
 
-void forward(ComputeState& compute, const Action& action) {
-  compute.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+Work forward(ComputeState& compute, const Action& action) {
+  return compute.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
 }
-void recompute(ComputeState& compute, const Action& action) {
-  compute.recompute(action.target, action.micro_batch);
+Work recompute(ComputeState& compute, const Action& action) {
+  return compute.recompute(action.target, action.micro_batch);
 }
-void backward(ComputeState& compute, const Action& action) {
-  compute.backward(action.target, action.micro_batch);
+Work backward(ComputeState& compute, const Action& action) {
+  return compute.backward(action.target, action.micro_batch);
 }
-void backward_inputs(ComputeState& compute, const Action& action) {
-  compute.backward_inputs(action.target, action.micro_batch);
+Work backward_inputs(ComputeState& compute, const Action& action) {
+  return compute.backward_inputs(action.target, action.micro_batch);
 }
-void backward_weights(ComputeState& compute, const Action& action) {
+Work backward_weights(ComputeState& compute, const Action& action) {
   compute.backward_weights(action.target, action.micro_batch);
+  return {};
 }
+
+class Update : public ActionHandler {
+ public:
+  explicit Update(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    if (state.is_finite) compute_->update_layer(action.target, state.stats);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+};
 
 // Returns how this rank's counts enter the sums over `axes`.
 Contribution contribution(std::vector<std::string> axes, const StepState& state) {
@@ -103,17 +115,30 @@ class Norm : public ActionHandler {
  private:
   void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     const auto mine = compute_->losses();
+    const at::Tensor stats = compute_->sums().stats(*state.model);
     const auto n = static_cast<int64_t>(mine.size());
-    const bool is_counted = !comm || state.is_first_copy(axes);
-    const at::Tensor sums = at::empty({n}, at::kDouble);
-    for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = is_counted ? mine[i].sum : 0;
-    if (comm && n > 0) comm->all_reduce(sums, sums).synchronize();
+    const at::Tensor sums = at::zeros({n + stats.numel()}, at::kDouble);  // the losses, then the statistics
+    if (!comm || state.is_first_copy(axes)) {
+      for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
+      sums.narrow(0, n, stats.numel()).copy_(stats);
+    }
+    if (comm && sums.numel() > 0) comm->all_reduce(sums, sums).synchronize();
+    set_stats(sums.narrow(0, n, stats.numel()), state);
     state.losses.clear();
     state.loss = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double value = sums.data_ptr<double>()[i] / divisor(mine[i].term.per, state);
       state.losses.push_back({mine[i].term.name, value});
       state.loss += value;
+    }
+  }
+
+  static void set_stats(const at::Tensor& sums, StepState& state) {
+    state.stats.clear();
+    int64_t begin = 0;
+    for (const ModelStat& stat : state.model->stats) {
+      state.stats[stat.name] = sums.narrow(0, begin, stat.size).clone();
+      begin += stat.size;
     }
   }
 
@@ -239,6 +264,7 @@ Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::sha
       {kinds.weight_grad, std::make_shared<Compute>(compute, backward_weights)},
       {kinds.reduce_tie, std::make_shared<ReduceTie>(compute)},
       {kinds.norm, std::make_shared<Norm>(compute, normalisation)},
+      {kinds.update, std::make_shared<Update>(compute)},
       {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},
   };
 }

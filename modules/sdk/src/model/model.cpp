@@ -43,6 +43,10 @@ class ModelBuilder {
     add_outputs(io.outputs, position, info.name);
     info.losses = io.losses;
     add_losses(info);
+    info.stats = io.stats;
+    info.has_update = entry.layer->has_update();
+    info.continues = entry.continues && position > 0;
+    if (is_new) add_stats(info);
     info.units = record_use(*entry.layer, position);
     model.positions.push_back(std::move(info));
   }
@@ -161,6 +165,16 @@ class ModelBuilder {
         misuse("the loss '{}' is summed per {} in the layer '{}', and per {} in a layer before it: give it another name",
                loss.name, name_of(loss.per), position.name, name_of(place->per));
       }
+    }
+  }
+
+  void add_stats(const PositionInfo& position) {
+    std::set<std::string> seen;
+    for (const StatInfo& stat : position.stats) {
+      if (stat.size < 1)
+        misuse("the statistic '{}' of layer '{}' has {} numbers: give at least 1", stat.name, position.name, stat.size);
+      if (!seen.insert(stat.name).second) misuse("the layer '{}' has two statistics named '{}'", position.name, stat.name);
+      model.stats.push_back({position.name + "." + stat.name, stat.size, position.layer});
     }
   }
 

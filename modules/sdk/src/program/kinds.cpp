@@ -28,9 +28,14 @@ void add_units(ResourceKind kind, const Action& action, std::vector<Resource>& t
   for (const int unit : action.units()) to.push_back({kind, unit});
 }
 
+Resource buffers_of(const Action& action, const ModelInfo& model) {
+  return {ResourceKind::buffers, position_of(action, model).layer};
+}
+
 Resources recompute_resources(const Action& action, const ModelInfo& model) {
   Resources resources;
   add_params(action, model, resources.reads);
+  if (position_of(action, model).has_update) resources.reads.push_back(buffers_of(action, model));
   add_inputs(action, model, resources.reads);
   resources.writes = {{ResourceKind::graph, action.target, action.micro_batch}};
   return resources;
@@ -101,6 +106,10 @@ Resources step_resources(const Action& action, const ModelInfo&) {
   };
   return {.reads = {{ResourceKind::scalars}, slice(ResourceKind::grad)},
           .writes = {slice(ResourceKind::master), slice(ResourceKind::state), slice(ResourceKind::param)}};
+}
+
+Resources update_resources(const Action& action, const ModelInfo& model) {
+  return {{{ResourceKind::scalars}}, {buffers_of(action, model)}};
 }
 
 Resources reduce_grad_resources(const Action& action, const ModelInfo&) {
@@ -223,6 +232,8 @@ Kinds add_known_kinds() {
   kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"}, norm_cost);
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update, step_cost,
                            {{"part", "parts"}, true, false, check_step});
+  kinds.update = add_kind({"UPDATE", Target::position, false, "updates the tensors that a layer changes itself", update_resources,
+                           Role::update, nullptr, Rule{{}, true}});
   return kinds;
 }
 

@@ -128,6 +128,9 @@ Program base_program(const ModelInfo& model, Mode mode, int micro_batches) {
   for (size_t unit = 0; is_training && unit < model.units.size(); ++unit) {
     if (model.units[unit].trainable) actions.push_back({.kind = kinds.step, .target = static_cast<int32_t>(unit)});
   }
+  for (int p = 0; is_training && p <= last; ++p) {
+    if (model.positions[p].has_update) actions.push_back({.kind = kinds.update, .target = p});
+  }
   return program;
 }
 

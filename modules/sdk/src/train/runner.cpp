@@ -139,6 +139,7 @@ Outputs Runner::own_outputs(const StepBatch& batch) {
   begin(micro_batches, running);
   ensure_same_step(running.program());
   running.run(state_);
+  running.drain();  // an exchange may still be under way
   Outputs outputs = compute_->outputs(0);
   for (auto& [name, value] : outputs) {
     std::vector<at::Tensor> parts{value};
@@ -183,6 +184,7 @@ StepResult Runner::result(int64_t begin_ns) const {
   result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
   result.skipped = !state_.is_finite;
   result.terms = state_.losses;
+  result.stats = state_.stats;
   return result;
 }
 

@@ -15,8 +15,9 @@ namespace {
 Value description_of(const Outputs& outputs) {
   Value::List list;
   for (const auto& [name, tensor] : outputs) {
-    const auto sizes = tensor.sizes();
-    list.push_back(Value::List{name, static_cast<int64_t>(tensor.scalar_type()), Value::List(sizes.begin(), sizes.end())});
+    Value::List entry{name, static_cast<int64_t>(tensor.scalar_type())};
+    entry.emplace_back(Value::List(tensor.sizes().begin(), tensor.sizes().end()));
+    list.emplace_back(std::move(entry));
   }
   return list;
 }

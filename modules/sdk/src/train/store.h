@@ -67,6 +67,7 @@ class Store {
   at::Tensor agree(int param, const at::Tensor& values, std::optional<int> from) const;
   void set_owned(int param, const at::Tensor& chunk, const at::Tensor& values) const;
   Piece piece_of(int param, const at::Tensor& chunk) const;
+  void visit_buffers(Visitor& visitor) const;
 
   std::shared_ptr<const Plan> plan_;
   std::vector<std::string> state_names_;  // of the optimizer

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <set>
 
 #include "model/unit_build.h"
 #include "store.h"
@@ -188,7 +189,24 @@ void Store::visit_tensors(Visitor& visitor) const {
     for (const auto& [key, buffer] : unit_of(param).state)
       visitor.tensor("optimizer/" + key + "/" + name, shape, piece_of(param, buffer));
   }
+  visit_buffers(visitor);
   visitor.end_of_tensors();
+}
+
+// The buffers are equal on all ranks that run the layer.
+void Store::visit_buffers(Visitor& visitor) const {
+  const ModelInfo& info = *state_.model;
+  const std::vector<bool> runs = positions_run(plan_->program(Mode::train), info);
+  std::set<int> visited;
+  for (size_t p = 0; p < info.positions.size(); ++p) {
+    if (!runs[p] || !visited.insert(info.positions[p].layer).second) continue;
+    for (const LayerBuffer& buffer : plan_->model().positions()[p].layer->buffers()) {
+      Box whole{std::vector<int64_t>(static_cast<size_t>(buffer.values.dim()), 0), buffer.values.sizes().vec()};
+      visitor.tensor("model/" + info.positions[p].name + "." + buffer.name, buffer.values.sizes().vec(),
+                     {{std::move(whole)}, 0, buffer.values.numel(), buffer.values.view({-1})});
+      visitor.attributes({{"trainable", false}});
+    }
+  }
 }
 
 }  // namespace zt

@@ -22,6 +22,8 @@ bool is_in_range(const Subject& subject, const Resource& resource) {
   switch (resource.kind) {
     case ResourceKind::scalars:
       return true;
+    case ResourceKind::buffers:
+      return within(resource.index, subject.model.positions.size());
     case ResourceKind::value:
     case ResourceKind::graph:
     case ResourceKind::value_grad:
@@ -40,7 +42,8 @@ void check_held(const Subject& subject, int step, Findings& findings) {
   const Resources& declared = subject.resources[static_cast<size_t>(step)];
   for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
     for (const Resource& resource : *list) {
-      const bool is_of_unit = resource.micro_batch < 0 && resource.kind != ResourceKind::scalars;
+      const bool is_of_unit =
+          resource.micro_batch < 0 && resource.kind != ResourceKind::scalars && resource.kind != ResourceKind::buffers;
       if (!is_of_unit || !is_in_range(subject, resource) || subject.program.units[resource.index].held) continue;
       return refuse(findings, step, "it touches {}, which this rank does not hold: remove held=false, or the action",
                     subject.unit(resource.index));

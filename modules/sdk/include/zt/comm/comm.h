@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,10 @@ class Work {
  private:
   std::shared_ptr<State> state_;
 };
+
+// Returns a work that is complete when `work` is and `finish` has run. The first wait for it calls `finish`, after `work` and
+// with grad mode off, and rethrows what it throws.
+Work then(Work work, std::function<void()> finish);
 
 class Communicator {
  public:

@@ -39,6 +39,7 @@ struct StepState {
   at::Tensor wire;               // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
   Counts counts;                 // valid tokens and samples of this rank; after COUNT those of the global batch
   std::vector<LossTerm> losses;  // sorted by name after NORM
+  Stats stats;                   // after NORM: by "LAYER.NAME", over all micro-batches and ranks
   double loss = 0;               // the objective, after NORM
   double grad_norm = 0;          // after NORM: L2 norm of the gradient of the objective, before clipping
   bool is_finite = true;         // after NORM: whether loss and gradients are finite on all ranks

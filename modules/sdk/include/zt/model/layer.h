@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,12 +40,21 @@ struct LossInfo {
   bool operator==(const LossInfo&) const = default;
 };
 
-// The names of inputs and outputs, and the loss terms that the layer adds. An input reads the output of that name of the latest
-// earlier position that has one.
+// Numbers that the layer adds up for people and for its own update, such as the tokens per expert: a vector of `size` sums over
+// the micro-batches and ranks of a step.
+struct StatInfo {
+  std::string name;
+  int64_t size = 1;
+  bool operator==(const StatInfo&) const = default;
+};
+
+// The names of inputs and outputs, and the loss terms and statistics that the layer adds. An input reads the output of that name
+// of the latest earlier position that has one.
 struct Io {
   std::vector<std::string> inputs{"h"};
   std::vector<Output> outputs{Output{}};
   std::vector<LossInfo> losses = {};
+  std::vector<StatInfo> stats = {};
 };
 
 // The numbers by which a batch's loss terms are divided: this rank's part. The action COUNT sums them over the ranks.
@@ -72,12 +82,21 @@ class Context {
   virtual int64_t first_sample() const = 0;
   // Returns the random stream of (seed, purpose, position, step). It is the same in a recompute and on every mesh.
   virtual Philox rng(Purpose purpose) const = 0;
-  // Returns this rank's communicator along a mesh axis.
+  // Return this rank's communicators along a mesh axis: for tensors on the device, and for counts, in host memory.
   virtual Communicator& comm(const std::string& axis) = 0;
+  virtual Communicator& control(const std::string& axis) { return comm(axis); }
 
   // Adds to a term of the objective that io() declares. `sum` is a scalar, summed over the micro-batch's tokens or samples. The
   // layer's backward starts from it as well as from the outputs. A term to which nothing is added counts as 0.
   virtual void loss(const std::string& name, at::Tensor sum, Per per) = 0;
+
+  // Adds to a statistic that io() declares. `values`: [size], of any dtype; sums are in float64. A recompute adds nothing.
+  virtual void stat(const std::string& /*name*/, const at::Tensor& /*values*/) {}
+
+  // In the first forward, keeps tensors for a recompute: choices that must not be made twice, such as the experts of each token.
+  // In a recompute `kept` returns them; else it is empty.
+  virtual void keep(std::vector<at::Tensor> /*choices*/) {}
+  virtual std::vector<at::Tensor> kept() const { return {}; }
 
   // The place in the unit's flat gradient buffer where a layer's backward writes or adds the gradient of a parameter itself.
   // `view` has the parameter's shape and is valid until that backward ends. It is undefined if no gradient is kept (frozen
@@ -96,6 +115,16 @@ class Context {
   // Runs the computation of a weight gradient: at once, or later if the program splits the backward in two.
   virtual void defer(std::function<void()> weight_gradient) = 0;
 };
+
+// A tensor that a layer itself changes, such as the bias of a router: float32 or float64, contiguous, in host memory, equal on
+// all ranks that run the layer. Checkpoints save it under the layer's name and this one.
+struct LayerBuffer {
+  std::string name;
+  at::Tensor values;
+};
+
+// The statistics of a step by the names of io().stats, each float64 [size]: sums over all micro-batches and ranks.
+using Stats = std::map<std::string, at::Tensor>;
 
 class Layer {
  public:
@@ -116,8 +145,38 @@ class Layer {
   // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. `batch(name)` returns a field
   // of it, or an undefined tensor if there is none. A batch's number is the sum over its micro-batches.
   virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
+  // Returns the tensors that the layer changes itself. Must always return the same.
+  virtual std::vector<LayerBuffer> buffers() const { return {}; }
+  // Returns whether `update` is called after each training step that updated the parameters (action UPDATE).
+  virtual bool has_update() const { return false; }
+  // Changes the layer's buffers. `stats`: those of this layer. Must do the same on all ranks.
+  virtual void update(const Stats& /*stats*/) {}
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
+};
+
+// A layer that moves tensors between ranks. It has no parameters and does without autograd, so that its communication may go on
+// while the executor runs actions that do not depend on it.
+class ExchangeLayer : public Layer {
+ public:
+  struct Exchanged {
+    std::vector<at::Tensor> tensors;
+    Work work;  // the tensors have their values after work.wait()
+  };
+  // Starts the backward: returns one gradient per input from one per output. Undefined gradients are zeros. Called at most once.
+  using Backward = std::function<Exchanged(at::TensorList gradients)>;
+  struct Started {
+    Exchanged outputs;
+    Backward backward;
+  };
+
+  // Starts the forward. `in` has one tensor per input of io(); grad mode is off. The tensors of `in` do not change before the
+  // work is done. On device meta it computes shapes only.
+  virtual Started start(at::TensorList in, Context& context) = 0;
+
+  // Runs `start` and waits.
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) final;
+  std::vector<std::shared_ptr<Param>> params() const final { return {}; }
 };
 
 ZT_OBJECT(Layer)

@@ -26,9 +26,19 @@ struct PositionInfo {
   std::vector<Edge> inputs;  // the output that each input reads
   std::vector<Output> outputs;
   std::vector<LossInfo> losses = {};  // terms that it adds
+  std::vector<StatInfo> stats = {};   // statistics that it adds to, by their names within the layer
   std::vector<int> units;             // units whose parameters the layer uses, ascending
   std::vector<std::string> axes;      // mesh axes along which its F, B and R communicate
   bool splits_backward = false;
+  bool has_update = false;  // the layer changes its buffers after each step
+  bool continues = false;   // as NamedLayer::continues
+};
+
+// A statistic of the model: that of a layer, under the name "LAYER.NAME".
+struct ModelStat {
+  std::string name;
+  int64_t size = 1;
+  int layer = 0;  // index among the distinct layers
 };
 
 struct ParamInfo {
@@ -65,11 +75,13 @@ struct ModelInfo {
   std::vector<ParamInfo> params;
   std::vector<UnitInfo> units;
   std::vector<LossInfo> losses = {};  // all terms of the objective, by name
+  std::vector<ModelStat> stats = {};  // by layer, in the order of its io
 };
 
 struct NamedLayer {
   std::string name;
   std::shared_ptr<Layer> layer;
+  bool continues = false;  // forms a block with the layer before it: a pipeline does not cut between them unless it is told to
 };
 
 class Trainer;

@@ -27,6 +27,7 @@ enum class ResourceKind : uint8_t {
   value,       // index: position. Its outputs for one micro-batch
   graph,       // index: position. What its forward has kept for its backward, for one micro-batch
   value_grad,  // index: position. The gradient of its outputs for one micro-batch
+  buffers,     // index: layer. The tensors that the layer changes itself
   deferred,    // index: position. The weight gradients of one micro-batch that I has left to W
   scalars,     // counts, norm and loss of the step; no index
 };
@@ -124,7 +125,7 @@ Cost cost_of(const Action& action, const CostBasis& basis);
 // The ids of the kinds that the SDK registers.
 struct Kinds {
   KindId count, forward, backward, input_grad, weight_grad, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard,
-      norm, step;
+      norm, step, update;
   static const Kinds& get();
 };
 

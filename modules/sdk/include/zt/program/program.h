@@ -74,8 +74,9 @@ std::vector<bool> positions_run(const Program& program, const ModelInfo& model);
 std::string action_text(const Action& action);
 Action parse_action(const std::string& line);
 
-// Returns the program of a single rank, nothing sharded: COUNT, F and B of every position for each micro-batch in turn, NORM, and
-// STEP of every trainable unit. Evaluation has no B and STEP; generation has F only. Throws Misuse if micro_batches < 1.
+// Returns the program of a single rank, nothing sharded: COUNT, F and B of every position for each micro-batch in turn, NORM,
+// STEP of every trainable unit, and UPDATE of every position whose layer has buffers to update. Evaluation has no B and STEP;
+// generation has F only. Throws Misuse if micro_batches < 1.
 Program base_program(const ModelInfo& model, Mode mode, int micro_batches);
 
 // Passes run in the order of their phases.

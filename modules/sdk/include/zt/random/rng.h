@@ -12,7 +12,7 @@
 namespace zt {
 
 // Streams with different purposes never share numbers.
-enum class Purpose : uint32_t { init = 0, dropout = 1, shuffle = 2, sample = 3, user = 4 };
+enum class Purpose : uint32_t { init = 0, dropout = 1, shuffle = 2, sample = 3, user = 4, routing = 5 };
 
 // A stream of random numbers, arranged in rows. Plain data; thread-safe.
 class Philox {

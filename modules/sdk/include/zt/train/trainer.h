@@ -40,6 +40,7 @@ struct StepResult {
   double seconds = 0;
   bool skipped = false;  // the loss or the gradient was not finite, so nothing was updated
   std::vector<LossTerm> terms;
+  Stats stats = {};  // the layers' statistics by "LAYER.NAME", over all micro-batches and ranks
 };
 
 // Bytes of one kind on this rank; -1 means not known. "activations" are all tensors made within a step (values kept for the
