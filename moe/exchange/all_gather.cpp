@@ -54,7 +54,7 @@ class GatherDispatch final : public ExchangeLayer {
 
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options_);
-    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_);
+    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context.mode);
     Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
     const at::Tensor own = as_rows(in[0]);
     const Gathered tokens = find_longest(own.size(0), control);

@@ -20,9 +20,9 @@ class Dispatch final : public ExchangeLayer {
 
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options_);
-    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_);
+    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context.mode);
     const at::Tensor tokens = as_rows(in[0]);
-    const RowOrder order = order_rows(slots_on_host(in[1]), options_.experts);
+    const RowOrder order = order_rows(slots_on_host(in[1]), options_.experts, padded_rows(in[1], options_, context.mode));
     const Traffic traffic = traffic_of(order, context);
     Communicator* comm = comm_of(options_, context);
     auto [rows, work] = to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport);
@@ -42,7 +42,8 @@ class Dispatch final : public ExchangeLayer {
 
  private:
   Traffic traffic_of(const RowOrder& order, Context& context) const {
-    if (options_.ranks == 1) return {order.counts, order.counts, 1};
+    // With padding, all ranks send as much to each expert.
+    if (options_.ranks == 1 || options_.padding) return {order.counts, order.counts, options_.ranks};
     return exchange_counts(order.counts, context.control(options_.axis));
   }
 

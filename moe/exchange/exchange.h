@@ -12,10 +12,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "exchange/traffic.h"
+#include "routing/router_options.h"
 #include "zt/model/layer.h"
 
 namespace zt::moe {
@@ -27,6 +29,9 @@ struct ExchangeOptions {
   int ranks = 1;          // along the axis; divides experts
   Transport transport = {};
   bool has_shared = false;  // combine adds `shared`
+  // Each expert gets as many rows from each rank as the capacity allows, some of them zeros, so that no counts are exchanged. All
+  // ranks must have equally many tokens.
+  std::optional<CapacityOptions> padding = {};
   double planned_rows = 1;  // of plans: rows of this rank's experts, as a multiple of those of balanced routing
 };
 

@@ -49,8 +49,20 @@ Io combine_io(const ExchangeOptions& options) {
   return io;
 }
 
-ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options) {
-  const auto rows = static_cast<int64_t>(std::ceil(static_cast<double>(experts.numel()) * options.planned_rows));
+int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode) {
+  if (!options.padding) return -1;
+  if (experts.dim() != 3) misuse("padding needs tokens of samples, [samples, tokens, hidden], got experts {}", describe(experts));
+  const bool per_sample = options.padding->per == "sample";
+  const int64_t samples = experts.size(0), tokens = experts.size(1), slots = experts.size(2), all = samples * tokens;
+  const int64_t room = options.padding->rows(mode == Mode::train, per_sample ? tokens : all, slots, options.experts);
+  return per_sample ? samples * room : room;
+}
+
+ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options,
+                                        Mode mode) {
+  const int64_t padded = padded_rows(experts, options, mode);
+  const auto balanced = static_cast<int64_t>(std::ceil(static_cast<double>(experts.numel()) * options.planned_rows));
+  const int64_t rows = padded >= 0 ? padded * options.experts : balanced;
   const auto numbers = [&](at::IntArrayRef shape) { return at::empty(shape, experts.options()); };
   const int64_t slots = experts.size(-1);
   const std::vector<at::Tensor> outputs{

@@ -22,8 +22,12 @@ void check_tokens(const at::Tensor& tokens, const at::Tensor& experts, const Exc
 Communicator* comm_of(const ExchangeOptions& options, Context& context);  // null for one rank
 std::vector<std::string> axes_of(const ExchangeOptions& options);
 
+// Returns the rows per expert if they are padded, else -1. experts: [samples, tokens, slots].
+int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode);
+
 // On device meta: the shapes of a dispatch if the routing is balanced, times options.planned_rows, and of the backwards.
-ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options);
+ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options,
+                                        Mode mode);
 ExchangeLayer::Backward planned_combine(at::TensorList in);
 
 }  // namespace zt::moe

@@ -1,7 +1,8 @@
 --- moe.layers{experts, hidden, ffn, ...}: the named layers that replace an MLP by a mixture of experts.
 --
--- Returns a list for nn.sequential and for nn.gpt{mlp = function(i) ... end}: router, dispatch, experts and combine, with a shared
--- expert or a dense branch between them if asked for. The layers read `h` and output `h`; the residual stream is not added.
+-- Returns a list for nn.sequential and for nn.gpt{mlp = function(i) ... end}: router, dispatch, experts and combine, with a
+-- shared expert or a dense branch between them if asked for. The layers read `h` and output `h`; the residual stream is not
+-- added.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
@@ -35,7 +36,9 @@ local BRANCH = {
 }
 
 local function mlp(o, ffn)
-  return nn.mlp{hidden = o.hidden, ffn = ffn, activation = o.activation, bias = o.bias, std = o.std, residual_std = o.residual_std}
+  return nn.mlp{
+    hidden = o.hidden, ffn = ffn, activation = o.activation, bias = o.bias, std = o.std, residual_std = o.residual_std,
+  }
 end
 
 local function router_of(o)
@@ -66,7 +69,7 @@ end
 local function layers(given)
   local o = check.options("moe.layers", SCHEMA, given)
   local exchange = {experts = o.experts, hidden = o.hidden, axis = o.axis, dispatcher = o.dispatcher, overlap = o.overlap,
-                    transport = o.transport, planned_rows = o.planned_rows}
+                    transport = o.transport, planned_rows = o.planned_rows, capacity = o.router.capacity}
   local list = {{"router", router_of(o)}, {"dispatch", moe.dispatch(exchange)}}
   if o.shared or o.residual then
     list[#list + 1] = branch_of(o)

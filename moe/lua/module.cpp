@@ -20,6 +20,7 @@ struct ExchangeTable {
   std::optional<std::string> transport;
   bool shared = false;
   double planned_rows = 1;
+  std::optional<CapacityOptions> capacity;
 };
 
 const std::vector<std::string>& dispatchers() {
@@ -53,7 +54,8 @@ ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
           .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
           .optional("shared", &ExchangeTable::shared, "add the value `shared`")
           .optional("planned_rows", &ExchangeTable::planned_rows, "of plans: rows of a rank, as a multiple of balanced routing's",
-                    above(0));
+                    above(0))
+          .optional("capacity", &ExchangeTable::capacity, "that of the router: with `pad`, no counts are exchanged");
   const ExchangeTable table = kSchema.parse(value);
   ExchangeOptions options;
   options.experts = table.experts;
@@ -65,6 +67,7 @@ ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
   if (table.transport) options.transport.dtype = parse_float_type(*table.transport, kSchema.name() + ".transport");
   options.has_shared = table.shared;
   options.planned_rows = table.planned_rows;
+  if (table.capacity && table.capacity->pad) options.padding = table.capacity;
   dispatcher = table.dispatcher;
   return options;
 }

@@ -90,6 +90,7 @@ TEST(MoeExact, RoutersOfAllKinds) {
       {{"choice", "expert"}, {"capacity", Value::Table{{"train", 1}, {"min", 1}}}},
       {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}}}, {"normalise", "kept"}},
       {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}, {"keep", "place"}}}},
+      {{"capacity", Value::Table{{"train", 0.75}, {"min", 1}, {"pad", true}}}},
       {{"routes", "balanced"}},
   };
   for (const Value::Table& router : routers) {

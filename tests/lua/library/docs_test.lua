@@ -20,6 +20,8 @@ local SMALLER = {
   {"layers = 4, hidden = 192, heads = 3", "layers = 1, hidden = 32, heads = 2"},
   {"comm%.mesh{dp = 2, tp", "comm.mesh{dp = 1, tp"},
   {"comm%.mesh{pp = 2, dp = 2}", "comm.mesh{pp = 1, dp = 1}"},
+  {"comm%.mesh{dp = 2, ep = 2}", "comm.mesh{dp = 1, ep = 1}"},
+  {"hidden = 192, ffn = 768", "hidden = 32, ffn = 64"},
 }
 
 local function documents()

@@ -28,6 +28,8 @@ void add_mixture(const Mixture& mixture, const std::string& name, bool has_share
   exchange.axis = "ep";
   exchange.ranks = mixture.expert_ranks;
   exchange.has_shared = has_shared;
+  if (const auto options = moe::parse_router(router); options.capacity && options.capacity->pad)
+    exchange.padding = options.capacity;
   exchange.transport.async = mixture.overlaps ? Async::yes : Async::no;
   layers.push_back({name + ".router", moe::make_router(moe::parse_router(router))});
   layers.push_back({name + ".dispatch", mixture.gathers ? moe::make_gather_dispatch(exchange) : moe::make_dispatch(exchange)});

@@ -89,11 +89,12 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     if (config.replicas > 1) axes.axes = {{"replica", config.replicas}, {"dp", -1}};
     if (config.split) axes.axes = {{"pp", config.stage_ranks}, {"dp", -1}};
     if (config.tensor_ranks > 1) axes.axes.push_back({"tp", config.tensor_ranks});
+    if (config.expert_ranks > 0) axes.axes.push_back({"ep", config.expert_ranks});
     const auto mesh = comm::make_mesh(world, axes);
     if (config.split) spec = spec->apply(config.split(mesh->axis("pp")));
     Value::Table shard = config.shard;
     shard["stage"] = config.stage;
-    shard["axis"] = Object::of<Axis>(mesh->axis("dp"));
+    shard["axis"] = Object::of<Axis>(config.expert_ranks > 0 ? mesh->join({"dp", "ep"}) : mesh->axis("dp"));
     if (config.node_shared) shard.emplace("node_shared", *config.node_shared);
     if (config.replicas > 1) shard["replicate"] = Object::of<Axis>(mesh->axis("replica"));
     if (!config.reduce_every.empty()) shard["reduce_every"] = config.reduce_every;

@@ -40,6 +40,7 @@ struct Config {
   int replicas = 1;                                 // groups of ranks that hold the same shards
   int stage_ranks = 1;                              // ranks along an axis pp before dp, with `split`
   int tensor_ranks = 1;                             // ranks along an axis tp after dp, which see the same data
+  int expert_ranks = 0;                             // ranks along an axis ep after dp, which see other data; 0: no such axis
   std::string frozen = {};                          // regular expression of the parameters that are frozen
   std::optional<bool> node_shared = false;          // nullopt: the default of zero.shard
   bool by_hand = false;                             // forward, backward and finish_step instead of step
