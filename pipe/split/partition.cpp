@@ -18,6 +18,37 @@ Partition uniform(int positions, int stages) {
   return begins;
 }
 
+// Returns the first position of each block, and the end. A pipeline cuts between blocks.
+std::vector<int> block_begins(const ModelInfo& model) {
+  std::vector<int> begins;
+  for (int p = 0; p < static_cast<int>(model.positions.size()); ++p) {
+    if (!model.positions[static_cast<size_t>(p)].continues) begins.push_back(p);
+  }
+  begins.push_back(static_cast<int>(model.positions.size()));
+  return begins;
+}
+
+// Returns the partition of positions for one of blocks.
+Partition of_positions(const Partition& of_blocks, const std::vector<int>& begins) {
+  Partition partition;
+  for (const int block : of_blocks) partition.push_back(begins[static_cast<size_t>(block)]);
+  return partition;
+}
+
+Partition uniform(const ModelInfo& model, int stages) {
+  const std::vector<int> begins = block_begins(model);
+  return of_positions(uniform(static_cast<int>(begins.size()) - 1, stages), begins);
+}
+
+// Cuts blocks, each as heavy as its positions together. `weights`: by position.
+Partition balance_blocks(const std::vector<double>& weights, const ModelInfo& model, int stages) {
+  const std::vector<int> begins = block_begins(model);
+  std::vector<double> of_blocks;
+  for (size_t block = 0; block + 1 < begins.size(); ++block)
+    of_blocks.push_back(std::accumulate(weights.begin() + begins[block], weights.begin() + begins[block + 1], 0.0));
+  return of_positions(balance(of_blocks, stages), begins);
+}
+
 // A parameter that several positions use counts at the first one.
 std::vector<double> parameters_of(const ModelInfo& model) {
   std::vector<double> weights(model.positions.size(), 0);
@@ -67,7 +98,8 @@ std::vector<int> counts_of(const Partition& begins) {
   return counts;
 }
 
-Partition listed(const std::vector<int>& counts, int positions, int stages) {
+Partition listed(const std::vector<int>& counts, const ModelInfo& model, int stages) {
+  const int positions = static_cast<int>(model.positions.size());
   if (static_cast<int>(counts.size()) != stages)
     misuse("pipe.split.partition lists {} stages, and the schedule has {}: give one number per stage", counts.size(), stages);
   Partition begins{0};
@@ -77,7 +109,7 @@ Partition listed(const std::vector<int>& counts, int positions, int stages) {
   }
   if (begins.back() != positions)
     misuse("pipe.split.partition lists {} positions in all, and the model has {}: {{{}}} is an even cut", begins.back(),
-           positions, fmt::join(counts_of(uniform(positions, stages)), ", "));
+           positions, fmt::join(counts_of(uniform(model, stages)), ", "));
   return begins;
 }
 
@@ -116,17 +148,16 @@ Partition balance(const std::vector<double>& weights, int stages) {
 }
 
 Partition make_partition(const PartitionRule& rule, const ModelInfo& model, int stages) {
-  const int positions = static_cast<int>(model.positions.size());
   if (!rule.rule.get_if<std::string>()) {
     std::vector<int> counts;
     convert(rule.rule, "pipe.split.partition", counts);
-    return listed(counts, positions, stages);
+    return listed(counts, model, stages);
   }
   const std::string& name = *rule.rule.get_if<std::string>();
-  if (name == "uniform") return uniform(positions, stages);
-  if (name == "parameters") return balance(parameters_of(model), stages);
-  if (name == "cost") return balance(seconds_of(rule.costs, model), stages);
-  if (name.starts_with("type:")) return balance(matches_of(name.substr(5), model), stages);
+  if (name == "uniform") return uniform(model, stages);
+  if (name == "parameters") return balance_blocks(parameters_of(model), model, stages);
+  if (name == "cost") return balance_blocks(seconds_of(rule.costs, model), model, stages);
+  if (name.starts_with("type:")) return balance_blocks(matches_of(name.substr(5), model), model, stages);
   static const std::vector<std::string> known{"uniform", "parameters", "cost", "type:REGEX"};
   misuse("pipe.split.partition: unknown value '{}'{}: give uniform, parameters, cost, type:REGEX, or a list", name,
          suggest(name, known));

@@ -13,7 +13,8 @@ namespace zt::pipe {
 // A partition: stage s has the positions [begins[s], begins[s + 1]). Stages may be empty.
 using Partition = std::vector<int>;
 
-// How to cut.
+// How to cut. All rules but a list cut between blocks only: positions that continue a block (PositionInfo::continues) stay
+// together with it. Where blocks have one position each:
 //   "uniform"      stages of equally many positions; the first ones have one more if the number does not divide
 //   "parameters"   the largest stage has as few parameters as possible; positions without parameters count nothing
 //   "cost"         the slowest stage is as fast as possible, by measured times

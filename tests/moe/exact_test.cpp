@@ -1,5 +1,6 @@
 // Mixtures of experts on several ranks compared with one rank, in fp64: losses, norms and the gradient as one vector must be
 // within 1e-12. ZeRO stages, recompute and overlap change no bit.
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,8 @@
 
 #include "moe/support/mixtures.h"
 #include "numerics/support/training.h"
+#include "split/split.h"
+#include "support/spawn.h"
 
 namespace zt::test {
 namespace {
@@ -102,6 +105,67 @@ TEST(MoeExact, RoutersOfAllKinds) {
     config.micro_batches = 3;
     expect_close(train(config), one);
   }
+}
+
+// Stages are cut within mixtures, too, so all values between their layers are sent.
+TEST(MoeExact, PipelinesChangeNoBit) {
+  for (const int expert_ranks : {1, 2}) {
+    const Mixture mixture{.expert_ranks = expert_ranks, .router = {{"score", "sigmoid"}, {"bias", true}}};
+    for (const int stage : {0, 3}) {
+      Config config = config_of(mixture, 1, stage);
+      config.micro_batches = 3;
+      config.reduce_every = "step";
+      const Outcome without = train(config);
+      expect_close(without, on_one_rank(mixture, 3));
+      for (const std::string schedule : {"one_f_one_b", "zb_v"}) {
+        SCOPED_TRACE(fmt::format("ep {}, stage {}, {}", expert_ranks, stage, schedule));
+        config.ranks = 2 * expert_ranks;
+        config.stage_ranks = 2;
+        config.split = [schedule](std::shared_ptr<Axis> axis) {
+          pipe::SplitOptions options{.axis = std::move(axis), .name = schedule};
+          options.partition.rule = "uniform";
+          return pipe::make_split(std::move(options));
+        };
+        expect_equal(train(config), without);
+      }
+      config.split = {};
+    }
+  }
+}
+
+// With all tokens at the experts 0 and 1, the experts of rank 1 have none.
+TEST(MoeExact, ExpertsAndRanksWithoutTokens) {
+  Mixture mixture{.router = {{"routes", "routes"}}};
+  const auto with_routes = [](int step) {
+    Batch batch = global_batch(step);
+    batch["routes"] = at::arange(2, at::kLong).expand({kSamples, kSeq, 2}).contiguous();
+    return batch;
+  };
+  Config config = config_of(mixture, 1, 0);
+  config.batch = with_routes;
+  const Outcome one = train(config);
+  for (const bool gathers : {false, true}) {
+    mixture.expert_ranks = 2;
+    mixture.gathers = gathers;
+    config = config_of(mixture, 2, 3);
+    config.batch = with_routes;
+    expect_close(train(config), one);
+  }
+}
+
+TEST(MoeExact, StatisticsCountTokensOnceAlsoWithRecompute) {
+  const Mixture mixture{.expert_ranks = 2};
+  Config config = config_of(mixture, 1, 1);
+  config.micro_batches = 3;
+  config.recompute_every = 1;
+  spawn(config.ranks, [&](const World& world) {
+    RankRun run(world, config);
+    const Stats stats = run.step().stats;
+    EXPECT_EQ(stats.at("first.router.load").sum().item<double>(), kSamples * kSeq * mixture.top_k);
+    EXPECT_EQ(stats.at("second.router.tokens").item<double>(), kSamples * kSeq);
+    EXPECT_EQ(stats.size(), 8U);
+    run.finish();
+  });
 }
 
 }  // namespace

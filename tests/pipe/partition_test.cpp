@@ -49,6 +49,16 @@ TEST(Partition, ByName) {
                   "no layer's name or kind matches 'transformer': the kinds are test");
 }
 
+// The positions 1 to 3 are one block, as are 4 and 5.
+TEST(Partition, KeepsBlocksTogetherUnlessItIsAList) {
+  ModelInfo model = model_of({1, 1, 5, 1, 1, 1, 2});
+  for (const int position : {2, 3, 5}) model.positions[position].continues = true;
+  EXPECT_EQ(make_partition({"uniform"}, model, 2), (Partition{0, 4, 7}));
+  EXPECT_EQ(make_partition({"parameters"}, model, 3), (Partition{0, 1, 4, 7}));
+  EXPECT_EQ(make_partition({"type:block2"}, model, 2), (Partition{0, 6, 7}));
+  EXPECT_EQ(make_partition({Value::List{3, 4}}, model, 2), (Partition{0, 3, 7}));
+}
+
 TEST(Partition, Listed) {
   const ModelInfo model = model_of({1, 1, 1, 1, 1});
   EXPECT_EQ(make_partition({Value::List{4, 0, 1}}, model, 3), (Partition{0, 4, 4, 5}));
