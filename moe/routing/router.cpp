@@ -154,7 +154,7 @@ class Router final : public Layer {
     return options_.scale == 1 ? weights : weights * options_.scale;
   }
 
-  static at::Tensor normalised(const at::Tensor& weights) { return weights / weights.sum(-1, true).clamp_min(1e-20); }
+  static at::Tensor normalised(const at::Tensor& weights) { return weights / (weights.sum(-1, true) + 1e-20); }
 
   // Empties the slots of experts without room.
   void drop(at::Tensor& experts, at::Tensor& weights, const Shape& shape, Context& context) const {

@@ -23,8 +23,8 @@ int describe_parameters(lua_State* L) {
   Value::List list;
   for (const ParamInfo& param : model->info().params) {
     list.push_back(Value::Table{{"name", param.name},
-                                {"shape", to_list(param.shape)},
-                                {"numel", param.numel},
+                                {"shape", to_list(param.logical_shape())},
+                                {"numel", param.logical_numel()},
                                 {"trainable", param.trainable},
                                 {"unit", model->info().units[param.unit].name}});
   }

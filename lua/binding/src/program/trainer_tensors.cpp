@@ -58,7 +58,7 @@ int push_parameters(lua_State* L) {
 int describe_parameter(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const std::string name = check_string(L, 2);
-  const auto& shape = trainer->param_info(name).shape;
+  const auto shape = trainer->param_info(name).logical_shape();
   Value::Table table;
   table["shape"] = Value::List(shape.begin(), shape.end());
   table["dtype"] = dtype_name(trainer->dtype(name));

@@ -1,6 +1,7 @@
 #include "zt/model/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "zt/base/error.h"
@@ -205,6 +206,11 @@ std::vector<int64_t> ParamInfo::logical_shape() const {
   return zt::logical_shape(shape, placements);
 }
 
+int64_t ParamInfo::logical_numel() const {
+  const auto shape = logical_shape();
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
 std::vector<std::string> ParamInfo::cut_axes() const {
   std::vector<std::string> axes;
   for (const AxisPlacement& on : placements) {
@@ -262,7 +268,7 @@ std::string Model::summary() const {
   int64_t total = 0;
   for (const auto& unit : info_.units) {
     int64_t numel = 0;
-    for (const int param : unit.params) numel += info_.params[param].numel;
+    for (const int param : unit.params) numel += info_.params[param].logical_numel();
     total += numel;
     text += fmt::format("{:<24} {:<12} {:>14} parameters{}\n", unit.name, info_.positions[unit.positions.front()].kind, numel,
                         unit.trainable ? "" : ", frozen");

@@ -53,7 +53,9 @@ struct ParamInfo {
   std::vector<AxisPlacement> placements;
   std::vector<std::string> dims;  // names of the dims, "out" and "in"; empty: not given
 
+  // Return the shape and the number of elements of the logical tensor.
   std::vector<int64_t> logical_shape() const;
+  int64_t logical_numel() const;
   // Returns the mesh axes along which each rank holds another box, in the order of `placements`.
   std::vector<std::string> cut_axes() const;
   // Returns the box of the rank `coord` in the logical tensor.

@@ -1,0 +1,128 @@
+-- Tests mixtures of experts from scripts: models, errors, experts in Lua, checkpoints on other layouts, generation. Runs on one
+-- rank and on two.
+local lu = require "luaunit"
+local zt = require "zt"
+local ckpt, comm, moe, nn = require "zt.ckpt", require "zt.comm", require "zt.moe", require "zt.nn"
+local optim, zero = require "zt.optim", require "zt.zero"
+
+package.path = (arg[0]:match "^(.*)/" or ".") .. "/../support/?.lua;" .. package.path
+local temporary = require "temporary"
+
+local HIDDEN, VOCAB, SEQ = 16, 29, 8
+local ranks = zt.world.size
+local meshes = {experts = comm.mesh{dp = 1, ep = ranks}, data = comm.mesh{dp = ranks, ep = 1}}
+
+local function model_of(mesh, options, seed)
+  return nn.gpt{layers = 2, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, seed = seed or 1, mlp = function(i)
+    local given = {experts = 4, hidden = HIDDEN, ffn = 24, axis = mesh.ep}
+    for key, value in pairs(options or {}) do given[key] = value end
+    return i == 1 and moe.layers(given) or nil
+  end}
+end
+
+local function trainer_of(mesh, stage, options, seed)
+  local program = zt.program(model_of(mesh, options, seed), {precision = "fp64"})
+    :apply(zero.shard{stage = stage, axis = mesh:join{"dp", "ep"}})
+  return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}})
+end
+
+-- This rank's part of a batch of 4 samples.
+local function batch(step)
+  local all = zt.arange(4 * SEQ):add(3 * step):remainder(VOCAB):view({4, SEQ}):to "int64"
+  local part = 4 / ranks
+  local tokens = all:narrow(0, zt.world.rank * part, part):contiguous()
+  return {tokens = tokens, labels = tokens:add(1):remainder(VOCAB)}
+end
+
+local TestMoe = {}
+
+function TestMoe:test_layers_and_their_names()
+  local trainer = trainer_of(meshes.experts, 1, {shared = {ffn = 8, gate = true}})
+  local names = {}
+  for _, name in ipairs(trainer:parameters()) do names[name] = trainer:describe_parameter(name).shape end
+  lu.assertEquals(names["blocks.1.experts.up.weight"], {4, 24, HIDDEN})
+  lu.assertEquals(names["blocks.1.router.weight"], {4, HIDDEN})
+  lu.assertEquals(names["blocks.1.shared.gate"], {1, HIDDEN})
+  lu.assertNotNil(names["blocks.0.mlp.up.weight"])
+  local result = trainer:step(batch(0))
+  local load = 0
+  for _, tokens in ipairs(result.stats["blocks.1.router.load"]) do load = load + tokens end
+  lu.assertEquals(load, 4 * SEQ * 2)
+  lu.assertEquals(result.stats["blocks.1.router.dropped"], {0})
+end
+
+function TestMoe:test_layouts_agree()
+  local losses = {}
+  for _, name in ipairs{"experts", "data"} do
+    local trainer = trainer_of(meshes[name], 3, {router = {losses = {balance = 0.1}}})
+    for step = 0, 2 do losses[name] = trainer:step(batch(step)).loss end
+  end
+  lu.assertAlmostEquals(losses.experts, losses.data, 1e-12 * losses.data)
+end
+
+function TestMoe:test_experts_in_lua_are_like_mlps()
+  local function expert()
+    return nn.layer{
+      params = {up = zt.randn({24, HIDDEN}, {seed = 1}):mul(0.1), down = zt.randn({HIDDEN, 24}, {seed = 2}):mul(0.1)},
+      forward = function(layer, x) return x:matmul(layer.up:t()):relu():matmul(layer.down:t()) end,
+    }
+  end
+  local trainer = trainer_of(meshes.experts, 2, {expert = expert()})
+  local first = trainer:step(batch(0)).loss
+  for step = 1, 8 do trainer:step(batch(step % 2)) end
+  lu.assertTrue(trainer:step(batch(0)).loss < first)
+  lu.assertEquals(trainer:describe_parameter("blocks.1.experts.up").shape, {4, 24, HIDDEN})
+end
+
+-- The bias of the router is saved, too.
+function TestMoe:test_a_checkpoint_loads_on_another_layout()
+  local options = {router = {score = "sigmoid", normalise = "selected", bias = true, bias_rate = 0.1}}
+  local saved = trainer_of(meshes.experts, 3, options)
+  for step = 0, 2 do saved:step(batch(step)) end
+  local folder = temporary()
+  ckpt.save(folder, {trainer = saved}, {step = 3, async = false})
+  local loaded = trainer_of(meshes.data, 1, options, 5)
+  ckpt.load(folder, {trainer = loaded})
+  lu.assertEquals(loaded.global_step, saved.global_step)
+  for _, name in ipairs(saved:parameters()) do lu.assertTrue(saved:master(name):equal(loaded:master(name))) end
+  local a, b = saved:step(batch(3)), loaded:step(batch(3))
+  lu.assertAlmostEquals(a.loss, b.loss, 1e-12)
+  lu.assertEquals(a.stats["blocks.1.router.load"], b.stats["blocks.1.router.load"])
+end
+
+function TestMoe:test_tokens_are_generated()
+  local trainer = trainer_of(meshes.experts, 1)
+  local tokens = zt.generate(trainer, {1, 2, 3}, {seq = SEQ, max_tokens = 4, seed = 1})
+  lu.assertTrue(#tokens >= 4)
+end
+
+function TestMoe:test_mistakes_are_named()
+  local function fails(text, options)
+    local given = {experts = 4, hidden = HIDDEN, ffn = 8}
+    for key, value in pairs(options) do given[key] = value end
+    lu.assertErrorMsgContains(text, moe.layers, given)
+  end
+  fails("5 experts per token, but there are only 4", {top_k = 5})
+  fails("capacity.train must be above 0", {router = {capacity = {train = 0}}})
+  fails("unknown option 'expert_count'", {expert_count = 3})
+  fails("did you mean 'losses'", {router = {loss = {}}})
+  fails("give `shared` or `residual`, not both", {shared = {ffn = 8}, residual = {ffn = 8}})
+  fails("shared: give ffn", {shared = {}})
+  lu.assertErrorMsgContains("give ffn", moe.layers, {experts = 4, hidden = HIDDEN})
+  fails("an expert takes one value and returns one", {expert = nn.residual{}})
+  fails("has no parameters", {expert = nn.dropout{p = 0.1}})
+  if ranks == 2 then
+    fails("3 experts cannot be divided over the 2 ranks of axis 'ep' evenly", {experts = 3, axis = meshes.experts.ep})
+  end
+end
+
+function TestMoe:test_an_expert_is_a_function_of_its_rows()
+  local random = nn.layer{
+    params = {w = zt.ones{HIDDEN}},
+    forward = function(layer, x, ctx) return ctx:dropout(x * layer.w, 0.5) end,
+  }
+  local trainer = trainer_of(meshes.data, 1, {expert = random})
+  lu.assertErrorMsgContains("put dropout after the experts", trainer.step, trainer, batch(0))
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestMoe", TestMoe}})
