@@ -43,7 +43,7 @@ Work scatter_sums(const at::Tensor& own, const at::Tensor& all, const Gathered& 
 }
 
 // Returns the experts of all tokens, with those of other ranks' experts emptied, and counted from this rank's first one.
-at::Tensor own_slots(const at::Tensor& all, int rank, int64_t own_experts) {
+at::Tensor own_routes(const at::Tensor& all, int rank, int64_t own_experts) {
   const at::Tensor local = all - rank * own_experts;
   return local.masked_fill(local.lt(0).logical_or(local.ge(own_experts)), -1);
 }
@@ -59,9 +59,9 @@ class GatherDispatch final : public ExchangeLayer {
     const at::Tensor own = as_rows(in[0]);
     const Gathered tokens = find_longest(own.size(0), control);
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
-    const at::Tensor experts = gather_rows(slots_on_host(in[1]), tokens, control, -1);
+    const at::Tensor experts = gather_rows(routes_on_host(in[1]), tokens, control, -1);
     const int64_t own_experts = options_.experts / options_.ranks;
-    const RowOrder order = order_rows(own_slots(experts, comm.rank(), own_experts), own_experts);
+    const RowOrder order = order_rows(own_routes(experts, comm.rank(), own_experts), own_experts);
     const at::Tensor rows = rows_of_tokens(all, order), group_rows = at::tensor(order.counts, at::kLong);
     const auto backward = [=, shape = in[0].sizes().vec(), async = options_.transport.async, &comm](at::TensorList gradients) {
       const at::Tensor sums = at::empty_like(all), result = at::empty(shape, own.options());

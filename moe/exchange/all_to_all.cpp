@@ -22,7 +22,7 @@ class Dispatch final : public ExchangeLayer {
     check_tokens(in[0], in[1], options_);
     if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context.mode);
     const at::Tensor tokens = as_rows(in[0]);
-    const RowOrder order = order_rows(slots_on_host(in[1]), options_.experts, padded_rows(in[1], options_, context.mode));
+    const RowOrder order = order_rows(routes_on_host(in[1]), options_.experts, padded_rows(in[1], options_, context.mode));
     const Traffic traffic = traffic_of(order, context);
     Communicator* comm = comm_of(options_, context);
     auto [rows, work] = to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport);

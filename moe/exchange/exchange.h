@@ -1,11 +1,11 @@
 // The layers that send tokens to their experts and sum what comes back. Both are exchange layers (zt/model/layer.h).
 //
-// `dispatch` reads `h` [..., hidden] and `route_experts` int64 [..., slots] (-1: an empty slot). It outputs
-//   rows        [rows, hidden] the tokens of this rank's experts, in the order of experts, ranks, tokens and slots
+// `dispatch` reads `h` [..., hidden] and `route_experts` int64 [..., routes] (-1: an empty route). It outputs
+//   rows        [rows, hidden] the tokens of this rank's experts, in the order of experts, ranks, tokens and routes
 //   group_rows  int64 [own experts] the number of rows of each
-//   places      int64 [tokens, slots] and
+//   places      int64 [tokens, routes] and
 //   traffic     int64 [2 * experts] for `combine`
-// `combine` reads `rows` of the same order, `route_weights` [..., slots], `places`, `traffic`, and `shared` [..., hidden] if
+// `combine` reads `rows` of the same order, `route_weights` [..., routes], `places`, `traffic`, and `shared` [..., hidden] if
 // asked for. It outputs `h`: the sum of a token's rows, each times its weight, plus `shared`.
 //
 // Gradients flow through h, rows, route_weights and shared.

@@ -16,7 +16,7 @@ at::Tensor as_rows(const at::Tensor& x) {
   return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
 }
 
-at::Tensor slots_on_host(const at::Tensor& experts) {
+at::Tensor routes_on_host(const at::Tensor& experts) {
   return as_rows(experts.cpu());
 }
 
@@ -53,8 +53,8 @@ int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, M
   if (!options.padding) return -1;
   if (experts.dim() != 3) misuse("padding needs tokens of samples, [samples, tokens, hidden], got experts {}", describe(experts));
   const bool per_sample = options.padding->per == "sample";
-  const int64_t samples = experts.size(0), tokens = experts.size(1), slots = experts.size(2), all = samples * tokens;
-  const int64_t room = options.padding->rows(mode == Mode::train, per_sample ? tokens : all, slots, options.experts);
+  const int64_t samples = experts.size(0), tokens = experts.size(1), routes = experts.size(2), all = samples * tokens;
+  const int64_t room = options.padding->rows(mode == Mode::train, per_sample ? tokens : all, routes, options.experts);
   return per_sample ? samples * room : room;
 }
 
@@ -64,10 +64,10 @@ ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tens
   const auto balanced = static_cast<int64_t>(std::ceil(static_cast<double>(experts.numel()) * options.planned_rows));
   const int64_t rows = padded >= 0 ? padded * options.experts : balanced;
   const auto numbers = [&](at::IntArrayRef shape) { return at::empty(shape, experts.options()); };
-  const int64_t slots = experts.size(-1);
+  const int64_t routes = experts.size(-1);
   const std::vector<at::Tensor> outputs{
       at::empty({rows, options.hidden}, tokens.options()), numbers({options.experts / options.ranks}),
-      numbers({experts.numel() / std::max<int64_t>(1, slots), slots}), numbers({2 * options.experts})};
+      numbers({experts.numel() / std::max<int64_t>(1, routes), routes}), numbers({2 * options.experts})};
   const auto backward = [tokens](at::TensorList) { return ExchangeLayer::Exchanged{{at::empty_like(tokens), {}}, {}}; };
   return {{outputs, {}}, backward};
 }

@@ -8,16 +8,16 @@
 
 namespace zt::moe {
 
-// The assignments of tokens to experts, sorted by expert, then by token, then by slot. A token has `slots` slots, each with an
+// The assignments of tokens to experts, sorted by expert, then by token, then by route. A token has `routes` routes, each with an
 // expert or with none.
 struct RowOrder {
-  at::Tensor pairs;             // int64 [rows]: token * slots + slot; -1 for a padding row, which no token uses
-  at::Tensor places;            // int64 [tokens, slots]: the row of each assignment; -1: no expert
+  at::Tensor pairs;             // int64 [rows]: token * routes + route; -1 for a padding row, which no token uses
+  at::Tensor places;            // int64 [tokens, routes]: the row of each assignment; -1: no expert
   std::vector<int64_t> counts;  // by expert: its rows
   int64_t rows() const { return pairs.numel(); }
 };
 
-// `experts`: int64 [tokens, slots] in host memory, from 0 to count - 1, or -1 for an empty slot. With padded_rows >= 0 every
+// `experts`: int64 [tokens, routes] in host memory, from 0 to count - 1, or -1 for an empty route. With padded_rows >= 0 every
 // expert gets exactly so many rows. Throws Misuse for another expert, or if an expert has more than padded_rows.
 RowOrder order_rows(const at::Tensor& experts, int64_t count, int64_t padded_rows = -1);
 

@@ -53,7 +53,7 @@ at::Tensor in_sums(const at::Tensor& weights, const at::Tensor& rows) {
 int64_t tokens_of(const RowOrder& order) {
   return order.places.size(0);
 }
-int64_t slots_of(const RowOrder& order) {
+int64_t routes_of(const RowOrder& order) {
   return order.places.size(1);
 }
 
@@ -62,7 +62,7 @@ namespace general {
 
 at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const at::Tensor& weights) {
   const at::Tensor pairs = order.pairs.to(tokens.device()), used = pairs.clamp_min(0);
-  at::Tensor rows = tokens.index_select(0, used.div(slots_of(order), "floor"));
+  at::Tensor rows = tokens.index_select(0, used.div(routes_of(order), "floor"));
   if (weights.defined()) {
     const at::Tensor factors = weights.to(sum_dtype(tokens)).flatten().index_select(0, used).unsqueeze(1);
     rows = rows.to(sum_dtype(tokens)).mul(factors).to(tokens.scalar_type());
@@ -70,12 +70,12 @@ at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const
   return rows.masked_fill(pairs.lt(0).unsqueeze(1), 0);
 }
 
-// Returns [tokens, slots, width] in the dtype of sums; zeros for empty slots.
-at::Tensor by_slots(const at::Tensor& rows, const RowOrder& order) {
+// Returns [tokens, routes, width] in the dtype of sums; zeros for empty routes.
+at::Tensor by_routes(const at::Tensor& rows, const RowOrder& order) {
   const at::Tensor places = order.places.to(rows.device());
   const at::Tensor with_zero = at::cat({rows, at::zeros({1, rows.size(1)}, rows.options())});
   const at::Tensor picked = with_zero.index_select(0, at::where(places.lt(0), rows.size(0), places).flatten());
-  return picked.to(sum_dtype(rows)).view({tokens_of(order), slots_of(order), rows.size(1)});
+  return picked.to(sum_dtype(rows)).view({tokens_of(order), routes_of(order), rows.size(1)});
 }
 
 }  // namespace general
@@ -84,7 +84,7 @@ at::Tensor by_slots(const at::Tensor& rows, const RowOrder& order) {
 
 at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const at::Tensor& weights) {
   if (!tokens.is_cpu()) return general::rows_of_tokens(tokens, order, weights);
-  const int64_t width = tokens.size(1), slots = slots_of(order);
+  const int64_t width = tokens.size(1), routes = routes_of(order);
   at::Tensor rows = at::empty({order.rows(), width}, tokens.options());
   const auto* pairs = order.pairs.const_data_ptr<int64_t>();
   const at::Tensor factors = weights.defined() ? in_sums(weights, tokens) : weights;
@@ -97,7 +97,7 @@ at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const
       const int64_t pair = pairs[row];
       T* out = to + row * width;
       if (pair < 0) return static_cast<void>(std::fill_n(out, width, T(0)));
-      const T* token = from + pair / slots * width;
+      const T* token = from + pair / routes * width;
       if (!factor_of) return static_cast<void>(std::copy_n(token, width, out));
       const Sum<T> factor = factor_of[pair];
       for (int64_t i = 0; i < width; ++i) out[i] = static_cast<T>(factor * static_cast<Sum<T>>(token[i]));
@@ -108,10 +108,10 @@ at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const
 
 void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& order, const at::Tensor& weights,
               const at::Tensor& more) {
-  const int64_t width = rows.size(1), slots = slots_of(order), tokens = tokens_of(order);
+  const int64_t width = rows.size(1), routes = routes_of(order), tokens = tokens_of(order);
   if (!rows.is_cpu()) {
-    at::Tensor picked = general::by_slots(rows, order);
-    if (weights.defined()) picked = picked.mul(weights.to(sum_dtype(rows)).view({tokens, slots, 1}));
+    at::Tensor picked = general::by_routes(rows, order);
+    if (weights.defined()) picked = picked.mul(weights.to(sum_dtype(rows)).view({tokens, routes, 1}));
     at::Tensor sum = picked.sum(1);
     if (more.defined()) sum = sum.add(more.to(sum.scalar_type()));
     at::Tensor(out).copy_(sum);
@@ -125,13 +125,13 @@ void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& ord
     const T* start = more.defined() ? more.const_data_ptr<T>() : nullptr;
     T* to = out.mutable_data_ptr<T>();
     const auto* factor_of = factors.defined() ? factors.const_data_ptr<Sum<T>>() : nullptr;
-    for_lines(tokens, width * slots, [&](int64_t token) {
+    for_lines(tokens, width * routes, [&](int64_t token) {
       constexpr int64_t kBlock = 256;
       Sum<T> sum[kBlock];
       for (int64_t begin = 0; begin < width; begin += kBlock) {
         const int64_t count = std::min(kBlock, width - begin);
         for (int64_t i = 0; i < count; ++i) sum[i] = start ? static_cast<Sum<T>>(start[token * width + begin + i]) : Sum<T>(0);
-        for (int64_t pair = token * slots; pair < (token + 1) * slots; ++pair) {
+        for (int64_t pair = token * routes; pair < (token + 1) * routes; ++pair) {
           if (places[pair] < 0) continue;
           const T* row = from + places[pair] * width + begin;
           const Sum<T> factor = factor_of ? factor_of[pair] : Sum<T>(1);
@@ -144,8 +144,8 @@ void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& ord
 }
 
 at::Tensor row_products(const at::Tensor& tokens, const at::Tensor& rows, const RowOrder& order) {
-  const int64_t width = rows.size(1), slots = slots_of(order);
-  if (!rows.is_cpu()) return general::by_slots(rows, order).mul(tokens.to(sum_dtype(rows)).unsqueeze(1)).sum(2);
+  const int64_t width = rows.size(1), routes = routes_of(order);
+  if (!rows.is_cpu()) return general::by_routes(rows, order).mul(tokens.to(sum_dtype(rows)).unsqueeze(1)).sum(2);
   at::Tensor products = at::zeros(order.places.sizes(), rows.options().dtype(sum_dtype(rows)));
   const auto* places = order.places.const_data_ptr<int64_t>();
   with_dtype(rows, [&](auto zero) {
@@ -156,7 +156,7 @@ at::Tensor row_products(const at::Tensor& tokens, const at::Tensor& rows, const 
       if (places[pair] < 0) return;
       constexpr int64_t kLanes = 16;  // partial sums, in a fixed order
       Sum<T> lanes[kLanes] = {};
-      const T *row = row_data + places[pair] * width, *token = token_data + pair / slots * width;
+      const T *row = row_data + places[pair] * width, *token = token_data + pair / routes * width;
       int64_t i = 0;
       for (; i + kLanes <= width; i += kLanes) {
         for (int64_t lane = 0; lane < kLanes; ++lane)

@@ -6,9 +6,7 @@
 
 namespace zt::moe {
 
-namespace {
-
-at::Tensor uniform(const NoiseShape& shape, const Context& context) {
+at::Tensor uniform_noise(const NoiseShape& shape, const Context& context) {
   const Philox stream = context.rng(Purpose::routing);
   at::Tensor numbers = at::empty({shape.samples * shape.tokens, shape.width}, at::kFloat);
   const int64_t per_sample = shape.tokens * shape.width;
@@ -18,8 +16,6 @@ at::Tensor uniform(const NoiseShape& shape, const Context& context) {
   }
   return numbers.to(at::kDouble);
 }
-
-}  // namespace
 
 at::Tensor normal_noise(const NoiseShape& shape, const Context& context) {
   const Philox stream = context.rng(Purpose::routing);
@@ -34,11 +30,11 @@ at::Tensor normal_noise(const NoiseShape& shape, const Context& context) {
 
 at::Tensor gumbel_noise(const NoiseShape& shape, const Context& context) {
   constexpr double kHalfStep = 1.0 / (1 << 25);  // uniform numbers are multiples of 2^-24; this keeps them off 0 and 1
-  return uniform(shape, context).add(kHalfStep).log().neg().log().neg();
+  return uniform_noise(shape, context).add(kHalfStep).log().neg().log().neg();
 }
 
 at::Tensor jitter_factors(const NoiseShape& shape, double width, const Context& context) {
-  return uniform(shape, context).mul(2 * width).add(1 - width);
+  return uniform_noise(shape, context).mul(2 * width).add(1 - width);
 }
 
 }  // namespace zt::moe

@@ -15,6 +15,8 @@ struct NoiseShape {
 
 // Each returns [samples * tokens, width] in float64, in host memory.
 at::Tensor normal_noise(const NoiseShape& shape, const Context& context);
+// Uniform numbers in [0, 1).
+at::Tensor uniform_noise(const NoiseShape& shape, const Context& context);
 // -log(-log(u)) of uniform u: the largest of logits plus this noise is a draw from their softmax.
 at::Tensor gumbel_noise(const NoiseShape& shape, const Context& context);
 // Uniform numbers between 1 - width and 1 + width.

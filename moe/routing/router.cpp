@@ -37,7 +37,7 @@ class Router final : public Layer {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor& h = in[0];
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
-    const Shape shape{h.size(0), h.size(1), slots()};
+    const Shape shape{h.size(0), h.size(1), routes()};
     const at::Tensor logits = logits_of(h, context);
     const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
     at::Tensor experts = experts_of(logits, scores, shape, context);
@@ -46,7 +46,7 @@ class Router final : public Layer {
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, shape, context);
     add_losses({logits, probabilities_of(scores), load, shape.samples}, context);
-    return {weights.view(shape.of_slots()), experts.view(shape.of_slots())};
+    return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
   }
 
   std::vector<std::shared_ptr<Param>> params() const override {
@@ -76,11 +76,11 @@ class Router final : public Layer {
 
  private:
   struct Shape {
-    int64_t samples, tokens, slots;
-    std::vector<int64_t> of_slots() const { return {samples, tokens, slots}; }
+    int64_t samples, tokens, routes;
+    std::vector<int64_t> of_routes() const { return {samples, tokens, routes}; }
   };
 
-  int64_t slots() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
+  int64_t routes() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
 
   // Returns the logits [samples * tokens, experts], in float32 at least.
   at::Tensor logits_of(const at::Tensor& h, Context& context) const {
@@ -95,13 +95,13 @@ class Router final : public Layer {
     return has_noise ? logits + normal_noise(of_logits, context).to(logits) * width : logits + width * 0;
   }
 
-  // Returns the experts [samples * tokens, slots]. Writes nothing to a graph.
+  // Returns the experts [samples * tokens, routes]. Writes nothing to a graph.
   at::Tensor experts_of(const at::Tensor& logits, const at::Tensor& scores, const Shape& shape, Context& context) const {
     const int64_t tokens = shape.samples * shape.tokens;
-    if (logits.is_meta()) return at::empty({tokens, shape.slots}, logits.options().dtype(at::kLong));
+    if (logits.is_meta()) return at::empty({tokens, shape.routes}, logits.options().dtype(at::kLong));
     if (const auto kept = context.kept(); !kept.empty()) return kept[0].clone();
     at::Tensor experts;
-    if (options_.routes == "balanced") experts = balanced_routes(shape.samples, tokens, shape.slots, options_.experts);
+    if (options_.routes == "balanced") experts = balanced_routes(shape.samples, tokens, shape.routes, options_.experts);
     else if (!options_.routes.empty()) experts = recorded_routes(shape, context);
     else experts = chosen(logits, scores, shape, context);
     context.keep({experts.clone()});
@@ -136,35 +136,37 @@ class Router final : public Layer {
 
   at::Tensor recorded_routes(const Shape& shape, Context& context) const {
     const at::Tensor routes = context.batch(options_.routes).cpu();
-    if (routes.scalar_type() != at::kLong || routes.sizes() != at::IntArrayRef(shape.of_slots()))
-      misuse("the recorded routes '{}' must be int64 [{}], got {}", options_.routes, fmt::join(shape.of_slots(), ", "),
+    if (routes.scalar_type() != at::kLong || routes.sizes() != at::IntArrayRef(shape.of_routes()))
+      misuse("the recorded routes '{}' must be int64 [{}], got {}", options_.routes, fmt::join(shape.of_routes(), ", "),
              describe(routes));
     if (routes.numel() > 0 && (routes.min().item<int64_t>() < -1 || routes.max().item<int64_t>() >= options_.experts))
       misuse("the recorded routes '{}' name experts outside of 0 to {}", options_.routes, options_.experts - 1);
-    return routes.reshape({-1, shape.slots}).clone();
+    return routes.reshape({-1, shape.routes}).clone();
   }
 
-  // Returns the weights [tokens, slots] of the experts; 0 in empty slots.
+  // Returns the weights [tokens, routes] of the experts; 0 in empty routes.
   at::Tensor weights_of(const at::Tensor& logits, const at::Tensor& scores, const at::Tensor& experts) const {
     const at::Tensor used = experts.to(scores.device());
     const at::Tensor index = used.is_meta() ? used : used.clamp_min(0);
     at::Tensor weights = options_.softmax_after ? logits.gather(1, index).softmax(-1) : scores.gather(1, index);
     if (!used.is_meta()) weights = weights.masked_fill(used.lt(0), 0);
-    if (options_.normalise == "selected") weights = normalised(weights);
+    const bool keeps_all = options_.normalise == "kept" && !options_.capacity;
+    if (options_.normalise == "selected" || keeps_all) weights = normalised(weights);
     return options_.scale == 1 ? weights : weights * options_.scale;
   }
 
   static at::Tensor normalised(const at::Tensor& weights) { return weights / (weights.sum(-1, true) + 1e-20); }
 
-  // Empties the slots of experts without room.
+  // Empties the routes of experts without room.
   void drop(at::Tensor& experts, at::Tensor& weights, const Shape& shape, Context& context) const {
     if (!options_.capacity || options_.choice == "expert" || experts.is_meta()) return;
     const bool per_sample = options_.capacity->per == "sample";
     const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
-    const int64_t room = options_.capacity->rows(context.mode == Mode::train, tokens, shape.slots, options_.experts);
-    const at::Tensor of_slots = weights.detach().cpu();
-    const bool by_weight = options_.capacity->keep == "probability";
-    const int64_t dropped = drop_above(experts, parts, room, options_.experts, by_weight ? &of_slots : nullptr);
+    const int64_t room = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
+    at::Tensor ranking;
+    if (options_.capacity->keep == "probability") ranking = weights.detach().cpu();
+    if (options_.capacity->keep == "random") ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
+    const int64_t dropped = drop_above(experts, parts, room, options_.experts, ranking);
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
     if (options_.normalise == "kept") weights = normalised(weights) * options_.scale;

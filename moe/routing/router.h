@@ -12,13 +12,13 @@
 namespace zt::moe {
 
 // Returns the layer. It reads `h` [samples, tokens, hidden] and outputs
-//   route_weights  [samples, tokens, slots] float32 (float64 for float64), through which gradients flow
-//   route_experts  int64 [samples, tokens, slots] in host memory; -1: an empty slot
-// with slots = top_k, or experts if experts choose. Parameters: weight [experts, hidden]; with noise "noisy_top_k" also noise
+//   route_weights  [samples, tokens, routes] float32 (float64 for float64), through which gradients flow
+//   route_experts  int64 [samples, tokens, routes] in host memory; -1: an empty route
+// with routes = top_k, or experts if experts choose. Parameters: weight [experts, hidden]; with noise "noisy_top_k" also noise
 // [experts, hidden]. Buffer: bias [experts], if the load is evened out by a bias. Scores are computed in float32 at least.
 //
-// Loss terms: balance and z_loss, per sample. Statistics: load [experts] (slots per expert, before any are dropped), dropped
-// (slots), tokens, entropy (of the probabilities, in nats, summed over tokens).
+// Loss terms: balance and z_loss, per sample. Statistics: load [experts] (routes per expert, before any are dropped), dropped
+// (routes), tokens, entropy (of the probabilities, in nats, summed over tokens).
 //
 // A recompute uses the experts that the first forward has chosen.
 std::shared_ptr<Layer> make_router(const RouterOptions& options);

@@ -14,7 +14,7 @@ void convert(const Value& value, const std::string& /*path*/, CapacityOptions& o
           .optional("eval", &CapacityOptions::eval, "factor in evaluation and generation", above(0))
           .optional("min", &CapacityOptions::min, "room for at least so many tokens", at_least(1))
           .optional("per", &CapacityOptions::per, "tokens that share the room", one_of({"sample", "micro_batch"}))
-          .optional("keep", &CapacityOptions::keep, "tokens that are kept", one_of({"probability", "place"}))
+          .optional("keep", &CapacityOptions::keep, "tokens that are kept", one_of({"probability", "place", "random"}))
           .optional("pad", &CapacityOptions::pad, "fill the room with zeros, so that no counts are exchanged");
   out = kSchema.parse(value);
 }
@@ -76,8 +76,8 @@ void check(const RouterOptions& o) {
 
 }  // namespace
 
-int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t slots, int64_t experts) const {
-  const double balanced = static_cast<double>(tokens) * static_cast<double>(slots) / static_cast<double>(experts);
+int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, int64_t experts) const {
+  const double balanced = static_cast<double>(tokens) * static_cast<double>(routes) / static_cast<double>(experts);
   const auto room = static_cast<int64_t>(std::ceil((is_training ? train : eval) * balanced));
   return std::min(tokens, std::max(min, room));
 }

@@ -23,11 +23,12 @@ struct CapacityOptions {
   double train = 1, eval = 1;  // factors; evaluation and generation use `eval`
   int64_t min = 4;
   std::string per = "sample";        // or "micro_batch"
-  std::string keep = "probability";  // the tokens that are kept: those with the largest weights, or the first ones ("place")
+  std::string keep = "probability";  // the tokens that are kept: those with the largest weights, the first ones ("place"), or
+                                     // some that are drawn ("random")
   bool pad = false;                  // each expert always gets as many rows, some of them zeros: no counts are exchanged
 
   // Returns the most tokens per expert, of `tokens` tokens.
-  int64_t rows(bool is_training, int64_t tokens, int64_t slots, int64_t experts) const;
+  int64_t rows(bool is_training, int64_t tokens, int64_t routes, int64_t experts) const;
 };
 
 // Auxiliary losses, each multiplied by a weight; 0: none.

@@ -82,15 +82,15 @@ at::Tensor select_by_experts(const Scores& scores, int64_t room) {
   return selected;
 }
 
-at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t slots, int64_t experts) {
-  const at::Tensor turns = at::arange(tokens / samples * slots, at::kLong).remainder(experts);
-  return turns.view({tokens / samples, slots}).repeat({samples, 1});
+at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts) {
+  const at::Tensor turns = at::arange(tokens / samples * routes, at::kLong).remainder(experts);
+  return turns.view({tokens / samples, routes}).repeat({samples, 1});
 }
 
-int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor* weights) {
-  const int64_t slots = experts.size(1), per_sample = experts.size(0) / samples * slots;
+int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor& ranking) {
+  const int64_t routes = experts.size(1), per_sample = experts.size(0) / samples * routes;
   auto* expert_of = experts.mutable_data_ptr<int64_t>();
-  const at::Tensor doubles = weights ? weights->to(at::kDouble).contiguous() : at::Tensor();
+  const at::Tensor doubles = ranking.defined() ? ranking.to(at::kDouble).contiguous() : ranking;
   int64_t dropped = 0;
   for (int64_t begin = 0; begin < experts.numel(); begin += per_sample) {
     std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(count));
@@ -99,9 +99,9 @@ int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t c
     }
     for (auto& own : pairs) {
       if (static_cast<int64_t>(own.size()) <= room) continue;
-      if (weights) {
-        const auto* weight_of = doubles.const_data_ptr<double>();
-        std::ranges::stable_sort(own, [&](int64_t a, int64_t b) { return weight_of[a] > weight_of[b]; });
+      if (doubles.defined()) {
+        const auto* rank_of = doubles.const_data_ptr<double>();
+        std::ranges::stable_sort(own, [&](int64_t a, int64_t b) { return rank_of[a] > rank_of[b]; });
       }
       for (size_t i = static_cast<size_t>(room); i < own.size(); ++i, ++dropped) expert_of[own[i]] = -1;
     }

@@ -25,14 +25,14 @@ at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options);
 // tokens of each sample with the largest scores (Zhou et al.: Mixture-of-experts with expert choice routing. NeurIPS 2022).
 at::Tensor select_by_experts(const Scores& scores, int64_t room);
 
-// Returns int64 [tokens, slots] in which the experts take turns over the tokens of each sample.
-at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t slots, int64_t experts);
+// Returns int64 [tokens, routes] in which the experts take turns over the tokens of each sample.
+at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts);
 
-// Sets slots of experts without room to -1: each expert keeps `room` tokens of each of `samples` equal parts of the tokens, those
-// with the largest weights ([tokens, slots]; null: the first ones). Returns the number of slots that were emptied.
-int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor* weights);
+// Sets routes of experts without room to -1: each expert keeps `room` tokens of each of `samples` equal parts of the tokens,
+// those that rank highest ([tokens, routes]; undefined: the first ones). Returns the number of routes that were emptied.
+int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor& ranking);
 
-// Returns float64 [samples, experts]: how many slots of each sample name each expert.
+// Returns float64 [samples, experts]: how many routes of each sample name each expert.
 at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count);
 
 }  // namespace zt::moe

@@ -94,6 +94,7 @@ TEST(MoeExact, RoutersOfAllKinds) {
       {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}}}, {"normalise", "kept"}},
       {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}, {"keep", "place"}}}},
       {{"capacity", Value::Table{{"train", 0.75}, {"min", 1}, {"pad", true}}}},
+      {{"capacity", Value::Table{{"train", 0.5}, {"min", 1}, {"keep", "random"}}}},
       {{"routes", "balanced"}},
   };
   for (const Value::Table& router : routers) {

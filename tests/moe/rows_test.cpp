@@ -12,8 +12,8 @@ namespace {
 
 using namespace moe;
 
-at::Tensor experts_of(std::vector<int64_t> experts, int64_t slots) {
-  return at::tensor(experts, at::kLong).view({-1, slots});
+at::Tensor experts_of(std::vector<int64_t> experts, int64_t routes) {
+  return at::tensor(experts, at::kLong).view({-1, routes});
 }
 
 TEST(RowOrder, SortsByExpertThenToken) {
@@ -64,15 +64,15 @@ TEST(Traffic, CountsByRankAndByExpert) {
 class Rows : public testing::TestWithParam<at::ScalarType> {};
 
 TEST_P(Rows, MoveAndSumLikeAten) {
-  constexpr int64_t kTokens = 23, kSlots = 3, kExperts = 5, kWidth = 300;
+  constexpr int64_t kTokens = 23, kRoutes = 3, kExperts = 5, kWidth = 300;
   const auto dtype = GetParam();
-  const at::Tensor experts = at::randint(-1, kExperts, {kTokens, kSlots}, at::kLong);
+  const at::Tensor experts = at::randint(-1, kExperts, {kTokens, kRoutes}, at::kLong);
   const RowOrder order = order_rows(experts, kExperts);
   const at::Tensor tokens = at::randn({kTokens, kWidth}).to(dtype), more = at::randn({kTokens, kWidth}).to(dtype);
-  const at::Tensor weights = at::rand({kTokens, kSlots}, dtype == at::kDouble ? at::kDouble : at::kFloat);
+  const at::Tensor weights = at::rand({kTokens, kRoutes}, dtype == at::kDouble ? at::kDouble : at::kFloat);
 
   const at::Tensor rows = rows_of_tokens(tokens, order);
-  EXPECT_TRUE(rows.equal(tokens.index_select(0, order.pairs.div(kSlots, "floor"))));
+  EXPECT_TRUE(rows.equal(tokens.index_select(0, order.pairs.div(kRoutes, "floor"))));
   const at::Tensor weighted = rows_of_tokens(tokens, order, weights);
   const at::Tensor factors = weights.flatten().index_select(0, order.pairs).unsqueeze(1);
   EXPECT_TRUE(weighted.equal(rows.to(factors.scalar_type()).mul(factors).to(dtype)));

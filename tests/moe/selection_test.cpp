@@ -55,15 +55,15 @@ TEST(Selection, BalancedRoutesTakeTurnsInEverySample) {
 TEST(Capacity, KeepsTheLargestWeightsOrTheFirstTokens) {
   const at::Tensor weights = at::tensor({0.1, 0.3, 0.2, 0.9}, at::kDouble).view({4, 1});
   at::Tensor by_weight = longs({0, 0, 0, 1}, 1), by_place = by_weight.clone();
-  EXPECT_EQ(drop_above(by_weight, 1, 2, 2, &weights), 1);
+  EXPECT_EQ(drop_above(by_weight, 1, 2, 2, weights), 1);
   EXPECT_TRUE(by_weight.equal(longs({-1, 0, 0, 1}, 1)));
-  EXPECT_EQ(drop_above(by_place, 1, 2, 2, nullptr), 1);
+  EXPECT_EQ(drop_above(by_place, 1, 2, 2, {}), 1);
   EXPECT_TRUE(by_place.equal(longs({0, 0, -1, 1}, 1)));
 }
 
 TEST(Capacity, IsOfEachSample) {
   at::Tensor experts = longs({0, 0, 0, 0}, 1);
-  EXPECT_EQ(drop_above(experts, 2, 1, 1, nullptr), 2);
+  EXPECT_EQ(drop_above(experts, 2, 1, 1, {}), 2);
   EXPECT_TRUE(experts.equal(longs({0, -1, 0, -1}, 1)));
 }
 

@@ -96,6 +96,26 @@ function TestMoe:test_tokens_are_generated()
   lu.assertTrue(#tokens >= 4)
 end
 
+-- With k = 2, at most ceil(32 * 2 / 4 * 0.5) = 8 tokens of a rank's micro-batch have room at an expert.
+function TestMoe:test_options_of_deepspeed()
+  local function mlp(k, more)
+    local given = {hidden_size = HIDDEN, num_experts = 4, ffn = 24, k = k, axis = meshes.experts.ep, ep_size = ranks}
+    for key, value in pairs(more or {}) do given[key] = value end
+    return function(i) return i == 1 and moe.from_deepspeed(given) or nil end
+  end
+  for k, more in ipairs{{use_residual = true}, {capacity_factor = 0.5, noisy_gate_policy = "RSample"}, {drop_tokens = false}} do
+    local model = nn.gpt{layers = 2, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, seed = 1, mlp = mlp(k, more)}
+    local program = zt.program(model):apply(zero.shard{stage = 2, axis = meshes.experts:join{"dp", "ep"}})
+    local result = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}}):step(batch(0))
+    lu.assertTrue(result.loss > 0)
+    local dropped = result.stats["blocks.1.router.dropped"][1]
+    if k == 2 then lu.assertTrue(dropped >= 32 * 2 - 4 * 8) end
+    if k == 3 then lu.assertEquals(dropped, 0) end
+  end
+  lu.assertErrorMsgContains("ep_size is 3", moe.from_deepspeed, {hidden_size = HIDDEN, ffn = 8, ep_size = 3})
+  lu.assertErrorMsgContains("must be one of", moe.from_deepspeed, {hidden_size = HIDDEN, ffn = 8, noisy_gate_policy = "Gumbel"})
+end
+
 function TestMoe:test_mistakes_are_named()
   local function fails(text, options)
     local given = {experts = 4, hidden = HIDDEN, ffn = 8}
