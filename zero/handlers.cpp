@@ -8,29 +8,6 @@ namespace zt::zero {
 
 namespace {
 
-// Waits for `work`, then runs `rest` once, on the thread that waits.
-class ChainedWork : public Work::State {
- public:
-  ChainedWork(Work work, std::function<void()> rest) : work_(std::move(work)), rest_(std::move(rest)) {}
-  bool done() override { return work_.done(); }
-  void wait() override {
-    work_.wait();
-    finish();
-  }
-  void synchronize() override {
-    work_.synchronize();
-    finish();
-  }
-
- private:
-  void finish() {
-    if (const auto rest = std::exchange(rest_, nullptr)) rest();
-  }
-
-  Work work_;
-  std::function<void()> rest_;
-};
-
 std::vector<Unit*> units_of(const Action& action, StepState& state) {
   std::vector<Unit*> units;
   for (const int index : action.units()) units.push_back(&state.units.at(index));
@@ -107,9 +84,9 @@ class ReduceGrad : public ActionHandler {
                       : scatters   ? comm.reduce_scatter(sums, grads, ReduceOp::sum, Async::yes)
                                    : comm.all_reduce(grads, ReduceOp::sum, Async::yes);
     if (part == GradientPart::whole) return work;
-    return Work(std::make_shared<ChainedWork>(work, [units, part] {
+    return then(work, [units, part] {
       for (Unit* unit : units) accumulate(*unit, part);
-    }));
+    });
   }
 
  private:
@@ -121,9 +98,9 @@ class ReduceGrad : public ActionHandler {
       received[i] = sent[i].narrow(0, units[i]->rank * units[i]->layout.chunk, units[i]->layout.chunk);
     const Work moved = scatters ? comm.reduce_scatter(received, sent, ReduceOp::sum, Async::yes)
                                 : comm.all_reduce(sent, ReduceOp::sum, Async::yes);
-    const Work work(std::make_shared<ChainedWork>(moved, [received, sums] {
+    const Work work = then(moved, [received, sums] {
       for (size_t i = 0; i < sums.size(); ++i) at::Tensor(sums[i]).copy_(received[i]);
-    }));
+    });
     wire_.set_last_use(work);
     return work;
   }

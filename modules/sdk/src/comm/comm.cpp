@@ -23,7 +23,7 @@ class Continued final : public Work::State {
  public:
   Continued(Work work, std::function<void()> finish) : work_(std::move(work)), finish_(std::move(finish)) {}
 
-  bool done() override { return !finish_ && work_.done(); }
+  bool done() override { return work_.done(); }
   void wait() override {
     work_.wait();
     finish();
