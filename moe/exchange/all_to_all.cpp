@@ -1,10 +1,5 @@
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-
-#include <algorithm>
-#include <cmath>
 
 #include "exchange/exchange.h"
 #include "exchange/layer_parts.h"

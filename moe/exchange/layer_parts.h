@@ -1,4 +1,4 @@
-// What the layers of both dispatchers share.
+// Functions that the layers of both dispatchers share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -8,7 +8,7 @@
 
 namespace zt::moe {
 
-// What the losses depend on. Tokens are [samples * tokens per sample, ...].
+// The result of routing, on which the losses depend. Tokens are [samples * tokens per sample, ...].
 struct Routed {
   at::Tensor logits;         // [tokens, experts], with a graph
   at::Tensor probabilities;  // [tokens, experts], with a graph; the rows sum to 1

@@ -6,26 +6,31 @@
 
 namespace zt::moe {
 
-at::Tensor uniform_noise(const NoiseShape& shape, const Context& context) {
+namespace {
+
+// Calls fill(stream, row, numbers) for the numbers of each sample, which are of type T.
+template <class T, class Fill>
+at::Tensor by_samples(const NoiseShape& shape, const Context& context, at::ScalarType dtype, const Fill& fill) {
   const Philox stream = context.rng(Purpose::routing);
-  at::Tensor numbers = at::empty({shape.samples * shape.tokens, shape.width}, at::kFloat);
+  at::Tensor numbers = at::empty({shape.samples * shape.tokens, shape.width}, dtype);
   const int64_t per_sample = shape.tokens * shape.width;
   for (int64_t sample = 0; sample < shape.samples; ++sample) {
-    float* first = numbers.mutable_data_ptr<float>() + sample * per_sample;
-    stream.uniform(static_cast<uint64_t>(context.first_sample() + sample), 0, {first, static_cast<size_t>(per_sample)});
+    T* first = numbers.mutable_data_ptr<T>() + sample * per_sample;
+    fill(stream, static_cast<uint64_t>(context.first_sample() + sample), std::span(first, static_cast<size_t>(per_sample)));
   }
   return numbers.to(at::kDouble);
 }
 
+}  // namespace
+
+at::Tensor uniform_noise(const NoiseShape& shape, const Context& context) {
+  const auto fill = [](const Philox& stream, uint64_t row, std::span<float> numbers) { stream.uniform(row, 0, numbers); };
+  return by_samples<float>(shape, context, at::kFloat, fill);
+}
+
 at::Tensor normal_noise(const NoiseShape& shape, const Context& context) {
-  const Philox stream = context.rng(Purpose::routing);
-  at::Tensor numbers = at::empty({shape.samples * shape.tokens, shape.width}, at::kDouble);
-  const int64_t per_sample = shape.tokens * shape.width;
-  for (int64_t sample = 0; sample < shape.samples; ++sample) {
-    double* first = numbers.mutable_data_ptr<double>() + sample * per_sample;
-    stream.normal(static_cast<uint64_t>(context.first_sample() + sample), 0, {first, static_cast<size_t>(per_sample)});
-  }
-  return numbers;
+  const auto fill = [](const Philox& stream, uint64_t row, std::span<double> numbers) { stream.normal(row, 0, numbers); };
+  return by_samples<double>(shape, context, at::kDouble, fill);
 }
 
 at::Tensor gumbel_noise(const NoiseShape& shape, const Context& context) {

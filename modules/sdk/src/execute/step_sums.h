@@ -1,4 +1,4 @@
-// What layers add up in a step besides gradients: the terms of the objective, and statistics.
+// The sums of a step other than gradients: the terms of the objective, and the statistics of layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
