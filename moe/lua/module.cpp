@@ -69,6 +69,9 @@ ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
   options.planned_rows = table.planned_rows;
   if (table.capacity && table.capacity->pad) options.padding = table.capacity;
   dispatcher = table.dispatcher;
+  if (dispatcher == "all_gather" && (options.padding || table.transport))
+    misuse("{}: capacity.pad and transport are for dispatcher = \"all_to_all\": leave them out with \"all_gather\"",
+           kSchema.name());
   return options;
 }
 

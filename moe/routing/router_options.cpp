@@ -56,6 +56,16 @@ const Schema<RouterOptions>& router_schema() {
   return kSchema;
 }
 
+void check_expert_choice(const RouterOptions& o, bool draws_experts) {
+  if (!o.capacity) misuse("moe.router: experts that choose need `capacity`, the number of tokens that each takes");
+  if (o.has_bias || o.groups > 1 || !o.routes.empty() || o.softmax_after || draws_experts)
+    misuse("moe.router: bias, groups, routes, softmax_after and gumbel noise are for tokens that choose (choice = \"token\")");
+  if (o.normalise == "kept")
+    misuse("moe.router: experts that choose drop no route: give normalise = \"selected\" instead of \"kept\"");
+  if (o.capacity->per != "sample" || o.capacity->keep != "probability")
+    misuse("moe.router: experts choose the most probable tokens of one sample: leave out capacity.per and capacity.keep");
+}
+
 void check(const RouterOptions& o) {
   if (o.top_k > o.experts)
     misuse("moe.router: {} experts per token, but there are only {}: give top_k of at most {}", o.top_k, o.experts, o.experts);
@@ -64,12 +74,10 @@ void check(const RouterOptions& o) {
   if (o.top_k > o.top_groups * (o.experts / o.groups))
     misuse("moe.router: {} groups of {} experts cannot give {} experts per token", o.top_groups, o.experts / o.groups, o.top_k);
   if (o.softmax_after && o.score != "softmax") misuse("moe.router: softmax_after needs score = \"softmax\"");
-  if (o.choice == "expert" && !o.capacity)
-    misuse("moe.router: experts that choose need `capacity`, the number of tokens that each takes");
-  if (o.choice == "expert" && (o.has_bias || o.groups > 1 || !o.routes.empty() || o.softmax_after))
-    misuse("moe.router: bias, groups, routes and softmax_after are for tokens that choose (choice = \"token\")");
-  if (o.choice == "expert" && o.capacity->per != "sample")
-    misuse("moe.router: experts choose tokens of one sample: give capacity.per = \"sample\"");
+  const bool draws_experts = o.noise == "gumbel" || o.noise == "gumbel_second";
+  if (o.has_bias && draws_experts)
+    misuse("moe.router: noise = \"{}\" chooses experts by logits, and bias by scores: use one of them", o.noise);
+  if (o.choice == "expert") check_expert_choice(o, draws_experts);
   if (o.losses.per == "batch" && o.losses.balance > 0 && o.batch_axes.empty())
     misuse("moe.router: a balancing loss per batch needs batch_axes, the mesh axes whose ranks have other tokens");
 }
