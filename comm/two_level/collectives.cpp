@@ -9,25 +9,18 @@
 
 namespace zt::comm {
 
-namespace {
-
-// Returns elements [begin, begin + count) as a flat tensor, which keeps `whole` alive: an abandoned step may still write to it.
 at::Tensor flat_part(const at::Tensor& whole, int64_t begin, int64_t count) {
   char* data = bytes_of(whole) + static_cast<size_t>(begin) * whole.element_size();
   return at::from_blob(
       data, {count}, [whole](void*) {}, whole.options());
 }
 
-at::Tensor flattened(const at::Tensor& tensor) {
-  return flat_part(tensor, 0, tensor.numel());
-}
-
-// Returns scratch memory. Earlier contents are lost. If an operation fails, the backend keeps the memory for ever, because other
-// ranks may still read it.
 at::Tensor scratch(const LevelSite& site, int64_t count, at::ScalarType dtype) {
   char* data = site.scratch.get(static_cast<size_t>(count) * c10::elementSize(dtype));
   return at::from_blob(data, {count}, at::TensorOptions().dtype(dtype));
 }
+
+namespace {
 
 // Returns whether partial results stay in fp32: sums and products of 16-bit floats are rounded once, at the end. Max and min are
 // exact in any type.
@@ -133,9 +126,6 @@ void run_flat(const LevelSite& site, const Operation& operation) {
         return flat->gather(out, in, peer, async);
       case Kind::scatter:
         return flat->scatter(out, in, peer, async);
-      case Kind::all_to_all:
-        // The splits of an Operation count elements, but all_to_all counts rows, so the tensors are flattened.
-        return flat->all_to_all(flattened(out), flattened(in), operation.out_splits, operation.in_splits, async);
       case Kind::send:
         return flat->send(in, peer, async);
       case Kind::recv:
@@ -143,6 +133,8 @@ void run_flat(const LevelSite& site, const Operation& operation) {
       case Kind::barrier:
         flat->barrier();
         return Work();
+      case Kind::all_to_all:  // always runs on two levels
+        break;
     }
     return Work();
   });

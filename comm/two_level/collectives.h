@@ -26,11 +26,19 @@ struct LevelSite {
   void step(const std::function<Work(Async)>& start) const;
 };
 
+// Returns elements [begin, begin + count) as a flat tensor, which keeps `whole` alive: an abandoned step may still write to it.
+at::Tensor flat_part(const at::Tensor& whole, int64_t begin, int64_t count);
+// Returns scratch memory. Earlier contents are lost. If an operation fails, the backend keeps the memory for ever, because other
+// ranks may still read it.
+at::Tensor scratch(const LevelSite& site, int64_t count, at::ScalarType dtype);
+
 // These three require tensors of at least one element.
 void all_reduce(const LevelSite& site, const Operation& operation);
 void reduce_scatter(const LevelSite& site, const Operation& operation);
 void all_gather(const LevelSite& site, const Operation& operation);
-// Runs any operation on the communicator over all ranks.
+// Also without elements: a rank does not know how many the others have.
+void all_to_all(const LevelSite& site, const Operation& operation);
+// Runs any other operation on the communicator over all ranks.
 void run_flat(const LevelSite& site, const Operation& operation);
 
 }  // namespace zt::comm

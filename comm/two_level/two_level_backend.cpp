@@ -78,6 +78,7 @@ class TwoLevelBackend : public QueuedBackend {
 
   void run_single(const Operation& operation, WaitPolicy& policy) override {
     const LevelSite site{levels_, policy, scratch_, order_};
+    if (operation.kind == Kind::all_to_all) return all_to_all(site, operation);
     if (!is_for_two_levels(operation)) return run_flat(site, operation);
     if (operation.kind == Kind::all_reduce) all_reduce(site, operation);
     else if (operation.kind == Kind::reduce_scatter) reduce_scatter(site, operation);

@@ -10,12 +10,16 @@
 //                   flat of the last n mod L elements
 //   reduce_scatter  inside (a list: one pair per node), across          n / L * (Q - 1) / Q          1
 //   all_gather      across, inside (a list: one pair per node)          n / L * (Q - 1) / Q          1
-//   all others, and these three up to 2 KiB: as on `flat`
+//   all_to_all      counts inside, to the receiver's place       n * (Q - 1) / Q                    1
+//                   inside, across
+//   all others, and the first three up to 2 KiB: as on `flat`
 //
-// `flat` alone sends L times as much over the network. A step inside costs what it costs on that communicator: on "shm" each
-// rank reads n, once if the tensors are from `allocate` (of a list: those of 256 KiB or more). Scratch, kept between calls: none
-// for all_reduce, n / L for the other two. With SumOrder::fixed, sums and products of 16-bit floats travel in fp32 and are
-// rounded once: twice the bytes in a reduce_scatter and across, and an fp32 copy of the input (2 n, and 2 n / L, of scratch).
+// `flat` alone sends L times as much over the network; in an all_to_all as much, but in L * L times as many messages. A step
+// inside costs what it costs on that communicator: on "shm" each rank reads n, once if the tensors are from `allocate` (of a
+// list: those of 256 KiB or more). Scratch, kept between calls: none for all_reduce, n / L for reduce_scatter and all_gather, 2 n
+// for all_to_all, where n is what the rank gives or, if that is more, what it passes on for others. With SumOrder::fixed, sums
+// and products of 16-bit floats travel in fp32 and are rounded once: twice the bytes in a reduce_scatter and across, and an fp32
+// copy of the input (2 n, and 2 n / L, of scratch).
 //
 // Bits: with SumOrder::fixed and L a power of two, those of every other backend. In-place rules: zt/comm/comm.h. Checked
 // collectives (CheckMode) are compared over `flat` first, in addition to the comparisons of the levels.

@@ -19,10 +19,6 @@ using test::part_of;
 
 constexpr int64_t kLongest = 8 * 70001;
 
-std::shared_ptr<Communicator> one_level(const World& world) {
-  return make_communicator(world, "local", test::whole_group(world, "flat"), {.timeout = seconds(60)});
-}
-
 // Returns numbers of very different size and both signs, [kLongest], so that another order of additions changes some bits.
 at::Tensor wild_values(int rank) {
   const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(rank) + 1000);
@@ -48,21 +44,6 @@ at::Tensor wild(int rank, int64_t n, at::ScalarType dtype) {
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
-}
-
-// Calls body(two levels, one level) on every rank of worlds of several shapes.
-void on_nodes(const std::function<void(Communicator&, Communicator&)>& body) {
-  struct Shape {
-    int ranks, places;
-  };
-  for (const auto& [ranks, places] : {Shape{4, 2}, Shape{8, 4}, Shape{8, 2}, Shape{6, 2}}) {
-    test::spawn(ranks, [&body, places = places](const World& world) {
-      const auto two = two_levels(world, places);
-      const auto flat = one_level(world);
-      SCOPED_TRACE(fmt::format("rank {} of {}, {} on a node", world.rank, world.size, places));
-      body(*two, *flat);
-    });
-  }
 }
 
 // The lengths: short ones, which go to `flat`; one that every number of ranks per node divides; and `longest`.
