@@ -79,6 +79,31 @@ class Flights(HostTest):
             self.assertIn("the process of rank 1 (", result.err)
         self.assertRegex(result.err, r"action SEND 1 (\d) [^(]*\(position '[^']+', micro-batch \1\): ")
 
+    def test_a_rank_that_is_killed_while_another_sends_tokens_to_its_experts(self):
+        text = '''
+            local moe, nn, optim, zero = require "zt.moe", require "zt.nn", require "zt.optim", require "zt.zero"
+            local experts = comm.mesh{ep = 2, backend = arg[1]}
+            local input = nn.layer{io = {inputs = {}}, forward = function(_, ctx) return ctx:batch("x") end}
+            local steps = 0
+            local killer = nn.layer{forward = function(_, h)
+              steps = steps + 1
+              if rank == 1 and steps == 2 then os.execute("kill -9 $PPID") end
+              return h
+            end}
+            local model = nn.sequential{input, nn.linear{["in"] = 8, out = 8}, killer,
+              {"mixture", moe.layers{experts = 4, hidden = 8, ffn = 16, axis = experts.ep}},
+              zt.loss(function(out) return out.h:sum() end, {inputs = {"h"}, per = "sample"})}
+            local program = zt.program(model):apply(zero.shard{stage = 2, axis = experts.ep})
+            local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+            for step = 1, 2 do trainer:step{x = zt.ones{4, 5, 8}} end'''
+        for backend in BACKENDS:
+            result = self.run_ranks(text, backend)
+            self.assert_over(result)
+            self.assertRegex(result.err, r"(action F 4 0 .*all_to_all of int64 on axis 'ep'|all_to_all of int64, .* on axis ep \(F 4 0\))")
+            self.assertIn("the process of rank 1 (", result.err)
+            self.assertIn("is gone and said nothing", result.err)
+        self.assertRegex(result.err, r"action F \d 0 \(position 'mixture\.dispatch', micro-batch 0\): ")
+
     @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
     def test_a_rank_that_crashes(self):
         result = self.run_ranks('''
