@@ -8,6 +8,7 @@
 #include "flows.h"
 #include "schedule/timing.h"
 #include "transfers.h"
+#include "zt/program/micro_batch_pairs.h"
 #include "zt/program/split_backward.h"
 
 namespace zt::pipe {
@@ -112,12 +113,21 @@ class Lowering {
       const Step& step = steps[static_cast<size_t>(index)];
       const auto first = layers_of(step.task, index);
       const auto second = step.beside ? layers_of(*step.beside, index) : std::vector<LayerRun>();
-      for (size_t i = 0; i < std::max(first.size(), second.size()); ++i) {  // they take turns
-        if (i < first.size()) layers.push_back(first[i]);
-        if (i < second.size()) layers.push_back(second[i]);
-      }
+      const auto merged =
+          take_turns(first, second, [&, has_exchanges = exchanges(first) || exchanges(second)](const LayerRun& layer) {
+            return !has_exchanges || is_exchange(layer);
+          });
+      layers.insert(layers.end(), merged.begin(), merged.end());
     }
     return layers;
+  }
+
+  // Whether the layer's tensors are under way after it, so that another task may compute.
+  bool is_exchange(const LayerRun& layer) const {
+    return cut_.model.positions[static_cast<size_t>(layer.position)].exchanges && layer.kind != Kinds::get().weight_grad;
+  }
+  bool exchanges(const std::vector<LayerRun>& layers) const {
+    return std::ranges::any_of(layers, [&](const LayerRun& layer) { return is_exchange(layer); });
   }
 
   bool is_backward(const LayerRun& layer) const {

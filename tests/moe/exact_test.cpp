@@ -10,6 +10,7 @@
 #include "numerics/support/training.h"
 #include "split/split.h"
 #include "support/spawn.h"
+#include "zt/program/micro_batch_pairs.h"
 
 namespace zt::test {
 namespace {
@@ -77,6 +78,28 @@ TEST(MoeExact, StagesRecomputeAndOverlapChangeNoBit) {
   }
 }
 
+// An odd number of micro-batches leaves one alone.
+TEST(MoeExact, PairsOfMicroBatchesChangeNoBit) {
+  for (const int micro_batches : {3, 6}) {
+    Mixture mixture{.expert_ranks = 2, .router = {{"score", "sigmoid"}, {"bias", true}}};
+    Config config = config_of(mixture, 1, 0);
+    config.micro_batches = micro_batches;
+    config.eval_micro_batches = 2;
+    config.reduce_every = "step";
+    const Outcome one_by_one = train(config);
+    mixture.overlaps = true;
+    config.model = [mixture] { return make_mixture(mixture); };
+    config.last_pass = make_micro_batch_pairs();
+    for (int stage = 0; stage <= 3; ++stage) {
+      SCOPED_TRACE(fmt::format("{} micro-batches, stage {}", micro_batches, stage));
+      config.stage = stage;
+      config.recompute_every = stage % 2;
+      config.split_backward = stage >= 2;
+      expect_equal(train(config), one_by_one);
+    }
+  }
+}
+
 TEST(MoeExact, SixExpertsOnThreeRanks) {
   Mixture mixture{.experts = 6};
   const Outcome one = on_one_rank(mixture);
@@ -118,7 +141,7 @@ TEST(MoeExact, PipelinesChangeNoBit) {
       config.reduce_every = "step";
       const Outcome without = train(config);
       expect_close(without, on_one_rank(mixture, 3));
-      for (const std::string schedule : {"one_f_one_b", "zb_v"}) {
+      for (const std::string schedule : {"one_f_one_b", "zb_v", "dualpipe_v"}) {
         SCOPED_TRACE(fmt::format("ep {}, stage {}, {}", expert_ranks, stage, schedule));
         config.ranks = 2 * expert_ranks;
         config.stage_ranks = 2;

@@ -2,6 +2,7 @@
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/base/options.h"
+#include "zt/program/micro_batch_pairs.h"
 #include "zt/program/program_spec.h"
 #include "zt/program/recompute.h"
 #include "zt/program/split_backward.h"
@@ -52,12 +53,19 @@ int recompute(lua_State* L) {
   return 1;
 }
 
-struct SplitBackwardOptions {};
+struct NoOptions {};
 
 int split_backward(lua_State* L) {
-  static const auto schema = Schema<SplitBackwardOptions>("zt.split_backward");
+  static const auto schema = Schema<NoOptions>("zt.split_backward");
   schema.parse(check_value(L, 1));
   push(L, make_split_backward());
+  return 1;
+}
+
+int pair_micro_batches(lua_State* L) {
+  static const auto schema = Schema<NoOptions>("zt.pair_micro_batches");
+  schema.parse(check_value(L, 1));
+  push(L, make_micro_batch_pairs());
   return 1;
 }
 
@@ -121,7 +129,8 @@ int eval_micro_batches_of(lua_State* L) {
 }  // namespace
 
 void open_programs(Module& module) {
-  module.function<make_program>("program").function<recompute>("recompute").function<split_backward>("split_backward");
+  module.function<make_program>("program").function<recompute>("recompute");
+  module.function<split_backward>("split_backward").function<pair_micro_batches>("pair_micro_batches");
   module.type<ProgramSpec>()
       .method<apply>("apply")
       .method<text>("text")

@@ -37,6 +37,7 @@ class ModelBuilder {
     info.kind = entry.layer->kind();
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
+    info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
     info.splits_backward = entry.layer->splits_backward();
     const Io io = entry.layer->io();
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));

@@ -29,6 +29,7 @@ struct PositionInfo {
   std::vector<StatInfo> stats = {};   // statistics that it adds to, by their names within the layer
   std::vector<int> units;             // units whose parameters the layer uses, ascending
   std::vector<std::string> axes;      // mesh axes along which its F, B and R communicate
+  bool exchanges = false;             // these may return before the communication is done: an ExchangeLayer with axes
   bool splits_backward = false;
   bool has_update = false;  // the layer changes its buffers after each step
   bool continues = false;   // as NamedLayer::continues

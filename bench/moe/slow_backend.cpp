@@ -1,0 +1,90 @@
+#include "slow_backend.h"
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+namespace zt {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Complete at a point in time.
+class Deadline final : public Work::State {
+ public:
+  explicit Deadline(Clock::time_point end) : end_(end) {}
+  bool done() override { return Clock::now() >= end_; }
+  void wait() override {
+    constexpr std::chrono::microseconds kLate(200);  // sleep_until wakes up late
+    std::this_thread::sleep_until(end_ - kLate);
+    while (Clock::now() < end_) std::this_thread::yield();
+  }
+  void synchronize() override { wait(); }
+
+ private:
+  Clock::time_point end_;
+};
+
+class SlowBackend final : public comm::Backend {
+ public:
+  SlowBackend(std::unique_ptr<comm::Backend> inner, std::shared_ptr<Network> network)
+      : inner_(std::move(inner)), network_(std::move(network)) {}
+
+  const comm::Group& group() const override { return inner_->group(); }
+  const std::string& name() const override { return inner_->name(); }
+  std::optional<at::Device> device() const override { return inner_->device(); }
+
+  Work submit(comm::Operation operation, Async async) override {
+    if (operation.kind != comm::Kind::all_to_all) return inner_->submit(std::move(operation), async);
+    const double seconds = seconds_of(operation);
+    inner_->submit(std::move(operation), Async::no).wait();
+    network_->spent = network_->spent + seconds;
+    free_at_ =
+        std::max(free_at_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    const Work work(std::make_shared<Deadline>(free_at_));
+    if (async == Async::yes) return work;
+    work.wait();
+    return Work();
+  }
+
+  at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>& also) override {
+    return inner_->allocate(shape, dtype, also);
+  }
+  bool shares_memory() const override { return inner_->shares_memory(); }
+  at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {
+    return inner_->allocate_shared(shape, dtype);
+  }
+  std::unique_ptr<Backend> duplicate(const std::string& name) override {
+    return make_slow_backend(inner_->duplicate(name), network_);
+  }
+  std::shared_ptr<Channel> channel(const comm::ChannelPlan& plan, Communicator& whole,
+                                   std::shared_ptr<comm::BlackBox> box) override {
+    return inner_->channel(plan, whole, std::move(box));
+  }
+  void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
+  void set_check(comm::CheckMode mode) override { inner_->set_check(mode); }
+  void drain() override { inner_->drain(); }
+  void record_in(std::shared_ptr<comm::Ring> ring) override { inner_->record_in(std::move(ring)); }
+
+ private:
+  double seconds_of(const comm::Operation& operation) const {
+    int64_t elements = std::accumulate(operation.in_splits.begin(), operation.in_splits.end(), int64_t{0});
+    elements -= operation.in_splits[static_cast<size_t>(group().rank)];
+    const double bytes = static_cast<double>(elements) * static_cast<double>(operation.in[0].element_size());
+    const double rate = network_->bytes_per_second;
+    return rate > 0 ? network_->seconds + bytes / rate : 0;
+  }
+
+  const std::unique_ptr<comm::Backend> inner_;
+  const std::shared_ptr<Network> network_;
+  Clock::time_point free_at_ = {};
+};
+
+}  // namespace
+
+std::unique_ptr<comm::Backend> make_slow_backend(std::unique_ptr<comm::Backend> inner, std::shared_ptr<Network> network) {
+  return std::make_unique<SlowBackend>(std::move(inner), std::move(network));
+}
+
+}  // namespace zt

@@ -1,0 +1,22 @@
+// A backend whose all_to_all takes as long as on a slow network, so that overlap can be measured on one machine.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "core/backend.h"
+
+namespace zt {
+
+// The network of one rank. An all_to_all takes `seconds` and the time for the bytes that the rank sends to others; the next one
+// starts when it is done.
+struct Network {
+  std::atomic<double> seconds = 0, bytes_per_second = 0;  // of each operation; 0 bytes per second: without limit
+  std::atomic<double> spent = 0;                          // seconds of all operations so far
+};
+
+// Returns a backend that moves data by `inner` at once, in the call, and says that it has arrived when the network would have
+// sent it. Meanwhile the thread may compute.
+std::unique_ptr<comm::Backend> make_slow_backend(std::unique_ptr<comm::Backend> inner, std::shared_ptr<Network> network);
+
+}  // namespace zt
