@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "folder/store.h"
@@ -19,6 +20,25 @@ namespace {
 
 constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
 
+// Returns a tensor that is `copies` copies of `dense` along a new first dim. It reads the bytes of `dense`.
+SavedTensor stack_of(const SavedTensor& dense, int64_t copies) {
+  SavedTensor stack;
+  stack.name = dense.name;
+  stack.dtype = dense.dtype;
+  stack.shape = dense.shape;
+  stack.shape.insert(stack.shape.begin(), copies);
+  for (int64_t copy = 0; copy < copies; ++copy) {
+    for (SavedPiece piece : dense.pieces) {
+      for (Box& box : piece.region.boxes) {
+        box.begin.insert(box.begin.begin(), copy);
+        box.end.insert(box.end.begin(), copy + 1);
+      }
+      stack.pieces.push_back(std::move(piece));
+    }
+  }
+  return stack;
+}
+
 // Loads tensors and values into objects. Reads the tensors of an object together, after its walk has named all of them.
 class LoadVisitor final : public Visitor {
  public:
@@ -28,13 +48,18 @@ class LoadVisitor final : public Visitor {
 
   bool is_load() const override { return true; }
   void tensor(const std::string&, const std::vector<int64_t>&, Piece piece) override {
-    const int source = matches_.tensors.at(part_++);
-    if (source >= 0) requests_.push_back({&index_.tensors[source], {piece.boxes, piece.first, piece.count}, piece.data});
+    const int source = matches_.tensors.at(part_);
+    const int64_t copies = matches_.copies.at(part_++);
+    if (source < 0) return;
+    const SavedTensor* tensor = &index_.tensors[source];
+    if (copies > 0) tensor = &stacks_.emplace_back(stack_of(*tensor, copies));
+    requests_.push_back({tensor, {piece.boxes, piece.first, piece.count}, piece.data});
   }
   void end_of_tensors() override {
     const auto shards = static_cast<int64_t>(index_.shards.size());
     ranks_.together([&] { read_tensors(files_, folder_, index_, requests_, shards * ranks_.rank() / ranks_.size()); });
     requests_.clear();
+    stacks_.clear();
   }
   void value(const std::string& name, Value& value) override {
     const auto found = matches_.values.find(prefix_ + name);
@@ -50,6 +75,7 @@ class LoadVisitor final : public Visitor {
   std::string prefix_;
   size_t part_ = 0;
   std::vector<ReadRequest> requests_;
+  std::deque<SavedTensor> stacks_;  // of requests for copies
 };
 
 // Replaces the references in values by the tensors that they refer to, whole on every rank.
@@ -66,6 +92,20 @@ void read_referred(io::FileSystem& files, const std::string& folder, const Index
     });
   }
   read_tensors(files, folder, index, requests);
+}
+
+// Throws Misuse on all ranks if experts are to be copies of dense MLPs, and no rank has found such MLPs.
+void check_upcycling(const Ranks& ranks, const std::string& folder, const Matches& matches, const MatchOptions& options) {
+  if (!options.upcycle) return;
+  std::vector<uint8_t> is_any{static_cast<uint8_t>(matches.has_dense)};
+  ranks.max(is_any);
+  ranks.together([&] {
+    if (is_any[0] == 0)
+      misuse(
+          "ckpt.load: upcycle = true, but the model has no experts 'P.experts...' for which the checkpoint '{}' has a dense MLP "
+          "'P.mlp...': remove upcycle if the checkpoint has experts, or rename its MLPs with map = {{...}}",
+          folder);
+  });
 }
 
 }  // namespace
@@ -86,6 +126,7 @@ Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& 
   ranks.together([&] { matches = match(contents_of(objects, ValueTensors::left_out), index, options); });
   std::vector<uint8_t> is_used = matches.is_used;
   ranks.max(is_used);
+  check_upcycling(ranks, folder, matches, options);
   const std::string wrong = problems(matches, index, is_used, options);
   ranks.together([&] {
     if (options.strict && !wrong.empty())

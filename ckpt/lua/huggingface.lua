@@ -1,79 +1,17 @@
---- Converts between Hugging Face's config.json of GPT-2 and Llama and the options of nn.gpt. In both directions, an option that
--- changes the model's function and has no equivalent is an error.
+--- Converts between Hugging Face's config.json of GPT-2, Llama, Mixtral and Qwen3-MoE and the options of moe.gpt: those of nn.gpt
+-- and, for a mixture of experts, the table `moe`. In both directions, an option that changes the model's function and has no
+-- equivalent is an error.
 
-local core = require "zt.core"
+local Reader = require "zt.ckpt.config_reader"
 local fail = require "zt.fail"
+local mixtures = require "zt.ckpt.mixtures"
 
 local huggingface = {}
 
 local ACTIVATIONS = {gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu = "gelu", relu = "relu"}
 local WRITTEN_ACTIVATIONS = {gelu_tanh = "gelu_new", gelu = "gelu", relu = "relu"}
 
--- Reads the values of one config.json, and checks the type and range of each. null counts as missing.
-local Reader = {}
-Reader.__index = Reader
-
-local function reader_of(config, path) return setmetatable({config = config, path = path}, Reader) end
-
-local function shown(value)
-  local kind = type(value)
-  if kind == "table" then return core.json.encode(value) .. " (a list or an object)" end
-  if kind == "string" then return ("'%s' (a string)"):format(value) end
-  return ("%s (a %s)"):format(tostring(value), kind == "cdata" and "number" or kind)
-end
-
-function Reader:refuse(key, value, why)
-  local text = type(value) == "table" and core.json.encode(value) or tostring(value)
-  fail("%s has '%s' = %s: %s, so nn.gpt would compute other logits", self.path, key, text, why)
-end
-
--- Returns a value, or `otherwise` if the key is missing. An error if its type is not `kind` or `is_right(value)` is false.
--- wanted: the allowed values in words, for the message.
-function Reader:get(key, kind, wanted, otherwise, is_right)
-  local value = self.config[key]
-  if value == nil then return otherwise end
-  if type(value) ~= kind or (is_right and not is_right(value)) then
-    fail("%s has '%s' = %s, where %s is needed: get the file again or correct it", self.path, key, shown(value), wanted)
-  end
-  return value
-end
-
-function Reader:truth(key, otherwise) return self:get(key, "boolean", "true or false", otherwise) end
-
-function Reader:text(key, otherwise) return self:get(key, "string", "a string", otherwise) end
-
-function Reader:above_zero(key, otherwise)
-  return self:get(key, "number", "a number above 0", otherwise, function(x) return x > 0 end)
-end
-
-function Reader:rate(key, otherwise)
-  return self:get(key, "number", "a number from 0 to below 1", otherwise, function(x) return x >= 0 and x < 1 end)
-end
-
--- Upper bounds of sizes, far above those of any model.
-local MOST_LAYERS, MOST_COLUMNS, MOST_ROWS = 10000, 2 ^ 24, 2 ^ 31 - 1
-
--- Returns a whole number from 1 to `most`. Without `otherwise`, a missing key is an error.
-function Reader:size(key, most, otherwise)
-  local wanted = ("a whole number from 1 to %d"):format(most)
-  local value = self:get(key, "number", wanted, otherwise, function(x) return x >= 1 and x <= most and x == math.floor(x) end)
-  if value then return value end
-  fail("%s has no '%s', %s, so the model's size is unknown: is it the right file?", self.path, key, wanted)
-end
-
--- Checks keys for which only one value is supported. fixed: rows {key, that value, why others are refused}.
-function Reader:check_fixed(fixed)
-  for _, row in ipairs(fixed) do
-    local key, only, why = unpack(row)
-    local value = self:get(key, type(only), type(only) == "boolean" and "true or false" or "a " .. type(only), only)
-    if value ~= only then self:refuse(key, value, why) end
-  end
-end
-
-function Reader:check_divides(key, value, parts_key, parts)
-  if value % parts == 0 then return end
-  fail("%s has '%s' = %d, which '%s' = %d does not divide: one of them is wrong", self.path, key, value, parts_key, parts)
-end
+local MOST_LAYERS, MOST_COLUMNS, MOST_ROWS = Reader.MOST_LAYERS, Reader.MOST_COLUMNS, Reader.MOST_ROWS
 
 local function read_gpt2(reader)
   reader:check_fixed{
@@ -100,28 +38,26 @@ local function read_gpt2(reader)
 end
 
 -- Returns the base of the rotary angles. transformers 5 writes rope_parameters, version 4 writes rope_theta and rope_scaling.
-local function rope_base(reader)
+local function rope_base(reader, otherwise)
   local base
   for _, key in ipairs {"rope_scaling", "rope_parameters"} do
-    local rope = reader_of(reader:get(key, "table", "an object {...}", {}), ("%s: '%s'"):format(reader.path, key))
+    local rope = Reader.of(reader:get(key, "table", "an object {...}", {}), ("%s: '%s'"):format(reader.path, key))
     local kind = rope:text "rope_type" or rope:text "type"
     if kind and kind ~= "default" then reader:refuse(key, rope.config, "nn.attention does not rescale rotary angles") end
     base = key == "rope_parameters" and rope:above_zero "rope_theta"
   end
-  return base or reader:above_zero("rope_theta", 10000)
+  return base or reader:above_zero("rope_theta", otherwise)
 end
 
-local function read_llama(reader)
+-- Returns the options that Llama and the mixtures have in common. defaults: {kv_heads, eps, rope_base}, for missing keys; without
+-- kv_heads, the file must say it.
+local function llama_options(reader, defaults)
   reader:check_fixed{
     {"hidden_act", "silu", "the gate of nn.mlp's swiglu is silu"},
     {"attention_dropout", 0, "nn.gpt cannot apply dropout to the attention weights alone"},
   }
-  local bias = reader:truth("attention_bias", false)
-  if bias ~= reader:truth("mlp_bias", false) then
-    reader:refuse("attention_bias", bias, "'mlp_bias' differs, and nn.gpt has biases in all matmuls or in none")
-  end
   local hidden, heads = reader:size("hidden_size", MOST_COLUMNS), reader:size("num_attention_heads", MOST_COLUMNS)
-  local kv_heads = reader:size("num_key_value_heads", MOST_COLUMNS, heads)
+  local kv_heads = reader:size("num_key_value_heads", MOST_COLUMNS, defaults.kv_heads == "heads" and heads or nil)
   reader:check_divides("num_attention_heads", heads, "num_key_value_heads", kv_heads)
   local head_dim = reader:size("head_dim", MOST_COLUMNS, hidden / heads)
   if reader.config.head_dim == nil then reader:check_divides("hidden_size", hidden, "num_attention_heads", heads) end
@@ -129,28 +65,46 @@ local function read_llama(reader)
     family = "llama", layers = reader:size("num_hidden_layers", MOST_LAYERS), hidden = hidden, heads = heads,
     kv_heads = kv_heads, head_dim = head_dim, ffn = reader:size("intermediate_size", MOST_COLUMNS),
     vocab = reader:size("vocab_size", MOST_ROWS), seq = reader:size("max_position_embeddings", MOST_ROWS),
-    norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = bias, tied = reader:truth("tie_word_embeddings", false),
-    eps = reader:above_zero("rms_norm_eps", 1e-6), rope_base = rope_base(reader), dropout = 0,
+    norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, tied = reader:truth("tie_word_embeddings", false),
+    eps = reader:above_zero("rms_norm_eps", defaults.eps), rope_base = rope_base(reader, defaults.rope_base), dropout = 0,
   }
 end
 
-local READERS = {gpt2 = read_gpt2, llama = read_llama}
+local function read_llama(reader)
+  local options = llama_options(reader, {kv_heads = "heads", eps = 1e-6, rope_base = 10000})
+  options.bias = reader:truth("attention_bias", false)
+  if options.bias ~= reader:truth("mlp_bias", false) then
+    reader:refuse("attention_bias", options.bias, "'mlp_bias' differs, and nn.gpt has biases in all matmuls or in none")
+  end
+  return options
+end
 
---- Returns all options of nn.gpt that matter for a model with this config.json (a table), and its form: "gpt2" or "llama". An
--- error for a value of the wrong type or out of range, and for one that nn.gpt has no equivalent of. path: for messages.
+local function read_mixtral(reader)
+  return mixtures.read_mixtral(reader, llama_options(reader, {eps = 1e-5, rope_base = 1e6}))
+end
+
+local function read_qwen3_moe(reader)
+  return mixtures.read_qwen3_moe(reader, llama_options(reader, {eps = 1e-6, rope_base = 10000}))
+end
+
+local READERS = {gpt2 = read_gpt2, llama = read_llama, mixtral = read_mixtral, qwen3_moe = read_qwen3_moe}
+
+--- Returns all options of moe.gpt that matter for a model with this config.json (a table), and its form: "gpt2", "llama",
+-- "mixtral" or "qwen3_moe". An error for a value of the wrong type or out of range, and for one that has no equivalent. path: for
+-- messages.
 function huggingface.options(config, path)
-  local reader = reader_of(config, path or "config.json")
+  local reader = Reader.of(config, path or "config.json")
   local form = reader:text "model_type"
   local read = READERS[form]
   if not read then
-    fail("%s has 'model_type' = %s: only 'gpt2' and 'llama' are supported", reader.path, tostring(form))
+    fail("%s has 'model_type' = %s: only 'gpt2', 'llama', 'mixtral' and 'qwen3_moe' are supported", reader.path, tostring(form))
   end
   local quantised = config.quantization_config
   if quantised then reader:refuse("quantization_config", quantised, "its weights are no plain tensors") end
   return read(reader), form
 end
 
---- Returns a new table of these options of nn.gpt, with defaults filled in as nn.gpt does, from the family and other options.
+--- Returns a new table of these options of moe.gpt, with defaults filled in as it does, from the family and other options.
 function huggingface.complete(options)
   local is_llama = options.family == "llama"
   local o = {family = "gpt2", kv_heads = 0, head_dim = 0, ffn = 0, seq = 0, eps = 1e-5, dropout = 0, rope_base = 10000,
@@ -161,6 +115,7 @@ function huggingface.complete(options)
   if o.kv_heads == 0 then o.kv_heads = o.heads end
   if o.head_dim == 0 then o.head_dim = o.hidden / o.heads end
   if o.ffn == 0 then o.ffn = is_llama and math.ceil(math.floor(8 * o.hidden / 3) / 256) * 256 or 4 * o.hidden end
+  if o.moe then o.moe = mixtures.complete(o) end
   return o
 end
 
@@ -198,17 +153,17 @@ local function fits(o, wanted)
   return true
 end
 
---- Returns config.json (a table) and the form of a model made by nn.gpt with these options. An error if no form fits, and for a
--- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses.
+--- Returns config.json (a table) and the form of a model made by moe.gpt with these options. An error if no form fits, and for a
+-- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses; those of mixtures
+-- have of the options for training only a balancing loss and jitter.
 function huggingface.config(options)
   local o = huggingface.complete(options)
+  if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
+  if o.moe then return mixtures.config(o, write_llama(o)) end
   for _, row in ipairs(FORMS) do
     local form, write, wanted = unpack(row)
     local has_heads = form == "llama" or (o.kv_heads == o.heads and o.head_dim * o.heads == o.hidden)
-    if o.causal and has_heads and fits(o, wanted) then
-      if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
-      return write(o), form
-    end
+    if o.causal and has_heads and fits(o, wanted) then return write(o), form end
   end
   fail("norm = '%s', position = '%s', activation = '%s', bias = %s, qk_norm = %s is no model of Hugging Face's that is "
     .. "supported: GPT-2 has layernorm, learned positions, gelu_tanh, gelu or relu, biases; Llama has rmsnorm, rotary "

@@ -3,6 +3,7 @@
 --   ckpt.load("runs/gpt", {trainer = trainer, data = text})        -- the latest checkpoint of a run
 --   ckpt.load("runs/gpt/step_00000200", {model = trainer})         -- parameters only
 --   ckpt.load(folder, {trainer = trainer}, {only = {"^model/"}, map = {["^model/h[.]"] = "model/blocks."}})
+--   ckpt.load("runs/dense", {model = trainer}, {upcycle = true})   -- experts start as copies of the dense MLPs
 --
 -- Collective. Waits for a save in the background first. Returns the plain values of `named`, by key. Names that do not match -
 -- missing ones, unused ones, other shapes - are an error that lists them before anything is changed. With strict = false they are
@@ -20,6 +21,7 @@ local SCHEMA = {
   {"strict", "boolean", "names that do not match are an error", default = true},
   {"only", "list", "load only names in which one of these regular expressions is found"},
   {"map", "table", "{[regular expression] = replacement}: turns names of the checkpoint into names of the objects"},
+  {"upcycle", "boolean", "experts start as copies of the checkpoint's dense MLPs", default = false},
   {"mesh", "any", "the ranks that load together; without it the trainer's"},
 }
 
@@ -36,6 +38,9 @@ end
 local function load(path, named, value)
   local options = check.options("ckpt.load", SCHEMA, value or {})
   if type(path) ~= "string" then fail "ckpt.load takes the folder of a checkpoint or of a run" end
+  if options.upcycle and named.trainer then
+    fail "ckpt.load: upcycle loads parameters only, the optimizer's state of dense MLPs is none of experts: give {model = trainer}"
+  end
   local list = objects.list("ckpt.load", named)
   if core.world.dry then return {} end
   local mesh = objects.mesh(options.mesh, named)
@@ -44,7 +49,9 @@ local function load(path, named, value)
   if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
   local only = patterns(named, options.only)
   if not only then list[#list + 1] = {"rng", {}} end
-  local values = native.load_objects(folder, mesh, list, {strict = options.strict, only = only, map = options.map})
+  local values = native.load_objects(folder, mesh, list, {
+    strict = options.strict, only = only, map = options.map, upcycle = options.upcycle,
+  })
   rng.restore(values.rng)
   return objects.restore(named, values)
 end

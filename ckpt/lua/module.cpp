@@ -129,7 +129,8 @@ int check_lock(lua_State* L) {
 
 // --- loading ---
 
-// load_objects(folder, mesh or nil, objects, {strict, only, map = {[regular expression] = replacement}}) -> values by name
+// load_objects(folder, mesh or nil, objects, {strict, only, map = {[regular expression] = replacement}, upcycle}) -> values by
+// name
 int load_objects(lua_State* L) {
   io::PosixFs files(lua::world(L));
   const Value given = lua::check_value(L, 4);
@@ -137,6 +138,7 @@ int load_objects(lua_State* L) {
   Value::Table table;
   convert(given, "ckpt.load", table);
   convert(table.at("strict"), "ckpt.load.strict", options.strict);
+  if (table.contains("upcycle")) convert(table.at("upcycle"), "ckpt.load.upcycle", options.upcycle);
   if (table.contains("only")) convert(table.at("only"), "ckpt.load.only", options.only);
   if (table.contains("map")) options.map = map_of(table.at("map"), "ckpt.load.map");
   lua::push(L, Value(load(files, ranks_of(L, 2), check_path(L, 1), check_objects(L, 3), options)));

@@ -124,20 +124,44 @@ int describe(lua_State* L) {
   return 1;
 }
 
+// Returns the saved tensor of this name. Throws Misuse, with the nearest name, if there is none.
+const SavedTensor& tensor_of(const Checkpoint& checkpoint, const std::string& name) {
+  const auto found = std::ranges::find(checkpoint.index.tensors, name, &SavedTensor::name);
+  if (found != checkpoint.index.tensors.end()) return *found;
+  std::vector<std::string> names;
+  for (const SavedTensor& tensor : checkpoint.index.tensors) names.push_back(tensor.name);
+  misuse("the checkpoint '{}' has no tensor '{}'{}", checkpoint.folder, name, suggest(name, names));
+}
+
+at::Tensor read_region(Checkpoint& checkpoint, const SavedTensor& tensor, const Region& region, at::IntArrayRef shape) {
+  const at::Tensor values = at::empty(shape, tensor.dtype);
+  read_tensors(checkpoint.files, checkpoint.folder, checkpoint.index, {{&tensor, region, values.view({-1})}});
+  return values;
+}
+
 // read(name) -> the whole tensor
 int read_tensor(lua_State* L) {
   const auto checkpoint = lua::check<Checkpoint>(L, 1);
-  const std::string name = lua::check_string(L, 2);
-  const auto found = std::ranges::find(checkpoint->index.tensors, name, &SavedTensor::name);
-  if (found == checkpoint->index.tensors.end()) {
-    std::vector<std::string> names;
-    for (const SavedTensor& tensor : checkpoint->index.tensors) names.push_back(tensor.name);
-    misuse("the checkpoint '{}' has no tensor '{}'{}", checkpoint->folder, name, suggest(name, names));
-  }
-  const at::Tensor whole = at::empty(found->shape, found->dtype);
-  read_tensors(checkpoint->files, checkpoint->folder, checkpoint->index,
-               {{&*found, whole_region(found->shape), whole.view({-1})}});
-  lua::push(L, whole);
+  const SavedTensor& tensor = tensor_of(*checkpoint, lua::check_string(L, 2));
+  lua::push(L, read_region(*checkpoint, tensor, whole_region(tensor.shape), tensor.shape));
+  return 1;
+}
+
+// read_rows(name, first, count) -> [count, columns] of a tensor [..., columns], or [count] of a vector
+int read_rows(lua_State* L) {
+  const auto checkpoint = lua::check<Checkpoint>(L, 1);
+  const SavedTensor& tensor = tensor_of(*checkpoint, lua::check_string(L, 2));
+  const int64_t first = lua::check_integer(L, 3), count = lua::check_integer(L, 4);
+  const int64_t columns = tensor.shape.size() > 1 ? tensor.shape.back() : 1;
+  Region region = whole_region(tensor.shape);
+  const int64_t rows = columns == 0 ? 0 : region.count / columns;
+  if (first < 0 || count < 0 || first > rows || count > rows - first)
+    misuse("'{}' has rows 0 to {}: rows {} to {} are outside", tensor.name, rows - 1, first, first + count - 1);
+  region.first = first * columns;
+  region.count = count * columns;
+  std::vector<int64_t> shape{count};
+  if (tensor.shape.size() > 1) shape.push_back(columns);
+  lua::push(L, read_region(*checkpoint, tensor, region, shape));
   return 1;
 }
 
@@ -176,7 +200,7 @@ void open_tools(lua::Module& module) {
       .function<remove_checkpoints>("remove_all")
       .function<open_checkpoint>("open")
       .function<verify_checkpoint>("verify");
-  module.type<Checkpoint>().method<describe>("describe").method<read_tensor>("read");
+  module.type<Checkpoint>().method<describe>("describe").method<read_tensor>("read").method<read_rows>("read_rows");
 }
 
 }  // namespace zt::ckpt

@@ -1,16 +1,20 @@
---- Maps between the parameters of nn.gpt and the tensors of Hugging Face's GPT-2 and Llama. A map is plain data and serves both
--- directions: a list with one entry per parameter, in the model's order:
+--- Maps between the parameters of moe.gpt and the tensors of Hugging Face's GPT-2, Llama, Mixtral and Qwen3-MoE. A map is plain
+-- data and serves both directions: a list with one entry per parameter, in the model's order:
 --
 --   {name = "blocks.0.attention.qkv.weight", shape = {40, 16}, parts = {
 --     {name = "model.layers.0.self_attn.q_proj.weight", shape = {24, 16}, first = 0, rows = 24},
 --     {name = "model.layers.0.self_attn.k_proj.weight", shape = {8, 16}, first = 24, rows = 8}, ...}}
 --
 -- A part says that the file's tensor of that name and shape is rows [first, first + rows) of the parameter. With `transposed`,
--- the tensor's transpose is those rows. The parts of a parameter are all its rows, in order. No tensor occurs twice.
+-- the tensor's transpose is those rows. The parts of a parameter are all its rows, in order. No tensor occurs twice. A parameter
+-- of experts, [experts, rows, columns], counts as a matrix [experts * rows, columns]: the rows of an expert follow those of the
+-- one before it.
 --
 -- Rows need no reordering: both nn.gpt and Hugging Face rotate halves and store heads one after the other.
 
+local core = require "zt.core"
 local fail = require "zt.fail"
+local mixtures = require "zt.ckpt.mixtures"
 local text = require "zt.text"
 
 local names = {}
@@ -63,41 +67,102 @@ forms.gpt2 = {
   end,
 }
 
-forms.llama = {
-  prefix = "model.",
-  layer = "^layers%.(%d+)%.",
-  layers_key = "num_hidden_layers",
-  embedding = "embed_tokens.weight",
-  ignored = {"rotary_emb%.inv_freq$"}, -- tables, in files of older versions
-  build = function(map, o, prefix)
-    local queries, keys = o.heads * o.head_dim, o.kv_heads * o.head_dim
-    add(map, "embedding.weight", o.hidden, {{prefix .. "embed_tokens.weight", o.vocab}})
-    for layer = 0, o.layers - 1 do
-      local ours, theirs = ("blocks.%d."):format(layer), ("%slayers.%d."):format(prefix, layer)
-      local attention, mlp = theirs .. "self_attn.", theirs .. "mlp."
-      add(map, ours .. "norm1.weight", nil, {{theirs .. "input_layernorm.weight", o.hidden}})
-      add_affine(map, ours .. "attention.qkv", o.hidden,
-        {{attention .. "q_proj", queries}, {attention .. "k_proj", keys}, {attention .. "v_proj", keys}}, o.bias)
-      add_affine(map, ours .. "attention.out", queries, {{attention .. "o_proj", o.hidden}}, o.bias)
-      add(map, ours .. "norm2.weight", nil, {{theirs .. "post_attention_layernorm.weight", o.hidden}})
-      add_affine(map, ours .. "mlp.up", o.hidden, {{mlp .. "gate_proj", o.ffn}, {mlp .. "up_proj", o.ffn}}, o.bias)
-      add_affine(map, ours .. "mlp.down", o.ffn, {{mlp .. "down_proj", o.hidden}}, o.bias)
+-- Adds the attention and the norms of a block of the family of Llama.
+local function add_attention(map, ours, theirs, o)
+  local queries, keys = o.heads * o.head_dim, o.kv_heads * o.head_dim
+  local attention = theirs .. "self_attn."
+  add(map, ours .. "norm1.weight", nil, {{theirs .. "input_layernorm.weight", o.hidden}})
+  add_affine(map, ours .. "attention.qkv", o.hidden,
+    {{attention .. "q_proj", queries}, {attention .. "k_proj", keys}, {attention .. "v_proj", keys}}, o.bias)
+  for _, norm in ipairs(o.qk_norm and {"q_norm.weight", "k_norm.weight"} or {}) do
+    add(map, ours .. "attention." .. norm, nil, {{attention .. norm, o.head_dim}})
+  end
+  add_affine(map, ours .. "attention.out", queries, {{attention .. "o_proj", o.hidden}}, o.bias)
+  add(map, ours .. "norm2.weight", nil, {{theirs .. "post_attention_layernorm.weight", o.hidden}})
+end
+
+local function add_dense(map, ours, mlp, o)
+  add_affine(map, ours .. "mlp.up", o.hidden, {{mlp .. "gate_proj", o.ffn}, {mlp .. "up_proj", o.ffn}}, o.bias)
+  add_affine(map, ours .. "mlp.down", o.ffn, {{mlp .. "down_proj", o.hidden}}, o.bias)
+end
+
+-- Adds a parameter of experts. sources: for each expert, a list of {name with %d for the expert, rows}.
+local function add_experts(map, name, experts, columns, sources)
+  local entry, first = {name = name, parts = {}}, 0
+  for expert = 0, experts - 1 do
+    for _, source in ipairs(sources) do
+      local rows = source[2]
+      entry.parts[#entry.parts + 1] = {name = source[1]:format(expert), shape = {rows, columns}, first = first, rows = rows}
+      first = first + rows
     end
-    add(map, "head.norm.weight", nil, {{prefix .. "norm.weight", o.hidden}})
-  end,
-}
+  end
+  entry.shape = {experts, first / experts, columns}
+  map[#map + 1] = entry
+end
+
+-- Adds a parameter of experts that is one tensor in the file, too.
+local function add_stack(map, name, shape, source)
+  map[#map + 1] = {name = name, shape = shape, parts = {{name = source, shape = shape, first = 0, rows = shape[1] * shape[2]}}}
+end
+
+-- Adds the router and the experts of a block. expert_names: those of a form, or nil if the file has the experts of a block as one
+-- tensor, as models of transformers 5 hold them.
+local function add_mixture(map, ours, theirs, o, expert_names)
+  local moe = o.moe
+  local mlp = theirs .. (expert_names and expert_names.mlp or "mlp.")
+  add(map, ours .. "router.weight", o.hidden, {{mlp .. "gate.weight", moe.experts}})
+  if not expert_names then
+    add_stack(map, ours .. "experts.up.weight", {moe.experts, 2 * moe.ffn, o.hidden}, mlp .. "experts.gate_up_proj")
+    add_stack(map, ours .. "experts.down.weight", {moe.experts, o.hidden, moe.ffn}, mlp .. "experts.down_proj")
+    return
+  end
+  local expert = mlp:gsub("%%", "%%%%") .. "experts.%d."
+  add_experts(map, ours .. "experts.up.weight", moe.experts, o.hidden,
+    {{expert .. expert_names.gate, moe.ffn}, {expert .. expert_names.up, moe.ffn}})
+  add_experts(map, ours .. "experts.down.weight", moe.experts, moe.ffn, {{expert .. expert_names.down, o.hidden}})
+end
+
+-- Returns a form of the family of Llama. experts: the names of the experts' tensors, for a mixture.
+local function form_of_llama(experts)
+  return {
+    prefix = "model.",
+    layer = "^layers%.(%d+)%.",
+    layers_key = "num_hidden_layers",
+    embedding = "embed_tokens.weight",
+    ignored = {"rotary_emb%.inv_freq$"}, -- tables, in files of older versions
+    experts = experts,
+    build = function(map, o, prefix, is_stacked)
+      local sparse = mixtures.sparse_blocks(o)
+      add(map, "embedding.weight", o.hidden, {{prefix .. "embed_tokens.weight", o.vocab}})
+      for layer = 0, o.layers - 1 do
+        local ours, theirs = ("blocks.%d."):format(layer), ("%slayers.%d."):format(prefix, layer)
+        add_attention(map, ours, theirs, o)
+        if sparse[layer] then
+          add_mixture(map, ours, theirs, o, not is_stacked and experts or nil)
+        else
+          add_dense(map, ours, theirs .. "mlp.", o)
+        end
+      end
+      add(map, "head.norm.weight", nil, {{prefix .. "norm.weight", o.hidden}})
+    end,
+  }
+end
+
+forms.llama = form_of_llama()
+forms.mixtral = form_of_llama{mlp = "block_sparse_moe.", gate = "w1.weight", up = "w3.weight", down = "w2.weight"}
+forms.qwen3_moe = form_of_llama{mlp = "mlp.", gate = "gate_proj.weight", up = "up_proj.weight", down = "down_proj.weight"}
 
 local HEAD = "lm_head.weight"
 
-local function build(form, o, prefix)
+local function build(form, o, prefix, is_stacked)
   local map = {}
-  form.build(map, o, prefix)
+  form.build(map, o, prefix, is_stacked)
   if not o.tied then add(map, "head.weight", o.hidden, {{HEAD, o.vocab}}) end
   return map
 end
 
---- Returns the map of a model of the form "gpt2" or "llama", with the names that transformers writes. options: those of nn.gpt,
--- as huggingface.complete returns them.
+--- Returns the map of a model of the form "gpt2", "llama", "mixtral" or "qwen3_moe", with the names that transformers writes.
+-- options: those of moe.gpt, as huggingface.complete returns them.
 function names.map(form, options) return build(forms[form], options, forms[form].prefix) end
 
 --- Returns a map as a list of the file's tensors, in the map's order: {name, shape, parameter, first, rows, transposed}.
@@ -111,6 +176,29 @@ function names.by_tensor(map)
     end
   end
   return list
+end
+
+-- Returns the shape of `rows` rows of a parameter.
+local function shape_of_rows(entry, rows)
+  local columns = #entry.shape > 1 and entry.shape[#entry.shape] or nil
+  return {rows, columns}
+end
+
+--- Returns a parameter, joined from the file's tensors. entry: that of the map. read(name) returns a tensor of the file.
+function names.join(entry, read)
+  local parts = {}
+  for index, part in ipairs(entry.parts) do
+    local values = read(part.name)
+    if part.transposed then values = values:t() end
+    parts[index] = values:reshape(shape_of_rows(entry, part.rows))
+  end
+  return core.cat(parts, 0):reshape(entry.shape)
+end
+
+--- Returns a tensor of the file. part: an element of `by_tensor`. rows: its rows of the parameter, [rows, columns] or [rows].
+function names.part_of(part, rows)
+  if part.transposed then rows = rows:t() end
+  return rows:reshape(part.shape)
 end
 
 local function is_ignored(form, name, prefix)
@@ -152,6 +240,22 @@ local function check_layers(form, options, shapes, prefix, path)
     options.layers, there)
 end
 
+-- Returns whether the file has the experts of a block as one tensor. An error if it lacks experts that config.json has: the map's
+-- size grows with their number, so this is called before the map is built.
+local function check_experts(form, options, shapes, path)
+  if not options.moe then return false end
+  local blocks, there = 0, 0
+  for _ in pairs(mixtures.sparse_blocks(options)) do blocks = blocks + 1 end
+  for name in pairs(shapes) do
+    if name:find "%.mlp%.experts%.gate_up_proj$" then return true end
+    if name:find(form.experts.mlp .. "experts.", 1, true) then there = there + 1 end
+  end
+  local needed = 3 * options.moe.experts * blocks
+  if there >= needed then return false end
+  fail("%s has %d experts in %d layers, of 3 tensors each, but only %d of the %d tensors of experts are there: look for the files "
+    .. "that belong together", path, options.moe.experts, blocks, there, needed)
+end
+
 --- Returns the map that fits the tensors of a model's files. shapes: {name = shape}. The names may lack their prefix, as in files
 -- of a model without its head. Also returns {copy = original} for a tied head that is written twice; the values of both must be
 -- equal. An error lists all tensors that do not fit, by group. path: the config.json of the options, for messages.
@@ -160,7 +264,7 @@ function names.fit(form_name, options, shapes, path)
   local prefix = shapes[form.embedding] and "" or form.prefix
   path = path or "config.json"
   check_layers(form, options, shapes, prefix, path)
-  local map, copies = build(form, options, prefix), {}
+  local map, copies = build(form, options, prefix, check_experts(form, options, shapes, path)), {}
   if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
   local lines = {}
   for _, group in ipairs(complaints(map, shapes, function(name) return copies[name] or is_ignored(form, name, prefix) end)) do

@@ -12,6 +12,7 @@ namespace zt::ckpt {
 namespace {
 
 constexpr size_t kShown = 10;  // names per group in a message
+constexpr std::string_view kExperts = ".experts.", kRouter = ".router.";
 
 class Names {
  public:
@@ -103,8 +104,90 @@ class OtherKinds {
   std::set<std::string> refused_;
 };
 
+// Returns the part of a name before `word` ("model/blocks.1" of "model/blocks.1.experts.up.weight"), or nullopt.
+std::optional<std::string> before(const std::string& name, std::string_view word) {
+  const size_t at = name.rfind(word);
+  return at == std::string::npos ? std::nullopt : std::optional(name.substr(0, at));
+}
+
+// Finds the dense MLPs of which experts are to be copies.
+class Upcycling {
+ public:
+  Upcycling(const MatchOptions& options, const std::map<std::string, int>& saved) : is_on_(options.upcycle), saved_(saved) {}
+
+  // Returns the number of the dense tensor for experts of this name, or -1. Remembers the layer.
+  int dense_of(const std::string& name) {
+    const auto layer = is_on_ ? before(name, kExperts) : std::nullopt;
+    if (!layer) return -1;
+    const auto found = saved_.find(*layer + ".mlp." + name.substr(layer->size() + kExperts.size()));
+    if (found == saved_.end()) return -1;
+    layers_.insert(*layer);
+    return found->second;
+  }
+  // True for a tensor of the router of such a layer.
+  bool is_fresh(const std::string& name) const {
+    const auto layer = before(name, kRouter);
+    return layer && layers_.contains(*layer);
+  }
+
+ private:
+  bool is_on_;
+  const std::map<std::string, int>& saved_;
+  std::set<std::string> layers_;
+};
+
+// Notes a tensor of another shape.
+void note_shape(const Part& wanted, const SavedTensor& saved, Matches& matches) {
+  const auto &a = wanted.shape, &b = saved.shape;
+  const auto layer = before(wanted.name, kExperts) ? before(wanted.name, kExperts) : before(wanted.name, kRouter);
+  if (layer && !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1)) {
+    matches.of_other_experts.insert(
+        fmt::format("{} has {} experts, saved with {}", layer->substr(layer->rfind('/') + 1), a[0], b[0]));
+  } else {
+    matches.misshapen.push_back(fmt::format("{} is {}, saved as {}", wanted.name, shape_text(a), shape_text(b)));
+  }
+}
+
 bool is_kind(const Contents& wanted, const std::string& name) {
   return std::ranges::any_of(wanted.kinds, [&](const StatedKind& stated) { return stated.name == name; });
+}
+
+// What decides about names.
+struct Rules {
+  const Names& names;
+  OtherKinds& others;
+  const std::map<std::string, int>& saved;  // number of a saved tensor by its name in the objects
+};
+
+void match_tensors(const Contents& wanted, const Index& index, const Rules& rules, const MatchOptions& options, Matches& matches) {
+  Upcycling upcycling(options, rules.saved);
+  for (const Part& tensor : wanted.parts) {
+    matches.tensors.push_back(-1);
+    matches.copies.push_back(0);
+    if (!rules.names.is_asked_for(tensor.name) || rules.others.refuse(tensor.name)) continue;
+    const auto found = rules.saved.find(tensor.name);
+    const bool is_saved = found != rules.saved.end();
+    const int number = is_saved ? found->second : upcycling.dense_of(tensor.name);
+    if (number < 0) {
+      matches.missing.push_back(tensor.name);
+      continue;
+    }
+    const SavedTensor& source = index.tensors[number];
+    matches.is_used[number] = 1;
+    if (!is_saved) matches.has_dense = true;
+    std::vector<int64_t> shape = source.shape;
+    if (!is_saved) shape.insert(shape.begin(), tensor.shape.empty() ? 0 : tensor.shape[0]);
+    if (shape == tensor.shape) {
+      matches.tensors.back() = number;
+      matches.copies.back() = is_saved ? 0 : shape[0];
+    } else if (is_saved) {
+      note_shape(tensor, source, matches);
+    } else {
+      matches.misshapen.push_back(fmt::format("{} is {}, the dense {} is {}", tensor.name, shape_text(tensor.shape), source.name,
+                                              shape_text(source.shape)));
+    }
+  }
+  std::erase_if(matches.missing, [&](const std::string& name) { return upcycling.is_fresh(name); });
 }
 
 }  // namespace
@@ -134,21 +217,7 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
   OtherKinds others(wanted.kinds, saved_values, table);
   others.mark_used(saved, 0, matches.is_used);
   others.mark_used(saved_values, index.tensors.size(), matches.is_used);
-  for (const Part& tensor : wanted.parts) {
-    matches.tensors.push_back(-1);
-    if (!names.is_asked_for(tensor.name) || others.refuse(tensor.name)) continue;
-    const auto found = saved.find(tensor.name);
-    if (found == saved.end()) {
-      matches.missing.push_back(tensor.name);
-      continue;
-    }
-    const SavedTensor& source = index.tensors[found->second];
-    matches.is_used[found->second] = 1;
-    if (source.shape != tensor.shape)
-      matches.misshapen.push_back(
-          fmt::format("{} is {}, saved as {}", tensor.name, shape_text(tensor.shape), shape_text(source.shape)));
-    else matches.tensors.back() = found->second;
-  }
+  match_tensors(wanted, index, {names, others, saved}, options, matches);
   for (const auto& [name, value] : wanted.values) {
     if (!names.is_asked_for(name) || others.refuse(name)) continue;
     const auto found = saved_values.find(name);
@@ -180,7 +249,10 @@ std::string problems(const Matches& matches, const Index& index, const std::vect
   add_group(text, "not in the checkpoint", matches.missing);
   add_group(text, "in the checkpoint only", extra);
   add_group(text, "of another shape", matches.misshapen);
+  add_group(text, "of another number of experts", {matches.of_other_experts.begin(), matches.of_other_experts.end()});
   add_group(text, "of another kind", matches.of_another_kind);
+  if (!matches.of_other_experts.empty())
+    text += "\na load neither adds nor removes experts: make the model with the checkpoint's number, or leave the layers out";
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,16 +20,22 @@ struct MatchOptions {
   // Pairs of a regular expression and a replacement ($1 ... are its groups). Applied one after the other to a name of the
   // checkpoint; the result is the name in the objects.
   std::vector<std::pair<std::string, std::string>> map;
+  // Fills experts "P.experts.Q" [experts, ...] that the checkpoint lacks with copies of the dense MLP "P.mlp.Q" [...]. The routers
+  // "P.router..." of such layers keep their initial values.
+  bool upcycle = false;
 };
 
 // Applies `map` (of MatchOptions) to names. Throws Misuse for an invalid regular expression.
 std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map);
 
 struct Matches {
-  std::vector<int> tensors;                   // per part of the contents: number of the index's tensor; -1: not loaded
+  std::vector<int> tensors;     // per part of the contents: number of the index's tensor; -1: not loaded
+  std::vector<int64_t> copies;  // per part: the number of copies of the tensor, along a new first dim; 0: the part is the tensor
+  bool has_dense = false;       // the index has the dense MLP of some experts
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;
+  std::set<std::string> of_other_experts;     // "blocks.1 has 4 experts, saved with 8"
   std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };
 

@@ -139,7 +139,7 @@ int residual_branch(lua_State* L) {
 }  // namespace
 
 static void open_moe(lua::Module& module) {
-  module.from_lua("layers", "zt.moe.layers").from_lua("from_deepspeed", "zt.moe.from_deepspeed");
+  module.from_lua("layers", "zt.moe.layers").from_lua("gpt", "zt.moe.gpt").from_lua("from_deepspeed", "zt.moe.from_deepspeed");
   module.function<router>("router")
       .function<dispatch>("dispatch")
       .function<combine>("combine")

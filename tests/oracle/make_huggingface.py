@@ -10,32 +10,54 @@ import shutil
 os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import golden
 
 VOCAB, SAMPLES, SEQ = 61, 2, 9
 NO_MARKS = {"bos_token_id": None, "eos_token_id": None}  # GPT-2's ids are outside of this vocabulary
-# name: (class, configuration, largest file)
+STACKED = {"save_original_format": False}  # the experts of a layer as one tensor, as transformers 5 holds them
+# name: (class, configuration, options of save_pretrained)
 MODELS = {
-    "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=12, n_embd=16, n_layer=2, n_head=2, **NO_MARKS), None),
+    "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=12, n_embd=16, n_layer=2, n_head=2, **NO_MARKS), {}),
     "gpt2_untied": (
         GPT2LMHeadModel,
         GPT2Config(vocab_size=VOCAB, n_positions=9, n_embd=12, n_layer=1, n_head=3, n_inner=20, activation_function="gelu",
                    layer_norm_epsilon=1e-3, tie_word_embeddings=False, **NO_MARKS),
-        "4KB",
+        {"max_shard_size": "4KB"},
     ),
     "llama": (
         LlamaForCausalLM,
         LlamaConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=22, num_hidden_layers=2, num_attention_heads=4,
                     num_key_value_heads=2, head_dim=6, max_position_embeddings=32, rms_norm_eps=1e-6,
                     rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
-        None,
+        {},
     ),
     "llama_tied": (
         LlamaForCausalLM,
         LlamaConfig(vocab_size=VOCAB, hidden_size=12, intermediate_size=14, num_hidden_layers=1, num_attention_heads=3,
                     num_key_value_heads=1, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
-        None,
+        {},
+    ),
+    "mixtral": (
+        MixtralForCausalLM,
+        MixtralConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=10, num_hidden_layers=2, num_attention_heads=4,
+                      num_key_value_heads=2, max_position_embeddings=32, num_local_experts=4, num_experts_per_tok=2),
+        {},
+    ),
+    "qwen3_moe": (
+        Qwen3MoeForCausalLM,
+        Qwen3MoeConfig(vocab_size=VOCAB, hidden_size=12, intermediate_size=14, num_hidden_layers=3, num_attention_heads=3,
+                       num_key_value_heads=1, head_dim=6, max_position_embeddings=32, num_experts=6, num_experts_per_tok=3,
+                       moe_intermediate_size=7, mlp_only_layers=[1]),
+        {},
+    ),
+    "qwen3_moe_stacked": (
+        Qwen3MoeForCausalLM,
+        Qwen3MoeConfig(vocab_size=VOCAB, hidden_size=12, intermediate_size=14, num_hidden_layers=2, num_attention_heads=2,
+                       num_key_value_heads=2, max_position_embeddings=32, num_experts=4, num_experts_per_tok=2,
+                       moe_intermediate_size=5, decoder_sparse_step=2, norm_topk_prob=True, tie_word_embeddings=True),
+        STACKED,
     ),
 }
 
@@ -66,13 +88,13 @@ def logits(model, tokens):
         return model.eval()(tokens).logits
 
 
-def make(name, kind, config, largest, generator):
+def make(name, kind, config, options, generator):
     folder = golden.FOLDER / "huggingface" / name
     shutil.rmtree(folder, ignore_errors=True)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = kind(config)
     fill(model, generator)
-    model.save_pretrained(folder, **({"max_shard_size": largest} if largest else {}))
+    model.save_pretrained(folder, **options)
     (folder / "generation_config.json").unlink()
     tokens = torch.randint(VOCAB, (SAMPLES, SEQ), generator=generator)
     with Wide():
@@ -86,5 +108,5 @@ def make(name, kind, config, largest, generator):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(13)
-    for name, (kind, config, largest) in MODELS.items():
-        make(name, kind, config, largest, generator)
+    for name, (kind, config, options) in MODELS.items():
+        make(name, kind, config, options, generator)

@@ -6,9 +6,9 @@ local fail = require "zt.fail"
 local folder_of = require "zt.ckpt.cmd.folder"
 local huggingface = require "zt.ckpt.huggingface"
 local json_file = require "zt.ckpt.cmd.json_file"
+local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
-local nn = require "zt.nn"
 local text = require "zt.text"
 
 local PREFIX = "model/"
@@ -37,7 +37,7 @@ end
 -- An error unless the checkpoint's parameters are exactly those of the model.
 local function check_model(parameters, options, path)
   local wanted, lines = {}, {}
-  for _, parameter in ipairs(nn.gpt(options):parameters()) do
+  for _, parameter in ipairs(moe.gpt(options):parameters()) do
     local saved, shape = parameters[parameter.name], text.shape(parameter.shape)
     wanted[parameter.name] = true
     if not saved then
@@ -51,7 +51,7 @@ local function check_model(parameters, options, path)
   end
   table.sort(lines)
   if #lines > 0 then
-    fail("the options of nn.gpt in '%s' are not those of the checkpoint's model:\n%s", path, table.concat(lines, "\n"))
+    fail("the options of the model in '%s' are not those of the checkpoint's model:\n%s", path, table.concat(lines, "\n"))
   end
 end
 
@@ -76,10 +76,8 @@ local function provider(checkpoint, list)
   for _, part in ipairs(list) do by_name[part.name] = part end
   return function(name)
     local part = by_name[name]
-    local values = checkpoint:read(PREFIX .. part.parameter)
-    if part.rows then values = values:narrow(0, part.first, part.rows) end
-    if part.transposed then values = values:t() end
-    return values:to(part.dtype)
+    if not part.rows then return checkpoint:read(PREFIX .. part.parameter):to(part.dtype) end
+    return names.part_of(part, checkpoint:read_rows(PREFIX .. part.parameter, part.first, part.rows)):to(part.dtype)
   end
 end
 
@@ -92,7 +90,7 @@ return function()
       {"dtype", "saved", "the dtype of floating-point tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},
       {"shard_bytes", 5e9, "the most bytes of tensors per file of a folder; a larger tensor gets its own file", at_least = 1},
       {"overwrite", false, "replaces a model that is there already"},
-      {"model", nil, "a JSON file of nn.gpt's options: writes names and config.json as Hugging Face does", type = "string"},
+      {"model", nil, "a JSON file of the options of nn.gpt or moe.gpt: writes names and config.json as Hugging Face does", type = "string"},
     },
     positional = {
       {"checkpoint", "a checkpoint's folder, or a run's folder for its latest one"},

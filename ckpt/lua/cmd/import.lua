@@ -5,9 +5,9 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local huggingface = require "zt.ckpt.huggingface"
 local json_file = require "zt.ckpt.cmd.json_file"
+local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
-local nn = require "zt.nn"
 local text = require "zt.text"
 
 local function shapes_of(model)
@@ -24,14 +24,14 @@ local function config_beside(path)
   return core.exists(file) and file or nil
 end
 
--- An error unless nn.gpt accepts the options: model.json must be usable with it.
+-- An error unless moe.gpt accepts the options: model.json must be usable with it.
 local function check_options(options, config)
-  local is_right, message = pcall(nn.gpt, options)
-  if not is_right then fail("%s describes a model that nn.gpt does not make: %s", config, message) end
+  local is_right, message = pcall(moe.gpt, options)
+  if not is_right then fail("%s describes a model that moe.gpt does not make: %s", config, message) end
 end
 
--- Prepares the import of a model of Hugging Face's as parameters of nn.gpt, and checks everything but the values. Returns a
--- function that adds the parameters to an import and returns their number, and the options of nn.gpt.
+-- Prepares the import of a model of Hugging Face's as parameters of moe.gpt, and checks everything but the values. Returns a
+-- function that adds the parameters to an import and returns their number, and the options of moe.gpt.
 local function prepare_model(model, config)
   local options, form = huggingface.options(json_file(config), config)
   local map, copies = names.fit(form, options, shapes_of(model), config)
@@ -43,12 +43,7 @@ local function prepare_model(model, config)
       end
     end
     for _, entry in ipairs(map) do
-      local parts = {}
-      for index, part in ipairs(entry.parts) do
-        local values = model:read(part.name)
-        parts[index] = part.transposed and values:t() or values
-      end
-      import:add("model/" .. entry.name, core.cat(parts, 0))
+      import:add("model/" .. entry.name, names.join(entry, function(name) return model:read(name) end))
     end
     return #map
   end, options
@@ -87,8 +82,9 @@ end
 return function()
   local o = cli{
     name = "ckpt import", usage = "ztoolkit ckpt import",
-    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2 or Llama is in their folder, they "
-      .. "become the parameters of nn.gpt, and its options are written to model.json. Other tensors keep their names.",
+    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2, Llama, Mixtral or Qwen3-MoE is in their "
+      .. "folder, they become the parameters of moe.gpt (nn.gpt with experts), and its options are written to model.json. Other "
+      .. "tensors keep their names.",
     options = {
       {"format", "safetensors", "the format to read; only this one", one_of = {"safetensors"}},
       {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; config.json is ignored", type = "string"},
@@ -114,6 +110,6 @@ return function()
   if not config and not map then print "no config.json is beside them: tensors keep their names" end
   if options then
     core.write_file(o.to .. "/model.json", core.json.encode(options) .. "\n")
-    print(("%s/model.json: the options of nn.gpt for it"):format(o.to))
+    print(("%s/model.json: the options of %s for it"):format(o.to, options.moe and "moe.gpt" or "nn.gpt"))
   end
 end

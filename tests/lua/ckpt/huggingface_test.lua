@@ -1,9 +1,9 @@
 -- Tests models saved by Hugging Face's transformers (tests/oracle/make_huggingface.py): from their config.json and the names of
--- their tensors comes an nn.gpt that computes the same logits.
+-- their tensors comes a moe.gpt that computes the same logits.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local nn = require "zt.nn"
+local moe = require "zt.moe"
 local optim = require "zt.optim"
 local huggingface = require "zt.ckpt.huggingface"
 local names = require "zt.ckpt.names"
@@ -15,16 +15,11 @@ local function shapes_of(tensors)
   return shapes
 end
 
--- Returns our parameters by name, concatenated from a file's tensors.
+-- Returns our parameters by name, joined from a file's tensors.
 local function assemble(map, tensors)
   local parameters = {}
   for _, entry in ipairs(map) do
-    local parts = {}
-    for index, part in ipairs(entry.parts) do
-      local tensor = tensors[part.name]
-      parts[index] = part.transposed and tensor:t() or tensor
-    end
-    parameters[entry.name] = zt.cat(parts, 0)
+    parameters[entry.name] = names.join(entry, function(name) return tensors[name] end)
     lu.assertEquals(parameters[entry.name]:size(), entry.shape, entry.name)
   end
   return parameters
@@ -34,14 +29,15 @@ end
 local function take_apart(map, parameters)
   local tensors = {}
   for _, part in ipairs(names.by_tensor(map)) do
-    local rows = parameters[part.parameter]:narrow(0, part.first, part.rows)
-    tensors[part.name] = part.transposed and rows:t() or rows
+    local parameter = parameters[part.parameter]
+    local rows = parameter:dim() > 1 and parameter:flatten(0, -2) or parameter
+    tensors[part.name] = names.part_of(part, rows:narrow(0, part.first, part.rows))
   end
   return tensors
 end
 
 local function logits_of(options, parameters, precision, tokens)
-  local model = nn.gpt(options)
+  local model = moe.gpt(options)
   model:initialise(parameters)
   return zt.trainer(zt.program(model, {precision = precision}), {optimizer = optim.sgd{lr = 0.5}}):infer{tokens = tokens}.logits
 end
@@ -79,7 +75,7 @@ local TestNames = {}
 
 for _, name in ipairs(models.NAMES) do
   TestNames["test_taken_apart_again_" .. name] = function()
-    local tensors = models.tensors_of(name)
+    local tensors = models.unstacked(models.tensors_of(name))
     local options, form = huggingface.options(models.config_of(name))
     local map = names.map(form, options)
     local again, count = take_apart(map, assemble(map, tensors)), 0
@@ -100,13 +96,17 @@ local SHORT = {
   {layers = 1, hidden = 12, heads = 4, vocab = 7, seq = 5, family = "llama", kv_heads = 2, head_dim = 6, ffn = 9},
   {layers = 1, hidden = 100, heads = 2, vocab = 7, seq = 5, family = "llama", bias = true, tied = true},
   {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5, norm = "rmsnorm", position = "rotary", activation = "swiglu"},
+  {layers = 2, hidden = 12, heads = 3, vocab = 7, seq = 5, family = "llama",
+   moe = {experts = 3, ffn = 5, router = {softmax_after = true}}},
+  {layers = 3, hidden = 12, heads = 3, vocab = 7, seq = 5, family = "llama", qk_norm = true,
+   moe = {experts = 5, ffn = 7, top_k = 3, blocks = {0, 2}}},
 }
 
 function TestNames:test_the_map_has_the_parameters_of_the_model()
   for _, options in ipairs(SHORT) do
     local _, form = huggingface.config(options)
     local wanted, got = {}, {}
-    for _, parameter in ipairs(nn.gpt(options):parameters()) do wanted[parameter.name] = parameter.shape end
+    for _, parameter in ipairs(moe.gpt(options):parameters()) do wanted[parameter.name] = parameter.shape end
     for _, entry in ipairs(names.map(form, huggingface.complete(options))) do got[entry.name] = entry.shape end
     lu.assertEquals(got, wanted)
   end
@@ -126,40 +126,33 @@ function TestNames:test_rows_of_grouped_heads()
   }})
 end
 
--- Returns the shapes that a map expects, by tensor name.
-local function wanted_shapes(map)
-  local shapes = {}
-  for _, tensor in ipairs(names.by_tensor(map)) do shapes[tensor.name] = tensor.shape end
-  return shapes
-end
-
 local TestFit = {}
 
 function TestFit:test_names_without_a_prefix()
-  for _, form in ipairs {"gpt2", "llama"} do
+  for _, form in ipairs {"gpt2", "llama", "mixtral"} do
     local options = huggingface.options(models.config_of(form))
     local bare = {}
-    for name, shape in pairs(wanted_shapes(names.map(form, options))) do
+    for name, shape in pairs(models.shapes_of_map(names.map(form, options))) do
       bare[name:gsub("^transformer%.", ""):gsub("^model%.", "")] = shape
     end
-    lu.assertEquals(wanted_shapes(names.fit(form, options, bare)), bare)
+    lu.assertEquals(models.shapes_of_map(names.fit(form, options, bare)), bare)
   end
 end
 
 function TestFit:test_masks_and_tables_are_left_out()
   local options = huggingface.options(models.config_of "gpt2")
-  local shapes = wanted_shapes(names.map("gpt2", options))
+  local shapes = models.shapes_of_map(names.map("gpt2", options))
   shapes["transformer.h.1.attn.bias"], shapes["transformer.h.0.attn.masked_bias"] = {1, 1, 12, 12}, {}
   lu.assertEquals(names.fit("gpt2", options, shapes), names.map("gpt2", options))
   options = huggingface.options(models.config_of "llama")
-  shapes = wanted_shapes(names.map("llama", options))
+  shapes = models.shapes_of_map(names.map("llama", options))
   shapes["model.layers.1.self_attn.rotary_emb.inv_freq"] = {3}
   lu.assertEquals(names.fit("llama", options, shapes), names.map("llama", options))
 end
 
 function TestFit:test_a_tied_head_that_is_written_twice()
   local options = huggingface.options(models.config_of "gpt2")
-  local shapes = wanted_shapes(names.map("gpt2", options))
+  local shapes = models.shapes_of_map(names.map("gpt2", options))
   local _, none = names.fit("gpt2", options, shapes)
   lu.assertEquals(none, {})
   shapes["lm_head.weight"] = shapes["transformer.wte.weight"]
@@ -170,7 +163,7 @@ end
 
 function TestFit:test_what_does_not_fit_is_listed()
   local options = huggingface.options(models.config_of "llama")
-  local shapes = wanted_shapes(names.map("llama", options))
+  local shapes = models.shapes_of_map(names.map("llama", options))
   shapes["lm_head.weight"], shapes["model.norm.weight"] = nil, {17}
   shapes["model.layers.2.input_layernorm.weight"], shapes["lm_head.bias"] = {16}, {61}
   local ok, message = pcall(names.fit, "llama", options, shapes)
@@ -184,7 +177,7 @@ end
 function TestFit:test_more_layers_than_there_are_tensors_of()
   for form, key in pairs {gpt2 = "n_layer", llama = "num_hidden_layers"} do
     local options = huggingface.options(models.config_of(form))
-    local shapes = wanted_shapes(names.map(form, options))
+    local shapes = models.shapes_of_map(names.map(form, options))
     options.layers = 1e9
     lu.assertErrorMsgContains(("x/c.json has '%s' = 1000000000, but the tensors are those of 2 layers"):format(key),
       names.fit, form, options, shapes, "x/c.json")
@@ -200,6 +193,10 @@ function TestConfig:test_options_and_back()
     lu.assertEquals(written_form, form)
     lu.assertEquals(huggingface.options(written), options)
     local config = models.config_of(name)
+    if name == "qwen3_moe_stacked" then -- lists its dense layers instead of a step
+      lu.assertEquals({config.decoder_sparse_step, written.decoder_sparse_step, written.mlp_only_layers}, {2, 1, {0}})
+      config.decoder_sparse_step, config.mlp_only_layers = nil, nil
+    end
     for key, value in pairs(written) do
       if config[key] ~= nil then lu.assertEquals(value, config[key], name .. ": " .. key) end
     end
@@ -219,53 +216,47 @@ function TestConfig:test_older_files()
                   {64, "gelu_tanh", 1e-5, true, 0.1})
 end
 
-local function refused(name, changes, message)
-  local config = models.config_of(name)
-  for key, value in pairs(changes) do config[key] = value end
-  lu.assertErrorMsgContains(message, huggingface.options, config)
-end
-
 function TestConfig:test_what_nn_gpt_does_not_have_is_refused()
-  refused("gpt2", {model_type = "bert"}, "'model_type' = bert: only 'gpt2' and 'llama'")
-  refused("gpt2", {scale_attn_weights = false}, "'scale_attn_weights' = false")
-  refused("gpt2", {scale_attn_by_inverse_layer_idx = true}, "'scale_attn_by_inverse_layer_idx' = true")
-  refused("gpt2", {add_cross_attention = true}, "no cross-attention")
-  refused("gpt2", {activation_function = "silu"}, "'activation_function' = silu: nn.mlp does not have it")
-  refused("gpt2", {attn_pdrop = 0}, "nn.gpt has one rate of dropout")
-  refused("gpt2", {n_head = 3}, "'n_embd' = 16, which 'n_head' = 3 does not divide")
-  refused("gpt2", {n_embd = 1.5}, "'n_embd' = 1.5 (a number), where a whole number from 1 to 16777216 is needed")
-  refused("llama", {hidden_act = "gelu"}, "'hidden_act' = gelu")
-  refused("llama", {attention_bias = true}, "'mlp_bias' differs")
-  refused("llama", {rope_parameters = {rope_type = "llama3", factor = 8}}, "nn.attention does not rescale rotary angles")
-  refused("llama", {rope_scaling = {type = "linear", factor = 2}}, "nn.attention does not rescale rotary angles")
-  refused("llama", {attention_dropout = 0.5}, "'attention_dropout' = 0.5")
-  refused("llama", {quantization_config = {bits = 4}}, "no plain tensors")
+  models.check_refused("gpt2", {model_type = "bert"}, "'model_type' = bert: only 'gpt2', 'llama', 'mixtral' and 'qwen3_moe'")
+  models.check_refused("gpt2", {scale_attn_weights = false}, "'scale_attn_weights' = false")
+  models.check_refused("gpt2", {scale_attn_by_inverse_layer_idx = true}, "'scale_attn_by_inverse_layer_idx' = true")
+  models.check_refused("gpt2", {add_cross_attention = true}, "no cross-attention")
+  models.check_refused("gpt2", {activation_function = "silu"}, "'activation_function' = silu: nn.mlp does not have it")
+  models.check_refused("gpt2", {attn_pdrop = 0}, "nn.gpt has one rate of dropout")
+  models.check_refused("gpt2", {n_head = 3}, "'n_embd' = 16, which 'n_head' = 3 does not divide")
+  models.check_refused("gpt2", {n_embd = 1.5}, "'n_embd' = 1.5 (a number), where a whole number from 1 to 16777216 is needed")
+  models.check_refused("llama", {hidden_act = "gelu"}, "'hidden_act' = gelu")
+  models.check_refused("llama", {attention_bias = true}, "'mlp_bias' differs")
+  models.check_refused("llama", {rope_parameters = {rope_type = "llama3", factor = 8}}, "nn.attention does not rescale rotary angles")
+  models.check_refused("llama", {rope_scaling = {type = "linear", factor = 2}}, "nn.attention does not rescale rotary angles")
+  models.check_refused("llama", {attention_dropout = 0.5}, "'attention_dropout' = 0.5")
+  models.check_refused("llama", {quantization_config = {bits = 4}}, "no plain tensors")
 end
 
 -- Each message has the key, its value, its type and the required type.
 function TestConfig:test_values_of_a_wrong_type_or_out_of_range_are_refused()
-  refused("llama", {rms_norm_eps = "1e-6"},
+  models.check_refused("llama", {rms_norm_eps = "1e-6"},
           "config.json has 'rms_norm_eps' = '1e-6' (a string), where a number above 0 is needed")
-  refused("llama", {rms_norm_eps = 0}, "'rms_norm_eps' = 0 (a number), where a number above 0")
-  refused("llama", {num_hidden_layers = 1e9},
+  models.check_refused("llama", {rms_norm_eps = 0}, "'rms_norm_eps' = 0 (a number), where a number above 0")
+  models.check_refused("llama", {num_hidden_layers = 1e9},
           "'num_hidden_layers' = 1000000000 (a number), where a whole number from 1 to 10000")
-  refused("llama", {num_hidden_layers = "2"}, "'num_hidden_layers' = '2' (a string), where a whole number")
-  refused("llama", {hidden_size = -16}, "'hidden_size' = -16 (a number), where a whole number")
-  refused("llama", {vocab_size = 1e12}, "'vocab_size' = 1000000000000 (a number), where a whole number from 1 to 2147483647")
-  refused("llama", {intermediate_size = {22}}, "'intermediate_size' = [22] (a list or an object), where a whole number")
-  refused("llama", {num_key_value_heads = 3}, "'num_attention_heads' = 4, which 'num_key_value_heads' = 3 does not divide")
-  refused("llama", {head_dim = "6"}, "'head_dim' = '6' (a string)")
-  refused("llama", {max_position_embeddings = true}, "'max_position_embeddings' = true (a boolean)")
-  refused("llama", {attention_bias = "false"}, "'attention_bias' = 'false' (a string), where true or false is needed")
-  refused("llama", {tie_word_embeddings = 1}, "'tie_word_embeddings' = 1 (a number), where true or false is needed")
-  refused("llama", {hidden_act = 3}, "'hidden_act' = 3 (a number), where a string is needed")
-  refused("llama", {rope_parameters = "default"}, "'rope_parameters' = 'default' (a string), where an object {...} is needed")
-  refused("llama", {rope_parameters = {rope_theta = "500"}}, "'rope_parameters' has 'rope_theta' = '500' (a string)")
-  refused("gpt2", {model_type = 2}, "'model_type' = 2 (a number), where a string is needed")
-  refused("gpt2", {attn_pdrop = "0.1"}, "'attn_pdrop' = '0.1' (a string), where a number from 0 to below 1")
-  refused("gpt2", {resid_pdrop = 1.5}, "'resid_pdrop' = 1.5 (a number), where a number from 0 to below 1")
-  refused("gpt2", {n_inner = 0}, "'n_inner' = 0 (a number), where a whole number")
-  refused("gpt2", {scale_attn_weights = "true"}, "'scale_attn_weights' = 'true' (a string), where true or false is needed")
+  models.check_refused("llama", {num_hidden_layers = "2"}, "'num_hidden_layers' = '2' (a string), where a whole number")
+  models.check_refused("llama", {hidden_size = -16}, "'hidden_size' = -16 (a number), where a whole number")
+  models.check_refused("llama", {vocab_size = 1e12}, "'vocab_size' = 1000000000000 (a number), where a whole number from 1 to 2147483647")
+  models.check_refused("llama", {intermediate_size = {22}}, "'intermediate_size' = [22] (a list or an object), where a whole number")
+  models.check_refused("llama", {num_key_value_heads = 3}, "'num_attention_heads' = 4, which 'num_key_value_heads' = 3 does not divide")
+  models.check_refused("llama", {head_dim = "6"}, "'head_dim' = '6' (a string)")
+  models.check_refused("llama", {max_position_embeddings = true}, "'max_position_embeddings' = true (a boolean)")
+  models.check_refused("llama", {attention_bias = "false"}, "'attention_bias' = 'false' (a string), where true or false is needed")
+  models.check_refused("llama", {tie_word_embeddings = 1}, "'tie_word_embeddings' = 1 (a number), where true or false is needed")
+  models.check_refused("llama", {hidden_act = 3}, "'hidden_act' = 3 (a number), where a string is needed")
+  models.check_refused("llama", {rope_parameters = "default"}, "'rope_parameters' = 'default' (a string), where an object {...} is needed")
+  models.check_refused("llama", {rope_parameters = {rope_theta = "500"}}, "'rope_parameters' has 'rope_theta' = '500' (a string)")
+  models.check_refused("gpt2", {model_type = 2}, "'model_type' = 2 (a number), where a string is needed")
+  models.check_refused("gpt2", {attn_pdrop = "0.1"}, "'attn_pdrop' = '0.1' (a string), where a number from 0 to below 1")
+  models.check_refused("gpt2", {resid_pdrop = 1.5}, "'resid_pdrop' = 1.5 (a number), where a number from 0 to below 1")
+  models.check_refused("gpt2", {n_inner = 0}, "'n_inner' = 0 (a number), where a whole number")
+  models.check_refused("gpt2", {scale_attn_weights = "true"}, "'scale_attn_weights' = 'true' (a string), where true or false is needed")
   local config = models.config_of "llama"
   config.hidden_size, config.head_dim = 18, nil
   lu.assertErrorMsgContains("x/c.json has 'hidden_size' = 18, which 'num_attention_heads' = 4 does not divide",

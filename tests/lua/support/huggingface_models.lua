@@ -2,9 +2,14 @@
 
 local lu = require "luaunit"
 local zt = require "zt"
+local huggingface = require "zt.ckpt.huggingface"
+local names = require "zt.ckpt.names"
 local safetensors = require "support.safetensors"
 
-local models = {FOLDER = "tests/golden/huggingface/", NAMES = {"gpt2", "gpt2_untied", "llama", "llama_tied"}}
+local models = {
+  FOLDER = "tests/golden/huggingface/",
+  NAMES = {"gpt2", "gpt2_untied", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen3_moe_stacked"},
+}
 
 -- The largest allowed error of logits per precision, relative to the largest logit.
 models.BOUNDS = {{"fp32", 1e-5}, {"fp64", 1e-12}}
@@ -27,10 +32,44 @@ function models.tensors_of(name)
   return all
 end
 
+--- Returns the tensors with one name per expert, as transformers saves them by default, instead of one tensor per layer.
+function models.unstacked(tensors)
+  local all = {}
+  for name, values in pairs(tensors) do
+    local experts, kind = name:match "^(.*%.experts%.)(%a+_%a*_?proj)$"
+    if not experts then all[name] = values end
+    for expert = 0, experts and values:size(0) - 1 or -1 do
+      local matrix, rows = values:select(0, expert), values:size(1) / 2
+      local prefix = experts .. expert .. "."
+      if kind == "down_proj" then
+        all[prefix .. "down_proj.weight"] = matrix
+      else
+        all[prefix .. "gate_proj.weight"] = matrix:narrow(0, 0, rows)
+        all[prefix .. "up_proj.weight"] = matrix:narrow(0, rows, rows)
+      end
+    end
+  end
+  return all
+end
+
 --- Returns the largest difference, relative to the largest wanted number.
 function models.distance(got, wanted)
   lu.assertEquals(got:size(), wanted:size())
   return ((got - wanted):abs():max() / wanted:abs():max()):item()
+end
+
+--- Returns the shapes that a map of zt.ckpt.names expects, by the names of the file's tensors.
+function models.shapes_of_map(map)
+  local shapes = {}
+  for _, tensor in ipairs(names.by_tensor(map)) do shapes[tensor.name] = tensor.shape end
+  return shapes
+end
+
+--- Asserts that the config.json of a model is refused with a message, after these changes.
+function models.check_refused(name, changes, message)
+  local config = models.config_of(name)
+  for key, value in pairs(changes) do config[key] = value end
+  lu.assertErrorMsgContains(message, huggingface.options, config)
 end
 
 return models

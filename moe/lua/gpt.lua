@@ -1,0 +1,69 @@
+--- moe.gpt(options, of_run): a model of nn.gpt in which blocks have experts, from a table without functions, such as a JSON file
+-- holds.
+--
+--   moe.gpt({layers = 4, hidden = 64, ..., moe = {experts = 8, ffn = 128, top_k = 2, blocks = {1, 3}}}, {axis = mesh.ep})
+--
+-- `moe` has the options of moe.layers, and `blocks`, the list of the blocks that have experts, from 0; without it, all have. The
+-- activation, biases and initial values of the experts are by default those of the model. of_run: options of moe.layers that are no
+-- part of the model, such as `axis`. Without `moe`, the model is that of nn.gpt.
+
+local check = require "zt.check"
+local fail = require "zt.fail"
+local layers = require "zt.moe.layers"
+local nn = require "zt.nn"
+
+local OF_RUN = {
+  {"axis", "any", "the mesh axis whose ranks share the experts"},
+  {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather"},
+  {"overlap", "boolean", "send while other actions run; by default over nccl"},
+  {"transport", "string", "dtype in which tokens are sent, by default their own"},
+  {"planned_rows", "number", "of plans: rows of a rank as a multiple of balanced routing's", above = 0},
+}
+
+-- Returns the set of blocks with experts.
+local function blocks_of(given, count)
+  local set = {}
+  if given == nil then
+    for block = 0, count - 1 do set[block] = true end
+    return set
+  end
+  if type(given) ~= "table" then fail("moe.gpt: moe.blocks must be a list of blocks, from 0, got %s", tostring(given)) end
+  for _, block in ipairs(given) do
+    if type(block) ~= "number" or block ~= math.floor(block) or block < 0 or block >= count then
+      fail("moe.gpt: moe.blocks names block %s, but the model's %d blocks are 0 to %d", tostring(block), count, count - 1)
+    end
+    set[block] = true
+  end
+  return set
+end
+
+-- Returns what the options of nn.gpt mean for an MLP.
+local function defaults(o)
+  local is_llama, std = o.family == "llama", o.std or 0.02
+  local function default(value, otherwise) if value == nil then return otherwise end return value end
+  local is_scaled = default(o.scale_residual, not is_llama)
+  return {
+    hidden = o.hidden, std = std, residual_std = is_scaled and std / math.sqrt(2 * o.layers) or std,
+    activation = default(o.activation, is_llama and "swiglu" or "gelu_tanh"), bias = default(o.bias, not is_llama),
+  }
+end
+
+local function gpt(given, of_run)
+  if type(given) ~= "table" or given.moe == nil then return nn.gpt(given) end
+  if type(given.moe) ~= "table" or given.mlp ~= nil then fail "moe.gpt: `moe` is a table of options of moe.layers, instead of `mlp`" end
+  local options, blocks = {}, nil
+  for key, value in pairs(given) do options[key] = value end
+  options.moe = nil
+  options.mlp = function(block)
+    blocks = blocks or blocks_of(given.moe.blocks, given.layers)
+    if not blocks[block] then return nil end
+    local of_layers = defaults(given)
+    for key, value in pairs(given.moe) do of_layers[key] = value end
+    for key, value in pairs(check.options("moe.gpt", OF_RUN, of_run or {})) do of_layers[key] = value end
+    of_layers.blocks = nil
+    return layers(of_layers)
+  end
+  return nn.gpt(options)
+end
+
+return gpt
