@@ -130,7 +130,7 @@ local function write_mixtral(o, config, dense, is_normalised)
   local router = o.moe.router
   config.architectures, config.model_type, config.attention_bias = {"MixtralForCausalLM"}, "mixtral", nil
   config.num_local_experts, config.intermediate_size = o.moe.experts, o.moe.ffn
-  config.router_jitter_noise = router.noise == "jitter" and (router.jitter or 0.01) or 0
+  config.router_jitter_noise = router.noise == "jitter" and (router.jitter or 0.01) or nil
 end
 
 local function write_qwen3_moe(o, config, dense, is_normalised)

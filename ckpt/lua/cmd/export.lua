@@ -71,6 +71,11 @@ local function list_of(parameters, path)
   return plain_list(parameters)
 end
 
+-- Returns config.json. transformers refuses "1" for a number that it declares as a float: it must be "1.0".
+local function encode(config)
+  return (core.json.encode(config):gsub('("router_aux_loss_coef":%s*%d+)([,}%s])', "%1.0%2"))
+end
+
 local function provider(checkpoint, list)
   local by_name = {}
   for _, part in ipairs(list) do by_name[part.name] = part end
@@ -108,7 +113,7 @@ return function()
   local written = native.write_safetensors(o.to, announced, o.shard_bytes, provider(checkpoint, list), nil, o.overwrite)
   if config then
     local folder = o.to:find "%.safetensors$" and (o.to:match "^(.*)/" or ".") or o.to
-    core.write_file(folder .. "/config.json", core.json.encode(config) .. "\n")
+    core.write_file(folder .. "/config.json", encode(config) .. "\n")
     written[#written + 1] = folder .. "/config.json"
   end
   for _, path in ipairs(written) do print("wrote " .. path) end
