@@ -39,7 +39,7 @@ local function load(path, named, value)
   local options = check.options("ckpt.load", SCHEMA, value or {})
   if type(path) ~= "string" then fail "ckpt.load takes the folder of a checkpoint or of a run" end
   if options.upcycle and named.trainer then
-    fail "ckpt.load: upcycle loads parameters only, the optimizer's state of dense MLPs is none of experts: give {model = trainer}"
+    fail "ckpt.load: upcycle loads parameters only, as dense MLPs have no optimizer's state of experts: give {model = trainer}"
   end
   local list = objects.list("ckpt.load", named)
   if core.world.dry then return {} end

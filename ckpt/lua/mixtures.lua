@@ -99,9 +99,9 @@ function mixtures.complete(options)
 end
 
 local function refuse(what, value)
-  fail("%s = %s is in no mixture of Hugging Face's that is supported: Mixtral and Qwen3-MoE have rmsnorm, rotary positions, experts "
-    .. "that are MLPs with swiglu and without biases, and softmax scores; they have no groups, no bias of the router, no capacity, "
-    .. "no shared expert", what, tostring(value))
+  fail("%s = %s is in no mixture of Hugging Face's that is supported: Mixtral and Qwen3-MoE have rmsnorm, rotary positions, "
+    .. "experts that are MLPs with swiglu and without biases, and softmax scores; they have no groups, no bias of the router, no "
+    .. "capacity, no shared expert", what, tostring(value))
 end
 
 local function check_values(options, prefix, wanted)
@@ -114,7 +114,8 @@ end
 local function check(o)
   check_values(o, "", {norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, causal = true})
   check_values(o.moe, "moe.", {activation = "swiglu", bias = false})
-  check_values(o.moe.router, "moe.router.", {score = "softmax", scale = 1, groups = 1, choice = "token", bias = false, routes = ""})
+  check_values(o.moe.router, "moe.router.",
+    {score = "softmax", scale = 1, groups = 1, choice = "token", bias = false, routes = ""})
   for _, key in ipairs {"shared", "residual", "expert"} do
     if o.moe[key] ~= nil then refuse("moe." .. key, "{...}") end
   end
@@ -123,9 +124,11 @@ local function check(o)
 end
 
 local function write_mixtral(o, config, dense, is_normalised)
-  if #dense > 0 then fail "a Mixtral has experts in all blocks, but this model's `moe.blocks` names only some: it needs qk_norm, as a Qwen3-MoE" end
+  if #dense > 0 then
+    fail "a Mixtral has experts in all blocks, but moe.blocks names only some, which a Qwen3-MoE can have: that needs qk_norm"
+  end
   if not is_normalised then
-    fail "a Mixtral divides weights by the sum of those selected: give moe.router.normalise = 'selected', or qk_norm, as a Qwen3-MoE"
+    fail "a Mixtral divides weights by the sum of those selected: give moe.router.normalise = 'selected', or qk_norm (Qwen3-MoE)"
   end
   local router = o.moe.router
   config.architectures, config.model_type, config.attention_bias = {"MixtralForCausalLM"}, "mixtral", nil

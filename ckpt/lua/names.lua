@@ -252,8 +252,8 @@ local function check_experts(form, options, shapes, path)
   end
   local needed = 3 * options.moe.experts * blocks
   if there >= needed then return false end
-  fail("%s has %d experts in %d layers, of 3 tensors each, but only %d of the %d tensors of experts are there: look for the files "
-    .. "that belong together", path, options.moe.experts, blocks, there, needed)
+  fail("%s has %d experts in %d layers, of 3 tensors each, but only %d of the %d tensors of experts are there: look for the "
+    .. "files that belong together", path, options.moe.experts, blocks, there, needed)
 end
 
 --- Returns the map that fits the tensors of a model's files. shapes: {name = shape}. The names may lack their prefix, as in files

@@ -159,7 +159,8 @@ struct Rules {
   const std::map<std::string, int>& saved;  // number of a saved tensor by its name in the objects
 };
 
-void match_tensors(const Contents& wanted, const Index& index, const Rules& rules, const MatchOptions& options, Matches& matches) {
+void match_tensors(const Contents& wanted, const Index& index, const Rules& rules, const MatchOptions& options,
+                   Matches& matches) {
   Upcycling upcycling(options, rules.saved);
   for (const Part& tensor : wanted.parts) {
     matches.tensors.push_back(-1);

@@ -20,8 +20,8 @@ struct MatchOptions {
   // Pairs of a regular expression and a replacement ($1 ... are its groups). Applied one after the other to a name of the
   // checkpoint; the result is the name in the objects.
   std::vector<std::pair<std::string, std::string>> map;
-  // Fills experts "P.experts.Q" [experts, ...] that the checkpoint lacks with copies of the dense MLP "P.mlp.Q" [...]. The routers
-  // "P.router..." of such layers keep their initial values.
+  // Fills experts "P.experts.Q" [experts, ...] that the checkpoint lacks with copies of the dense MLP "P.mlp.Q" [...]. The
+  // routers "P.router..." of such layers keep their initial values.
   bool upcycle = false;
 };
 
@@ -35,7 +35,7 @@ struct Matches {
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;
-  std::set<std::string> of_other_experts;     // "blocks.1 has 4 experts, saved with 8"
+  std::set<std::string> of_other_experts;    // "blocks.1 has 4 experts, saved with 8"
   std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };
 

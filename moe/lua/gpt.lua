@@ -4,8 +4,8 @@
 --   moe.gpt({layers = 4, hidden = 64, ..., moe = {experts = 8, ffn = 128, top_k = 2, blocks = {1, 3}}}, {axis = mesh.ep})
 --
 -- `moe` has the options of moe.layers, and `blocks`, the list of the blocks that have experts, from 0; without it, all have. The
--- activation, biases and initial values of the experts are by default those of the model. of_run: options of moe.layers that are no
--- part of the model, such as `axis`. Without `moe`, the model is that of nn.gpt.
+-- activation, biases and initial values of the experts are by default those of the model. of_run: options of moe.layers that
+-- belong to the run, such as `axis`. Without `moe`, the model is that of nn.gpt.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
@@ -50,7 +50,9 @@ end
 
 local function gpt(given, of_run)
   if type(given) ~= "table" or given.moe == nil then return nn.gpt(given) end
-  if type(given.moe) ~= "table" or given.mlp ~= nil then fail "moe.gpt: `moe` is a table of options of moe.layers, instead of `mlp`" end
+  if type(given.moe) ~= "table" or given.mlp ~= nil then
+    fail "moe.gpt: give either `moe`, a table of options of moe.layers, or the function `mlp`"
+  end
   local options, blocks = {}, nil
   for key, value in pairs(given) do options[key] = value end
   options.moe = nil

@@ -95,7 +95,8 @@ return function()
       {"dtype", "saved", "the dtype of floating-point tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},
       {"shard_bytes", 5e9, "the most bytes of tensors per file of a folder; a larger tensor gets its own file", at_least = 1},
       {"overwrite", false, "replaces a model that is there already"},
-      {"model", nil, "a JSON file of the options of nn.gpt or moe.gpt: writes names and config.json as Hugging Face does", type = "string"},
+      {"model", nil, "a JSON file of the options of nn.gpt or moe.gpt: writes names and config.json as Hugging Face does",
+       type = "string"},
     },
     positional = {
       {"checkpoint", "a checkpoint's folder, or a run's folder for its latest one"},

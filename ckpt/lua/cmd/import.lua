@@ -82,9 +82,9 @@ end
 return function()
   local o = cli{
     name = "ckpt import", usage = "ztoolkit ckpt import",
-    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2, Llama, Mixtral or Qwen3-MoE is in their "
-      .. "folder, they become the parameters of moe.gpt (nn.gpt with experts), and its options are written to model.json. Other "
-      .. "tensors keep their names.",
+    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2, Llama, Mixtral or Qwen3-MoE is in "
+      .. "their folder, they become the parameters of moe.gpt (nn.gpt with experts), and its options are written to model.json. "
+      .. "Other tensors keep their names.",
     options = {
       {"format", "safetensors", "the format to read; only this one", one_of = {"safetensors"}},
       {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; config.json is ignored", type = "string"},

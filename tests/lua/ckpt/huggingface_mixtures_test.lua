@@ -5,19 +5,23 @@ local lu = require "luaunit"
 local huggingface = require "zt.ckpt.huggingface"
 local names = require "zt.ckpt.names"
 local models = require "support.huggingface_models"
+local refused = models.check_refused
 
 local TestNames = {}
 
 -- The rows of an expert follow those of the one before it.
 function TestNames:test_rows_of_experts()
   local found
-  local options = huggingface.complete{layers = 2, hidden = 12, heads = 3, vocab = 7, family = "llama", moe = {experts = 3, ffn = 5}}
+  local options = huggingface.complete{
+    layers = 2, hidden = 12, heads = 3, vocab = 7, family = "llama", moe = {experts = 3, ffn = 5},
+  }
   for _, entry in ipairs(names.map("mixtral", options)) do
     if entry.name == "blocks.1.experts.up.weight" then found = entry end
   end
   lu.assertEquals(found.shape, {3, 10, 12})
   lu.assertEquals(#found.parts, 6)
-  lu.assertEquals(found.parts[4], {name = "model.layers.1.block_sparse_moe.experts.1.w3.weight", shape = {5, 12}, first = 15, rows = 5})
+  local name = "model.layers.1.block_sparse_moe.experts.1.w3.weight"
+  lu.assertEquals(found.parts[4], {name = name, shape = {5, 12}, first = 15, rows = 5})
 end
 
 -- A Mixtral saved by transformers 5 as it holds it has other names than one that it saves by default.
@@ -45,8 +49,8 @@ function TestNames:test_more_experts_than_there_are_tensors_of()
     local shapes = models.shapes_of_map(names.map(form, options))
     local there = options.moe.experts * 2 * 3
     options.moe.experts = 1e9
-    lu.assertErrorMsgContains(("x/c.json has 1000000000 experts in 2 layers, of 3 tensors each, but only %d of the"):format(there),
-      names.fit, form, options, shapes, "x/c.json")
+    local message = ("x/c.json has 1000000000 experts in 2 layers, of 3 tensors each, but only %d of the"):format(there)
+    lu.assertErrorMsgContains(message, names.fit, form, options, shapes, "x/c.json")
   end
 end
 
@@ -66,10 +70,10 @@ function TestConfig:test_options_of_mixtures()
   of_version_4.num_experts, of_version_4.num_local_experts = 6, nil
   lu.assertEquals(huggingface.options(of_version_4).moe.experts, 6)
   -- The loss of transformers has one term for all layers, with shares whose sum is top_k.
-  local router = options_of("mixtral", {output_router_logits = true, router_aux_loss_coef = 0.25, router_jitter_noise = 0.125}).moe.router
-  lu.assertEquals(router, {normalise = "selected", noise = "jitter", jitter = 0.125, losses = {balance = 0.25, per = "micro_batch"}})
-  local config = huggingface.config(options_of("mixtral", {output_router_logits = true, router_aux_loss_coef = 0.25,
-                                                           router_jitter_noise = 0.125}))
+  local trained = options_of("mixtral", {output_router_logits = true, router_aux_loss_coef = 0.25, router_jitter_noise = 0.125})
+  lu.assertEquals(trained.moe.router,
+    {normalise = "selected", noise = "jitter", jitter = 0.125, losses = {balance = 0.25, per = "micro_batch"}})
+  local config = huggingface.config(trained)
   lu.assertEquals({config.output_router_logits, config.router_aux_loss_coef, config.router_jitter_noise}, {true, 0.25, 0.125})
   -- A window that no sequence exceeds changes nothing.
   lu.assertEquals(options_of("mixtral", {sliding_window = 32}).seq, 32)
@@ -79,20 +83,21 @@ function TestConfig:test_options_of_mixtures()
 end
 
 function TestConfig:test_what_mixtures_do_not_have_is_refused()
-  models.check_refused("mixtral", {sliding_window = 8}, "'sliding_window' = 8: nn.attention has no window")
-  models.check_refused("mixtral", {hidden_act = "gelu"}, "'hidden_act' = gelu")
-  models.check_refused("mixtral", {num_experts_per_tok = 5}, "'num_experts_per_tok' = 5, but 'num_local_experts' = 4")
-  models.check_refused("mixtral", {num_local_experts = 0}, "'num_local_experts' = 0 (a number), where a whole number from 1")
-  models.check_refused("mixtral", {num_local_experts = 1e9}, "where a whole number from 1 to 65536")
-  models.check_refused("mixtral", {router_jitter_noise = -1}, "'router_jitter_noise' = -1")
-  models.check_refused("mixtral", {router_aux_loss_coef = "0.1"}, "'router_aux_loss_coef' = '0.1' (a string)")
-  models.check_refused("mixtral", {rope_parameters = {rope_type = "yarn", factor = 8}}, "nn.attention does not rescale rotary angles")
-  models.check_refused("qwen3_moe", {use_sliding_window = true, sliding_window = 8}, "'sliding_window' = 8")
-  models.check_refused("qwen3_moe", {attention_bias = true}, "'attention_bias' = true: its MLPs have no biases")
-  models.check_refused("qwen3_moe", {num_experts = 8}, "'num_experts' = 8 and 'num_local_experts' = 6, two names of one number")
-  models.check_refused("qwen3_moe", {mlp_only_layers = {1.5}}, "'mlp_only_layers' = [1.5] (a list or an object), where a list of whole numbers")
-  models.check_refused("qwen3_moe", {mlp_only_layers = "1"}, "'mlp_only_layers' = '1' (a string), where a list of whole numbers")
-  models.check_refused("qwen3_moe", {norm_topk_prob = 1}, "'norm_topk_prob' = 1 (a number), where true or false")
+  refused("mixtral", {sliding_window = 8}, "'sliding_window' = 8: nn.attention has no window")
+  refused("mixtral", {hidden_act = "gelu"}, "'hidden_act' = gelu")
+  refused("mixtral", {num_experts_per_tok = 5}, "'num_experts_per_tok' = 5, but 'num_local_experts' = 4")
+  refused("mixtral", {num_local_experts = 0}, "'num_local_experts' = 0 (a number), where a whole number from 1")
+  refused("mixtral", {num_local_experts = 1e9}, "where a whole number from 1 to 65536")
+  refused("mixtral", {router_jitter_noise = -1}, "'router_jitter_noise' = -1")
+  refused("mixtral", {router_aux_loss_coef = "0.1"}, "'router_aux_loss_coef' = '0.1' (a string)")
+  refused("mixtral", {rope_parameters = {rope_type = "yarn", factor = 8}}, "nn.attention does not rescale rotary angles")
+  refused("qwen3_moe", {use_sliding_window = true, sliding_window = 8}, "'sliding_window' = 8")
+  refused("qwen3_moe", {attention_bias = true}, "'attention_bias' = true: its MLPs have no biases")
+  refused("qwen3_moe", {num_experts = 8}, "'num_experts' = 8 and 'num_local_experts' = 6, two names of one number")
+  refused("qwen3_moe", {mlp_only_layers = {1.5}},
+          "'mlp_only_layers' = [1.5] (a list or an object), where a list of whole numbers")
+  refused("qwen3_moe", {mlp_only_layers = "1"}, "'mlp_only_layers' = '1' (a string), where a list of whole numbers")
+  refused("qwen3_moe", {norm_topk_prob = 1}, "'norm_topk_prob' = 1 (a number), where true or false")
   local config = models.config_of "mixtral"
   config.num_key_value_heads = nil -- older versions of transformers have another default than newer ones
   lu.assertErrorMsgContains("has no 'num_key_value_heads'", huggingface.options, config)

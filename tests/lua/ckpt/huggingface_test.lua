@@ -8,6 +8,7 @@ local optim = require "zt.optim"
 local huggingface = require "zt.ckpt.huggingface"
 local names = require "zt.ckpt.names"
 local models = require "support.huggingface_models"
+local refused = models.check_refused
 
 local function shapes_of(tensors)
   local shapes = {}
@@ -217,46 +218,46 @@ function TestConfig:test_older_files()
 end
 
 function TestConfig:test_what_nn_gpt_does_not_have_is_refused()
-  models.check_refused("gpt2", {model_type = "bert"}, "'model_type' = bert: only 'gpt2', 'llama', 'mixtral' and 'qwen3_moe'")
-  models.check_refused("gpt2", {scale_attn_weights = false}, "'scale_attn_weights' = false")
-  models.check_refused("gpt2", {scale_attn_by_inverse_layer_idx = true}, "'scale_attn_by_inverse_layer_idx' = true")
-  models.check_refused("gpt2", {add_cross_attention = true}, "no cross-attention")
-  models.check_refused("gpt2", {activation_function = "silu"}, "'activation_function' = silu: nn.mlp does not have it")
-  models.check_refused("gpt2", {attn_pdrop = 0}, "nn.gpt has one rate of dropout")
-  models.check_refused("gpt2", {n_head = 3}, "'n_embd' = 16, which 'n_head' = 3 does not divide")
-  models.check_refused("gpt2", {n_embd = 1.5}, "'n_embd' = 1.5 (a number), where a whole number from 1 to 16777216 is needed")
-  models.check_refused("llama", {hidden_act = "gelu"}, "'hidden_act' = gelu")
-  models.check_refused("llama", {attention_bias = true}, "'mlp_bias' differs")
-  models.check_refused("llama", {rope_parameters = {rope_type = "llama3", factor = 8}}, "nn.attention does not rescale rotary angles")
-  models.check_refused("llama", {rope_scaling = {type = "linear", factor = 2}}, "nn.attention does not rescale rotary angles")
-  models.check_refused("llama", {attention_dropout = 0.5}, "'attention_dropout' = 0.5")
-  models.check_refused("llama", {quantization_config = {bits = 4}}, "no plain tensors")
+  refused("gpt2", {model_type = "bert"}, "'model_type' = bert: only 'gpt2', 'llama', 'mixtral' and 'qwen3_moe'")
+  refused("gpt2", {scale_attn_weights = false}, "'scale_attn_weights' = false")
+  refused("gpt2", {scale_attn_by_inverse_layer_idx = true}, "'scale_attn_by_inverse_layer_idx' = true")
+  refused("gpt2", {add_cross_attention = true}, "no cross-attention")
+  refused("gpt2", {activation_function = "silu"}, "'activation_function' = silu: nn.mlp does not have it")
+  refused("gpt2", {attn_pdrop = 0}, "nn.gpt has one rate of dropout")
+  refused("gpt2", {n_head = 3}, "'n_embd' = 16, which 'n_head' = 3 does not divide")
+  refused("gpt2", {n_embd = 1.5}, "'n_embd' = 1.5 (a number), where a whole number from 1 to 16777216 is needed")
+  refused("llama", {hidden_act = "gelu"}, "'hidden_act' = gelu")
+  refused("llama", {attention_bias = true}, "'mlp_bias' differs")
+  refused("llama", {rope_parameters = {rope_type = "llama3", factor = 8}}, "nn.attention does not rescale rotary angles")
+  refused("llama", {rope_scaling = {type = "linear", factor = 2}}, "nn.attention does not rescale rotary angles")
+  refused("llama", {attention_dropout = 0.5}, "'attention_dropout' = 0.5")
+  refused("llama", {quantization_config = {bits = 4}}, "no plain tensors")
 end
 
 -- Each message has the key, its value, its type and the required type.
 function TestConfig:test_values_of_a_wrong_type_or_out_of_range_are_refused()
-  models.check_refused("llama", {rms_norm_eps = "1e-6"},
+  refused("llama", {rms_norm_eps = "1e-6"},
           "config.json has 'rms_norm_eps' = '1e-6' (a string), where a number above 0 is needed")
-  models.check_refused("llama", {rms_norm_eps = 0}, "'rms_norm_eps' = 0 (a number), where a number above 0")
-  models.check_refused("llama", {num_hidden_layers = 1e9},
+  refused("llama", {rms_norm_eps = 0}, "'rms_norm_eps' = 0 (a number), where a number above 0")
+  refused("llama", {num_hidden_layers = 1e9},
           "'num_hidden_layers' = 1000000000 (a number), where a whole number from 1 to 10000")
-  models.check_refused("llama", {num_hidden_layers = "2"}, "'num_hidden_layers' = '2' (a string), where a whole number")
-  models.check_refused("llama", {hidden_size = -16}, "'hidden_size' = -16 (a number), where a whole number")
-  models.check_refused("llama", {vocab_size = 1e12}, "'vocab_size' = 1000000000000 (a number), where a whole number from 1 to 2147483647")
-  models.check_refused("llama", {intermediate_size = {22}}, "'intermediate_size' = [22] (a list or an object), where a whole number")
-  models.check_refused("llama", {num_key_value_heads = 3}, "'num_attention_heads' = 4, which 'num_key_value_heads' = 3 does not divide")
-  models.check_refused("llama", {head_dim = "6"}, "'head_dim' = '6' (a string)")
-  models.check_refused("llama", {max_position_embeddings = true}, "'max_position_embeddings' = true (a boolean)")
-  models.check_refused("llama", {attention_bias = "false"}, "'attention_bias' = 'false' (a string), where true or false is needed")
-  models.check_refused("llama", {tie_word_embeddings = 1}, "'tie_word_embeddings' = 1 (a number), where true or false is needed")
-  models.check_refused("llama", {hidden_act = 3}, "'hidden_act' = 3 (a number), where a string is needed")
-  models.check_refused("llama", {rope_parameters = "default"}, "'rope_parameters' = 'default' (a string), where an object {...} is needed")
-  models.check_refused("llama", {rope_parameters = {rope_theta = "500"}}, "'rope_parameters' has 'rope_theta' = '500' (a string)")
-  models.check_refused("gpt2", {model_type = 2}, "'model_type' = 2 (a number), where a string is needed")
-  models.check_refused("gpt2", {attn_pdrop = "0.1"}, "'attn_pdrop' = '0.1' (a string), where a number from 0 to below 1")
-  models.check_refused("gpt2", {resid_pdrop = 1.5}, "'resid_pdrop' = 1.5 (a number), where a number from 0 to below 1")
-  models.check_refused("gpt2", {n_inner = 0}, "'n_inner' = 0 (a number), where a whole number")
-  models.check_refused("gpt2", {scale_attn_weights = "true"}, "'scale_attn_weights' = 'true' (a string), where true or false is needed")
+  refused("llama", {num_hidden_layers = "2"}, "'num_hidden_layers' = '2' (a string), where a whole number")
+  refused("llama", {hidden_size = -16}, "'hidden_size' = -16 (a number), where a whole number")
+  refused("llama", {vocab_size = 1e12}, "'vocab_size' = 1000000000000 (a number), where a whole number from 1 to 2147483647")
+  refused("llama", {intermediate_size = {22}}, "'intermediate_size' = [22] (a list or an object), where a whole number")
+  refused("llama", {num_key_value_heads = 3}, "'num_attention_heads' = 4, which 'num_key_value_heads' = 3 does not divide")
+  refused("llama", {head_dim = "6"}, "'head_dim' = '6' (a string)")
+  refused("llama", {max_position_embeddings = true}, "'max_position_embeddings' = true (a boolean)")
+  refused("llama", {attention_bias = "false"}, "'attention_bias' = 'false' (a string), where true or false is needed")
+  refused("llama", {tie_word_embeddings = 1}, "'tie_word_embeddings' = 1 (a number), where true or false is needed")
+  refused("llama", {hidden_act = 3}, "'hidden_act' = 3 (a number), where a string is needed")
+  refused("llama", {rope_parameters = "default"}, "'rope_parameters' = 'default' (a string), where an object {...} is needed")
+  refused("llama", {rope_parameters = {rope_theta = "500"}}, "'rope_parameters' has 'rope_theta' = '500' (a string)")
+  refused("gpt2", {model_type = 2}, "'model_type' = 2 (a number), where a string is needed")
+  refused("gpt2", {attn_pdrop = "0.1"}, "'attn_pdrop' = '0.1' (a string), where a number from 0 to below 1")
+  refused("gpt2", {resid_pdrop = 1.5}, "'resid_pdrop' = 1.5 (a number), where a number from 0 to below 1")
+  refused("gpt2", {n_inner = 0}, "'n_inner' = 0 (a number), where a whole number")
+  refused("gpt2", {scale_attn_weights = "true"}, "'scale_attn_weights' = 'true' (a string), where true or false is needed")
   local config = models.config_of "llama"
   config.hidden_size, config.head_dim = 18, nil
   lu.assertErrorMsgContains("x/c.json has 'hidden_size' = 18, which 'num_attention_heads' = 4 does not divide",

@@ -116,6 +116,50 @@ function TestMoe:test_options_of_deepspeed()
   lu.assertErrorMsgContains("must be one of", moe.from_deepspeed, {hidden_size = HIDDEN, ffn = 8, noisy_gate_policy = "Gumbel"})
 end
 
+-- moe.gpt makes from a table what nn.gpt makes from a function, with the family's activation, biases and initial values.
+function TestMoe:test_models_from_plain_tables()
+  local ep = meshes.experts.ep
+  local function described(model)
+    local list = {}
+    for index, parameter in ipairs(model:parameters()) do list[index] = {parameter.name, parameter.shape} end
+    return list
+  end
+  local function options(family, with_experts, more)
+    local o = {layers = 3, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, family = family, seed = 7}
+    if with_experts then
+      o.moe = {experts = 4, ffn = 24, blocks = {0, 2}}
+      for key, value in pairs(more or {}) do o.moe[key] = value end
+    end
+    return o
+  end
+  for family, of_family in pairs {
+    gpt2 = {residual_std = 0.02 / math.sqrt(6)}, llama = {activation = "swiglu", bias = false},
+  } do
+    local by_function = options(family)
+    by_function.mlp = function(i)
+      local given = {experts = 4, hidden = HIDDEN, ffn = 24, axis = ep}
+      for key, value in pairs(of_family) do given[key] = value end
+      return i ~= 1 and moe.layers(given) or nil
+    end
+    local wanted, got = nn.gpt(by_function), moe.gpt(options(family, true), {axis = ep})
+    lu.assertEquals(described(got), described(wanted))
+    local function trained(model)
+      local program = zt.program(model, {precision = "fp64"}):apply(zero.shard{stage = 1, axis = meshes.experts:join{"dp", "ep"}})
+      return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}}):step(batch(0)).loss
+    end
+    lu.assertEquals(trained(got), trained(wanted))
+  end
+  lu.assertEquals(#moe.gpt(options("llama")):parameters(), #nn.gpt(options("llama")):parameters())
+  lu.assertErrorMsgContains("moe.blocks names block 3, but the model's 3 blocks are 0 to 2", moe.gpt,
+    options("llama", true, {blocks = {3}}))
+  lu.assertErrorMsgContains("moe.blocks must be a list", moe.gpt, options("llama", true, {blocks = 1}))
+  lu.assertErrorMsgContains("unknown option 'axes'", moe.gpt, options("llama", true), {axes = ep})
+  lu.assertErrorMsgContains("unknown option 'expert_count'", moe.gpt, options("llama", true, {expert_count = 4}))
+  local both = options("llama", true)
+  both.mlp = function() return nil end
+  lu.assertErrorMsgContains("give either `moe`", moe.gpt, both)
+end
+
 function TestMoe:test_mistakes_are_named()
   local function fails(text, options)
     local given = {experts = 4, hidden = HIDDEN, ffn = 8}

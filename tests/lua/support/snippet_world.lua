@@ -49,7 +49,9 @@ local MADE = {
   grad = function() return zt.ones(4) end,
   shard = function(get) return zt.zeros(4 / get "mesh".dp.size) end,
 }
-local MODULES = {comm = true, data = true, nn = true, optim = true, pipe = true, zero = true, ckpt = true, example = true}
+local MODULES = {
+  comm = true, data = true, nn = true, optim = true, pipe = true, zero = true, moe = true, ckpt = true, example = true,
+}
 
 -- Returns a new environment for one snippet. Snippets share no values.
 function world.environment()
