@@ -75,6 +75,10 @@ function TestConfig:test_options_of_mixtures()
     {normalise = "selected", noise = "jitter", jitter = 0.125, losses = {balance = 0.25, per = "micro_batch"}})
   local config = huggingface.config(trained)
   lu.assertEquals({config.output_router_logits, config.router_aux_loss_coef, config.router_jitter_noise}, {true, 0.25, 0.125})
+  -- Missing keys have the values of that model.
+  local bare = models.config_of "mixtral"
+  bare.rope_parameters, bare.rms_norm_eps = nil, nil
+  lu.assertEquals({huggingface.options(bare).rope_base, huggingface.options(bare).eps}, {1e6, 1e-5})
   -- A window that no sequence exceeds changes nothing.
   lu.assertEquals(options_of("mixtral", {sliding_window = 32}).seq, 32)
   lu.assertEquals(options_of("qwen3_moe", {sliding_window = 8}).seq, 32)
