@@ -18,11 +18,14 @@ end
 local function lines_of(kind)
   local rows = {}
   for index, name in ipairs(MEMORY) do rows[index] = {"  " .. name, text.bytes(kind.memory[name])} end
-  return ("%s %s%s\n%s\n  actions  %s\n  sends    %s"):format(
+  local assumed = {}
+  for index, sentence in ipairs(kind.assumptions) do assumed[index] = "\n  assumes  " .. sentence end
+  return ("%s %s%s\n%s\n  actions  %s\n  sends    %s%s"):format(
     kind.count == 1 and "rank" or "ranks", kind.ranks, kind.count > 1 and (" (%d alike)"):format(kind.count) or "",
     text.columns(rows),
     sorted(kind.actions, function(name, count) return ("%d %s"):format(count, name) end),
-    sorted(kind.sent, function(name, bytes) return ("%s %s per step"):format(name, text.bytes(bytes)) end))
+    sorted(kind.sent, function(name, bytes) return ("%s %s per step"):format(name, text.bytes(bytes)) end),
+    table.concat(assumed))
 end
 
 -- Returns the plan as text. `kinds` is the result of trainer:plan(batch), `ranks` the number of ranks.

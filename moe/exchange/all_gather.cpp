@@ -14,6 +14,10 @@ struct Gathered {
   int ranks;
 
   int64_t all() const { return longest * ranks; }
+  // Returns the bytes that this rank sends in an all_gather of its rows, or in a reduce_scatter of the rows of all.
+  int64_t sent_bytes(const at::Tensor& rows) const {
+    return (ranks - 1) * longest * rows.size(1) * static_cast<int64_t>(rows.element_size());
+  }
 };
 
 // Collective: all ranks wait for each other.
@@ -48,30 +52,40 @@ at::Tensor own_routes(const at::Tensor& all, int rank, int64_t own_experts) {
   return local.masked_fill(local.lt(0).logical_or(local.ge(own_experts)), -1);
 }
 
+ExchangeOptions gathering(ExchangeOptions options) {
+  options.gathers = true;
+  return options;
+}
+
 class GatherDispatch final : public ExchangeLayer {
  public:
   explicit GatherDispatch(ExchangeOptions options) : options_(std::move(options)) {}
 
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options_);
-    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context.mode);
+    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context);
     Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
     const at::Tensor own = as_rows(in[0]);
     const Gathered tokens = find_longest(own.size(0), control);
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
     const at::Tensor experts = gather_rows(routes_on_host(in[1]), tokens, control, -1);
+    context.sent(tokens.sent_bytes(all) + tokens.sent_bytes(experts));
     const int64_t own_experts = options_.experts / options_.ranks;
     const RowOrder order = order_rows(own_routes(experts, comm.rank(), own_experts), own_experts);
     const at::Tensor rows = rows_of_tokens(all, order), group_rows = at::tensor(order.counts, at::kLong);
-    const auto backward = [=, shape = in[0].sizes().vec(), async = options_.transport.async, &comm](at::TensorList gradients) {
+    const auto backward = [=, shape = in[0].sizes().vec(), async = options_.transport.async, &comm,
+                           &context](at::TensorList gradients) {
       const at::Tensor sums = at::empty_like(all), result = at::empty(shape, own.options());
       sum_rows(sums, gradient_or_zeros(gradients[0], rows), order);
+      context.sent(tokens.sent_bytes(sums));
       return Exchanged{{result, {}}, scatter_sums(as_rows(result), sums, tokens, comm, async)};
     };
     return {{{rows, group_rows, order.places, group_rows}, {}}, backward};
   }
 
-  Io io() const override { return dispatch_io(); }
+  Io io() const override { return dispatch_io(options_); }
+  Stats report(const Stats& sums) const override { return exchange_report(sums); }
+  std::string assumption() const override { return rows_assumption(options_); }
   std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "gather_dispatch"; }
 
@@ -88,7 +102,7 @@ class GatherCombine final : public ExchangeLayer {
     std::vector<int64_t> shape = weights.sizes().vec();
     shape.back() = options_.hidden;
     const at::Tensor result = at::empty(shape, rows.options());
-    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in)};
+    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in, result, options_, context)};
     Communicator& comm = context.comm(options_.axis);
     const auto* counts = in[3].const_data_ptr<int64_t>();
     const RowOrder order = order_of(in[2], {counts, counts + in[3].numel()});
@@ -97,16 +111,18 @@ class GatherCombine final : public ExchangeLayer {
     const at::Tensor factors = gather_rows(own_weights, tokens, comm, 0);
     const at::Tensor sums = at::empty({tokens.all(), options_.hidden}, rows.options());
     sum_rows(sums, rows, order, factors);
+    context.sent(tokens.sent_bytes(factors) + tokens.sent_bytes(sums));
     const at::Tensor own = as_rows(result);
     Work work = scatter_sums(own, sums, tokens, comm, options_.transport.async);
     const auto finish = [=] {
       if (more.defined()) at::Tensor(own).add_(as_rows(more));
     };
-    const auto backward = [=, &comm](at::TensorList gradients) {
+    const auto backward = [=, &comm, &context](at::TensorList gradients) {
       const at::Tensor gradient = gradient_or_zeros(gradients[0], result);
       const at::Tensor of_tokens = gather_rows(as_rows(gradient), tokens, comm, 0);
       const at::Tensor of_weights = at::empty_like(own_weights);
       const at::Tensor products = row_products(of_tokens, rows, order).to(own_weights.scalar_type());
+      context.sent(tokens.sent_bytes(of_tokens) + tokens.sent_bytes(products));
       Exchanged gone{{rows_of_tokens(of_tokens, order, factors), of_weights.view(weights.sizes()), {}, {}},
                      scatter_sums(of_weights, products, tokens, comm, Async::no)};
       if (more.defined()) gone.tensors.push_back(gradient);
@@ -116,6 +132,7 @@ class GatherCombine final : public ExchangeLayer {
   }
 
   Io io() const override { return combine_io(options_); }
+  Stats report(const Stats& sums) const override { return exchange_report(sums); }
   std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "gather_combine"; }
 
@@ -128,12 +145,12 @@ class GatherCombine final : public ExchangeLayer {
 // One rank has all tokens already.
 std::shared_ptr<Layer> make_gather_dispatch(const ExchangeOptions& options) {
   if (options.ranks == 1) return make_dispatch(options);
-  return std::make_shared<GatherDispatch>(options);
+  return std::make_shared<GatherDispatch>(gathering(options));
 }
 
 std::shared_ptr<Layer> make_gather_combine(const ExchangeOptions& options) {
   if (options.ranks == 1) return make_combine(options);
-  return std::make_shared<GatherCombine>(options);
+  return std::make_shared<GatherCombine>(gathering(options));
 }
 
 }  // namespace zt::moe

@@ -15,23 +15,28 @@ class Dispatch final : public ExchangeLayer {
 
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options_);
-    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context.mode);
+    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context);
     const at::Tensor tokens = as_rows(in[0]);
     const RowOrder order = order_rows(routes_on_host(in[1]), options_.experts, padded_rows(in[1], options_, context.mode));
     const Traffic traffic = traffic_of(order, context);
     Communicator* comm = comm_of(options_, context);
-    auto [rows, work] = to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport);
+    auto [rows, work, sent] = to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport);
+    context.sent(sent);
     const at::Tensor group_rows = at::tensor(traffic.rows_of_experts(), at::kLong);
-    const auto backward = [=, shape = in[0].sizes().vec(), transport = options_.transport](at::TensorList gradients) {
+    const auto backward = [=, shape = in[0].sizes().vec(), transport = options_.transport, rows = rows,
+                           &context](at::TensorList gradients) {
       const at::Tensor of_rows = gradient_or_zeros(gradients[0], rows);
-      auto [back, moved] = from_experts(of_rows, traffic, comm, transport);
+      auto [back, moved, bytes] = from_experts(of_rows, traffic, comm, transport);
+      context.sent(bytes);
       const at::Tensor result = at::empty(shape, tokens.options());
-      return Exchanged{{result, {}}, then(std::move(moved), [=] { sum_rows(as_rows(result), back, order); })};
+      return Exchanged{{result, {}}, then(std::move(moved), [=, back = back] { sum_rows(as_rows(result), back, order); })};
     };
     return {{{rows, group_rows, order.places, traffic.tensor()}, std::move(work)}, backward};
   }
 
-  Io io() const override { return dispatch_io(); }
+  Io io() const override { return dispatch_io(options_); }
+  Stats report(const Stats& sums) const override { return exchange_report(sums); }
+  std::string assumption() const override { return rows_assumption(options_); }
   std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "dispatch"; }
 
@@ -54,17 +59,21 @@ class Combine final : public ExchangeLayer {
     std::vector<int64_t> shape = weights.sizes().vec();
     shape.back() = options_.hidden;
     const at::Tensor result = at::empty(shape, rows.options());
-    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in)};
+    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in, result, options_, context)};
     const Traffic traffic = Traffic::from_tensor(in[3], options_.ranks);
     const RowOrder order = order_of(in[2], traffic.sent());
     const at::Tensor factors = weights.reshape(order.places.sizes());
     Communicator* comm = comm_of(options_, context);
-    auto [back, work] = from_experts(rows, traffic, comm, options_.transport);
-    const auto finish = [=] { sum_rows(as_rows(result), back, order, factors, more.defined() ? as_rows(more) : more); };
-    const auto backward = [=, transport = options_.transport](at::TensorList gradients) {
+    auto [back, work, sent] = from_experts(rows, traffic, comm, options_.transport);
+    context.sent(sent);
+    const auto finish = [=, back = back] {
+      sum_rows(as_rows(result), back, order, factors, more.defined() ? as_rows(more) : more);
+    };
+    const auto backward = [=, transport = options_.transport, back = back, &context](at::TensorList gradients) {
       const at::Tensor gradient = gradient_or_zeros(gradients[0], result), of_tokens = as_rows(gradient);
       const at::Tensor of_weights = row_products(of_tokens, back, order).to(weights.scalar_type()).view(weights.sizes());
-      auto [of_rows, moved] = to_experts(rows_of_tokens(of_tokens, order, factors), traffic, comm, transport);
+      auto [of_rows, moved, bytes] = to_experts(rows_of_tokens(of_tokens, order, factors), traffic, comm, transport);
+      context.sent(bytes);
       Exchanged gone{{of_rows, of_weights, {}, {}}, std::move(moved)};
       if (more.defined()) gone.tensors.push_back(gradient);
       return gone;
@@ -73,6 +82,7 @@ class Combine final : public ExchangeLayer {
   }
 
   Io io() const override { return combine_io(options_); }
+  Stats report(const Stats& sums) const override { return exchange_report(sums); }
   std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "combine"; }
 

@@ -32,7 +32,12 @@ struct ExchangeOptions {
   // Each expert gets as many rows from each rank as the capacity allows, some of them zeros, so that no counts are exchanged. All
   // ranks must have equally many tokens.
   std::optional<CapacityOptions> padding = {};
-  double planned_rows = 1;  // of plans: rows of this rank's experts, as a multiple of those of balanced routing
+  int64_t top_k = 0;  // of the capacity: routes per token if tokens chose; 0: as many as each token has
+  // Of plans: the most rows that this rank's experts get. The capacity bounds them; without one, it is assumed that they get
+  // `planned_rows` times those of balanced routing.
+  std::optional<CapacityOptions> capacity = {};
+  double planned_rows = 1;
+  bool gathers = false;  // by all_gather; set by make_gather_dispatch and make_gather_combine
 };
 
 // By all_to_all: each row goes to the rank of its expert only.
@@ -44,8 +49,10 @@ std::shared_ptr<Layer> make_combine(const ExchangeOptions& options);
 std::shared_ptr<Layer> make_gather_dispatch(const ExchangeOptions& options);
 std::shared_ptr<Layer> make_gather_combine(const ExchangeOptions& options);
 
-// Returns the inputs and outputs of both kinds.
-Io dispatch_io();
+// Returns the inputs, the outputs and the statistics of both kinds. Statistics, between several ranks: `bytes_sent` to other
+// ranks, the sum over all ranks, forward and backward; `seconds` of a rank's thread, the mean over ranks. The counts
+// of rows that all_to_all sends before the rows, 8 bytes per expert, are left out.
+Io dispatch_io(const ExchangeOptions& options);
 Io combine_io(const ExchangeOptions& options);
 
 }  // namespace zt::moe

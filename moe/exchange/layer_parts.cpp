@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "zt/base/error.h"
@@ -39,41 +40,144 @@ std::vector<std::string> axes_of(const ExchangeOptions& options) {
   return options.ranks == 1 ? std::vector<std::string>() : std::vector<std::string>{options.axis};
 }
 
-Io dispatch_io() {
-  return {.inputs = {"h", "route_experts"}, .outputs = {{"rows"}, {"group_rows", false}, {"places", false}, {"traffic", false}}};
+namespace {
+
+std::vector<StatInfo> exchange_stats(const ExchangeOptions& options) {
+  if (options.ranks == 1) return {};
+  return {{"bytes_sent", 1}, {"seconds", 2}};
+}
+
+}  // namespace
+
+Io dispatch_io(const ExchangeOptions& options) {
+  return {.inputs = {"h", "route_experts"},
+          .outputs = {{"rows"}, {"group_rows", false}, {"places", false}, {"traffic", false}},
+          .losses = {},
+          .stats = exchange_stats(options)};
 }
 
 Io combine_io(const ExchangeOptions& options) {
-  Io io{.inputs = {"rows", "route_weights", "places", "traffic"}, .outputs = {{"h"}}};
+  Io io{.inputs = {"rows", "route_weights", "places", "traffic"},
+        .outputs = {{"h"}},
+        .losses = {},
+        .stats = exchange_stats(options)};
   if (options.has_shared) io.inputs.emplace_back("shared");
   return io;
 }
 
-int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode) {
-  if (!options.padding) return -1;
-  if (experts.dim() != 3) misuse("padding needs tokens of samples, [samples, tokens, hidden], got experts {}", describe(experts));
-  const bool per_sample = options.padding->per == "sample";
-  const int64_t samples = experts.size(0), tokens = experts.size(1), routes = experts.size(2), all = samples * tokens;
-  const int64_t room = options.padding->rows(mode == Mode::train, per_sample ? tokens : all, routes, options.experts);
+Stats exchange_report(const Stats& sums) {
+  if (sums.empty()) return {};
+  const at::Tensor& seconds = sums.at("seconds");
+  return {{"bytes_sent", sums.at("bytes_sent")[0]}, {"seconds", seconds[0] / seconds[1]}};
+}
+
+std::string rows_assumption(const ExchangeOptions& options) {
+  if (options.capacity) return "experts get as many rows as the capacity allows: no routing needs more memory";
+  if (options.ranks == 1) return {};
+  return fmt::format(
+      "the experts of a rank get {:g} times the rows of balanced routing (planned_rows); without a capacity they may get up to {} "
+      "times",
+      options.planned_rows, options.ranks);
+}
+
+namespace {
+
+// Returns the rows that an expert gets of one rank at most. experts: [samples, tokens, routes].
+int64_t room_of_expert(const at::Tensor& experts, const CapacityOptions& capacity, const ExchangeOptions& options, Mode mode) {
+  if (experts.dim() != 3)
+    misuse("a capacity needs tokens of samples, [samples, tokens, hidden], got experts {}", describe(experts));
+  const bool per_sample = capacity.per == "sample";
+  const int64_t samples = experts.size(0), tokens = experts.size(1), routes = options.top_k > 0 ? options.top_k : experts.size(2);
+  const int64_t room = capacity.rows(mode == Mode::train, per_sample ? tokens : samples * tokens, routes, options.experts);
   return per_sample ? samples * room : room;
 }
 
+// The rows of a planned exchange: those that this rank sends, and those of its experts.
+struct PlannedRows {
+  int64_t sent, received;
+};
+
+PlannedRows planned_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode) {
+  const int64_t routes = experts.numel();
+  if (options.padding) {
+    const int64_t rows = padded_rows(experts, options, mode) * options.experts;
+    return {rows, rows};
+  }
+  if (options.capacity) {
+    const int64_t room = room_of_expert(experts, *options.capacity, options, mode) * options.experts;
+    return {std::min(routes, room), std::min(routes * options.ranks, room)};
+  }
+  return {routes, static_cast<int64_t>(std::ceil(static_cast<double>(routes) * options.planned_rows))};
+}
+
+// Returns the bytes that a rank sends to the others if it sends equally many of so many rows to each, itself included.
+int64_t planned_bytes(int64_t rows, const at::Tensor& of, const ExchangeOptions& options) {
+  const at::ScalarType dtype = options.transport.dtype.value_or(of.scalar_type());
+  return rows * (options.ranks - 1) / options.ranks * options.hidden * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+// Returns the tensors that live while rows are on their way: those that are sent, and those that arrive in the order of ranks.
+// `tokens`: of this rank.
+std::vector<at::Tensor> transfer_buffers(const PlannedRows& planned, int64_t tokens, const at::Tensor& like,
+                                         const ExchangeOptions& options) {
+  if (options.ranks == 1) return {};
+  const auto rows = [&](int64_t count) { return at::empty({count, options.hidden}, like.options()); };
+  if (options.gathers) return {rows(options.ranks * tokens)};
+  // A rank's one expert gets its rows in the order of ranks.
+  if (options.experts == options.ranks) return {rows(planned.sent)};
+  return {rows(planned.sent), rows(planned.received)};
+}
+
+// Returns the bytes that a rank sends of a tensor that it gathers, or sums for all.
+int64_t gathered_bytes(const at::Tensor& own, const ExchangeOptions& options) {
+  return (options.ranks - 1) * static_cast<int64_t>(own.nbytes());
+}
+
+}  // namespace
+
+int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode) {
+  return options.padding ? room_of_expert(experts, *options.padding, options, mode) : -1;
+}
+
 ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options,
-                                        Mode mode) {
-  const int64_t padded = padded_rows(experts, options, mode);
-  const auto balanced = static_cast<int64_t>(std::ceil(static_cast<double>(experts.numel()) * options.planned_rows));
-  const int64_t rows = padded >= 0 ? padded * options.experts : balanced;
+                                        Context& context) {
+  const PlannedRows planned = planned_rows(experts, options, context.mode);
   const auto numbers = [&](at::IntArrayRef shape) { return at::empty(shape, experts.options()); };
-  const int64_t routes = experts.size(-1);
+  const int64_t routes = experts.size(-1), all = gathered_bytes(tokens, options);
+  const int64_t ranks = options.gathers ? options.ranks : 1;  // whose tokens this rank orders
   const std::vector<at::Tensor> outputs{
-      at::empty({rows, options.hidden}, tokens.options()), numbers({options.experts / options.ranks}),
-      numbers({experts.numel() / std::max<int64_t>(1, routes), routes}), numbers({2 * options.experts})};
-  const auto backward = [tokens](at::TensorList) { return ExchangeLayer::Exchanged{{at::empty_like(tokens), {}}, {}}; };
+      at::empty({planned.received, options.hidden}, tokens.options()), numbers({options.experts / options.ranks}),
+      numbers({ranks * experts.numel() / std::max<int64_t>(1, routes), routes}), numbers({2 * options.experts})};
+  const int64_t count = tokens.numel() / options.hidden;
+  const std::vector<at::Tensor> buffers = transfer_buffers(planned, count, tokens, options);
+  context.sent(options.gathers ? all + gathered_bytes(experts, options) : planned_bytes(planned.sent, tokens, options));
+  // The backward holds the rows and their order, and after an all_gather the tokens of all ranks.
+  const at::Tensor kept = options.gathers ? at::empty({options.ranks * tokens.numel()}, tokens.options()) : at::Tensor();
+  const auto backward = [=, &context, rows = outputs.front(), order = numbers({planned.sent})](at::TensorList) {
+    const std::vector<at::Tensor> of_gradients = transfer_buffers(planned, count, tokens, options);
+    context.sent(options.gathers ? static_cast<int64_t>(kept.nbytes()) - static_cast<int64_t>(tokens.nbytes())
+                                 : planned_bytes(planned.received, tokens, options));
+    return ExchangeLayer::Exchanged{{at::empty_like(tokens), {}}, {}};
+  };
   return {{outputs, {}}, backward};
 }
 
-ExchangeLayer::Backward planned_combine(at::TensorList in) {
-  return [in = in.vec()](at::TensorList gradients) {
+ExchangeLayer::Backward planned_combine(at::TensorList in, const at::Tensor& result, const ExchangeOptions& options,
+                                        Context& context) {
+  const at::Tensor &rows = in[0], &weights = in[1];
+  const PlannedRows planned = planned_rows(weights, options, context.mode);
+  const int64_t tokens = weights.numel() / std::max<int64_t>(1, weights.size(-1));
+  const int64_t sums = (options.ranks - 1) * tokens * options.hidden * static_cast<int64_t>(rows.element_size());
+  const int64_t gathered = gathered_bytes(weights, options) + sums;
+  const std::vector<at::Tensor> buffers = transfer_buffers(planned, tokens, rows, options);
+  context.sent(options.gathers ? gathered : planned_bytes(planned.received, rows, options));
+  // The backward holds the result, the order of rows, and for the gradient of the weights the rows that came back.
+  const at::Tensor order = at::empty({planned.sent}, in[2].options());
+  const bool keeps = options.ranks > 1 && !options.gathers;
+  const at::Tensor kept = keeps ? at::empty({planned.sent, options.hidden}, rows.options()) : at::Tensor();
+  return [=, &context, in = in.vec(), kept = kept, result = result, order = order](at::TensorList gradients) {
+    const std::vector<at::Tensor> of_gradients = transfer_buffers(planned, tokens, in[0], options);
+    context.sent(options.gathers ? gathered : planned_bytes(planned.sent, in[0], options));
     ExchangeLayer::Exchanged gone{{at::empty_like(in[0]), at::empty_like(in[1]), {}, {}}, {}};
     if (in.size() > 4) gone.tensors.push_back(gradients[0]);
     return gone;

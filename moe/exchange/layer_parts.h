@@ -22,12 +22,19 @@ void check_tokens(const at::Tensor& tokens, const at::Tensor& experts, const Exc
 Communicator* comm_of(const ExchangeOptions& options, Context& context);  // null for one rank
 std::vector<std::string> axes_of(const ExchangeOptions& options);
 
+// Returns what results show of the statistics of dispatch_io and combine_io.
+Stats exchange_report(const Stats& sums);
+// Returns a sentence about the rows that plans assume; empty for one rank without capacity.
+std::string rows_assumption(const ExchangeOptions& options);
+
 // Returns the rows per expert if they are padded, else -1. experts: [samples, tokens, routes].
 int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode);
 
-// On device meta: the shapes of a dispatch if the routing is balanced, times options.planned_rows, and of the backwards.
+// On device meta: the shapes of a dispatch with as many rows as options.capacity or options.planned_rows say, and of the
+// backwards. They note the bytes that are sent, of which an equal part stays on this rank.
 ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options,
-                                        Mode mode);
-ExchangeLayer::Backward planned_combine(at::TensorList in);
+                                        Context& context);
+ExchangeLayer::Backward planned_combine(at::TensorList in, const at::Tensor& result, const ExchangeOptions& options,
+                                        Context& context);
 
 }  // namespace zt::moe

@@ -20,6 +20,12 @@ at::Tensor in_transport(const at::Tensor& rows, const Transport& transport) {
   return transport.dtype ? rows.to(*transport.dtype) : rows;
 }
 
+// Returns the bytes of the rows that go to other ranks than this one. `splits`: rows by rank.
+int64_t bytes_to_others(const at::Tensor& rows, const std::vector<int64_t>& splits, const Communicator& comm) {
+  const int64_t own = splits[static_cast<size_t>(comm.rank())];
+  return (rows.size(0) - own) * rows.size(1) * static_cast<int64_t>(rows.element_size());
+}
+
 }  // namespace
 
 Traffic::Traffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks)
@@ -70,13 +76,14 @@ MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicato
   const at::Tensor out = in_transport(sent, transport);
   const at::Tensor arrived = at::empty({traffic.rows_received(), sent.size(1)}, out.options());
   Work work = comm->all_to_all(arrived, out, traffic.received_splits(), traffic.sent_splits(), transport.async);
-  const int64_t own = traffic.own_experts();
-  if (own == 1 && !transport.dtype) return {arrived, std::move(work)};
+  const int64_t own = traffic.own_experts(), bytes = bytes_to_others(out, traffic.sent_splits(), *comm);
+  if (own == 1 && !transport.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor rows = at::empty(arrived.sizes(), sent.options());
-  return {rows, then(std::move(work), [=, received = traffic.received()] {
-            const at::Tensor widened = arrived.to(rows.scalar_type());
-            swap_block_order(rows, widened, received, own);
-          })};
+  const auto reorder = [=, received = traffic.received()] {
+    const at::Tensor widened = arrived.to(rows.scalar_type());
+    swap_block_order(rows, widened, received, own);
+  };
+  return {rows, then(std::move(work), reorder), bytes};
 }
 
 MovedRows from_experts(const at::Tensor& rows, const Traffic& traffic, Communicator* comm, const Transport& transport) {
@@ -89,9 +96,10 @@ MovedRows from_experts(const at::Tensor& rows, const Traffic& traffic, Communica
   const at::Tensor out = in_transport(by_rank, transport);
   const at::Tensor arrived = at::empty({traffic.rows_sent(), rows.size(1)}, out.options());
   Work work = comm->all_to_all(arrived, out, traffic.sent_splits(), traffic.received_splits(), transport.async);
-  if (!transport.dtype) return {arrived, std::move(work)};
+  const int64_t bytes = bytes_to_others(out, traffic.received_splits(), *comm);
+  if (!transport.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor back = at::empty(arrived.sizes(), rows.options());
-  return {back, then(std::move(work), [=] { at::Tensor(back).copy_(arrived); })};
+  return {back, then(std::move(work), [=] { at::Tensor(back).copy_(arrived); }), bytes};
 }
 
 }  // namespace zt::moe

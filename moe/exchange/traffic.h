@@ -46,6 +46,7 @@ Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm);
 struct MovedRows {
   at::Tensor rows;  // valid after work.wait()
   Work work;
+  int64_t sent_bytes = 0;  // to other ranks
 };
 
 // How rows are sent: asynchronously or not, and in which dtype if not in their own.

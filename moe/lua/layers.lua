@@ -69,7 +69,7 @@ end
 local function layers(given)
   local o = check.options("moe.layers", SCHEMA, given)
   local exchange = {experts = o.experts, hidden = o.hidden, axis = o.axis, dispatcher = o.dispatcher, overlap = o.overlap,
-                    transport = o.transport, planned_rows = o.planned_rows, capacity = o.router.capacity}
+                    transport = o.transport, planned_rows = o.planned_rows, capacity = o.router.capacity, top_k = o.top_k}
   local list = {{"router", router_of(o)}, {"dispatch", moe.dispatch(exchange)}}
   if o.shared or o.residual then
     list[#list + 1] = branch_of(o)

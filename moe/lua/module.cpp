@@ -20,6 +20,7 @@ struct ExchangeTable {
   std::optional<std::string> transport;
   bool shared = false;
   double planned_rows = 1;
+  int64_t top_k = 0;
   std::optional<CapacityOptions> capacity;
 };
 
@@ -55,6 +56,7 @@ ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
           .optional("shared", &ExchangeTable::shared, "add the value `shared`")
           .optional("planned_rows", &ExchangeTable::planned_rows, "of plans: rows of a rank, as a multiple of balanced routing's",
                     above(0))
+          .optional("top_k", &ExchangeTable::top_k, "that of the router, for the capacity if experts choose", at_least(1))
           .optional("capacity", &ExchangeTable::capacity, "that of the router: with `pad`, no counts are exchanged");
   const ExchangeTable table = kSchema.parse(value);
   ExchangeOptions options;
@@ -67,6 +69,8 @@ ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
   if (table.transport) options.transport.dtype = parse_float_type(*table.transport, kSchema.name() + ".transport");
   options.has_shared = table.shared;
   options.planned_rows = table.planned_rows;
+  options.top_k = table.top_k;
+  options.capacity = table.capacity;
   if (table.capacity && table.capacity->pad) options.padding = table.capacity;
   dispatcher = table.dispatcher;
   if (dispatcher == "all_gather" && (options.padding || table.transport))

@@ -6,6 +6,7 @@
 
 #include "routing/losses.h"
 #include "routing/noise.h"
+#include "routing/report.h"
 #include "routing/selection.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -45,7 +46,9 @@ class Router final : public Layer {
                                         : load_by_sample(experts, shape.samples, options_.experts);
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, shape, context);
-    add_losses({logits, probabilities_of(scores), load, shape.samples}, context);
+    const Routed routed{logits, probabilities_of(scores), load, shape.samples};
+    add_losses(routed, context);
+    if (!h.is_meta()) add_statistics(routed, context);
     return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
   }
 
@@ -56,7 +59,8 @@ class Router final : public Layer {
     Io io{.inputs = {"h"}, .outputs = {{"route_weights"}, {"route_experts", false}}};
     if (options_.losses.balance > 0) io.losses.push_back({"balance", Per::sample});
     if (options_.losses.z > 0) io.losses.push_back({"z_loss", Per::sample});
-    io.stats = {{"load", options_.experts}, {"dropped", 1}, {"tokens", 1}, {"entropy", 1}};
+    io.stats = {{"load", options_.experts}, {"dropped", 1}, {"tokens", 1}, {"entropy", 1}, {"logits", 1}};
+    if (bias_.defined()) io.stats.push_back({"bias", 1});
     return io;
   }
   std::vector<std::string> axes() const override {
@@ -72,6 +76,7 @@ class Router final : public Layer {
     const at::Tensor& load = stats.at("load");
     at::Tensor(bias_).add_(load.mean().sub(load).sign().to(at::kFloat), options_.bias_rate);
   }
+  Stats report(const Stats& sums) const override { return routing_report(sums); }
   std::string kind() const override { return "router"; }
 
  private:
@@ -180,11 +185,21 @@ class Router final : public Layer {
     if (options_.losses.balance > 0)
       context.loss("balance", balance_loss(routed, options_, context) * options_.losses.balance, Per::sample);
     if (options_.losses.z > 0) context.loss("z_loss", z_loss(routed) * options_.losses.z, Per::sample);
-    if (context.recompute || routed.logits.is_meta()) return;
+  }
+
+  // The statistics are sums over tokens, for routing_report. That of the logits also finds those that are not finite.
+  void add_statistics(const Routed& routed, Context& context) const {
+    const at::Tensor logits = routed.logits.detach();
+    context.watch("logits", logits.view({routed.samples, -1, options_.experts}));
+    if (context.recompute) return;
     const at::Tensor probabilities = routed.probabilities.detach().to(at::kDouble);
+    const auto tokens = static_cast<double>(probabilities.size(0));
     context.stat("load", routed.load.sum(0));
-    context.stat("tokens", at::scalar_tensor(probabilities.size(0), at::kDouble));
+    context.stat("tokens", at::scalar_tensor(tokens, at::kDouble));
     context.stat("entropy", probabilities.clamp_min(1e-30).log().mul(probabilities).sum().neg());
+    const at::Tensor all = logits.flatten().to(at::kDouble);
+    context.stat("logits", all.dot(all).div(options_.experts));
+    if (bias_.defined()) context.stat("bias", bias_.to(at::kDouble).square().sum().mul(tokens));
   }
 
   RouterOptions options_;

@@ -14,25 +14,30 @@ namespace zt::moe {
 
 namespace {
 
-// Returns the indices of the `count` largest numbers, the largest first. NaN counts as the least.
+// Returns whether the number at a comes before that at b in descending order. NaN counts as the least; ties go to the lower
+// index.
+bool comes_first(const double* numbers, int64_t a, int64_t b) {
+  const double x = numbers[a], y = numbers[b];
+  const bool has_x = x == x, has_y = y == y;
+  if (has_x != has_y) return has_x;
+  return has_x && x != y ? x > y : a < b;
+}
+
+// Returns the indices of the `count` largest numbers, the largest first.
 std::vector<int64_t> largest(const std::vector<double>& numbers, int64_t count) {
   std::vector<int64_t> places(numbers.size());
   std::iota(places.begin(), places.end(), int64_t{0});
-  const auto comes_first = [&](int64_t a, int64_t b) {
-    const double x = numbers[static_cast<size_t>(a)], y = numbers[static_cast<size_t>(b)];
-    const bool has_x = x == x, has_y = y == y;
-    if (has_x != has_y) return has_x;
-    return has_x && x != y ? x > y : a < b;
-  };
-  std::partial_sort(places.begin(), places.begin() + count, places.end(), comes_first);
+  const auto is_larger = [&](int64_t a, int64_t b) { return comes_first(numbers.data(), a, b); };
+  std::partial_sort(places.begin(), places.begin() + count, places.end(), is_larger);
   places.resize(static_cast<size_t>(count));
   return places;
 }
 
 double group_score(const std::vector<double>& scores, int64_t begin, int64_t size) {
-  std::vector<double> own(scores.begin() + begin, scores.begin() + begin + size);
-  std::partial_sort(own.begin(), own.begin() + std::min<int64_t>(2, size), own.end(), std::greater<>());
-  return size > 1 ? own[0] + own[1] : own[0];
+  const std::vector<double> own(scores.begin() + begin, scores.begin() + begin + size);
+  double score = 0;
+  for (const int64_t place : largest(own, std::min<int64_t>(2, size))) score += own[static_cast<size_t>(place)];
+  return score;
 }
 
 // Gives experts outside of the best groups the least score.
@@ -100,8 +105,8 @@ int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t c
     for (auto& own : pairs) {
       if (static_cast<int64_t>(own.size()) <= room) continue;
       if (doubles.defined()) {
-        const auto* rank_of = doubles.const_data_ptr<double>();
-        std::ranges::stable_sort(own, [&](int64_t a, int64_t b) { return rank_of[a] > rank_of[b]; });
+        const auto* ranks = doubles.const_data_ptr<double>();
+        std::ranges::sort(own, [&](int64_t a, int64_t b) { return comes_first(ranks, a, b); });
       }
       for (size_t i = static_cast<size_t>(room); i < own.size(); ++i, ++dropped) expert_of[own[i]] = -1;
     }

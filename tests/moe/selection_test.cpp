@@ -35,6 +35,15 @@ TEST(Selection, OfNanIsAnExpertAllTheSame) {
   EXPECT_TRUE(select_top_k(at::tensor({nan, 0.5, nan}, at::kDouble).view({1, 3}), options(2)).equal(longs({1, 0}, 2)));
 }
 
+TEST(Selection, OfNanInGroupsAndCapacitiesIsInBounds) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor scores = at::tensor({nan, nan, 0.5, 0.25}, at::kDouble).view({1, 4});
+  EXPECT_TRUE(select_top_k(scores, options(2, 2, 1)).equal(longs({2, 3}, 2)));
+  at::Tensor experts = longs({0, 0, 0, 0}, 1);
+  EXPECT_EQ(drop_above(experts, 1, 2, 1, at::tensor({nan, 0.5, nan, 0.75}, at::kDouble).view({4, 1})), 2);
+  EXPECT_TRUE(experts.equal(longs({-1, 0, -1, 0}, 1)));
+}
+
 // Groups are {0, 1}, {2, 3}, {4, 5}: the two best sums are those of the second and the third.
 TEST(Selection, StaysInTheBestGroups) {
   const at::Tensor scores = at::tensor({0.9, 0.0, 0.5, 0.5, 0.6, 0.5}, at::kDouble).view({1, 6});

@@ -145,7 +145,9 @@ TEST(Nonfinite, TheErrorNamesParameterRankAndMicroBatch) {
         });
       });
       EXPECT_EQ(said[0], said[1]);
-      EXPECT_CONTAINS(said[0], "the first thing that is not finite is the loss on rank 1 in micro-batch 2");
+      EXPECT_CONTAINS(
+          said[0],
+          "the first thing that is not finite is the output 'h' of layer 'embedding' in sample 0 on rank 1 in micro-batch 2");
       EXPECT_CONTAINS(said[0], "step 0: ");
     }
   });

@@ -48,7 +48,7 @@ function TestMoe:test_layers_and_their_names()
   local load = 0
   for _, tokens in ipairs(result.stats["blocks.1.router.load"]) do load = load + tokens end
   lu.assertEquals(load, 4 * SEQ * 2)
-  lu.assertEquals(result.stats["blocks.1.router.dropped"], {0})
+  lu.assertEquals(result.stats["blocks.1.router.dropped"], 0)
 end
 
 function TestMoe:test_layouts_agree()
@@ -108,7 +108,7 @@ function TestMoe:test_options_of_deepspeed()
     local program = zt.program(model):apply(zero.shard{stage = 2, axis = meshes.experts:join{"dp", "ep"}})
     local result = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}}):step(batch(0))
     lu.assertTrue(result.loss > 0)
-    local dropped = result.stats["blocks.1.router.dropped"][1]
+    local dropped = result.stats["blocks.1.router.dropped"]
     if k == 2 then lu.assertTrue(dropped >= 32 * 2 - 4 * 8) end
     if k == 3 then lu.assertEquals(dropped, 0) end
   end

@@ -92,34 +92,6 @@ int make_trainer(lua_State* L) {
   return 1;
 }
 
-// Returns a list of numbers for each statistic.
-Value stats_value(const Stats& stats) {
-  Value::Table table;
-  for (const auto& [name, values] : stats) {
-    const auto* first = values.const_data_ptr<double>();
-    table[name] = Value::List(first, first + values.numel());
-  }
-  return table;
-}
-
-Value result_value(const StepResult& result) {
-  Value::Table terms;
-  for (const LossTerm& term : result.terms) terms[term.name] = term.value;
-  Value::Table table{{"step", result.step},
-                     {"loss", result.loss},
-                     {"tokens", result.tokens},
-                     {"samples", result.samples},
-                     {"seconds", result.seconds},
-                     {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
-                     {"skipped", result.skipped},
-                     {"terms", terms},
-                     {"stats", stats_value(result.stats)},
-                     {"loss_scale", result.loss_scale}};
-  if (result.grad_norm) table["grad_norm"] = *result.grad_norm;
-  if (result.lr) table["lr"] = *result.lr;
-  return table;
-}
-
 // Ends `ztoolkit run --dry` and `ztoolkit plan` in place of the first step: the Lua library prints the report or plan and exits
 // (zt/plan.lua). The step's batch consists of `parts` parts like the one at stack index 2.
 int end_dry_run(lua_State* L, int64_t parts) {

@@ -1,5 +1,7 @@
 #include "program/values.h"
 
+#include <algorithm>
+
 #include "zt/base/options.h"
 
 namespace zt::lua {
@@ -50,6 +52,17 @@ Value units_value(const ModelInfo& model) {
   return list;
 }
 
+// Returns a number for each statistic without dims, else a list of numbers.
+Value stats_value(const Stats& stats) {
+  Value::Table table;
+  for (const auto& [name, values] : stats) {
+    const auto* first = values.const_data_ptr<double>();
+    if (values.dim() == 0) table[name] = *first;
+    else table[name] = Value::List(first, first + values.numel());
+  }
+  return table;
+}
+
 Value params_value(const ModelInfo& model) {
   Value::List list;
   for (const ParamInfo& param : model.params) {
@@ -73,6 +86,24 @@ Value to_value(const ModelInfo& model, const Coord& coord) {
                       {"units", units_value(model)},
                       {"params", params_value(model)},
                       {"coord", Value::Table{{"rank", coord.rank}, {"axes", axes}}}};
+}
+
+Value result_value(const StepResult& result) {
+  Value::Table terms;
+  for (const LossTerm& term : result.terms) terms[term.name] = term.value;
+  Value::Table table{{"step", result.step},
+                     {"loss", result.loss},
+                     {"tokens", result.tokens},
+                     {"samples", result.samples},
+                     {"seconds", result.seconds},
+                     {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
+                     {"skipped", result.skipped},
+                     {"terms", terms},
+                     {"stats", stats_value(result.stats)},
+                     {"loss_scale", result.loss_scale}};
+  if (result.grad_norm) table["grad_norm"] = *result.grad_norm;
+  if (result.lr) table["lr"] = *result.lr;
+  return table;
 }
 
 Action to_action(const Value& value, const std::string& path) {

@@ -1,9 +1,10 @@
-// Converts programs, actions and a model's ModelInfo to plain values, which are tables in Lua.
+// Converts programs, actions, a model's ModelInfo and the result of a step to plain values, which are tables in Lua.
 #pragma once
 
 #include "zt/base/value.h"
 #include "zt/comm/mesh.h"
 #include "zt/program/program.h"
+#include "zt/train/trainer.h"
 
 namespace zt::lua {
 
@@ -12,6 +13,7 @@ namespace zt::lua {
 Value to_value(const Action& action);
 Value to_value(const std::vector<Action>& actions);
 Value to_value(const ModelInfo& model, const Coord& coord);
+Value result_value(const StepResult& result);
 
 // Throws Misuse that begins with the path of the wrong value: "actions[3].kind".
 Action to_action(const Value& value, const std::string& path);

@@ -40,8 +40,9 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::
     if (unit.owns_shard()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
   }
   for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
-  for (size_t p = 0; p < info.positions.size(); ++p) {
+  for (int p = 0; p < static_cast<int>(info.positions.size()); ++p) {
     exchanges_.push_back(dynamic_cast<ExchangeLayer*>(model_->positions()[p].layer.get()));
+    if (runs_[p] && exchanges_[p] && find_stat(p, "seconds") >= 0) exchange_ns_[p] = 0;
     auto& params = position_params_.emplace_back();
     for (const auto& param : model_->positions()[p].layer->params()) {
       const int index = param_index_.at(param.get());
@@ -79,8 +80,7 @@ void ComputeState::begin(std::vector<Batch> micro_batches, const Program& progra
     first_sample += samples;
   }
   parts_.resize(static_cast<size_t>(micro_batches_));
-  sums_.clear();
-  updated_layers_.clear();
+  begin_sums();
   values_.clear();
   values_.resize(model_->positions().size() * micro_batches_);
   state_.values.begin(model_->info(), micro_batches_);
@@ -105,10 +105,9 @@ void ComputeState::begin_layer(int position, int micro_batch, bool is_recompute,
 
 std::vector<at::Tensor> ComputeState::run_layer(int position, Values& values) {
   const PositionInfo& info = model_->info().positions[position];
-  const auto drawn = [this] { return default_random_place(device_); };
-  const DefaultRandomPlace before = drawn();
+  const DefaultRandomPlace before = default_random_place(device_);
   auto outputs = model_->positions()[position].layer->forward(values.inputs, *values.context);
-  if (drawn() != before) {
+  if (default_random_place(device_) != before) {
     misuse(
         "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
         "resume; draw from Context::rng (in Lua ctx:dropout)",
@@ -201,7 +200,7 @@ Work ComputeState::backward_inputs(int position, int micro_batch) {
 
 void ComputeState::backward_weights(int position, int micro_batch) {
   for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
-  Values mine = std::exchange(values(position, micro_batch), Values());
+  const Values mine = std::exchange(values(position, micro_batch), Values());
   for (const auto& weight_gradient : mine.deferred) weight_gradient();
   for (const auto& [param, gradient] : mine.param_gradients) gradients_.add(param, position, gradient);
 }
@@ -289,10 +288,10 @@ Counts ComputeState::count(int micro_batch) const {
 std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {
   std::map<std::string, at::Tensor> named;
   const int last = static_cast<int>(model_->positions().size()) - 1;
-  const auto& outputs = model_->info().positions.back().outputs;
-  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
-    const at::Tensor& value = state_.values.get({last, i}, micro_batch);
-    if (value.defined()) named[outputs[i].name] = value;
+  int index = 0;
+  for (const Output& output : model_->info().positions.back().outputs) {
+    const at::Tensor& value = state_.values.get({last, index++}, micro_batch);
+    if (value.defined()) named[output.name] = value;
   }
   return named;
 }

@@ -56,6 +56,16 @@ class ComputeState {
   std::vector<LossSum> losses() const { return sums_.losses(model_->info()); }
   // Calls Layer::update for the position's layer, once per step. `stats`: of all layers, as StepState has them.
   void update_layer(int position, const Stats& stats);
+  // Returns what the layers' reports show of the statistics, under the names "LAYER.NAME".
+  Stats report(const Stats& stats) const;
+  // Adds the time of exchanges since the last call to their statistics.
+  void add_exchange_seconds();
+  // Returns the bytes that layers have noted as sent since the last call.
+  int64_t take_sent_bytes() { return std::exchange(sent_bytes_, 0); }
+  // Turns the search for values that are not finite on or off; see Context::watch. `take_nonfinite` returns the first of them
+  // since the last call, in words; empty: there is none.
+  void search_nonfinite(bool is_on) { searches_nonfinite_ = is_on; }
+  std::string take_nonfinite() { return std::exchange(nonfinite_, {}); }
   // Returns the named outputs of the last position; none if this rank does not run it.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
   // Returns the micro-batches of this run.
@@ -66,6 +76,7 @@ class ComputeState {
   Mode mode() const { return mode_; }
   at::Device device() const { return device_; }  // of parameters and values
   int micro_batches() const { return micro_batches_; }
+  bool is_exchange(int position) const { return exchanges_[position] != nullptr; }
 
  private:
   class LayerContext;
@@ -97,7 +108,11 @@ class ComputeState {
   void begin_layer(int position, int micro_batch, bool is_recompute, Values& values);
   std::vector<at::Tensor> run_layer(int position, Values& values);
   Run run(int position, int micro_batch, bool is_recompute, Keep keep);
-  Run start_exchange(int position, Keep keep, Values& values) const;
+  Run start_exchange(int position, Keep keep, Values& values);
+  void begin_sums();
+  Work timed(int position, const std::function<Work()>& start);
+  int find_stat(int position, const std::string& name) const;
+  Stats stats_of(int position, const Stats& stats) const;
   Work backward_exchange(int position, int micro_batch, Values& values);
   void count_readers(const Program& program);
   static void keep_graph(const std::vector<at::Tensor>& outputs, Values& values);
@@ -120,8 +135,12 @@ class ComputeState {
   std::vector<Values> values_;
   StepSums sums_;
   std::vector<ExchangeLayer*> exchanges_;  // by position: null for other layers
-  std::set<int> updated_layers_;           // in this step
-  std::vector<Part> parts_;                // by micro-batch
+  std::map<int, int64_t> exchange_ns_;     // by position of exchanges with the statistic `seconds`
+  int64_t sent_bytes_ = 0;
+  bool searches_nonfinite_ = false;
+  std::string nonfinite_;
+  std::set<int> updated_layers_;  // in this step
+  std::vector<Part> parts_;       // by micro-batch
   Mode mode_ = Mode::train;
   int micro_batches_ = 1;
   bool is_by_hand_ = false;

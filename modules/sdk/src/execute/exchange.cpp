@@ -1,10 +1,33 @@
-// Exchange layers in a step, and the updates of layers' buffers.
+// Exchange layers in a step.
 #include <ATen/core/grad_mode.h>
 
 #include "compute.h"
 #include "zt/base/error.h"
+#include "zt/process/trace.h"
 
 namespace zt {
+
+namespace {
+
+// Adds the time that `wait` takes to a number.
+class TimedWait : public Work::State {
+ public:
+  TimedWait(Work work, int64_t& nanoseconds) : work_(std::move(work)), nanoseconds_(nanoseconds) {}
+
+  bool done() override { return work_.done(); }
+  void wait() override {
+    const int64_t begin = now_ns();
+    work_.wait();
+    nanoseconds_ += now_ns() - begin;
+  }
+  void synchronize() override { work_.synchronize(); }
+
+ private:
+  Work work_;
+  int64_t& nanoseconds_;
+};
+
+}  // namespace
 
 std::vector<at::Tensor> ExchangeLayer::forward(at::TensorList in, Context& context) {
   Started started = start(in, context);
@@ -12,12 +35,26 @@ std::vector<at::Tensor> ExchangeLayer::forward(at::TensorList in, Context& conte
   return std::move(started.outputs.tensors);
 }
 
-ComputeState::Run ComputeState::start_exchange(int position, Keep keep, Values& values) const {
+// Calls `start` and returns its work. Takes the time of both if the layer has a statistic for it.
+Work ComputeState::timed(int position, const std::function<Work()>& start) {
+  const auto time = exchange_ns_.find(position);
+  if (time == exchange_ns_.end()) return start();
+  const int64_t begin = now_ns();
+  Work work = start();
+  time->second += now_ns() - begin;
+  return Work(std::make_shared<TimedWait>(std::move(work), time->second));
+}
+
+ComputeState::Run ComputeState::start_exchange(int position, Keep keep, Values& values) {
   std::vector<at::Tensor> inputs;
   for (const at::Tensor& input : values.inputs) inputs.push_back(input.detach());
-  ExchangeLayer::Started started = exchanges_[position]->start(inputs, *values.context);
+  ExchangeLayer::Started started;
+  Work work = timed(position, [&] {
+    started = exchanges_[position]->start(inputs, *values.context);
+    return started.outputs.work;
+  });
   if (keep == Keep::graph) values.exchange_backward = std::move(started.backward);
-  return {std::move(started.outputs.tensors), std::move(started.outputs.work)};
+  return {std::move(started.outputs.tensors), std::move(work)};
 }
 
 Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine) {
@@ -29,7 +66,12 @@ Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine
   const auto backward = std::exchange(mine.exchange_backward, nullptr);
   if (!backward) misuse("the backward of layer '{}' needs its forward first", info.name);
   const at::AutoGradMode no_grad(false);
-  auto [results, work] = backward(gradients);
+  std::vector<at::Tensor> results;
+  const Work work = timed(position, [&] {
+    ExchangeLayer::Exchanged gone = backward(gradients);
+    results = std::move(gone.tensors);
+    return gone.work;
+  });
   if (results.size() != info.inputs.size())
     misuse("the backward of layer '{}' returned {} gradients for {} inputs", info.name, results.size(), info.inputs.size());
   std::vector<std::pair<Edge, at::Tensor>> wanted;
@@ -38,21 +80,9 @@ Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine
   }
   // Without a gradient, no later action waits for the work.
   if (wanted.empty()) work.wait();
-  return then(std::move(work), [this, wanted = std::move(wanted), micro_batch] {
+  return then(work, [this, wanted = std::move(wanted), micro_batch] {
     for (const auto& [edge, gradient] : wanted) state_.values.add_gradient(edge, micro_batch, gradient);
   });
-}
-
-void ComputeState::update_layer(int position, const Stats& stats) {
-  const ModelInfo& info = model_->info();
-  const int layer = info.positions[position].layer;
-  if (!updated_layers_.insert(layer).second) return;
-  const std::string prefix = info.positions[position].name + ".";
-  Stats own;
-  for (const ModelStat& stat : info.stats) {
-    if (stat.layer == layer) own.emplace(stat.name.substr(prefix.size()), stats.at(stat.name));
-  }
-  model_->positions()[position].layer->update(own);
 }
 
 }  // namespace zt

@@ -42,17 +42,6 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
   compute_.sums_.add_loss(name, micro_batch_index_, value);
 }
 
-void ComputeState::LayerContext::stat(const std::string& name, const at::Tensor& values) {
-  if (recompute || mode == Mode::generate || values.is_meta()) return;
-  const ModelInfo& model = compute_.model_->info();
-  const PositionInfo& info = model.positions[position_index_];
-  const auto found = std::ranges::find(model.stats, info.name + "." + name, &ModelStat::name);
-  if (found == model.stats.end()) misuse("the statistic '{}' is not declared in the io of layer '{}'", name, info.name);
-  if (values.numel() != found->size)
-    misuse("the statistic '{}' of layer '{}' has {} numbers, got {}", name, info.name, found->size, describe(values));
-  compute_.sums_.add_stat(static_cast<int>(found - model.stats.begin()), micro_batch_index_, values.reshape({found->size}));
-}
-
 void ComputeState::LayerContext::keep(std::vector<at::Tensor> choices) {
   if (!recompute) compute_.values(position_index_, micro_batch_index_).kept = std::move(choices);
 }

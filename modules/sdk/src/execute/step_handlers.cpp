@@ -107,13 +107,14 @@ class Norm : public ActionHandler {
     const auto axes = action.axes();
     Communicator* comm = axes.empty() ? nullptr : &state.control(axes);
     reduce_losses(axes, comm, state);
-    state.is_finite = std::isfinite(state.loss);
+    state.is_finite = state.is_forward_finite;
     if (compute_->mode() == Mode::train) reduce_norm(axes, comm, state);
     return {};
   }
 
  private:
   void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
+    compute_->add_exchange_seconds();
     const auto mine = compute_->losses();
     const at::Tensor stats = compute_->sums().stats(*state.model);
     const auto n = static_cast<int64_t>(mine.size());
@@ -131,6 +132,8 @@ class Norm : public ActionHandler {
       state.losses.push_back({mine[i].term.name, value});
       state.loss += value;
     }
+    // A router's logits may be infinite and the loss finite all the same.
+    state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
   }
 
   static void set_stats(const at::Tensor& sums, StepState& state) {

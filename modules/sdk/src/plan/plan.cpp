@@ -10,37 +10,6 @@
 
 namespace zt {
 
-namespace {
-
-Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
-// Returns the ranks of each distinct program, in the order of the first rank. `programs`: by rank; equal ones share one object.
-std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const Program>>& programs) {
-  std::vector<std::vector<int>> kinds;
-  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
-    const auto alike = std::ranges::find_if(kinds, [&](const auto& ranks) { return programs[ranks[0]] == programs[rank]; });
-    if (alike == kinds.end()) kinds.push_back({rank});
-    else alike->push_back(rank);
-  }
-  return kinds;
-}
-
-}  // namespace
-
-std::string ranges_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t begin = 0; begin < numbers.size();) {
-    size_t end = begin;
-    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[begin]);
-    if (end > begin) text += fmt::format("-{}", numbers[end]);
-    begin = end + 1;
-  }
-  return text;
-}
-
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
   const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
   const Coord coord = plan->spec_->coord();
@@ -87,13 +56,21 @@ std::set<std::vector<std::string>> Plan::joined_axes(const std::vector<std::shar
   return joined;
 }
 
+// Returns what all ranks must have alike besides their programs, as text: loss terms, parameters and statistics.
+static std::string common_text(const ModelInfo& model) {
+  std::string text;
+  for (const LossInfo& term : model.losses) text += fmt::format(" {} per {}", term.name, name_of(term.per));
+  for (const ParamInfo& param : model.params) text += fmt::format(" {} [{}]", param.name, fmt::join(param.logical_shape(), ", "));
+  for (const ModelStat& stat : model.stats) text += fmt::format(" {} {}", stat.name, stat.size);
+  return text;
+}
+
 // Returns the programs of all ranks. Rank 0 verifies them; the other ranks compare what they would run with what rank 0 verified.
 std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) const {
   auto programs = spec_->build_all(mode);
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
-  for (const LossInfo& term : model().info().losses) hashes += fmt::format(" {} per {}", term.name, name_of(term.per));
-  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
+  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes + common_text(model().info())));
   std::string complaint;
   const Coord coord = spec_->coord();
   if (coord.rank == 0) {
@@ -271,30 +248,6 @@ ValueShapes Plan::shapes(const std::vector<Batch>& micro_batches) const {
 Rehearsal Plan::rehearsal(const Program& training, const RankUnits& held, const std::vector<Batch>& micro_batches,
                           const ValueShapes& values) const {
   return rehearse(stage(micro_batches), training, held, values);
-}
-
-Value Plan::of_all_ranks(const StepBatch& batch) const {
-  const MeshShape shape = spec_->coord().shape;
-  const std::vector<Batch> micro_batches = on_meta(batch.cut(spec_->micro_batches()));
-  const ValueShapes values = shapes(micro_batches);
-  Value::List kinds;
-  for (const std::vector<int>& ranks : ranks_by_program(training_)) {
-    const Coord coord{shape, ranks.front()};
-    const Program& training = *training_[ranks.front()];
-    const RankUnits held = describe_rank(coord);
-    const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
-    std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    memory["activations"] = rehearsal(training, held, micro_batches, values).peak_bytes();
-    int64_t total = 0;
-    for (const auto& [kind, bytes] : memory) total += bytes;
-    memory["total"] = total;
-    kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},
-                                 {"count", static_cast<int64_t>(ranks.size())},
-                                 {"memory", table_of(memory)},
-                                 {"actions", table_of(rank.actions)},
-                                 {"sent", table_of(rank.sent)}});
-  }
-  return kinds;
 }
 
 }  // namespace zt

@@ -66,7 +66,8 @@ class Plan {
   Rehearsal rehearsal(const Program& training, const RankUnits& held, const std::vector<Batch>& micro_batches,
                       const ValueShapes& values) const;
 
-  // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent}, the last three as tables by kind.
+  // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, assumptions}: tables by kind, and a
+  // list of sentences about layers.
   // `batch`: each rank's part of a global batch.
   Value of_all_ranks(const StepBatch& batch) const;
 

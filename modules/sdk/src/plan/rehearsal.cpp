@@ -140,6 +140,7 @@ class Run {
     }
   }
   const StepState& state() const { return state_; }
+  int64_t take_sent_bytes() { return compute_->take_sent_bytes(); }
 
  private:
   const Stage& stage_;
@@ -158,7 +159,7 @@ Rehearsal run_all(const Stage& stage, const Program& program, const RankUnits& h
   MetaWatch memory;
   run.run([&](int) {
     const MetaWatch::Reading reading = memory.take();
-    rehearsal.actions.push_back({flops.take(), reading.allocated, reading.peak, reading.held});
+    rehearsal.actions.push_back({flops.take(), run.take_sent_bytes(), reading.allocated, reading.peak, reading.held});
   });
   return rehearsal;
 }

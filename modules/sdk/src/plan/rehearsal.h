@@ -12,6 +12,7 @@ namespace zt {
 // An action of a rehearsal. Bytes are those of tensors that are made within the step: values kept for the backward, temporaries.
 struct RehearsedAction {
   double flops = 0;
+  int64_t sent = 0;  // bytes that its layer sends to other ranks
   int64_t made = 0;  // bytes of all tensors that it made
   int64_t peak = 0;  // most bytes held during the action
   int64_t held = 0;  // bytes held after it

@@ -32,7 +32,7 @@ Cost ActionTimes::cost_of_action(const Action& action, int played, int step) con
   const ModelInfo& model = plan_.model().info();
   if (role_of(action) == Role::compute) {
     const RehearsedAction& rehearsed = part.rehearsal.actions[step];
-    Cost cost{.flops = rehearsed.flops, .memory_bytes = 2 * rehearsed.made};
+    Cost cost{.flops = rehearsed.flops, .memory_bytes = 2 * rehearsed.made, .sent_bytes = rehearsed.sent};
     for (const int unit : model.positions[action.target].units)
       cost.memory_bytes +=
           part.held.units[unit].layout.numel * static_cast<int64_t>(c10::elementSize(rank.program->precision.params));

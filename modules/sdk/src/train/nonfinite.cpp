@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "execute/nonfinite_rows.h"
 #include "runner.h"
 #include "zt/base/error.h"
 
@@ -37,19 +38,34 @@ std::string earliest(const std::vector<Value>& places, const std::vector<int>& r
   return text;
 }
 
-bool is_finite(const at::Tensor& tensor) {
-  return tensor.isfinite().all().item<bool>();
+// Returns the name of the first output of the forward that is not finite, else an empty string. The outputs of an exchange may
+// not be there yet.
+std::string nonfinite_output(const Action& action, Runner& runner) {
+  const PositionInfo& info = runner.state().model->positions[action.target];
+  if (runner.compute().is_exchange(action.target)) return {};
+  for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i) {
+    const at::Tensor& value = runner.state().values.get({action.target, i}, action.micro_batch);
+    const int64_t row = value.defined() ? first_nonfinite_row(value) : -1;
+    if (row < 0) continue;
+    const bool has_samples = value.dim() > 0 && value.size(0) == samples_of(runner.given().at(action.micro_batch));
+    return fmt::format("the output '{}' of layer '{}'{}", info.outputs[i].name, info.name,
+                       has_samples ? fmt::format(" in sample {}", row) : "");
+  }
+  return {};
 }
 
-// Returns the name of the loss or gradient that the action has computed if it is not finite, else an empty string.
+// Returns the name of what the action has computed if it is not finite, else an empty string.
 std::string nonfinite_result(const Action& action, Runner& runner) {
   const Kinds& kinds = Kinds::get();
   if (action.kind == kinds.forward) {
+    if (std::string watched = runner.compute().take_nonfinite(); !watched.empty()) return watched;
+    if (std::string output = nonfinite_output(action, runner); !output.empty()) return output;
     for (const LossSum& term : runner.compute().losses()) {
       if (!std::isfinite(term.sum)) return fmt::format("the {}", term.term.name);
     }
   } else if (action.kind == kinds.backward || action.kind == kinds.weight_grad) {
-    const int param = runner.compute().gradients().find(action.target, [](const at::Tensor& sum) { return !is_finite(sum); });
+    const int param =
+        runner.compute().gradients().find(action.target, [](const at::Tensor& sum) { return first_nonfinite_row(sum) >= 0; });
     if (param >= 0) return fmt::format("the gradient of '{}'", runner.state().model->params[param].name);
   }
   return {};
@@ -67,6 +83,7 @@ NonfinitePlace replay(Runner& runner, const Plan& plan) {
   const bool is_by_hand = runner.normalisation().is_by_hand;
   const std::vector<Batch>& given = runner.given();
   runner.compute().begin(is_by_hand ? std::vector<Batch>{} : given, running.program(), plan.first_sample(samples_of(given)));
+  runner.compute().search_nonfinite(true);
   NonfinitePlace place;
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {
@@ -79,6 +96,7 @@ NonfinitePlace replay(Runner& runner, const Plan& plan) {
     if (const std::string what = nonfinite_result(action, runner); !what.empty()) place = {action.micro_batch, i, what};
   }
   running.drain();
+  runner.compute().search_nonfinite(false);
   return place;
 }
 

@@ -184,7 +184,7 @@ StepResult Runner::result(int64_t begin_ns) const {
   result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
   result.skipped = !state_.is_finite;
   result.terms = state_.losses;
-  result.stats = state_.stats;
+  result.stats = compute_->report(state_.stats);
   return result;
 }
 
@@ -201,11 +201,12 @@ StepResult Runner::finish_step(int64_t begin_ns) {
   return done;
 }
 
-// The optimizer has changed nothing.
+// The optimizer has changed nothing. A loss scale multiplies gradients only, so it is not the reason if the forward is not
+// finite.
 void Runner::skip_step() {
   const bool ends = control_.ends_on_nonfinite();
   const World world = plan_->place();
-  if (!ends && control_.has_dynamic_loss_scale()) {
+  if (!ends && control_.has_dynamic_loss_scale() && state_.is_forward_finite) {
     log(LogLevel::info, world,
         fmt::format("step {} is skipped: an overflow at loss scale {}; the next is run at {}", state_.step, state_.loss_scale,
                     control_.loss_scale()));

@@ -36,14 +36,15 @@ struct StepState {
   std::vector<std::string> split_axes;   // mesh axes along which ranks run different positions
   std::vector<Unit> units;               // one per unit of the model
   ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
-  at::Tensor wire;               // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
-  Counts counts;                 // valid tokens and samples of this rank; after COUNT those of the global batch
-  std::vector<LossTerm> losses;  // sorted by name after NORM
-  Stats stats;                   // after NORM: by "LAYER.NAME", over all micro-batches and ranks
-  double loss = 0;               // the objective, after NORM
-  double grad_norm = 0;          // after NORM: L2 norm of the gradient of the objective, before clipping
-  bool is_finite = true;         // after NORM: whether loss and gradients are finite on all ranks
-  double loss_scale = 1;         // backwards multiply the loss by it
+  at::Tensor wire;                // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
+  Counts counts;                  // valid tokens and samples of this rank; after COUNT those of the global batch
+  std::vector<LossTerm> losses;   // sorted by name after NORM
+  Stats stats;                    // after NORM: by "LAYER.NAME", over all micro-batches and ranks
+  double loss = 0;                // the objective, after NORM
+  double grad_norm = 0;           // after NORM: L2 norm of the gradient of the objective, before clipping
+  bool is_finite = true;          // after NORM: whether losses, statistics and gradients are finite on all ranks
+  bool is_forward_finite = true;  // after NORM: whether losses and statistics are
+  double loss_scale = 1;          // backwards multiply the loss by it
   // A gradient buffer (Unit::grad, grad_shard, grad_sum) holds this multiple of the gradient of the objective. loss_scale is a
   // factor of it. COUNT sets it. In a step by hand it is micro-batches x data-parallel size x loss_scale from the first forward,
   // until finish_step is given another divisor.

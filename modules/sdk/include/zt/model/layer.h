@@ -93,6 +93,14 @@ class Context {
   // Adds to a statistic that io() declares. `values`: [size], of any dtype; sums are in float64. A recompute adds nothing.
   virtual void stat(const std::string& /*name*/, const at::Tensor& /*values*/) {}
 
+  // Notes that this rank sends `bytes` to other ranks. Plans show them, and the statistic `bytes_sent`, if io() declares it,
+  // counts them. Call it wherever the layer sends: also in a backward, in a recompute and on device meta.
+  virtual void sent(int64_t /*bytes*/) {}
+
+  // Shows values that must be finite, [samples, ...]. Does nothing, except when a step that was not finite is repeated to find
+  // out where that began.
+  virtual void watch(const std::string& /*name*/, const at::Tensor& /*values*/) {}
+
   // In the first forward, keeps tensors for a recompute: choices that must not be made twice, such as the experts of each token.
   // In a recompute `kept` returns them; else it is empty.
   virtual void keep(std::vector<at::Tensor> /*choices*/) {}
@@ -151,12 +159,18 @@ class Layer {
   virtual bool has_update() const { return false; }
   // Changes the layer's buffers. `stats`: those of this layer. Must do the same on all ranks.
   virtual void update(const Stats& /*stats*/) {}
+  // Returns what the result of a step shows of the statistics: by name one number (a tensor without dims) or a list. `sums`: the
+  // statistics of this layer. Called once per step, on every rank. By default the sums.
+  virtual Stats report(const Stats& sums) const { return sums; }
+  // Returns a sentence about what plans assume of the layer, such as the rows that an expert gets; empty: nothing.
+  virtual std::string assumption() const { return {}; }
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
 };
 
 // A layer that moves tensors between ranks. It has no parameters and does without autograd, so that its communication may go on
-// while the executor runs actions that do not depend on it.
+// while the executor runs actions that do not depend on it. If io() declares the statistic `seconds` of size 2, the executor adds
+// the seconds that the rank's thread spends in the layer's starts and in waiting for their works, and 1 per rank.
 class ExchangeLayer : public Layer {
  public:
   struct Exchanged {

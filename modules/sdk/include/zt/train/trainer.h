@@ -38,9 +38,9 @@ struct StepResult {
   int64_t tokens = 0;                    // valid tokens of the global batch
   int64_t samples = 0;
   double seconds = 0;
-  bool skipped = false;  // the loss or the gradient was not finite, so nothing was updated
+  bool skipped = false;  // the loss, a statistic or the gradient was not finite, so nothing was updated
   std::vector<LossTerm> terms;
-  Stats stats = {};  // the layers' statistics by "LAYER.NAME", over all micro-batches and ranks
+  Stats stats = {};  // what Layer::report shows, by "LAYER.NAME", over all micro-batches and ranks
 };
 
 // Bytes of one kind on this rank; -1 means not known. "activations" are all tensors made within a step (values kept for the

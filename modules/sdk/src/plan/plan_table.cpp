@@ -1,0 +1,89 @@
+// The plan of all ranks as a table for reports.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "model/unit_build.h"
+#include "plan.h"
+
+namespace zt {
+
+namespace {
+
+Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+// Returns the ranks of each distinct program, in the order of the first rank. `programs`: by rank; equal ones share one object.
+std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const Program>>& programs) {
+  std::vector<std::vector<int>> kinds;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    const auto alike = std::ranges::find_if(kinds, [&](const auto& ranks) { return programs[ranks[0]] == programs[rank]; });
+    if (alike == kinds.end()) kinds.push_back({rank});
+    else alike->push_back(rank);
+  }
+  return kinds;
+}
+
+// Returns the bytes that are sent by kind of action, and those that layers send by kind of layer.
+std::map<std::string, int64_t> with_layers(std::map<std::string, int64_t> sent, const Program& training,
+                                           const Rehearsal& rehearsed, const ModelInfo& model) {
+  for (size_t i = 0; i < training.actions.size(); ++i) {
+    if (const int64_t bytes = rehearsed.actions[i].sent; bytes > 0)
+      sent[model.positions[training.actions[i].target].kind] += bytes;
+  }
+  return sent;
+}
+
+// Returns what the plan assumes of the layers that the rank runs. Each sentence stands once, after the kind of the layer.
+Value::List assumptions_of(const Program& training, const Model& model) {
+  const std::vector<bool> runs = positions_run(training, model.info());
+  std::set<std::string> sentences;
+  for (size_t p = 0; p < model.positions().size(); ++p) {
+    const Layer& layer = *model.positions()[p].layer;
+    if (const std::string text = layer.assumption(); runs[p] && !text.empty()) sentences.insert(layer.kind() + ": " + text);
+  }
+  return {sentences.begin(), sentences.end()};
+}
+
+}  // namespace
+
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[begin]);
+    if (end > begin) text += fmt::format("-{}", numbers[end]);
+    begin = end + 1;
+  }
+  return text;
+}
+
+Value Plan::of_all_ranks(const StepBatch& batch) const {
+  const MeshShape shape = spec_->coord().shape;
+  const std::vector<Batch> micro_batches = on_meta(batch.cut(spec_->micro_batches()));
+  const ValueShapes values = shapes(micro_batches);
+  Value::List kinds;
+  for (const std::vector<int>& ranks : ranks_by_program(training_)) {
+    const Coord coord{shape, ranks.front()};
+    const Program& training = *training_[ranks.front()];
+    const RankUnits held = describe_rank(coord);
+    const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
+    std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
+    const Rehearsal rehearsed = rehearsal(training, held, micro_batches, values);
+    memory["activations"] = rehearsed.peak_bytes();
+    int64_t total = 0;
+    for (const auto& [kind, bytes] : memory) total += bytes;
+    memory["total"] = total;
+    kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},
+                                 {"count", static_cast<int64_t>(ranks.size())},
+                                 {"memory", table_of(memory)},
+                                 {"actions", table_of(rank.actions)},
+                                 {"sent", table_of(with_layers(rank.sent, training, rehearsed, model().info()))},
+                                 {"assumptions", assumptions_of(training, model())}});
+  }
+  return kinds;
+}
+
+}  // namespace zt
