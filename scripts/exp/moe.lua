@@ -1,5 +1,5 @@
 -- Trains two GPTs of equal cost per token on the corpus of scripts/corpus.sh: a dense one, and one with experts in every second
--- block. Shows the gain in loss, the speed of both and the load of the experts.
+-- block. Shows the gain in loss, the speed of both and the load of the experts (plot: runs/moe_experts/expert_load.svg).
 --
 --   mpirun -n 2 ztoolkit run scripts/exp/moe.lua --experts 8 --ep 2
 --   mpirun -n 4 ztoolkit run scripts/exp/moe.lua --ep 2 --stage 3 --top-k 1 --capacity 1.25
@@ -66,12 +66,8 @@ end
 -- Returns the largest load of an expert as a multiple of the mean, over all routers.
 local function imbalance(stats)
   local worst = 0
-  for name, load in pairs(stats) do
-    if name:match "%.load$" then
-      local sum, most = 0, 0
-      for _, tokens in ipairs(load) do sum, most = sum + tokens, math.max(most, tokens) end
-      worst = math.max(worst, most * #load / sum)
-    end
+  for name, value in pairs(stats) do
+    if name:match "%.load_max_over_mean$" then worst = math.max(worst, value) end
   end
   return worst
 end

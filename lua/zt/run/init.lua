@@ -8,11 +8,13 @@
 --
 -- With resume = true the run continues an earlier run of that name (ckpt.resume), or is a first run if there is none. The folder
 -- runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one JSON object
--- per call of `log`), loss.svg and trace.json. A run that fails leaves the files that it has written so far. The process holds
--- the folder's lock from zt.run to run:finish() or the end of the script: meanwhile a second run of that name is an error.
+-- per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. A run that fails leaves the files that
+-- it has written so far. The process holds the folder's lock from zt.run to run:finish() or the end of the script: meanwhile a
+-- second run of that name is an error.
 
 local check = require "zt.check"
 local core = require "zt.core"
+local expert_load = require "zt.run.expert_load"
 local fail = require "zt.fail"
 local fs = require "zt.fs"
 local log = require "zt.log"
@@ -36,7 +38,7 @@ local SCHEMA = {
   {"trace", "boolean", "record the times of all actions", default = true},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
 }
-local FILES = {"metrics.jsonl", "loss.svg", "trace.json", "script.lua", "options.json"}
+local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
 
 local Run = {}
 Run.__index = Run
@@ -123,7 +125,7 @@ local function open(value)
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, finishers = {},
-    curves = {loss = {}, validation_loss = {}},
+    curves = {loss = {}, validation_loss = {}}, expert_load = expert_load(),
   }, Run)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
@@ -142,9 +144,9 @@ local function open(value)
 end
 
 --- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
--- result of trainer:step, or any table of plain values. `loss` and `validation_loss` are plotted at the end. Only rank 0 writes.
--- JSON has no nan: nan and infinities become null. Fails if the line cannot be written (the disk is full); the earlier lines stay
--- valid.
+-- result of trainer:step, or any table of plain values. `loss`, `validation_loss` and the experts' load in `stats` are plotted at
+-- the end. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the line cannot be written (the disk is
+-- full); the earlier lines stay valid.
 function Run:log(step, values)
   if not self.is_writer then return end
   local line = {step = step}
@@ -189,6 +191,7 @@ function Run:plot_point(step, values)
   for key, points in pairs(self.curves) do
     if type(values[key]) == "number" then points[#points + 1] = {step, values[key]} end
   end
+  if type(values.stats) == "table" then self.expert_load:add(step, values.stats) end
 end
 
 function Run:write_plot()
@@ -199,9 +202,11 @@ function Run:write_plot()
   end
   local svg = plot.lines{title = "loss of " .. self.name, x = "step", y = "nats per token", series = series}
   core.write_file(self.path .. "/loss.svg", svg)
+  local loads = self.expert_load:svg("load of the experts of " .. self.name)
+  if loads then core.write_file(self.path .. "/expert_load.svg", loads) end
 end
 
---- Calls the actions of before_finish, writes loss.svg and trace.json, and closes the files. Collective. The ranks must share one
+--- Calls the actions of before_finish, writes the plots and trace.json, closes the files. Collective. The ranks must share one
 -- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
   if core.world.dry then return end

@@ -6,6 +6,7 @@
 --   }
 
 local check = require "zt.check"
+local new_canvas = require "zt.run.canvas"
 
 local plot = {}
 
@@ -76,19 +77,6 @@ local function bounds(all)
   return low, high
 end
 
-local function escaped(label)
-  return (tostring(label):gsub("[&<>\"]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}))
-end
-
-local Canvas = {}
-Canvas.__index = Canvas
-
-function Canvas:add(format, ...) self[#self + 1] = format:format(...) end
-
-function Canvas:text(x, y, anchor, label, more)
-  self:add('<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>', x, y, anchor, more and " " .. more or "", escaped(label))
-end
-
 -- Draws the grid lines with their numbers and the axes. Returns the function from data to pixels: place(x, y) -> x, y.
 local function draw_axes(canvas, spec, low, high)
   local x_ticks, x_format = plot.ticks(low[1], high[1], 8)
@@ -144,16 +132,12 @@ function plot.lines(value)
   local spec = check.options("zt.plot.lines", SCHEMA, value)
   local all = {}
   for index, one in ipairs(spec.series) do all[index] = thinned(one.points, MOST_POINTS) end
-  local canvas = setmetatable({}, Canvas)
-  canvas:add('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" ' ..
-             'font-family="sans-serif" font-size="12" fill="#333">', WIDTH, HEIGHT, WIDTH, HEIGHT)
-  canvas:add('<rect width="%d" height="%d" fill="white"/>', WIDTH, HEIGHT)
+  local canvas = new_canvas(WIDTH, HEIGHT)
   canvas:text(WIDTH / 2, 28, "middle", spec.title, 'font-size="16"')
   local place = draw_axes(canvas, spec, bounds(all))
   for index, points in ipairs(all) do draw_series(canvas, place, points, COLOURS[(index - 1) % #COLOURS + 1]) end
   draw_legend(canvas, spec.series)
-  canvas[#canvas + 1] = "</svg>\n"
-  return table.concat(canvas, "\n")
+  return canvas:svg()
 end
 
 return plot
