@@ -76,6 +76,8 @@ local function put_given(out, given, notes, stage)
     local row, value = entry.row, given[entry.main]
     if row.needs_stage and stage < row.needs_stage then
       idle[entry.path] = ("no effect at stage %d: it is for stage %d"):format(stage, row.needs_stage)
+    elseif entry.main == "use_data_before_expert_parallelism" and not given["expert_parallel.enabled"] then
+      idle[entry.path] = "no effect without expert_parallel"
     elseif row.to and value ~= nil then
       put(out, row.to, value)
     end
@@ -103,6 +105,7 @@ end
 --   communication_data_type? = "fp32" | "bf16" | "fp16"
 --   recompute? = {every} or {checkpoints}          as given; both forms mean that layers are recomputed
 --   pipeline? = {stages?, partition?}              as given; partition as DeepSpeed names it
+--   experts? = {size, data_first, top_k?, router}  ranks along axis ep; its place in the mesh; options of moe.layers
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
 --   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
@@ -130,6 +133,7 @@ function ds.read(source, context)
   out.optimizer = mistakes:try_with({"optimizer.type", "optimizer"}, result_optim.optimizer, given, config, mistakes)
   out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
                                    context, context.own_optimizer or out.optimizer, mistakes)
+  out.experts = mistakes:try_with({"expert_parallel"}, result.experts, given, context)
   out.recompute = mistakes:try_with({"activation_checkpointing", "pipeline"}, result.recompute, given, out)
   mistakes:raise()
   out.clip = given.gradient_clipping or 1

@@ -45,6 +45,8 @@ local function complete(entry, config)
       if config.scheduler.params[key] == nil then config.scheduler.params[key] = value end
     end
   end
+  if name == "num_limited_groups" then config.expert_parallel.num_expert_groups = 16 end
+  if name == "use_data_before_expert_parallelism" then config.expert_parallel = {enabled = true} end
   local zero = config.zero_optimization
   if type(zero) == "table" and entry.row.needs_stage then zero.stage = entry.row.needs_stage end
   return config

@@ -8,13 +8,13 @@ local log = require "zt.log"
 local units = require "zt.deepspeed.engine.units"
 
 local SCHEMA = {
-  {"model", "any", "a model, such as nn.gpt{...}", required = true},
+  {"model", "any", "a model, such as nn.gpt{...}, or function(mesh, experts) that returns one", required = true},
   {"config", "any", "DeepSpeed's JSON: a file's name, its text, or a table", required = true},
   {"optimizer", "any", "an optimizer, such as optim.adamw{...}; replaces the JSON's"},
   {"schedule", "any", "a schedule, such as optim.warmup_cosine{...}, or function(updates) -> rate; replaces the JSON's"},
   {"data", "any", "a stream of zt.data, which train_batch() reads"},
   {"mesh", "any", "from comm.mesh; when absent, all ranks are data parallel"},
-  {"axis", "any", "the mesh's data-parallel axis; mesh.dp when absent"},
+  {"axis", "any", "the mesh's data-parallel axis; dp when absent, joined with ep if that has several ranks"},
   {"replicate", "any", "the mesh's axis of copies of the shards, for mics_shard_size"},
   {"pipeline", "table", "a pipeline: {stages =, schedule =, partition =, chunks =}; the options of pipe.split"},
   {"auto", "table", "the values for \"auto\": {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
@@ -32,11 +32,23 @@ local PERSIST_BELOW = 1e5
 
 local build = {}
 
+-- Returns the ranks that share experts in the script's own mesh: 1 if it has no axis ep.
+local function expert_ranks(mesh)
+  local has_axis, axis = pcall(function() return mesh.ep end)
+  return has_axis and axis and axis.size or 1
+end
+
+-- Returns the axis of the ranks that have other samples.
+local function data_axis(mesh, has_experts, is_data_first)
+  if not has_experts then return mesh.dp end
+  return mesh:join(is_data_first and {"ep", "dp"} or {"dp", "ep"})
+end
+
 local function check_axes(options)
   for _, name in ipairs {"axis", "replicate"} do
     if options[name] and not options.mesh then fail("zt.initialize.%s is an axis of a mesh: give its mesh too", name) end
   end
-  if options.mesh and not options.axis then options.axis = options.mesh.dp end
+  if options.mesh and not options.axis then options.axis = data_axis(options.mesh, expert_ranks(options.mesh) > 1) end
 end
 
 -- Checks the option `pipeline`, and returns the number of ranks in each pipeline; 1 without one. The script's values replace the
@@ -77,11 +89,32 @@ local function read_config(options, stages)
   return config
 end
 
+-- Fails if the script's own mesh does not fit the configuration's experts, or nobody would apply its options.
+local function check_experts(options, experts)
+  if not experts then return end
+  if options.mesh and expert_ranks(options.mesh) ~= experts.size then
+    fail("expert_parallel.autoep_size = %d, but the axis ep of the mesh has %d ranks: give one of them the other's size",
+         experts.size, expert_ranks(options.mesh))
+  end
+  if type(options.model) == "function" then return end
+  if not options.mesh and experts.size > 1 then
+    fail("expert_parallel.autoep_size = %d: the model's experts need the mesh: give model = function(mesh, experts) that returns "
+      .. "the model, with axis = mesh.ep in moe.layers; or give your own mesh, too", experts.size)
+  end
+  if experts.top_k or next(experts.router) then
+    fail "expert_parallel has options of the router, which the model's layers must take: give model = function(mesh, experts)"
+  end
+end
+
 -- Returns the mesh, its data-parallel axis, and its axis of copies or nil. Fails if the script's own mesh has another number of
 -- copies than the configuration.
-local function make_mesh(options, copies, stages)
+local function make_mesh(options, copies, stages, experts)
   if not options.mesh then
     local axes, order = {dp = -1}, {"dp"} -- neighbouring ranks share one copy, and one stage
+    if experts then
+      axes.ep = experts.size
+      table.insert(order, experts.data_first and 1 or 2, "ep")
+    end
     if copies > 1 then
       axes.replica = copies
       table.insert(order, 1, "replica")
@@ -92,7 +125,7 @@ local function make_mesh(options, copies, stages)
     end
     axes.order = #order > 1 and order or nil
     local mesh = require("zt.comm").mesh(axes)
-    return mesh, mesh.dp, copies > 1 and mesh.replica or nil
+    return mesh, data_axis(mesh, experts ~= nil, experts and experts.data_first), copies > 1 and mesh.replica or nil
   end
   local given = options.replicate and options.replicate.size or 1
   if given ~= copies then
@@ -136,8 +169,8 @@ local function partition_of(options, config)
   return options.pipeline.partition or configured ~= "best" and configured or "parameters"
 end
 
-local function make_program(options, config, mesh, axis, copies)
-  local model, pipeline = options.model, options.pipeline
+local function make_program(options, model, config, mesh, axis, copies)
+  local pipeline = options.pipeline
   local program = core.program(model, {micro_batches = config.batch.accumulation, precision = precision(config)})
   if pipeline then
     program = program:apply(require("zt.pipe").split{
@@ -174,15 +207,19 @@ function build.parts(value)
   options.config = ds.load(options.config)
   local stages = pipeline_stages(options)
   local config = read_config(options, stages)
-  local parts = {model = options.model, data = options.data, config = config}
+  check_experts(options, config.experts)
+  local parts = {data = options.data, config = config}
   if config.reports.log_level then log.set_level(config.reports.log_level) end
   parts.optimizer = make_optimizer(options, config)
   parts.schedule = choose("schedule", options.schedule, config.schedule)
   local copies
-  parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1, stages)
+  parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1, stages, config.experts)
+  local experts = config.experts
+  parts.model = type(options.model) == "function"
+    and options.model(parts.mesh, experts and {top_k = experts.top_k, router = experts.router} or {router = {}}) or options.model
   local is_function = type(parts.schedule) == "function"
   parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
-  parts.trainer = core.trainer(make_program(options, config, parts.mesh, parts.axis, copies), {
+  parts.trainer = core.trainer(make_program(options, parts.model, config, parts.mesh, parts.axis, copies), {
     optimizer = parts.optimizer, schedule = not parts.rate and parts.schedule or nil, clip = config.clip,
     on_nonfinite = config.precision.on_nonfinite, fp16 = config.precision.loss_scale,
   })

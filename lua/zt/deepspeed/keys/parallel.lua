@@ -5,18 +5,46 @@ local NO_GRAPHS = "programs are lists of actions and kernels are fused by hand: 
 local CUT_MESSAGES = "messages between stages that are cut over the ranks of tensor parallelism; leave the key out"
 local TENSORS = "tensor parallelism; leave the block out"
 
+local SEARCH = "the model's list names its experts (`moe.layers`), so nothing is searched for"
+local KERNELS = "the experts' MLPs are one grouped matmul; this choice changes no number"
+local DEEPEP = "it has an effect with DeepEP only, which `comm_backend` refuses"
+
+local function none() return nil end
+
 local EXPERTS = {
-  {"enabled", "boolean", default = false}, {"autoep_size", "integer"}, {"expert_tensor_parallel_size", "integer"},
-  {"validate_folding_routing", "boolean"}, {"async_split_plan", "boolean"}, {"preset_model", "string"},
-  {"moe_layer_pattern", "string"}, {"expert_pattern", "string"}, {"router_pattern", "string"}, {"use_grouped_mm", "boolean"},
-  {"disable_triton_grouped_mm", "boolean"}, {"route_norm", "boolean"}, {"route_scale", "number"}, {"score_apply", "string"},
-  {"combine_impl", "string"}, {"row_weighting_impl", "string"}, {"gate_up_impl", "string"}, {"comm_backend", "string"},
-  {"comm_num_sm", "integer"}, {"comm_qp_margin", "integer"}, {"comm_max_tokens_per_rank", "integer"},
-  {"num_expert_groups", "integer"}, {"num_limited_groups", "integer"}, {"score_func", "string"}, {"top_k", "integer|string"},
-  {"load_balance_coeff", "number"}, {"routed_scaling_factor", "number|string"}, {"expert_w1", "string"}, {"expert_w2", "string"},
-  {"expert_w3", "string"}, {"num_experts_attr", "string"}, {"top_k_attr", "string"}, {"has_shared_experts", "boolean"},
-  {"shared_experts_pattern", "string"}, {"shared_experts_gate_pattern", "string"}, {"expert_activation", "string"},
+  {"enabled", "mapped", "boolean", "`experts`, for the mesh and for `model = function(mesh, experts)`"},
+  {"autoep_size", "mapped", "integer", "`experts.size`: the ranks along the mesh's axis ep; 1 when absent", at_least = 1},
+  {"top_k", "mapped", "integer", "`experts.top_k`, of `moe.layers`", at_least = 1, auto = none},
+  {"score_func", "mapped", "string", "`experts.router.score`", one_of = {"softmax", "sigmoid"}, auto = none},
+  {"route_norm", "mapped", "boolean", "`experts.router.normalise`: \"selected\" or \"none\""},
+  {"route_scale", "mapped", "number", "`experts.router.scale`", above = 0},
+  {"num_expert_groups", "mapped", "integer", "`experts.router.groups`", at_least = 1},
+  {"num_limited_groups", "mapped", "integer", "`experts.router.top_groups`", at_least = 1},
+  {"score_apply", "always", "string", "the result of an expert is multiplied by the route's weight", default = "auto",
+   agrees = {"post"}},
+  {"routed_scaling_factor", "refused", "number|string", "the model's file is not read; give route_scale", default = "auto"},
+  {"load_balance_coeff", "refused", "number",
+   "DeepSpeed refuses it too; give `moe.layers{router = {bias = true, bias_rate = x}}`"},
+  {"expert_activation", "refused", "string", "give `moe.layers{activation = name}`"},
+  {"expert_tensor_parallel_size", "not_yet", "integer", "tensor parallelism within an expert; leave the key out", default = 1},
+  {"async_split_plan", "refused", "boolean", "give `moe.layers{overlap = true}`", default = false},
+  {"comm_backend", "refused", "string", "rows are sent by the backend of the mesh (`comm.mesh`); leave the key out",
+   default = "comm"},
+  {"comm_num_sm", "always", "integer", DEEPEP, agrees = "any"},
+  {"comm_qp_margin", "always", "integer", DEEPEP, agrees = "any"},
+  {"comm_max_tokens_per_rank", "always", "integer", DEEPEP, agrees = "any"},
+  {"validate_folding_routing", "always", "boolean", "each token has one router, on one rank", agrees = "any"},
+  {"use_grouped_mm", "always", "boolean", KERNELS, agrees = "any"},
+  {"disable_triton_grouped_mm", "always", "boolean", KERNELS, agrees = "any"},
+  {"combine_impl", "always", "string", KERNELS, agrees = "any"},
+  {"row_weighting_impl", "always", "string", KERNELS, agrees = "any"},
+  {"gate_up_impl", "always", "string", KERNELS, agrees = "any"},
 }
+for name in ("preset_model moe_layer_pattern expert_pattern router_pattern expert_w1 expert_w2 expert_w3 num_experts_attr "
+  .. "top_k_attr shared_experts_pattern shared_experts_gate_pattern"):gmatch "%S+" do
+  EXPERTS[#EXPERTS + 1] = {name, "always", "string", SEARCH, agrees = "any"}
+end
+EXPERTS[#EXPERTS + 1] = {"has_shared_experts", "always", "boolean", SEARCH, agrees = "any"}
 
 local COMPILE = {
   {"deepcompile", "boolean", default = false}, {"autoep_non_moe", "boolean", default = false},
@@ -62,8 +90,7 @@ return {
      {"lm_head_patterns", "list"}, {"use_default_specs", "boolean"}, {"strict_mode", "boolean"},
    }},
 
-  {path = "expert_parallel", fate = "not_yet", text = "expert parallelism; leave the block out", is_on = "enabled",
-   inherit = EXPERTS},
+  {path = "expert_parallel", fate = "mapped", text = "`experts`", is_on = "enabled", rows = EXPERTS},
 
   {path = "hybrid_engine", fate = "not_yet", is_on = "enabled",
    text = "alternating training and generation; until then zt.generate runs on the trainer's model",

@@ -89,6 +89,23 @@ function result.zero(given, context, out)
   return zero
 end
 
+--- Returns the field `experts`; nil if expert_parallel is off. Fails if the ranks cannot be divided into groups of that size.
+function result.experts(given, context)
+  if not given["expert_parallel.enabled"] then return nil end
+  local function of(key) return given["expert_parallel." .. key] end
+  local size, norm = of "autoep_size" or 1, of "route_norm"
+  if context.world % size ~= 0 then
+    fail("expert_parallel.autoep_size = %d does not divide the %d data-parallel ranks: give a divisor", size, context.world)
+  end
+  if of "num_limited_groups" and not of "num_expert_groups" then
+    fail "expert_parallel.num_limited_groups needs num_expert_groups, the number of groups of experts"
+  end
+  local router = {score = of "score_func", scale = of "route_scale", groups = of "num_expert_groups",
+                  top_groups = of "num_limited_groups"}
+  if norm ~= nil then router.normalise = norm and "selected" or "none" end
+  return {size = size, data_first = given.use_data_before_expert_parallelism or false, top_k = of "top_k", router = router}
+end
+
 --- Returns the field `recompute`. Fails if both keys for it are given.
 function result.recompute(given, out)
   local every = given["pipeline.activation_checkpoint_interval"]
