@@ -36,6 +36,9 @@ def step(what, hint, command):
 
 
 def make(python):
+    if FOLDER.is_symlink():
+        train_vs.give_up(f"{FOLDER} is a link to an environment made for another PyTorch or another folder, and making it again "
+                         "would empty that one: remove the link, then run this again")
     if shutil.which("g++") is None or not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists():
         train_vs.give_up("DeepSpeed compiles its operators with g++ and Python's headers: install g++ and python3-dev")
     step(f"making {FOLDER}", "is python3-venv installed, is the disk full?", [sys.executable, "-m", "venv", "--clear", FOLDER])
