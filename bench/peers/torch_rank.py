@@ -3,8 +3,10 @@ wrote, the training loop, and the files that train_vs.py reads."""
 
 import argparse
 import json
+import math
 import os
 import pathlib
+import re
 import sys
 import time
 
@@ -51,7 +53,10 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.norm_1(x)).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(attended.transpose(1, 2).reshape(batch, seq, hidden))
-        return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        return x + self.mlp(self.norm_2(x))
+
+    def mlp(self, x):
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
 
 
 class Embedding(nn.Module):
@@ -131,16 +136,30 @@ NAMES = {
 def gpt(options):
     """Returns the model with the parameters that ztoolkit wrote. Exits if the two sets of parameters do not match."""
     model = Gpt(options.layers, options.hidden, options.heads, options.vocab, options.seq, options.tied)
-    names = {theirs.format(i=i): ours.format(i=i) for theirs, ours in NAMES.items() for i in range(options.layers)}
+    load(model, options, lambda name, values: [(torch_name(name), values)])
+    return model
+
+
+def torch_name(name):
+    """Returns the name in Gpt of ztoolkit's parameter `name`."""
+    block = re.match(r"blocks\.(\d+)\.", name)
+    if not block:
+        return NAMES[name]
+    return NAMES["blocks.{i}." + name[block.end():]].format(i=block[1])
+
+
+def load(model, options, places):
+    """Copies the parameters that ztoolkit wrote into the model. `places(name, values)` returns a list of pairs: the name of a
+    parameter of the model, and its values. Exits if a parameter of the model gets none, or if the files do not match."""
     values = torch.from_numpy(numpy.fromfile(options.folder / "parameters.f32", dtype=numpy.float32))
     missing, first = dict(model.named_parameters()), 0
     for entry in json.loads((options.folder / "parameters.json").read_text()):
-        parameter = missing.pop(names[entry["name"]])
-        parameter.data.copy_(values[first : first + parameter.numel()].view(entry["shape"]))
-        first += parameter.numel()
+        count = math.prod(entry["shape"])
+        for name, part in places(entry["name"], values[first : first + count].view(entry["shape"])):
+            missing.pop(name).data.copy_(part)
+        first += count
     if missing or first != values.numel():
         sys.exit(f"ztoolkit's parameters do not match the model's: {sorted(missing)} are missing")
-    return model
 
 
 def parameter_groups(model):

@@ -1,8 +1,10 @@
--- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py, train_vs_products.py and pipelines.py. Reads batches.i64,
--- [steps, batch, seq + 1] tokens, from --folder and trains; with --schedule all ranks are one pipeline, otherwise they are data
--- parallel. With --export it writes its initial parameters to the folder instead. train_vs.py describes the files of a run.
+-- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py, train_vs_products.py, pipelines.py and moe_vs_deepspeed.py.
+-- Reads batches.i64, [steps, batch, seq + 1] tokens, from --folder and trains; with --schedule all ranks are one pipeline,
+-- otherwise they are data parallel, and with --experts they share the experts, too. With --export it writes its initial
+-- parameters to the folder instead. train_vs.py describes the files of a run.
 local zt = require "zt"
 local comm = require "zt.comm"
+local moe = require "zt.moe"
 local nn = require "zt.nn"
 local optim = require "zt.optim"
 local pipe = require "zt.pipe"
@@ -21,6 +23,8 @@ local o = zt.cli{
     {"micro_batches", 1, "micro-batches per rank and step"},
     {"schedule", nil, "the pipeline's schedule; default: no pipeline", type = "string"},
     {"partition", nil, "the number of positions of each stage, such as 5,3", type = "string"},
+    {"experts", 0, "experts in every second block; 0: none"}, {"top_k", 1, "experts per token"},
+    {"aux_loss", 0.01, "weight of the experts' balancing loss"},
     {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "the GEMM provider", type = "string"},
   },
 }
@@ -38,14 +42,28 @@ local function held_bytes()
 end
 
 if o.gemm then zt.gemm{provider = o.gemm} end
-local mesh = comm.mesh{pp = o.schedule and zt.world.size or 1, dp = -1, backend = o.backend}
+local mesh = comm.mesh{
+  pp = o.schedule and zt.world.size or 1, dp = -1, ep = o.experts > 0 and zt.world.size or nil, backend = o.backend,
+}
+local replicas = o.experts > 0 and mesh:join{"dp", "ep"} or mesh.dp
 if not o.export then
   mesh:world():barrier()
   local pid = io.open("/proc/self/stat"):read("*n")
   mark("idle", zt.json.encode{pid = pid, bytes = held_bytes()})
 end
+
+-- Returns the experts of every second block, with the options that moe_vs_deepspeed_rank.py gives to DeepSpeed's layer.
+local function experts_of(block)
+  if block % 2 == 0 then return nil end
+  return moe.from_deepspeed{
+    hidden_size = o.hidden, num_experts = o.experts, ffn = 4 * o.hidden, k = o.top_k, axis = mesh.ep, aux_loss = o.aux_loss,
+    drop_tokens = false, top2_2nd_expert_sampling = false,
+  }
+end
+
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = o.tied, seed = 1,
+  mlp = o.experts > 0 and experts_of or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
 if o.schedule then
@@ -53,7 +71,7 @@ if o.schedule then
   for count in o.partition:gmatch "%d+" do counts[#counts + 1] = tonumber(count) end
   program = program:apply(pipe.split{schedule = o.schedule, axis = mesh.pp, partition = counts})
 end
-program = program:apply(zero.shard{stage = o.stage, axis = mesh.dp})
+program = program:apply(zero.shard{stage = o.stage, axis = replicas})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = 1})
 
 -- Writes parameters.f32, all parameters one after the other, and parameters.json, {name, shape} of each in that order.
@@ -77,7 +95,7 @@ end
 local function train()
   local all = zt.from_file(o.folder .. "/batches.i64", false, o.steps * o.batch * (o.seq + 1), {dtype = "int64"})
   all = all:view({o.steps, o.batch, o.seq + 1})
-  local rows = o.batch / mesh.dp.size
+  local rows = o.batch / replicas.size
   local losses, began, first_step_at, first_step_seconds = {}, nil, nil, nil
   mark("ready", "")
   for step = 0, o.steps - 1 do
@@ -87,7 +105,7 @@ local function train()
       began = zt.now()
     end
     local step_began = zt.now()
-    local mine = all:select(0, step):narrow(0, mesh.dp.coordinate * rows, rows)
+    local mine = all:select(0, step):narrow(0, replicas.coordinate * rows, rows)
     local s = trainer:step{tokens = mine:narrow(1, 0, o.seq):contiguous(), labels = mine:narrow(1, 1, o.seq):contiguous()}
     losses[step + 1] = s.loss
     if step == 0 then first_step_at, first_step_seconds = zt.now(), zt.now() - step_began end

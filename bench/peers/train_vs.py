@@ -1,5 +1,5 @@
-"""Functions shared by the training benchmarks train_vs_*.py, by pipelines.py and by ckpt_bench.py: batches, runs of all sides,
-statistics.
+"""Functions shared by the training benchmarks train_vs_*.py, by pipelines.py, by moe_vs_deepspeed.py and by ckpt_bench.py: batches, runs
+of all sides, statistics.
 
 The ranks of a run read parameters.f32, parameters.json and batches.i64 from a folder. Rank 0 writes result.json to its subfolder
 `run`. There each rank also writes marks, files NAME.RANK: `idle` when it has started (with its process id and the bytes that it
@@ -173,11 +173,11 @@ def run_ztoolkit(options, *more):
     return run([([str(word) for word in command], environment())], options)
 
 
-def export_parameters(options):
-    """Lets ztoolkit write its initial parameters into the folder."""
+def export_parameters(options, *more):
+    """Lets ztoolkit write its initial parameters into the folder. `more`: further arguments of train_vs.lua."""
     if not options.ztoolkit.exists():
         give_up(f"there is no {options.ztoolkit}: build it (cmake --build build/release), or give its path with --ztoolkit")
-    command = [options.ztoolkit, "run", ROOT / "bench/peers/train_vs.lua", "--export", *model_arguments(options)]
+    command = [options.ztoolkit, "run", ROOT / "bench/peers/train_vs.lua", "--export", *model_arguments(options), *more]
     subprocess.run(list(map(str, command)), env=environment(), check=True)
 
 

@@ -27,6 +27,18 @@ def config(options):
     return fixed
 
 
+def step_of(engine):
+    """Returns the function `step` for torch_rank.train."""
+
+    def step(tokens, labels):
+        loss = engine(tokens, labels)
+        engine.backward(loss)
+        engine.step()
+        return loss
+
+    return step
+
+
 def main():
     parser = torch_rank.rank_parser()
     parser.add_argument("--stage", type=int)
@@ -39,14 +51,7 @@ def main():
     torch_rank.mark_idle(options)
     model = torch_rank.gpt(options)
     engine, *_ = deepspeed.initialize(model=model, model_parameters=torch_rank.parameter_groups(model), config=config(options))
-
-    def step(tokens, labels):
-        loss = engine(tokens, labels)
-        engine.backward(loss)
-        engine.step()
-        return loss
-
-    torch_rank.train(options, step)
+    torch_rank.train(options, step_of(engine))
 
 
 if __name__ == "__main__":
