@@ -22,7 +22,7 @@ constexpr int64_t kExperts = 8;
 // Rows and routes of one size. Each token has `top_k` different experts.
 struct Case {
   Case(int64_t tokens, int64_t hidden, int64_t top_k, at::ScalarType dtype)
-      : experts(at::rand({tokens, kExperts}).argsort(1).narrow(1, 0, top_k).contiguous()),
+      : experts(at::rand({tokens, kExperts}).argsort(int64_t{1}).narrow(1, 0, top_k).contiguous()),
         order(order_rows(experts, kExperts)),
         of_tokens(at::randn({tokens, hidden}).to(dtype)),
         of_rows(at::randn({tokens * top_k, hidden}).to(dtype)),
@@ -70,7 +70,8 @@ const Loop kLoops[] = {
      [](int64_t routes) { return 1 + routes; }},
     {"unpermute_backward",
      [](const Case& c) -> Results {
-       return {rows_of_tokens(c.of_tokens, c.order, c.weights), row_products(c.of_tokens, c.of_rows, c.order)};
+       const SumGradients gradients = sum_rows_backward(c.of_tokens, c.of_rows, c.order, c.weights);
+       return {gradients.rows, gradients.weights};
      },
      [](const Case& c) -> Results {
        return {tokens_of_rows(c) * weights_of_rows(c), picked(c).mul(c.of_tokens.to(at::kDouble).unsqueeze(1)).sum(2)};

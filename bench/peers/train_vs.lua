@@ -20,6 +20,7 @@ local o = zt.cli{
     {"seq", 128, "tokens per sample"}, {"batch", 8, "samples per step"}, {"steps", 40, "steps"},
     {"warmup", 5, "number of untimed first steps"}, {"stage", 1, "ZeRO stage"},
     {"precision", "fp32", "type of parameters and arithmetic"}, {"lr", 1e-3, "learning rate"},
+    {"clip", 1, "largest norm of the gradient", above = 0},
     {"micro_batches", 1, "micro-batches per rank and step"},
     {"schedule", nil, "the pipeline's schedule; default: no pipeline", type = "string"},
     {"partition", nil, "the number of positions of each stage, such as 5,3", type = "string"},
@@ -72,7 +73,7 @@ if o.schedule then
   program = program:apply(pipe.split{schedule = o.schedule, axis = mesh.pp, partition = counts})
 end
 program = program:apply(zero.shard{stage = o.stage, axis = replicas})
-local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = 1})
+local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = o.clip})
 
 -- Writes parameters.f32, all parameters one after the other, and parameters.json, {name, shape} of each in that order.
 local function export()

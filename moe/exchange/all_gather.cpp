@@ -121,9 +121,10 @@ class GatherCombine final : public ExchangeLayer {
       const at::Tensor gradient = gradient_or_zeros(gradients[0], result);
       const at::Tensor of_tokens = gather_rows(as_rows(gradient), tokens, comm, 0);
       const at::Tensor of_weights = at::empty_like(own_weights);
-      const at::Tensor products = row_products(of_tokens, rows, order).to(own_weights.scalar_type());
+      const SumGradients sums_of = sum_rows_backward(of_tokens, rows, order, factors);
+      const at::Tensor products = sums_of.weights.to(own_weights.scalar_type());
       context.sent(tokens.sent_bytes(of_tokens) + tokens.sent_bytes(products));
-      Exchanged gone{{rows_of_tokens(of_tokens, order, factors), of_weights.view(weights.sizes()), {}, {}},
+      Exchanged gone{{sums_of.rows, of_weights.view(weights.sizes()), {}, {}},
                      scatter_sums(of_weights, products, tokens, comm, Async::no)};
       if (more.defined()) gone.tensors.push_back(gradient);
       return gone;

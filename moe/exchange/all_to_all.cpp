@@ -71,8 +71,9 @@ class Combine final : public ExchangeLayer {
     };
     const auto backward = [=, transport = options_.transport, back = back, &context](at::TensorList gradients) {
       const at::Tensor gradient = gradient_or_zeros(gradients[0], result), of_tokens = as_rows(gradient);
-      const at::Tensor of_weights = row_products(of_tokens, back, order).to(weights.scalar_type()).view(weights.sizes());
-      auto [of_rows, moved, bytes] = to_experts(rows_of_tokens(of_tokens, order, factors), traffic, comm, transport);
+      const SumGradients gradients_of = sum_rows_backward(of_tokens, back, order, factors);
+      const at::Tensor of_weights = gradients_of.weights.to(weights.scalar_type()).view(weights.sizes());
+      auto [of_rows, moved, bytes] = to_experts(gradients_of.rows, traffic, comm, transport);
       context.sent(bytes);
       Exchanged gone{{of_rows, of_weights, {}, {}}, std::move(moved)};
       if (more.defined()) gone.tensors.push_back(gradient);

@@ -4,7 +4,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "exchange/row_kernels.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -13,9 +15,6 @@ namespace zt::moe {
 namespace {
 
 // The dtype of sums.
-template <class T>
-using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
 at::ScalarType sum_dtype(const at::Tensor& rows) {
   return rows.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -37,32 +36,47 @@ void with_dtype(const at::Tensor& rows, const Body& body) {
   }
 }
 
-// Calls body(line) for the lines [0, lines), in parallel. `work`: elements per line.
+// Calls body(T{}, tokens) with the dtype of `rows`, in parallel for parts of the tokens. `result`: the tensor that is written.
 template <class Body>
-void for_lines(int64_t lines, int64_t work, const Body& body) {
-  constexpr int64_t kGrain = 32768;
-  at::parallel_for(0, lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin; line < end; ++line) body(line);
+void for_tokens(const RowOrder& order, const at::Tensor& rows, const at::Tensor& result, const Body& body) {
+  constexpr int64_t kGrain = 32768;               // elements
+  constexpr size_t kLargerThanCaches = 24 << 20;  // bytes; memcpy changes to stores past the caches at about this size, too
+  const int64_t tokens = order.places.size(0), routes = order.places.size(1), width = rows.size(1);
+  const bool streams = result.nbytes() > kLargerThanCaches;
+  with_dtype(rows, [&](auto zero) {
+    at::parallel_for(0, tokens, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width * routes)),
+                     [&](int64_t begin, int64_t end) {
+                       body(zero, kernels::Tokens{order.places.const_data_ptr<int64_t>(), begin, end, routes, width, streams});
+                     });
   });
 }
 
-at::Tensor in_sums(const at::Tensor& weights, const at::Tensor& rows) {
-  return weights.to(sum_dtype(rows)).contiguous();
+// Writes zeros to the rows that no token uses.
+void clear_padding(const at::Tensor& rows, const RowOrder& order) {
+  const auto* pairs = order.pairs.const_data_ptr<int64_t>();
+  const size_t bytes = static_cast<size_t>(rows.size(1)) * rows.itemsize();
+  for (int64_t row = 0; row < order.rows(); ++row) {
+    if (pairs[row] < 0) std::memset(static_cast<char*>(rows.mutable_data_ptr()) + static_cast<size_t>(row) * bytes, 0, bytes);
+  }
 }
 
-int64_t tokens_of(const RowOrder& order) {
-  return order.places.size(0);
+template <class T>
+const T* data_or_null(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
 }
-int64_t routes_of(const RowOrder& order) {
-  return order.places.size(1);
+
+// Returns the weights in the dtype of sums; undefined if they are.
+at::Tensor in_sums(const at::Tensor& weights, const at::Tensor& rows) {
+  return weights.defined() ? weights.to(sum_dtype(rows)).contiguous() : weights;
 }
 
 // By ATen's operators, on any device.
 namespace general {
 
+// Returns the row of its token for each row, times its weight if `weights` is defined.
 at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const at::Tensor& weights) {
   const at::Tensor pairs = order.pairs.to(tokens.device()), used = pairs.clamp_min(0);
-  at::Tensor rows = tokens.index_select(0, used.div(routes_of(order), "floor"));
+  at::Tensor rows = tokens.index_select(0, used.div(order.places.size(1), "floor"));
   if (weights.defined()) {
     const at::Tensor factors = weights.to(sum_dtype(tokens)).flatten().index_select(0, used).unsqueeze(1);
     rows = rows.to(sum_dtype(tokens)).mul(factors).to(tokens.scalar_type());
@@ -75,100 +89,57 @@ at::Tensor by_routes(const at::Tensor& rows, const RowOrder& order) {
   const at::Tensor places = order.places.to(rows.device());
   const at::Tensor with_zero = at::cat({rows, at::zeros({1, rows.size(1)}, rows.options())});
   const at::Tensor picked = with_zero.index_select(0, at::where(places.lt(0), rows.size(0), places).flatten());
-  return picked.to(sum_dtype(rows)).view({tokens_of(order), routes_of(order), rows.size(1)});
+  return picked.to(sum_dtype(rows)).view({places.size(0), places.size(1), rows.size(1)});
+}
+
+at::Tensor sum_of_rows(const at::Tensor& rows, const RowOrder& order, const at::Tensor& weights, const at::Tensor& more) {
+  at::Tensor picked = by_routes(rows, order);
+  if (weights.defined()) picked = picked.mul(weights.to(sum_dtype(rows)).view({picked.size(0), picked.size(1), 1}));
+  const at::Tensor sum = picked.sum(1);
+  return more.defined() ? sum.add(more.to(sum.scalar_type())) : sum;
 }
 
 }  // namespace general
 
 }  // namespace
 
-at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const at::Tensor& weights) {
-  if (!tokens.is_cpu()) return general::rows_of_tokens(tokens, order, weights);
-  const int64_t width = tokens.size(1), routes = routes_of(order);
-  at::Tensor rows = at::empty({order.rows(), width}, tokens.options());
-  const auto* pairs = order.pairs.const_data_ptr<int64_t>();
-  const at::Tensor factors = weights.defined() ? in_sums(weights, tokens) : weights;
-  with_dtype(tokens, [&](auto zero) {
+at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order) {
+  if (!tokens.is_cpu()) return general::rows_of_tokens(tokens, order, {});
+  const at::Tensor rows = at::empty({order.rows(), tokens.size(1)}, tokens.options());
+  for_tokens(order, tokens, rows, [&](auto zero, const kernels::Tokens& shape) {
     using T = decltype(zero);
-    const T* from = tokens.const_data_ptr<T>();
-    T* to = rows.mutable_data_ptr<T>();
-    const auto* factor_of = factors.defined() ? factors.const_data_ptr<Sum<T>>() : nullptr;
-    for_lines(order.rows(), width, [&](int64_t row) {
-      const int64_t pair = pairs[row];
-      T* out = to + row * width;
-      if (pair < 0) return static_cast<void>(std::fill_n(out, width, T(0)));
-      const T* token = from + pair / routes * width;
-      if (!factor_of) return static_cast<void>(std::copy_n(token, width, out));
-      const Sum<T> factor = factor_of[pair];
-      for (int64_t i = 0; i < width; ++i) out[i] = static_cast<T>(factor * static_cast<Sum<T>>(token[i]));
-    });
+    kernels::copy_to_rows(rows.mutable_data_ptr<T>(), tokens.const_data_ptr<T>(), shape);
   });
+  clear_padding(rows, order);
   return rows;
 }
 
 void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& order, const at::Tensor& weights,
               const at::Tensor& more) {
-  const int64_t width = rows.size(1), routes = routes_of(order), tokens = tokens_of(order);
-  if (!rows.is_cpu()) {
-    at::Tensor picked = general::by_routes(rows, order);
-    if (weights.defined()) picked = picked.mul(weights.to(sum_dtype(rows)).view({tokens, routes, 1}));
-    at::Tensor sum = picked.sum(1);
-    if (more.defined()) sum = sum.add(more.to(sum.scalar_type()));
-    at::Tensor(out).copy_(sum);
-    return;
-  }
-  const auto* places = order.places.const_data_ptr<int64_t>();
-  const at::Tensor factors = weights.defined() ? in_sums(weights, rows) : weights;
-  with_dtype(rows, [&](auto zero) {
+  if (!rows.is_cpu()) return static_cast<void>(at::Tensor(out).copy_(general::sum_of_rows(rows, order, weights, more)));
+  const at::Tensor factors = in_sums(weights, rows);
+  for_tokens(order, rows, out, [&](auto zero, const kernels::Tokens& shape) {
     using T = decltype(zero);
-    const T* from = rows.const_data_ptr<T>();
-    const T* start = more.defined() ? more.const_data_ptr<T>() : nullptr;
-    T* to = out.mutable_data_ptr<T>();
-    const auto* factor_of = factors.defined() ? factors.const_data_ptr<Sum<T>>() : nullptr;
-    for_lines(tokens, width * routes, [&](int64_t token) {
-      constexpr int64_t kBlock = 256;
-      Sum<T> sum[kBlock];
-      for (int64_t begin = 0; begin < width; begin += kBlock) {
-        const int64_t count = std::min(kBlock, width - begin);
-        for (int64_t i = 0; i < count; ++i) sum[i] = start ? static_cast<Sum<T>>(start[token * width + begin + i]) : Sum<T>(0);
-        for (int64_t pair = token * routes; pair < (token + 1) * routes; ++pair) {
-          if (places[pair] < 0) continue;
-          const T* row = from + places[pair] * width + begin;
-          const Sum<T> factor = factor_of ? factor_of[pair] : Sum<T>(1);
-          for (int64_t i = 0; i < count; ++i) sum[i] += factor * static_cast<Sum<T>>(row[i]);
-        }
-        for (int64_t i = 0; i < count; ++i) to[token * width + begin + i] = static_cast<T>(sum[i]);
-      }
-    });
+    kernels::sum_to_tokens(out.mutable_data_ptr<T>(), rows.const_data_ptr<T>(), data_or_null<Wide<T>>(factors),
+                           data_or_null<T>(more), shape);
   });
 }
 
-at::Tensor row_products(const at::Tensor& tokens, const at::Tensor& rows, const RowOrder& order) {
-  const int64_t width = rows.size(1), routes = routes_of(order);
-  if (!rows.is_cpu()) return general::by_routes(rows, order).mul(tokens.to(sum_dtype(rows)).unsqueeze(1)).sum(2);
-  at::Tensor products = at::zeros(order.places.sizes(), rows.options().dtype(sum_dtype(rows)));
-  const auto* places = order.places.const_data_ptr<int64_t>();
-  with_dtype(rows, [&](auto zero) {
+SumGradients sum_rows_backward(const at::Tensor& gradient, const at::Tensor& rows, const RowOrder& order,
+                               const at::Tensor& weights) {
+  if (!rows.is_cpu()) {
+    const at::Tensor products = general::by_routes(rows, order).mul(gradient.to(sum_dtype(rows)).unsqueeze(1)).sum(2);
+    return {general::rows_of_tokens(gradient, order, weights), products};
+  }
+  const SumGradients result{at::empty_like(rows), at::zeros(order.places.sizes(), rows.options().dtype(sum_dtype(rows)))};
+  const at::Tensor factors = in_sums(weights, rows);
+  for_tokens(order, rows, result.rows, [&](auto zero, const kernels::Tokens& shape) {
     using T = decltype(zero);
-    const T *row_data = rows.const_data_ptr<T>(), *token_data = tokens.const_data_ptr<T>();
-    auto* to = products.mutable_data_ptr<Sum<T>>();
-    for_lines(order.places.numel(), width, [&](int64_t pair) {
-      if (places[pair] < 0) return;
-      constexpr int64_t kLanes = 16;  // partial sums, in a fixed order
-      Sum<T> lanes[kLanes] = {};
-      const T *row = row_data + places[pair] * width, *token = token_data + pair / routes * width;
-      int64_t i = 0;
-      for (; i + kLanes <= width; i += kLanes) {
-        for (int64_t lane = 0; lane < kLanes; ++lane)
-          lanes[lane] += static_cast<Sum<T>>(row[i + lane]) * static_cast<Sum<T>>(token[i + lane]);
-      }
-      for (; i < width; ++i) lanes[i % kLanes] += static_cast<Sum<T>>(row[i]) * static_cast<Sum<T>>(token[i]);
-      Sum<T> total = 0;
-      for (const Sum<T> lane : lanes) total += lane;
-      to[pair] = total;
-    });
+    kernels::sum_backward(result.rows.mutable_data_ptr<T>(), result.weights.mutable_data_ptr<Wide<T>>(),
+                          gradient.const_data_ptr<T>(), rows.const_data_ptr<T>(), data_or_null<Wide<T>>(factors), shape);
   });
-  return products;
+  clear_padding(result.rows, order);
+  return result;
 }
 
 }  // namespace zt::moe

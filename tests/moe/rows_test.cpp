@@ -73,9 +73,9 @@ TEST_P(Rows, MoveAndSumLikeAten) {
 
   const at::Tensor rows = rows_of_tokens(tokens, order);
   EXPECT_TRUE(rows.equal(tokens.index_select(0, order.pairs.div(kRoutes, "floor"))));
-  const at::Tensor weighted = rows_of_tokens(tokens, order, weights);
+  const SumGradients gradients = sum_rows_backward(tokens, rows, order, weights);
   const at::Tensor factors = weights.flatten().index_select(0, order.pairs).unsqueeze(1);
-  EXPECT_TRUE(weighted.equal(rows.to(factors.scalar_type()).mul(factors).to(dtype)));
+  EXPECT_TRUE(gradients.rows.equal(rows.to(factors.scalar_type()).mul(factors).to(dtype)));
 
   const at::Tensor sums = at::empty_like(tokens), mask = experts.ge(0).to(at::kDouble);
   sum_rows(sums, rows, order, weights, more);
@@ -83,9 +83,46 @@ TEST_P(Rows, MoveAndSumLikeAten) {
   const double bound = dtype == at::kDouble ? 1e-14 : dtype == at::kFloat ? 1e-6 : dtype == at::kHalf ? 2e-3 : 2e-2;
   EXPECT_LT((sums.to(at::kDouble) - exact).abs().max().item<double>(), bound * exact.abs().max().item<double>());
 
-  const at::Tensor products = row_products(more, rows, order);
+  const at::Tensor products = sum_rows_backward(more, rows, order, weights).weights;
   const at::Tensor wanted = (more.to(at::kDouble) * tokens.to(at::kDouble)).sum(1, true) * mask;
   EXPECT_LT((products.to(at::kDouble) - wanted).abs().max().item<double>(), dtype == at::kDouble ? 1e-12 : 1e-3);
+}
+
+// Sums of one and of two rows have loops of their own.
+TEST_P(Rows, EmptyRoutesChangeNoBit) {
+  constexpr int64_t kTokens = 9, kWidth = 1031;
+  const at::Tensor tokens = at::randn({kTokens, kWidth}).to(GetParam());
+  for (const int64_t routes : {1, 2}) {
+    const at::Tensor experts = at::randint(0, 4, {kTokens, routes}, at::kLong), weights = at::randn({kTokens, routes});
+    const at::Tensor padded = at::cat({experts, at::full({kTokens, 1}, -1, at::kLong)}, 1);
+    const RowOrder order = order_rows(experts, 4), wide = order_rows(padded, 4);
+    const at::Tensor rows = rows_of_tokens(tokens, order), sums = at::empty_like(tokens), wide_sums = at::empty_like(tokens);
+    sum_rows(sums, rows, order, weights);
+    sum_rows(wide_sums, rows, wide, at::cat({weights, at::ones({kTokens, 1})}, 1));
+    EXPECT_TRUE(sums.equal(wide_sums));
+  }
+}
+
+// Results that are larger than the caches are stored past them.
+TEST(LargeRows, HaveTheBitsOfTheirHalves) {
+  constexpr int64_t kTokens = 3500, kWidth = 1920;  // 26 MB
+  const at::Tensor tokens = at::randn({kTokens, kWidth});
+  for (const int64_t routes : {1, 2}) {
+    const at::Tensor experts = at::randint(0, 4, {kTokens, routes}, at::kLong), weights = at::randn({kTokens, routes});
+    const RowOrder order = order_rows(experts, 4);
+    const at::Tensor rows = rows_of_tokens(tokens, order), sums = at::empty_like(tokens);
+    EXPECT_TRUE(rows.equal(tokens.index_select(0, order.pairs.div(routes, "floor"))));
+    sum_rows(sums, rows, order, weights);
+    const at::Tensor of_rows = sum_rows_backward(tokens, rows, order, weights).rows;
+    EXPECT_TRUE(of_rows.equal(rows.mul(weights.flatten().index_select(0, order.pairs).unsqueeze(1))));
+    for (const int64_t begin : {int64_t{0}, kTokens / 2}) {
+      const auto half = [&](const at::Tensor& x) { return x.narrow(0, begin, kTokens / 2); };
+      const RowOrder of_half = order_rows(half(experts), 4);
+      const at::Tensor half_sums = at::empty_like(half(tokens));
+      sum_rows(half_sums, rows_of_tokens(half(tokens), of_half), of_half, half(weights));
+      EXPECT_TRUE(half(sums).equal(half_sums));
+    }
+  }
 }
 
 TEST_P(Rows, OfNoTokensAreEmpty) {
@@ -93,14 +130,16 @@ TEST_P(Rows, OfNoTokensAreEmpty) {
   const at::Tensor tokens = at::empty({0, 7}, GetParam()), sums = at::empty({0, 7}, GetParam());
   EXPECT_EQ(rows_of_tokens(tokens, order).sizes(), (at::IntArrayRef{0, 7}));
   sum_rows(sums, tokens, order);
-  EXPECT_EQ(row_products(tokens, tokens, order).sizes(), (at::IntArrayRef{0, 2}));
+  EXPECT_EQ(sum_rows_backward(tokens, tokens, order, at::empty({0, 2})).weights.sizes(), (at::IntArrayRef{0, 2}));
 }
 
 TEST(RowsOfPadding, AreZero) {
   const RowOrder order = order_rows(experts_of({1, 0}, 1), 2, 2);
   const at::Tensor tokens = at::ones({2, 3});
-  const at::Tensor rows = rows_of_tokens(tokens, order, at::full({2, 1}, 2.0F));
-  EXPECT_TRUE(rows.sum(1).equal(at::tensor({6.0F, 0.0F, 6.0F, 0.0F})));
+  const at::Tensor rows = rows_of_tokens(tokens, order);
+  EXPECT_TRUE(rows.sum(1).equal(at::tensor({3.0F, 0.0F, 3.0F, 0.0F})));
+  const SumGradients gradients = sum_rows_backward(tokens, rows, order, at::full({2, 1}, 2.0F));
+  EXPECT_TRUE(gradients.rows.sum(1).equal(at::tensor({6.0F, 0.0F, 6.0F, 0.0F})));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, Rows, testing::Values(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf),
