@@ -55,6 +55,15 @@ ZT_INLINE void copy(T* to, const T* from, int64_t n, bool streams) {
   std::memcpy(to, from, bytes);
 }
 
+// Fetches a block of the row of an assignment into the cache. Rows lie scattered, so the processor does not foresee the next one.
+template <int kForWriting, class T>
+ZT_INLINE void fetch(const T* rows, const Tokens& shape, int64_t pair, int64_t begin, int64_t count) {
+  constexpr size_t kLine = 64;  // bytes
+  if (pair >= shape.end * shape.routes || shape.places[pair] < 0) return;
+  const auto* first = reinterpret_cast<const char*>(rows + shape.places[pair] * shape.width + begin);
+  for (size_t i = 0; i < static_cast<size_t>(count) * sizeof(T); i += kLine) __builtin_prefetch(first + i, kForWriting);
+}
+
 // Calls write(out, begin, count) for each block of a row. `out` is the block itself, or with `streams` a buffer that is then
 // copied past the caches.
 template <class T, class Write>
@@ -126,7 +135,12 @@ void copy_to_rows(T* rows, const T* tokens, const Tokens& shape) {
       shape, [&](int64_t token) __attribute__((always_inline)) {
         for (int64_t pair = token * shape.routes; pair < (token + 1) * shape.routes; ++pair) {
           if (shape.places[pair] < 0) continue;
-          copy(rows + shape.places[pair] * shape.width, tokens + token * shape.width, shape.width, shape.streams);
+          T* row = rows + shape.places[pair] * shape.width;
+          for (int64_t begin = 0; begin < shape.width; begin += kBlockElements) {
+            const int64_t count = std::min(kBlockElements, shape.width - begin);
+            if (!shape.streams) fetch<1>(rows, shape, pair + 1, begin, count);
+            copy(row + begin, tokens + token * shape.width + begin, count, shape.streams);
+          }
         }
       });
 }
@@ -142,6 +156,8 @@ void sum_to_tokens(T* tokens, const T* rows, const Wide<T>* factors, const T* mo
         };
         by_blocks(
             tokens + token * shape.width, shape, [&](T * out, int64_t begin, int64_t n) __attribute__((always_inline)) {
+              for (int64_t route = 0; route < shape.routes; ++route)
+                fetch<0>(rows, shape, (token + 1) * shape.routes + route, begin, n);
               const auto row_at = [&](int64_t route) __attribute__((always_inline)) {
                 return Row<T>{is_used(route) ? rows + places[route] * shape.width + begin : nullptr,
                               own ? own[route] : Wide<T>(1)};
@@ -165,6 +181,8 @@ void sum_backward(T* of_rows, Wide<T>* of_factors, const T* of_tokens, const T* 
           of_factors[pair] = inner_product(gradient, rows + first, shape.width);
           by_blocks(
               of_rows + first, shape, [&](T * out, int64_t begin, int64_t n) __attribute__((always_inline)) {
+                fetch<0>(rows, shape, pair + 1, begin, n);
+                if (!shape.streams) fetch<1>(of_rows, shape, pair + 1, begin, n);
                 const Wide<T> factor = factors ? factors[pair] : Wide<T>(1);
                 ZT_NO_OVERLAP
                 for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(factor * widen(gradient[begin + i]));
