@@ -12,9 +12,8 @@ models: dense  6 blocks, hidden 512, 8 heads, vocabulary 8192, sequence 128, not
 The ranks share the experts (expert parallelism), and the samples: 4 per rank and step. On DeepSpeed's side the experts are
 deepspeed.moe.layer.MoE, with the options with which both sides compute the same: no noise, no sampling of the second expert, no
 random token selection, and no token is dropped. DeepSpeed then sends as many rows to each expert as the fullest one gets, some of
-them zeros; ztoolkit sends the rows that there are. The balancing loss has the weight 0.01 with one expert per token, and 0 with two,
-because DeepSpeed then counts a token's first expert only. DeepSpeed refuses its experts at ZeRO stage 3, so ztoolkit runs there
-alone. Both sides compute the gradient's norm, but nothing is clipped, because DeepSpeed's norm is
+them zeros; ztoolkit sends the rows that there are. The balancing loss has the weight 0.01. DeepSpeed refuses its experts at ZeRO
+stage 3, so ztoolkit runs there alone. Both sides compute the gradient's norm, but nothing is clipped, because DeepSpeed's norm is
 another one if there are experts: the ranks average their norms, each over the rank's own experts. AdamW, DeepSpeed's version and
 its further settings are those of train_vs_deepspeed.py.
 
@@ -45,8 +44,7 @@ def expert_arguments(model, options):
     """Returns the arguments of both sides for the experts of a model."""
     if TOP_K[model] == 0:
         return []
-    aux_loss = options.aux_loss if TOP_K[model] == 1 else 0
-    return ["--experts", str(options.experts), "--top_k", str(TOP_K[model]), "--aux_loss", str(aux_loss)]
+    return ["--experts", str(options.experts), "--top_k", str(TOP_K[model]), "--aux_loss", str(options.aux_loss)]
 
 
 def run_side(side, case, options):
@@ -154,7 +152,7 @@ def parse():
                                 ("vocab", 8192, "tokens"), ("seq", 128, "tokens per sample"), ("experts", 4, "experts per block"),
                                 ("micro-batch", 4, "samples per rank and step")):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{what} ({default})")
-    parser.add_argument("--aux-loss", type=float, default=0.01, help="weight of the balancing loss of top1 (0.01)")
+    parser.add_argument("--aux-loss", type=float, default=0.01, help="weight of the balancing loss (0.01)")
     parser.add_argument("--stages", type=int, nargs="+", choices=range(4), default=[0, 2, 3], help="ZeRO stages (0 2 3)")
     parser.add_argument("--precision", nargs="+", choices=CHECKS, default=["fp32", "bf16"], help="precisions (fp32 bf16)")
     parser.add_argument("--side", choices=(*SIDES, "both"), default="both", help="the sides to measure (both)")

@@ -52,7 +52,8 @@ local function from_deepspeed(given)
     experts = o.num_experts, hidden = o.hidden_size, ffn = o.ffn, expert = o.expert, activation = o.activation, axis = o.axis,
     top_k = o.k, residual = o.use_residual and {ffn = o.ffn, layer = o.expert} or nil,
     router = {
-      normalise = o.k == 1 and "none" or "kept", noise = noise_of(o), losses = {balance = o.aux_loss, per = "micro_batch"},
+      normalise = o.k == 1 and "none" or "kept", noise = noise_of(o),
+      losses = {balance = o.aux_loss, per = "micro_batch", of = o.k == 2 and "first" or "all"}, -- as top2gating
       capacity = o.drop_tokens and {
         train = o.capacity_factor, eval = o.eval_capacity_factor, min = o.min_capacity, per = "micro_batch", keep = kept(o),
       } or nil,

@@ -22,8 +22,8 @@ at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Cont
   const auto shares = [&](const at::Tensor& load) {
     return load.div(load.sum(-1, true).clamp_min(1)).to(means.device(), means.scalar_type());
   };
-  if (options.losses.per == "sample") return means.mul(shares(routed.load)).sum() * experts;
-  const at::Tensor load = options.losses.per == "batch" ? load_of_batch(routed.load, options, context) : routed.load.sum(0);
+  if (options.losses.per == "sample") return means.mul(shares(routed.balanced)).sum() * experts;
+  const at::Tensor load = options.losses.per == "batch" ? load_of_batch(routed.balanced, options, context) : routed.balanced.sum(0);
   return means.sum(0).mul(shares(load)).sum() * experts;  // samples * mean over samples
 }
 

@@ -42,11 +42,11 @@ class Router final : public Layer {
     const at::Tensor logits = logits_of(h, context);
     const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
     at::Tensor experts = experts_of(logits, scores, shape, context);
-    const at::Tensor load = h.is_meta() ? at::empty({shape.samples, options_.experts}, h.options().dtype(at::kDouble))
-                                        : load_by_sample(experts, shape.samples, options_.experts);
+    const at::Tensor load = load_of(experts, shape.samples);
+    const at::Tensor balanced = options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples) : load;
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, shape, context);
-    const Routed routed{logits, probabilities_of(scores), load, shape.samples};
+    const Routed routed{logits, probabilities_of(scores), load, balanced, shape.samples};
     add_losses(routed, context);
     if (!h.is_meta()) add_statistics(routed, context);
     return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
@@ -86,6 +86,11 @@ class Router final : public Layer {
   };
 
   int64_t routes() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
+
+  at::Tensor load_of(const at::Tensor& experts, int64_t samples) const {
+    if (experts.is_meta()) return at::empty({samples, options_.experts}, experts.options().dtype(at::kDouble));
+    return load_by_sample(experts, samples, options_.experts);
+  }
 
   // Returns the logits [samples * tokens, experts], in float32 at least.
   at::Tensor logits_of(const at::Tensor& h, Context& context) const {

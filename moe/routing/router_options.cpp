@@ -24,6 +24,7 @@ void convert(const Value& value, const std::string& /*path*/, RouterLossOptions&
       Schema<RouterLossOptions>("moe.router.losses")
           .optional("balance", &RouterLossOptions::balance, "weight of the balancing loss", at_least(0))
           .optional("per", &RouterLossOptions::per, "tokens over which the load is balanced", one_of(kScopes))
+          .optional("of", &RouterLossOptions::of, "routes whose shares are balanced", one_of({"all", "first"}))
           .optional("z", &RouterLossOptions::z, "weight of the z-loss", at_least(0));
   out = kSchema.parse(value);
 }
@@ -78,6 +79,8 @@ void check(const RouterOptions& o) {
   if (o.has_bias && draws_experts)
     misuse("moe.router: noise = \"{}\" chooses experts by logits, and bias by scores: use one of them", o.noise);
   if (o.choice == "expert") check_expert_choice(o, draws_experts);
+  if (o.losses.of == "first" && o.choice == "expert")
+    misuse("moe.router: losses.of = \"first\" is for tokens that choose: leave it out if experts choose");
   if (o.losses.per == "batch" && o.losses.balance > 0 && o.batch_axes.empty())
     misuse("moe.router: a balancing loss per batch needs batch_axes, the mesh axes whose ranks have other tokens");
 }

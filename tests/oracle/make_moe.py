@@ -114,15 +114,17 @@ def weights_of(logits, scores, chosen, case):
 
 def auxiliary(logits, probabilities, chosen, case):
     """The sum of the auxiliary losses over samples."""
-    total, load = 0, torch.zeros(SAMPLES, EXPERTS)
+    total, load, balanced = 0, torch.zeros(SAMPLES, EXPERTS), torch.zeros(SAMPLES, EXPERTS)
+    counted = 1 if case.get("balance_of") == "first" else EXPERTS
     for token, experts in enumerate(chosen):
-        for expert in experts:
+        for place, expert in enumerate(experts):
             load[token // TOKENS, expert] += 1
+            balanced[token // TOKENS, expert] += place < counted
     means = probabilities.view(SAMPLES, TOKENS, EXPERTS).mean(1)
     if case.get("balance_per") == "sample":
-        total = total + case["balance"] * EXPERTS * sum((load[s] / load[s].sum() * means[s]).sum() for s in range(SAMPLES))
+        total = total + case["balance"] * EXPERTS * sum((balanced[s] / balanced[s].sum() * means[s]).sum() for s in range(SAMPLES))
     elif "balance" in case:
-        total = total + case["balance"] * SAMPLES * EXPERTS * (load.sum(0) / load.sum() * means.mean(0)).sum()
+        total = total + case["balance"] * SAMPLES * EXPERTS * (balanced.sum(0) / balanced.sum() * means.mean(0)).sum()
     if "z" in case:
         squares = torch.log(torch.exp(logits).sum(-1)) ** 2
         total = total + case["z"] * squares.view(SAMPLES, TOKENS).mean(1).sum()
@@ -198,6 +200,7 @@ CASES = {
     "drop_micro_batch": {"top_k": 3, "capacity": 0.6, "keep": "place", "per": "micro_batch", "normalise": "selected"},
     "shared": {"top_k": 2, "shared": True, "activation": "swiglu", "bias": False},
     "residual": {"top_k": 1, "residual": True},
+    "first_routes": {"top_k": 2, "normalise": "selected", "balance": 0.3, "balance_per": "batch", "balance_of": "first"},
 }
 
 if __name__ == "__main__":
