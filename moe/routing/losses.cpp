@@ -23,7 +23,8 @@ at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Cont
     return load.div(load.sum(-1, true).clamp_min(1)).to(means.device(), means.scalar_type());
   };
   if (options.losses.per == "sample") return means.mul(shares(routed.balanced)).sum() * experts;
-  const at::Tensor load = options.losses.per == "batch" ? load_of_batch(routed.balanced, options, context) : routed.balanced.sum(0);
+  const at::Tensor load =
+      options.losses.per == "batch" ? load_of_batch(routed.balanced, options, context) : routed.balanced.sum(0);
   return means.sum(0).mul(shares(load)).sum() * experts;  // samples * mean over samples
 }
 

@@ -17,9 +17,10 @@ struct Routed {
   int64_t samples = 1;
 };
 
-// Returns the balancing loss: experts * sum over experts of f P, where f is an expert's share of the routes that count, and P the mean of
-// its probability, over the tokens of a sample, of all ranks' micro-batches with this number ("batch": the loads are summed over
-// the axes), or of this micro-batch. It is 1 for balanced routing. Multiplied by the number of samples that it stands for.
+// Returns the balancing loss: experts * sum over experts of f P, where f is an expert's share of the routes that count, and P the
+// mean of its probability, over the tokens of a sample, of all ranks' micro-batches with this number ("batch": the loads are
+// summed over the axes), or of this micro-batch. It is 1 for balanced routing. Multiplied by the number of samples that it stands
+// for.
 at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Context& context);
 // Returns the mean over a sample's tokens of the squared log-sum-exp of the logits, summed over samples.
 at::Tensor z_loss(const Routed& routed);

@@ -43,7 +43,8 @@ class Router final : public Layer {
     const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
     at::Tensor experts = experts_of(logits, scores, shape, context);
     const at::Tensor load = load_of(experts, shape.samples);
-    const at::Tensor balanced = options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples) : load;
+    const at::Tensor balanced =
+        options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples) : load;
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, shape, context);
     const Routed routed{logits, probabilities_of(scores), load, balanced, shape.samples};

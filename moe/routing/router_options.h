@@ -35,9 +35,9 @@ struct CapacityOptions {
 struct RouterLossOptions {
   double balance = 0;  // Fedus et al. 2021: experts * sum over experts of (share of tokens) * (mean probability)
   std::string per =
-      "sample";  // the tokens over which shares and means are taken: a sample, the batch of all ranks, a micro-batch
+      "sample";            // the tokens over which shares and means are taken: a sample, the batch of all ranks, a micro-batch
   std::string of = "all";  // the routes whose shares are balanced: all, or each token's "first" one (Lepikhin et al. 2020)
-  double z = 0;  // Zoph et al. 2022: mean over tokens of the squared log-sum-exp of the logits
+  double z = 0;            // Zoph et al. 2022: mean over tokens of the squared log-sum-exp of the logits
 };
 
 struct RouterOptions {
