@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "moe/support/mixtures.h"
 #include "numerics/support/training.h"
@@ -174,6 +175,68 @@ TEST(MoeExact, ExpertsAndRanksWithoutTokens) {
     config = config_of(mixture, 2, 3);
     config.batch = with_routes;
     expect_close(train(config), one);
+  }
+}
+
+// One token per rank, of which one rank's experts may get none.
+TEST(MoeExact, OneTokenPerRank) {
+  for (const bool gathers : {false, true}) {
+    Mixture mixture{.top_k = 1, .gathers = gathers};
+    Config config = config_of(mixture, 1, 0);
+    config.samples = 2;
+    config.batch = [](int step) { return shortened(global_batch(step, 0, 2), 1); };
+    const Outcome one = train(config);
+    mixture.expert_ranks = 2;
+    Config spread = config_of(mixture, 1, 3);
+    spread.samples = config.samples;
+    spread.batch = config.batch;
+    expect_close(train(spread), one);
+  }
+}
+
+// Rank 1 has samples of 4 tokens, rank 0 of 10. One rank trains on them as two micro-batches.
+TEST(MoeExact, RanksWithOtherNumbersOfTokens) {
+  const std::vector<Batch> parts = cut_at(global_batch(0), {6, 6});
+  const std::vector<Batch> ragged{parts[0], shortened(parts[1], 4)};
+  const auto train_ragged = [&](const Mixture& mixture, int ranks) {
+    Config config = config_of(mixture, 1, ranks > 1 ? 2 : 0);
+    config.micro_batches = 2 / ranks;
+    std::vector<std::pair<double, double>> results(2);  // loss and norm, by step
+    spawn(ranks, [&](const World& world) {
+      const auto trainer = make_trainer(world, config);
+      for (auto& [loss, norm] : results) {
+        const StepResult result =
+            trainer->step(ranks > 1 ? StepBatch(ragged[static_cast<size_t>(world.rank)]) : StepBatch(ragged));
+        if (world.rank == 0) std::tie(loss, norm) = std::pair(result.loss, result.grad_norm.value());
+      }
+    });
+    return results;
+  };
+  Mixture mixture{.top_k = 2};
+  const auto one = train_ragged(mixture, 1);
+  mixture.expert_ranks = 2;
+  for (const bool gathers : {false, true}) {
+    mixture.gathers = gathers;
+    const auto both = train_ragged(mixture, 2);
+    for (size_t step = 0; step < one.size(); ++step) {
+      EXPECT_NEAR(both[step].first / one[step].first, 1, 1e-12);
+      EXPECT_NEAR(both[step].second / one[step].second, 1, 1e-12);
+    }
+  }
+}
+
+// The first loss, a mean over 100 tokens, is within one rounding to bf16. The routes do not depend on scores, of which nearly
+// equal ones may choose other experts in 16 bits.
+TEST(MoeExact, SixteenBitsStayWithinTheirRounding) {
+  for (const Precision& precision : {Precision::bf16, Precision::fp16}) {
+    Mixture mixture{.router = {{"routes", "balanced"}}};
+    Config config = config_of(mixture, 1, 0);
+    config.precision = Precision::fp32;
+    const Outcome exact = train(config);
+    mixture.expert_ranks = 2;
+    config = config_of(mixture, 1, 2);
+    config.precision = precision;
+    EXPECT_NEAR(train(config).losses[0] / exact.losses[0], 1, 0x1p-8);
   }
 }
 
