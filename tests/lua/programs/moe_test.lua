@@ -132,9 +132,9 @@ function TestMoe:test_models_from_plain_tables()
     end
     return o
   end
-  for family, of_family in pairs {
-    gpt2 = {residual_std = 0.02 / math.sqrt(6)}, llama = {activation = "swiglu", bias = false},
-  } do
+  local families = {{"gpt2", {residual_std = 0.02 / math.sqrt(6)}}, {"llama", {activation = "swiglu", bias = false}}}
+  for _, row in ipairs(families) do -- in one order on all ranks
+    local family, of_family = unpack(row)
     local by_function = options(family)
     by_function.mlp = function(i)
       local given = {experts = 4, hidden = HIDDEN, ffn = 24, axis = ep}
