@@ -57,9 +57,9 @@ ExchangeOptions gathering(ExchangeOptions options) {
   return options;
 }
 
-class GatherDispatch final : public ExchangeLayer {
+class GatherDispatch final : public DispatchLayer {
  public:
-  explicit GatherDispatch(ExchangeOptions options) : options_(std::move(options)) {}
+  using DispatchLayer::DispatchLayer;
 
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options_);
@@ -83,25 +83,15 @@ class GatherDispatch final : public ExchangeLayer {
     return {{{rows, group_rows, order.places, group_rows}, {}}, backward};
   }
 
-  Io io() const override { return dispatch_io(options_); }
-  Stats report(const Stats& sums) const override { return exchange_report(sums); }
-  std::string assumption() const override { return rows_assumption(options_); }
-  std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "gather_dispatch"; }
-
- private:
-  ExchangeOptions options_;
 };
 
-class GatherCombine final : public ExchangeLayer {
+class GatherCombine final : public CombineLayer {
  public:
-  explicit GatherCombine(ExchangeOptions options) : options_(std::move(options)) {}
+  using CombineLayer::CombineLayer;
 
   Started start(at::TensorList in, Context& context) override {
-    const at::Tensor rows = in[0].contiguous(), weights = in[1], more = options_.has_shared ? in[4] : at::Tensor();
-    std::vector<int64_t> shape = weights.sizes().vec();
-    shape.back() = options_.hidden;
-    const at::Tensor result = at::empty(shape, rows.options());
+    const auto [rows, weights, more, result] = tensors_of(in);
     if (rows.is_meta()) return {{{result}, {}}, planned_combine(in, result, options_, context)};
     Communicator& comm = context.comm(options_.axis);
     const auto* counts = in[3].const_data_ptr<int64_t>();
@@ -132,13 +122,7 @@ class GatherCombine final : public ExchangeLayer {
     return {{{result}, then(std::move(work), finish)}, backward};
   }
 
-  Io io() const override { return combine_io(options_); }
-  Stats report(const Stats& sums) const override { return exchange_report(sums); }
-  std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "gather_combine"; }
-
- private:
-  ExchangeOptions options_;
 };
 
 }  // namespace

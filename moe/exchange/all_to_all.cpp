@@ -9,9 +9,9 @@ namespace zt::moe {
 
 namespace {
 
-class Dispatch final : public ExchangeLayer {
+class Dispatch final : public DispatchLayer {
  public:
-  explicit Dispatch(ExchangeOptions options) : options_(std::move(options)) {}
+  using DispatchLayer::DispatchLayer;
 
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options_);
@@ -34,10 +34,6 @@ class Dispatch final : public ExchangeLayer {
     return {{{rows, group_rows, order.places, traffic.tensor()}, std::move(work)}, backward};
   }
 
-  Io io() const override { return dispatch_io(options_); }
-  Stats report(const Stats& sums) const override { return exchange_report(sums); }
-  std::string assumption() const override { return rows_assumption(options_); }
-  std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "dispatch"; }
 
  private:
@@ -46,19 +42,14 @@ class Dispatch final : public ExchangeLayer {
     if (options_.ranks == 1 || options_.padding) return {order.counts, order.counts, options_.ranks};
     return exchange_counts(order.counts, context.control(options_.axis));
   }
-
-  ExchangeOptions options_;
 };
 
-class Combine final : public ExchangeLayer {
+class Combine final : public CombineLayer {
  public:
-  explicit Combine(ExchangeOptions options) : options_(std::move(options)) {}
+  using CombineLayer::CombineLayer;
 
   Started start(at::TensorList in, Context& context) override {
-    const at::Tensor rows = in[0].contiguous(), weights = in[1], more = options_.has_shared ? in[4] : at::Tensor();
-    std::vector<int64_t> shape = weights.sizes().vec();
-    shape.back() = options_.hidden;
-    const at::Tensor result = at::empty(shape, rows.options());
+    const auto [rows, weights, more, result] = tensors_of(in);
     if (rows.is_meta()) return {{{result}, {}}, planned_combine(in, result, options_, context)};
     const Traffic traffic = Traffic::from_tensor(in[3], options_.ranks);
     const RowOrder order = order_of(in[2], traffic.sent());
@@ -82,13 +73,7 @@ class Combine final : public ExchangeLayer {
     return {{{result}, then(std::move(work), finish)}, backward};
   }
 
-  Io io() const override { return combine_io(options_); }
-  Stats report(const Stats& sums) const override { return exchange_report(sums); }
-  std::vector<std::string> axes() const override { return axes_of(options_); }
   std::string kind() const override { return "combine"; }
-
- private:
-  ExchangeOptions options_;
 };
 
 }  // namespace

@@ -49,10 +49,4 @@ std::shared_ptr<Layer> make_combine(const ExchangeOptions& options);
 std::shared_ptr<Layer> make_gather_dispatch(const ExchangeOptions& options);
 std::shared_ptr<Layer> make_gather_combine(const ExchangeOptions& options);
 
-// Returns the inputs, the outputs and the statistics of both kinds. Statistics, between several ranks: `bytes_sent` to other
-// ranks, the sum over all ranks, forward and backward; `seconds` of a rank's thread, the mean over ranks. The counts
-// of rows that all_to_all sends before the rows, 8 bytes per expert, are left out.
-Io dispatch_io(const ExchangeOptions& options);
-Io combine_io(const ExchangeOptions& options);
-
 }  // namespace zt::moe

@@ -36,48 +36,50 @@ Communicator* comm_of(const ExchangeOptions& options, Context& context) {
   return options.ranks == 1 ? nullptr : &context.comm(options.axis);
 }
 
-std::vector<std::string> axes_of(const ExchangeOptions& options) {
-  return options.ranks == 1 ? std::vector<std::string>() : std::vector<std::string>{options.axis};
+std::vector<std::string> TokenExchange::axes() const {
+  return options_.ranks == 1 ? std::vector<std::string>() : std::vector<std::string>{options_.axis};
 }
 
-namespace {
-
-std::vector<StatInfo> exchange_stats(const ExchangeOptions& options) {
-  if (options.ranks == 1) return {};
+std::vector<StatInfo> TokenExchange::stats() const {
+  if (options_.ranks == 1) return {};
   return {{"bytes_sent", 1}, {"seconds", 2}};
 }
 
-}  // namespace
-
-Io dispatch_io(const ExchangeOptions& options) {
-  return {.inputs = {"h", "route_experts"},
-          .outputs = {{"rows"}, {"group_rows", false}, {"places", false}, {"traffic", false}},
-          .losses = {},
-          .stats = exchange_stats(options)};
-}
-
-Io combine_io(const ExchangeOptions& options) {
-  Io io{.inputs = {"rows", "route_weights", "places", "traffic"},
-        .outputs = {{"h"}},
-        .losses = {},
-        .stats = exchange_stats(options)};
-  if (options.has_shared) io.inputs.emplace_back("shared");
-  return io;
-}
-
-Stats exchange_report(const Stats& sums) {
+Stats TokenExchange::report(const Stats& sums) const {
   if (sums.empty()) return {};
   const at::Tensor& seconds = sums.at("seconds");
   return {{"bytes_sent", sums.at("bytes_sent")[0]}, {"seconds", seconds[0] / seconds[1]}};
 }
 
-std::string rows_assumption(const ExchangeOptions& options) {
-  if (options.capacity) return "experts get as many rows as the capacity allows: no routing needs more memory";
-  if (options.ranks == 1) return {};
+Io DispatchLayer::io() const {
+  return {.inputs = {"h", "route_experts"},
+          .outputs = {{"rows"}, {"group_rows", false}, {"places", false}, {"traffic", false}},
+          .losses = {},
+          .stats = stats()};
+}
+
+std::string DispatchLayer::assumption() const {
+  if (options_.capacity) return "experts get as many rows as the capacity allows: no routing needs more memory";
+  if (options_.ranks == 1) return {};
   return fmt::format(
       "the experts of a rank get {:g} times the rows of balanced routing (planned_rows); without a capacity they may get up to {} "
       "times",
-      options.planned_rows, options.ranks);
+      options_.planned_rows, options_.ranks);
+}
+
+Io CombineLayer::io() const {
+  Io io{.inputs = {"rows", "route_weights", "places", "traffic"}, .outputs = {{"h"}}, .losses = {}, .stats = stats()};
+  if (options_.has_shared) io.inputs.emplace_back("shared");
+  return io;
+}
+
+CombineLayer::Tensors CombineLayer::tensors_of(at::TensorList in) const {
+  Tensors tensors{.rows = in[0].contiguous(), .weights = in[1], .shared = {}, .result = {}};
+  if (options_.has_shared) tensors.shared = in[4];
+  std::vector<int64_t> shape = tensors.weights.sizes().vec();
+  shape.back() = options_.hidden;
+  tensors.result = at::empty(shape, tensors.rows.options());
+  return tensors;
 }
 
 namespace {

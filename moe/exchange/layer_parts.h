@@ -1,9 +1,10 @@
-// Functions that the layers of both dispatchers share.
+// What the layers of both dispatchers share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exchange/exchange.h"
@@ -20,12 +21,47 @@ at::Tensor gradient_or_zeros(const at::Tensor& gradient, const at::Tensor& value
 // Throws Misuse unless tokens are [..., hidden] and experts int64 [..., routes] of the same leading shape.
 void check_tokens(const at::Tensor& tokens, const at::Tensor& experts, const ExchangeOptions& options);
 Communicator* comm_of(const ExchangeOptions& options, Context& context);  // null for one rank
-std::vector<std::string> axes_of(const ExchangeOptions& options);
 
-// Returns what results show of the statistics of dispatch_io and combine_io.
-Stats exchange_report(const Stats& sums);
-// Returns a sentence about the rows that plans assume; empty for one rank without capacity.
-std::string rows_assumption(const ExchangeOptions& options);
+// A dispatch or a combine. Between several ranks it has statistics: `bytes_sent` to other ranks, the sum over all ranks, forward
+// and backward; `seconds` of a rank's thread, the mean over ranks. The counts of rows that all_to_all sends before the rows, 8
+// bytes per expert, are left out.
+class TokenExchange : public ExchangeLayer {
+ public:
+  explicit TokenExchange(ExchangeOptions options) : options_(std::move(options)) {}
+
+  Stats report(const Stats& sums) const override;
+  std::vector<std::string> axes() const override;
+
+ protected:
+  std::vector<StatInfo> stats() const;
+
+  const ExchangeOptions options_;
+};
+
+class DispatchLayer : public TokenExchange {
+ public:
+  using TokenExchange::TokenExchange;
+
+  Io io() const override;
+  // Returns a sentence about the rows that plans assume; empty for one rank without capacity.
+  std::string assumption() const override;
+};
+
+class CombineLayer : public TokenExchange {
+ public:
+  using TokenExchange::TokenExchange;
+
+  Io io() const override;
+
+ protected:
+  struct Tensors {
+    at::Tensor rows;     // contiguous
+    at::Tensor weights;  // as given
+    at::Tensor shared;   // undefined unless options_.has_shared
+    at::Tensor result;   // of the shape of `h`, not initialised
+  };
+  Tensors tensors_of(at::TensorList in) const;
+};
 
 // Returns the rows per expert if they are padded, else -1. experts: [samples, tokens, routes].
 int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode);
