@@ -152,7 +152,7 @@ bool is_kind(const Contents& wanted, const std::string& name) {
   return std::ranges::any_of(wanted.kinds, [&](const StatedKind& stated) { return stated.name == name; });
 }
 
-// What decides about names.
+// The rules by which saved names are matched.
 struct Rules {
   const Names& names;
   OtherKinds& others;

@@ -1,4 +1,4 @@
-// What the result of a step shows of a router.
+// The numbers that the result of a step has for each router.
 #pragma once
 
 #include "zt/model/layer.h"

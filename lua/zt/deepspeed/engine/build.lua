@@ -89,7 +89,8 @@ local function read_config(options, stages)
   return config
 end
 
--- Fails if the script's own mesh does not fit the configuration's experts, or nobody would apply its options.
+-- Fails if the script's own mesh has another number of ranks for the experts than the configuration, or if the configuration has
+-- options of experts that no function of the script takes.
 local function check_experts(options, experts)
   if not experts then return end
   if options.mesh and expert_ranks(options.mesh) ~= experts.size then

@@ -63,7 +63,7 @@ local function cuts_tensors(block) return type(block.autotp_size) == "number" an
 return {
   {path = "pipeline", fate = "mapped", text = "`pipe.split`, unless the script gives `pipeline`", rows = {
     {"stages", "mapped", "integer", "`pipe.split`: the number of ranks in each pipeline; 1 or \"auto\": no pipeline",
-     at_least = 1, auto = function() return nil end, to = "pipeline.stages"},
+     at_least = 1, auto = none, to = "pipeline.stages"},
     {"partition", "mapped", "string", "`pipe.split.partition`: \"best\" and \"parameters\" (stages of equal size), \"uniform\", "
       .. "\"type:REGEX\"", to = "pipeline.partition"},
     {"seed_layers", "always", "boolean", "a layer's random numbers depend on its position, on any mesh", agrees = "any"},
