@@ -165,8 +165,7 @@ def parse():
     parser.add_argument("--config", type=json.loads, default={}, help="JSON that overrides DeepSpeed's configuration")
     train_vs.add_common_arguments(parser)
     options = parser.parse_args()
-    if not 0 < options.warmup < options.steps:
-        parser.error("--warmup must be at least 1 and less than --steps")
+    train_vs.check_warmup(parser, options)
     if options.experts % options.ranks:
         parser.error("--experts must be a multiple of --ranks")
     return options

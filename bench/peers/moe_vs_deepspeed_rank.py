@@ -1,12 +1,9 @@
 """Runs a rank of the DeepSpeed side with experts. moe_vs_deepspeed.py starts it with the Python of .venv-deepspeed."""
 
-import json
-
 import needs
 
 needs.packages("deepspeed", "numpy", "torch", environment=".venv-deepspeed", starter="moe_vs_deepspeed.py")
 
-import deepspeed
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -78,22 +75,15 @@ def parameter_groups(model):
 
 
 def main():
-    parser = torch_rank.rank_parser()
-    parser.add_argument("--stage", type=int)
-    parser.add_argument("--precision")
+    parser = train_vs_deepspeed_rank.rank_parser()
     parser.add_argument("--experts", type=int)
     parser.add_argument("--top_k", type=int)
     parser.add_argument("--aux_loss", type=float)
-    parser.add_argument("--config", type=json.loads)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    deepspeed.init_distributed()
-    torch.distributed.barrier()
-    torch_rank.mark_idle(options)
+    train_vs_deepspeed_rank.begin(options)
     model = Gpt(options)
     torch_rank.load(model, options, places(options, torch.distributed.get_rank()))
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=parameter_groups(model),
-                                      config=train_vs_deepspeed_rank.config(options))
+    engine = train_vs_deepspeed_rank.engine_of(model, parameter_groups(model), options)
     torch_rank.train(options, train_vs_deepspeed_rank.step_of(engine))
 
 

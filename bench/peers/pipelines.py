@@ -211,8 +211,7 @@ def complete(parser, options):
         setattr(options, f"cut{stages}", cut)
     if any(count % RANKS for count in options.micro_batches):
         parser.error("--micro-batches must be even numbers")
-    if not 0 < options.warmup < options.steps:
-        parser.error("--warmup must be at least 1 and less than --steps")
+    train_vs.check_warmup(parser, options)
     options.tied, options.ranks = False, RANKS
 
 

@@ -1,13 +1,11 @@
 """Runs a rank of DeepSpeed's pipeline, over gloo. pipelines.py starts it with the Python of .venv-deepspeed."""
 
 import itertools
-import json
 
 import needs
 
 needs.packages("deepspeed", "numpy", "torch", environment=".venv-deepspeed", starter="pipelines.py")
 
-import deepspeed
 import torch
 from deepspeed.pipe import PipelineModule
 
@@ -27,24 +25,17 @@ class Pipeline(PipelineModule):
 
 
 def main():
-    parser = torch_rank.rank_parser()
-    parser.add_argument("--stage", type=int)
-    parser.add_argument("--precision")
+    parser = train_vs_deepspeed_rank.rank_parser()
     parser.add_argument("--micro-batches", type=int)
     parser.add_argument("--cut", type=int, nargs="+", help="the number of layers of each stage")
-    parser.add_argument("--config", type=json.loads)
     options = parser.parse_args()
     sizes = {"train_micro_batch_size_per_gpu": options.batch // options.micro_batches,
              "gradient_accumulation_steps": options.micro_batches}
     options.config = {**sizes, **options.config}
-    torch.set_num_threads(1)
-    deepspeed.init_distributed()
-    torch.distributed.barrier()
-    torch_rank.mark_idle(options)
+    train_vs_deepspeed_rank.begin(options)
     pipeline = Pipeline(torch_rank.gpt(options).layers(), num_stages=options.ranks, loss_fn=torch_rank.cross_entropy,
                         partition_method=",".join(map(str, options.cut)))
-    engine, *_ = deepspeed.initialize(model=pipeline, model_parameters=torch_rank.parameter_groups(pipeline),
-                                      config=train_vs_deepspeed_rank.config(options))
+    engine = train_vs_deepspeed_rank.engine_of(pipeline, torch_rank.parameter_groups(pipeline), options)
 
     def step(tokens, labels):
         loss = engine.train_batch(zip(tokens.chunk(options.micro_batches), labels.chunk(options.micro_batches)))

@@ -194,6 +194,11 @@ def add_common_arguments(parser):
     parser.set_defaults(oversubscribe=False)
 
 
+def check_warmup(parser, options):
+    if not 0 < options.warmup < options.steps:
+        parser.error("--warmup must be at least 1 and less than --steps")
+
+
 def check_ranks(options):
     if options.batch % options.ranks:
         give_up(f"a step's {options.batch} samples do not divide into {options.ranks} ranks")

@@ -193,8 +193,7 @@ def parse():
     for name, value in MODELS[options.model].items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    if not 0 < options.warmup < options.steps:
-        parser.error("--warmup must be at least 1 and less than --steps")
+    train_vs.check_warmup(parser, options)
     return options
 
 

@@ -39,19 +39,33 @@ def step_of(engine):
     return step
 
 
-def main():
+def rank_parser():
+    """Returns the parser of the arguments that all ranks of DeepSpeed take."""
     parser = torch_rank.rank_parser()
     parser.add_argument("--stage", type=int)
     parser.add_argument("--precision")
     parser.add_argument("--config", type=json.loads)
-    options = parser.parse_args()
+    return parser
+
+
+def begin(options):
+    """Joins the other ranks, and notes the memory before a model is made."""
     torch.set_num_threads(1)
     deepspeed.init_distributed()
     torch.distributed.barrier()
     torch_rank.mark_idle(options)
+
+
+def engine_of(model, groups, options):
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=groups, config=config(options))
+    return engine
+
+
+def main():
+    options = rank_parser().parse_args()
+    begin(options)
     model = torch_rank.gpt(options)
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=torch_rank.parameter_groups(model), config=config(options))
-    torch_rank.train(options, step_of(engine))
+    torch_rank.train(options, step_of(engine_of(model, torch_rank.parameter_groups(model), options)))
 
 
 if __name__ == "__main__":
