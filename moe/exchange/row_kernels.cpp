@@ -1,9 +1,7 @@
 #include "exchange/row_kernels.h"
 
-#include <algorithm>
 #include <cstring>
-
-#include "zt/base/isa.h"
+#include <type_traits>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -11,120 +9,165 @@
 
 // Functions marked ZT_INLINE are inlined into a function per instruction set, so that they are compiled for that set.
 #define ZT_INLINE inline __attribute__((always_inline))
-// Goes before a loop whose arrays do not overlap.
-#if defined(__clang__)
-#define ZT_NO_OVERLAP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define ZT_NO_OVERLAP _Pragma("GCC ivdep")
-#endif
 
 namespace zt::moe::kernels {
 
 namespace {
 
-struct Plain {};
-struct Avx2 {};
-struct Avx512 {};
+constexpr int64_t kLineBytes = 64;  // of the caches
+template <class T>
+constexpr int64_t kLine = kLineBytes / sizeof(T);  // elements
 
-constexpr int64_t kBlockElements = 512;  // of a row: their sums stay in the first-level cache
+// The vector registers of an instruction set.
+template <int64_t kBytes>
+struct Registers {
+  template <class T>
+  using Vector [[gnu::vector_size(kBytes)]] = T;
+};
 
-// Runs body(token) for all tokens, compiled for the processor's instruction set.
+// The values of a line of T, in registers R. Those of bfloat16 stand apart: first the even places of the line, then the odd ones.
+template <class R, class T>
+struct Values {
+  using Vector = typename R::template Vector<Wide<T>>;
+  using Bits = typename R::template Vector<uint32_t>;
+  static constexpr size_t kLanes = sizeof(Vector) / sizeof(Wide<T>), kParts = kLine<T> / kLanes;
+  Vector parts[kParts];
+};
+
+// Reads a line.
+template <class R, class T>
+ZT_INLINE void read_line(Values<R, T>& values, const T* from) {
+  using V = Values<R, T>;
+  if constexpr (std::is_same_v<T, Wide<T>>) {
+    for (size_t i = 0; i < V::kParts; ++i) std::memcpy(&values.parts[i], from + i * V::kLanes, sizeof(typename V::Vector));
+  } else if constexpr (std::is_same_v<T, c10::BFloat16>) {  // as Bfloat16::widen
+    for (size_t i = 0; i < V::kParts / 2; ++i) {
+      typename V::Bits pairs;
+      std::memcpy(&pairs, from + i * 2 * V::kLanes, sizeof pairs);
+      values.parts[i] = __builtin_bit_cast(typename V::Vector, pairs << 16);
+      values.parts[V::kParts / 2 + i] = __builtin_bit_cast(typename V::Vector, pairs & 0xFFFF0000);
+    }
+  } else {
+    Wide<T> wide[kLine<T>];
+    for (int64_t i = 0; i < kLine<T>; ++i) wide[i] = widen(from[i]);
+    std::memcpy(values.parts, wide, sizeof wide);
+  }
+}
+
+// Reads n values; the others are zero. `n` is an integer, or a constant for a full line.
+template <class R, class T, class N>
+ZT_INLINE void read(Values<R, T>& values, const T* from, N n) {
+  if constexpr (std::is_integral_v<N>) {
+    T line[kLine<T>] = {};
+    std::memcpy(line, from, static_cast<size_t>(n) * sizeof(T));
+    read_line(values, line);
+  } else {
+    read_line(values, from);
+  }
+}
+
+// Rounds the values to a line.
+template <class R, class T>
+ZT_INLINE void round_to(T* to, const Values<R, T>& values) {
+  using V = Values<R, T>;
+  if constexpr (std::is_same_v<T, Wide<T>>) {
+    for (size_t i = 0; i < V::kParts; ++i) std::memcpy(to + i * V::kLanes, &values.parts[i], sizeof(typename V::Vector));
+  } else if constexpr (std::is_same_v<T, c10::BFloat16>) {  // as Bfloat16::narrow
+    using Bits = typename V::Bits;
+    Bits wide[V::kParts];
+    for (size_t i = 0; i < V::kParts; ++i) {
+      const auto value = values.parts[i];
+      wide[i] = value == value ? __builtin_bit_cast(Bits, value) : Bits{} + 0x7FC00000;
+      wide[i] += 0x7FFF + (wide[i] >> 16 & 1);
+    }
+    for (size_t i = 0; i < V::kParts / 2; ++i) {
+      const Bits pairs = wide[i] >> 16 | (wide[V::kParts / 2 + i] & 0xFFFF0000);
+      std::memcpy(to + i * 2 * V::kLanes, &pairs, sizeof pairs);
+    }
+  } else {
+    Wide<T> wide[kLine<T>];
+    std::memcpy(wide, values.parts, sizeof wide);
+    for (int64_t i = 0; i < kLine<T>; ++i) to[i] = narrow<T>(wide[i]);
+  }
+}
+
+// Adds factor * from, n values.
+template <class R, class T, class N>
+ZT_INLINE void add_product(Values<R, T>& sum, Wide<T> factor, const T* from, N n) {
+  Values<R, T> values;
+  read(values, from, n);
+  for (size_t i = 0; i < sum.kParts; ++i) sum.parts[i] += factor * values.parts[i];
+}
+
+// Returns the sum of all values: halves are added, again and again.
+template <class R, class T>
+ZT_INLINE Wide<T> total(const Values<R, T>& values) {
+  Wide<T> sums[kLine<T>];
+  std::memcpy(sums, values.parts, sizeof sums);
+  for (int64_t half = kLine<T> / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
+// Runs body(registers, token) for all tokens, compiled for the instruction set.
 template <class Body>
 void for_tokens(const Tokens& shape, const Body& body) {
-  run_as<Plain, Avx2, Avx512>(
-      best_isa(), [&](auto) __attribute__((always_inline)) {
-        for (int64_t token = shape.begin; token < shape.end; ++token) body(token);
+  run_as<Registers<16>, Registers<32>, Registers<64>>(
+      shape.isa, [&](auto registers) __attribute__((always_inline)) {
+        for (int64_t token = shape.begin; token < shape.end; ++token) body(registers, token);
       });
 #if defined(__SSE2__)
   if (shape.streams) _mm_sfence();
 #endif
 }
 
-// Copies n elements; with `streams`, past the caches if the addresses allow it.
-template <class T>
-ZT_INLINE void copy(T* to, const T* from, int64_t n, bool streams) {
-  const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+// Writes a row: calls write(line, begin, n) for n of its elements at a time; n is a constant for full lines. `streams`: full
+// lines are stored past the caches if the addresses allow it. Nothing is fetched ahead: the processor does that better
+// (measured).
+template <class T, class Write>
+ZT_INLINE void by_lines(T* row, int64_t width, bool streams, const Write& write) {
+  constexpr std::integral_constant<int64_t, kLine<T>> kFull;
+  alignas(kLineBytes) T line[kFull];
+  int64_t begin = 0;
 #if defined(__SSE2__)
-  if (streams && reinterpret_cast<uintptr_t>(to) % 16 == 0 && bytes % 16 == 0) {
-    auto* out = reinterpret_cast<__m128i*>(to);
-    const auto* in = reinterpret_cast<const __m128i*>(from);
-    for (size_t i = 0; i < bytes / 16; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
-    return;
+  if (streams && reinterpret_cast<uintptr_t>(row) % sizeof(__m128i) == 0) {
+    for (; begin + kFull <= width; begin += kFull) {
+      write(line, begin, kFull);
+      auto* to = reinterpret_cast<__m128i*>(row + begin);
+      for (int i = 0; i < 4; ++i) _mm_stream_si128(to + i, reinterpret_cast<const __m128i*>(line)[i]);
+    }
   }
 #endif
-  std::memcpy(to, from, bytes);
-}
-
-// Fetches a block of the row of an assignment into the cache. Rows lie scattered, so the processor does not foresee the next one.
-template <int kForWriting, class T>
-ZT_INLINE void fetch(const T* rows, const Tokens& shape, int64_t pair, int64_t begin, int64_t count) {
-  constexpr size_t kLine = 64;  // bytes
-  if (pair >= shape.end * shape.routes || shape.places[pair] < 0) return;
-  const auto* first = reinterpret_cast<const char*>(rows + shape.places[pair] * shape.width + begin);
-  for (size_t i = 0; i < static_cast<size_t>(count) * sizeof(T); i += kLine) __builtin_prefetch(first + i, kForWriting);
-}
-
-// Calls write(out, begin, count) for each block of a row. `out` is the block itself, or with `streams` a buffer that is then
-// copied past the caches.
-template <class T, class Write>
-ZT_INLINE void by_blocks(T* row, const Tokens& shape, const Write& write) {
-  alignas(64) T buffer[kBlockElements];
-  for (int64_t begin = 0; begin < shape.width; begin += kBlockElements) {
-    const int64_t count = std::min(kBlockElements, shape.width - begin);
-    write(shape.streams ? buffer : row + begin, begin, count);
-    if (shape.streams) copy(row + begin, buffer, count, true);
+  for (; begin + kFull <= width; begin += kFull) {
+    write(line, begin, kFull);
+    std::memcpy(row + begin, line, sizeof line);
   }
+  if (begin == width) return;
+  write(line, begin, width - begin);
+  std::memcpy(row + begin, line, static_cast<size_t>(width - begin) * sizeof(T));
 }
 
-template <class T>
-struct Row {
-  const T* data;
-  Wide<T> factor;
-};
-
-// The sum of one or two rows, in registers. The zero makes a sum of negative zeros a positive one, as in `many`.
-template <class T>
-ZT_INLINE void one(T* out, Row<T> a, int64_t n) {
-  ZT_NO_OVERLAP
-  for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(Wide<T>(0) + a.factor * widen(a.data[i]));
+// Writes the sum of one row or two rows, for which no loop over routes is needed. As any sum, it starts from zero: a sum of
+// negative zeros is a positive one.
+template <class R, class T>
+ZT_INLINE void sum_one(T* to, const T* row, Wide<T> factor, int64_t width, bool streams) {
+  by_lines(
+      to, width, streams, [=](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
+        Values<R, T> sum = {};
+        add_product(sum, factor, row + begin, n);
+        round_to(line, sum);
+      });
 }
-template <class T>
-ZT_INLINE void two(T* out, Row<T> a, Row<T> b, int64_t n) {
-  ZT_NO_OVERLAP
-  for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(Wide<T>(0) + a.factor * widen(a.data[i]) + b.factor * widen(b.data[i]));
-}
-
-// The sum of any number of rows. row_at(route) returns a row whose data is null if the route is empty.
-template <class T, class RowAt>
-ZT_INLINE void many(T* out, const T* more, int64_t routes, const RowAt& row_at, int64_t n) {
-  Wide<T> sum[kBlockElements];
-  if (more) {
-    for (int64_t i = 0; i < n; ++i) sum[i] = widen(more[i]);
-  } else {
-    std::fill_n(sum, n, Wide<T>(0));
-  }
-  for (int64_t route = 0; route < routes; ++route) {
-    const Row<T> row = row_at(route);
-    if (!row.data) continue;
-    ZT_NO_OVERLAP
-    for (int64_t i = 0; i < n; ++i) sum[i] += row.factor * widen(row.data[i]);
-  }
-  ZT_NO_OVERLAP
-  for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(sum[i]);
-}
-
-template <class T>
-ZT_INLINE Wide<T> inner_product(const T* a, const T* b, int64_t n) {
-  constexpr int64_t kSums = 16;
-  Wide<T> sums[kSums] = {};
-  int64_t i = 0;
-  for (; i + kSums <= n; i += kSums) {
-    for (int64_t j = 0; j < kSums; ++j) sums[j] += widen(a[i + j]) * widen(b[i + j]);
-  }
-  for (; i < n; ++i) sums[i % kSums] += widen(a[i]) * widen(b[i]);
-  Wide<T> total = 0;
-  for (const Wide<T> sum : sums) total += sum;
-  return total;
+template <class R, class T>
+ZT_INLINE void sum_two(T* to, const T* row, Wide<T> factor, const T* second, Wide<T> its_factor, int64_t width, bool streams) {
+  by_lines(
+      to, width, streams, [=](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
+        Values<R, T> sum = {};
+        add_product(sum, factor, row + begin, n);
+        add_product(sum, its_factor, second + begin, n);
+        round_to(line, sum);
+      });
 }
 
 }  // namespace
@@ -132,15 +175,15 @@ ZT_INLINE Wide<T> inner_product(const T* a, const T* b, int64_t n) {
 template <class T>
 void copy_to_rows(T* rows, const T* tokens, const Tokens& shape) {
   for_tokens(
-      shape, [&](int64_t token) __attribute__((always_inline)) {
+      shape, [&](auto, int64_t token) __attribute__((always_inline)) {
+        const T* from = tokens + token * shape.width;
         for (int64_t pair = token * shape.routes; pair < (token + 1) * shape.routes; ++pair) {
           if (shape.places[pair] < 0) continue;
-          T* row = rows + shape.places[pair] * shape.width;
-          for (int64_t begin = 0; begin < shape.width; begin += kBlockElements) {
-            const int64_t count = std::min(kBlockElements, shape.width - begin);
-            if (!shape.streams) fetch<1>(rows, shape, pair + 1, begin, count);
-            copy(row + begin, tokens + token * shape.width + begin, count, shape.streams);
-          }
+          by_lines(
+              rows + shape.places[pair] * shape.width, shape.width,
+              shape.streams, [=](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
+                std::memcpy(line, from + begin, static_cast<size_t>(n) * sizeof(T));
+              });
         }
       });
 }
@@ -148,24 +191,32 @@ void copy_to_rows(T* rows, const T* tokens, const Tokens& shape) {
 template <class T>
 void sum_to_tokens(T* tokens, const T* rows, const Wide<T>* factors, const T* more, const Tokens& shape) {
   for_tokens(
-      shape, [&](int64_t token) __attribute__((always_inline)) {
-        const int64_t* places = shape.places + token * shape.routes;
-        const Wide<T>* own = factors ? factors + token * shape.routes : nullptr;
-        const auto is_used = [&](int64_t route) __attribute__((always_inline)) {
-          return route < shape.routes && places[route] >= 0;
+      shape, [&](auto registers, int64_t token) __attribute__((always_inline)) {
+        using R = decltype(registers);
+        const int64_t width = shape.width, routes = shape.routes, *places = shape.places + token * routes;
+        const Wide<T>* own = factors ? factors + token * routes : nullptr;
+        T* to = tokens + token * width;
+        const auto row_of = [&](int64_t route) __attribute__((always_inline)) {
+          return rows + places[route] * width;
         };
-        by_blocks(
-            tokens + token * shape.width, shape, [&](T * out, int64_t begin, int64_t n) __attribute__((always_inline)) {
-              for (int64_t route = 0; route < shape.routes; ++route)
-                fetch<0>(rows, shape, (token + 1) * shape.routes + route, begin, n);
-              const auto row_at = [&](int64_t route) __attribute__((always_inline)) {
-                return Row<T>{is_used(route) ? rows + places[route] * shape.width + begin : nullptr,
-                              own ? own[route] : Wide<T>(1)};
-              };
-              if (!more && shape.routes == 1 && is_used(0)) one(out, row_at(0), n);
-              else if (!more && shape.routes == 2 && is_used(0) && is_used(1)) two(out, row_at(0), row_at(1), n);
-              else many(out, more ? more + token * shape.width + begin : nullptr, shape.routes, row_at, n);
-            });
+        const auto factor_of = [&](int64_t route) __attribute__((always_inline)) {
+          return own ? own[route] : Wide<T>(1);
+        };
+        if (!more && routes == 1 && places[0] >= 0) {
+          sum_one<R>(to, row_of(0), factor_of(0), width, shape.streams);
+        } else if (!more && routes == 2 && places[0] >= 0 && places[1] >= 0) {
+          sum_two<R>(to, row_of(0), factor_of(0), row_of(1), factor_of(1), width, shape.streams);
+        } else {
+          by_lines(
+              to, width, shape.streams, [&](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
+                Values<R, T> sum = {};
+                if (more) read(sum, more + token * width + begin, n);
+                for (int64_t route = 0; route < routes; ++route) {
+                  if (places[route] >= 0) add_product(sum, factor_of(route), row_of(route) + begin, n);
+                }
+                round_to(line, sum);
+              });
+        }
       });
 }
 
@@ -173,20 +224,25 @@ template <class T>
 void sum_backward(T* of_rows, Wide<T>* of_factors, const T* of_tokens, const T* rows, const Wide<T>* factors,
                   const Tokens& shape) {
   for_tokens(
-      shape, [&](int64_t token) __attribute__((always_inline)) {
-        const T* gradient = of_tokens + token * shape.width;
+      shape, [&](auto registers, int64_t token) __attribute__((always_inline)) {
+        using R = decltype(registers);
         for (int64_t pair = token * shape.routes; pair < (token + 1) * shape.routes; ++pair) {
           if (shape.places[pair] < 0) continue;
           const int64_t first = shape.places[pair] * shape.width;
-          of_factors[pair] = inner_product(gradient, rows + first, shape.width);
-          by_blocks(
-              of_rows + first, shape, [&](T * out, int64_t begin, int64_t n) __attribute__((always_inline)) {
-                fetch<0>(rows, shape, pair + 1, begin, n);
-                if (!shape.streams) fetch<1>(of_rows, shape, pair + 1, begin, n);
-                const Wide<T> factor = factors ? factors[pair] : Wide<T>(1);
-                ZT_NO_OVERLAP
-                for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(factor * widen(gradient[begin + i]));
+          const Wide<T> factor = factors ? factors[pair] : Wide<T>(1);
+          Values<R, T> sums = {};
+          by_lines(
+              of_rows + first, shape.width, shape.streams, [&](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
+                Values<R, T> gradient, row;
+                read(gradient, of_tokens + token * shape.width + begin, n);
+                read(row, rows + first + begin, n);
+                for (size_t i = 0; i < sums.kParts; ++i) {
+                  sums.parts[i] += gradient.parts[i] * row.parts[i];
+                  gradient.parts[i] *= factor;
+                }
+                round_to(line, gradient);
               });
+          of_factors[pair] = total(sums);
         }
       });
 }

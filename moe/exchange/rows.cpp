@@ -8,6 +8,7 @@
 
 #include "exchange/row_kernels.h"
 #include "zt/base/error.h"
+#include "zt/base/isa.h"
 #include "zt/base/tensor.h"
 
 namespace zt::moe {
@@ -40,14 +41,15 @@ void with_dtype(const at::Tensor& rows, const Body& body) {
 template <class Body>
 void for_tokens(const RowOrder& order, const at::Tensor& rows, const at::Tensor& result, const Body& body) {
   constexpr int64_t kGrain = 32768;               // elements
-  constexpr size_t kLargerThanCaches = 24 << 20;  // bytes; memcpy changes to stores past the caches at about this size, too
+  constexpr size_t kLargerThanCaches = 12 << 20;  // bytes; the operands of such a result push it out of the caches (measured)
   const int64_t tokens = order.places.size(0), routes = order.places.size(1), width = rows.size(1);
+  const Isa isa = best_isa();
   const bool streams = result.nbytes() > kLargerThanCaches;
   with_dtype(rows, [&](auto zero) {
-    at::parallel_for(0, tokens, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width * routes)),
-                     [&](int64_t begin, int64_t end) {
-                       body(zero, kernels::Tokens{order.places.const_data_ptr<int64_t>(), begin, end, routes, width, streams});
-                     });
+    at::parallel_for(
+        0, tokens, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width * routes)), [&](int64_t begin, int64_t end) {
+          body(zero, kernels::Tokens{order.places.const_data_ptr<int64_t>(), begin, end, routes, width, streams, isa});
+        });
   });
 }
 
