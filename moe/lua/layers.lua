@@ -26,6 +26,7 @@ local SCHEMA = {
   {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather", default = "all_to_all"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},
+  {"grouped_gemm", "boolean", "one GEMM for the rows of all experts; by default in bfloat16 on CUDA, where it serves"},
   {"planned_rows", "number", "of plans: rows of a rank as a multiple of balanced routing's", default = 1, above = 0},
 }
 
@@ -58,11 +59,15 @@ local function branch_of(o)
 end
 
 local function experts_of(o)
-  if o.expert then return moe.experts{experts = o.experts, expert = o.expert, axis = o.axis} end
+  if o.expert then
+    if o.grouped_gemm ~= nil then fail "moe.layers: grouped_gemm is for experts that are MLPs, and not with `expert`" end
+    return moe.experts{experts = o.experts, expert = o.expert, axis = o.axis}
+  end
   if not o.ffn then fail "moe.layers: give ffn, the columns inside an expert's MLP, or expert, any layer" end
   return nn.grouped_mlp{
     groups = o.experts, hidden = o.hidden, ffn = o.ffn, activation = o.activation, bias = o.bias, std = o.std,
     residual_std = o.residual_std, axis = o.axis and o.axis.name, parts = o.axis and o.axis.size,
+    grouped_gemm = o.grouped_gemm,
   }
 end
 

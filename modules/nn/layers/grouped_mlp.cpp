@@ -1,5 +1,7 @@
 #include "grouped_mlp.h"
 
+#include <ATen/ops/_grouped_mm.h>
+
 #include "function.h"
 #include "layers.h"
 #include "zt/base/options.h"
@@ -54,22 +56,21 @@ struct GroupedMlpState {
   Affine up, down;
   AffineGradient up_gradient, down_gradient;
   std::vector<RowGroup> groups;
+  bool grouped_gemm;
 };
+
+// Returns, for each group, its rows of x times its matrix. x: [rows, in], matrices: [groups, in, out].
+at::Tensor grouped_product(const at::Tensor& x, const at::Tensor& matrices, const std::vector<RowGroup>& groups) {
+  std::vector<int32_t> ends;
+  for (const RowGroup& group : groups) ends.push_back(static_cast<int32_t>(group.first + group.count));
+  return at::_grouped_mm(x, matrices, at::tensor(ends, at::kInt).to(x.device(), /*non_blocking=*/true));
+}
 
 struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   // `parameters` are arguments only to tell autograd that the result depends on them.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, at::TensorList /*parameters*/, GroupedMlpState state) {
-    const at::Tensor &up = state.up.weight->get(), &down = state.down.weight->get();
-    const at::Tensor up_bias = state.up.bias_value(), down_bias = state.down.bias_value();
-    const at::Tensor rows = x.contiguous(), pre = at::empty({rows.size(0), up.size(1)}, rows.options());
-    const at::Tensor out = at::empty_like(rows);
-    for (const RowGroup& group : state.groups) {
-      if (group.count == 0) continue;
-      const at::Tensor inner = group.rows_of(pre);
-      write_affine_rows(inner, group.rows_of(rows), group.slice_of(up), {});
-      const at::Tensor value = activate(state.activation, inner, group.slice_of(up_bias));
-      write_affine_rows(group.rows_of(out), value, group.slice_of(down), group.slice_of(down_bias));
-    }
+    const at::Tensor rows = x.contiguous();
+    const auto [pre, out] = state.grouped_gemm ? by_grouped_gemm(state, rows) : by_group(state, rows);
     node->save_for_backward({rows, pre});
     keep(node, std::move(state));
     return out;
@@ -79,19 +80,30 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
     const auto& state = kept<GroupedMlpState>(node);
     const auto saved = node->get_saved_variables();
     const at::Tensor dy = grads[0].contiguous(), up_bias = state.up.bias_value();
+    const bool wants_dx = node->needs_input_grad(0);
+    at::Tensor dx;
     std::vector<at::Tensor> dys, values, dpres, rows;  // by group
-    for (const RowGroup& group : state.groups) {
+    const auto add_group = [&](const RowGroup& group, at::Tensor value, at::Tensor dpre) {
       dys.push_back(group.rows_of(dy));
       rows.push_back(group.rows_of(saved[0]));
-      const at::Tensor dvalue = affine_input_gradient(dys.back(), group.slice_of(state.down.weight->get()));
-      const ActivationGradient inner =
-          activate_backward(state.activation, dvalue, group.rows_of(saved[1]), group.slice_of(up_bias));
-      values.push_back(inner.value);
-      dpres.push_back(inner.pre);
+      values.push_back(std::move(value));
+      dpres.push_back(std::move(dpre));
+    };
+    if (state.grouped_gemm) {
+      const at::Tensor dvalue = grouped_product(dy, state.down.weight->get(), state.groups);
+      const ActivationGradient inner = activate_backward(state.activation, dvalue, saved[1], {});
+      if (wants_dx) dx = grouped_product(inner.pre, state.up.weight->get(), state.groups);
+      for (const RowGroup& group : state.groups) add_group(group, group.rows_of(inner.value), group.rows_of(inner.pre));
+    } else {
+      for (const RowGroup& group : state.groups) {
+        const at::Tensor dvalue = affine_input_gradient(group.rows_of(dy), group.slice_of(state.down.weight->get()));
+        ActivationGradient inner = activate_backward(state.activation, dvalue, group.rows_of(saved[1]), group.slice_of(up_bias));
+        add_group(group, std::move(inner.value), std::move(inner.pre));
+      }
+      if (wants_dx) dx = input_gradient(state, dpres, saved[0]);
     }
+    // One GEMM per group on every device: it adds to the sink in the sink's dtype, which a grouped one cannot.
     state.down_gradient.add_groups(std::move(dys), std::move(values));
-    at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = input_gradient(state, dpres, saved[0]);
     state.up_gradient.add_groups(std::move(dpres), std::move(rows));
     variable_list results{dx};
     results.resize(1 + state.up.params().size() + state.down.params().size() + 1);
@@ -99,6 +111,30 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   }
 
  private:
+  struct Forward {
+    at::Tensor pre, out;  // the input of the activation, and the result
+  };
+
+  static Forward by_group(const GroupedMlpState& state, const at::Tensor& rows) {
+    const at::Tensor &up = state.up.weight->get(), &down = state.down.weight->get();
+    const at::Tensor up_bias = state.up.bias_value(), down_bias = state.down.bias_value();
+    const Forward result{at::empty({rows.size(0), up.size(1)}, rows.options()), at::empty_like(rows)};
+    for (const RowGroup& group : state.groups) {
+      if (group.count == 0) continue;
+      const at::Tensor inner = group.rows_of(result.pre);
+      write_affine_rows(inner, group.rows_of(rows), group.slice_of(up), {});
+      const at::Tensor value = activate(state.activation, inner, group.slice_of(up_bias));
+      write_affine_rows(group.rows_of(result.out), value, group.slice_of(down), group.slice_of(down_bias));
+    }
+    return result;
+  }
+
+  static Forward by_grouped_gemm(const GroupedMlpState& state, const at::Tensor& rows) {
+    const at::Tensor pre = grouped_product(rows, state.up.weight->get().transpose(1, 2), state.groups);
+    const at::Tensor value = activate(state.activation, pre, {});
+    return {pre, grouped_product(value, state.down.weight->get().transpose(1, 2), state.groups)};
+  }
+
   static at::Tensor input_gradient(const GroupedMlpState& state, const std::vector<at::Tensor>& dpres, const at::Tensor& rows) {
     const at::Tensor dx = at::empty_like(rows);
     for (const RowGroup& group : state.groups) {
@@ -132,10 +168,22 @@ void check_parts(const GroupedMlpOptions& options) {
 
 }  // namespace
 
-GroupedMlp::GroupedMlp(const GroupedMlpOptions& options) : activation_(parse_activation(options.activation)) {
+GroupedMlp::GroupedMlp(const GroupedMlpOptions& options)
+    : activation_(parse_activation(options.activation)), grouped_gemm_(options.grouped_gemm) {
   check_parts(options);
+  if (options.bias && options.grouped_gemm.value_or(false))
+    misuse("nn.grouped_mlp: grouped_gemm adds no biases: set bias = false, or leave grouped_gemm out");
   up_ = make_group_affine("up.", options, options.hidden, columns_before(activation_, options.ffn), options.std);
   down_ = make_group_affine("down.", options, options.ffn, options.hidden, options.residual_std);
+}
+
+bool GroupedMlp::uses_grouped_gemm(const at::Tensor& rows) const {
+  if (rows.is_meta() || rows.size(0) == 0) return false;
+  if (grouped_gemm_.value_or(false) && rows.scalar_type() == at::kDouble)
+    misuse("nn.grouped_mlp: grouped_gemm takes float32, bfloat16 or float16, got {}: leave grouped_gemm out", describe(rows));
+  const int64_t hidden = up_.weight->shape[2], ffn = down_.weight->shape[2];
+  const bool serves = rows.is_cuda() && rows.scalar_type() == at::kBFloat16 && !up_.bias && hidden % 8 == 0 && ffn % 8 == 0;
+  return grouped_gemm_.value_or(serves);
 }
 
 std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context) {
@@ -145,8 +193,13 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
   const at::Tensor rows = in_dtype_of(*up_.weight, in[0]);
   variable_list parameters;
   for (const auto& param : params()) parameters.push_back(param->get());
-  GroupedMlpState state{
-      activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), row_groups(rows, in[1], groups)};
+  GroupedMlpState state{activation_,
+                        up_,
+                        down_,
+                        AffineGradient(up_, context),
+                        AffineGradient(down_, context),
+                        row_groups(rows, in[1], groups),
+                        uses_grouped_gemm(rows)};
   return {GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state))};
 }
 
@@ -161,7 +214,8 @@ std::shared_ptr<Layer> make_grouped_mlp(const Value& value) {
       mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")
                       .required("groups", &GroupedMlpOptions::groups, "number of MLPs on all ranks", at_least(1)))
           .optional("axis", &GroupedMlpOptions::axis, "mesh axis whose ranks hold groups / parts MLPs each")
-          .optional("parts", &GroupedMlpOptions::parts, "number of ranks of that axis", at_least(1));
+          .optional("parts", &GroupedMlpOptions::parts, "number of ranks of that axis", at_least(1))
+          .optional("grouped_gemm", &GroupedMlpOptions::grouped_gemm, "one GEMM for the rows of all groups, without biases");
   return std::make_shared<GroupedMlp>(kSchema.parse(value));
 }
 

@@ -13,19 +13,24 @@ struct GroupedMlpOptions : MlpOptions {
   int64_t groups = 0;               // number of MLPs on all ranks
   std::optional<std::string> axis;  // mesh axis whose ranks hold `groups` / `parts` consecutive MLPs each
   int parts = 1;                    // ranks of that axis
+  // Multiply the rows of all groups by one call of at::_grouped_mm. By default in bfloat16 on CUDA, where it is one kernel, if
+  // there are no biases and the widths are multiples of 8, as that kernel requires.
+  std::optional<bool> grouped_gemm;
 };
 
 // Reads `rows` [n, hidden] and `group_rows`, int64 [groups / parts] on the CPU: the number of consecutive rows of each MLP of
 // this rank. Zeros are allowed, and n may be 0. Outputs `rows` [n, hidden], where each row went through the MLP of its group.
-// Each group gives the bits of an nn.mlp on its rows. On the device meta, `group_rows` is not read.
+// Each group gives the bits of an nn.mlp on its rows if there is one GEMM per group. On the device meta, `group_rows` is not
+// read.
 class GroupedMlp final : public Layer {
  public:
   // Makes the parameters up.weight [groups, columns_before(ffn), hidden] and down.weight [groups, hidden, ffn], with biases
   // up.bias [groups, columns_before(ffn)] and down.bias [groups, hidden] if options.bias. With `axis`, a rank holds `groups` /
-  // `parts` consecutive groups of them. Throws Misuse if `parts` does not divide `groups`, or is above 1 without an axis.
+  // `parts` consecutive groups of them. Throws Misuse if `parts` does not divide `groups`, or is above 1 without an
+  // axis, or for grouped_gemm with biases.
   explicit GroupedMlp(const GroupedMlpOptions& options);
 
-  // Throws Misuse if the inputs have other shapes or dtypes, or if `group_rows` does not sum to n.
+  // Throws Misuse if the inputs have other shapes or dtypes, if `group_rows` does not sum to n, or for grouped_gemm in float64.
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Params params() const override;
   Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
@@ -33,8 +38,11 @@ class GroupedMlp final : public Layer {
   std::string kind() const override { return "grouped_mlp"; }
 
  private:
+  bool uses_grouped_gemm(const at::Tensor& rows) const;
+
   Activation activation_;
   Affine up_, down_;  // of all groups of this rank
+  std::optional<bool> grouped_gemm_;
 };
 
 }  // namespace zt::nn

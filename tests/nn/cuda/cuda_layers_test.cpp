@@ -48,10 +48,11 @@ Case layer_case(const std::string& name, std::vector<int64_t> input, int roundin
   return {name, [options] { return test::subject(make(options)); }, std::move(input), roundings};
 }
 
-// A grouped_mlp whose groups have 3, 0 and 4 rows.
-Case grouped_case(const std::string& activation, bool bias) {
-  const Table options{{"groups", 3}, {"hidden", 9}, {"ffn", 19}, {"activation", activation}, {"bias", bias}, {"std", 0.3}};
-  return {"grouped_mlp_" + activation,
+// A grouped_mlp whose groups have 3, 0 and 4 rows. Without biases and with widths that are multiples of 8, it uses a grouped
+// GEMM.
+Case grouped_case(const std::string& activation, bool bias, int64_t hidden, int64_t ffn) {
+  const Table options{{"groups", 3}, {"hidden", hidden}, {"ffn", ffn}, {"activation", activation}, {"bias", bias}, {"std", 0.3}};
+  return {fmt::format("grouped_mlp_{}_{}", activation, hidden),
           [options] {
             const auto layer = make_grouped_mlp(options);
             const at::Tensor group_rows = test::longs({3, 0, 4}, {3});
@@ -60,7 +61,7 @@ Case grouped_case(const std::string& activation, bool bias) {
                                  },
                                  layer->params()};
           },
-          {7, 9},
+          {7, hidden},
           6};
 }
 
@@ -79,8 +80,9 @@ std::vector<Case> cases() {
       layer_case<make_dropout>("dropout", {3, 5, 4099}, 2, {{"p", 0.3}}),
       layer_case<make_mlp>("mlp_gelu_tanh", {2, 7, 9}, 6, {{"hidden", 9}, {"ffn", 19}, {"std", 0.3}}),
       layer_case<make_mlp>("mlp_swiglu", {2, 7, 9}, 6, {{"hidden", 9}, {"ffn", 19}, {"activation", "swiglu"}, {"std", 0.3}}),
-      grouped_case("swiglu", false),
-      grouped_case("gelu_tanh", true),
+      grouped_case("swiglu", false, 9, 19),
+      grouped_case("swiglu", false, 16, 24),
+      grouped_case("gelu_tanh", true, 9, 19),
       layer_case<make_attention>("attention", {2, 7, 15}, 10, {{"hidden", 15}, {"heads", 3}, {"std", 0.3}}),
       layer_case<make_attention>("attention_grouped", {2, 7, 18}, 10, grouped),
       layer_case<make_attention>("attention_qk_norm", {2, 7, 18}, 12, normed),

@@ -97,6 +97,48 @@ TEST(GroupedMlp, HasTheBitsOfSeparateMlps) {
   }
 }
 
+// Two GEMMs may add in another order, and at::_grouped_mm rounds to 16 bits as they do.
+TEST(GroupedMlp, GroupedGemmIsAsAccurateAsOnePerGroup) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::vector<int64_t>& counts : {std::vector<int64_t>{5, 0, 70, 9}, {0, 33, 0, 0}, {0, 0, 0, 0}}) {
+      Table options = options_of(4, "swiglu", false);
+      options.insert_or_assign("grouped_gemm", true);
+      const test::Subject subject = with_groups(make_grouped_mlp(options), longs(counts, {4}));
+      randomise(subject, dtype);
+      const int64_t n = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+      const at::Tensor rows = random({n, kHidden}, 1, dtype), cot = random({n, kHidden}, 2, dtype);
+      test::SinkContext narrow(at::kFloat), wide(at::kDouble);
+      const test::Result got = test::run(subject, {rows}, narrow, cot);
+      options.erase("grouped_gemm");
+      const test::Subject separate = with_groups(make_grouped_mlp(options), longs(counts, {4}));
+      for (size_t i = 0; i < separate.params.size(); ++i)
+        separate.params[i]->values = subject.params[i]->values.detach().to(at::kDouble).set_requires_grad(true);
+      const test::Result exact = test::run(separate, {rows.to(at::kDouble)}, wide, cot.to(at::kDouble));
+      const double bound = 6 * test::unit_of(dtype);
+      const std::string about = fmt::format("{} {}", c10::toString(dtype), n);
+      EXPECT_EQ(got.out.scalar_type(), dtype) << about;
+      EXPECT_LE(test::distance(got.out, exact.out), bound) << about;
+      EXPECT_LE(test::distance(got.input_grads[0], exact.input_grads[0]), bound) << about;
+      for (const auto& [name, gradient] : exact.grads) EXPECT_LE(test::distance(got.grads.at(name), gradient), bound) << name;
+    }
+  }
+}
+
+TEST(GroupedMlp, GroupedGemmSaysWhatItCannot) {
+  Table options = options_of(2);
+  options.insert_or_assign("grouped_gemm", true);
+  EXPECT_EQ(misuse_of([&] { make_grouped_mlp(options); }),
+            "nn.grouped_mlp: grouped_gemm adds no biases: set bias = false, or leave grouped_gemm out");
+  options.insert_or_assign("bias", false);
+  const test::Subject subject = with_groups(make_grouped_mlp(options), longs({2, 3}, {2}));
+  randomise(subject, at::kDouble);
+  test::FakeContext context;
+  EXPECT_EQ(misuse_of([&] {
+              test::run(subject, {random({5, kHidden}, 1)}, context, {});
+            }),
+            "nn.grouped_mlp: grouped_gemm takes float32, bfloat16 or float16, got float64[5, 32] on cpu: leave grouped_gemm out");
+}
+
 // Each group has rows in only one of two micro-batches, in another order of first uses for each group.
 TEST(GroupedMlp, AddsLaterMicroBatches) {
   const auto layer = make_grouped_mlp(options_of(3));
