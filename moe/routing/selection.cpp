@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace zt::moe {
@@ -23,38 +24,55 @@ bool comes_first(const double* numbers, int64_t a, int64_t b) {
   return has_x && x != y ? x > y : a < b;
 }
 
-// Returns the indices of the `count` largest numbers, the largest first.
-std::vector<int64_t> largest(const std::vector<double>& numbers, int64_t count) {
-  std::vector<int64_t> places(numbers.size());
-  std::iota(places.begin(), places.end(), int64_t{0});
-  const auto is_larger = [&](int64_t a, int64_t b) { return comes_first(numbers.data(), a, b); };
-  std::partial_sort(places.begin(), places.begin() + count, places.end(), is_larger);
-  places.resize(static_cast<size_t>(count));
-  return places;
-}
-
-double group_score(const std::vector<double>& scores, int64_t begin, int64_t size) {
-  const std::vector<double> own(scores.begin() + begin, scores.begin() + begin + size);
-  double score = 0;
-  for (const int64_t place : largest(own, std::min<int64_t>(2, size))) score += own[static_cast<size_t>(place)];
-  return score;
-}
-
-// Gives experts outside of the best groups the least score.
-void limit_to_groups(std::vector<double>& scores, int64_t groups, int64_t top_groups) {
-  const int64_t size = static_cast<int64_t>(scores.size()) / groups;
-  std::vector<double> of_groups;
-  for (int64_t group = 0; group < groups; ++group) of_groups.push_back(group_score(scores, group * size, size));
-  std::vector<bool> is_best(static_cast<size_t>(groups), false);
-  for (const int64_t group : largest(of_groups, top_groups)) is_best[static_cast<size_t>(group)] = true;
-  for (size_t expert = 0; expert < scores.size(); ++expert) {
-    if (!is_best[expert / static_cast<size_t>(size)]) scores[expert] = -std::numeric_limits<double>::infinity();
+// Finds the largest of many rows of numbers, with the same memory.
+class Largest {
+ public:
+  // Returns the indices of the `count` largest numbers, the largest first. They are valid until the next call.
+  std::span<const int64_t> of(std::span<const double> numbers, int64_t count) {
+    places_.resize(numbers.size());
+    std::iota(places_.begin(), places_.end(), int64_t{0});
+    const auto is_larger = [&](int64_t a, int64_t b) { return comes_first(numbers.data(), a, b); };
+    std::partial_sort(places_.begin(), places_.begin() + count, places_.end(), is_larger);
+    return {places_.data(), static_cast<size_t>(count)};
   }
-}
 
-std::vector<double> row_of(const at::Tensor& doubles, int64_t row) {
-  const auto* first = doubles.const_data_ptr<double>() + row * doubles.size(1);
-  return {first, first + doubles.size(1)};
+ private:
+  std::vector<int64_t> places_;
+};
+
+// Limits tokens to the experts of their best groups. A group's score is the sum of its two largest scores.
+class GroupLimit {
+ public:
+  GroupLimit(int64_t groups, int64_t top_groups) : top_groups_(top_groups), of_groups_(static_cast<size_t>(groups)) {}
+
+  // Returns the scores, in which experts outside of the best groups have the least score. They are valid until the next call.
+  std::span<const double> limited(std::span<const double> scores) {
+    const size_t size = scores.size() / of_groups_.size();
+    for (size_t group = 0; group < of_groups_.size(); ++group) of_groups_[group] = score(scores.subspan(group * size, size));
+    scores_.assign(scores.size(), -std::numeric_limits<double>::infinity());
+    for (const int64_t group : largest_.of(of_groups_, top_groups_)) {
+      const size_t begin = static_cast<size_t>(group) * size;
+      std::ranges::copy(scores.subspan(begin, size), scores_.begin() + static_cast<int64_t>(begin));
+    }
+    return scores_;
+  }
+
+ private:
+  double score(std::span<const double> own) {
+    double sum = 0;
+    for (const int64_t place : largest_.of(own, std::min<int64_t>(2, static_cast<int64_t>(own.size()))))
+      sum += own[static_cast<size_t>(place)];
+    return sum;
+  }
+
+  int64_t top_groups_;
+  std::vector<double> of_groups_, scores_;
+  Largest largest_;
+};
+
+std::span<const double> row_of(const at::Tensor& doubles, int64_t row) {
+  const auto width = static_cast<size_t>(doubles.size(1));
+  return {doubles.const_data_ptr<double>() + static_cast<size_t>(row) * width, width};
 }
 
 }  // namespace
@@ -63,10 +81,12 @@ at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options) 
   const at::Tensor doubles = scores.to(at::kDouble).contiguous();
   at::Tensor selected = at::empty({scores.size(0), options.top_k}, at::kLong);
   auto* to = selected.mutable_data_ptr<int64_t>();
+  const bool is_limited = options.top_groups < options.groups;
+  GroupLimit limit(options.groups, options.top_groups);
+  Largest largest;
   for (int64_t token = 0; token < scores.size(0); ++token) {
-    std::vector<double> row = row_of(doubles, token);
-    if (options.top_groups < options.groups) limit_to_groups(row, options.groups, options.top_groups);
-    for (const int64_t expert : largest(row, options.top_k)) *to++ = expert;
+    const auto row = is_limited ? limit.limited(row_of(doubles, token)) : row_of(doubles, token);
+    to = std::ranges::copy(largest.of(row, options.top_k), to).out;
   }
   return selected;
 }
@@ -76,11 +96,11 @@ at::Tensor select_by_experts(const Scores& scores, int64_t room) {
   const int64_t per_sample = scores.tokens() / scores.samples;
   at::Tensor selected = at::full({scores.tokens(), scores.experts()}, -1, at::kLong);
   auto* to = selected.mutable_data_ptr<int64_t>();
+  Largest largest;
   for (int64_t expert = 0; expert < scores.experts(); ++expert) {
-    const std::vector<double> row = row_of(by_expert, expert);
     for (int64_t begin = 0; begin < scores.tokens(); begin += per_sample) {
-      const std::vector<double> sample(row.begin() + begin, row.begin() + begin + per_sample);
-      for (const int64_t token : largest(sample, std::min(room, per_sample)))
+      const auto sample = row_of(by_expert, expert).subspan(static_cast<size_t>(begin), static_cast<size_t>(per_sample));
+      for (const int64_t token : largest.of(sample, std::min(room, per_sample)))
         to[(begin + token) * scores.experts() + expert] = expert;
     }
   }
