@@ -64,6 +64,7 @@ class Router final : public Layer {
     if (bias_.defined()) io.stats.push_back({"bias", 1});
     return io;
   }
+  std::string settings() const override { return options_.text(); }
   std::vector<std::string> axes() const override {
     const bool communicates = options_.losses.balance > 0 && options_.losses.per == "batch";
     return communicates ? options_.batch_axes : std::vector<std::string>();

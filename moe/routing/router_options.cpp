@@ -93,6 +93,15 @@ int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, 
   return std::min(tokens, std::max(min, room));
 }
 
+std::string RouterOptions::text() const {
+  std::string all = fmt::format("top {} {} {} {} {} {} {} groups {} {} choice {} bias {} {} routes '{}' losses {} {} {} {}",
+                                top_k, score, softmax_after, normalise, scale, noise, jitter, groups, top_groups, choice,
+                                has_bias, bias_rate, routes, losses.balance, losses.per, losses.of, losses.z);
+  if (!capacity) return all;
+  const CapacityOptions& c = *capacity;
+  return all + fmt::format(" capacity {} {} {} {} {} {}", c.train, c.eval, c.min, c.per, c.keep, c.pad);
+}
+
 RouterOptions parse_router(const Value& value) {
   RouterOptions options = router_schema().parse(value);
   check(options);

@@ -57,6 +57,9 @@ struct RouterOptions {
   std::optional<CapacityOptions> capacity;
   RouterLossOptions losses;
   std::vector<std::string> batch_axes;  // mesh axes whose ranks have other tokens, for losses per batch
+
+  // Returns all options that decide about routes, weights and losses, for Layer::settings.
+  std::string text() const;
 };
 
 // For Schema (zt/base/options.h).

@@ -264,6 +264,9 @@ function TestMistakes:test_ranks_with_other_models()
   local function model_of(own) return small.model(zt.world.rank == 1 and own or {}) end
   lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer, model_of{shared = {ffn = 8}})
   lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer, model_of{experts = 8})
+  lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer, model_of{top_k = 1})
+  lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer,
+                            model_of{router = {capacity = {train = 2}}})
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{

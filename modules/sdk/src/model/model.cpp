@@ -35,6 +35,7 @@ class ModelBuilder {
     PositionInfo info;
     info.name = entry.name;
     info.kind = entry.layer->kind();
+    info.settings = entry.layer->settings();
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
     info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;

@@ -56,9 +56,11 @@ std::set<std::vector<std::string>> Plan::joined_axes(const std::vector<std::shar
   return joined;
 }
 
-// Returns what all ranks must have alike besides their programs, as text: loss terms, parameters and statistics.
+// Returns what all ranks must have alike besides their programs, as text: settings of layers, loss terms, parameters and
+// statistics.
 static std::string common_text(const ModelInfo& model) {
   std::string text;
+  for (const PositionInfo& position : model.positions) text += " " + position.settings;
   for (const LossInfo& term : model.losses) text += fmt::format(" {} per {}", term.name, name_of(term.per));
   for (const ParamInfo& param : model.params) text += fmt::format(" {} [{}]", param.name, fmt::join(param.logical_shape(), ", "));
   for (const ModelStat& stat : model.stats) text += fmt::format(" {} {}", stat.name, stat.size);

@@ -162,6 +162,8 @@ class Layer {
   // Returns what the result of a step shows of the statistics: by name one number (a tensor without dims) or a list. `sums`: the
   // statistics of this layer. Called once per step, on every rank. By default the sums.
   virtual Stats report(const Stats& sums) const { return sums; }
+  // Returns options that every rank must give alike although the program does not show them, as text.
+  virtual std::string settings() const { return {}; }
   // Returns a sentence about what plans assume of the layer, such as the rows that an expert gets; empty: nothing.
   virtual std::string assumption() const { return {}; }
   // Returns a word for reports: "linear".

@@ -33,6 +33,7 @@ struct PositionInfo {
   bool splits_backward = false;
   bool has_update = false;  // the layer changes its buffers after each step
   bool continues = false;   // as NamedLayer::continues
+  std::string settings = {};
 };
 
 // A statistic of the model: that of a layer, under the name "LAYER.NAME".
