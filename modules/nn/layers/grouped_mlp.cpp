@@ -56,21 +56,21 @@ struct GroupedMlpState {
   Affine up, down;
   AffineGradient up_gradient, down_gradient;
   std::vector<RowGroup> groups;
-  bool grouped_gemm;
+  at::Tensor group_ends;  // int32 [groups] on the device of the rows, for grouped GEMMs; undefined: one GEMM per group
 };
 
-// Returns, for each group, its rows of x times its matrix. x: [rows, in], matrices: [groups, in, out].
-at::Tensor grouped_product(const at::Tensor& x, const at::Tensor& matrices, const std::vector<RowGroup>& groups) {
+// Returns the end of each group's rows.
+at::Tensor ends_of(const std::vector<RowGroup>& groups, at::Device device) {
   std::vector<int32_t> ends;
   for (const RowGroup& group : groups) ends.push_back(static_cast<int32_t>(group.first + group.count));
-  return at::_grouped_mm(x, matrices, at::tensor(ends, at::kInt).to(x.device(), /*non_blocking=*/true));
+  return at::tensor(ends, at::kInt).to(device);
 }
 
 struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   // `parameters` are arguments only to tell autograd that the result depends on them.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, at::TensorList /*parameters*/, GroupedMlpState state) {
     const at::Tensor rows = x.contiguous();
-    const auto [pre, out] = state.grouped_gemm ? by_grouped_gemm(state, rows) : by_group(state, rows);
+    const auto [pre, out] = state.group_ends.defined() ? by_grouped_gemm(state, rows) : by_group(state, rows);
     node->save_for_backward({rows, pre});
     keep(node, std::move(state));
     return out;
@@ -80,8 +80,8 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
     const auto& state = kept<GroupedMlpState>(node);
     const auto saved = node->get_saved_variables();
     const at::Tensor dy = grads[0].contiguous(), up_bias = state.up.bias_value();
-    const bool wants_dx = node->needs_input_grad(0);
-    at::Tensor dx;
+    const bool is_grouped = state.group_ends.defined();
+    at::Tensor all_dpre;                               // of all groups, for a grouped GEMM
     std::vector<at::Tensor> dys, values, dpres, rows;  // by group
     const auto add_group = [&](const RowGroup& group, at::Tensor value, at::Tensor dpre) {
       dys.push_back(group.rows_of(dy));
@@ -89,21 +89,25 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
       values.push_back(std::move(value));
       dpres.push_back(std::move(dpre));
     };
-    if (state.grouped_gemm) {
-      const at::Tensor dvalue = grouped_product(dy, state.down.weight->get(), state.groups);
+    if (is_grouped) {
+      const at::Tensor dvalue = at::_grouped_mm(dy, state.down.weight->get(), state.group_ends);
       const ActivationGradient inner = activate_backward(state.activation, dvalue, saved[1], {});
-      if (wants_dx) dx = grouped_product(inner.pre, state.up.weight->get(), state.groups);
       for (const RowGroup& group : state.groups) add_group(group, group.rows_of(inner.value), group.rows_of(inner.pre));
+      all_dpre = inner.pre;
     } else {
       for (const RowGroup& group : state.groups) {
         const at::Tensor dvalue = affine_input_gradient(group.rows_of(dy), group.slice_of(state.down.weight->get()));
         ActivationGradient inner = activate_backward(state.activation, dvalue, group.rows_of(saved[1]), group.slice_of(up_bias));
         add_group(group, std::move(inner.value), std::move(inner.pre));
       }
-      if (wants_dx) dx = input_gradient(state, dpres, saved[0]);
     }
     // One GEMM per group on every device: it adds to the sink in the sink's dtype, which a grouped one cannot.
     state.down_gradient.add_groups(std::move(dys), std::move(values));
+    at::Tensor dx;
+    if (node->needs_input_grad(0)) {
+      dx = is_grouped ? at::_grouped_mm(all_dpre, state.up.weight->get(), state.group_ends)
+                      : input_gradient(state, dpres, saved[0]);
+    }
     state.up_gradient.add_groups(std::move(dpres), std::move(rows));
     variable_list results{dx};
     results.resize(1 + state.up.params().size() + state.down.params().size() + 1);
@@ -130,9 +134,9 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   }
 
   static Forward by_grouped_gemm(const GroupedMlpState& state, const at::Tensor& rows) {
-    const at::Tensor pre = grouped_product(rows, state.up.weight->get().transpose(1, 2), state.groups);
+    const at::Tensor pre = at::_grouped_mm(rows, state.up.weight->get().transpose(1, 2), state.group_ends);
     const at::Tensor value = activate(state.activation, pre, {});
-    return {pre, grouped_product(value, state.down.weight->get().transpose(1, 2), state.groups)};
+    return {pre, at::_grouped_mm(value, state.down.weight->get().transpose(1, 2), state.group_ends)};
   }
 
   static at::Tensor input_gradient(const GroupedMlpState& state, const std::vector<at::Tensor>& dpres, const at::Tensor& rows) {
@@ -193,13 +197,9 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
   const at::Tensor rows = in_dtype_of(*up_.weight, in[0]);
   variable_list parameters;
   for (const auto& param : params()) parameters.push_back(param->get());
-  GroupedMlpState state{activation_,
-                        up_,
-                        down_,
-                        AffineGradient(up_, context),
-                        AffineGradient(down_, context),
-                        row_groups(rows, in[1], groups),
-                        uses_grouped_gemm(rows)};
+  GroupedMlpState state{
+      activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), row_groups(rows, in[1], groups), {}};
+  if (uses_grouped_gemm(rows)) state.group_ends = ends_of(state.groups, rows.device());
   return {GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state))};
 }
 

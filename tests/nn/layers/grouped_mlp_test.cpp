@@ -97,33 +97,6 @@ TEST(GroupedMlp, HasTheBitsOfSeparateMlps) {
   }
 }
 
-// Two GEMMs may add in another order, and at::_grouped_mm rounds to 16 bits as they do.
-TEST(GroupedMlp, GroupedGemmIsAsAccurateAsOnePerGroup) {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const std::vector<int64_t>& counts : {std::vector<int64_t>{5, 0, 70, 9}, {0, 33, 0, 0}, {0, 0, 0, 0}}) {
-      Table options = options_of(4, "swiglu", false);
-      options.insert_or_assign("grouped_gemm", true);
-      const test::Subject subject = with_groups(make_grouped_mlp(options), longs(counts, {4}));
-      randomise(subject, dtype);
-      const int64_t n = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-      const at::Tensor rows = random({n, kHidden}, 1, dtype), cot = random({n, kHidden}, 2, dtype);
-      test::SinkContext narrow(at::kFloat), wide(at::kDouble);
-      const test::Result got = test::run(subject, {rows}, narrow, cot);
-      options.erase("grouped_gemm");
-      const test::Subject separate = with_groups(make_grouped_mlp(options), longs(counts, {4}));
-      for (size_t i = 0; i < separate.params.size(); ++i)
-        separate.params[i]->values = subject.params[i]->values.detach().to(at::kDouble).set_requires_grad(true);
-      const test::Result exact = test::run(separate, {rows.to(at::kDouble)}, wide, cot.to(at::kDouble));
-      const double bound = 6 * test::unit_of(dtype);
-      const std::string about = fmt::format("{} {}", c10::toString(dtype), n);
-      EXPECT_EQ(got.out.scalar_type(), dtype) << about;
-      EXPECT_LE(test::distance(got.out, exact.out), bound) << about;
-      EXPECT_LE(test::distance(got.input_grads[0], exact.input_grads[0]), bound) << about;
-      for (const auto& [name, gradient] : exact.grads) EXPECT_LE(test::distance(got.grads.at(name), gradient), bound) << name;
-    }
-  }
-}
-
 TEST(GroupedMlp, GroupedGemmSaysWhatItCannot) {
   Table options = options_of(2);
   options.insert_or_assign("grouped_gemm", true);
@@ -173,23 +146,42 @@ TEST(GroupedMlp, ConvertsRowsOfAnotherDtype) {
   EXPECT_TRUE(at::equal(got.input_grads[0], wanted.input_grads[0].to(at::kFloat)));
 }
 
-// The path through forward and backward has as many 16-bit tensors as that of nn.mlp; see narrow_layers_test.cpp.
+// Compares a layer with one of the same parameters that computes in float64, with one GEMM per group. The path through forward
+// and backward has as many roundings as that of nn.mlp; see narrow_layers_test.cpp.
+void expect_as_accurate_as_roundings(Table options, const std::vector<int64_t>& counts, at::ScalarType dtype) {
+  const at::Tensor group_rows = longs(counts, {static_cast<int64_t>(counts.size())});
+  const test::Subject subject = with_groups(make_grouped_mlp(options), group_rows);
+  options.erase("grouped_gemm");
+  const test::Subject wide_subject = with_groups(make_grouped_mlp(options), group_rows);
+  randomise(subject, dtype);
+  for (size_t i = 0; i < subject.params.size(); ++i)
+    wide_subject.params[i]->values = subject.params[i]->values.detach().to(at::kDouble).set_requires_grad(true);
+  const int64_t n = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const at::Tensor rows = random({n, kHidden}, 1, dtype), cot = random({n, kHidden}, 2, dtype);
+  test::SinkContext narrow(at::kFloat), wide(at::kDouble);
+  const test::Result got = test::run(subject, {rows}, narrow, cot),
+                     exact = test::run(wide_subject, {rows.to(at::kDouble)}, wide, cot.to(at::kDouble));
+  const double bound = 6 * test::unit_of(dtype);
+  const std::string about = fmt::format("{} {}", c10::toString(dtype), n);
+  EXPECT_EQ(got.out.scalar_type(), dtype) << about;
+  EXPECT_LE(test::distance(got.out, exact.out), bound) << about;
+  EXPECT_LE(test::distance(got.input_grads[0], exact.input_grads[0]), bound) << about;
+  for (const auto& [name, gradient] : exact.grads) {
+    EXPECT_EQ(got.grads.at(name).scalar_type(), at::kFloat) << about;
+    EXPECT_LE(test::distance(got.grads.at(name), gradient), bound) << about << ", " << name;
+  }
+}
+
 TEST(GroupedMlp, In16BitsIsAsAccurateAsItsRoundings) {
-  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
-    const test::Subject subject = with_groups(make_grouped_mlp(options_of(3)), longs({7, 1, 12}, {3}));
-    randomise(subject, dtype);
-    const at::Tensor rows = random({20, kHidden}, 1, dtype), cot = random({20, kHidden}, 2, dtype);
-    test::SinkContext narrow(at::kFloat), wide(at::kDouble);
-    const test::Result got = test::run(subject, {rows}, narrow, cot);
-    for (const auto& param : subject.params) param->values = param->values.detach().to(at::kDouble).set_requires_grad(true);
-    const test::Result exact = test::run(subject, {rows.to(at::kDouble)}, wide, cot.to(at::kDouble));
-    const double bound = 6 * test::unit_of(dtype);
-    EXPECT_LE(test::distance(got.out, exact.out), bound);
-    EXPECT_LE(test::distance(got.input_grads[0], exact.input_grads[0]), bound);
-    for (const auto& [name, gradient] : exact.grads) {
-      EXPECT_EQ(got.grads.at(name).scalar_type(), at::kFloat);
-      EXPECT_LE(test::distance(got.grads.at(name), gradient), bound) << name;
-    }
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) expect_as_accurate_as_roundings(options_of(3), {7, 1, 12}, dtype);
+}
+
+TEST(GroupedMlp, GroupedGemmIsAsAccurateAsItsRoundings) {
+  Table options = options_of(4, "swiglu", false);
+  options.insert_or_assign("grouped_gemm", true);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::vector<int64_t>& counts : {std::vector<int64_t>{5, 0, 70, 9}, {0, 33, 0, 0}, {0, 0, 0, 0}})
+      expect_as_accurate_as_roundings(options, counts, dtype);
   }
 }
 
