@@ -148,28 +148,6 @@ ZT_INLINE void by_lines(T* row, int64_t width, bool streams, const Write& write)
   std::memcpy(row + begin, line, static_cast<size_t>(width - begin) * sizeof(T));
 }
 
-// Writes the sum of one row or two rows, for which no loop over routes is needed. As any sum, it starts from zero: a sum of
-// negative zeros is a positive one.
-template <class R, class T>
-ZT_INLINE void sum_one(T* to, const T* row, Wide<T> factor, int64_t width, bool streams) {
-  by_lines(
-      to, width, streams, [=](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
-        Values<R, T> sum = {};
-        add_product(sum, factor, row + begin, n);
-        round_to(line, sum);
-      });
-}
-template <class R, class T>
-ZT_INLINE void sum_two(T* to, const T* row, Wide<T> factor, const T* second, Wide<T> its_factor, int64_t width, bool streams) {
-  by_lines(
-      to, width, streams, [=](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
-        Values<R, T> sum = {};
-        add_product(sum, factor, row + begin, n);
-        add_product(sum, its_factor, second + begin, n);
-        round_to(line, sum);
-      });
-}
-
 }  // namespace
 
 template <class T>
@@ -193,30 +171,18 @@ void sum_to_tokens(T* tokens, const T* rows, const Wide<T>* factors, const T* mo
   for_tokens(
       shape, [&](auto registers, int64_t token) __attribute__((always_inline)) {
         using R = decltype(registers);
-        const int64_t width = shape.width, routes = shape.routes, *places = shape.places + token * routes;
-        const Wide<T>* own = factors ? factors + token * routes : nullptr;
-        T* to = tokens + token * width;
-        const auto row_of = [&](int64_t route) __attribute__((always_inline)) {
-          return rows + places[route] * width;
-        };
-        const auto factor_of = [&](int64_t route) __attribute__((always_inline)) {
-          return own ? own[route] : Wide<T>(1);
-        };
-        if (!more && routes == 1 && places[0] >= 0) {
-          sum_one<R>(to, row_of(0), factor_of(0), width, shape.streams);
-        } else if (!more && routes == 2 && places[0] >= 0 && places[1] >= 0) {
-          sum_two<R>(to, row_of(0), factor_of(0), row_of(1), factor_of(1), width, shape.streams);
-        } else {
-          by_lines(
-              to, width, shape.streams, [&](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
-                Values<R, T> sum = {};
-                if (more) read(sum, more + token * width + begin, n);
-                for (int64_t route = 0; route < routes; ++route) {
-                  if (places[route] >= 0) add_product(sum, factor_of(route), row_of(route) + begin, n);
-                }
-                round_to(line, sum);
-              });
-        }
+        by_lines(
+            tokens + token * shape.width, shape.width,
+            shape.streams, [&](T * line, int64_t begin, auto n) __attribute__((always_inline)) {
+              Values<R, T> sum = {};
+              if (more) read(sum, more + token * shape.width + begin, n);
+              for (int64_t pair = token * shape.routes; pair < (token + 1) * shape.routes; ++pair) {
+                if (shape.places[pair] < 0) continue;
+                const Wide<T> factor = factors ? factors[pair] : Wide<T>(1);
+                add_product(sum, factor, rows + shape.places[pair] * shape.width + begin, n);
+              }
+              round_to(line, sum);
+            });
       });
 }
 

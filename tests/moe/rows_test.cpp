@@ -88,7 +88,7 @@ TEST_P(Rows, MoveAndSumLikeAten) {
   EXPECT_LT((products.to(at::kDouble) - wanted).abs().max().item<double>(), dtype == at::kDouble ? 1e-12 : 1e-3);
 }
 
-// Sums of one and of two rows have loops of their own.
+// A route without a row adds nothing.
 TEST_P(Rows, EmptyRoutesChangeNoBit) {
   constexpr int64_t kTokens = 9, kWidth = 1031;
   const at::Tensor tokens = at::randn({kTokens, kWidth}).to(GetParam());
