@@ -7,16 +7,14 @@
 
 namespace zt {
 
-namespace {
-
-// The sums of all uses of a tied parameter, gathered: each holder sends as many rows as the one with most uses has.
-struct GatheredRows {
+// The sums of all uses of a parameter, gathered: each holder sends as many rows as the one with most uses has.
+struct Gradients::GatheredRows {
   int64_t rows_of_holder = 0;
   std::vector<std::pair<int, int64_t>> places;  // position of each use, ascending, and the row of its sum
 };
 
 // `uses`: as in Unit.
-GatheredRows rows_of(const std::vector<std::vector<int>>& uses) {
+Gradients::GatheredRows Gradients::rows_of(const std::vector<std::vector<int>>& uses) {
   GatheredRows gathered;
   for (const auto& positions : uses)
     gathered.rows_of_holder = std::max(gathered.rows_of_holder, static_cast<int64_t>(positions.size()));
@@ -27,8 +25,6 @@ GatheredRows rows_of(const std::vector<std::vector<int>>& uses) {
   std::ranges::sort(gathered.places);
   return gathered;
 }
-
-}  // namespace
 
 Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units, const std::vector<bool>& runs)
     : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
@@ -111,15 +107,15 @@ void Gradients::complete(int unit) {
   }
 }
 
-void Gradients::complete_over_holders(const Unit& unit, Communicator& comm) {
+// `gathered`: the rows of each use, of which every parameter of the unit has the same, because a unit with several parameters
+// belongs to one layer.
+void Gradients::sum_over_holders(int param, const GatheredRows& gathered, Communicator& comm) {
   constexpr int64_t kSlice = 1 << 20;  // elements; bounds the memory for what other ranks send
-  if (is_complete_[unit.index]) return;
-  const int param = model_.units[unit.index].params.front();
   std::vector<Use>& uses = uses_[param];
-  const auto [rows, places] = rows_of(unit.uses);
   for (Use& use : uses) {
     if (!use.has_sum) use.view.zero_();
   }
+  const auto& [rows, places] = gathered;
   const int64_t numel = model_.params[param].numel;
   for (int64_t begin = 0; begin < numel; begin += kSlice) {
     const int64_t count = std::min(kSlice, numel - begin);
@@ -130,6 +126,14 @@ void Gradients::complete_over_holders(const Unit& unit, Communicator& comm) {
     at::Tensor sum = uses.front().view.view({-1}).narrow(0, begin, count);
     sum.copy_(all[places.front().second]);
     for (size_t k = 1; k < places.size(); ++k) sum.add_(all[places[k].second]);
+  }
+}
+
+void Gradients::complete_over_holders(const Unit& unit, Communicator& comm) {
+  if (is_complete_[unit.index]) return;
+  const GatheredRows gathered = rows_of(unit.uses);
+  for (const int param : model_.units[unit.index].params) {
+    if (model_.params[param].trainable) sum_over_holders(param, gathered, comm);
   }
   for (const at::Tensor& gap : gaps_[unit.index]) gap.zero_();
   is_complete_[unit.index] = true;

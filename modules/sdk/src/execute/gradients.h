@@ -39,7 +39,7 @@ class Gradients {
   at::Tensor scratch(int param) const;
   // Adds up the uses. Elements without a gradient become zero.
   void complete(int unit);
-  // Replaces the sum of the unit's one parameter, flat, by the sum over the uses of all ranks of `comm`, which run different
+  // Replaces the sum of each parameter of the unit by the sum over the uses of all ranks of `comm`, which run different
   // positions, in ascending order of positions; the unit is complete then. Collective over `comm`.
   void complete_over_holders(const Unit& unit, Communicator& comm);
   // Returns the first parameter used at `position` for whose sum `is_wanted` is true; -1 if there is none.
@@ -53,6 +53,9 @@ class Gradients {
     at::Tensor view;  // the parameter's shape
     bool has_sum = false;
   };
+  struct GatheredRows;
+  static GatheredRows rows_of(const std::vector<std::vector<int>>& uses);
+  void sum_over_holders(int param, const GatheredRows& gathered, Communicator& comm);
   void find_gaps(const Unit& unit);
 
   const ModelInfo& model_;
