@@ -59,21 +59,32 @@ ReduceOp parse_reduce_op(const std::string& name) {
   misuse("unknown reduction '{}'{}", name, suggest(name, names));
 }
 
+// All ranks learn if the value of one of them cannot be written: a negative length says that an error's text follows.
 std::vector<Value> Communicator::all_gather_values(const Value& value) {
-  const std::string text = value.to_json().dump();
+  std::string text;
+  std::exception_ptr failure;
+  try {
+    text = value.to_json().dump();
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    text = error.what();
+  }
   auto length = at::empty({1}, at::kLong);
-  length.data_ptr<int64_t>()[0] = static_cast<int64_t>(text.size());
+  length.data_ptr<int64_t>()[0] = static_cast<int64_t>(text.size()) * (failure ? -1 : 1);
   auto lengths = at::empty({size()}, at::kLong);
   all_gather(lengths, length);
-  const int64_t longest = lengths.max().item<int64_t>();
+  const int64_t longest = lengths.abs().max().item<int64_t>();
   auto mine = at::zeros({longest}, at::kByte);
   std::memcpy(mine.data_ptr(), text.data(), text.size());
   auto all = at::empty({size() * longest}, at::kByte);
   all_gather(all, mine);
+  if (failure) std::rethrow_exception(failure);
   std::vector<Value> values;
   for (int r = 0; r < size(); ++r) {
     const char* start = reinterpret_cast<const char*>(all.data_ptr<uint8_t>()) + r * longest;
-    values.push_back(Value::from_json(nlohmann::json::parse(start, start + lengths.data_ptr<int64_t>()[r])));
+    const int64_t count = lengths.data_ptr<int64_t>()[r];
+    if (count < 0) misuse("the value of rank {} of '{}' cannot be shared: {}", r, name(), std::string_view(start, -count));
+    values.push_back(Value::from_json(nlohmann::json::parse(start, start + count)));
   }
   return values;
 }

@@ -120,8 +120,8 @@ class Communicator {
   // Waits for all operations in flight.
   virtual void drain() = 0;
 
-  // Returns the values of all ranks, in rank order. For communicators in host memory only, as Axis::control. Throws Misuse if
-  // `value` cannot be written as JSON. Collective.
+  // Returns the values of all ranks, in rank order. For communicators in host memory only, as Axis::control. Throws Misuse, on
+  // all ranks, if the value of one of them cannot be written as JSON. Collective.
   std::vector<Value> all_gather_values(const Value& value);
 };
 
