@@ -1,8 +1,11 @@
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "exchange/exchange.h"
 #include "exchange/layer_parts.h"
 #include "exchange/rows.h"
+#include "zt/base/error.h"
 
 namespace zt::moe {
 
@@ -20,10 +23,13 @@ struct Gathered {
   }
 };
 
-// Collective: all ranks wait for each other.
+constexpr int64_t kNoTokens = std::numeric_limits<int64_t>::max();  // of a rank whose step has failed
+
+// Collective: all ranks wait for each other. Throws PeerFailed on all of them if one has kNoTokens.
 Gathered find_longest(int64_t own, Communicator& control) {
   const at::Tensor longest = at::full({1}, own, at::kLong);
   control.all_reduce(longest, longest, ReduceOp::max).synchronize();
+  if (longest.item<int64_t>() == kNoTokens) throw PeerFailed();
   return {own, longest.item<int64_t>(), control.size()};
 }
 
@@ -81,6 +87,11 @@ class GatherDispatch final : public DispatchLayer {
       return Exchanged{{result, {}}, scatter_sums(as_rows(result), sums, tokens, comm, async)};
     };
     return {{{rows, group_rows, order.places, group_rows}, {}}, backward};
+  }
+
+  std::optional<Started> join(at::TensorList, Context& context) override {
+    find_longest(kNoTokens, context.control(options_.axis));
+    return Started{};
   }
 
   std::string kind() const override { return "gather_dispatch"; }

@@ -34,6 +34,13 @@ class Dispatch final : public DispatchLayer {
     return {{{rows, group_rows, order.places, traffic.tensor()}, std::move(work)}, backward};
   }
 
+  // With padding no counts are exchanged by which the other ranks could learn of the failure.
+  std::optional<Started> join(at::TensorList, Context& context) override {
+    if (options_.padding) return std::nullopt;
+    refuse_counts(options_.experts, context.control(options_.axis));
+    return Started{};
+  }
+
   std::string kind() const override { return "dispatch"; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -80,6 +81,17 @@ CombineLayer::Tensors CombineLayer::tensors_of(at::TensorList in) const {
   shape.back() = options_.hidden;
   tensors.result = at::empty(shape, tensors.rows.options());
   return tensors;
+}
+
+std::optional<ExchangeLayer::Started> CombineLayer::join(at::TensorList in, Context& context) {
+  const auto is_missing = [](const at::Tensor& input) { return input.dim() == 1 && input.numel() == 0; };
+  if (is_missing(in[3])) return Started{};
+  std::vector<at::Tensor> filled = in.vec();
+  const int64_t rows =
+      options_.gathers ? in[3].sum().item<int64_t>() : Traffic::from_tensor(in[3], options_.ranks).rows_received();
+  if (is_missing(in[0])) filled[0] = at::zeros({rows, options_.hidden}, in[0].options());
+  if (options_.has_shared && is_missing(in[4])) filled[4] = at::zeros_like(tensors_of(filled).result);
+  return start(filled, context);
 }
 
 namespace {

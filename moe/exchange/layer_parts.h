@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,8 @@ class CombineLayer : public TokenExchange {
   using TokenExchange::TokenExchange;
 
   Io io() const override;
+  // Starts with zeros for missing rows. Returns no tensors if the dispatch before it was not completed.
+  std::optional<Started> join(at::TensorList in, Context& context) override;
 
  protected:
   struct Tensors {

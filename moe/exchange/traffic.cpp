@@ -2,15 +2,20 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "exchange/row_order.h"
+#include "zt/base/error.h"
 
 namespace zt::moe {
 
 namespace {
+
+constexpr int64_t kRefused = -1;  // instead of a count
 
 int64_t sum_of(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -68,7 +73,13 @@ Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm) {
   const at::Tensor own = at::tensor(sent, at::kLong), theirs = at::empty_like(own);
   comm.all_to_all(theirs, own).synchronize();
   const auto* first = theirs.const_data_ptr<int64_t>();
+  if (std::find(first, first + theirs.numel(), kRefused) != first + theirs.numel()) throw PeerFailed();
   return {std::move(sent), {first, first + theirs.numel()}, comm.size()};
+}
+
+void refuse_counts(int64_t experts, Communicator& comm) {
+  const at::Tensor own = at::full({experts}, kRefused, at::kLong);
+  comm.all_to_all(at::empty_like(own), own).synchronize();
 }
 
 MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicator* comm, const Transport& transport) {

@@ -40,8 +40,10 @@ class Traffic {
   int ranks_;
 };
 
-// Finds out what this rank receives: collective over `comm`, which is in host memory. All ranks wait for each other.
+// Finds out what this rank receives: collective over `comm`, which is in host memory. All ranks wait for each other. Throws
+// PeerFailed if a rank calls `refuse_counts` instead, because its step has failed.
 Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm);
+void refuse_counts(int64_t experts, Communicator& comm);
 
 struct MovedRows {
   at::Tensor rows;  // valid after work.wait()

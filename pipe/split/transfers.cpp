@@ -78,6 +78,7 @@ class Transfer : public ActionHandler {
  public:
   Work start(const Action& action, StepState& state) override {
     const Transfers& kinds = Transfers::get();
+    if (state.failure) return join(action, state);
     if (action.kind == kinds.send) return send(action, state);
     if (action.kind == kinds.send_grad) return send_grad(action, state);
     if (action.kind == kinds.free) state.values.drop_values(action.target, action.micro_batch);
@@ -88,6 +89,15 @@ class Transfer : public ActionHandler {
  private:
   static int outputs_of(const Action& action, const StepState& state) {
     return static_cast<int>(state.model->positions[action.target].outputs.size());
+  }
+
+  // A rank whose step has failed sends one tensor more than there are outputs, all of them undefined, and reads nothing.
+  static Work join(const Action& action, StepState& state) {
+    const auto message = message_of(action);
+    Channel& channel = state.channel(*message);
+    if (message->is_send) return channel.send(std::vector<at::Tensor>(static_cast<size_t>(outputs_of(action, state) + 1)));
+    channel.recv().work.wait();
+    return {};
   }
 
   static Work send(const Action& action, StepState& state) {
@@ -109,6 +119,7 @@ class Transfer : public ActionHandler {
     const bool is_value = action.kind == Transfers::get().recv;
     auto [tensors, received] = state.channel(*message_of(action)).recv();
     received.wait();
+    if (static_cast<int>(tensors.size()) > outputs_of(action, state)) throw PeerFailed();
     for (int output = 0; output < static_cast<int>(tensors.size()); ++output) {
       const Edge edge{action.target, output};
       if (is_value) state.values.put(edge, action.micro_batch, std::move(tensors[static_cast<size_t>(output)]));

@@ -13,6 +13,7 @@ Error::~Error() = default;
 Misuse::~Misuse() = default;
 Fault::~Fault() = default;
 Aborted::~Aborted() = default;
+PeerFailed::~PeerFailed() = default;
 
 std::string describe(const std::exception& error) {
   if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return c10_error->what_without_backtrace();

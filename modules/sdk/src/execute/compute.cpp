@@ -37,6 +37,7 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
     device_ = unit.full.device();
+    param_type_ = unit.full.scalar_type();
     if (unit.owns_shard()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
   }
   for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
@@ -90,6 +91,14 @@ void ComputeState::begin(std::vector<Batch> micro_batches, const Program& progra
 
 void ComputeState::begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample) {
   parts_.at(static_cast<size_t>(micro_batch)) = {batch, first_sample};
+}
+
+void ComputeState::discard(int micro_batch) {
+  for (int position = 0; position < static_cast<int>(model_->positions().size()); ++position) {
+    values(position, micro_batch) = {};
+    state_.values.drop(position, micro_batch);
+  }
+  sums_.discard(micro_batch);
 }
 
 void ComputeState::begin_layer(int position, int micro_batch, bool is_recompute, Values& values) {

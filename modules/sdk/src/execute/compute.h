@@ -46,6 +46,11 @@ class ComputeState {
   // The same in two parts: the gradients of the inputs, and later those of the weights.
   Work backward_inputs(int position, int micro_batch);
   void backward_weights(int position, int micro_batch);
+  // On a rank whose step has failed: takes part in the communication of an action of the role compute. Throws Fault if its layer
+  // cannot.
+  Work join(const Action& action);
+  // Drops the values, graphs and sums of one micro-batch, of which only the forward has begun.
+  void discard(int micro_batch);
 
   // Return the valid tokens and the samples of this rank's batch, or of one micro-batch, counted by the layers that it runs.
   // Throw Misuse if two loss layers count differently.
@@ -95,6 +100,8 @@ class ComputeState {
     std::vector<std::function<void()>> deferred;              // passed to Context::defer
     std::vector<std::pair<int, at::Tensor>> param_gradients;  // by parameter: computed, but not added yet
     ExchangeLayer::Backward exchange_backward;                // of an exchange layer; null if no graph is kept
+    bool is_exchanged = false;                                // its forward has communicated
+    bool is_joined = false;                                   // by `join`
     std::vector<at::Tensor> kept;                             // by Context::keep, for the recompute
     int readers_done = 0;  // forwards that have read the outputs (counted outside training only)
   };
@@ -114,6 +121,7 @@ class ComputeState {
   int find_stat(int position, const std::string& name) const;
   Stats stats_of(int position, const Stats& stats) const;
   Work backward_exchange(int position, int micro_batch, Values& values);
+  Work join_forward(const Action& action, Values& values);
   void count_readers(const Program& program);
   static void keep_graph(const std::vector<at::Tensor>& outputs, Values& values);
   void release_read_values(int position, int micro_batch);
@@ -127,6 +135,7 @@ class ComputeState {
   StepState& state_;
   std::vector<bool> runs_;
   at::Device device_ = at::kCPU;
+  at::ScalarType param_type_ = at::kFloat;
   Gradients gradients_;
   std::unordered_map<const Param*, int> param_index_;
   std::vector<std::vector<int>> position_params_;      // by position: indices of trainable parameters

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
 
@@ -25,20 +26,46 @@ SamplesHash hash_of(const std::vector<Batch>& micro_batches) {
   return hash;
 }
 
+std::string share_failure(Communicator& control, const std::optional<StepFailure>& mine) {
+  Value told;
+  if (mine) {  // a message may quote bytes that are not UTF-8
+    const std::string quoted = nlohmann::json(mine->text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    told = Value::Table{{"text", nlohmann::json::parse(quoted).get<std::string>()}, {"is_of_peer", mine->is_of_peer}};
+  }
+  const std::vector<Value> all = control.all_gather_values(told);
+  std::string first;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto* failure = all[rank].get_if<Value::Table>();
+    if (!failure) continue;
+    const bool is_of_peer = *failure->at("is_of_peer").get_if<bool>();
+    if (is_of_peer && !first.empty()) continue;
+    first = fmt::format("rank {} of '{}' failed: {}", rank, control.name(), *failure->at("text").get_if<std::string>());
+    if (!is_of_peer) break;
+  }
+  return first;
+}
+
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
-  enum Word : uint8_t { tokens, samples, running, at_step, is_counted, group, field_names, field_values, words };
+  enum Word : uint8_t { tokens, samples, running, at_step, is_counted, group, field_names, field_values, has_failed, words };
   static const char* const kDoing[] = {"trains", "evaluates", "infers"};
   const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
-  const at::Tensor own =
-      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
-                  static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values)},
-                 at::kLong);
+  const at::Tensor own = at::tensor(
+      {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
+       static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), int64_t{adds.failure.has_value()}},
+      at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
   const auto* first = all.const_data_ptr<int64_t>();
   Counts total;
   std::map<int64_t, int> known, counters;              // by group: its first counted rank, and its first one that counts tokens
   std::map<std::pair<int64_t, int64_t>, int> readers;  // by group and names of fields: the first rank that has these fields
+  bool is_alike = true, any_failed = false;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t* theirs = first + rank * words;
+    is_alike = is_alike && theirs[running] == first[running];
+    any_failed = any_failed || theirs[has_failed] != 0;
+  }
+  if (is_alike && any_failed) throw PeerFailed(share_failure(comm, adds.failure));
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
     if (theirs[running] != first[running] || theirs[at_step] != first[at_step])

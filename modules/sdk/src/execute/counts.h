@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
+#include <string>
 
 #include "zt/comm/comm.h"
+#include "zt/execute/executor.h"
 #include "zt/execute/step_batch.h"
 #include "zt/model/layer.h"
 
@@ -23,11 +25,17 @@ struct Contribution {
   bool is_counted = true;    // false: another rank with the same samples and positions counts them
   int64_t group = -1;        // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
   SamplesHash samples = {};  // of the group's samples; the default where they are not compared
+  std::optional<StepFailure> failure = {};  // of this rank: it only takes part, and has no counts
 };
+
+// Returns the first failure of a rank of `control` that is not due to another rank's, in words with the rank: "rank 1 of 'dp'
+// failed: ...". Collective over `control`; one of the ranks has failed.
+std::string share_failure(Communicator& control, const std::optional<StepFailure>& mine);
 
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
 // ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if loss layers on several
-// ranks of a group count different tokens, or have different samples in the same fields.
+// ranks of a group count different tokens, or have different samples in the same fields. Throws PeerFailed, with the failure, on
+// all ranks if one of them has failed.
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 }  // namespace zt

@@ -53,8 +53,53 @@ ComputeState::Run ComputeState::start_exchange(int position, Keep keep, Values& 
     started = exchanges_[position]->start(inputs, *values.context);
     return started.outputs.work;
   });
+  values.is_exchanged = true;
   if (keep == Keep::graph) values.exchange_backward = std::move(started.backward);
   return {std::move(started.outputs.tensors), std::move(work)};
+}
+
+// The ranks of a group complete a forward together or not at all, so each of them knows whether a recompute or a backward of it
+// communicates.
+Work ComputeState::join(const Action& action) {
+  const Kinds& kinds = Kinds::get();
+  Values& mine = values(action.target, action.micro_batch);
+  const PositionInfo& info = model_->info().positions[action.target];
+  if (!exchanges_[action.target]) {
+    fault("layer '{}' ({}) communicates within its computation, in which a rank whose step has failed cannot take part",
+          info.name, info.kind);
+  }
+  const at::AutoGradMode no_grad(false);
+  if (action.kind == kinds.recompute && mine.is_exchanged && !mine.is_joined)
+    return run(action.target, action.micro_batch, true, Keep::graph).work;
+  if (action.kind == kinds.forward || (action.kind == kinds.recompute && mine.is_joined)) return join_forward(action, mine);
+  const auto backward = std::exchange(mine.exchange_backward, nullptr);
+  if (!backward) return {};
+  const std::vector<at::Tensor> no_gradients(info.outputs.size());
+  return backward(no_gradients).work;
+}
+
+Work ComputeState::join_forward(const Action& action, Values& mine) {
+  const int position = action.target;
+  const PositionInfo& info = model_->info().positions[position];
+  if (action.kind == Kinds::get().forward) {
+    mine.inputs.clear();
+    for (const Edge& edge : info.inputs) {
+      const at::Tensor& value = state_.values.get(edge, action.micro_batch);
+      const auto options = at::TensorOptions().dtype(param_type_).device(device_);
+      mine.inputs.push_back(value.defined() ? value.detach() : at::empty({0}, options));
+    }
+  }
+  begin_layer(position, action.micro_batch, action.kind == Kinds::get().recompute, mine);
+  auto started = exchanges_[position]->join(mine.inputs, *mine.context);
+  if (!started) {
+    fault("layer '{}' ({}) exchanges rows without counts, in which a rank whose step has failed cannot take part", info.name,
+          info.kind);
+  }
+  mine.is_exchanged = mine.is_joined = !started->outputs.tensors.empty();
+  mine.exchange_backward = std::move(started->backward);
+  for (int i = 0; i < static_cast<int>(started->outputs.tensors.size()); ++i)
+    state_.values.put({position, i}, action.micro_batch, started->outputs.tensors[static_cast<size_t>(i)]);
+  return started->outputs.work;
 }
 
 Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine) {

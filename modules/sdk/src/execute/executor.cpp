@@ -11,6 +11,7 @@ namespace zt {
 ZT_DEFINE_OBJECT(ActionHandler, "ActionHandler")
 
 ActionHandler::~ActionHandler() = default;
+StepRefused::~StepRefused() = default;
 
 bool StepState::is_first_copy(const std::vector<std::string>& axes) const {
   const auto is_among = [](const std::vector<std::string>& names, const std::string& name) {
@@ -42,6 +43,13 @@ std::string about(const Action& action, const ModelInfo& model) {
   return action.micro_batch < 0 ? name : fmt::format("{}, micro-batch {}", name, action.micro_batch);
 }
 
+// Returns whether a rank whose step has failed starts the action: if other ranks wait for it, or if it decides which parameters
+// are present.
+bool joins_after_failure(const Action& action, const ModelInfo& model) {
+  return role_of(action) == Role::residency || role_of(action) == Role::scalars || message_of(action).has_value() ||
+         !communicators_of(action, model).empty();
+}
+
 }  // namespace
 
 Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
@@ -62,6 +70,7 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
     Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], resources[i], ids));
     instruction.gradients_read = std::move(gradients_read[i]);
     instruction.about = about(program_.actions[i], model);
+    instruction.joins = joins_after_failure(program_.actions[i], model);
   }
   holders_.resize(static_cast<size_t>(ids.size()));
 }
@@ -80,7 +89,8 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Res
                           .text = action_text(action),
                           .about = {},
                           .trace_name = 0,
-                          .waits = action.flag("wait")};
+                          .waits = action.flag("wait"),
+                          .joins = false};
   if (trace_) instruction.trace_name = trace_->intern(instruction.text);
   std::vector<Resource> changed = resources.writes;
   changed.insert(changed.end(), resources.frees.begin(), resources.frees.end());
@@ -137,7 +147,13 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
   const Activity activity(instruction.text);
   const int64_t begin = now_ns();
   Work work;
-  name_faults(instruction, [&] { work = instruction.handler->start(action, state); });
+  try {
+    name_faults(instruction, [&] { work = instruction.handler->start(action, state); });
+  } catch (const PeerFailed&) {
+    ++next_;  // it has communicated
+    throw;
+  }
+  ++next_;  // from here on only the work can fail
   if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());
   if (work.done()) return name_faults(instruction, [&] { work.wait(); });  // throws if it failed
   auto free_entry = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
@@ -154,12 +170,36 @@ void Executor::run(StepState& state, int begin, int end) {
   if (end < 0) end = last;
   for (int i = begin; i < end; ++i) {
     const Instruction& instruction = instructions_[i];
+    next_ = i;
     wait_for_conflicts(instruction.touched);
     for (const int unit : instruction.gradients_read) complete_gradient_(unit);
     start(instruction, program_.actions[i], state);
   }
   // No later action waits for a work without resources.
   if (end == last) wait_for_all([](const InFlight& flight) { return flight.instruction->touched.empty(); });
+}
+
+void Executor::join_rest(StepState& state, int end) {
+  const auto without_errors = [](auto call) {
+    try {
+      call();
+      return true;
+    } catch (const Fault&) {
+      throw;
+    } catch (const StepRefused&) {
+      throw;
+    } catch (const std::exception&) {  // the first failure is the one that is reported
+      return false;
+    }
+  };
+  const int last = static_cast<int>(instructions_.size());
+  if (end < 0) end = last;
+  for (int i = next_; i < end; ++i) {
+    if (instructions_[i].joins) without_errors([&] { run(state, i, i + 1); });
+  }
+  next_ = std::max(next_, end);
+  while (end == last && !without_errors([&] { drain(); })) {
+  }
 }
 
 void Executor::drain() {

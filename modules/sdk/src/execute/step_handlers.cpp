@@ -21,7 +21,9 @@ class Compute : public ActionHandler {
   using Run = Work (*)(ComputeState&, const Action&);
   Compute(std::shared_ptr<ComputeState> compute, Run run) : compute_(std::move(compute)), run_(run) {}
 
-  Work start(const Action& action, StepState&) override { return run_(*compute_, action); }
+  Work start(const Action& action, StepState& state) override {
+    return state.failure ? compute_->join(action) : run_(*compute_, action);
+  }
 
  private:
   std::shared_ptr<ComputeState> compute_;
@@ -50,7 +52,7 @@ class Update : public ActionHandler {
   explicit Update(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
 
   Work start(const Action& action, StepState& state) override {
-    if (state.is_finite) compute_->update_layer(action.target, state.stats);
+    if (state.is_finite && !state.failure) compute_->update_layer(action.target, state.stats);
     return {};
   }
 
@@ -72,13 +74,10 @@ class Count : public ActionHandler {
       : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
 
   Work start(const Action& action, StepState& state) override {
-    state.counts = compute_->count();
+    if (!state.failure) state.counts = compute_->count();
     const int ranks = state.coord.size(action.sample_axes());
-    if (const auto axes = action.axes(); !axes.empty()) {
-      Contribution mine = contribution(axes, state);
-      if (!state.split_axes.empty()) mine.samples = hash_of(compute_->fields());
-      state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
-    }
+    if (const auto axes = action.axes(); !axes.empty()) sum(axes, state);
+    if (state.failure) return {};
     const auto [tokens, samples] = state.counts;
     if (samples == 0) misuse("the global batch has no samples");
     const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
@@ -92,6 +91,17 @@ class Count : public ActionHandler {
   }
 
  private:
+  void sum(const std::vector<std::string>& axes, StepState& state) const {
+    Contribution mine = contribution(axes, state);
+    mine.failure = state.failure;
+    if (!state.split_axes.empty() && !state.failure) mine.samples = hash_of(compute_->fields());
+    try {
+      state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
+    } catch (const Misuse& error) {
+      throw StepRefused(error.what());
+    }
+  }
+
   std::shared_ptr<ComputeState> compute_;
   std::shared_ptr<Normalisation> normalisation_;
 };
@@ -107,8 +117,8 @@ class Norm : public ActionHandler {
     const auto axes = action.axes();
     Communicator* comm = axes.empty() ? nullptr : &state.control(axes);
     reduce_losses(axes, comm, state);
-    state.is_finite = state.is_forward_finite;
-    if (compute_->mode() == Mode::train) reduce_norm(axes, comm, state);
+    state.is_finite = state.is_forward_finite && state.known_failure.empty();
+    if (compute_->mode() == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
     return {};
   }
 
@@ -118,12 +128,20 @@ class Norm : public ActionHandler {
     const auto mine = compute_->losses();
     const at::Tensor stats = compute_->sums().stats(*state.model);
     const auto n = static_cast<int64_t>(mine.size());
-    const at::Tensor sums = at::zeros({n + stats.numel()}, at::kDouble);  // the losses, then the statistics
+    const at::Tensor sums = at::zeros({n + stats.numel() + 1}, at::kDouble);  // losses, statistics, number of failed ranks
     if (!comm || state.is_first_copy(axes)) {
       for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
       sums.narrow(0, n, stats.numel()).copy_(stats);
     }
-    if (comm && sums.numel() > 0) comm->all_reduce(sums, sums).synchronize();
+    if (comm) {
+      sums.data_ptr<double>()[n + stats.numel()] = state.failure ? 1 : 0;
+      comm->all_reduce(sums, sums).synchronize();
+      if (sums.data_ptr<double>()[n + stats.numel()] > 0) state.known_failure = share_failure(*comm, state.failure);
+    }
+    if (state.failure || !state.known_failure.empty()) {
+      state.is_forward_finite = false;
+      return;
+    }
     set_stats(sums.narrow(0, n, stats.numel()), state);
     state.losses.clear();
     state.loss = 0;
@@ -218,7 +236,7 @@ class Step : public ActionHandler {
       : optimizer_(std::move(optimizer)), updates_(std::move(updates)) {}
 
   Work start(const Action& action, StepState& state) override {
-    if (!state.is_finite) return {};  // the trainer reports it or ends the run
+    if (!state.is_finite || state.failure) return {};  // the trainer reports it or ends the run
     Unit& unit = state.units[action.target];
     Scalars scalars = state.scalars;
     scalars.grad_scale = clip_factor(state) / state.grad_divisor;

@@ -10,6 +10,11 @@ void StepSums::clear() {
   stats_.clear();
 }
 
+void StepSums::discard(int micro_batch) {
+  for (auto& [term, parts] : losses_) parts.erase(micro_batch);
+  for (auto& [stat, parts] : stats_) parts.erase(micro_batch);
+}
+
 void StepSums::add(Parts& parts, int micro_batch, const at::Tensor& value) {
   at::Tensor& sum = parts[micro_batch];
   sum = sum.defined() ? sum + value : value;

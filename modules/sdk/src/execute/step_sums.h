@@ -22,6 +22,7 @@ struct LossSum {
 class StepSums {
  public:
   void clear();
+  void discard(int micro_batch);
   // `value`: a float64 scalar.
   void add_loss(const std::string& term, int micro_batch, const at::Tensor& value);
   // `stat`: index in ModelInfo::stats. `values`: [size] of any dtype.

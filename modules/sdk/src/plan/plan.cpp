@@ -4,11 +4,17 @@
 #include <set>
 #include <tuple>
 
+#include "execute/together.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/gemm/gemm_choice.h"
 
 namespace zt {
+
+Communicator* control_of_all(const ProgramSpec& spec) {
+  if (!spec.mesh() || spec.coord().shape.world_size() == 1) return nullptr;
+  return spec.mesh()->world()->control.get();
+}
 
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
   const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
@@ -56,6 +62,18 @@ std::set<std::vector<std::string>> Plan::joined_axes(const std::vector<std::shar
   return joined;
 }
 
+std::vector<std::string> Plan::idle_axes() const {
+  if (!spec_->mesh()) return {};
+  std::set<std::string> used;
+  for (const auto& axes : joined_axes(training_)) used.insert(axes.begin(), axes.end());
+  std::vector<std::string> idle;
+  const Coord coord = spec_->coord();
+  for (const auto& [name, size] : coord.shape.axes()) {
+    if (size > 1 && !used.contains(name)) idle.push_back(name);
+  }
+  return idle;
+}
+
 // Returns what all ranks must have alike besides their programs, as text: settings of layers, loss terms, parameters and
 // statistics.
 static std::string common_text(const ModelInfo& model) {
@@ -69,7 +87,8 @@ static std::string common_text(const ModelInfo& model) {
 
 // Returns the programs of all ranks. Rank 0 verifies them; the other ranks compare what they would run with what rank 0 verified.
 std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) const {
-  auto programs = spec_->build_all(mode);
+  std::vector<std::shared_ptr<const Program>> programs;
+  run_together(world(), [&] { programs = spec_->build_all(mode); });
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
   const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes + common_text(model().info())));

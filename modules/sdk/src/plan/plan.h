@@ -20,6 +20,9 @@ namespace zt {
 // Returns ascending numbers as text: "0-511" or "0, 4, 8".
 std::string ranges_text(const std::vector<int>& numbers);
 
+// Returns the communicator for control over all ranks of the program's mesh; null if there is one rank.
+Communicator* control_of_all(const ProgramSpec& spec);
+
 // This rank's verified programs and what follows from them. Immutable: all functions but `make` are pure.
 class Plan {
  public:
@@ -48,6 +51,10 @@ class Plan {
   Communicator& comm_of_holders(const Unit& unit) const;
   // Returns this rank's end of the message's channel.
   Channel& channel(const Message& message) const;
+  // As Trainer's function of this name.
+  std::vector<std::string> idle_axes() const;
+  // Returns the communicator for control over all ranks; null if there is one rank.
+  Communicator* world() const { return control_of_all(*spec_); }
   // Returns this rank's place, for messages.
   World place() const;
 

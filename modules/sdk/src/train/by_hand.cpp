@@ -1,5 +1,7 @@
 #include "by_hand.h"
 
+#include <algorithm>
+
 #include "zt/base/error.h"
 
 namespace zt {
@@ -41,11 +43,19 @@ int end_of_backwards(const Program& program, int from, int micro_batch) {
   return i;
 }
 
+// Returns whether the actions only run layers, without communication: then what they have done can be dropped.
+bool is_local_compute(const Program& program, int begin, int end, const ModelInfo& model) {
+  return std::all_of(program.actions.begin() + begin, program.actions.begin() + end, [&](const Action& action) {
+    return role_of(action) == Role::compute && communicators_of(action, model).empty();
+  });
+}
+
 }  // namespace
 
-void ByHand::refuse(const char* call) const {
+void ByHand::refuse(const char* call) {
   if (is_under_way())
     misuse("trainer:{}: forward / backward by hand are under way: finish with trainer:finish_step() first", call);
+  is_open_ = false;
 }
 
 void ByHand::refuse_gradient() const {
@@ -61,48 +71,91 @@ double ByHand::parts() const {
   return static_cast<double>(plan_->spec().micro_batches()) * plan_->data_ranks();
 }
 
-void ByHand::begin_step(const Batch& micro_batch, const Program& program) {
+// All ranks make sure once that they begin the same step.
+void ByHand::open(const Program& program) {
+  if (is_open_) return;
+  runner_.ensure_same_step(program);
+  is_open_ = true;
+  are_counts_shared_ = false;
+  action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
+}
+
+void ByHand::begin_step(const Batch& micro_batch, const Executor& running) {
   const int micro_batches = plan_->spec().micro_batches();
   StepState& state = runner_.state();
   runner_.control().prepare(state);
   state.grad_divisor = parts() * state.loss_scale;
   runner_.note_shapes(std::vector<Batch>(static_cast<size_t>(micro_batches), micro_batch));
-  runner_.compute().begin({}, program, 0);
-  action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
+  runner_.begin({}, running);
   counts_ = {};
   loss_ = 0;
   begin_ns_ = now_ns();
-  runner_.ensure_same_step(program);
+}
+
+void ByHand::close() {
+  micro_batch_ = 0;
+  phase_ = Phase::idle;
+  is_open_ = false;
+}
+
+// Calls `body`, which runs actions. If it fails, takes part in the rest of the step, which is over then.
+void ByHand::attempt(Executor& running, const std::function<void()>& body) {
+  const auto join = [&] {
+    const auto& actions = running.program().actions;
+    const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
+    running.join_rest(runner_.state(), static_cast<int>(norm - actions.begin()));
+    share_counts();
+    running.join_rest(runner_.state());
+  };
+  try {
+    runner_.attempt(
+        running, action_, body,
+        {.join = join,
+         .advice = "; nothing was changed, and this step by hand is over: begin it again with its first trainer:forward",
+         .is_begun = micro_batch_ > 0 || phase_ == Phase::forward_done});
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+// Sums the counts over the ranks, once per step. Ignores that a rank has failed if it is this one.
+void ByHand::share_counts() {
+  if (std::exchange(are_counts_shared_, true)) return;
+  StepState& state = runner_.state();
+  state.counts = counts_;
+  const auto& axes = plan_->data_axes();
+  if (axes.empty()) return;
+  try {
+    state.counts = sum_counts(state.control(axes), counts_, {.failure = state.failure}, Mode::train, state.step);
+  } catch (const PeerFailed&) {
+    if (!state.failure) throw;
+  }
 }
 
 double ByHand::forward(const Batch& micro_batch) {
-  check_batch(micro_batch);
+  runner_.require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
   Executor& running = runner_.activate(Mode::train);
-  if (const auto& split = running.program().split_axes; !split.empty()) {
+  const Program& program = running.program();
+  if (const auto& split = program.split_axes; !split.empty()) {
     misuse("ranks along '{}' run different positions, so forward and backward cannot run one by one: use trainer:step(batch)",
            fmt::join(split, "', '"));
   }
   if (const int all = plan_->spec().micro_batches(); micro_batch_ == all)
     misuse("all {} micro-batches of this step are done: call trainer:finish_step()", all);
-  if (micro_batch_ == 0) begin_step(micro_batch, running.program());
-  runner_.normalisation().is_by_hand = true;
-  std::vector<Batch>& given = runner_.given();
-  given.resize(static_cast<size_t>(micro_batch_));  // a forward that failed has left its own
-  given.push_back(micro_batch);
-  const Counts counts = runner_.begin_micro_batch(micro_batch_);
-  const int end = end_of_forwards(running.program(), action_, micro_batch_);
+  open(program);
+  const int end = end_of_forwards(program, action_, micro_batch_);
   if (end == action_) {
     misuse(
         "this program does not run the forwards of micro-batch {} in one piece, so forward and backward cannot run one by one: "
         "use trainer:step(batch)",
         micro_batch_);
   }
-  running.run(runner_.state(), action_, end);
+  if (is_local_compute(program, action_, end, plan_->model().info())) forward_or_discard(micro_batch, running, end);
+  else attempt(running, [&] { run_forward(micro_batch, running, end); });
   action_ = end;
   phase_ = Phase::forward_done;
-  counts_.tokens += counts.tokens;
-  counts_.samples += counts.samples;
   double total = 0;
   for (const LossSum& term : runner_.compute().losses()) total += term.sum;
   const double mine = total - loss_;
@@ -110,29 +163,56 @@ double ByHand::forward(const Batch& micro_batch) {
   return mine;
 }
 
+void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
+  check_batch(micro_batch);
+  if (micro_batch_ == 0) begin_step(micro_batch, running);
+  std::vector<Batch>& given = runner_.given();
+  given.resize(static_cast<size_t>(micro_batch_));  // a forward that failed has left its own
+  given.push_back(micro_batch);
+  const Counts counts = runner_.begin_micro_batch(micro_batch_);
+  running.run(runner_.state(), action_, end);
+  counts_.tokens += counts.tokens;
+  counts_.samples += counts.samples;
+}
+
+// As run_forward. If it fails, the trainer is as before the call.
+void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int end) {
+  try {
+    run_forward(micro_batch, running, end);
+  } catch (const Fault& error) {
+    runner_.lose(error.what());
+    throw;
+  } catch (...) {
+    if (micro_batch_ > 0) runner_.compute().discard(micro_batch_);
+    throw;
+  }
+}
+
 void ByHand::backward() {
+  runner_.require_alive();
   if (phase_ != Phase::forward_done) misuse("trainer:backward needs a trainer:forward(batch) before it");
   Executor& running = runner_.activate(Mode::train);
   const int end = end_of_backwards(running.program(), action_, micro_batch_);
-  running.run(runner_.state(), action_, end);
+  attempt(running, [&] { running.run(runner_.state(), action_, end); });
   action_ = end;
   phase_ = Phase::idle;
   ++micro_batch_;
 }
 
 StepResult ByHand::finish_step(double divisor) {
+  runner_.require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:backward() is missing after the last trainer:forward(batch)");
   if (const int all = plan_->spec().micro_batches(); micro_batch_ != all)
     misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", micro_batch_, all);
   Executor& running = runner_.activate(Mode::train);
   StepState& state = runner_.state();
-  runner_.normalisation().loss_divisor = parts();
-  if (divisor > 0) state.grad_divisor = divisor * state.loss_scale;
-  state.counts = counts_;
-  const auto& axes = plan_->data_axes();
-  if (!axes.empty()) state.counts = sum_counts(state.control(axes), counts_, {}, Mode::train, state.step);
-  micro_batch_ = 0;
-  running.run(state, action_);
+  attempt(running, [&] {
+    runner_.normalisation().loss_divisor = parts();
+    if (divisor > 0) state.grad_divisor = divisor * state.loss_scale;
+    share_counts();
+    running.run(state, action_);
+  });
+  close();
   return runner_.finish_step(begin_ns_);
 }
 

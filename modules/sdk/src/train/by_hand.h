@@ -15,22 +15,30 @@ class ByHand {
   StepResult finish_step(double divisor);
 
   // Throws Misuse while a step by hand is under way: `call` would lose its values, gradients and losses so far.
-  void refuse(const char* call) const;
+  void refuse(const char* call);
   // Throws Misuse between the first forward and the last backward: to look at a gradient completes its sum, and later backwards
   // would start a new one.
   void refuse_gradient() const;
+  bool is_under_way() const { return micro_batch_ != 0 || phase_ != Phase::idle; }
 
  private:
   enum class Phase : uint8_t { idle, forward_done };
 
-  void begin_step(const Batch& micro_batch, const Program& program);
+  void open(const Program& program);
+  void begin_step(const Batch& micro_batch, const Executor& running);
+  void close();
+  void attempt(Executor& running, const std::function<void()>& body);
+  void share_counts();
+  void run_forward(const Batch& micro_batch, Executor& running, int end);
+  void forward_or_discard(const Batch& micro_batch, Executor& running, int end);
   double parts() const;
-  bool is_under_way() const { return micro_batch_ != 0 || phase_ != Phase::idle; }
 
   std::shared_ptr<const Plan> plan_;
   Runner& runner_;
-  int micro_batch_ = 0;  // micro-batches that are done
-  int action_ = 0;       // the next action of the training program
+  bool is_open_ = false;            // all ranks have begun the step
+  bool are_counts_shared_ = false;  // over the ranks
+  int micro_batch_ = 0;             // micro-batches that are done
+  int action_ = 0;                  // the next action of the training program
   Phase phase_ = Phase::idle;
   Counts counts_;    // of this rank's micro-batches so far
   double loss_ = 0;  // sum of the micro-batches' losses so far

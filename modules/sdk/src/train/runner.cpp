@@ -83,13 +83,6 @@ Executor& Runner::activate(Mode mode) {
   return wanted;
 }
 
-void Runner::ensure_same_step(const Program& program) const {
-  const bool communicates = std::ranges::any_of(
-      program.actions, [](const Action& action) { return action.kind != Kinds::get().count && !action.axes().empty(); });
-  const auto& axes = plan_->data_axes();
-  if (communicates && !axes.empty()) sum_counts(state_.control(axes), {}, {}, program.mode, state_.step);
-}
-
 void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
   if (has_shapes_of(shapes_, micro_batches)) return;
   shapes_ = on_meta(micro_batches);
@@ -97,47 +90,54 @@ void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
 }
 
 void Runner::begin(const std::vector<Batch>& micro_batches, const Executor& running) {
-  normalisation_->is_by_hand = false;
+  normalisation_->is_by_hand = micro_batches.empty();
   compute_->begin(micro_batches, running.program(), plan_->first_sample(samples_of(micro_batches)));
+  is_begun_ = true;
+  if (running.program().mode == Mode::train) has_partial_gradients_ = true;
 }
 
 StepResult Runner::step(const StepBatch& batch, const std::function<void(Executor&)>& run) {
-  const std::vector<Batch> micro_batches = batch.cut(plan_->spec().micro_batches());
+  require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::train);
-  control_.prepare(state_);
-  given_ = micro_batches;
-  note_shapes(micro_batches);
-  begin(micro_batches, running);
-  {
-    // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
-    std::optional<AllocationWatch::Scope> counted;
-    if (!is_measured_) counted.emplace(activations_);
-    run(running);
-  }
+  attempt(running, 0,
+          [&] {
+            require_sound();
+            given_ = batch.cut(plan_->spec().micro_batches());
+            control_.prepare(state_);
+            note_shapes(given_);
+            begin(given_, running);
+            // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
+            std::optional<AllocationWatch::Scope> counted;
+            if (!is_measured_) counted.emplace(activations_);
+            run(running);
+          },
+          {});
   is_measured_ = true;
   return finish_step(begin_ns);
 }
 
 StepResult Runner::evaluate(const StepBatch& batch) {
-  const std::vector<Batch> micro_batches = batch.cut(plan_->spec().micro_batches(Mode::eval));
+  require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = activate(Mode::eval);
-  begin(micro_batches, running);
-  running.run(state_);
+  attempt(running, 0,
+          [&] {
+            require_sound();
+            begin(batch.cut(plan_->spec().micro_batches(Mode::eval)), running);
+            running.run(state_);
+          },
+          {});
   StepResult evaluated = result(begin_ns);
   evaluated.grad_norm.reset();  // the state holds those of the last step
   evaluated.lr.reset();
   return evaluated;
 }
 
-// Returns the outputs of this rank: none if another rank runs the last position.
-Outputs Runner::own_outputs(const StepBatch& batch) {
-  const int count = plan_->spec().micro_batches(Mode::generate);
-  const std::vector<Batch> micro_batches = batch.cut(count);
-  Executor& running = activate(Mode::generate);
-  begin(micro_batches, running);
+Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   ensure_same_step(running.program());
+  const int count = plan_->spec().micro_batches(Mode::generate);
+  begin(batch.cut(count), running);
   running.run(state_);
   running.drain();  // an exchange may still be under way
   Outputs outputs = compute_->outputs(0);
@@ -146,6 +146,23 @@ Outputs Runner::own_outputs(const StepBatch& batch) {
     for (int m = 1; m < count; ++m) parts.push_back(compute_->outputs(m).at(name));
     if (count > 1) value = joined(name, parts);
   }
+  return outputs;
+}
+
+// Returns the outputs of this rank: none if another rank runs the last position.
+Outputs Runner::own_outputs(const StepBatch& batch) {
+  require_alive();
+  Executor& running = activate(Mode::generate);
+  Outputs outputs;
+  attempt(running, 0,
+          [&] {
+            outputs = run_inference(batch, running);
+            agree_on_failure(running.program());
+          },
+          {.join = [&] {
+            running.join_rest(state_);
+            agree_on_failure(running.program());
+          }});
   return outputs;
 }
 
@@ -197,6 +214,7 @@ StepResult Runner::finish_step(int64_t begin_ns) {
           state_.step, control_.loss_scale());
   }
   given_.clear();
+  has_partial_gradients_ = false;
   ++state_.step;
   return done;
 }

@@ -1,8 +1,11 @@
 // Runs the programs of the three modes on a store's buffers.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "execute/compute.h"
 #include "execute/step_handlers.h"
@@ -50,9 +53,31 @@ class Runner {
   std::vector<Batch>& given() { return given_; }  // the current step's micro-batches; by hand those so far
   // Notes the shapes of a step's micro-batches.
   void note_shapes(const std::vector<Batch>& micro_batches);
-  // Throws Misuse on all ranks unless they are about to run the same mode at the same step. For programs that communicate but do
-  // not begin with COUNT, which checks that.
+  // Throws StepRefused on all ranks unless they are about to run the same mode at the same step, on sound parameters. For
+  // programs that communicate but do not begin with COUNT, which checks that.
   void ensure_same_step(const Program& program) const;
+  // Lets `running` begin over these micro-batches; by hand without any.
+  void begin(const std::vector<Batch>& micro_batches, const Executor& running);
+
+  // How a run is completed after a failure.
+  struct Rescue {
+    std::function<void()> join = {};  // takes part in the rest of the run; empty: Executor::join_rest
+    std::string advice = {};          // for the end of the error's message
+    bool is_begun = false;            // the run goes on after an earlier part
+  };
+  // Calls `body`, which runs actions of `running` from `first` on. If it fails on a rank, all ranks whose numbers come together
+  // in NORM throw: that rank its own error, the others a Misuse with its text. Parameters, optimizer state and the number of the
+  // step are then as before, unless the step had begun to change them: then the trainer refuses all but a load. After a Fault it
+  // refuses everything.
+  void attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue);
+  // Throws if the last failure has left parameters that must not be used.
+  void require_sound() const;
+  void require_alive() const;  // the same, but allows a load
+  void set_sound() { half_updated_.clear(); }
+  // Ends all further use, after a Fault.
+  void lose(const std::string& why) { lost_ = why; }
+  // Whether the gradients are those of a step that is under way or has failed.
+  bool has_partial_gradients() const { return has_partial_gradients_; }
   // Makes given()[micro_batch] the micro-batch. Backwards start at its mean loss. Returns its counts.
   Counts begin_micro_batch(int micro_batch);
   // Counts the step, or reports what was not finite.
@@ -60,8 +85,11 @@ class Runner {
 
  private:
   Outputs own_outputs(const StepBatch& batch);
-  // Lets `running` begin over these micro-batches.
-  void begin(const std::vector<Batch>& micro_batches, const Executor& running);
+  Outputs run_inference(const StepBatch& batch, Executor& running);
+  std::vector<std::string> axes_of_run(const Program& program) const;
+  [[noreturn]] void fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue);
+  void agree_on_failure(const Program& program);
+  bool has_changed(const Executor& running) const;
   StepResult result(int64_t begin_ns) const;
   void skip_step();
   Executor& executor(Mode mode);
@@ -79,6 +107,10 @@ class Runner {
   std::vector<Batch> shapes_;
   bool is_measured_ = false;  // activations_ has seen a step over shapes_
   std::vector<Batch> given_;
+  bool is_begun_ = false;  // the values of this run have their places
+  bool has_partial_gradients_ = false;
+  std::string half_updated_;  // why parameters must not be used until a load; empty: they are sound
+  std::string lost_;          // the Fault that ended all use; empty: none
 };
 
 // Runs the forwards and backwards of the step that has just ended once more and returns the first loss or gradient that is not

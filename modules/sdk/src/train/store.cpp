@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "execute/together.h"
 #include "zt/base/tensor.h"
 #include "zt/base/zeros.h"
 
@@ -36,10 +37,20 @@ Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffe
   state_.comm_of_holders = [plan = plan_](const Unit& unit) -> Communicator& { return plan->comm_of_holders(unit); };
   state_.channel = [plan = plan_](const Message& message) -> Channel& { return plan->channel(message); };
   state_.units = plan_->held().units;
-  if (buffers == Buffers::allocated) allocate_units();
+  if (buffers == Buffers::none) return;
+  try {
+    allocate_units();
+  } catch (...) {
+    release_parameters();
+    throw;
+  }
 }
 
 Store::~Store() {
+  release_parameters();
+}
+
+void Store::release_parameters() const {
   for (const auto& param : plan_->model().params()) param->values = at::Tensor();
 }
 
@@ -79,8 +90,10 @@ void Store::allocate_units() {
     if (unit.plan.held && unit.is_node_shared())
       unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
     allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
-    initialise_unit(plan_->model(), unit, state_.coord);
   }
+  run_together(plan_->world(), [&] {  // values that a script gives may be wrong
+    for (Unit& unit : state_.units) initialise_unit(plan_->model(), unit, state_.coord);
+  });
   for (const int unit : units_summed_apart(training))
     state_.units[unit].grad_sum = allocate({}, state_.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(training, state_.units); elements > 0)

@@ -59,6 +59,7 @@ class Store {
   at::Tensor allocate(const AxesList& movers, int64_t numel, at::ScalarType dtype) const;
   std::vector<at::Tensor> allocate_slots(const Slots& slots, at::ScalarType dtype) const;
   void allocate_units();
+  void release_parameters() const;
   void await_readers() const;
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
   at::Tensor from_holders(int param, at::ScalarType dtype, const std::function<at::Tensor()>& make) const;

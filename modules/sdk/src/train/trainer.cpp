@@ -1,6 +1,7 @@
 #include "zt/train/trainer.h"
 
 #include "by_hand.h"
+#include "execute/together.h"
 #include "measure.h"
 #include "plan/plan.h"
 #include "report.h"
@@ -70,7 +71,7 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
 Trainer::~Trainer() = default;
 
 std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options) {
-  check_options(*spec, options);
+  run_together(control_of_all(*spec), [&] { check_options(*spec, options); });
   if (spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   trainer->spec_->model()->set_trainer(trainer);
@@ -89,6 +90,7 @@ ByHand& Trainer::by_hand() const {
 
 // The store, once no action is in flight.
 const Store& Trainer::drained_store() {
+  runner().require_sound();
   runner().drain();
   return *store_;
 }
@@ -133,6 +135,10 @@ StepResult Trainer::finish_step(double divisor) {
   return by_hand().finish_step(divisor);
 }
 
+std::vector<std::string> Trainer::idle_axes() const {
+  return plan_->idle_axes();
+}
+
 void Trainer::set_lr(std::optional<double> lr) {
   control_->set_lr(lr);
 }
@@ -171,6 +177,8 @@ at::Tensor Trainer::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   by_hand().refuse_gradient();
   const Store& store = drained_store();
+  if (runner().has_partial_gradients())
+    misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
   if (plan_->held().units[info.unit].plan.state != Residence::sharded) runner().complete_gradient(info.unit);
   const at::Tensor sum = store.gradient_shards(param);
   const bool is_short = sum.element_size() < 4;
@@ -232,7 +240,10 @@ Costs Trainer::costs(const StepBatch& batch, int steps) {
 
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) by_hand().refuse("visit");
-  const Store& store = drained_store();
+  runner().require_alive();
+  if (!visitor.is_load()) runner().require_sound();
+  runner().drain();
+  const Store& store = *store_;
   visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
   store.visit_tensors(visitor);
   Value step(state().step), products = to_value(gemm_choice());
@@ -244,6 +255,7 @@ void Trainer::visit(Visitor& visitor) {
   compare_gemm(products, plan_->place());
   convert(step, "trainer/step", store_->state().step);
   store.gather_parameters();
+  runner().set_sound();
 }
 
 }  // namespace zt

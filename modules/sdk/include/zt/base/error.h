@@ -43,6 +43,14 @@ class Aborted : public Fault {
   ~Aborted() override;
 };
 
+// Thrown by code that receives a message or numbers of a rank whose step has failed. All ranks learn the cause at the end of the
+// step.
+class PeerFailed : public Misuse {
+ public:
+  explicit PeerFailed(const std::string& text = "another rank has failed in this step") : Misuse(text) {}
+  ~PeerFailed() override;
+};
+
 // Returns the value, and for every NaN the positive one: its sign depends on the processor and means nothing. Messages then
 // print "nan".
 template <class T>
@@ -73,13 +81,15 @@ template <class... Args>
 std::string describe(const std::exception& error);
 
 // Calls `run` and returns its result. If `run` throws, throws an error of the same family (Misuse, Fault, Error) whose text
-// starts with what `context()` returns and ": ". Aborted passes unchanged.
+// starts with what `context()` returns and ": ". Aborted and PeerFailed pass unchanged.
 template <class Context, class Run>
 decltype(auto) with_context(Context&& context, Run&& run) {
   const auto text = [&](const std::exception& error) { return fmt::format("{}: {}", context(), describe(error)); };
   try {
     return run();
   } catch (const Aborted&) {
+    throw;
+  } catch (const PeerFailed&) {
     throw;
   } catch (const Fault& error) {
     throw Fault(text(error));

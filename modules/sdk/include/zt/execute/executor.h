@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "zt/base/error.h"
 #include "zt/comm/channel.h"
 #include "zt/comm/comm.h"
 #include "zt/execute/step_batch.h"
@@ -25,6 +26,19 @@ namespace zt {
 struct LossTerm {
   std::string name;
   double value = 0;
+};
+
+// Why a step cannot be completed on this rank.
+struct StepFailure {
+  std::string text;
+  bool is_of_peer = false;  // another rank has failed, and this rank has learnt it
+};
+
+// Thrown by all ranks at COUNT, before anything else has run: the step does not begin.
+class StepRefused : public Misuse {
+ public:
+  using Misuse::Misuse;
+  ~StepRefused() override;
 };
 
 // The data that the actions of one step share. The trainer owns it; handlers change buffers in it.
@@ -44,7 +58,12 @@ struct StepState {
   double grad_norm = 0;           // after NORM: L2 norm of the gradient of the objective, before clipping
   bool is_finite = true;          // after NORM: whether losses, statistics and gradients are finite on all ranks
   bool is_forward_finite = true;  // after NORM: whether losses and statistics are
-  double loss_scale = 1;          // backwards multiply the loss by it
+  // Set once an action has failed on this rank. The actions after it only take part in communication, with any numbers, so that
+  // no rank waits for ever (Executor::join_rest). A step that failed before its updates is like a skipped one.
+  std::optional<StepFailure> failure;
+  // After NORM: the first failure of a rank, in words with the rank; empty if no rank has failed. Equal on all ranks of NORM.
+  std::string known_failure;
+  double loss_scale = 1;  // backwards multiply the loss by it
   // A gradient buffer (Unit::grad, grad_shard, grad_sum) holds this multiple of the gradient of the objective. loss_scale is a
   // factor of it. COUNT sets it. In a step by hand it is micro-batches x data-parallel size x loss_scale from the first forward,
   // until finish_step is given another divisor.
@@ -67,7 +86,11 @@ struct StepState {
 
 // Runs the actions of one kind. `start` may return work in flight. The executor waits for it before the first later action that
 // conflicts with it, or at the end of the step if the action has no resources. Two actions conflict if both touch a resource and
-// at least one of them writes it. If `start` throws, the step is over.
+// at least one of them writes it.
+//
+// If `start` throws, the step has failed on this rank. It must not have communicated then, except before PeerFailed: the executor
+// calls it once more, with StepState::failure set, if the action communicates. It must then do so as the other ranks expect, with
+// any numbers, without the values and gradients of layers, which may be missing.
 class ActionHandler {
  public:
   virtual ~ActionHandler();
@@ -92,8 +115,15 @@ class Executor {
            Trace* trace, const BufferOf& buffer_of = nullptr);
 
   // Runs actions [begin, end), or to the last one if end is -1. Throws what a handler or a work throws, a Fault with the name of
-  // the action; the program must not continue then.
+  // the action. After any other error call `join_rest`, unless all ranks know that the run ends there.
   void run(StepState& state, int begin = 0, int end = -1);
+  // The action with which `join_rest` begins: the one that failed, or the first one after what has run.
+  int next() const { return next_; }
+  void seek(int action) { next_ = action; }
+  // Completes a run that failed, with `state.failure` set: of the actions [next, end), or to the last one if end is -1, starts
+  // those that communicate and those that make parameters present or free them, so that they are as after any run. Ignores
+  // further errors of actions, but throws Faults, and StepRefused if the other ranks' run ends at COUNT.
+  void join_rest(StepState& state, int end = -1);
   // Waits for all works in flight. Throws the first failure; later works are still in flight then.
   void drain();
   const Program& program() const { return program_; }
@@ -112,6 +142,7 @@ class Executor {
     std::string about;                // its target by name and its micro-batch, for messages; may be empty
     uint32_t trace_name;
     bool waits;  // the executor waits for its work before the next action
+    bool joins;  // it runs also after a failure
   };
   struct InFlight {
     Work work;
@@ -139,6 +170,7 @@ class Executor {
   std::vector<Holders> holders_;                    // by resource
   std::function<void(int)> complete_gradient_;
   Trace* trace_;
+  int next_ = 0;
 };
 
 ZT_OBJECT(ActionHandler)

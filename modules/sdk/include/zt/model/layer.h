@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -189,6 +190,12 @@ class ExchangeLayer : public Layer {
   // Starts the forward. `in` has one tensor per input of io(); grad mode is off. The tensors of `in` do not change before the
   // work is done. On device meta it computes shapes only.
   virtual Started start(at::TensorList in, Context& context) = 0;
+
+  // Takes part in a forward on a rank whose step has failed, so that no other rank waits for it. `in`: as in `start`, but a
+  // missing input is an empty tensor [0] of the parameters' dtype. Returns what `start` returns, with any numbers. Returns no
+  // tensors if the other ranks learn of the failure in their `start`, which then throws PeerFailed. Returns nullopt if it cannot
+  // take part.
+  virtual std::optional<Started> join(at::TensorList /*in*/, Context& /*context*/) { return std::nullopt; }
 
   // Runs `start` and waits.
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) final;

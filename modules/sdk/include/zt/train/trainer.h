@@ -82,6 +82,9 @@ class Trainer : public Stateful {
   // position runs, so less is sent in a pipeline.
   Value infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce);
 
+  // Returns the axes of the mesh with several ranks along which neither the programs nor the parameters differ or communicate.
+  std::vector<std::string> idle_axes() const;
+
   // A step by hand: the forward of one micro-batch (returns its mean loss) and its backward, for each micro-batch, then the rest
   // of the step. Gradients are divided by micro-batches x data-parallel size, or by `divisor` if it is above 0. Throws Misuse for
   // another order of calls.

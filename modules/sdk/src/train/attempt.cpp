@@ -1,0 +1,156 @@
+// Runs that fail: all ranks learn of it, and what can be kept is kept.
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+
+#include "runner.h"
+#include "zt/base/error.h"
+
+namespace zt {
+
+namespace {
+
+StepFailure describe_failure(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const PeerFailed& error) {
+    return {error.what(), true};
+  } catch (const std::exception& error) {
+    return {describe(error)};
+  }
+}
+
+// Throws `failure` with `more` at the end of its message.
+[[noreturn]] void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
+  if (more.empty()) std::rethrow_exception(failure);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Misuse& error) {
+    throw Misuse(error.what() + more);
+  } catch (const std::exception& error) {
+    throw Error(describe(error) + more);
+  }
+}
+
+}  // namespace
+
+void Runner::require_alive() const {
+  if (!lost_.empty())
+    fault(
+        "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
+        "checkpoint",
+        lost_);
+}
+
+void Runner::require_sound() const {
+  require_alive();
+  if (!half_updated_.empty()) misuse("{}", half_updated_);
+}
+
+// Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait.
+std::vector<std::string> Runner::axes_of_run(const Program& program) const {
+  const bool communicates = std::ranges::any_of(
+      program.actions, [](const Action& action) { return action.kind != Kinds::get().count && !action.axes().empty(); });
+  if (!communicates) return {};
+  std::vector<std::string> axes = program.split_axes;
+  for (const std::string& axis : plan_->data_axes()) {
+    if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
+  }
+  return axes;
+}
+
+void Runner::ensure_same_step(const Program& program) const {
+  const std::vector<std::string> axes = axes_of_run(program);
+  if (axes.empty()) return require_sound();
+  std::optional<StepFailure> failure;
+  if (!half_updated_.empty()) failure = StepFailure{half_updated_};
+  try {
+    sum_counts(state_.control(axes), {}, {.failure = failure}, program.mode, state_.step);
+  } catch (const Misuse& error) {
+    throw StepRefused(error.what());
+  }
+}
+
+// What NORM does at the end of other programs.
+void Runner::agree_on_failure(const Program& program) {
+  const std::vector<std::string> axes = axes_of_run(program);
+  if (axes.empty()) return;
+  Communicator& control = state_.control(axes);
+  const at::Tensor failed = at::full({1}, state_.failure ? 1 : 0, at::kLong);
+  control.all_reduce(failed, failed).synchronize();
+  if (failed.item<int64_t>() > 0) state_.known_failure = share_failure(control, state_.failure);
+}
+
+void Runner::attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue) {
+  state_.failure.reset();
+  state_.known_failure.clear();
+  state_.is_finite = true;
+  is_begun_ = rescue.is_begun;
+  running.seek(first);
+  const auto seed_exponent = normalisation_->seed_exponent;
+  std::exception_ptr failure;
+  try {
+    body();
+  } catch (const Fault& error) {
+    lose(error.what());
+    throw;
+  } catch (const StepRefused&) {
+    if (running.next() == first) throw;
+    failure = std::current_exception();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (!failure && state_.known_failure.empty()) return;
+  normalisation_->seed_exponent = seed_exponent;
+  fail(running, failure, rescue);
+}
+
+// `failure`: null if only other ranks have failed.
+void Runner::fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue) {
+  std::string more = rescue.advice;
+  if (failure) {
+    state_.failure = describe_failure(failure);
+    if (!is_begun_) begin({}, running);
+    const bool is_half_updated = has_changed(running);
+    const std::string text = state_.failure->text;
+    try {
+      if (rescue.join) rescue.join();
+      else running.join_rest(state_);
+    } catch (const StepRefused&) {  // the other ranks have learnt of the failure at COUNT
+      state_.known_failure.clear();
+    } catch (const Fault& error) {
+      lose(text);
+      fault("{}; after this the rank could not take part in the rest of the step, so the trainer cannot be used any more: {}",
+            text, error.what());
+    }
+    if (is_half_updated) {
+      half_updated_ = fmt::format(
+          "step {} has failed between its updates, so parameters and optimizer state are of two steps: load a checkpoint before "
+          "anything else. It failed with: {}",
+          state_.step, text);
+      more = fmt::format("; the step {} had begun to change parameters: load a checkpoint before anything else", state_.step);
+    }
+  }
+  begin({}, running);  // frees values and graphs
+  given_.clear();
+  const bool is_of_peer = !failure || state_.failure->is_of_peer;
+  state_.failure.reset();
+  if (is_of_peer && !state_.known_failure.empty()) throw Misuse(state_.known_failure + more);
+  rethrow_with(failure, more);
+}
+
+// Whether an action that has run, or the one that failed, changes what outlives a step. After NORM the other ranks do so.
+bool Runner::has_changed(const Executor& running) const {
+  const auto& actions = running.program().actions;
+  const int end = std::min(running.next() + 1, static_cast<int>(actions.size()));
+  if (!state_.is_finite || running.program().mode != Mode::train) return false;
+  const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
+  if (!axes_of_run(running.program()).empty() && norm - actions.begin() < running.next()) return true;
+  return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
+    return std::ranges::any_of(resources_of(action, *state_.model).writes, [](const Resource& written) {
+      return written.kind == ResourceKind::master || written.kind == ResourceKind::state || written.kind == ResourceKind::buffers;
+    });
+  });
+}
+
+}  // namespace zt
