@@ -47,30 +47,37 @@ int unfreeze(lua_State* L) {
 
 int numel(lua_State* L) {
   int64_t total = 0;
-  for (const ParamInfo& param : check<Model>(L, 1)->info().params) total += param.numel;
+  for (const ParamInfo& param : check<Model>(L, 1)->info().params) total += param.logical_numel();
   push(L, total);
   return 1;
 }
 
-// model:initialise{["embed.weight"] = tensor}: sets the initial values of parameters, instead of random ones.
+// model:initialise{["embed.weight"] = tensor}: sets the initial values of parameters, instead of random ones. The tensors are
+// whole, also where each rank holds a part of the parameter.
 int initialise(lua_State* L) {
   const auto model = check<Model>(L, 1);
+  if (model->trainer())
+    misuse(
+        "model:initialise: a trainer holds the model and has its initial values already: call it before zt.trainer, or use "
+        "trainer:set_parameter(name, values)");
   const Value values = check_value(L, 2);
   const auto* table = values.get_if<Value::Table>();
   if (!table) misuse("argument 1: a table of tensors by parameter name expected, got {}", values.type_name());
   std::vector<std::string> names;
   for (const ParamInfo& param : model->info().params) names.push_back(param.name);
+  std::vector<std::pair<size_t, at::Tensor>> given;
   for (const auto& [name, value] : *table) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) misuse("the model has no parameter '{}'{}", name, suggest(name, names));
     const auto* tensor = value.get_if<at::Tensor>();
     if (!tensor) misuse("the value of '{}' must be a tensor, got {}", name, value.type_name());
-    Param& param = *model->params()[found - names.begin()];
-    if (tensor->sizes() != at::IntArrayRef(param.shape)) {
-      misuse("parameter '{}' is [{}], the tensor is {}", name, fmt::join(param.shape, ", "), describe(*tensor));
-    }
-    param.init = init_tensor(*tensor);
+    const auto index = static_cast<size_t>(found - names.begin());
+    const auto shape = model->info().params[index].logical_shape();
+    if (tensor->sizes() != at::IntArrayRef(shape))
+      misuse("parameter '{}' is [{}], the tensor is {}", name, fmt::join(shape, ", "), describe(*tensor));
+    given.emplace_back(index, *tensor);
   }
+  for (const auto& [index, tensor] : given) model->params()[index]->init = init_tensor(tensor);
   return 0;
 }
 

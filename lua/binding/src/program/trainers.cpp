@@ -1,4 +1,5 @@
 // zt.trainer and its methods.
+#include <atomic>
 #include <cmath>
 
 #include "arguments.h"
@@ -10,6 +11,7 @@
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
+#include "zt/process/log.h"
 #include "zt/train/trainer.h"
 
 namespace zt::lua {
@@ -50,6 +52,7 @@ struct TrainerArguments {
   double clip = 0;
   std::optional<std::string> on_nonfinite;
   std::optional<Value> fp16;
+  bool separate = false;
 };
 
 const Schema<TrainerArguments>& trainer_schema() {
@@ -63,7 +66,9 @@ const Schema<TrainerArguments>& trainer_schema() {
           .optional("on_nonfinite", &TrainerArguments::on_nonfinite,
                     "what to do if loss or gradient is not finite: error, or in fp16 skip",
                     Check<std::string>(one_of({"error", "skip"})))
-          .optional("fp16", &TrainerArguments::fp16, "options of the fp16 loss scale, with DeepSpeed's names");
+          .optional("fp16", &TrainerArguments::fp16, "options of the fp16 loss scale, with DeepSpeed's names")
+          .optional("separate", &TrainerArguments::separate,
+                    "true: ranks train models of their own on purpose, or do the same work, so nothing warns of it");
   return schema;
 }
 
@@ -78,6 +83,24 @@ std::shared_ptr<Schedule> parse_schedule(const Value& value) {
              value);
 }
 
+// Warns, once per process, if ranks train separate models because a pass was forgotten, or do the same work.
+void warn_of_idle_ranks(const World& here, const Trainer& trainer) {
+  std::string text;
+  if (here.size > 1 && !trainer.spec().mesh()) {
+    text = fmt::format(
+        "{} ranks train {} separate models, because no pass of the program joins them: apply zero.shard{{axis = mesh.dp}} or "
+        "pipe.split, or give zt.trainer the option separate = true",
+        here.size, here.size);
+  } else if (const auto idle = trainer.idle_axes(); !idle.empty()) {
+    text = fmt::format(
+        "nothing in the program uses the mesh axis '{}', so its ranks do the same work or train separate models: apply a pass with "
+        "this axis, make the mesh without it, or give zt.trainer the option separate = true",
+        fmt::join(idle, "', '"));
+  }
+  static std::atomic<bool> is_said = false;
+  if (!text.empty() && here.rank == 0 && !is_said.exchange(true)) log(LogLevel::warn, here, text);
+}
+
 int make_trainer(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
   const TrainerArguments given = trainer_schema().parse(check_value(L, 2));
@@ -88,7 +111,9 @@ int make_trainer(lua_State* L) {
   if (given.on_nonfinite) options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
   if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, trainer_schema().name() + ".fp16");
   options.dry = world(L).dry;
-  push(L, Trainer::make(spec, options));
+  const auto trainer = Trainer::make(spec, options);
+  if (!given.separate) warn_of_idle_ranks(world(L), *trainer);
+  push(L, trainer);
   return 1;
 }
 
