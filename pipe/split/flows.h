@@ -8,12 +8,14 @@
 
 namespace zt::pipe {
 
+// The outputs of one position. A gradient flows back only from the stages that read a differentiable one of them: a stage may
+// read a mask alone.
 struct Flow {
-  std::vector<int> stages;         // the stage that computes the value, then the other ones that read it, ascending
-  std::vector<int> first_readers;  // by stage of this list, from the second on: its first position that reads the value
-  bool is_differentiable = false;
+  std::vector<int> stages;         // the stage that computes the outputs, then the other ones that read any, ascending
+  std::vector<int> grad_stages;    // the stage that computes them, then the other ones that read a differentiable one, ascending
+  std::vector<int> first_readers;  // by stage of grad_stages, from the second on: its first position that reads one of these
 
-  // Returns the place of a stage in `stages`; -1: it is not there.
+  // Returns the place of a stage in `grad_stages`; -1: it is not there.
   int place_of(int stage) const;
 };
 
@@ -27,13 +29,14 @@ class Flows {
     const auto& flow = flows_[static_cast<size_t>(position)];
     return flow ? &*flow : nullptr;
   }
-  // Returns the positions whose outputs a position reads, each once.
+  // Returns the positions whose outputs a position reads, each once, and those of which it reads a differentiable output.
   const std::vector<int>& sources(int position) const { return sources_[static_cast<size_t>(position)]; }
+  const std::vector<int>& grad_sources(int position) const { return grad_sources_[static_cast<size_t>(position)]; }
   const std::vector<int>& readers(int position) const { return readers_[static_cast<size_t>(position)]; }
 
  private:
   std::vector<int> stage_of_;  // by position, as all others
-  std::vector<std::vector<int>> sources_, readers_;
+  std::vector<std::vector<int>> sources_, grad_sources_, readers_;
   std::vector<std::optional<Flow>> flows_;
 };
 

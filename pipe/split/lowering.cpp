@@ -146,11 +146,11 @@ class Lowering {
       }
     }
     if (!is_backward(layer)) return sent;
-    for (const int source : flows_.sources(layer.position)) {
+    for (const int source : flows_.grad_sources(layer.position)) {
       const Flow* of_source = flows_.of(source);
       const int place = of_source ? of_source->place_of(layer.stage) : -1;
-      if (place < 1 || !of_source->is_differentiable) continue;
-      const int to = rank_of(of_source->stages[static_cast<size_t>(place) - 1]);
+      if (place < 1) continue;
+      const int to = rank_of(of_source->grad_stages[static_cast<size_t>(place) - 1]);
       const bool is_last_part = of_source->first_readers[static_cast<size_t>(place) - 1] == layer.position;
       if (to != rank && is_last_part) sent.push_back({{rank, to, Direction::backward}, {source, layer.micro_batch, layer.stage}});
     }
@@ -169,13 +169,13 @@ class Lowering {
     if (!is_backward(layer)) return needed;
     const auto need_gradient = [&](int source) {
       const Flow* flow = flows_.of(source);
-      const int place = flow && flow->is_differentiable ? flow->place_of(layer.stage) : -1;
-      if (place < 0 || place + 1 == static_cast<int>(flow->stages.size())) return;
-      const int next = flow->stages[static_cast<size_t>(place) + 1];
+      const int place = flow ? flow->place_of(layer.stage) : -1;
+      if (place < 0 || place + 1 == static_cast<int>(flow->grad_stages.size())) return;
+      const int next = flow->grad_stages[static_cast<size_t>(place) + 1];
       if (rank_of(next) != rank)
         needed.push_back({{rank_of(next), rank, Direction::backward}, {source, layer.micro_batch, next}});
     };
-    for (const int source : flows_.sources(layer.position)) need_gradient(source);
+    for (const int source : flows_.grad_sources(layer.position)) need_gradient(source);
     need_gradient(layer.position);
     return needed;
   }

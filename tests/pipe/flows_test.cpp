@@ -1,4 +1,5 @@
-// Values that skip stages, and micro-batches of different shapes: the same bits with and without a pipeline.
+// Values that skip stages, values without a gradient, and micro-batches of different shapes: the same bits with and without a
+// pipeline.
 #include <gtest/gtest.h>
 
 #include "layers/layers.h"
@@ -25,6 +26,50 @@ std::shared_ptr<Model> model_with_skips() {
       5);
 }
 
+// Returns h tanh(h), and outputs without a gradient: "mask", 1 where h > 0, and "rows", the integers of the same places.
+class Marks : public Layer {
+ public:
+  std::vector<at::Tensor> forward(at::TensorList in, Context&) override {
+    const at::Tensor mask = in[0].detach() > 0;
+    return {in[0] * in[0].tanh(), mask.to(in[0].scalar_type()), mask.to(at::kLong)};
+  }
+  Io io() const override {
+    return {.inputs = {"h"},
+            .outputs = {{.name = "h"}, {.name = "mask", .differentiable = false}, {.name = "rows", .differentiable = false}}};
+  }
+  std::string kind() const override { return "marks"; }
+};
+
+// Returns h times an output without a gradient.
+class Masked : public Layer {
+ public:
+  explicit Masked(std::string mask) : mask_(std::move(mask)) {}
+  std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return {in[0] * (1 + in[1])}; }
+  Io io() const override { return {.inputs = {"h", mask_}, .outputs = {{.name = "h"}}}; }
+  std::string kind() const override { return "masked"; }
+
+ private:
+  std::string mask_;
+};
+
+// Ten positions. Those at 5 and 8 read only outputs of position 1 that have no gradient. "aside" of position 3 is read at 7.
+std::shared_ptr<Model> model_with_masks() {
+  const int64_t hidden = 6;
+  const auto linear = [&] { return nn::make_linear(Value::Table{{"in", hidden}, {"out", hidden}}); };
+  return std::make_shared<Model>(
+      std::vector<NamedLayer>{{"embedding", nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", hidden}})},
+                              {"marks", std::make_shared<Marks>()},
+                              {"a", linear()},
+                              {"fork", make_fork()},
+                              {"b", linear()},
+                              {"masked", std::make_shared<Masked>("mask")},
+                              {"c", linear()},
+                              {"join", make_join()},
+                              {"by_rows", std::make_shared<Masked>("rows")},
+                              {"head", nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", hidden}})}},
+      5);
+}
+
 // Four micro-batches of 1, 5, 2 and 4 samples, two of them with shorter samples.
 StepBatch ragged(const Batch& batch) {
   auto parts = cut_at(batch, {1, 5, 2, 4});
@@ -42,6 +87,18 @@ TEST_P(Flows, SkipsAndRaggedMicroBatches) {
     whole.model = model_with_skips;
     whole.cut = ragged;
     expect_exact({.ranks = ranks, .name = GetParam()}, whole);
+  }
+}
+
+// A stage that reads a mask alone has no gradient to send back.
+TEST_P(Flows, OutputsWithoutAGradient) {
+  for (const auto& [ranks, partition] :
+       {std::pair<int, Value>{2, "uniform"}, {3, "uniform"}, {4, "uniform"}, {2, "parameters"}}) {
+    SCOPED_TRACE(testing::Message() << ranks << " ranks");
+    Config whole{.ranks = 1, .micro_batches = 4, .stage = 3, .reduce_every = "step", .dropout = 0, .steps = 2};
+    whole.model = model_with_masks;
+    whole.cut = ragged;
+    expect_exact({.ranks = ranks, .name = GetParam(), .partition = partition}, whole);
   }
 }
 
