@@ -40,8 +40,9 @@ void add_named(lua::Module& module, std::index_sequence<index...>) {
 }
 
 struct EmptyOptions {
-  int stages = 0, micro_batches = 0, chunks = 1;
-  std::string placement = "loop";
+  int stages = 0, micro_batches = 0;
+  std::optional<int> chunks;
+  std::optional<std::string> placement;
   std::optional<std::vector<int>> rank_of_stage;
 };
 
@@ -51,19 +52,20 @@ int make_empty(lua_State* L) {
       Schema<EmptyOptions>("pipe.schedule.empty")
           .required<int>("stages", &EmptyOptions::stages, "number of ranks of the pipeline", at_least(1))
           .required<int>("micro_batches", &EmptyOptions::micro_batches, "number of micro-batches", at_least(1))
-          .optional<int>("chunks", &EmptyOptions::chunks, "stages per rank", at_least(1))
+          .optional("chunks", &EmptyOptions::chunks, "stages per rank; by default 1, and 2 for the placement v", at_least(1))
           .optional("placement", &EmptyOptions::placement, "loop: stage s on rank s % stages; v: two chunks, there and back",
                     one_of({"loop", "v"}))
           .optional("rank_of_stage", &EmptyOptions::rank_of_stage, "instead of placement: the rank of each stage, as a list");
   const EmptyOptions options = schema.parse(lua::check_value(L, 1));
-  const StagePlacement placement = options.placement == "v" ? StagePlacement::v : StagePlacement::loop;
-  Schedule schedule =
-      empty_schedule(placement, options.stages, placement == StagePlacement::v ? 2 : options.chunks, options.micro_batches);
   if (options.rank_of_stage) {
-    schedule.placement = StagePlacement::by_stage;
-    schedule.rank_of_stage = *options.rank_of_stage;
+    if (options.chunks || options.placement)
+      misuse("pipe.schedule.empty: rank_of_stage places every stage, so {} has no effect: give one of them",
+             options.chunks ? "chunks" : "placement");
+    return push(L, empty_schedule(*options.rank_of_stage, options.stages, options.micro_batches));
   }
-  return push(L, std::move(schedule));
+  const StagePlacement placement = options.placement == "v" ? StagePlacement::v : StagePlacement::loop;
+  const int chunks = options.chunks.value_or(placement == StagePlacement::v ? 2 : 1);
+  return push(L, empty_schedule(placement, options.stages, chunks, options.micro_batches));
 }
 
 int make_from_text(lua_State* L) {
@@ -134,6 +136,7 @@ int make_search(lua_State* L) {
                         .ranks = table.stages,
                         .chunks = table.chunks,
                         .micro_batches = table.micro_batches};
+  empty_schedule(options.placement, options.ranks, options.chunks, options.micro_batches);  // checks the numbers
   const size_t stages = static_cast<size_t>(table.stages) * static_cast<size_t>(table.chunks);
   if (!table.costs.empty()) options.times = parse_times(table.costs, stages);
   if (!table.memory.is_nil())

@@ -106,14 +106,17 @@ class Check {
       if (before > task.micro_batch)
         say(rank, step,
             "it comes after that of micro-batch {}: gradients of a stage are summed in ascending order of micro-batches, or their "
-            "bits would depend on the schedule",
-            before);
+            "bits would depend on the schedule; {}",
+            before,
+            task.kind == TaskKind::weight_grad
+                ? "put the W's in that order"
+                : "put the B's in that order, or split them: the I's may come in any order, then the W's in ascending order");
       before = std::max(before, task.micro_batch);
     });
   }
 
   void once(int rank, int step, int& known, const char* what) {
-    if (known >= 0) say(rank, step, "it repeats the {} of step {}: remove one", what, known);
+    if (known >= 0) say(rank, step, "it repeats the {} of step {}: remove one", what, known + 1);
     else known = step;
   }
 
@@ -160,7 +163,7 @@ class Check {
       const auto [awaited, owner] = awaited_by(path.back(), stuck);
       if (reason.empty())
         reason = fmt::format("it waits for ever for {}, which rank {} runs {}", awaited, owner,
-                             owner == rank ? "later" : fmt::format("after its step {}", stuck[static_cast<size_t>(owner)]));
+                             owner == rank ? "later" : fmt::format("after its step {}", stuck[static_cast<size_t>(owner)] + 1));
       const auto seen = std::ranges::find(path, owner);
       if (seen == path.end()) {
         path.push_back(owner);
@@ -205,7 +208,7 @@ class Check {
 std::string Mistake::text() const {
   if (rank < 0) return "the schedule: " + reason;
   if (step < 0) return fmt::format("rank {}: {}", rank, reason);
-  return fmt::format("rank {}, step {} {}", rank, step, reason);
+  return fmt::format("rank {}, step {} {}", rank, step + 1, reason);
 }
 
 std::vector<Mistake> check(const Schedule& schedule, int most_held) {

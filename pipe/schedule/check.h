@@ -12,7 +12,7 @@ struct Mistake {
   int rank = -1;  // -1: the schedule as a whole
   int step = -1;  // 0-based place in the rank's list; -1: the rank as a whole
   std::string reason;
-  std::string text() const;  // "rank 1, step 3 (1F4): ..."
+  std::string text() const;  // "rank 1, step 4 (1F4) ...": like the lists of scripts, it counts steps from 1
 };
 
 // Returns all mistakes, sorted by rank and step: numbers out of range, a stage on two ranks or on none, tasks that are missing,

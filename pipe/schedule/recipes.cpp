@@ -60,7 +60,7 @@ const Recipe& find_recipe(const std::string& name) {
     if (recipe.name == name) return recipe;
     names.push_back(recipe.name);
   }
-  misuse("there is no pipeline schedule '{}'{}: known are {}", name, suggest(name, names), fmt::join(names, ", "));
+  misuse("there is no pipeline schedule '{}'{}", name, suggest(name, names));
 }
 
 Schedule make_schedule(const std::string& name, Shape shape) {

@@ -69,17 +69,33 @@ std::vector<int> place_stages(StagePlacement placement, int ranks, int chunks) {
   return rank_of_stage;
 }
 
-Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches) {
-  constexpr int kMost = 1 << 20;
-  const auto check = [&](const char* name, int value) {
+void check_size(int ranks, int64_t stages, int64_t micro_batches) {
+  constexpr int64_t kMost = 1 << 20, kMostTasks = 1 << 26;
+  const auto check = [&](const char* name, int64_t value) {
     if (value < 1 || value > kMost) misuse("a pipeline schedule of {} {}: give a number from 1 to {}", value, name, kMost);
   };
-  check("stages", ranks);
-  check("chunks", chunks);
+  check("ranks", ranks);
+  check("stages", stages);
   check("micro-batches", micro_batches);
+  if (stages * micro_batches > kMostTasks)
+    misuse("a pipeline schedule of {} stages and {} micro-batches has {} forwards: at most {} are allowed, give fewer of either",
+           stages, micro_batches, stages * micro_batches, kMostTasks);
+}
+
+Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches) {
+  if (ranks < 1 || chunks < 1) misuse("a pipeline schedule of {} ranks with {} stages each: both are at least 1", ranks, chunks);
+  check_size(ranks, int64_t{ranks} * chunks, micro_batches);
   return {.placement = placement,
           .micro_batches = micro_batches,
           .rank_of_stage = place_stages(placement, ranks, chunks),
+          .ranks = std::vector<std::vector<Step>>(static_cast<size_t>(ranks))};
+}
+
+Schedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches) {
+  check_size(ranks, static_cast<int64_t>(rank_of_stage.size()), micro_batches);
+  return {.placement = StagePlacement::by_stage,
+          .micro_batches = micro_batches,
+          .rank_of_stage = std::move(rank_of_stage),
           .ranks = std::vector<std::vector<Step>>(static_cast<size_t>(ranks))};
 }
 

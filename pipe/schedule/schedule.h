@@ -65,8 +65,14 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// Returns a schedule without steps. Throws Misuse if a number is below 1, or if the placement is v and chunks is not 2.
+// Throws Misuse if a number is below 1 or above 2^20, or if stages * micro_batches is above 2^26. `stages`: of all ranks. Call it
+// before anything of that size is allocated.
+void check_size(int ranks, int64_t stages, int64_t micro_batches);
+
+// Returns a schedule without steps. Throws Misuse as check_size, and if the placement is v and chunks is not 2.
 Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches);
+// The same with the rank of each stage.
+Schedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches);
 
 // Returns the ranks of `chunks` stages each. For StagePlacement::by_stage there is no rule: throws Misuse.
 std::vector<int> place_stages(StagePlacement placement, int ranks, int chunks);

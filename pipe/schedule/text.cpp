@@ -26,8 +26,7 @@ class TextReader {
     if (header.size() != 6 || header[0] != "stages" || header[2] != "chunks" || header[4] != "micro_batches")
       misuse("{}: 'stages P chunks V micro_batches M' is missing", here());
     const int ranks = number(header[1]), chunks = number(header[3]), micro_batches = number(header[5]);
-    Schedule schedule = empty_schedule(StagePlacement::loop, ranks, chunks, micro_batches);
-    read_placement(schedule, ranks, chunks);
+    Schedule schedule = read_placement(ranks, chunks, micro_batches);
     for (int rank = 0; rank < ranks; ++rank) read_rank(schedule, rank, ranks);
     std::string line;
     while (next_line(line)) misuse("{}: there is more than the {} ranks of the schedule: '{}'", here(), ranks, line);
@@ -62,20 +61,21 @@ class TextReader {
     return std::stoi(word);
   }
 
-  void read_placement(Schedule& schedule, int ranks, int chunks) {
+  // Returns the schedule without its steps.
+  Schedule read_placement(int ranks, int chunks, int micro_batches) {
     const auto given = words("the placement");
     const auto* known =
         given.size() >= 2 && given[0] == "placement" ? std::ranges::find(kPlacements, given[1]) : std::end(kPlacements);
     if (known == std::end(kPlacements))
       misuse("{}: give 'placement loop', 'placement v' or 'placement by_stage RANK ...'", here());
-    schedule.placement = static_cast<StagePlacement>(known - kPlacements);
-    if (schedule.placement != StagePlacement::by_stage) {
+    const auto placement = static_cast<StagePlacement>(known - kPlacements);
+    if (placement != StagePlacement::by_stage) {
       if (given.size() > 2) misuse("{}: only 'by_stage' is followed by ranks", here());
-      schedule.rank_of_stage = place_stages(schedule.placement, ranks, chunks);
-      return;
+      return empty_schedule(placement, ranks, chunks, micro_batches);
     }
-    schedule.rank_of_stage.clear();
-    for (size_t i = 2; i < given.size(); ++i) schedule.rank_of_stage.push_back(number(given[i]));
+    std::vector<int> rank_of_stage;
+    for (size_t i = 2; i < given.size(); ++i) rank_of_stage.push_back(number(given[i]));
+    return empty_schedule(std::move(rank_of_stage), ranks, micro_batches);
   }
 
   void read_rank(Schedule& schedule, int rank, int ranks) {
@@ -115,7 +115,12 @@ std::string to_text(const Schedule& schedule) {
 }
 
 Schedule from_text(const std::string& text) {
-  return TextReader(text).read();
+  return TextReader(without_byte_order_mark(text)).read();
+}
+
+std::string without_byte_order_mark(const std::string& text) {
+  static const std::string kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
 }
 
 }  // namespace zt::pipe

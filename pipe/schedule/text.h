@@ -22,8 +22,13 @@ Schedule from_text(const std::string& text);
 // PyTorch's form (torch.distributed.pipelining): a row per rank, a cell per step: 0F0, 1I3, 1W3, 0B1, (0F5;3B2)OVERLAP_F_B; an
 // empty cell is an idle slot.
 std::string to_csv(const Schedule& schedule);
-// Reads such rows. Older files write BW for a whole backward and B for one for the inputs: if any cell has BW, B is read so.
-// The placement and the numbers of stages and micro-batches follow from the cells. Throws Misuse, with row and cell.
+// Reads such rows, with or without cells of communication (0UNSHARD, 1SEND_F0, 0RECV_B2, 0REDUCE_GRAD, ...), which are left out:
+// pipe.split inserts its own. Older files write BW for a whole backward and B for one for the inputs: B is read so if any cell
+// has BW, or if there is a W beside a B of the same stage and micro-batch. The placement and the numbers of stages and
+// micro-batches follow from the cells. Throws Misuse, with row and cell, and as check_size.
 Schedule from_csv(const std::string& csv);
+
+// Returns the text without the mark that some editors put in front of UTF-8. Both readers skip it.
+std::string without_byte_order_mark(const std::string& text);
 
 }  // namespace zt::pipe

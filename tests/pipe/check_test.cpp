@@ -55,15 +55,15 @@ INSTANTIATE_TEST_SUITE_P(
     Check, BrokenSchedules,
     testing::Values(
         Broken{"StageOnTwoRanks", insert(1, 0, "0F0"),
-               "rank 1, step 0 (0F0) stage 0 is on rank 0: a stage runs on one rank only"},
+               "rank 1, step 1 (0F0) stage 0 is on rank 0: a stage runs on one rank only"},
         Broken{"ForwardMissing", erase(0, 0), "rank 0: 0F0 is missing: each stage runs once per micro-batch"},
-        Broken{"ForwardTwice", insert(0, 1, "0F0"), "rank 0, step 1 (0F0) it repeats the F of step 0: remove one"},
-        Broken{"InputGradTwice", insert(0, 5, "0I0"), "(0I0) it repeats the backward of step 2"},
+        Broken{"ForwardTwice", insert(0, 1, "0F0"), "rank 0, step 2 (0F0) it repeats the F of step 1: remove one"},
+        Broken{"InputGradTwice", insert(0, 5, "0I0"), "(0I0) it repeats the backward of step 3"},
         Broken{"WeightGradMissing", erase(0, 3), "is missing: each I has a W"},
-        Broken{"WeightGradTwice", insert(0, 5, "0W0"), "it repeats the W of step 3"},
+        Broken{"WeightGradTwice", insert(0, 5, "0W0"), "it repeats the W of step 4"},
         Broken{"WeightGradBeforeInputGrad", swap(0, 2, 3), "(0W0) its I does not come before: put 0I0 first"},
         Broken{"BackwardAndWeightGrad", replace(0, 2, "0B0"), "its backward is a B, which has computed the weights' gradients"},
-        Broken{"BackwardBeforeForward", swap(1, 0, 1), "rank 1, step 0 (1I0) its F does not come before"},
+        Broken{"BackwardBeforeForward", swap(1, 0, 1), "rank 1, step 1 (1I0) its F does not come before"},
         Broken{"NoSuchMicroBatch", replace(0, 0, "0F3"), "there is no micro-batch 3: the schedule has 3, counted from 0"},
         Broken{"NoSuchStage", replace(0, 0, "2F0"), "there is no stage 2: the schedule has 2, counted from 0"},
         Broken{"OtherOrderOfSums", [](Schedule& s) { std::swap(s.ranks[1].back(), *(s.ranks[1].end() - 2)); },
@@ -80,7 +80,7 @@ TEST(Check, NamesACircle) {
   ASSERT_EQ(mistakes.size(), 2u);
   EXPECT_EQ(
       mistakes[0].text(),
-      "rank 0, step 1 (0B0) it waits for ever for the backward of stage 1, micro-batch 0, which rank 1 runs after its step 1; "
+      "rank 0, step 2 (0B0) it waits for ever for the backward of stage 1, micro-batch 0, which rank 1 runs after its step 2; "
       "the ranks 0, 1 wait for each other in a circle");
 }
 
@@ -104,7 +104,7 @@ TEST(Check, RefusesUnknownNamesAndNumbers) {
                     make_schedule("zb_v", {2, 3, 2});
                   }),
                   "the schedule 'zb_v' has 2 chunks per rank, got 3");
-  EXPECT_CONTAINS(message_of<Misuse>([] { make_schedule("gpipe", {0, 1, 2}); }), "a pipeline schedule of 0 stages");
+  EXPECT_CONTAINS(message_of<Misuse>([] { make_schedule("gpipe", {0, 1, 2}); }), "a pipeline schedule of 0 ranks");
 }
 
 }  // namespace

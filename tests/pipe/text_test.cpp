@@ -31,6 +31,15 @@ TEST(Text, IsReadable) {
             "rank 1: 1F0 1B0 1F1 1B1\n");
 }
 
+// The ranks may have different numbers of stages, so the largest one does not bound their sum.
+TEST(Text, ReadsBackUnevenPlacements) {
+  std::vector<int> rank_of_stage(1100, 0);
+  for (int rank = 0; rank < 1000; ++rank) rank_of_stage.push_back(rank);
+  const Schedule schedule = empty_schedule(rank_of_stage, 1000, 1);
+  EXPECT_GT(int64_t{schedule.chunks()} * 1000, 1 << 20);
+  EXPECT_EQ(from_text(to_text(schedule)), schedule);
+}
+
 TEST(Text, RefusesWhatItCannotRead) {
   const std::string whole = to_text(make_schedule("zb_v", {2, 2, 3}));
   for (size_t length = 0; length + 1 < whole.size(); ++length) {
@@ -64,6 +73,47 @@ TEST(Csv, ReadsBothLetterings) {
   EXPECT_EQ(older.ranks[0][4].task.kind, TaskKind::backward);
   EXPECT_TRUE(check(older).empty());
   EXPECT_EQ(from_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n").ranks[0][1].beside->kind, TaskKind::backward);
+}
+
+// A file of a zero-bubble schedule may have no BW cell. A whole backward has no W, so a W tells what the B of its task is.
+TEST(Csv, ReadsOlderLettersWithoutAWholeBackward) {
+  const Schedule zb = from_csv("0F0,0F1,0B0,0W0,0B1,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n");
+  EXPECT_EQ(zb.ranks[0][2].task.kind, TaskKind::input_grad);
+  EXPECT_TRUE(check(zb).empty());
+  // The W may be far from its B, and in front of a B that is whole in the newer letters.
+  EXPECT_EQ(from_csv("0F0,0F1,0B0,0B1,0W0,0W1\n").ranks[0][3].task.kind, TaskKind::input_grad);
+  EXPECT_EQ(from_csv("0F0,0F1,0I0,0W0,0B1\n").ranks[0][4].task.kind, TaskKind::backward);
+  EXPECT_EQ(from_csv("0F10,0B10,0W1,0I1,0F1\n").ranks[0][1].task.kind, TaskKind::backward);  // of another task
+}
+
+// What PyTorch's _dump_csv writes by default, here of 1F1B for two ranks and one micro-batch.
+TEST(Csv, LeavesOutCommunication) {
+  const Schedule read = from_csv(
+      "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\r\n"
+      "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\r\n");
+  EXPECT_EQ(read, make_schedule("one_f_one_b", {2, 1, 1}));
+  for (const char* cell : {"UNSHARD", "0UNSHARDED", "0SEND_G0", "0SEND", "0RECV_F0x"})
+    EXPECT_CONTAINS(message_of<Misuse>([&] { from_csv(std::string("0F0,0B0,") + cell + "\n"); }), "row 1, cell 3");
+}
+
+TEST(Csv, SkipsAByteOrderMark) {
+  EXPECT_EQ(from_csv("\xEF\xBB\xBF"
+                     "0F0,0B0\n"),
+            make_schedule("gpipe", {1, 1, 1}));
+  const Schedule schedule = make_schedule("zb_v", {2, 2, 3});
+  EXPECT_EQ(from_text("\xEF\xBB\xBF" + to_text(schedule)), schedule);
+}
+
+// PyTorch's LoopedBFS takes whole backwards in descending order. Split, they are a schedule.
+TEST(Csv, SaysWhatToDoWithBackwardsInDescendingOrder) {
+  const auto mistakes = check(from_csv("0F0,0F1,0B1,0B0\n"));
+  ASSERT_EQ(mistakes.size(), 1U);
+  EXPECT_EQ(
+      mistakes[0].text(),
+      "rank 0, step 4 (0B0) it comes after that of micro-batch 1: gradients of a stage are summed in ascending order of "
+      "micro-batches, or their bits would depend on the schedule; put the B's in that order, or split them: the I's may come "
+      "in any order, then the W's in ascending order");
+  EXPECT_TRUE(check(from_csv("0F0,0F1,0I1,0I0,0W0,0W1\n")).empty());
 }
 
 TEST(Csv, NamesRowAndCell) {

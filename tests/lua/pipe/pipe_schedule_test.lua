@@ -19,7 +19,7 @@ function TestSchedules:test_editing()
   local schedule = pipe.schedule.one_f_one_b{stages = 4, micro_batches = 8}
   schedule:rank(1):insert(3, pipe.F(1, 3))
   local mistakes = pipe.check(schedule)
-  lu.assertStrContains(mistakes[1], "rank 1, step 5 (1F3) it repeats the F of step 2: remove one")
+  lu.assertStrContains(mistakes[1], "rank 1, step 6 (1F3) it repeats the F of step 3: remove one")
   lu.assertEquals(tostring(schedule:rank(1):remove(3)), "1F3")
   lu.assertEquals(pipe.check(schedule), {})
   lu.assertEquals(schedule, pipe.schedule.one_f_one_b{stages = 4, micro_batches = 8})
@@ -69,6 +69,42 @@ function TestSchedules:test_search()
   lu.assertErrorMsgContains("pipe.schedule.search.costs.B is unknown", pipe.schedule.search, options)
   options.costs = {F = {1, 2}, I = 1, W = 1}
   lu.assertErrorMsgContains("costs.F has 2 entries: give one number, or a list of 4", pipe.schedule.search, options)
+end
+
+-- Steps count from 1 everywhere: the place that a message names is that of list:remove.
+function TestSchedules:test_a_message_names_the_place_to_edit()
+  local schedule = pipe.schedule.gpipe{stages = 2, micro_batches = 3}
+  schedule:rank(1):insert(5, pipe.F(1, 0))
+  local place = pipe.check(schedule)[1]:match("^rank 1, step (%d+) ")
+  lu.assertEquals(tostring(schedule:rank(1):remove(tonumber(place))), "1F0")
+  lu.assertEquals(pipe.check(schedule), {})
+end
+
+function TestSchedules:test_sizes_are_bounded()
+  local function refused(message, make, ...) lu.assertErrorMsgContains(message, make, ...) end
+  local schedule = pipe.schedule
+  local most = "a pipeline schedule of 2147488281 stages: give a number from 1 to 1048576"
+  refused(most, schedule.empty, {stages = 46341, chunks = 46341, micro_batches = 1})
+  refused(most, schedule.search, {stages = 46341, chunks = 46341, micro_batches = 1, costs = {F = 1, I = 1, W = 1}})
+  refused(most, schedule.interleaved, {stages = 46341, chunks = 46341, micro_batches = 1})
+  refused("a pipeline schedule of 10000000000 stages", schedule.from_text,
+          "ztoolkit schedule 1\nstages 100000 chunks 100000 micro_batches 1\nplacement loop\n")
+  local tasks = "1048576 stages and 1048576 micro-batches has 1099511627776 forwards: at most 67108864 are allowed"
+  refused(tasks, schedule.empty, {stages = 2 ^ 20, micro_batches = 2 ^ 20})
+  refused("a pipeline schedule of 2147483648 micro-batches: give a number from 1 to 1048576", schedule.from_csv, "0F2147483647\n")
+  lu.assertEquals(schedule.empty{stages = 2 ^ 10, chunks = 2 ^ 10, micro_batches = 2 ^ 6}.chunks, 2 ^ 10)
+end
+
+function TestSchedules:test_options_that_contradict()
+  local empty = pipe.schedule.empty
+  lu.assertErrorMsgContains("a schedule of placement \"v\" has 2 chunks, got 3", empty,
+                            {stages = 2, micro_batches = 1, chunks = 3, placement = "v"})
+  lu.assertEquals(empty{stages = 2, micro_batches = 1, chunks = 2, placement = "v"}.chunks, 2)
+  lu.assertEquals(empty{stages = 2, micro_batches = 1, placement = "v"}.chunks, 2)
+  lu.assertErrorMsgContains("rank_of_stage places every stage, so chunks has no effect", empty,
+                            {stages = 2, micro_batches = 1, chunks = 2, rank_of_stage = {0, 1}})
+  lu.assertErrorMsgContains("rank_of_stage places every stage, so placement has no effect", empty,
+                            {stages = 2, micro_batches = 1, placement = "loop", rank_of_stage = {0, 1}})
 end
 
 function TestSchedules:test_mistakes()
