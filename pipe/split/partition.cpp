@@ -1,6 +1,7 @@
 #include "partition.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "zt/base/error.h"
@@ -135,16 +136,74 @@ std::optional<Partition> within(const std::vector<double>& weights, int stages, 
   return begins;
 }
 
-}  // namespace
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-Partition balance(const std::vector<double>& weights, int stages) {
-  double low = weights.empty() ? 0 : std::ranges::max(weights), high = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (within(weights, stages, low)) high = low;
+// Returns the smallest value that the largest sum of a stage can have, up to rounding.
+double least_maximum(const std::vector<double>& weights, int stages) {
+  double low = std::ranges::max(weights), high = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (within(weights, stages, low)) return low;
   for (int i = 0; i < 100 && high - low > 1e-12 * high; ++i) {
     const double middle = low + (high - low) / 2;
     (within(weights, stages, middle) ? high : low) = middle;
   }
-  return *within(weights, stages, high);
+  return high;
+}
+
+// Finds the cut into stages that are not empty, with sums of at most `most`, whose sums are as equal as possible: the sum of
+// their squares is least. Dynamic programming over the begin of the stages that are left.
+class EvenCut {
+ public:
+  EvenCut(const std::vector<double>& weights, int stages, double most)
+      : weights_(weights),
+        positions_(static_cast<int>(weights.size())),
+        stages_(stages),
+        most_(most),
+        least_(static_cast<size_t>(stages) + 1, std::vector<double>(weights.size() + 1, kUnbounded)) {}
+
+  Partition run() {
+    least_[0][weights_.size()] = 0;
+    for (int left = 1; left <= stages_; ++left) {
+      for (int begin = positions_ - left; begin >= 0; --begin)
+        for_each_end(begin, left, [&](int, double squares) { least(left, begin) = std::min(least(left, begin), squares); });
+    }
+    Partition begins{0};
+    for (int left = stages_; left > 0; --left) {  // of equally good ends the last one
+      const int begin = begins.back();
+      const double best = least(left, begin) * (1 + 1e-9);  // equal up to rounding
+      int last = begin + 1;
+      for_each_end(begin, left, [&](int end, double squares) {
+        if (squares <= best) last = end;
+      });
+      begins.push_back(last);
+    }
+    return begins;
+  }
+
+ private:
+  double& least(int left, int begin) { return least_[static_cast<size_t>(left)][static_cast<size_t>(begin)]; }
+
+  // Calls visit(end, squares) for each end of the first of `left` stages that begin there.
+  template <class Visit>
+  void for_each_end(int begin, int left, Visit visit) {
+    double sum = 0;
+    for (int end = begin + 1; end <= positions_ - (left - 1); ++end) {
+      sum += weights_[static_cast<size_t>(end) - 1];
+      if (sum > most_) return;
+      visit(end, sum * sum + least(left - 1, end));
+    }
+  }
+
+  const std::vector<double>& weights_;
+  int positions_, stages_;
+  double most_;
+  std::vector<std::vector<double>> least_;  // by number of stages left and their begin
+};
+
+}  // namespace
+
+Partition balance(const std::vector<double>& weights, int stages) {
+  if (static_cast<int>(weights.size()) <= stages) return *within(weights, stages, kUnbounded);
+  return EvenCut(weights, stages, least_maximum(weights, stages)).run();
 }
 
 Partition make_partition(const PartitionRule& rule, const ModelInfo& model, int stages) {

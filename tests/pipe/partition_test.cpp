@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <random>
+
 #include "sdk/program/program_models.h"
 #include "support/message.h"
 #include "zt/base/error.h"
@@ -39,6 +42,48 @@ TEST(Partition, Parameters) {
 TEST(Partition, BalancesSums) {
   EXPECT_EQ(balance({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3), (Partition{0, 5, 7, 9}));
   EXPECT_EQ(balance({}, 2), (Partition{0, 0, 0}));
+}
+
+std::vector<int> sizes_of(const Partition& begins) {
+  std::vector<int> sizes;
+  for (size_t s = 0; s + 1 < begins.size(); ++s) sizes.push_back(begins[s + 1] - begins[s]);
+  return sizes;
+}
+
+// The sizes that DeepSpeed's partition_balanced gives.
+TEST(Partition, SpreadsEqualBlocksEvenly) {
+  EXPECT_EQ(sizes_of(balance(std::vector<double>(5, 1), 4)), (std::vector{2, 1, 1, 1}));
+  EXPECT_EQ(sizes_of(balance(std::vector<double>(42, 1), 16)), (std::vector{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2}));
+  // Numbers of parameters, whose squares are rounded.
+  EXPECT_EQ(sizes_of(balance(std::vector<double>(14, 7087872), 4)), (std::vector{4, 4, 3, 3}));
+  EXPECT_EQ(make_partition({"type:block"}, model_of({9, 1, 1, 1, 1, 1}), 4), (Partition{0, 3, 4, 5, 6}));
+  // One large position decides the largest sum, and the others are even all the same.
+  EXPECT_EQ(sizes_of(balance({100, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 4)), (std::vector{1, 3, 3, 3}));
+  EXPECT_EQ(sizes_of(balance({1, 1, 1, 1, 1, 1, 100, 1, 100, 1}, 6)), (std::vector{3, 3, 1, 1, 1, 1}));
+}
+
+// Against all cuts: the largest sum is the least one, and of those cuts the sum of squares is.
+TEST(Partition, IsTheBestOfAllCuts) {
+  std::mt19937 random(7);
+  const auto score = [](const std::vector<double>& weights, const Partition& begins) {
+    double most = 0, squares = 0;
+    for (size_t s = 0; s + 1 < begins.size(); ++s) {
+      const double sum = std::accumulate(weights.begin() + begins[s], weights.begin() + begins[s + 1], 0.0);
+      most = std::max(most, sum);
+      squares += sum * sum;
+    }
+    return std::pair(most, squares);
+  };
+  for (int round = 0; round < 300; ++round) {
+    const int count = 4 + static_cast<int>(random() % 6);
+    std::vector<double> weights;
+    for (int i = 0; i < count; ++i) weights.push_back(static_cast<double>(random() % 5));
+    auto best = std::pair(1e9, 1e9);
+    for (int a = 1; a < count - 1; ++a) {
+      for (int b = a + 1; b < count; ++b) best = std::min(best, score(weights, {0, a, b, count}));
+    }
+    EXPECT_EQ(score(weights, balance(weights, 3)), best) << testing::PrintToString(weights);
+  }
 }
 
 TEST(Partition, ByName) {
