@@ -5,7 +5,7 @@
 #   scripts/test.sh --sanitize    uses the address and undefined-behaviour sanitizers
 #   scripts/test.sh --tsan        uses the thread sanitizer (only tests that need no mpirun)
 #   scripts/test.sh --all         also compiles every public header alone, and a tenth of the targets without unity builds
-#   scripts/test.sh --exhaustive  gives the random and combined tests ten times as many cases: takes about an hour
+#   scripts/test.sh --exhaustive  gives the random and combined tests many more cases (20,000 of tests/numerics/random): takes hours
 #   scripts/test.sh --oracle      installs the full PyTorch wheel, makes the golden files again, and runs the live comparisons too
 #   scripts/test.sh ... -- ARGS   passes ARGS to ctest: -- -R comm
 set -euo pipefail

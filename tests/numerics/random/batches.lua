@@ -1,0 +1,84 @@
+--- The global batch of a step, a pure function of the case and the step.
+--
+-- It consists of pieces, one per micro-batch of every data-parallel rank. Piece p has `rows[p % #rows + 1]` samples and
+-- `seq[p % #seq + 1]` tokens per sample. No token of a piece in `empty` is valid.
+local zt = require "zt"
+
+local batches = {}
+
+local IGNORED = -100
+
+-- A number in [0, 1) of a place in the batch: a hash without state.
+local function uniform(seed, step, piece, index)
+  local x = (seed * 7919 + step * 104729 + piece * 1299709 + index * 15485863 + 12345) % 2147483647
+  for _ = 1, 3 do x = (x * 48271) % 2147483647 end
+  return x / 2147483647
+end
+
+local function is_among(list, value)
+  for _, each in ipairs(list or {}) do
+    if each == value then return true end
+  end
+  return false
+end
+
+local function piece_of(case, step, p, is_full)
+  local rows, seq = case.rows[p % #case.rows + 1], is_full and case.seq[1] or case.seq[p % #case.seq + 1]
+  local tokens, labels, index = {}, {}, 0
+  local function draw()
+    index = index + 1
+    return uniform(case.seed, step, p, index)
+  end
+  local is_empty = is_among(case.empty, p) and not is_full
+  for i = 1, rows do
+    tokens[i], labels[i] = {}, {}
+    for j = 1, seq do
+      tokens[i][j] = math.floor(draw() * case.vocab)
+      labels[i][j] = (is_empty or draw() < 0.2) and IGNORED or math.floor(draw() * case.vocab)
+    end
+  end
+  -- At least one token of each step is valid.
+  if p == 0 and not is_empty then labels[1][1] = tokens[1][1] end
+  local factor, wanted = {}, {}
+  for i = 1, rows do factor[i], wanted[i] = draw() + 0.5, draw() < 0.5 and 1 or 0 end
+  return {
+    tokens = zt.tensor(tokens, {dtype = "int64"}), labels = zt.tensor(labels, {dtype = "int64"}),
+    factor = zt.tensor(factor, {dtype = "float64"}), wanted = zt.tensor(wanted, {dtype = "float64"}),
+  }
+end
+
+--- Returns the list of `count` pieces from `first`. `is_full`: all with the longest sequence, and none is empty.
+function batches.pieces(case, step, first, count, is_full)
+  local list = {}
+  for p = first, first + count - 1 do list[#list + 1] = piece_of(case, step, p, is_full) end
+  return list
+end
+
+--- Returns the number of samples of the first `count` pieces, where `count` is a number of whole ranks or all pieces are alike.
+function batches.samples(case, count)
+  local sum = 0
+  for _, rows in ipairs(case.rows) do sum = sum + rows end
+  return count * sum / #case.rows
+end
+
+--- Returns one batch of the samples of all pieces, which have one length.
+function batches.joined(pieces)
+  local batch = {}
+  for name in pairs(pieces[1]) do
+    local parts = {}
+    for i, piece in ipairs(pieces) do parts[i] = piece[name] end
+    batch[name] = zt.cat(parts, 0)
+  end
+  return batch
+end
+
+--- Returns the batch with a label that the vocabulary does not have, in the last sample.
+function batches.wrong(batch, vocab)
+  local copy = {}
+  for name, field in pairs(batch) do copy[name] = field end
+  copy.labels = batch.labels:clone()
+  copy.labels:select(0, -1):fill_(vocab + 3)
+  return copy
+end
+
+return batches

@@ -1,0 +1,168 @@
+--- Runs a random case. The first line of a printed case loads this file; it returns what such a script needs.
+--
+-- `random.case{...}` describes a case as plain data and a few functions. On the ranks of a test (main.lua) it returns a function
+-- that runs one variant of the case and returns the outcome. In a script of its own it runs the case and prints the outcome: the
+-- case itself on as many ranks as it is for, and its reference on one.
+local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+if not package.path:find(here .. "/?.lua", 1, true) then package.path = here .. "/?.lua;" .. package.path end
+if not package.cpath:find("tests/modules", 1, true) then
+  package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
+end
+
+local zt = require "zt"
+local comm, moe, nn, optim, pipe = require "zt.comm", require "zt.moe", require "zt.nn", require "zt.optim", require "zt.pipe"
+local ranks = require "zt.ranks"
+local batches, faults, layers = require "batches", require "faults", require "layers"
+local layouts, outcomes = require "layouts", require "outcomes"
+
+local random = {}
+
+function random.names() return zt, moe, nn, optim, pipe, layers end
+
+local function optimizer_of(case) return optim[case.optimizer[1]](case.optimizer[2]) end
+
+-- A trainer of the case, laid out by `layout`, with the precision of the variant.
+local function trainer_of(case, variant, layout, values)
+  faults.active = variant.fault
+  local mesh = layout.axes and comm.mesh(layouts.mesh_options(layout)) or {}
+  local model = case.model(mesh)
+  for _, pattern in ipairs(case.frozen or {}) do model:freeze(pattern) end
+  if values then model:initialise(values) end
+  local program = zt.program(model, {
+    micro_batches = layout.micro_batches, eval_micro_batches = layout.eval_micro_batches or 1, precision = variant.precision,
+  })
+  program = layouts.apply(program, model, mesh, layout, variant.precision)
+  if variant.fault and not variant.reference then program = faults.plant(variant.fault, program, layout) end
+  local options = {optimizer = optimizer_of(case), clip = case.clip or 0}
+  if variant.precision == "fp16" then options.fp16 = {loss_scale = 64} end
+  return zt.trainer(program, options), model, mesh
+end
+
+-- The state of a run: a trainer and the pieces of the global batch that this rank gets.
+local function start_run(case, variant, layout)
+  local trainer, model, mesh = trainer_of(case, variant, layout)
+  local of, rank = layouts.data_ranks(layout, mesh)
+  local pieces = #case.rows * case.parts
+  local run = {case = case, layout = layout, trainer = trainer, model = model, mesh = mesh, whole = layout.is_whole}
+  run.first, run.count = rank * pieces / of, pieces / of
+  assert(run.count % 1 == 0, "the pieces do not divide by the ranks")
+  return run
+end
+
+local function mine(run, step) return batches.pieces(run.case, step, run.first, run.count) end
+
+local function step_by_hand(run, step, mistakes)
+  for index, piece in ipairs(mine(run, step)) do
+    if mistakes and mistakes.forward == index - 1 then
+      assert(not pcall(run.trainer.forward, run.trainer, batches.wrong(piece, run.case.vocab)), "a wrong label was accepted")
+    end
+    run.trainer:forward(piece)
+    run.trainer:backward()
+  end
+  return run.trainer:finish_step()
+end
+
+local function make_step(run, step, mistakes)
+  if run.case.by_hand then return step_by_hand(run, step, mistakes) end
+  if run.whole then return run.trainer:step(batches.joined(mine(run, step))) end
+  return run.trainer:step(mine(run, step))
+end
+
+-- What happens before a step. Each function gets the run, the outcome so far, the step and the variant.
+local events = {}
+
+-- Evaluation and inference take whole samples of full length, another batch than the steps.
+function events.evaluate(run, outcome, step)
+  local batch = batches.joined(batches.pieces(run.case, 100 + step, run.first, run.count, true))
+  outcome.evaluations[#outcome.evaluations + 1] = run.trainer:evaluate(batch).loss
+end
+
+function events.infer(run, outcome, step)
+  local batch = batches.joined(batches.pieces(run.case, 200 + step, run.first, run.count, true))
+  local logits = run.trainer:infer(batch).logits:to "float64"
+  outcome.inferred[#outcome.inferred + 1] = {first = batches.samples(run.case, run.first), logits = logits}
+end
+
+-- A mistake that the script catches: a batch that no step can take. It must leave no trace.
+function events.mistake(run, _, step)
+  local batch = batches.joined(batches.pieces(run.case, step, run.first, run.count, true))
+  if run.case.mistake == "labels" then batch = batches.wrong(batch, run.case.vocab) end
+  if run.case.mistake == "samples" then batch = {} end
+  assert(not pcall(run.trainer.step, run.trainer, batch), "a wrong batch was accepted")
+end
+
+-- Goes on from a checkpoint, with the case's second layout.
+function events.checkpoint(run, outcome, step, variant)
+  if variant.reference then return end
+  local ckpt = require "zt.ckpt"
+  local folder = outcomes.folder(run.mesh)
+  ckpt.save(folder, {trainer = run.trainer}, {step = step, async = false})
+  local layout = layouts.of_variant(run.case, variant, run.case.second)
+  local loaded = start_run(run.case, variant, layout)
+  ckpt.load(folder, {trainer = loaded.trainer})
+  if variant.fault then faults.loaded(variant.fault, loaded.trainer) end
+  outcome.differs_after_load = outcomes.first_difference(run.trainer, loaded.trainer)
+  for key, value in pairs(loaded) do run[key] = value end
+end
+
+-- Runs a variant: {precision =, [reference = true], [plain = true], [fault = name], [steps =]}. Returns the outcome.
+function random.run(case, variant)
+  local run = start_run(case, variant, layouts.of_variant(case, variant, case.layout))
+  local outcome = outcomes.new()
+  for step = 0, math.min(case.steps, variant.steps or case.steps) - 1 do
+    local is_caught = {}
+    for _, name in ipairs(case.events and case.events[step + 1] or {}) do
+      if events[name] and not (variant.without_mistakes and name == "mistake") then
+        events[name](run, outcome, step, variant)
+      end
+      is_caught.forward = name == "mistake_by_hand" and not variant.without_mistakes and case.wrong_piece or is_caught.forward
+    end
+    outcomes.add_step(outcome, make_step(run, step, is_caught), run)
+  end
+  return outcomes.finish(outcome, run)
+end
+
+-- The first step on one rank in fp64, from the given values of the parameters or those of the model.
+local function first_step(case, values, fault)
+  local variant = {precision = "fp64", reference = true, fault = fault}
+  local layout = layouts.of_variant(case, variant, case.layout)
+  local trainer, model = trainer_of(case, variant, layout, values)
+  local run = {case = case, trainer = trainer, whole = layout.is_whole, first = 0, count = #case.rows * case.parts}
+  return run, model
+end
+
+--- Returns the values of all parameters at the start, the names of the trainable ones, and their gradients.
+function random.start_values(case, fault)
+  local run, model = first_step(case, nil, fault)
+  local start = {values = {}, trainable = {}, gradients = {}}
+  for _, name in ipairs(run.trainer:parameters()) do start.values[name] = run.trainer:master(name) end
+  make_step(run, 0)
+  for _, parameter in ipairs(model:parameters()) do
+    if parameter.trainable then
+      start.trainable[#start.trainable + 1] = parameter.name
+      start.gradients[parameter.name] = run.trainer:gradient(parameter.name)
+    end
+  end
+  return start
+end
+
+--- Returns the loss of the first step with these values of the parameters.
+function random.loss_at(case, values, fault)
+  local run = first_step(case, values, fault)
+  return make_step(run, 0).loss
+end
+
+function random.case(case)
+  zt.set_log_level "error"
+  case.parts = case.parts or layouts.size(case.layout)
+  if ranks.task() then return function(variant) return random.run(case, variant) end, case end
+  local wanted = layouts.size(case.layout, true)
+  local alone = zt.world.size == 1
+  assert(alone or zt.world.size == wanted, ("run it on %d ranks, or on 1 for the reference"):format(wanted))
+  local is_reference = alone and wanted > 1
+  local fault = not is_reference and case.fault or nil
+  local variant = {precision = case.precision, reference = is_reference, fault = fault, without_mistakes = is_reference}
+  outcomes.print(random.run(case, variant))
+end
+
+return random

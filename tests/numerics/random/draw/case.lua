@@ -1,0 +1,102 @@
+--- Draws a whole case, plain data that depends on the seed alone. render.lua makes a script of it.
+local Dice = require "draw.dice"
+local draw_layout, draw_model = require "draw.layout", require "draw.model"
+local features = require "draw.features"
+
+local draw_case = {}
+
+local optimizers = {
+  {"adamw", {lr = 0.01, weight_decay = 0.1}}, {"adam", {lr = 0.01, weight_decay = 0.1}}, {"sgd", {lr = 0.05}},
+  {"sgd", {lr = 0.02, momentum = 0.9}}, {"sgd", {lr = 0.02, momentum = 0.9, nesterov = true}}, {"lion", {lr = 0.003}},
+}
+
+-- Draws layouts until one fits.
+local function draw_fitting(dice, ranks, pieces, options)
+  for _ = 1, 200 do
+    local layout = draw_layout.draw(dice, ranks, pieces, options)
+    if layout then return layout end
+  end
+end
+
+local function draw_batches(dice, case, micro_batches, data)
+  local pieces = micro_batches * data
+  local rows = dice:pick{1, 1, 2, 3}
+  case.rows, case.seq, case.empty = {}, {dice:between(3, 6)}, {}
+  local is_ragged = dice:one_in(4)
+  for m = 1, micro_batches do case.rows[m] = is_ragged and dice:between(1, 3) or rows end
+  if is_ragged then
+    for i = 2, dice:between(2, 4) do case.seq[i] = dice:between(1, case.seq[1]) end
+  end
+  if pieces > 2 and dice:one_in(3) then
+    for _ = 1, dice:between(1, pieces - 2) do case.empty[#case.empty + 1] = dice:between(1, pieces - 1) end
+  end
+  case.reference_in_one = not is_ragged and dice:one_in(2)
+  case.is_ragged = is_ragged
+end
+
+local function draw_events(dice, case, is_piped)
+  case.events = {}
+  for step = 1, case.steps do
+    local list = {}
+    if dice:one_in(4) then list[#list + 1] = "evaluate" end
+    if dice:one_in(5) then list[#list + 1] = "infer" end
+    if dice:one_in(8) and (not is_piped or features.mistakes_in_pipelines) then list[#list + 1] = "mistake" end
+    if case.by_hand and dice:one_in(3) then list[#list + 1] = "mistake_by_hand" end
+    if case.second and step == case.second_from then list[#list + 1] = "checkpoint" end
+    case.events[step] = list
+  end
+  case.mistake = dice:pick{"labels", "samples"}
+  case.wrong_piece = features.mistakes_by_hand and dice:below(#case.rows) or 0
+end
+
+local function has_mask(case)
+  for _, item in ipairs(case.items) do
+    if item.kind == "mask" then return true end
+  end
+  return false
+end
+
+-- A second layout, for the steps after a checkpoint.
+local function draw_second(dice, case, ranks, pieces, options, data)
+  if case.steps < 2 or not dice:one_in(3) then return end
+  if case.is_ragged then options.data_ranks = data end
+  options.like = case.layout.shard
+  local second = draw_fitting(dice, ranks, pieces, options)
+  if not second or (draw_layout.size(second, "pp") > 1 and not options.may_be_piped) then return end
+  case.second, case.second_from = second, dice:between(2, case.steps)
+end
+
+--- Returns the case of a seed.
+function draw_case.draw(seed)
+  local dice = Dice.new(seed * 7 + 1)
+  local case = {seed = seed, vocab = 11, steps = dice:pick{1, 2, 2, 3}}
+  local ranks = dice:pick{1, 2, 2, 3, 4, 4, 4, 6, 8}
+  local experts = dice:one_in(3) and dice:pick{2, 3, 4} or nil
+  case.by_hand = dice:one_in(5)
+  local options = {experts = experts, is_by_hand = case.by_hand, samples = 1}
+  local micro_batches
+  repeat
+    micro_batches = dice:between(1, 4)
+    case.layout = draw_layout.draw(dice, ranks, ranks * 12 * micro_batches, options)
+  until case.layout
+  local data = ranks / draw_layout.size(case.layout, "pp")
+  case.layout.micro_batches = micro_batches
+  draw_batches(dice, case, micro_batches, data)
+  local is_piped = draw_layout.size(case.layout, "pp") > 1
+  draw_model.draw(dice, case, experts, is_piped or dice:one_in(2))
+  options.samples = case.rows[1]
+  options.may_be_piped = is_piped or (features.repeated_layers_with_several_parameters and not has_mask(case))
+  draw_second(dice, case, ranks, micro_batches * data, options, data)
+  case.layout.eval_micro_batches = dice:one_in(2) and not case.is_ragged and micro_batches or 1
+  if case.second and case.is_ragged then case.second.eval_micro_batches = 1 end
+  case.precision = dice:pick{"fp64", "fp32", "fp32", "bf16", "bf16", "fp16"}
+  case.optimizer, case.clip = dice:pick(optimizers), dice:pick{0, 0, 0.01, 0.5}
+  is_piped = is_piped or (case.second and draw_layout.size(case.second, "pp") > 1)
+  local has_16_bits = case.precision == "bf16" or case.precision == "fp16"
+  local may_freeze = features.frozen_in_16_bits_in_pipelines or not (is_piped and has_16_bits)
+  case.frozen = may_freeze and dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
+  draw_events(dice, case, is_piped)
+  return case
+end
+
+return draw_case

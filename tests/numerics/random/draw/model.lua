@@ -1,0 +1,183 @@
+--- Draws the layers of a random model.
+--
+-- A model is a list of items between an embedding and a head. An item is {name =, code =, positions =, [needs = {name, ...}]}:
+-- Lua code that makes a layer, or the list of the layers of a block, which read and output h of `hidden` columns. {again = name}
+-- uses the layer of an earlier item once more. `needs` names items without which it has no meaning. So any part of the list that
+-- is closed under needs is a model, too.
+local features = require "draw.features"
+
+local draw_model = {}
+
+local function seed(dice) return dice:below(1000) end
+
+-- By kind: a function of (dice, hidden, name) that returns code and, if it is not 1, the number of positions; and how often.
+local kinds = {
+  {4, "linear", function(dice, hidden)
+    return ('nn.linear{["in"] = %d, out = %d, bias = %s, std = 0.4}'):format(hidden, hidden, dice:one_in(2))
+  end},
+  {3, "mlp", function(dice, hidden)
+    local activation = dice:pick{"gelu_tanh", "gelu", "swiglu"}
+    return ('nn.mlp{hidden = %d, ffn = %d, activation = "%s", bias = %s, std = 0.4}')
+      :format(hidden, dice:between(1, 12), activation, dice:one_in(2))
+  end},
+  {2, "block", function(dice, hidden)
+    return ('nn.block{hidden = %d, heads = %d, ffn = %d, norm = "%s", dropout = %s, std = 0.3}')
+      :format(hidden, hidden % 4 == 0 and 2 or 1, dice:between(1, 9), dice:pick{"rmsnorm", "layernorm"}, dice:pick{0, 0, 0.1})
+  end},
+  {1, "attention", function(dice, hidden)
+    return ("nn.attention{hidden = %d, heads = 1, bias = %s, std = 0.4}"):format(hidden, dice:one_in(2))
+  end},
+  {1, "rmsnorm", function(_, hidden) return ("nn.rmsnorm{hidden = %d}"):format(hidden) end},
+  {1, "layernorm", function(_, hidden) return ("nn.layernorm{hidden = %d}"):format(hidden) end},
+  {1, "dropout", function(dice) return dice:one_in(2) and "nn.dropout{p = 0.2}" or "layers.dropout(0.2)" end},
+  {2, "wide", function(dice, hidden)
+    local wide = dice:between(1, 13)
+    local up = ('{"up", nn.linear{["in"] = %d, out = %d, std = 0.4}}'):format(hidden, wide)
+    local down = ('{"down", nn.linear{["in"] = %d, out = %d, std = 0.4}}'):format(wide, hidden)
+    return ('{%s, {"act", layers.silu()}, %s}'):format(up, down), 3
+  end},
+  {4, "mix", function(dice, hidden) return ("layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 4), seed(dice)) end},
+  {2, "penalty", function(dice, hidden)
+    local per = dice:pick{"token", "sample"}
+    return ('layers.penalty(%d, "%s", "%s", %d)'):format(hidden, dice:pick{"early_", "late_"} .. per, per, seed(dice))
+  end},
+  {1, "sometimes", function(dice, hidden) return ("layers.sometimes(%d, %d)"):format(hidden, seed(dice)) end},
+  {1, "unread", function(dice, hidden, name) return ('layers.unread(%d, "%s_aside", %d)'):format(hidden, name, seed(dice)) end},
+  {1, "tally", function() return "layers.tally()" end},
+}
+
+local function pick_kind(dice)
+  local sum = 0
+  for _, kind in ipairs(kinds) do sum = sum + kind[1] end
+  local at = dice:below(sum)
+  for _, kind in ipairs(kinds) do
+    at = at - kind[1]
+    if at < 0 then return kind end
+  end
+end
+
+local function plain_item(dice, hidden, name)
+  local kind = pick_kind(dice)
+  local code, positions = kind[3](dice, hidden, name)
+  return {name = name, kind = kind[2], code = code, positions = positions or 1}
+end
+
+local function router_code(dice, may_pad)
+  local options = {"std = 0.7"}
+  local function add(text) options[#options + 1] = text end
+  if dice:one_in(3) then add 'score = "sigmoid"' end
+  if dice:one_in(3) then add 'normalise = "selected"' end
+  local has_bias = dice:one_in(3)
+  if has_bias then add "bias = true, bias_rate = 0.1" end
+  if dice:one_in(4) then add(('noise = "%s"'):format(has_bias and "jitter" or dice:pick{"jitter", "gumbel", "gumbel_second"})) end
+  if dice:one_in(3) then
+    local keep, pads = dice:pick{"probability", "place"}, may_pad and dice:one_in(2)
+    add(('capacity = {train = 1, eval = 2, min = 1, keep = "%s", pad = %s}'):format(keep, pads))
+  end
+  if dice:one_in(2) then add(("losses = {balance = 0.1, z = %s}"):format(dice:pick{0, 0.01})) end
+  return table.concat(options, ", ")
+end
+
+--- Returns an item with experts. `experts`: their number.
+local function mixture(dice, hidden, name, experts)
+  local parts = {("experts = %d, hidden = %d, top_k = %d, axis = mesh.ep"):format(experts, hidden, dice:between(1, 2))}
+  local function add(text) parts[#parts + 1] = text end
+  local positions = 4
+  if dice:one_in(4) then add(("expert = layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 3), seed(dice)))
+  else add(("ffn = %d, bias = %s"):format(dice:between(2, 9), dice:one_in(2))) end
+  if dice:one_in(3) then
+    add(("shared = {ffn = %d, gate = %s}"):format(dice:between(1, 5), dice:one_in(2)))
+    positions = positions + 1
+  end
+  local gathers = dice:one_in(3)
+  if gathers then add 'dispatcher = "all_gather"' end
+  if dice:one_in(3) then add "overlap = true" end
+  add("router = {" .. router_code(dice, not gathers) .. "}")
+  return {name = name, kind = "mixture", code = ("moe.layers{%s}"):format(table.concat(parts, ", ")), positions = positions}
+end
+
+-- Puts two items into the list, the first before the second, at random places. The second needs the first.
+local function insert_pair(dice, items, name, first, second)
+  local at = dice:between(1, #items + 1)
+  table.insert(items, at, {name = name, kind = first[1], code = first[2], positions = 1})
+  table.insert(items, dice:between(at + 1, #items + 1),
+    {name = name .. "_use", kind = second[1], code = second[2], positions = 1, needs = {name}})
+end
+
+-- By kind: adds layers that belong together.
+local related = {}
+
+function related.skip(dice, items, _, name)
+  insert_pair(dice, items, name, {"fork", ('layers.fork("%s_aside")'):format(name)},
+    {"join", ('layers.join("%s_aside", %d)'):format(name, seed(dice))})
+end
+
+function related.mask(dice, items, _, name)
+  insert_pair(dice, items, name, {"mask", ('layers.mask("%s_mask")'):format(name)},
+    {"masked", ('layers.masked("%s_mask")'):format(name)})
+end
+
+function related.tied(dice, items, hidden, name)
+  table.insert(items, 1, {param = name, code = ("layers.param(%d, %d)"):format(hidden, seed(dice))})
+  for use = 1, dice:between(2, 3) do
+    local item = {name = name .. "_" .. use, kind = "tied", positions = 1, needs = {name}}
+    item.code = ("layers.tied(%s)"):format(name)
+    table.insert(items, dice:between(2, #items + 1), item)
+  end
+end
+
+-- Kinds with one parameter, and kinds that stand once only.
+local single = {rmsnorm = true, tied = true, join = true, unread = true}
+local unique = {mixture = true, fork = true, mask = true, wide = true}
+
+local function may_repeat(item, is_piped)
+  if not item.name or unique[item.kind] then return false end
+  if not is_piped or features.repeated_layers_with_several_parameters then return true end
+  return single[item.kind] or item.code:find "^layers.mix%(%d+, 1," or item.code:find "^nn.linear.*bias = false"
+end
+
+-- Uses some layers once or twice more, each after its first use.
+local function repeat_some(dice, items, is_piped)
+  for _ = 1, dice:below(4) do
+    local at = #items > 0 and dice:between(1, #items) or 1
+    local item = items[at]
+    if item and may_repeat(item, is_piped) then
+      local again = {again = item.name, kind = item.kind, positions = 1, needs = {item.name}}
+      table.insert(items, dice:between(at + 1, #items + 1), again)
+    end
+  end
+end
+
+--- Sets hidden, items, is_tied and norm of the case. `experts`: the number of experts, or nil. `is_piped`: over stages.
+function draw_model.draw(dice, case, experts, is_piped)
+  local hidden = dice:pick{3, 4, 5, 6, 7, 8}
+  local items = {}
+  for i = 1, dice:below(6) do items[i] = plain_item(dice, hidden, "layer" .. i) end
+  for i = 1, experts and dice:between(1, 2) or 0 do
+    table.insert(items, dice:between(1, #items + 1), mixture(dice, hidden, "mixture" .. i, experts))
+  end
+  for i = 1, dice:pick{0, 0, 1, 1, 2} do
+    local kind = dice:pick{"skip", "skip", "mask", "tied"}
+    if kind ~= "mask" or not is_piped or features.masks_in_pipelines then related[kind](dice, items, hidden, kind .. i) end
+  end
+  repeat_some(dice, items, is_piped)
+  case.hidden, case.items = hidden, items
+  case.is_tied, case.norm = dice:one_in(3), dice:pick{"none", "none", "rmsnorm", "layernorm"}
+end
+
+local without_parameters = {fork = true, mask = true, masked = true, dropout = true, tally = true, mixture = true, tied = true}
+
+--- Returns what is frozen: some items or one parameter of them, as {item = name, pattern =}. The head stays trainable.
+function draw_model.frozen(dice, items)
+  local frozen = {}
+  for _, item in ipairs(items) do
+    local name = item.param or item.name
+    if name and not without_parameters[item.kind] and dice:one_in(5) then
+      local pattern = item.param and "^%s_[0-9]+[.]" or item.kind == "mix" and "^%s[.]w1$" or "^%s[.]"
+      frozen[#frozen + 1] = {item = name, pattern = pattern:format(name)}
+    end
+  end
+  return frozen
+end
+
+return draw_model

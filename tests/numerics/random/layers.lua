@@ -1,0 +1,114 @@
+--- Layers in Lua for random models. Each reads and outputs h, [samples, tokens, hidden], unless its comment says more.
+local zt = require "zt"
+local nn = require "zt.nn"
+local ranks = require "zt.ranks"
+
+local layers = {}
+
+-- Values in [-scale, scale] that depend on the seed alone.
+local function values(shape, seed, scale)
+  return zt.rand(shape, {generator = zt.generator(seed), dtype = "float64"}):mul(2 * scale):sub(scale)
+end
+
+-- A batch field [samples] as a factor for h.
+local function factor(ctx, name, h) return ctx:batch(name):to(h:dtype()):view{-1, 1, 1} end
+
+local function named(name) return {inputs = {"h"}, outputs = {"h", name}} end
+
+--- h * (1 + w1) + w2 + w3 * tanh(h) + w4 * h^2 / 10: the first `count` of four parameters [hidden].
+function layers.mix(hidden, count, seed)
+  local params = {}
+  for i = 1, count do params["w" .. i] = values({hidden}, seed + i, 0.5) end
+  return nn.layer{kind = "mix", params = params, forward = function(self, h)
+    local y = h * (1 + self.w1)
+    if count > 1 then y = y + self.w2 end
+    if count > 2 then y = y + self.w3 * h:tanh() end
+    if count > 3 then y = y + self.w4 * (h * h):mul(0.1) end
+    return y
+  end}
+end
+
+--- h + sin(h * w), with a parameter that other layers may hold, too (zt.ranks.param).
+function layers.tied(param)
+  return nn.layer{kind = "tied", params = {w = param}, forward = function(self, h) return h + (h * self.w):sin() end}
+end
+
+--- A parameter [hidden] for several layers.
+function layers.param(hidden, seed) return ranks.param(values({hidden}, seed, 0.8)) end
+
+--- h, and as `name` tanh(h): for a layer further down.
+function layers.fork(name)
+  return nn.layer{kind = "fork", io = named(name), forward = function(_, h) return h, h:tanh() end}
+end
+
+--- h + w * the output `name` of a layer before, with one number w.
+function layers.join(name, seed)
+  return nn.layer{
+    kind = "join", io = {inputs = {"h", name}}, params = {w = values({1}, seed, 0.8)},
+    forward = function(self, h, aside) return h + self.w * aside end,
+  }
+end
+
+--- h, and as `name` a mask of the tokens, int64 [samples, tokens, 1], without a gradient.
+function layers.mask(name)
+  return nn.layer{
+    kind = "mask", io = {inputs = {"h"}, outputs = {"h", {name = name, differentiable = false}}},
+    forward = function(_, h, ctx) return h, ctx:batch "tokens":remainder(3):ne(0):to "int64":unsqueeze(-1) end,
+  }
+end
+
+--- h times the mask `name`, or half of it.
+function layers.masked(name)
+  return nn.layer{kind = "masked", io = {inputs = {"h", name}}, forward = function(_, h, mask)
+    return h * (mask:to(h:dtype()) + 1):mul(0.5)
+  end}
+end
+
+--- h, and as `name` w * h, which no layer reads: the parameter gets no gradient.
+function layers.unread(hidden, name, seed)
+  return nn.layer{
+    kind = "unread", io = named(name), params = {w = values({hidden}, seed, 0.5)},
+    forward = function(self, h) return h, h * self.w end,
+  }
+end
+
+--- h, and a loss term: the sum of w * h^2 over the valid tokens, or over the samples with their factor in the batch.
+function layers.penalty(hidden, term, per, seed)
+  return nn.layer{
+    kind = "penalty", io = {losses = {[term] = per}}, params = {w = values({hidden}, seed, 0.2)},
+    count = function(batch) return per == "token" and batch "labels":ge(0):sum():item() or 0 end,
+    forward = function(self, h, ctx)
+      local each = (h * h * self.w):mean{-1}
+      local counts = per == "token" and ctx:batch "labels":ge(0):to(h:dtype()) or factor(ctx, "factor", h):squeeze(-1)
+      ctx:loss(term, (each * counts):mul(per == "token" and 1 or 0.2):to "float64":sum(), per)
+      return h
+    end,
+  }
+end
+
+--- h + used, and + unused for the samples that the batch wants. In a micro-batch without such a sample, `unused` is not read.
+function layers.sometimes(hidden, seed)
+  return nn.layer{
+    kind = "sometimes", params = {unused = values({7}, seed, 0.5), used = values({hidden}, seed + 1, 0.5)},
+    forward = function(self, h, ctx)
+      local y = h + self.used
+      if not ctx:has_batch "wanted" then return y end
+      local wanted = factor(ctx, "wanted", h)
+      if wanted:sum():item() == 0 then return y end
+      return y + self.unused:mean() * wanted
+    end,
+  }
+end
+
+--- silu(h), of any width.
+function layers.silu() return nn.layer{kind = "silu", forward = function(_, h) return h:silu() end} end
+
+--- h, with dropout in Lua.
+function layers.dropout(p)
+  return nn.layer{kind = "lua_dropout", forward = function(_, h, ctx) return ctx:dropout(h, p) end}
+end
+
+--- h * (1 + a number that follows from a statistic).
+function layers.tally() return ranks.tally() end
+
+return layers

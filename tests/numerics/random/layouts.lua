@@ -1,0 +1,129 @@
+--- How a case is laid out over the ranks: meshes, passes, and which variants have which layout.
+--
+-- A layout is {axes = {{"pp", 2}, {"dp", 2}}, micro_batches =, shard = {stage =, ...}, passes = function(mesh) ... end}. Axes are
+-- named pp, dp, ep and replica. `shard` has the options of zero.shard besides its axes. `joined` is the order in which these are
+-- joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements.
+local zt = require "zt"
+local zero = require "zt.zero"
+
+local layouts = {}
+
+--- Returns the number of ranks that see different data or, with `all`, of all ranks.
+function layouts.size(layout, all)
+  local size = 1
+  for _, axis in ipairs(layout.axes or {}) do
+    if all or axis[1] ~= "pp" then size = size * axis[2] end
+  end
+  return size
+end
+
+function layouts.mesh_options(layout)
+  local options = {order = {}, timeout = 60}
+  for i, axis in ipairs(layout.axes) do
+    options.order[i] = axis[1]
+    options[axis[1]] = axis[2]
+  end
+  return options
+end
+
+local function names_of(layout, is_wanted)
+  local names = {}
+  for _, axis in ipairs(layout.axes or {}) do
+    if is_wanted(axis[1]) then names[#names + 1] = axis[1] end
+  end
+  return names
+end
+
+local function joined(mesh, names) return #names == 1 and mesh:axis(names[1]) or mesh:join(names) end
+
+--- Returns the number of ranks with different data, and this rank's place among them.
+function layouts.data_ranks(layout, mesh)
+  local names = names_of(layout, function(name) return name ~= "pp" end)
+  if #names == 0 then return 1, 0 end
+  local axis = joined(mesh, names)
+  return axis.size, axis.rank
+end
+
+-- The elements of parameters that the largest position needs, and all elements.
+local function elements(model)
+  local least, all = 0, 0
+  local look = zt.pass{name = "look", phase = "structure", apply = function(program, info)
+    for _, unit in ipairs(info.units) do all = all + unit.numel end
+    for _, position in ipairs(info.positions) do
+      local used = 0
+      for _, unit in ipairs(position.units) do used = used + info.units[unit + 1].numel end
+      least = math.max(least, used)
+    end
+    return program
+  end}
+  zt.program(model):apply(look):text()
+  return least, all
+end
+
+local function shard_options(model, mesh, layout, precision)
+  local options = {}
+  for key, value in pairs(layout.shard) do options[key] = value end
+  local names = layout.joined or names_of(layout, function(name) return name == "dp" or name == "ep" end)
+  options.axis = joined(mesh, names)
+  local replicas = names_of(layout, function(name) return name == "replica" end)
+  if replicas[1] and not layout.joins_replicas then options.replicate = mesh.replica end
+  if options.live then
+    local least, all = elements(model)
+    options.max_live, options.live = least + math.floor(options.live * (all - least)), nil
+  end
+  if precision == "fp64" then options.grad_dtype, options.reduce_dtype = nil, nil end
+  return options
+end
+
+--- Returns the program with the passes of the layout.
+function layouts.apply(program, model, mesh, layout, precision)
+  if layout.passes then
+    for _, pass in ipairs{layout.passes(mesh)} do program = program:apply(pass) end
+  end
+  if not layout.shard then return program end
+  return program:apply(zero.shard(shard_options(model, mesh, layout, precision)))
+end
+
+local function is_power_of_two(n)
+  while n % 2 == 0 do n = n / 2 end
+  return n == 1
+end
+
+--- Returns the layout without a pipeline, recompute or sharding, whose bits must be those of `layout`: all sums have the same
+--- order. Groups of replicas sum in the order of one axis if each group is contiguous and a power of two of ranks, and no sum is
+--- rounded to 16 bits in between; else the replicas stay.
+function layouts.plain(layout)
+  local plain = {axes = {}, micro_batches = layout.micro_batches, eval_micro_batches = layout.eval_micro_batches}
+  local shard, replicas_at, is_even = layout.shard or {}, nil, true
+  for _, axis in ipairs(layout.axes or {}) do
+    if axis[1] ~= "pp" then plain.axes[#plain.axes + 1] = axis end
+    if axis[1] == "replica" then replicas_at = #plain.axes
+    elseif axis[1] ~= "pp" then is_even = is_even and is_power_of_two(axis[2]) end
+  end
+  if #plain.axes == 0 then plain.axes = nil return plain end
+  plain.shard = {stage = 0, reduce_every = shard.reduce_every, grad_dtype = shard.grad_dtype, reduce_dtype = shard.reduce_dtype}
+  plain.joined = layout.joined
+  if not replicas_at then return plain end
+  local sums_in_16_bits = shard.grad_dtype or shard.reduce_dtype
+  if replicas_at > 1 or not is_even or shard.reduce_every ~= "step" or sums_in_16_bits then
+    plain.shard.stage = 1
+    return plain
+  end
+  plain.joined, plain.joins_replicas = {}, true
+  for i, axis in ipairs(plain.axes) do plain.joined[i] = axis[1] end
+  return plain
+end
+
+--- Returns the layout on one rank, in as many micro-batches as all ranks have, or in one.
+local function reference(case)
+  local is_whole = case.reference_in_one and not case.by_hand
+  return {micro_batches = is_whole and 1 or #case.rows * case.parts, is_whole = is_whole}
+end
+
+function layouts.of_variant(case, variant, layout)
+  if variant.reference then return reference(case) end
+  if variant.plain then return layouts.plain(layout) end
+  return layout
+end
+
+return layouts

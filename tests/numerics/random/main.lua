@@ -1,0 +1,161 @@
+-- Runs random cases of models, layouts and passes, and says which fail. CONTRIBUTING.md tells how to use and to extend them.
+--
+--   ztoolkit run tests/numerics/random/main.lua                        the cases of the seeds 0 to 149
+--   ztoolkit run tests/numerics/random/main.lua --first 4711 --count 1
+--   ztoolkit run tests/numerics/random/main.lua --faults               shows that planted faults are found
+local here = arg[0]:match "^(.*)/" or "."
+package.path = here .. "/?.lua;" .. package.path
+package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
+local zt = require "zt"
+local draw_case, faults, oracle = require "draw.case", require "faults", require "oracle"
+local counts, render, shrink = require "counts", require "render", require "shrink"
+
+local options = zt.cli{
+  name = "random cases", about = "Runs random cases of models, layouts and passes, and says which fail.",
+  options = {
+    {"first", 0, "the first seed", at_least = 0},
+    {"count", 150, "number of seeds", at_least = 1},
+    {"shrink", 200, "most runs to make a failing case smaller; 0: print it as it is", at_least = 0},
+    {"fault", nil, "plant this fault, and stop at the first seed that finds it", type = "string"},
+    {"faults", false, "do so with every fault, within the seeds"},
+    {"counts", false, "print how many of the cases have each feature, and run nothing"},
+    {"show", false, "print the scripts of the cases, and run nothing"},
+  },
+}
+zt.set_log_level "error"
+if not os.getenv "OMP_NUM_THREADS" then zt.set_num_threads(1) end
+local last = options.first + options.count - 1
+
+-- Returns the case of a seed, with the layer of a fault before its head.
+local function case_of(seed, fault)
+  local case = draw_case.draw(seed)
+  if fault then
+    case.fault = fault
+    local code = ('require("faults").layer(%q)'):format(fault)
+    case.items[#case.items + 1] = {name = "fault", kind = "fault", positions = 1, code = code}
+  end
+  return case
+end
+
+local function script_of(case, failure)
+  local ranks = require("draw.layout").ranks(case.layout)
+  return render.script(case, {
+    ("Seed %d, %s: %s"):format(case.seed, failure.check, failure.text:gsub("\n.*", ""):sub(1, 300)),
+    ("Run it: ztoolkit run --threads %d FILE; its reference: ztoolkit run FILE"):format(ranks),
+  })
+end
+
+local function report(case, failure)
+  print(("seed %d fails, %s: %s"):format(case.seed, failure.check, failure.text))
+  local small, why, runs = case, failure, 0
+  if options.shrink > 0 then small, why, runs = shrink.run(case, failure, oracle.check, options.shrink) end
+  print(("after %d smaller cases:\n%s"):format(runs, script_of(small, why)))
+end
+
+-- Squared distances of first gradients from the exact ones, by precision: of the cases, and of one rank.
+local distances = {}
+
+-- In fp16 a gradient may overflow: then it has no distance.
+local function is_overflow(mine, one) return mine ~= mine or one ~= one or mine == math.huge or one == math.huge end
+
+local function add_distances(case, result)
+  if not oracle.has_distance(case) then return end
+  local sums = distances[case.precision] or {cases = 0, mine = 0, one = 0}
+  distances[case.precision] = sums
+  local mine, one = oracle.distances(case, result)
+  if case.precision == "fp16" and is_overflow(mine, one) then return end
+  sums.cases, sums.mine, sums.one = sums.cases + 1, sums.mine + mine, sums.one + one
+end
+
+-- The promise: at most twice the distance of one rank. The rounding errors of a single case are random, so many are summed.
+local function check_distances()
+  local failed = 0
+  for precision, sums in pairs(distances) do
+    local is_near = sums.mine <= 4 * sums.one
+    if sums.cases >= 10 and not is_near then
+      failed = failed + 1
+      print(("%s: the first gradients of %d cases are further from fp64 than twice those of one rank: %.3g and %.3g")
+        :format(precision, sums.cases, math.sqrt(sums.mine), math.sqrt(sums.one)))
+    end
+  end
+  return failed
+end
+
+local function run_cases()
+  local failed, checked, begin = 0, 0, zt.now()
+  for seed = options.first, last do
+    local case = case_of(seed)
+    local failure, result = oracle.check(case)
+    if failure then
+      failed = failed + 1
+      report(case, failure)
+    else
+      add_distances(case, result)
+      checked = checked + result.differences
+    end
+    if seed % 20 == 0 then collectgarbage() end
+    io.stdout:flush()
+  end
+  failed = failed + check_distances()
+  local form = "%d cases, %d failed, %d parameters compared with finite differences, %.1f s"
+  print(form:format(options.count, failed, checked, zt.now() - begin))
+  return failed == 0
+end
+
+-- Returns whether a case finds the fault, with that case and its failure.
+local function find(fault)
+  local tried = 0
+  for seed = options.first, last do
+    if faults.list[fault].fits(draw_case.draw(seed)) then
+      tried = tried + 1
+      local case = case_of(seed, fault)
+      local failure = oracle.check(case)
+      if failure then
+        local form = "%-28s seed %d, case %d that can show it; %s: %s"
+        print(form:format(fault, seed, tried, failure.check, failure.text))
+        return failure.check ~= "error", case, failure
+      end
+    end
+  end
+  print(("%-28s not found by %d cases"):format(fault, tried))
+  return false
+end
+
+local function find_and_shrink(fault)
+  local is_found, case, failure = find(fault)
+  if is_found then report(case, failure) end
+  return is_found
+end
+
+local function find_all()
+  local all = true
+  for _, name in ipairs(faults.names()) do
+    local missing = faults.list[name].waits_for
+    if missing then print(("%-28s waits for the feature %s"):format(name, missing)) else all = find(name) and all end
+    io.stdout:flush()
+  end
+  return all
+end
+
+local function show_scripts()
+  for seed = options.first, last do print(render.script(case_of(seed), {"Seed " .. seed})) end
+  return true
+end
+
+local function count_features()
+  local cases = {}
+  for seed = options.first, last do cases[#cases + 1] = draw_case.draw(seed) end
+  print(counts.text(cases))
+  return true
+end
+
+if options.fault and not faults.list[options.fault] then
+  error(("no fault '%s': the faults are %s"):format(options.fault, table.concat(faults.names(), ", ")), 0)
+end
+local is_good
+if options.counts then is_good = count_features()
+elseif options.show then is_good = show_scripts()
+elseif options.faults then is_good = find_all()
+elseif options.fault then is_good = find_and_shrink(options.fault)
+else is_good = run_cases() end
+if not is_good then os.exit(1) end

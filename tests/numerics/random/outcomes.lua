@@ -1,0 +1,98 @@
+--- What a run of a case computes: losses, norms, statistics, gradients, weights, evaluations and inferences.
+local zt = require "zt"
+
+local outcomes = {}
+
+function outcomes.new() return {steps = {}, gradients = {}, evaluations = {}, inferred = {}} end
+
+--- Returns the folder for a checkpoint of the ranks of `mesh`, empty.
+function outcomes.folder(mesh)
+  local is_alone = zt.world.size == 1
+  local name = zt.world.rank == 0 and os.tmpname() or ""
+  if not is_alone then name = mesh:world():gather_values(name)[1] end
+  return name .. "_checkpoint"
+end
+
+function outcomes.remove_folder(folder, mesh)
+  if zt.world.size > 1 then mesh:world():barrier() end
+  if zt.world.rank > 0 then return end
+  require("zt.ckpt").remove_all(folder)
+  os.remove(folder)
+  os.remove((folder:gsub("_checkpoint$", "")))
+end
+
+-- Returns the tensors `names` as one vector, and their places in it: {{name =, first =, numel =}, ...}.
+local function flat(trainer, names, read)
+  local parts, places, first = {}, {}, 0
+  for i, name in ipairs(names) do
+    parts[i] = read(trainer, name):reshape{-1}:to "float64"
+    places[i] = {name = name, first = first, numel = parts[i]:numel()}
+    first = first + places[i].numel
+  end
+  return zt.cat(parts, 0), places
+end
+
+local function trainable(model)
+  local names = {}
+  for _, parameter in ipairs(model:parameters()) do
+    if parameter.trainable then names[#names + 1] = parameter.name end
+  end
+  return names
+end
+
+-- Statistics that are numbers of things: equal on every layout.
+local COUNTED = {load = true, dropped = true, tokens = true, positive = true}
+
+local function counted(stats)
+  local found = {}
+  for name, value in pairs(stats) do
+    if COUNTED[name:match "[^.]*$"] then found[name] = value end
+  end
+  return found
+end
+
+--- Adds the result of a step and its gradient.
+function outcomes.add_step(outcome, result, run)
+  local terms = {}
+  for name, value in pairs(result.terms) do terms[name] = value end
+  outcome.steps[#outcome.steps + 1] = {
+    loss = result.loss, norm = result.grad_norm, terms = terms, stats = counted(result.stats), tokens = result.tokens,
+  }
+  outcome.gradients[#outcome.gradients + 1], outcome.trainable = flat(run.trainer, trainable(run.model), run.trainer.gradient)
+end
+
+--- Returns the outcome of a run that has ended.
+function outcomes.finish(outcome, run)
+  outcome.weights, outcome.parameters = flat(run.trainer, run.trainer:parameters(), run.trainer.master)
+  return outcome
+end
+
+--- Returns the name of the first tensor of the state that differs between two trainers of one model, or nil.
+function outcomes.first_difference(a, b)
+  for _, name in ipairs(a:parameters()) do
+    if not a:master(name):equal(b:master(name)) then return name end
+    local states, loaded = a:optimizer_state(name), b:optimizer_state(name)
+    for key, values in pairs(states) do
+      if not loaded[key]:equal(values) then return name .. " " .. key end
+    end
+  end
+  if a.global_step ~= b.global_step then return "global_step" end
+end
+
+local function shown(number) return ("%.17g"):format(number) end
+
+--- Prints an outcome on rank 0.
+function outcomes.print(outcome)
+  if zt.world.rank > 0 then return end
+  for i, step in ipairs(outcome.steps) do
+    print(("step %d: loss %s, norm %s"):format(i - 1, shown(step.loss), shown(step.norm)))
+    for _, place in ipairs(outcome.trainable) do
+      local gradient = outcome.gradients[i]:narrow(0, place.first, place.numel)
+      print(("  gradient of %s: norm %s, first %s"):format(place.name, shown(gradient:norm():item()), shown(gradient[0]:item())))
+    end
+  end
+  for _, loss in ipairs(outcome.evaluations) do print("evaluation " .. shown(loss)) end
+  for _, each in ipairs(outcome.inferred) do print("inference, sum of logits " .. shown(each.logits:sum():item())) end
+end
+
+return outcomes

@@ -1,0 +1,35 @@
+#include "tally.h"
+
+#include <ATen/ATen.h>
+
+namespace zt::test {
+
+namespace {
+
+class Tally : public Layer {
+ public:
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
+    const at::Tensor positive = (in[0].detach() > 0).sum().to(at::kDouble);
+    context.stat("positive", at::stack({positive, at::full_like(positive, static_cast<double>(in[0].numel()))}));
+    return {in[0] * (1 + level_.item<double>())};
+  }
+  Io io() const override { return {.stats = {{"positive", 2}}}; }
+  std::vector<LayerBuffer> buffers() const override { return {{"level", level_}}; }
+  bool has_update() const override { return true; }
+  void update(const Stats& stats) override {
+    const at::Tensor& positive = stats.at("positive");
+    level_.mul_(0.5).add_(0.1 * positive[0].item<double>() / positive[1].item<double>());
+  }
+  std::string kind() const override { return "tally"; }
+
+ private:
+  at::Tensor level_ = at::full({1}, 0.25, at::kDouble);
+};
+
+}  // namespace
+
+std::shared_ptr<Layer> make_tally() {
+  return std::make_shared<Tally>();
+}
+
+}  // namespace zt::test

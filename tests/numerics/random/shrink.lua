@@ -1,0 +1,188 @@
+--- Makes a failing case smaller: halves the model and the layout, and leaves out what is not needed, while the case still fails
+--- in the same way.
+local draw_layout = require "draw.layout"
+
+local shrink = {}
+
+local function copy(value)
+  if type(value) ~= "table" then return value end
+  local other = {}
+  for key, each in pairs(value) do other[key] = copy(each) end
+  return other
+end
+
+-- Removes items [first, last], and all that need one of them. Returns nil if none goes.
+local function without_items(case, first, last)
+  local small, kept, gone = copy(case), {}, {}
+  for i, item in ipairs(small.items) do
+    local is_needed_gone = false
+    for _, name in ipairs(item.needs or {}) do is_needed_gone = is_needed_gone or gone[name] end
+    if ((i >= first and i <= last) or is_needed_gone) and item.kind ~= "fault" then gone[item.param or item.name or ""] = true
+    else kept[#kept + 1] = item end
+  end
+  small.items = kept
+  if #kept < #case.items then return small end
+end
+
+local function add_models(case, candidates)
+  local count = #case.items
+  local size = math.ceil(count / 2)
+  while size >= 1 and count > 0 do
+    for first = 1, count, size do
+      candidates[#candidates + 1] = without_items(case, first, math.min(count, first + size - 1))
+    end
+    if size == 1 then return end
+    size = math.ceil(size / 2)
+  end
+end
+
+local function changed(case, fn)
+  local small = copy(case)
+  if fn(small) ~= false then return small end
+end
+
+-- Keeps the numbers of empty pieces in range.
+local function fit(small)
+  local pieces, empty = #small.rows * draw_layout.ranks(small.layout) / draw_layout.size(small.layout, "pp"), {}
+  for _, p in ipairs(small.empty) do
+    if p < pieces then empty[#empty + 1] = p end
+  end
+  small.empty, small.layout.micro_batches = empty, #small.rows
+  small.layout.eval_micro_batches = 1
+end
+
+-- Sets the size of an axis; `pp` of size 1 goes with its schedule.
+local function set_axis(small, name, size)
+  for i, axis in ipairs(small.layout.axes) do
+    if axis[1] == name then
+      axis[2] = size
+      if size == 1 and name ~= "ep" and (name ~= "dp" or not small.layout.shard) then table.remove(small.layout.axes, i) end
+      break
+    end
+  end
+  if name == "pp" and size == 1 then small.layout.split = nil end
+  if #small.layout.axes == 0 then small.layout.axes = nil end
+  fit(small)
+end
+
+local function sorted_keys(from)
+  local keys = {}
+  for key in pairs(from) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
+
+local function add_layouts(case, candidates)
+  local function try(fn) candidates[#candidates + 1] = changed(case, fn) end
+  for _, axis in ipairs(case.layout.axes or {}) do
+    local name, size = axis[1], axis[2]
+    if not case.second then
+      if size > 1 then try(function(small) set_axis(small, name, 1) end) end
+      if size > 2 then try(function(small) set_axis(small, name, math.ceil(size / 2)) end) end
+    end
+  end
+  if #case.rows > 1 and not case.second then
+    try(function(small)
+      for _ = 1, math.floor(#case.rows / 2) do table.remove(small.rows) end
+      fit(small)
+    end)
+  end
+  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined"} do
+    try(function(small)
+      if small.layout[key] == nil then return false end
+      small.layout[key] = nil
+    end)
+  end
+  for _, key in ipairs(sorted_keys(case.layout.shard or {})) do
+    if key ~= "stage" then try(function(small) small.layout.shard[key] = nil end) end
+  end
+  for stage = 0, case.layout.shard and case.layout.shard.stage - 1 or -1 do
+    try(function(small) small.layout.shard.stage = stage end)
+  end
+  if case.layout.split and case.layout.split.schedule.name ~= "gpipe" then
+    try(function(small) small.layout.split.schedule = {name = "gpipe"} end)
+  end
+end
+
+local function add_events(case, candidates)
+  local function try(fn) candidates[#candidates + 1] = changed(case, fn) end
+  if case.second then
+    try(function(small)
+      small.second = nil
+      for _, list in ipairs(small.events) do
+        for i = #list, 1, -1 do
+          if list[i] == "checkpoint" then table.remove(list, i) end
+        end
+      end
+    end)
+  end
+  if case.steps > 1 and not case.second then
+    try(function(small)
+      small.events[small.steps] = nil
+      small.steps = small.steps - 1
+    end)
+  end
+  for step, list in ipairs(case.events) do
+    for i, name in ipairs(list) do
+      if name ~= "checkpoint" then try(function(small) table.remove(small.events[step], i) end) end
+    end
+  end
+end
+
+local simpler = {
+  precision = "fp64", clip = 0, by_hand = false, frozen = {}, is_tied = false, norm = "none", empty = {},
+  optimizer = {"sgd", {lr = 0.05}},
+}
+
+local function add_options(case, candidates)
+  for _, key in ipairs(sorted_keys(simpler)) do
+    local value = simpler[key]
+    local is_simple = case[key] == value or (type(value) == "table" and #case[key] == 0)
+    if key == "optimizer" then is_simple = case.optimizer[1] == "sgd" end
+    if not is_simple then candidates[#candidates + 1] = changed(case, function(small) small[key] = copy(value) end) end
+  end
+  if #case.seq > 1 or case.seq[1] > 1 then
+    candidates[#candidates + 1] = changed(case, function(small) small.seq = {math.ceil(case.seq[1] / 2)} end)
+  end
+  local most = 0
+  for _, rows in ipairs(case.rows) do most = math.max(most, rows) end
+  if most > 1 then
+    candidates[#candidates + 1] = changed(case, function(small)
+      for i in ipairs(small.rows) do small.rows[i] = 1 end
+      small.layout.eval_micro_batches = 1
+      if small.second then small.second.eval_micro_batches = 1 end
+    end)
+  end
+end
+
+-- What a failure is, without the numbers and names of one case.
+local function kind_of(failure)
+  if failure.check ~= "error" then return (failure.check:gsub("ranks %d+ and %d+", "ranks")) end
+  return (failure.text:gsub("^rank %d+ of %d+: ", ""):gsub("^case:%d+: ", ""):gsub("%d+", "N"):sub(1, 40))
+end
+
+--- Returns the smallest case that was found within `limit` runs, and its failure. `check(case)` returns a failure or nil.
+function shrink.run(case, failure, check, limit)
+  local wanted, runs = kind_of(failure), 0
+  local progressed = true
+  while progressed do
+    progressed = false
+    local candidates = {}
+    add_models(case, candidates)
+    add_layouts(case, candidates)
+    add_events(case, candidates)
+    add_options(case, candidates)
+    for _, small in ipairs(candidates) do
+      if runs == limit then return case, failure, runs end
+      runs = runs + 1
+      local found = check(small)
+      if found and kind_of(found) == wanted then
+        case, failure, progressed = small, found, true
+        break
+      end
+    end
+  end
+  return case, failure, runs
+end
+
+return shrink
