@@ -95,9 +95,10 @@ at::ScalarType Store::dtype(int) const {
   return plan_->program(Mode::train).precision.params;
 }
 
+// A frozen unit has no master copy in the optimizer's precision: its parameters have the dtype in which layers see them.
 at::Tensor Store::master(int param) const {
   const at::ScalarType exact = plan_->program(Mode::train).precision.master();
-  return from_holders(param, exact, [&] { return whole(param, unit_of(param).master); });
+  return from_holders(param, exact, [&] { return whole(param, unit_of(param).master).to(exact); });
 }
 
 at::Tensor Store::gradient_shards(int param) const {
