@@ -1,7 +1,7 @@
---- ckpt.save_safetensors(trainer, path, {overwrite}): writes the whole parameters of a model in training, in the dtype in which
--- they compute.
+--- ckpt.save_safetensors(trainer, path, {overwrite}): writes the state of a model in training, as whole tensors in the dtype in
+-- which they compute: its parameters, and what its layers change themselves.
 --
--- Collective. Rank 0 writes, with one parameter in memory at a time.
+-- Collective. Rank 0 writes, with one tensor in memory at a time.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
@@ -20,9 +20,8 @@ local function save_safetensors(trainer, path, value)
     fail "ckpt.save_safetensors takes a trainer and the name of a .safetensors file or of a folder"
   end
   local list = {}
-  for index, name in ipairs(trainer:parameters()) do
-    local described = trainer:describe_parameter(name)
-    list[index] = {name = name, shape = described.shape, dtype = described.dtype}
+  for index, tensor in ipairs(trainer:tensors()) do
+    list[index] = {name = tensor.name, shape = tensor.shape, dtype = tensor.dtype}
   end
   return native.write_safetensors(path, list, LARGEST_FILE, function(name) return trainer:parameter(name) end,
                                   objects.mesh(nil, {trainer = trainer}), options.overwrite)

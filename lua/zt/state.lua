@@ -1,4 +1,5 @@
---- model:state(): the parameters of a model by name. Each one is gathered when the script reads it.
+--- model:state(): the tensors of a model's state by name: its parameters, and what its layers change themselves, such as the bias
+-- of a router. Each one is gathered when the script reads it.
 --
 --   local state = model:state()
 --   print(state["head.weight"]:norm())       collective if parameters are sharded: all ranks read the same name
@@ -11,8 +12,12 @@ local State = class.new "State"
 
 function State:init(trainer) rawset(self, "trainer", trainer) end
 
---- Returns the names of the parameters, in the model's order.
-function State:names() return self.trainer:parameters() end
+--- Returns the names of the tensors: those of the parameters in the model's order, then the others.
+function State:names()
+  local names = {}
+  for index, tensor in ipairs(self.trainer:tensors()) do names[index] = tensor.name end
+  return names
+end
 
 --- Iterates over pairs of name and tensor. Gathers one tensor per iteration, so it holds one at a time.
 function State:each()

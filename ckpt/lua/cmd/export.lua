@@ -15,7 +15,7 @@ local PREFIX = "model/"
 local DTYPES = {fp64 = "float64", fp32 = "float32", bf16 = "bfloat16", fp16 = "float16"}
 local FLOATING = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
 
--- Returns {name = {dtype, shape}} of the parameters, with names without PREFIX.
+-- Returns {name = {dtype, shape}} of the tensors of the model's state, with names without PREFIX.
 local function parameters_of(checkpoint)
   local found = {}
   for _, tensor in ipairs(checkpoint:describe().tensors) do
@@ -59,8 +59,8 @@ end
 -- parameter's rows.
 local function huggingface_list(parameters, path)
   local options = json_file(path)
+  local config, form = huggingface.config(options) -- first: it says of an option why no such model has its tensors
   check_model(parameters, options, path)
-  local config, form = huggingface.config(options)
   local list = names.by_tensor(names.map(form, huggingface.complete(options)))
   for _, part in ipairs(list) do part.dtype = parameters[part.parameter].dtype end
   return list, config
@@ -89,7 +89,7 @@ end
 return function()
   local o = cli{
     name = "ckpt export", usage = "ztoolkit ckpt export",
-    about = "Writes the parameters of a checkpoint as safetensors, with one tensor in memory at a time.",
+    about = "Writes the model of a checkpoint as safetensors, with one tensor in memory at a time.",
     options = {
       {"format", "safetensors", "the format to write; only this one", one_of = {"safetensors"}},
       {"dtype", "saved", "the dtype of floating-point tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},

@@ -60,6 +60,19 @@ function TestCommands:test_a_model_that_is_not_the_checkpoints()
   lu.assertFalse(zt.exists(folder .. "/out"))
 end
 
+-- A tensor that only the model's options explain: the message names the option.
+function TestCommands:test_a_tensor_that_no_model_of_hugging_face_has()
+  local folder = temporary()
+  local options = {family = "llama", layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4,
+                   moe = {experts = 4, ffn = 8, router = {normalise = "selected", bias = true}}}
+  local trainer = zt.trainer(zt.program(moe.gpt(options)), {optimizer = optim.sgd{lr = 0.5}})
+  ckpt.save(folder, {trainer = trainer}, {step = 1, async = false})
+  zt.write_file(folder .. "/model.json", zt.json.encode(options))
+  local text, status = command("export", folder, folder .. "/out", "--model", folder .. "/model.json")
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(text, "moe.router.bias = true is in no mixture of Hugging Face's")
+end
+
 -- Returns a folder with a copy of a model whose config.json has the `changes`.
 local function copy_of(name, changes)
   local folder = temporary()

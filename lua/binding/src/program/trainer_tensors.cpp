@@ -49,20 +49,31 @@ int set_optimizer_state(lua_State* L) {
 
 int push_parameters(lua_State* L) {
   Value::List names;
-  for (const ParamInfo& param : check<Trainer>(L, 1)->state().model->params) names.emplace_back(param.name);
+  for (const ModelTensor& tensor : check<Trainer>(L, 1)->tensors()) {
+    if (tensor.is_parameter) names.emplace_back(tensor.name);
+  }
   push(L, Value(names));
   return 1;
 }
 
-// describe_parameter(name) -> {shape =, dtype =} of the tensor that trainer:parameter(name) returns
+Value::Table description_of(const ModelTensor& tensor) {
+  return {{"name", tensor.name},
+          {"shape", Value::List(tensor.shape.begin(), tensor.shape.end())},
+          {"dtype", dtype_name(tensor.dtype)},
+          {"is_parameter", tensor.is_parameter}};
+}
+
+// tensors() -> {{name =, shape =, dtype =, is_parameter =}, ...}: all tensors of the model's state
+int push_tensors(lua_State* L) {
+  Value::List list;
+  for (const ModelTensor& tensor : check<Trainer>(L, 1)->tensors()) list.emplace_back(description_of(tensor));
+  push(L, Value(std::move(list)));
+  return 1;
+}
+
+// describe_parameter(name) -> the entry of tensors() with that name
 int describe_parameter(lua_State* L) {
-  const auto trainer = check<Trainer>(L, 1);
-  const std::string name = check_string(L, 2);
-  const auto shape = trainer->param_info(name).logical_shape();
-  Value::Table table;
-  table["shape"] = Value::List(shape.begin(), shape.end());
-  table["dtype"] = dtype_name(trainer->dtype(name));
-  push(L, Value(std::move(table)));
+  push(L, Value(description_of(check<Trainer>(L, 1)->tensor(check_string(L, 2)))));
   return 1;
 }
 
@@ -72,6 +83,7 @@ void open_trainer_tensors(Module& module) {
   module.type<Trainer>()
       .method<parameter>("parameter")
       .method<push_parameters>("parameters")
+      .method<push_tensors>("tensors")
       .method<describe_parameter>("describe_parameter")
       .method<gradient>("gradient")
       .method<master>("master")

@@ -37,6 +37,7 @@ Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffe
   state_.comm_of_holders = [plan = plan_](const Unit& unit) -> Communicator& { return plan->comm_of_holders(unit); };
   state_.channel = [plan = plan_](const Message& message) -> Channel& { return plan->channel(message); };
   state_.units = plan_->held().units;
+  list_tensors();
   if (buffers == Buffers::none) return;
   try {
     allocate_units();

@@ -9,20 +9,22 @@
 #include "model/unit_build.h"
 #include "plan/plan.h"
 #include "zt/base/stateful.h"
+#include "zt/train/trainer.h"
 
 namespace zt {
 
 enum class Buffers : uint8_t { allocated, none };
 
-// `param` is a parameter's index in ModelInfo::params. Functions that return whole tensors return copies of the logical
-// tensor and are collective over the axes that shard the parameter's unit and cut the parameter. No action may be in flight.
+// `tensor` is an index in `tensors`, and `param` one in ModelInfo::params: parameters have the same index in both. Functions that
+// return whole tensors return copies of the logical tensor and are collective over the axes that shard the parameter's unit, cut
+// the parameter, and split the model. No action may be in flight.
 //
 // Invariants: (1) the units' buffers never move; (2) a Param's `values` is a view into them.
 // Threads: the rank's thread only.
 class Store {
  public:
-  // Allocates the buffers and fills in the initial values. With Buffers::none the units have none, and only `state`, `find` and
-  // `info` may be called. Collective over the axes of the units.
+  // Allocates the buffers and fills in the initial values. With Buffers::none the units have none, and only `state`,
+  // `tensors`, `find` and `info` may be called. Collective over the axes of the units.
   Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers);
   ~Store();  // the model's parameters have no values afterwards
   Store(const Store&) = delete;
@@ -31,19 +33,22 @@ class Store {
   StepState& state() { return state_; }
   const StepState& state() const { return state_; }
 
-  // Returns the index of the parameter. Throws Misuse with the nearest name.
+  // The tensors of the model's state: the parameters, then the buffers of layers.
+  const std::vector<ModelTensor>& tensors() const { return tensors_; }
+  // Returns the index of the tensor. Throws Misuse with the nearest name.
   int find(const std::string& name) const;
+  // Returns the index of the parameter. Throws Misuse as `find`, and for a buffer of a layer, which lacks `what`.
+  int find_parameter(const std::string& name, const char* what) const;
   const ParamInfo& info(int param) const { return state_.model->params[param]; }
 
-  at::Tensor parameter(int param) const;        // as layers see it
-  at::ScalarType dtype(int param) const;        // of parameter(param)
-  at::Tensor master(int param) const;           // as the optimizer sees it
+  at::Tensor parameter(int tensor) const;       // as layers see it
+  at::Tensor master(int tensor) const;          // as the optimizer sees it, in its precision
   at::Tensor gradient_shards(int param) const;  // what the ranks hold in Unit::grad_shard, of which the sums must be complete
-  std::map<std::string, at::Tensor> optimizer_state(int param) const;
+  std::map<std::string, at::Tensor> optimizer_state(int tensor) const;
 
   // Sets the same values on all ranks, or those of rank `from` of the mesh (collective then). Throws Misuse, on all ranks alike,
   // for another shape or an unknown state.
-  void set_parameter(int param, const at::Tensor& values, std::optional<int> from) const;
+  void set_parameter(int tensor, const at::Tensor& values, std::optional<int> from) const;
   void set_optimizer_state(int param, const std::string& state, const at::Tensor& values, std::optional<int> from) const;
 
   // Gives all tensors to the visitor. Call `gather_parameters` after a load.
@@ -62,16 +67,23 @@ class Store {
   void release_parameters() const;
   void await_readers() const;
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
-  at::Tensor from_holders(int param, at::ScalarType dtype, const std::function<at::Tensor()>& make) const;
+  bool is_buffer(int tensor) const { return tensor >= static_cast<int>(state_.model->params.size()); }
+  const LayerBuffer& buffer_of(int tensor) const { return buffers_[static_cast<size_t>(tensor) - state_.model->params.size()]; }
+  void list_tensors();
+  std::vector<int> holders_of(int tensor) const;
+  bool is_held(int tensor) const;
+  at::Tensor from_holders(int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) const;
   at::Tensor join_boxes(int param, const at::Tensor& box) const;
   at::Tensor whole(int param, const at::Tensor& chunk) const;
-  at::Tensor agree(int param, const at::Tensor& values, std::optional<int> from) const;
+  at::Tensor agree(int tensor, const at::Tensor& values, std::optional<int> from) const;
   void set_owned(int param, const at::Tensor& chunk, const at::Tensor& values) const;
   Piece piece_of(int param, const at::Tensor& chunk) const;
-  void visit_buffers(Visitor& visitor) const;
 
   std::shared_ptr<const Plan> plan_;
   std::vector<std::string> state_names_;  // of the optimizer
+  std::vector<ModelTensor> tensors_;
+  std::vector<LayerBuffer> buffers_;  // those of tensors_ after the parameters
+  std::vector<int> buffer_layers_;    // the layer of each, as PositionInfo::layer
   StepState state_;
 };
 

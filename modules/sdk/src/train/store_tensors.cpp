@@ -35,15 +35,61 @@ at::Tensor part_of(at::Tensor logical, const Box& box) {
 
 }  // namespace
 
+// The buffers of a layer that several positions use are listed once.
+void Store::list_tensors() {
+  const ModelInfo& model = *state_.model;
+  const at::ScalarType computed = plan_->program(Mode::train).precision.params;
+  for (const ParamInfo& param : model.params) tensors_.push_back({param.name, param.logical_shape(), computed, true});
+  std::set<int> visited;
+  for (size_t p = 0; p < model.positions.size(); ++p) {
+    const PositionInfo& position = model.positions[p];
+    if (!visited.insert(position.layer).second) continue;
+    for (LayerBuffer& buffer : plan_->model().positions()[p].layer->buffers()) {
+      tensors_.push_back({position.name + "." + buffer.name, buffer.values.sizes().vec(), buffer.values.scalar_type(), false});
+      buffers_.push_back(std::move(buffer));
+      buffer_layers_.push_back(position.layer);
+    }
+  }
+}
+
 int Store::find(const std::string& name) const {
   std::vector<std::string> names;
-  for (size_t i = 0; i < state_.model->params.size(); ++i) {
-    if (state_.model->params[i].name == name) return static_cast<int>(i);
-    names.push_back(state_.model->params[i].name);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].name == name) return static_cast<int>(i);
+    names.push_back(tensors_[i].name);
   }
   const std::string found = nearest(name, names);
   misuse("the model has no parameter '{}'{}", name,
          found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
+}
+
+int Store::find_parameter(const std::string& name, const char* what) const {
+  const int found = find(name);
+  if (is_buffer(found)) misuse("'{}' is a tensor that its layer changes itself, no parameter: it has no {}", name, what);
+  return found;
+}
+
+// Returns the indices along the split axes of the ranks that hold the tensor, ascending. Ranks hold the buffers of the layers
+// that they run.
+std::vector<int> Store::holders_of(int tensor) const {
+  if (!is_buffer(tensor)) return unit_of(tensor).holders;
+  const ModelInfo& model = *state_.model;
+  const std::vector<int> group = state_.coord.shape.group(state_.coord.rank, state_.split_axes);
+  std::vector<int> holders;
+  for (size_t member = 0; member < group.size(); ++member) {
+    const std::vector<bool> runs = positions_run(*plan_->training_programs()[group[member]], model);
+    for (size_t p = 0; p < runs.size(); ++p) {
+      if (!runs[p] || model.positions[p].layer != buffer_layers_[tensor - model.params.size()]) continue;
+      holders.push_back(static_cast<int>(member));
+      break;
+    }
+  }
+  return holders;
+}
+
+bool Store::is_held(int tensor) const {
+  if (!is_buffer(tensor)) return unit_of(tensor).plan.held;
+  return std::ranges::binary_search(holders_of(tensor), state_.coord.index(state_.split_axes));
 }
 
 // Returns the logical tensor from the boxes that the ranks hold.
@@ -73,32 +119,31 @@ at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
   return join_boxes(param, all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone());
 }
 
-// Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds the unit. Only holders call `make`.
-at::Tensor Store::from_holders(int param, at::ScalarType dtype, const std::function<at::Tensor()>& make) const {
-  const Unit& unit = unit_of(param);
+// Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
+// its result has `dtype` on each of them.
+at::Tensor Store::from_holders(int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) const {
   const auto& split = state_.split_axes;
-  const at::Tensor mine = unit.plan.held ? make() : at::empty(info(param).logical_shape(), at::TensorOptions().dtype(dtype));
-  if (split.empty() || static_cast<int>(unit.holders.size()) == state_.coord.size(split)) return mine;
-  plan_->comm(split).broadcast(mine, unit.holders.front()).synchronize();
+  const std::vector<int> holders = holders_of(tensor);
+  const at::Tensor mine = is_held(tensor) ? make() : at::empty(tensors_[tensor].shape, at::TensorOptions().dtype(dtype));
+  if (split.empty() || static_cast<int>(holders.size()) == state_.coord.size(split)) return mine;
+  plan_->comm(split).broadcast(mine, holders.front()).synchronize();
   return mine;
 }
 
-at::Tensor Store::parameter(int param) const {
-  return from_holders(param, dtype(param), [&] {
-    const Unit& unit = unit_of(param);
-    if (unit.owns_shard()) return whole(param, unit.shard);
-    return join_boxes(param, plan_->model().params()[param]->get().detach().clone());
+at::Tensor Store::parameter(int tensor) const {
+  return from_holders(tensor, tensors_[tensor].dtype, [&] {
+    if (is_buffer(tensor)) return buffer_of(tensor).values.clone();
+    const Unit& unit = unit_of(tensor);
+    if (unit.owns_shard()) return whole(tensor, unit.shard);
+    return join_boxes(tensor, plan_->model().params()[tensor]->get().detach().clone());
   });
 }
 
-at::ScalarType Store::dtype(int) const {
-  return plan_->program(Mode::train).precision.params;
-}
-
 // A frozen unit has no master copy in the optimizer's precision: its parameters have the dtype in which layers see them.
-at::Tensor Store::master(int param) const {
+at::Tensor Store::master(int tensor) const {
+  if (is_buffer(tensor)) return parameter(tensor);
   const at::ScalarType exact = plan_->program(Mode::train).precision.master();
-  return from_holders(param, exact, [&] { return whole(param, unit_of(param).master).to(exact); });
+  return from_holders(tensor, exact, [&] { return whole(tensor, unit_of(tensor).master).to(exact); });
 }
 
 at::Tensor Store::gradient_shards(int param) const {
@@ -108,7 +153,7 @@ at::Tensor Store::gradient_shards(int param) const {
 
 std::map<std::string, at::Tensor> Store::optimizer_state(int param) const {
   std::map<std::string, at::Tensor> state;
-  if (!state_.model->units[info(param).unit].trainable) return state;
+  if (is_buffer(param) || !state_.model->units[info(param).unit].trainable) return state;
   const at::ScalarType exact = plan_->program(Mode::train).precision.master();
   for (const std::string& key : state_names_)
     state[key] = from_holders(param, exact, [&] { return whole(param, unit_of(param).state.at(key)); });
@@ -123,12 +168,11 @@ void Store::await_readers() const {
 }
 
 // Returns the values that all ranks set. All ranks throw what is wrong with the values of rank `from`.
-at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> from) const {
+at::Tensor Store::agree(int tensor, const at::Tensor& values, std::optional<int> from) const {
   std::string complaint;
-  const auto shape = info(param).logical_shape();
+  const auto& [name, shape, dtype, is_parameter] = tensors_[tensor];
   if (values.sizes() != at::IntArrayRef(shape))
-    complaint =
-        fmt::format("parameter '{}' is [{}], the values are {}", info(param).name, fmt::join(shape, ", "), describe(values));
+    complaint = fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(values));
   const World place = plan_->place();
   const auto& mesh = plan_->spec().mesh();
   if (from && (*from < 0 || *from >= place.size))
@@ -137,9 +181,9 @@ at::Tensor Store::agree(int param, const at::Tensor& values, std::optional<int> 
   if (is_taken) complaint = *mesh->world()->control->all_gather_values(complaint)[*from].get_if<std::string>();
   if (!complaint.empty()) misuse("{}", complaint);
   if (!is_taken) return values.detach();
-  const at::ScalarType dtype = plan_->program(Mode::train).precision.master();
-  const at::Tensor agreed = place.rank == *from ? values.detach().to(dtype, false, true).contiguous()
-                                                : at::empty(shape, at::TensorOptions().dtype(dtype));
+  const at::ScalarType exact = is_parameter ? plan_->program(Mode::train).precision.master() : dtype;
+  const at::Tensor agreed = place.rank == *from ? values.detach().to(exact, false, true).contiguous()
+                                                : at::empty(shape, at::TensorOptions().dtype(exact));
   mesh->world()->communicator->broadcast(agreed, *from).synchronize();
   return agreed;
 }
@@ -159,6 +203,10 @@ void Store::set_owned(int param, const at::Tensor& chunk, const at::Tensor& valu
 
 void Store::set_parameter(int param, const at::Tensor& given, std::optional<int> from) const {
   const at::Tensor values = agree(param, given, from);
+  if (is_buffer(param)) {
+    at::Tensor(buffer_of(param).values).copy_(values);
+    return;
+  }
   const Unit& unit = unit_of(param);
   if (!unit.plan.held) return;
   if (unit.is_node_shared()) plan_->axis_of(unit).barrier();  // other ranks may still read them
@@ -190,24 +238,16 @@ void Store::visit_tensors(Visitor& visitor) const {
     for (const auto& [key, buffer] : unit_of(param).state)
       visitor.tensor("optimizer/" + key + "/" + name, shape, piece_of(param, buffer));
   }
-  visit_buffers(visitor);
-  visitor.end_of_tensors();
-}
-
-// The buffers are equal on all ranks that run the layer.
-void Store::visit_buffers(Visitor& visitor) const {
-  const ModelInfo& info = *state_.model;
-  const std::vector<bool> runs = positions_run(plan_->program(Mode::train), info);
-  std::set<int> visited;
-  for (size_t p = 0; p < info.positions.size(); ++p) {
-    if (!runs[p] || !visited.insert(info.positions[p].layer).second) continue;
-    for (const LayerBuffer& buffer : plan_->model().positions()[p].layer->buffers()) {
-      Box whole{std::vector<int64_t>(static_cast<size_t>(buffer.values.dim()), 0), buffer.values.sizes().vec()};
-      visitor.tensor("model/" + info.positions[p].name + "." + buffer.name, buffer.values.sizes().vec(),
-                     {{std::move(whole)}, 0, buffer.values.numel(), buffer.values.view({-1})});
-      visitor.attributes({{"trainable", false}});
-    }
+  for (size_t i = 0; i < buffers_.size(); ++i) {  // equal on all ranks that run the layer
+    const int tensor = static_cast<int>(state_.model->params.size() + i);
+    if (!is_held(tensor)) continue;
+    const at::Tensor& values = buffers_[i].values;
+    Box all{std::vector<int64_t>(static_cast<size_t>(values.dim()), 0), values.sizes().vec()};
+    visitor.tensor("model/" + tensors_[tensor].name, tensors_[tensor].shape,
+                   {{std::move(all)}, 0, values.numel(), values.view({-1})});
+    visitor.attributes({{"trainable", false}});
   }
+  visitor.end_of_tensors();
 }
 
 }  // namespace zt

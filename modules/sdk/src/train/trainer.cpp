@@ -151,28 +151,26 @@ void Trainer::drain() {
   if (runner_) runner_->drain();
 }
 
-at::ScalarType Trainer::dtype(const std::string& name) const {
-  const int param = store_->find(name);
-  runner();
-  return store_->dtype(param);
+const std::vector<ModelTensor>& Trainer::tensors() const {
+  return store_->tensors();
 }
 
-const ParamInfo& Trainer::param_info(const std::string& name) const {
-  return store_->info(store_->find(name));
+const ModelTensor& Trainer::tensor(const std::string& name) const {
+  return store_->tensors()[store_->find(name)];
 }
 
 at::Tensor Trainer::parameter(const std::string& name) {
-  const int param = store_->find(name);
-  return drained_store().parameter(param);
+  const int tensor = store_->find(name);
+  return drained_store().parameter(tensor);
 }
 
 at::Tensor Trainer::master(const std::string& name) {
-  const int param = store_->find(name);
-  return drained_store().master(param);
+  const int tensor = store_->find(name);
+  return drained_store().master(tensor);
 }
 
 at::Tensor Trainer::gradient(const std::string& name) {
-  const int param = store_->find(name);
+  const int param = store_->find_parameter(name, "gradient");
   const ParamInfo& info = store_->info(param);
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   by_hand().refuse_gradient();
@@ -186,19 +184,19 @@ at::Tensor Trainer::gradient(const std::string& name) {
 }
 
 std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& name) {
-  const int param = store_->find(name);
-  return drained_store().optimizer_state(param);
+  const int tensor = store_->find(name);
+  return drained_store().optimizer_state(tensor);
 }
 
 void Trainer::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
-  const int param = store_->find(name);
+  const int tensor = store_->find(name);
   by_hand().refuse("set_parameter");
-  drained_store().set_parameter(param, values, from);
+  drained_store().set_parameter(tensor, values, from);
 }
 
 void Trainer::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                   std::optional<int> from) {
-  const int param = store_->find(name);
+  const int param = store_->find_parameter(name, "optimizer state");
   by_hand().refuse("set_optimizer_state");
   drained_store().set_optimizer_state(param, state, values, from);
 }

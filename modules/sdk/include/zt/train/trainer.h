@@ -43,6 +43,14 @@ struct StepResult {
   Stats stats = {};  // what Layer::report shows, by "LAYER.NAME", over all micro-batches and ranks
 };
 
+// A tensor of a model's state: a parameter, or one that a layer changes itself (LayerBuffer), such as "blocks.1.router.bias".
+struct ModelTensor {
+  std::string name;
+  std::vector<int64_t> shape;         // of the whole tensor, of which a rank may hold a part
+  at::ScalarType dtype = at::kFloat;  // as layers see it
+  bool is_parameter = true;
+};
+
 // Bytes of one kind on this rank; -1 means not known. "activations" are all tensors made within a step (values kept for the
 // backward, temporaries) at its peak, measured in the first step over a batch of these shapes. "total" is the sum of the others.
 struct MemoryLine {
@@ -102,17 +110,21 @@ class Trainer : public Stateful {
   int64_t global_step() const { return state().step; }
   void set_global_step(int64_t step);
 
-  // Return copies of full tensors of the parameter's shape. `parameter` is what layers see; `master` is what the optimizer sees,
-  // which is more exact in mixed precision. Collective over the mesh if the parameter is sharded, cut into boxes, or not held by
-  // all ranks. Throw Misuse, with the nearest name, for an unknown name.
+  // Returns the tensors of the model's state: the parameters in the model's order, then the tensors that layers change
+  // themselves. This is the one list of the names that the following functions take and that files of the model hold.
+  const std::vector<ModelTensor>& tensors() const;
+  const ModelTensor& tensor(const std::string& name) const;  // throws Misuse, with the nearest name, for an unknown name
+
+  // Return copies of full tensors of the tensor's shape. `parameter` is what layers see; `master` is what the optimizer sees,
+  // in its precision, which is more exact in mixed precision. Both return the same for a tensor that a layer changes itself; it
+  // has no gradient and no optimizer state. Collective over the mesh if the tensor is sharded, cut into boxes, or not held by all
+  // ranks. Throw Misuse, with the nearest name, for an unknown name.
   //
   // `gradient` returns the last step's gradient of the objective before clipping, in float32 or float64. Over all parameters its
   // norm is StepResult::grad_norm. It does not depend on the number of ranks or micro-batches, nor on the loss scale. By hand,
   // after the last backward and before finish_step, it is the gradient of the mean over micro-batches and data-parallel ranks.
   // Throws Misuse while micro-batches are missing.
   at::Tensor parameter(const std::string& name);
-  at::ScalarType dtype(const std::string& name) const;  // of parameter(name)
-  const ParamInfo& param_info(const std::string& name) const;
   at::Tensor master(const std::string& name);
   at::Tensor gradient(const std::string& name);
   std::map<std::string, at::Tensor> optimizer_state(const std::string& name);
