@@ -11,13 +11,15 @@ namespace {
 
 template <std::shared_ptr<Optimizer> (*make)(const Value&, Isa)>
 int new_optimizer(lua_State* L) {
-  lua::push(L, make(lua::check_value(L, 1), best_isa()));
+  const Value options = lua::check_value(L, 1);
+  lua::push_made(L, make(options, best_isa()), options);
   return 1;
 }
 
 template <std::shared_ptr<Schedule> (*make)(const Value&)>
 int new_schedule(lua_State* L) {
-  lua::push(L, make(lua::check_value(L, 1)));
+  const Value options = lua::check_value(L, 1);
+  lua::push_made(L, make(options), options);
   return 1;
 }
 

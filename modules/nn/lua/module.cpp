@@ -10,7 +10,8 @@ namespace {
 
 template <auto make>
 int bind(lua_State* L) {
-  lua::push(L, make(lua::check_value(L, 1)));
+  const Value options = lua::check_value(L, 1);
+  lua::push_made(L, make(options), options);
   return 1;
 }
 

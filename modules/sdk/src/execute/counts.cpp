@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <bit>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -46,13 +47,26 @@ std::string share_failure(Communicator& control, const std::optional<StepFailure
 }
 
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
-  enum Word : uint8_t { tokens, samples, running, at_step, is_counted, group, field_names, field_values, has_failed, words };
+  enum Word : uint8_t {
+    tokens,
+    samples,
+    running,
+    at_step,
+    is_counted,
+    group,
+    field_names,
+    field_values,
+    rate,
+    has_failed,
+    words
+  };
   static const char* const kDoing[] = {"trains", "evaluates", "infers"};
   const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
-  const at::Tensor own = at::tensor(
-      {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
-       static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), int64_t{adds.failure.has_value()}},
-      at::kLong);
+  const at::Tensor own =
+      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
+                  static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
+                  std::bit_cast<int64_t>(adds.lr), int64_t{adds.failure.has_value()}},
+                 at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
   const auto* first = all.const_data_ptr<int64_t>();
@@ -71,6 +85,11 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
     if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
       misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
              0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
+    if (theirs[rate] != first[rate])
+      misuse(
+          "rank 0 has the learning rate {} in this step and rank {} has {}: ranks of '{}' that train one model need the same; do "
+          "trainer:set_lr and the schedule depend on the rank?",
+          std::bit_cast<double>(first[rate]), rank, std::bit_cast<double>(theirs[rate]), comm.name());
     if (theirs[samples] != first[samples])
       misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
              rank, theirs[samples], comm.name());

@@ -25,6 +25,7 @@ struct Contribution {
   bool is_counted = true;    // false: another rank with the same samples and positions counts them
   int64_t group = -1;        // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
   SamplesHash samples = {};  // of the group's samples; the default where they are not compared
+  double lr = 0;             // the base learning rate of this step
   std::optional<StepFailure> failure = {};  // of this rank: it only takes part, and has no counts
 };
 
@@ -34,7 +35,8 @@ std::string share_failure(Communicator& control, const std::optional<StepFailure
 
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
 // ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if loss layers on several
-// ranks of a group count different tokens, or have different samples in the same fields. Throws PeerFailed, with the failure, on
+// ranks of a group count different tokens, have different samples in the same fields, or have
+// other learning rates. Throws PeerFailed, with the failure, on
 // all ranks if one of them has failed.
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 

@@ -39,7 +39,7 @@ void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, P
   const bool is_by_hand = compute_.is_by_hand_ && compute_.mode_ == Mode::train;
   at::Tensor value = sum.detach().to(at::kDouble);
   if (is_by_hand) value = value * compute_.seeds_.of(per);
-  compute_.sums_.add_loss(name, micro_batch_index_, value);
+  compute_.sums_.add_loss(name, position_index_, micro_batch_index_, value);
 }
 
 void ComputeState::LayerContext::keep(std::vector<at::Tensor> choices) {

@@ -94,6 +94,7 @@ class Count : public ActionHandler {
   void sum(const std::vector<std::string>& axes, StepState& state) const {
     Contribution mine = contribution(axes, state);
     mine.failure = state.failure;
+    if (compute_->mode() == Mode::train) mine.lr = state.scalars.lr;
     if (!state.split_axes.empty() && !state.failure) mine.samples = hash_of(compute_->fields());
     try {
       state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
@@ -125,33 +126,43 @@ class Norm : public ActionHandler {
  private:
   void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     compute_->add_exchange_seconds();
-    const auto mine = compute_->losses();
-    const at::Tensor stats = compute_->sums().stats(*state.model);
-    const auto n = static_cast<int64_t>(mine.size());
-    const at::Tensor sums = at::zeros({n + stats.numel() + 1}, at::kDouble);  // losses, statistics, number of failed ranks
+    const at::Tensor mine = compute_->sums().losses_by_position(*state.model), stats = compute_->sums().stats(*state.model);
+    const int64_t n = mine.numel(), m = stats.numel();
+    const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
     if (!comm || state.is_first_copy(axes)) {
-      for (int64_t i = 0; i < n; ++i) sums.data_ptr<double>()[i] = mine[i].sum;
-      sums.narrow(0, n, stats.numel()).copy_(stats);
+      sums.narrow(0, 0, n).copy_(mine);
+      sums.narrow(0, n, m).copy_(stats);
     }
-    if (comm) {
-      sums.data_ptr<double>()[n + stats.numel()] = state.failure ? 1 : 0;
-      comm->all_reduce(sums, sums).synchronize();
-      if (sums.data_ptr<double>()[n + stats.numel()] > 0) state.known_failure = share_failure(*comm, state.failure);
-    }
+    sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
+    if (comm) add_over_ranks(sums, axes, state);
+    if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
     if (state.failure || !state.known_failure.empty()) {
       state.is_forward_finite = false;
       return;
     }
-    set_stats(sums.narrow(0, n, stats.numel()), state);
+    set_stats(sums.narrow(0, n, m), state);
     state.losses.clear();
     state.loss = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const double value = sums.data_ptr<double>()[i] / divisor(mine[i].term.per, state);
-      state.losses.push_back({mine[i].term.name, value});
+    for (const LossSum& total : StepSums::add_positions(sums.narrow(0, 0, n), *state.model)) {
+      const double value = total.sum / divisor(total.term.per, state);
+      state.losses.push_back({total.term.name, value});
       state.loss += value;
     }
     // A router's logits may be infinite and the loss finite all the same.
     state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
+  }
+
+  // Adds over the stages of a pipeline first, where each number comes from one rank, and then over the others, in the order that
+  // the sum has without a pipeline.
+  static void add_over_ranks(const at::Tensor& sums, const std::vector<std::string>& axes, StepState& state) {
+    std::vector<std::string> stages, others;
+    for (const std::string& axis : axes) {
+      const bool is_split = std::ranges::find(state.split_axes, axis) != state.split_axes.end();
+      (is_split ? stages : others).push_back(axis);
+    }
+    for (const auto& part : {stages, others}) {
+      if (!part.empty()) state.control(part).all_reduce(sums, sums).synchronize();
+    }
   }
 
   static void set_stats(const at::Tensor& sums, StepState& state) {

@@ -1,7 +1,10 @@
 #include "step_sums.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 namespace zt {
 
@@ -26,21 +29,38 @@ at::Tensor StepSums::total(const Parts& parts) {
   return total;
 }
 
-void StepSums::add_loss(const std::string& term, int micro_batch, const at::Tensor& value) {
-  add(losses_[term], micro_batch, value);
+void StepSums::add_loss(const std::string& term, int position, int micro_batch, const at::Tensor& value) {
+  add(losses_[{position, term}], micro_batch, value);
 }
 
 void StepSums::add_stat(int stat, int micro_batch, const at::Tensor& values) {
   add(stats_[stat], micro_batch, values.detach().to(at::kDouble));
 }
 
-std::vector<LossSum> StepSums::losses(const ModelInfo& model) const {
+at::Tensor StepSums::losses_by_position(const ModelInfo& model) const {
+  std::vector<double> sums;
+  for (int position = 0; position < static_cast<int>(model.positions.size()); ++position) {
+    for (const LossInfo& term : model.positions[static_cast<size_t>(position)].losses) {
+      const auto found = losses_.find({position, term.name});
+      sums.push_back(found == losses_.end() ? 0 : total(found->second).item<double>());
+    }
+  }
+  return at::tensor(sums, at::kDouble);
+}
+
+std::vector<LossSum> StepSums::add_positions(const at::Tensor& by_position, const ModelInfo& model) {
   std::vector<LossSum> sums;
-  for (const LossInfo& term : model.losses) {
-    const auto found = losses_.find(term.name);
-    sums.push_back({term, found == losses_.end() ? 0 : total(found->second).item<double>()});
+  for (const LossInfo& term : model.losses) sums.push_back({term, 0});
+  const auto* next = by_position.const_data_ptr<double>();
+  for (const PositionInfo& position : model.positions) {
+    for (const LossInfo& term : position.losses)
+      std::ranges::find(sums, term.name, [](const LossSum& sum) { return sum.term.name; })->sum += *next++;
   }
   return sums;
+}
+
+std::vector<LossSum> StepSums::losses(const ModelInfo& model) const {
+  return add_positions(losses_by_position(model), model);
 }
 
 at::Tensor StepSums::stats(const ModelInfo& model) const {

@@ -16,20 +16,24 @@ struct LossSum {
   double sum = 0;
 };
 
-// Keeps one sum per micro-batch and adds them in ascending order when it is asked, because schedules may change the order of
-// forwards, but not that of a sum.
+// Keeps one sum per micro-batch, and of losses per position, and adds them in ascending order when it is asked: first over
+// micro-batches, then over positions. So neither a schedule nor a pipeline changes the order of a sum.
 // Threads: the rank's thread only.
 class StepSums {
  public:
   void clear();
   void discard(int micro_batch);
   // `value`: a float64 scalar.
-  void add_loss(const std::string& term, int micro_batch, const at::Tensor& value);
+  void add_loss(const std::string& term, int position, int micro_batch, const at::Tensor& value);
   // `stat`: index in ModelInfo::stats. `values`: [size] of any dtype.
   void add_stat(int stat, int micro_batch, const at::Tensor& values);
 
   // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
   std::vector<LossSum> losses(const ModelInfo& model) const;
+  // Returns the same before positions are added up: float64, one number per position and term that its layer declares.
+  at::Tensor losses_by_position(const ModelInfo& model) const;
+  // Adds up such numbers.
+  static std::vector<LossSum> add_positions(const at::Tensor& by_position, const ModelInfo& model);
   // Returns this rank's sums so far of all statistics of the model, one after the other: float64 [total size] in host memory.
   at::Tensor stats(const ModelInfo& model) const;
 
@@ -38,7 +42,7 @@ class StepSums {
   static void add(Parts& parts, int micro_batch, const at::Tensor& value);
   static at::Tensor total(const Parts& parts);
 
-  std::map<std::string, Parts> losses_;
+  std::map<std::pair<int, std::string>, Parts> losses_;  // by position and term
   std::map<int, Parts> stats_;
 };
 

@@ -127,7 +127,8 @@ void ByHand::share_counts() {
   const auto& axes = plan_->data_axes();
   if (axes.empty()) return;
   try {
-    state.counts = sum_counts(state.control(axes), counts_, {.failure = state.failure}, Mode::train, state.step);
+    state.counts =
+        sum_counts(state.control(axes), counts_, {.lr = state.scalars.lr, .failure = state.failure}, Mode::train, state.step);
   } catch (const PeerFailed&) {
     if (!state.failure) throw;
   }

@@ -1,5 +1,6 @@
 #include "zt/train/trainer.h"
 
+#include "alike.h"
 #include "by_hand.h"
 #include "execute/together.h"
 #include "measure.h"
@@ -73,6 +74,11 @@ Trainer::~Trainer() = default;
 std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options) {
   run_together(control_of_all(*spec), [&] { check_options(*spec, options); });
   if (spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
+  Communicator* control = control_of_all(*spec);
+  check_alike(facts_of(*spec->model(), options), control);
+  Facts initial;
+  run_together(control, [&] { initial = initial_facts_of(*spec->model()); });
+  check_alike(initial, control);
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   trainer->spec_->model()->set_trainer(trainer);
   return trainer;

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "zt/base/error.h"
+#include "zt/base/given.h"
 #include "zt/base/object.h"
 #include "zt/base/value.h"
 #include "zt/build_id.h"
@@ -74,6 +75,12 @@ void push(lua_State* L, const Object& object);  // an object whose pointer is nu
 template <class T>
 void push(lua_State* L, std::shared_ptr<T> value) {
   push(L, Object::of<T>(std::move(value)));
+}
+// Pushes what a script has made from `options`, and notes these (zt/base/given.h).
+template <class T>
+void push_made(lua_State* L, std::shared_ptr<T> made, const Value& options) {
+  made->given = given_options(options);
+  push(L, std::move(made));
 }
 inline void push(lua_State* L, double value) {
   lua_pushnumber(L, value);

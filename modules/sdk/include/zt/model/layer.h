@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "zt/base/given.h"
 #include "zt/base/object.h"
 #include "zt/comm/comm.h"
 #include "zt/model/param.h"
@@ -135,7 +136,7 @@ struct LayerBuffer {
 // The statistics of a step by the names of io().stats, each float64 [size]: sums over all micro-batches and ranks.
 using Stats = std::map<std::string, at::Tensor>;
 
-class Layer {
+class Layer : public MadeFromOptions {
  public:
   virtual ~Layer();
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "zt/base/box.h"
+#include "zt/base/given.h"
 #include "zt/base/object.h"
 #include "zt/comm/mesh.h"
 #include "zt/model/layer.h"
@@ -90,7 +91,7 @@ struct NamedLayer {
 
 class Trainer;
 
-class Model {
+class Model : public MadeFromOptions {
  public:
   // A layer may occur several times. A Param that several layers hold is tied: its name is that of the first of them. Sets the
   // full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "zt/base/given.h"
 #include "zt/base/object.h"
 #include "zt/model/model.h"
 
@@ -44,7 +45,7 @@ enum class Scope : uint8_t {
 };
 
 // An optimizer's rule and its options. The state is in FlatState.
-class Optimizer {
+class Optimizer : public MadeFromOptions {
  public:
   virtual ~Optimizer();
   virtual std::string kind() const = 0;                      // "adamw"
@@ -63,7 +64,7 @@ class Optimizer {
 };
 
 // A learning-rate schedule.
-class Schedule {
+class Schedule : public MadeFromOptions {
  public:
   virtual ~Schedule();
   virtual std::string kind() const = 0;

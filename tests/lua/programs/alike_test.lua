@@ -1,0 +1,74 @@
+-- Tests that ranks which would train other models than one another are refused. Runs on two ranks.
+local lu = require "luaunit"
+local zt = require "zt"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+
+local rank, ranks = zt.world.rank, zt.world.size
+local mesh = comm.mesh{dp = -1}
+
+-- Returns a trainer. `options`: {seed =, lr =, dropout =, schedule =, clip =, layer =}.
+local function trainer_of(options)
+  local layers = {{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"drop", nn.dropout{p = options.dropout or 0.1}}}
+  if options.layer then layers[#layers + 1] = {"extra", options.layer} end
+  layers[#layers + 1] = {"head", nn.lm_loss{vocab = 11, hidden = 8}}
+  layers.seed = options.seed or 1
+  local program = zt.program(nn.sequential(layers)):apply(zero.shard{stage = options.stage or 1, axis = mesh.dp})
+  return zt.trainer(program, {optimizer = optim.adamw{lr = options.lr or 0.1}, clip = options.clip, schedule = options.schedule})
+end
+
+local function batch()
+  local tokens = zt.arange(8):add(rank):remainder(11):view{2, 4}:to "int64"
+  return {tokens = tokens, labels = tokens}
+end
+
+local function refuses(options, what)
+  if ranks == 1 then lu.skip "needs two ranks" end
+  lu.assertErrorMsgContains(what, trainer_of, options)
+end
+
+TestAlike = {}
+
+function TestAlike:test_learning_rates()
+  refuses({lr = rank + 1}, "the option 'lr' of the optimizer is 1 on rank 0 and 2 on rank 1 of 'dp'")
+end
+
+function TestAlike:test_seeds()
+  refuses({seed = rank + 5}, "the model's seed is 5 on rank 0 and 6 on rank 1 of 'dp'")
+end
+
+function TestAlike:test_options_of_layers()
+  refuses({dropout = rank == 0 and 0.25 or 0.5}, "the option 'p' of layer 'drop' is 0.25 on rank 0 and 0.5 on rank 1 of 'dp'")
+end
+
+function TestAlike:test_options_of_the_trainer()
+  refuses({clip = rank + 1}, "the trainer's clip is 1 on rank 0 and 2 on rank 1 of 'dp'")
+  refuses({schedule = rank == 1 and optim.constant{} or nil}, "the schedule is not given on rank 0 and constant on rank 1 of 'dp'")
+end
+
+-- A layer in Lua whose values were drawn after another seed on each rank.
+function TestAlike:test_initial_values()
+  zt.manual_seed(rank)
+  local layer = nn.layer{params = {weight = zt.randn{8}}, forward = function(p, x) return x * p.weight end}
+  refuses({layer = layer}, "the first initial value of 'extra.weight' is ")
+end
+
+function TestAlike:test_rates_that_are_set_later()
+  if ranks == 1 then lu.skip "needs two ranks" end
+  local trainer = trainer_of{}
+  trainer:step(batch())
+  trainer:set_lr(0.5 + rank)
+  lu.assertErrorMsgContains("rank 0 has the learning rate 0.5 in this step and rank 1 has 1.5", trainer.step, trainer, batch())
+  trainer:set_lr(0.5)
+  lu.assertEquals(trainer:step(batch()).lr, 0.5)
+end
+
+function TestAlike:test_ranks_that_are_alike_train()
+  for stage = 0, 3 do
+    zt.manual_seed(7)
+    local layer = nn.layer{params = {weight = zt.randn{8}}, forward = function(p, x) return x * p.weight end}
+    local trainer = trainer_of{stage = stage, layer = layer, schedule = optim.constant{}}
+    lu.assertEquals(trainer:step(batch()).step, 0)
+  end
+end
+
+os.exit(lu.LuaUnit.run())
