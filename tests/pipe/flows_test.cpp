@@ -2,10 +2,13 @@
 // pipeline.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "layers/layers.h"
 #include "numerics/support/odd_layers.h"
 #include "pipe/support/pipelines.h"
 #include "schedule/recipes.h"
+#include "support/spawn.h"
 
 namespace zt::test {
 namespace {
@@ -100,6 +103,19 @@ TEST_P(Flows, OutputsWithoutAGradient) {
     whole.cut = ragged;
     expect_exact({.ranks = ranks, .name = GetParam(), .partition = partition}, whole);
   }
+}
+
+// A plan counts the gradients that there are: of the three outputs, one has a gradient.
+TEST(FlowsPlan, CountsTheGradientsThatAreSent) {
+  Config whole{.ranks = 1, .micro_batches = 4, .stage = 0, .dropout = 0};
+  whole.model = model_with_masks;
+  spawn(2, [&](const World& world) {
+    const auto trainer = make_trainer(world, through({.ranks = 2, .partition = Value::List{2, 8}}, whole));
+    const auto plan = trainer->plan(global_batch(0)).to_json();
+    constexpr int64_t kElements = kSamples * kSeq * 6;
+    EXPECT_EQ(plan[0]["sent"].value("SEND", 0), kElements * (4 + 4 + 8));
+    EXPECT_EQ(plan[1]["sent"].value("SEND_GRAD", 0), kElements * 4);
+  });
 }
 
 std::vector<std::string> schedule_names() {

@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "pipe/support/pipelines.h"
 #include "schedule/recipes.h"
 #include "support/message.h"
@@ -61,6 +63,19 @@ TEST(PipelineUse, StepsByHandSayWhyTheyCannotRun) {
     const auto trainer = make_trainer(world, small(2, "one_f_one_b"));
     EXPECT_CONTAINS(message_of<Misuse>([&] { trainer->forward(global_batch(0)); }),
                     "so forward and backward cannot run one by one");
+  });
+}
+
+// A middle stage sends values on and gradients back: of 12 samples of 10 tokens and 24 columns in float32.
+TEST(PipelineUse, PlansCountTheBytesOfMessages) {
+  spawn(3, [](const World& world) {
+    const auto plan = make_trainer(world, small(3, "one_f_one_b"))->plan(global_batch(0)).to_json();
+    ASSERT_EQ(plan.size(), 3U);
+    constexpr int64_t kBytes = 12 * kSeq * 24 * 4;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(plan[rank]["sent"].value("SEND", 0), rank < 2 ? kBytes : 0) << rank;
+      EXPECT_EQ(plan[rank]["sent"].value("SEND_GRAD", 0), rank > 0 ? kBytes : 0) << rank;
+    }
   });
 }
 

@@ -25,12 +25,14 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
   return kinds;
 }
 
-// Returns the bytes that are sent by kind of action, and those that layers send by kind of layer.
-std::map<std::string, int64_t> with_layers(std::map<std::string, int64_t> sent, const Program& training,
-                                           const Rehearsal& rehearsed, const ModelInfo& model) {
+// Returns the bytes that are sent by kind of action, with those of messages, and those that layers send by kind of layer.
+std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sent, const Program& training,
+                                              const Rehearsal& rehearsed, const ModelInfo& model) {
   for (size_t i = 0; i < training.actions.size(); ++i) {
+    const Action& action = training.actions[i];
+    const bool is_layer = role_of(action) == Role::compute;
     if (const int64_t bytes = rehearsed.actions[i].sent; bytes > 0)
-      sent[model.positions[training.actions[i].target].kind] += bytes;
+      sent[is_layer ? model.positions[action.target].kind : kind(action.kind).name] += bytes;
   }
   return sent;
 }
@@ -80,7 +82,7 @@ Value Plan::of_all_ranks(const StepBatch& batch) const {
                                  {"count", static_cast<int64_t>(ranks.size())},
                                  {"memory", table_of(memory)},
                                  {"actions", table_of(rank.actions)},
-                                 {"sent", table_of(with_layers(rank.sent, training, rehearsed, model().info()))},
+                                 {"sent", table_of(with_rehearsed(rank.sent, training, rehearsed, model().info()))},
                                  {"assumptions", assumptions_of(training, model())}});
   }
   return kinds;

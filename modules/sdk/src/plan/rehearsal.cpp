@@ -25,13 +25,17 @@ class IgnoredAction : public ActionHandler {
   Work start(const Action&, StepState&) override { return {}; }
 };
 
-// Stands for the actions that move values between ranks, by what they declare to write and to free.
+// Stands for the actions that move values between ranks, by what they declare to read, to write and to free.
 class Moved : public ActionHandler {
  public:
-  Moved(const ModelInfo& model, const ValueShapes& shapes) : model_(model), shapes_(shapes) {}
+  Moved(const ModelInfo& model, const ValueShapes& shapes) : model_(model), shapes_(shapes), read_(outputs_read(model)) {}
 
   Work start(const Action& action, StepState& state) override {
     const Resources declared = resources_of(action, model_);
+    const auto message = message_of(action);
+    if (message && message->is_send) {
+      for (const Resource& sent : declared.reads) send(sent, state);
+    }
     for (const Resource& written : declared.writes) receive(written, state);
     for (const Resource& freed : declared.frees) {
       if (freed.kind == ResourceKind::value) state.values.drop_values(freed.index, freed.micro_batch);
@@ -39,8 +43,32 @@ class Moved : public ActionHandler {
     }
     return {};
   }
+  // Returns the bytes sent since the last call.
+  int64_t take_sent_bytes() { return std::exchange(sent_, 0); }
 
  private:
+  static std::set<std::pair<int, int>> outputs_read(const ModelInfo& model) {
+    std::set<std::pair<int, int>> read;
+    for (const PositionInfo& position : model.positions) {
+      for (const Edge& edge : position.inputs) read.emplace(edge.position, edge.output);
+    }
+    return read;
+  }
+
+  // Counts the tensors that are there. They stay, until the action frees them.
+  void send(const Resource& sent, StepState& state) {
+    if (sent.kind != ResourceKind::value && sent.kind != ResourceKind::value_grad) return;
+    for (int output = 0; output < static_cast<int>(model_.positions[sent.index].outputs.size()); ++output) {
+      const Edge edge{sent.index, output};
+      const bool is_value = sent.kind == ResourceKind::value;
+      const at::Tensor tensor =
+          is_value ? state.values.get(edge, sent.micro_batch) : state.values.take_gradient(edge, sent.micro_batch);
+      if (tensor.defined()) sent_ += static_cast<int64_t>(tensor.nbytes());
+      if (!is_value) state.values.add_gradient(edge, sent.micro_batch, tensor);
+    }
+  }
+
+  // A gradient comes back for the outputs that some position reads as numbers.
   void receive(const Resource& written, StepState& state) const {
     if (written.kind != ResourceKind::value && written.kind != ResourceKind::value_grad) return;
     const auto& outputs = shapes_.of(written.index, written.micro_batch);
@@ -48,13 +76,16 @@ class Moved : public ActionHandler {
       if (!outputs[output].defined()) continue;
       const Edge edge{written.index, output};
       if (written.kind == ResourceKind::value) state.values.put(edge, written.micro_batch, at::empty_like(outputs[output]));
-      else if (model_.positions[written.index].outputs[output].differentiable)
+      else if (model_.positions[written.index].outputs[output].differentiable && outputs[output].is_floating_point() &&
+               read_.contains({written.index, output}))
         state.values.add_gradient(edge, written.micro_batch, at::empty_like(outputs[output]));
     }
   }
 
   const ModelInfo& model_;
   const ValueShapes& shapes_;
+  std::set<std::pair<int, int>> read_;  // position and output
+  int64_t sent_ = 0;
 };
 
 at::Tensor meta_buffer(int64_t numel, at::ScalarType dtype) {
@@ -99,13 +130,13 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
   return units;
 }
 
-// Runs the layers' actions, moves values, and does nothing else.
-Executor::Handlers rehearsed_handlers(const Program& program, const ModelInfo& model,
-                                      const std::shared_ptr<ComputeState>& compute, const ValueShapes& shapes) {
+// Runs the layers' actions, moves values by `moved`, and does nothing else.
+Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_ptr<ComputeState>& compute,
+                                      const std::shared_ptr<Moved>& moved) {
   Executor::Handlers handlers = step_handlers(compute, std::make_shared<Normalisation>(), nullptr, {});
   for (const Action& action : program.actions) {
     const Role role = role_of(action);
-    if (role == Role::transfer) handlers[action.kind] = std::make_shared<Moved>(model, shapes);
+    if (role == Role::transfer) handlers[action.kind] = moved;
     else if (role != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
   }
   return handlers;
@@ -122,7 +153,8 @@ class Run {
     parameters_.emplace(*stage.model, state_.units);
     compute_ = std::make_shared<ComputeState>(stage.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
-    executor_.emplace(program, info_, rehearsed_handlers(program, info_, compute_, shapes), complete, nullptr);
+    moved_ = std::make_shared<Moved>(info_, shapes);
+    executor_.emplace(program, info_, rehearsed_handlers(program, compute_, moved_), complete, nullptr);
   }
 
   // Calls `after(index)` after each action.
@@ -140,7 +172,7 @@ class Run {
     }
   }
   const StepState& state() const { return state_; }
-  int64_t take_sent_bytes() { return compute_->take_sent_bytes(); }
+  int64_t take_sent_bytes() { return compute_->take_sent_bytes() + moved_->take_sent_bytes(); }
 
  private:
   const Stage& stage_;
@@ -149,6 +181,7 @@ class Run {
   StepState state_;
   std::optional<MetaParameters> parameters_;
   std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<Moved> moved_;
   std::optional<Executor> executor_;
 };
 
@@ -227,13 +260,6 @@ int64_t Rehearsal::peak_bytes() const {
 const std::vector<at::Tensor>& ValueShapes::of(int position, int micro_batch) const {
   const size_t known = by_micro_batch.size() == 1 ? 0 : static_cast<size_t>(micro_batch);
   return by_micro_batch.at(known).at(static_cast<size_t>(position));
-}
-
-int64_t ValueShapes::bytes(int position, int micro_batch) const {
-  int64_t bytes = 0;
-  if (by_micro_batch.empty()) return 0;
-  for (const at::Tensor& value : of(position, micro_batch)) bytes += value.defined() ? static_cast<int64_t>(value.nbytes()) : 0;
-  return bytes;
 }
 
 ValueShapes value_shapes(const Stage& stage, const Precision& precision) {

@@ -12,7 +12,7 @@ namespace zt {
 // An action of a rehearsal. Bytes are those of tensors that are made within the step: values kept for the backward, temporaries.
 struct RehearsedAction {
   double flops = 0;
-  int64_t sent = 0;  // bytes that its layer sends to other ranks
+  int64_t sent = 0;  // bytes that its layer sends to other ranks, or that a message has
   int64_t made = 0;  // bytes of all tensors that it made
   int64_t peak = 0;  // most bytes held during the action
   int64_t held = 0;  // bytes held after it
@@ -37,7 +37,6 @@ struct ValueShapes {
   std::vector<OfPositions> by_micro_batch;                   // only the first one if all micro-batches have equal shapes
 
   const std::vector<at::Tensor>& of(int position, int micro_batch) const;
-  int64_t bytes(int position, int micro_batch) const;  // 0 if nothing is known
 };
 // Returns them from the forwards of the whole model. Throws Misuse as `rehearse`.
 ValueShapes value_shapes(const Stage& stage, const Precision& precision);

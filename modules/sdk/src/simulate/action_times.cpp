@@ -38,8 +38,8 @@ Cost ActionTimes::cost_of_action(const Action& action, int played, int step) con
           part.held.units[unit].layout.numel * static_cast<int64_t>(c10::elementSize(rank.program->precision.params));
     return cost;
   }
-  if (const auto message = message_of(action)) {
-    const int64_t bytes = message->is_send && action.target >= 0 ? values_.bytes(action.target, action.micro_batch) : 0;
+  if (message_of(action)) {
+    const int64_t bytes = part.rehearsal.actions[step].sent;
     return {.memory_bytes = 2 * bytes, .sent_bytes = bytes};
   }
   return cost_of(action, {.model = model,

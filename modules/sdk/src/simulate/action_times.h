@@ -20,10 +20,9 @@ struct PlayedPart {
 // collectives over W ranks log2 W latencies and the bytes of ring algorithms.
 class ActionTimes {
  public:
-  // `parts`: by played rank. `values`: those that ranks send. All arguments must outlive this.
-  ActionTimes(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts, const ValueShapes& values,
-              const Costs& costs)
-      : plan_(plan), played_(played), parts_(parts), values_(values), costs_(costs) {}
+  // `parts`: by played rank. All arguments must outlive this.
+  ActionTimes(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts, const Costs& costs)
+      : plan_(plan), played_(played), parts_(parts), costs_(costs) {}
 
   // Throws Misuse if the costs do not tell.
   ActionTime of(int played, int step) const;
@@ -37,7 +36,6 @@ class ActionTimes {
   const Plan& plan_;
   const PlayedRanks& played_;
   const std::vector<PlayedPart>& parts_;
-  const ValueShapes& values_;
   const Costs& costs_;
   mutable std::map<std::pair<int, std::vector<std::string>>, const LinkSpeed*> links_;  // by rank and axes
 };

@@ -88,7 +88,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   const PlayedRanks played = played_ranks(model, plan.spec().coord().shape, programs_of(plan));
   const ValueShapes values = plan.shapes(micro_batches);
   const std::vector<PlayedPart> parts = parts_of(plan, played, micro_batches, values);
-  const ActionTimes times(plan, played, parts, values, costs);
+  const ActionTimes times(plan, played, parts, costs);
   const PlayResult result =
       play(played, model,
            {.waiting = Waiting::when_needed,
