@@ -114,9 +114,29 @@ TEST(Disagreement, ALossTermThatOnlySomeRanksDeclareIsNamedOnAll) {
     spawn(2, [&](const World& world) {
       const auto model = [&] { return model_with(std::make_shared<Auxiliary>(world.rank == 1, false)); };
       const auto refusal = message_of<Misuse>([&] { make_trainer(world, {.stage = stage, .model = model}); });
-      EXPECT_CONTAINS(refusal, "rank 1 built other programs than rank 0");
+      EXPECT_CONTAINS(
+          refusal,
+          "rank 1 built other programs than rank 0: the script must make the same model and passes on every rank. The "
+          "description of the model is 'loss aux per sample' on rank 1 and 'loss loss per token' on rank 0.");
     });
   }
+}
+
+// All ranks name the same action, in the program of the same rank.
+TEST(Disagreement, TheFirstActionThatDiffersIsNamed) {
+  spawn(3, [](const World& world) {
+    const auto refusal =
+        message_of<Misuse>([&] { make_trainer(world, {.ranks = 3, .stage = 1, .recompute_every = world.rank == 2 ? 1 : 0}); });
+    EXPECT_CONTAINS(
+        refusal,
+        "rank 2 built other programs than rank 0: the script must make the same model and passes on every rank. In the "
+        "program of rank 0, action 2 is 'F 1 0 keep=inputs' on rank 2 and 'F 1 0' on rank 0.");
+  });
+  spawn(2, [](const World& world) {
+    const auto refusal =
+        message_of<Misuse>([&] { make_trainer(world, {.ranks = 2, .micro_batches = 1 + world.rank, .stage = 1}); });
+    EXPECT_CONTAINS(refusal, "In the program of rank 0, the header is 'program mode=train micro_batches=2 ");
+  });
 }
 
 TEST(Disagreement, ARankThatAddsNothingToATermCountsAsZero) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "execute/together.h"
+#include "plan/disagreement.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/gemm/gemm_choice.h"
@@ -74,14 +75,16 @@ std::vector<std::string> Plan::idle_axes() const {
   return idle;
 }
 
-// Returns what all ranks must have alike besides their programs, as text: settings of layers, loss terms, parameters and
+// Returns what all ranks must have alike besides their programs, in lines: settings of layers, loss terms, parameters and
 // statistics.
 static std::string common_text(const ModelInfo& model) {
   std::string text;
-  for (const PositionInfo& position : model.positions) text += " " + position.settings;
-  for (const LossInfo& term : model.losses) text += fmt::format(" {} per {}", term.name, name_of(term.per));
-  for (const ParamInfo& param : model.params) text += fmt::format(" {} [{}]", param.name, fmt::join(param.logical_shape(), ", "));
-  for (const ModelStat& stat : model.stats) text += fmt::format(" {} {}", stat.name, stat.size);
+  for (const PositionInfo& position : model.positions)
+    text += fmt::format("layer {} ({}) {}\n", position.name, position.kind, position.settings);
+  for (const LossInfo& term : model.losses) text += fmt::format("loss {} per {}\n", term.name, name_of(term.per));
+  for (const ParamInfo& param : model.params)
+    text += fmt::format("parameter {} [{}]\n", param.name, fmt::join(param.logical_shape(), ", "));
+  for (const ModelStat& stat : model.stats) text += fmt::format("statistic {} of {} numbers\n", stat.name, stat.size);
   return text;
 }
 
@@ -91,7 +94,8 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
   run_together(world(), [&] { programs = spec_->build_all(mode); });
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
-  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes + common_text(model().info())));
+  const std::string common = common_text(model().info());
+  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes + common));
   std::string complaint;
   const Coord coord = spec_->coord();
   if (coord.rank == 0) {
@@ -100,14 +104,15 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
     for (const Refusal& refusal : verify(model().info(), coord.shape, by_rank)) complaint += "\n  " + refusal.text();
   }
   if (spec_->mesh() && coord.shape.world_size() > 1) {
-    const auto outcomes =
-        spec_->mesh()->world()->control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+    Communicator& control = *spec_->mesh()->world()->control;
+    const auto outcomes = control.all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
     const auto text = [&](size_t rank, const char* key) {
       return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
     };
     for (size_t rank = 1; rank < outcomes.size(); ++rank) {
       if (text(rank, "programs") == text(0, "programs")) continue;
-      misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank", rank);
+      misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank.{}", rank,
+             first_difference({programs, common}, static_cast<int>(rank), control));
     }
     complaint = text(0, "complaint");
   }

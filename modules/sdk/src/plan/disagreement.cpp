@@ -1,0 +1,103 @@
+#include "disagreement.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+namespace {
+
+// A line of a program or of the common text, with the words that name it.
+struct NamedLine {
+  std::string name, text;
+};
+
+std::vector<std::string> lines_of_text(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Names the lines of a program's text: header, units, and actions by their number.
+std::vector<NamedLine> named_lines(const std::string& program) {
+  std::vector<NamedLine> named;
+  int action = 0;
+  for (const std::string& line : lines_of_text(program)) {
+    const bool is_head = line.starts_with("program "), is_unit = line.starts_with("unit ");
+    named.push_back({is_head ? "the header" : is_unit ? "the line of a unit" : fmt::format("action {}", action++), line});
+  }
+  return named;
+}
+
+std::string quoted(const std::vector<NamedLine>& lines, size_t index) {
+  return index < lines.size() ? fmt::format("'{}'", lines[index].text) : "missing";
+}
+
+// Returns "action 12 is 'B 2 0' on rank 2 and 'R 2 0' on rank 0" for the first lines that differ.
+std::string difference(const std::vector<NamedLine>& theirs, const std::vector<NamedLine>& ours, int rank) {
+  for (size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
+    const bool is_same = i < theirs.size() && i < ours.size() && theirs[i].text == ours[i].text;
+    if (is_same) continue;
+    return fmt::format("{} is {} on rank {} and {} on rank 0", i < ours.size() ? ours[i].name : theirs[i].name, quoted(theirs, i),
+                       rank, quoted(ours, i));
+  }
+  return "";
+}
+
+// The texts of rank 0 and of another rank.
+struct Pair {
+  std::string ours, theirs;
+  bool is_equal() const { return ours == theirs; }
+};
+
+class Comparison {
+ public:
+  Comparison(const Built& mine, int rank, Communicator& control) : mine_(mine), rank_(rank), control_(control) {}
+
+  std::string run() {
+    std::string hashes;
+    for (const auto& program : mine_.programs) hashes += fmt::format("{:016x}\n", program->hash());
+    const Pair programs = exchange(hashes), common = exchange(mine_.common);
+    const auto ours = lines_of_text(programs.ours), theirs = lines_of_text(programs.theirs);
+    const size_t other = static_cast<size_t>(std::ranges::mismatch(ours, theirs).in1 - ours.begin());
+    if (other < ours.size() && other < theirs.size()) {
+      const Pair texts = exchange(other < mine_.programs.size() ? mine_.programs[other]->text() : "");
+      return fmt::format(" In the program of rank {}, {}.", other,
+                         difference(named_lines(texts.theirs), named_lines(texts.ours), rank_));
+    }
+    if (ours.size() != theirs.size())
+      return fmt::format(" It built programs for {} ranks, and rank 0 for {}.", theirs.size(), ours.size());
+    return common.is_equal() ? ""
+                             : fmt::format(" {}.", difference(common_lines(common.theirs), common_lines(common.ours), rank_));
+  }
+
+ private:
+  // Gathers a text of rank 0 and of the other rank on all ranks.
+  Pair exchange(const std::string& text) {
+    const bool has_part = control_.rank() == 0 || control_.rank() == rank_;
+    const auto all = control_.all_gather_values(has_part ? Value(text) : Value(""));
+    return {*all[0].get_if<std::string>(), *all[static_cast<size_t>(rank_)].get_if<std::string>()};
+  }
+
+  // The lines name themselves.
+  static std::vector<NamedLine> common_lines(const std::string& text) {
+    std::vector<NamedLine> named;
+    for (const std::string& line : lines_of_text(text)) named.push_back({"The description of the model", line});
+    return named;
+  }
+
+  const Built& mine_;
+  int rank_;
+  Communicator& control_;
+};
+
+}  // namespace
+
+std::string first_difference(const Built& mine, int rank, Communicator& control) {
+  return Comparison(mine, rank, control).run();
+}
+
+}  // namespace zt
