@@ -28,6 +28,13 @@ local function losses(program)
   return list, trainer
 end
 
+-- Returns what a method of the program returns for each rank.
+local function by_rank(method, program)
+  local list = {}
+  for rank = 0, mesh.pp.size - 1 do list[rank + 1] = method(program, rank) end
+  return list
+end
+
 local TestSplit = {}
 
 function TestSplit:test_every_schedule_trains_alike()
@@ -87,7 +94,35 @@ function TestSplit:test_another_schedule()
   lu.assertEquals(pipe.with_schedule(program, schedule):text(), program_of{schedule = "zb_h1"}:text())
   lu.assertErrorMsgContains("did you mean 'gpipe'?", pipe.with_schedule, program, "gpip")
   lu.assertErrorMsgContains("the program has no pipeline", pipe.with_schedule, zt.program(model_of()), "gpipe")
-  lu.assertErrorMsgContains("was given by with_actions", pipe.with_schedule, program:with_actions(program:text()), "gpipe")
+  local given = program:with_actions(by_rank(program.text, program))
+  lu.assertErrorMsgContains("was given by with_actions", pipe.with_schedule, given, "gpipe")
+end
+
+-- The ranks of a pipeline have different programs, so a text of one rank is not enough.
+function TestSplit:test_programs_come_back_as_one_text_per_rank()
+  for _, name in ipairs{"gpipe", "zb_v"} do
+    local program = program_of{schedule = name}
+    for _, method in ipairs{program.text, program.actions} do
+      local again = program_of{schedule = name}:with_actions(by_rank(method, program))
+      lu.assertEquals(again:verify(), {})
+      lu.assertEquals(by_rank(again.text, again), by_rank(program.text, program))
+      lu.assertEquals(losses(again), losses(program_of{schedule = name}))
+    end
+  end
+  local program = program_of{}
+  local texts = by_rank(program.text, program)
+  table.insert(texts, texts[1])
+  local message = ("%d texts for a mesh of %d ranks: give one per rank"):format(#texts, mesh.pp.size)
+  lu.assertErrorMsgContains(message, program.with_actions, program, texts)
+  texts[#texts] = nil
+  texts[1] = texts[1]:gsub("mode=train", "mode=eval")
+  message = "the text of rank 0: the given program is not a training program"
+  lu.assertErrorMsgContains(message, program.with_actions, program, texts)
+  if mesh.pp.size == 1 then return end
+  for what, given in pairs{["this text"] = program:text(), ["this list of actions"] = program:actions()} do
+    message = "with_actions: " .. what .. " is that of one rank, and the ranks along 'pp' run different positions"
+    lu.assertErrorMsgContains(message, program.with_actions, program, given)
+  end
 end
 
 function TestSplit:test_mistakes()

@@ -95,12 +95,33 @@ int actions(lua_State* L) {
 }
 
 // program:with_actions(text) sets the whole training program, in the format of program:text(). program:with_actions(list) sets
-// its actions, in the format of program:actions(). Passes that were applied before no longer change it; later passes do.
+// its actions, in the format of program:actions(). A list of texts or of such lists has one per rank. Passes that were applied
+// before no longer change the program; later passes do.
 int with_actions(lua_State* L) {
   const auto spec = check<ProgramSpec>(L, 1);
   const Value given = check_value(L, 2);
-  const auto* as_text = given.get_if<std::string>();
-  push(L, as_text ? spec->with_program(Program::parse(*as_text)) : spec->with_actions(to_actions(given, "actions")));
+  if (const auto* text = given.get_if<std::string>()) {
+    push(L, spec->with_program(Program::parse(*text)));
+    return 1;
+  }
+  const auto* list = given.get_if<Value::List>();
+  const Value first = list && !list->empty() ? list->front() : Value();
+  if (first.get_if<std::string>()) {
+    std::vector<std::string> texts;
+    convert(given, "with_actions", texts);
+    std::vector<Program> programs;
+    for (size_t rank = 0; rank < texts.size(); ++rank)
+      programs.push_back(
+          with_context([&] { return fmt::format("the text of rank {}", rank); }, [&] { return Program::parse(texts[rank]); }));
+    push(L, spec->with_programs(std::move(programs)));
+  } else if (first.get_if<Value::List>()) {
+    std::vector<std::vector<Action>> by_rank;
+    for (size_t rank = 0; rank < list->size(); ++rank)
+      by_rank.push_back(to_actions((*list)[rank], fmt::format("actions[{}]", rank + 1)));
+    push(L, spec->with_actions_by_rank(std::move(by_rank)));
+  } else {
+    push(L, spec->with_actions(to_actions(given, "actions")));
+  }
   return 1;
 }
 

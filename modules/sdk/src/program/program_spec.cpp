@@ -18,6 +18,14 @@ void insert_by_phase(std::vector<std::shared_ptr<Pass>>& passes, const std::shar
   passes.insert(later, pass);
 }
 
+// A program that is to replace the training program of `model`.
+void check_given(const Program& program, const ModelInfo& model) {
+  if (program.mode != Mode::train)
+    misuse("the given program is not a training program (mode=train): only the training program can be replaced");
+  if (const size_t units = model.units.size(); program.units.size() != units)
+    misuse("the given program has {} units and the model {}: it was made for another model", program.units.size(), units);
+}
+
 }  // namespace
 
 ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches)
@@ -48,7 +56,23 @@ std::shared_ptr<ProgramSpec> ProgramSpec::replace(const std::shared_ptr<Pass>& p
   return next;
 }
 
+// One program for all ranks runs the same positions on each. `split_axes`: of the program.
+void ProgramSpec::check_unsplit(const std::vector<std::string>& split_axes, const char* what) const {
+  if (split_axes.empty() || !mesh_ || mesh_->coord().size(split_axes) == 1) return;
+  misuse(
+      "with_actions: {} is that of one rank, and the ranks along '{}' run different positions of the model: give a list with one per "
+      "rank, such as {{program:text(0), program:text(1)}}",
+      what, fmt::join(split_axes, "', '"));
+}
+
+void ProgramSpec::check_number(size_t given, const char* what) const {
+  const int ranks = coord().shape.world_size();
+  if (given != static_cast<size_t>(ranks))
+    misuse("with_actions: {} {} for a mesh of {} ranks: give one per rank, by rank", given, what, ranks);
+}
+
 std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actions) const {
+  check_unsplit(build(Mode::train, coord()).split_axes, "this list of actions");
   auto next = std::make_shared<ProgramSpec>(*this);
   next->training_passes_.clear();
   next->given_ = [before = std::make_shared<const ProgramSpec>(*this), actions = std::move(actions)](const Coord& coord) {
@@ -59,16 +83,43 @@ std::shared_ptr<ProgramSpec> ProgramSpec::with_actions(std::vector<Action> actio
   return next;
 }
 
+std::shared_ptr<ProgramSpec> ProgramSpec::with_actions_by_rank(std::vector<std::vector<Action>> actions) const {
+  check_number(actions.size(), "lists of actions");
+  auto next = std::make_shared<ProgramSpec>(*this);
+  next->training_passes_.clear();
+  next->is_given_by_rank_ = true;
+  next->given_ = [before = std::make_shared<const ProgramSpec>(*this), actions = std::move(actions)](const Coord& coord) {
+    Program program = before->build(Mode::train, coord);
+    program.actions = actions[static_cast<size_t>(coord.rank)];
+    return program;
+  };
+  return next;
+}
+
 std::shared_ptr<ProgramSpec> ProgramSpec::with_program(Program program) const {
-  if (program.mode != Mode::train)
-    misuse("the given program is not a training program (mode=train): only the training program can be replaced");
-  if (const size_t units = model_->info().units.size(); program.units.size() != units) {
-    misuse("the given program has {} units and the model {}: it was made for another model", program.units.size(), units);
-  }
+  check_given(program, model_->info());
+  check_unsplit(program.split_axes, "this text");
   auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision, eval_micro_batches_);
   next->passes_ = passes_;
   next->mesh_ = mesh_;
   next->given_ = [program = std::move(program)](const Coord&) { return program; };
+  return next;
+}
+
+std::shared_ptr<ProgramSpec> ProgramSpec::with_programs(std::vector<Program> programs) const {
+  check_number(programs.size(), "texts");
+  const Program& first = programs.front();
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    with_context([&] { return fmt::format("the text of rank {}", rank); }, [&] { check_given(programs[rank], model_->info()); });
+    if (programs[rank].micro_batches != first.micro_batches || programs[rank].precision != first.precision)
+      misuse("with_actions: the text of rank {} has {} micro-batches of {}, and that of rank 0 {} of {}: they must be the same",
+             rank, programs[rank].micro_batches, programs[rank].precision.text(), first.micro_batches, first.precision.text());
+  }
+  auto next = std::make_shared<ProgramSpec>(model_, first.micro_batches, first.precision, eval_micro_batches_);
+  next->passes_ = passes_;
+  next->mesh_ = mesh_;
+  next->is_given_by_rank_ = true;
+  next->given_ = [programs = std::move(programs)](const Coord& coord) { return programs[static_cast<size_t>(coord.rank)]; };
   return next;
 }
 
@@ -89,13 +140,13 @@ Program ProgramSpec::build(Mode mode, const Coord& coord) const {
 
 std::set<std::string> ProgramSpec::differing_axes() const {
   const MeshShape shape = coord().shape;
-  std::set<std::string> axes;
+  std::set<std::string> all, axes;
+  for (const AxisSize& axis : shape.axes()) all.insert(axis.name);
+  if (is_given_by_rank_) return all;
   for (const auto& pass : passes_) {
-    if (const auto named = pass->differs_along()) {
-      axes.insert(named->begin(), named->end());
-    } else {
-      for (const AxisSize& axis : shape.axes()) axes.insert(axis.name);
-    }
+    const auto named = pass->differs_along();
+    if (!named) return all;
+    axes.insert(named->begin(), named->end());
   }
   return axes;
 }

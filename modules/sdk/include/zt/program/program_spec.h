@@ -33,6 +33,10 @@ class ProgramSpec {
   // mode is not train or if it has another number of units than the model.
   std::shared_ptr<ProgramSpec> with_actions(std::vector<Action> actions) const;
   std::shared_ptr<ProgramSpec> with_program(Program program) const;
+  // The same with one list or program per rank of the mesh, by rank: the ranks of a pipeline have different ones. Throw Misuse
+  // for another number of them. Where ranks run different positions, the functions above throw Misuse, which says so.
+  std::shared_ptr<ProgramSpec> with_actions_by_rank(std::vector<std::vector<Action>> actions) const;
+  std::shared_ptr<ProgramSpec> with_programs(std::vector<Program> programs) const;
 
   const std::shared_ptr<Model>& model() const { return model_; }
   int micro_batches() const { return micro_batches_; }
@@ -49,6 +53,8 @@ class ProgramSpec {
 
  private:
   std::set<std::string> differing_axes() const;
+  void check_unsplit(const std::vector<std::string>& split_axes, const char* what) const;
+  void check_number(size_t given, const char* what) const;
 
   std::shared_ptr<Model> model_;
   int micro_batches_, eval_micro_batches_;
@@ -58,6 +64,7 @@ class ProgramSpec {
   // other modes: from the model, by passes_.
   std::function<Program(const Coord&)> given_;
   std::vector<std::shared_ptr<Pass>> training_passes_;  // passes applied after the program was given
+  bool is_given_by_rank_ = false;
   std::shared_ptr<Mesh> mesh_;
 };
 
