@@ -125,6 +125,22 @@ function TestSplit:test_programs_come_back_as_one_text_per_rank()
   end
 end
 
+function TestSplit:test_the_verifier_names_the_missing_message()
+  if mesh.pp.size == 1 then return end
+  local program = program_of{schedule = "gpipe"}
+  local function without(kind)
+    local lists = by_rank(program.actions, program)
+    for _, list in ipairs(lists) do
+      for place = #list, 1, -1 do
+        if list[place].kind == kind then table.remove(list, place) end
+      end
+    end
+    return program:with_actions(lists):verify()[1]
+  end
+  lu.assertStrContains(without "RECV_GRAD", "and has not received it: put a RECV_GRAD before")
+  lu.assertStrContains(without "RECV", "which this rank neither runs nor has received: put a RECV before")
+end
+
 function TestSplit:test_mistakes()
   local function refused(message, options)
     lu.assertErrorMsgContains(message, function() zt.trainer(program_of(options), {optimizer = optim.adamw{lr = 0.1}}) end)

@@ -217,7 +217,7 @@ class ValueCheck {
       if (!runs_[reader]) {
         if (mine.received_gradient >= 0) continue;
         say(step,
-            "it needs the gradient of its outputs from {}, which another rank runs, and has not received it: put a RECV before",
+            "it needs the gradient of its outputs from {}, which another rank runs, and has not received it: put a RECV_GRAD before",
             subject_.position(reader));
       } else if (other.backward < 0) {
         say(step, "it needs the gradient of its outputs from {}, whose B {} {} {}: put that B first", subject_.position(reader),
