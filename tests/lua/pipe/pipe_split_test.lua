@@ -141,6 +141,31 @@ function TestSplit:test_the_verifier_names_the_missing_message()
   lu.assertStrContains(without "RECV", "which this rank neither runs nor has received: put a RECV before")
 end
 
+-- A cut between any two layers of a mixture: some stages read only outputs without a gradient.
+function TestSplit:test_mixtures_may_be_cut_anywhere()
+  local moe = require "zt.moe"
+  local function mixture()
+    local mlp = function(i) return i == 1 and moe.layers{experts = 4, hidden = 8, ffn = 8, top_k = 2} or nil end
+    return nn.gpt{layers = 2, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3, mlp = mlp}
+  end
+  local function losses_of(partition)
+    local program = zt.program(mixture(), {micro_batches = 2, precision = "fp64"})
+    if partition then program = program:apply(pipe.split{axis = mesh.pp, partition = partition, schedule = "zb_h1"}) end
+    local trainer, list = zt.trainer(program, {optimizer = optim.sgd{lr = 0.5}}), {}
+    for step = 1, 2 do
+      local result = trainer:step(batch(4))
+      list[2 * step - 1], list[2 * step] = result.loss, result.grad_norm
+    end
+    return list
+  end
+  local alone, positions = losses_of(nil), 9
+  for first = 1, positions - 1 do
+    local partition = {first, positions - first}
+    if mesh.pp.size ~= 2 then partition = {positions} end
+    lu.assertEquals(losses_of(partition), alone, first)
+  end
+end
+
 function TestSplit:test_mistakes()
   local function refused(message, options)
     lu.assertErrorMsgContains(message, function() zt.trainer(program_of(options), {optimizer = optim.adamw{lr = 0.1}}) end)
