@@ -166,6 +166,16 @@ function TestSplit:test_mixtures_may_be_cut_anywhere()
   end
 end
 
+function TestSplit:test_the_axis_of_a_pipeline_is_named_pp()
+  if mesh.pp.size == 1 then return end
+  local other = comm.mesh{stages = mesh.pp.size, dp = 1, order = {"stages", "dp"}}
+  local program = zt.program(model_of(), {micro_batches = 4}):apply(pipe.split{axis = other.stages})
+  lu.assertEquals(program:verify(), {})
+  local refusal = program:apply(zero.shard{axis = other.dp, stage = 1}):verify()[1]
+  lu.assertStrContains(refusal, "the model is split along 'stages', whose ranks see the same data")
+  lu.assertStrContains(refusal, "name the pipeline's axis pp in the mesh, and join it with no other")
+end
+
 function TestSplit:test_mistakes()
   local function refused(message, options)
     lu.assertErrorMsgContains(message, function() zt.trainer(program_of(options), {optimizer = optim.adamw{lr = 0.1}}) end)

@@ -118,10 +118,20 @@ class GradientCheck {
     } else if (subject_.is_sharded(unit) && !replicas.empty() && state.replication < 0) {
       say(step, "the gradient of {} was not summed over {}, along which its shards are replicated: put REPLICATE_GRAD {} before",
           subject_.unit(unit), joined(replicas), unit);
-    } else if (const std::string axis = axis_left_out(unit); !axis.empty()) {
+    } else if (const std::string axis = axis_left_out(unit); is_split_along(axis)) {
+      say(step,
+          "the model is split along '{}', whose ranks see the same data, but gradients are summed over '{}' here, and then only an "
+          "axis named 'pp' is known to be such a one: name the pipeline's axis pp in the mesh, and join it with no other",
+          axis, fmt::join(reduced_axes_, "', '"));
+    } else if (!axis.empty()) {
       say(step, "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before",
           subject_.unit(unit), axis, unit);
     }
+  }
+
+  bool is_split_along(const std::string& axis) const {
+    const auto& axes = subject_.program.split_axes;
+    return std::ranges::find(axes, axis) != axes.end();
   }
 
   // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axes
