@@ -166,6 +166,28 @@ function TestSplit:test_mixtures_may_be_cut_anywhere()
   end
 end
 
+-- breadth_first gathers each chunk once per direction if zero.shard keeps it whole as long as there is room.
+function TestSplit:test_gathers_of_breadth_first()
+  local function gathers(schedule, keep, max_live)
+    local model = nn.gpt{layers = 6, hidden = 16, heads = 2, vocab = VOCAB, seq = SEQ, seed = 1}
+    local program = zt.program(model, {micro_batches = 6}):apply(pipe.split{axis = mesh.pp, schedule = schedule})
+      :apply(zero.shard{stage = 3, axis = mesh.dp, reduce_every = "step", keep = keep, max_live = max_live, node_shared = false})
+    local count, units, distinct = 0, {}, 0
+    for _, action in ipairs(program:actions(0)) do
+      for _, unit in ipairs(action.kind == "UNSHARD" and {action.target, unpack(action.units or {})} or {}) do
+        count = count + 1
+        if not units[unit] then distinct = distinct + 1 end
+        units[unit] = true
+      end
+    end
+    return count, distinct
+  end
+  local count, units = gathers("breadth_first", "max_live", 14000 / mesh.pp.size)
+  lu.assertTrue(count <= 2 * units)
+  lu.assertTrue(gathers("breadth_first") > 2 * units)
+  lu.assertTrue(gathers("interleaved", "max_live", 14000 / mesh.pp.size) > 2 * units)
+end
+
 function TestSplit:test_the_axis_of_a_pipeline_is_named_pp()
   if mesh.pp.size == 1 then return end
   local other = comm.mesh{stages = mesh.pp.size, dp = 1, order = {"stages", "dp"}}
