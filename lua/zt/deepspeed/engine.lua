@@ -155,6 +155,10 @@ end
 -- `engine(batch)` is the same.
 function Engine:forward(batch)
   if not self.training then return self:evaluated("forward", self:cast(batch)) end
+  if self.stages > 1 then
+    fail("engine:forward: the stages of a pipeline run all micro-batches of a step together, so forward and backward cannot run "
+      .. "one by one: call engine:train_batch(batch)")
+  end
   self:expect "forward"
   check_samples("forward", batch, self.config.batch.micro, "train_micro_batch_size_per_gpu")
   if self.micro_steps % self.config.batch.accumulation == 0 then reports.begin_step(self) end

@@ -67,8 +67,9 @@ function TestPipeline:test_mistakes()
   lu.assertErrorMsgContains("did you mean 'stages'?", small.engine_of, {}, {pipeline = {stage = 1}})
   if SIZE == 1 then return end
   local engine = small.engine_of({}, {pipeline = {stages = SIZE}})
-  lu.assertErrorMsgContains("so forward and backward cannot run one by one", engine.forward, engine,
-                            small.micro_batch(0, 0))
+  lu.assertErrorMsgContains("engine:forward: the stages of a pipeline run all micro-batches of a step together", engine.forward,
+                            engine, small.micro_batch(0, 0))
+  lu.assertErrorMsgContains("call engine:train_batch(batch)", engine, small.micro_batch(0, 0))
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestPipeline", TestPipeline}})

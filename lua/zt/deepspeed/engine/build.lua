@@ -200,8 +200,8 @@ local function make_optimizer(options, config)
 end
 
 --- Checks the options of zt.initialize and returns the fields of an engine: model, data, config, mesh, axis, optimizer, schedule,
--- trainer, and rate. `rate` is a function of the number of updates if the schedule is one of DeepSpeed's or a function, otherwise
--- nil.
+-- trainer, stages (the ranks of a pipeline, 1 without one), and rate. `rate` is a function of the number of updates if the
+-- schedule is one of DeepSpeed's or a function, otherwise nil.
 function build.parts(value)
   local options = check.options("zt.initialize", SCHEMA, value)
   check_axes(options)
@@ -209,7 +209,7 @@ function build.parts(value)
   local stages = pipeline_stages(options)
   local config = read_config(options, stages)
   check_experts(options, config.experts)
-  local parts = {data = options.data, config = config}
+  local parts = {data = options.data, config = config, stages = stages}
   if config.reports.log_level then log.set_level(config.reports.log_level) end
   parts.optimizer = make_optimizer(options, config)
   parts.schedule = choose("schedule", options.schedule, config.schedule)
