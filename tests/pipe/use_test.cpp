@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "layers/layers.h"
 #include "pipe/support/pipelines.h"
 #include "schedule/recipes.h"
 #include "support/message.h"
@@ -77,6 +78,28 @@ TEST(PipelineUse, PlansCountTheBytesOfMessages) {
       EXPECT_EQ(plan[rank]["sent"].value("SEND_GRAD", 0), rank > 0 ? kBytes : 0) << rank;
     }
   });
+}
+
+// Attention has temporaries of its own, and half a backward holds what the other half needs.
+TEST(PipelineUse, PredictsActivationsOfAttention) {
+  for (const pipe::Recipe& recipe : pipe::recipes()) {
+    Config whole{.ranks = 1, .micro_batches = 4, .stage = 0, .steps = 1};
+    whole.model = [] {
+      return nn::make_gpt(Value::Table{{"layers", 4}, {"hidden", 32}, {"heads", 2}, {"vocab", 11}, {"seq", 48}, {"ffn", 16}});
+    };
+    spawn(2, [&](const World& world) {
+      const auto trainer = make_trainer(world, through({.ranks = 2, .name = recipe.name}, whole));
+      const at::Tensor tokens = at::arange(8 * 48).remainder(11).view({8, 48});
+      const Batch batch{{"tokens", tokens}, {"labels", tokens}};
+      trainer->step(batch);
+      for (const MemoryLine& line : trainer->memory()) {
+        if (line.kind != "activations") continue;
+        const auto measured = static_cast<double>(line.measured);
+        EXPECT_NEAR(static_cast<double>(trainer->predict_activations(batch)), measured, 0.003 * measured)
+            << recipe.name << " rank " << world.rank;
+      }
+    });
+  }
 }
 
 TEST(PipelineUse, PredictsActivationsWithinThreePercent) {

@@ -27,7 +27,8 @@ template <class T, class A>
 struct Call {
   AttentionInputs inputs;
   Isa isa;
-  const T* qkv;
+  const T* qkv;  // null on device meta
+  at::Device device;
   int64_t samples, places;
   int64_t head_dim, padded_dim;
   A scale;
@@ -35,7 +36,8 @@ struct Call {
   Call(const at::Tensor& joined, const AttentionInputs& given, Isa chosen)
       : inputs(given),
         isa(chosen),
-        qkv(joined.const_data_ptr<T>()),
+        qkv(static_cast<const T*>(joined.const_data_ptr())),
+        device(joined.device()),
         samples(joined.size(0)),
         places(joined.size(1)),
         head_dim(given.shape.head_dim),
@@ -112,12 +114,14 @@ struct Call {
 template <class A>
 class Scratch {
  public:
+  explicit Scratch(at::Device device) : device_(device) {}
   A* take(int64_t elements) {
-    held_.push_back(at::empty({elements}, c10::CppTypeToScalarType<A>::value));
-    return held_.back().template data_ptr<A>();
+    held_.push_back(at::empty({elements}, at::TensorOptions().dtype(c10::CppTypeToScalarType<A>::value).device(device_)));
+    return static_cast<A*>(held_.back().mutable_data_ptr());
   }
 
  private:
+  at::Device device_;
   std::vector<at::Tensor> held_;
 };
 

@@ -23,12 +23,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const at::Tensor out = at::empty({B, T, shape.heads * shape.head_dim}, qkv.options());
     const auto sums = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor logsumexp = at::empty({B, shape.heads, T}, qkv.options().dtype(sums));
-    if (qkv.is_meta()) {
-      count_products(qkv, inputs, 2);
-    } else {
-      if (inputs.angles) rotate_heads(qkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::forward);
-      attention_forward(out, logsumexp, qkv, inputs);
-    }
+    if (qkv.is_meta()) count_products(qkv, inputs, 2);
+    if (inputs.angles) rotate_heads(qkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::forward);
+    attention_forward(out, logsumexp, qkv, inputs);
     node->save_for_backward({qkv.detach(), out, logsumexp});
     keep(node, std::move(inputs));
     return out;
@@ -40,12 +37,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor &qkv = saved[0], &out = saved[1], &logsumexp = saved[2];
     const at::Tensor dqkv = at::empty_like(qkv);
-    if (qkv.is_meta()) {
-      count_products(qkv, inputs, 5);
-    } else {
-      attention_backward(dqkv, grads[0].contiguous(), qkv, out, logsumexp, inputs);
-      if (inputs.angles) rotate_heads(dqkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::back);
-    }
+    if (qkv.is_meta()) count_products(qkv, inputs, 5);
+    attention_backward(dqkv, grads[0].contiguous(), qkv, out, logsumexp, inputs);
+    if (inputs.angles) rotate_heads(dqkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::back);
     return {dqkv, {}};
   }
 };

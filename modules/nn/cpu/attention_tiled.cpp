@@ -23,6 +23,7 @@ class Forward {
         out_(out),
         logsumexp_(logsumexp),
         score_row_(padded(std::min(call.places, kKeys)) + tile::kChunk),
+        scratch_(call.device),
         keys_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
         values_(scratch_.take(call.places * call.padded_dim)),
         queries_(scratch_.take(kQueries * call.padded_dim)),
@@ -104,6 +105,7 @@ class Backward {
         out_(out),
         logsumexp_(logsumexp),
         score_row_(padded(std::min(call.places, kKeys)) + tile::kChunk),
+        scratch_(call.device),
         keys_(scratch_.take(call.places * call.padded_dim)),
         keys_across_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
         values_across_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
@@ -206,13 +208,21 @@ void for_dtypes(const at::Tensor& x, const Body& body) {
   }
 }
 
-// Calls run(index) for all indices in parallel. Each thread makes one task object for its share of the indices.
+// Calls run(index) for all indices in parallel. Each thread makes one task object for its share of the indices. On device meta
+// one task object is made, as by the calling thread, and nothing is run.
 template <class MakeTask>
-void for_tasks(int64_t count, const MakeTask& make_task) {
+void for_tasks(int64_t count, at::Device device, const MakeTask& make_task) {
+  if (device.is_meta()) return void(make_task());
   at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
     auto task = make_task();
     for (int64_t index = begin; index < end; ++index) task.run(index);
   });
+}
+
+// Returns the elements of a tensor of that dtype; null on device meta.
+template <class T>
+T* data_of(const at::Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
 }
 
 }  // namespace
@@ -221,8 +231,8 @@ void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const
                        Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
     const Call<T, A> call(qkv, inputs, isa);
-    for_tasks(call.samples * inputs.shape.heads * call.query_tiles(),
-              [&] { return Forward<T, A>(call, out.data_ptr<T>(), logsumexp.data_ptr<A>()); });
+    for_tasks(call.samples * inputs.shape.heads * call.query_tiles(), call.device,
+              [&] { return Forward<T, A>(call, data_of<T>(out), data_of<A>(logsumexp)); });
   });
 }
 
@@ -230,10 +240,8 @@ void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at
                         const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
     const Call<T, A> call(qkv, inputs, isa);
-    for_tasks(call.samples * inputs.shape.kv_heads, [&] {
-      return Backward<T, A>(call, dqkv.data_ptr<T>(), dout.const_data_ptr<T>(), out.const_data_ptr<T>(),
-                            logsumexp.const_data_ptr<A>());
-    });
+    for_tasks(call.samples * inputs.shape.kv_heads, call.device,
+              [&] { return Backward<T, A>(call, data_of<T>(dqkv), data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp)); });
   });
 }
 

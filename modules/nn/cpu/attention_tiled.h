@@ -5,6 +5,8 @@
 // queries. A task of the backward is a pair (sample, key head), which adds in a fixed order. So the bits depend neither on the
 // number of threads nor on `isa`.
 //
+// On device meta both functions compute nothing, and allocate for the time of the call what one thread does.
+//
 // Dims: B samples, T tokens per sample, H query heads, K key heads, D head_dim.
 #pragma once
 

@@ -101,6 +101,7 @@ end
 
 function TestBytes:test_a_capacity_bounds_the_planned_memory()
   local function planned(options)
+    options.ffn = 512 -- so wide that the experts, and not attention, hold the most
     return small.trainer(small.model(options)):plan(small.batch())[1].memory.activations
   end
   local tight, wide = planned{router = {capacity = {train = 1, min = 1}}}, planned{router = {capacity = {train = 3, min = 1}}}
