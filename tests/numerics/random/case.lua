@@ -83,6 +83,11 @@ function events.infer(run, outcome, step)
   outcome.inferred[#outcome.inferred + 1] = {first = batches.samples(run.case, run.first), logits = logits}
 end
 
+function events.generate(run, outcome, step)
+  local prompt = {1, step % run.case.vocab, 3}
+  outcome.generated[#outcome.generated + 1] = zt.generate(run.trainer, prompt, {seq = 4, max_tokens = 4, seed = step})
+end
+
 -- A mistake that the script catches: a batch that no step can take. It must leave no trace.
 function events.mistake(run, _, step)
   local batch = batches.joined(batches.pieces(run.case, step, run.first, run.count, true))
@@ -100,6 +105,7 @@ function events.checkpoint(run, outcome, step, variant)
   local layout = layouts.of_variant(run.case, variant, run.case.second)
   local loaded = start_run(run.case, variant, layout)
   ckpt.load(folder, {trainer = loaded.trainer})
+  outcomes.remove_folder(folder, run.mesh)
   if variant.fault then faults.loaded(variant.fault, loaded.trainer) end
   outcome.differs_after_load = outcomes.first_difference(run.trainer, loaded.trainer)
   for key, value in pairs(loaded) do run[key] = value end

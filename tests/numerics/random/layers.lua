@@ -78,6 +78,7 @@ function layers.penalty(hidden, term, per, seed)
     kind = "penalty", io = {losses = {[term] = per}}, params = {w = values({hidden}, seed, 0.2)},
     count = function(batch) return per == "token" and batch "labels":ge(0):sum():item() or 0 end,
     forward = function(self, h, ctx)
+      if ctx.mode == "generate" then return h end
       local each = (h * h * self.w):mean{-1}
       local counts = per == "token" and ctx:batch "labels":ge(0):to(h:dtype()) or factor(ctx, "factor", h):squeeze(-1)
       ctx:loss(term, (each * counts):mul(per == "token" and 1 or 0.2):to "float64":sum(), per)
@@ -92,7 +93,7 @@ function layers.sometimes(hidden, seed)
     kind = "sometimes", params = {unused = values({7}, seed, 0.5), used = values({hidden}, seed + 1, 0.5)},
     forward = function(self, h, ctx)
       local y = h + self.used
-      if not ctx:has_batch "wanted" then return y end
+      if not ctx:has_batch "wanted" then return y end -- as when tokens are generated
       local wanted = factor(ctx, "wanted", h)
       if wanted:sum():item() == 0 then return y end
       return y + self.unused:mean() * wanted

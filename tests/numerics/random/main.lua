@@ -19,10 +19,16 @@ local options = zt.cli{
     {"fault", nil, "plant this fault, and stop at the first seed that finds it", type = "string"},
     {"faults", false, "do so with every fault, within the seeds"},
     {"counts", false, "print how many of the cases have each feature, and run nothing"},
+    {"with", nil, "a feature of draw/features.lua that no case draws yet: draw it", type = "string"},
     {"show", false, "print the scripts of the cases, and run nothing"},
   },
 }
 zt.set_log_level "error"
+if options.with then
+  local features = require "draw.features"
+  if features[options.with] == nil then error(("draw/features.lua has no feature '%s'"):format(options.with), 0) end
+  features[options.with] = true
+end
 if not os.getenv "OMP_NUM_THREADS" then zt.set_num_threads(1) end
 local last = options.first + options.count - 1
 

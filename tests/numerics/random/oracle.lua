@@ -99,6 +99,13 @@ local function check_inferences(check, run_of, wanted, bound)
   end
 end
 
+local function check_generated(check, run_of, wanted)
+  for i, tokens in ipairs(wanted.generated) do
+    local mine, other = table.concat(run_of.generated[i], " "), table.concat(tokens, " ")
+    if mine ~= other then fail(check, "generation %d: the tokens %s, not %s", i, mine, other) end
+  end
+end
+
 -- Expects that all ranks have the same numbers.
 local function check_ranks_agree(results, variant, name)
   local first = results[1][variant]
@@ -106,6 +113,7 @@ local function check_ranks_agree(results, variant, name)
     local other, check = results[rank][variant], ("ranks 0 and %d of the %s"):format(rank - 1, name)
     check_steps(check, other, first, 0, 1e9)
     check_rest(check, other, first, 0)
+    check_generated(check, other, first)
   end
   if first.differs_after_load then fail("load", "%s differs after the checkpoint was loaded", first.differs_after_load) end
 end
@@ -163,6 +171,7 @@ local function check(case)
   check_ranks_agree(laid_out, 2, "run in " .. case.precision)
   check_bits(case, script, laid_out[1][2], variants[3] and laid_out[1][3])
   for rank = 1, #laid_out do check_inferences("fp64", laid_out[rank][1], exact[1], NEAR) end
+  check_generated("fp64", laid_out[1][1], exact[1])
   for i, loss in ipairs(exact[1].evaluations) do
     check_numbers("fp64", "evaluation " .. i, laid_out[1][1].evaluations[i], loss, NEAR)
   end

@@ -3,22 +3,22 @@ local zt = require "zt"
 
 local outcomes = {}
 
-function outcomes.new() return {steps = {}, gradients = {}, evaluations = {}, inferred = {}} end
+function outcomes.new() return {steps = {}, gradients = {}, evaluations = {}, inferred = {}, generated = {}} end
 
---- Returns the folder for a checkpoint of the ranks of `mesh`, empty.
+--- Returns a new name for the folder of a checkpoint, equal on all ranks of `mesh`.
 function outcomes.folder(mesh)
-  local is_alone = zt.world.size == 1
-  local name = zt.world.rank == 0 and os.tmpname() or ""
-  if not is_alone then name = mesh:world():gather_values(name)[1] end
-  return name .. "_checkpoint"
+  local name = os.tmpname()
+  os.remove(name)
+  return zt.world.size == 1 and name or mesh:world():gather_values(name)[1]
 end
 
+--- Removes the folder when all ranks have loaded from it.
 function outcomes.remove_folder(folder, mesh)
   if zt.world.size > 1 then mesh:world():barrier() end
   if zt.world.rank > 0 then return end
   require("zt.ckpt").remove_all(folder)
-  os.remove(folder)
-  os.remove((folder:gsub("_checkpoint$", "")))
+  os.remove(folder .. "/latest")
+  assert(os.remove(folder))
 end
 
 -- Returns the tensors `names` as one vector, and their places in it: {{name =, first =, numel =}, ...}.

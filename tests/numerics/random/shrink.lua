@@ -1,5 +1,6 @@
 --- Makes a failing case smaller: halves the model and the layout, and leaves out what is not needed, while the case still fails
 --- in the same way.
+local zt = require "zt"
 local draw_layout = require "draw.layout"
 
 local shrink = {}
@@ -94,7 +95,8 @@ local function add_layouts(case, candidates)
     end)
   end
   for _, key in ipairs(sorted_keys(case.layout.shard or {})) do
-    if key ~= "stage" then try(function(small) small.layout.shard[key] = nil end) end
+    local is_fixed = key == "stage" or key == "reduce_every" -- it decides about the order of sums
+    if not is_fixed then try(function(small) small.layout.shard[key] = nil end) end
   end
   for stage = 0, case.layout.shard and case.layout.shard.stage - 1 or -1 do
     try(function(small) small.layout.shard.stage = stage end)
@@ -161,9 +163,10 @@ local function kind_of(failure)
   return (failure.text:gsub("^rank %d+ of %d+: ", ""):gsub("^case:%d+: ", ""):gsub("%d+", "N"):sub(1, 40))
 end
 
---- Returns the smallest case that was found within `limit` runs, and its failure. `check(case)` returns a failure or nil.
+--- Returns the smallest case that was found within `limit` runs or three minutes, its failure, and the number of runs.
+--- `check(case)` returns a failure or nil.
 function shrink.run(case, failure, check, limit)
-  local wanted, runs = kind_of(failure), 0
+  local wanted, runs, begin = kind_of(failure), 0, zt.now()
   local progressed = true
   while progressed do
     progressed = false
@@ -173,7 +176,7 @@ function shrink.run(case, failure, check, limit)
     add_events(case, candidates)
     add_options(case, candidates)
     for _, small in ipairs(candidates) do
-      if runs == limit then return case, failure, runs end
+      if runs == limit or zt.now() - begin > 180 then return case, failure, runs end
       runs = runs + 1
       local found = check(small)
       if found and kind_of(found) == wanted then

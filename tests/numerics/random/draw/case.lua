@@ -34,13 +34,19 @@ local function draw_batches(dice, case, micro_batches, data)
   case.is_ragged = is_ragged
 end
 
+local function may_err(case, step, is_piped)
+  if is_piped and not features.mistakes_in_pipelines then return false end
+  return features.mistakes_in_the_first_step_of_fp16 or case.precision ~= "fp16" or step > 1
+end
+
 local function draw_events(dice, case, is_piped)
   case.events = {}
   for step = 1, case.steps do
     local list = {}
     if dice:one_in(4) then list[#list + 1] = "evaluate" end
     if dice:one_in(5) then list[#list + 1] = "infer" end
-    if dice:one_in(8) and (not is_piped or features.mistakes_in_pipelines) then list[#list + 1] = "mistake" end
+    if dice:one_in(6) then list[#list + 1] = "generate" end
+    if dice:one_in(8) and may_err(case, step, is_piped) then list[#list + 1] = "mistake" end
     if case.by_hand and dice:one_in(3) then list[#list + 1] = "mistake_by_hand" end
     if case.second and step == case.second_from then list[#list + 1] = "checkpoint" end
     case.events[step] = list
@@ -49,20 +55,13 @@ local function draw_events(dice, case, is_piped)
   case.wrong_piece = features.mistakes_by_hand and dice:below(#case.rows) or 0
 end
 
-local function has_mask(case)
-  for _, item in ipairs(case.items) do
-    if item.kind == "mask" then return true end
-  end
-  return false
-end
-
 -- A second layout, for the steps after a checkpoint.
 local function draw_second(dice, case, ranks, pieces, options, data)
   if case.steps < 2 or not dice:one_in(3) then return end
   if case.is_ragged then options.data_ranks = data end
   options.like = case.layout.shard
   local second = draw_fitting(dice, ranks, pieces, options)
-  if not second or (draw_layout.size(second, "pp") > 1 and not options.may_be_piped) then return end
+  if not second then return end
   case.second, case.second_from = second, dice:between(2, case.steps)
 end
 
@@ -70,7 +69,7 @@ end
 function draw_case.draw(seed)
   local dice = Dice.new(seed * 7 + 1)
   local case = {seed = seed, vocab = 11, steps = dice:pick{1, 2, 2, 3}}
-  local ranks = dice:pick{1, 2, 2, 3, 4, 4, 4, 6, 8}
+  local ranks = dice:pick{1, 2, 2, 2, 3, 4, 4, 4, 4, dice:pick{5, 6, 7}, 6, 8}
   local experts = dice:one_in(3) and dice:pick{2, 3, 4} or nil
   case.by_hand = dice:one_in(5)
   local options = {experts = experts, is_by_hand = case.by_hand, samples = 1}
@@ -83,9 +82,9 @@ function draw_case.draw(seed)
   case.layout.micro_batches = micro_batches
   draw_batches(dice, case, micro_batches, data)
   local is_piped = draw_layout.size(case.layout, "pp") > 1
-  draw_model.draw(dice, case, experts, is_piped or dice:one_in(2))
-  options.samples = case.rows[1]
-  options.may_be_piped = is_piped or (features.repeated_layers_with_several_parameters and not has_mask(case))
+  local may_be_piped = is_piped or dice:one_in(2)
+  draw_model.draw(dice, case, experts, may_be_piped)
+  options.samples, options.is_unpiped = case.rows[1], not may_be_piped
   draw_second(dice, case, ranks, micro_batches * data, options, data)
   case.layout.eval_micro_batches = dice:one_in(2) and not case.is_ragged and micro_batches or 1
   if case.second and case.is_ragged then case.second.eval_micro_batches = 1 end

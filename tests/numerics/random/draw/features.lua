@@ -1,9 +1,24 @@
---- Features that a case may draw. `false`: no case has it, because the product does not do yet what it promises there.
+--- Features that no case draws, because the product does not do yet what it promises there. Who mends the fault removes the line
+--- and the condition that names it.
 return {
-  repeated_layers_with_several_parameters = false, -- over the stages of a pipeline: only the first parameter's gradient is summed
-  masks_in_pipelines = false, -- a stage that reads only an output without gradient is refused
-  cuts_inside_mixtures = false, -- a cut between experts and combine is refused
-  frozen_in_16_bits_in_pipelines = false, -- the holders of a frozen parameter and the other ranks expect different types
-  mistakes_in_pipelines = false, -- a mistake that only one stage sees leaves the others waiting
-  mistakes_by_hand = false, -- a mistake in the second or a later micro-batch leaves half a step
+  -- Over the stages of a pipeline, of a layer that is used several times only the first parameter's gradient is summed.
+  repeated_layers_with_several_parameters = false,
+  -- A stage that reads only an output without gradient is refused.
+  masks_in_pipelines = false,
+  -- A cut between experts and combine is refused.
+  cuts_inside_mixtures = false,
+  -- The holders of a frozen parameter and the other ranks expect different types of its master values.
+  frozen_in_16_bits_in_pipelines = false,
+  -- A mistake that only one stage sees leaves the others waiting.
+  mistakes_in_pipelines = false,
+  -- A mistake in the second or a later micro-batch leaves half a step.
+  mistakes_by_hand = false,
+  -- The first step of a run decides by which power of two gradients are multiplied, also if it fails. In fp16 this shows.
+  mistakes_in_the_first_step_of_fp16 = false,
+  -- Loss terms to which several stages add have other last bits than without a pipeline.
+  terms_of_several_stages = false,
+  -- Losses of 3, 5, 6 or 7 data-parallel ranks in a pipeline have other last bits than without it.
+  odd_data_ranks_in_pipelines = false,
+  -- Padded experts on ranks whose sequences have different lengths fail.
+  ragged_padding = false,
 }

@@ -37,9 +37,10 @@ local kinds = {
     return ('{%s, {"act", layers.silu()}, %s}'):format(up, down), 3
   end},
   {4, "mix", function(dice, hidden) return ("layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 4), seed(dice)) end},
-  {2, "penalty", function(dice, hidden)
+  {2, "penalty", function(dice, hidden, name)
     local per = dice:pick{"token", "sample"}
-    return ('layers.penalty(%d, "%s", "%s", %d)'):format(hidden, dice:pick{"early_", "late_"} .. per, per, seed(dice))
+    local term = features.terms_of_several_stages and dice:pick{"early", "late"} or name
+    return ('layers.penalty(%d, "%s_%s", "%s", %d)'):format(hidden, term, per, per, seed(dice))
   end},
   {1, "sometimes", function(dice, hidden) return ("layers.sometimes(%d, %d)"):format(hidden, seed(dice)) end},
   {1, "unread", function(dice, hidden, name) return ('layers.unread(%d, "%s_aside", %d)'):format(hidden, name, seed(dice)) end},
@@ -62,7 +63,7 @@ local function plain_item(dice, hidden, name)
   return {name = name, kind = kind[2], code = code, positions = positions or 1}
 end
 
-local function router_code(dice, may_pad)
+local function router_code(dice, may_pad, has_losses)
   local options = {"std = 0.7"}
   local function add(text) options[#options + 1] = text end
   if dice:one_in(3) then add 'score = "sigmoid"' end
@@ -74,12 +75,13 @@ local function router_code(dice, may_pad)
     local keep, pads = dice:pick{"probability", "place"}, may_pad and dice:one_in(2)
     add(('capacity = {train = 1, eval = 2, min = 1, keep = "%s", pad = %s}'):format(keep, pads))
   end
-  if dice:one_in(2) then add(("losses = {balance = 0.1, z = %s}"):format(dice:pick{0, 0.01})) end
+  if has_losses and dice:one_in(2) then add(("losses = {balance = 0.1, z = %s}"):format(dice:pick{0, 0.01})) end
   return table.concat(options, ", ")
 end
 
---- Returns an item with experts. `experts`: their number.
-local function mixture(dice, hidden, name, experts)
+-- Returns an item with experts.
+local function mixture(dice, case, name, experts, has_losses)
+  local hidden = case.hidden
   local parts = {("experts = %d, hidden = %d, top_k = %d, axis = mesh.ep"):format(experts, hidden, dice:between(1, 2))}
   local function add(text) parts[#parts + 1] = text end
   local positions = 4
@@ -92,7 +94,8 @@ local function mixture(dice, hidden, name, experts)
   local gathers = dice:one_in(3)
   if gathers then add 'dispatcher = "all_gather"' end
   if dice:one_in(3) then add "overlap = true" end
-  add("router = {" .. router_code(dice, not gathers) .. "}")
+  local may_pad = not gathers and (features.ragged_padding or not case.is_ragged)
+  add("router = {" .. router_code(dice, may_pad, has_losses) .. "}")
   return {name = name, kind = "mixture", code = ("moe.layers{%s}"):format(table.concat(parts, ", ")), positions = positions}
 end
 
@@ -132,6 +135,7 @@ local unique = {mixture = true, fork = true, mask = true, wide = true}
 
 local function may_repeat(item, is_piped)
   if not item.name or unique[item.kind] then return false end
+  if item.kind == "penalty" and is_piped and not features.terms_of_several_stages then return false end
   if not is_piped or features.repeated_layers_with_several_parameters then return true end
   return single[item.kind] or item.code:find "^layers.mix%(%d+, 1," or item.code:find "^nn.linear.*bias = false"
 end
@@ -150,18 +154,19 @@ end
 
 --- Sets hidden, items, is_tied and norm of the case. `experts`: the number of experts, or nil. `is_piped`: over stages.
 function draw_model.draw(dice, case, experts, is_piped)
-  local hidden = dice:pick{3, 4, 5, 6, 7, 8}
-  local items = {}
+  local hidden, items = dice:pick{3, 4, 5, 6, 7, 8}, {}
+  case.hidden = hidden
   for i = 1, dice:below(6) do items[i] = plain_item(dice, hidden, "layer" .. i) end
   for i = 1, experts and dice:between(1, 2) or 0 do
-    table.insert(items, dice:between(1, #items + 1), mixture(dice, hidden, "mixture" .. i, experts))
+    local has_losses = i == 1 or not is_piped or features.terms_of_several_stages
+    table.insert(items, dice:between(1, #items + 1), mixture(dice, case, "mixture" .. i, experts, has_losses))
   end
   for i = 1, dice:pick{0, 0, 1, 1, 2} do
     local kind = dice:pick{"skip", "skip", "mask", "tied"}
     if kind ~= "mask" or not is_piped or features.masks_in_pipelines then related[kind](dice, items, hidden, kind .. i) end
   end
   repeat_some(dice, items, is_piped)
-  case.hidden, case.items = hidden, items
+  case.items = items
   case.is_tied, case.norm = dice:one_in(3), dice:pick{"none", "none", "rmsnorm", "layernorm"}
 end
 
