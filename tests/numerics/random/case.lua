@@ -51,19 +51,25 @@ end
 
 local function mine(run, step) return batches.pieces(run.case, step, run.first, run.count) end
 
-local function step_by_hand(run, step, mistakes)
-  for index, piece in ipairs(mine(run, step)) do
-    if mistakes and mistakes.forward == index - 1 then
-      assert(not pcall(run.trainer.forward, run.trainer, batches.wrong(piece, run.case.vocab)), "a wrong label was accepted")
+-- `wrong`: the micro-batch that is given with a wrong label first, or nil. The script does then what the message says.
+local function step_by_hand(run, step, wrong)
+  local pieces, index = mine(run, step), 1
+  while index <= #pieces do
+    if wrong == index - 1 then
+      wrong = nil
+      local is_taken, message = pcall(run.trainer.forward, run.trainer, batches.wrong(pieces[index], run.case.vocab))
+      assert(not is_taken, "a wrong label was accepted")
+      if message:find "begin it again with its first trainer:forward" then index = 1 end
     end
-    run.trainer:forward(piece)
+    run.trainer:forward(pieces[index])
     run.trainer:backward()
+    index = index + 1
   end
   return run.trainer:finish_step()
 end
 
-local function make_step(run, step, mistakes)
-  if run.case.by_hand then return step_by_hand(run, step, mistakes) end
+local function make_step(run, step, wrong)
+  if run.case.by_hand then return step_by_hand(run, step, wrong) end
   if run.whole then return run.trainer:step(batches.joined(mine(run, step))) end
   return run.trainer:step(mine(run, step))
 end
@@ -88,11 +94,14 @@ function events.generate(run, outcome, step)
   outcome.generated[#outcome.generated + 1] = zt.generate(run.trainer, prompt, {seq = 4, max_tokens = 4, seed = step})
 end
 
--- A mistake that the script catches: a batch that no step can take. It must leave no trace.
+-- A mistake that the script catches: a batch that no step can take, on all ranks or on the first of the data-parallel ones only.
+-- All ranks must learn of it, and it must leave no trace.
 function events.mistake(run, _, step)
-  local batch = batches.joined(batches.pieces(run.case, step, run.first, run.count, true))
-  if run.case.mistake == "labels" then batch = batches.wrong(batch, run.case.vocab) end
-  if run.case.mistake == "samples" then batch = {} end
+  local batch, mistake = batches.pieces(run.case, step, run.first, run.count), run.case.mistake
+  if run.first == 0 or mistake ~= "labels_of_one_rank" then
+    batch[#batch] = batches.wrong(batch[#batch], run.case.vocab)
+    if mistake == "no_samples" then batch = {} end
+  end
   assert(not pcall(run.trainer.step, run.trainer, batch), "a wrong batch was accepted")
 end
 
@@ -116,14 +125,14 @@ function random.run(case, variant)
   local run = start_run(case, variant, layouts.of_variant(case, variant, case.layout))
   local outcome = outcomes.new()
   for step = 0, math.min(case.steps, variant.steps or case.steps) - 1 do
-    local is_caught = {}
+    local wrong
     for _, name in ipairs(case.events and case.events[step + 1] or {}) do
       if events[name] and not (variant.without_mistakes and name == "mistake") then
         events[name](run, outcome, step, variant)
       end
-      is_caught.forward = name == "mistake_by_hand" and not variant.without_mistakes and case.wrong_piece or is_caught.forward
+      if name == "mistake_by_hand" and not variant.without_mistakes then wrong = case.wrong_piece end
     end
-    outcomes.add_step(outcome, make_step(run, step, is_caught), run)
+    outcomes.add_step(outcome, make_step(run, step, wrong), run)
   end
   return outcomes.finish(outcome, run)
 end

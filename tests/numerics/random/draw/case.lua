@@ -51,7 +51,7 @@ local function draw_events(dice, case, is_piped)
     if case.second and step == case.second_from then list[#list + 1] = "checkpoint" end
     case.events[step] = list
   end
-  case.mistake = dice:pick{"labels", "samples"}
+  case.mistake = dice:pick{"labels", "labels_of_one_rank", "no_samples"}
   case.wrong_piece = features.mistakes_by_hand and dice:below(#case.rows) or 0
 end
 
