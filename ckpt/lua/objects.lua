@@ -28,7 +28,11 @@ function objects.list(call, named)
     end
     keys[#keys + 1] = key
   end
-  table.sort(keys)
+  -- Trainers come last: if a data stream refuses its state, a load has not changed them yet.
+  table.sort(keys, function(a, b)
+    if PLAIN[a] ~= PLAIN[b] then return not PLAIN[a] end
+    return a < b
+  end)
   for _, key in ipairs(keys) do
     local value = named[key]
     if is_lua_object(value) then

@@ -25,6 +25,7 @@ function Engine:init(options)
   for name, part in pairs(build.parts(options)) do self[name] = part end
   self.training = true
   self.global_steps, self.micro_steps, self.skipped_steps, self.global_samples = 0, 0, 0, 0
+  self.step_start = 0 -- micro_steps when the current step began
   self.schedule_start = 0 -- number of updates done when the schedule began
   self.phase = "step" -- the last call: "forward", "backward" or "step"
   self.is_applied = false
@@ -64,7 +65,11 @@ function Engine:loss_scale() return self.trainer.loss_scale end
 function Engine:was_step_applied() return self.is_applied end
 
 --- Returns whether the current micro-batch is the last one of its step.
-function Engine:is_gradient_accumulation_boundary() return (self.micro_steps + 1) % self.config.batch.accumulation == 0 end
+function Engine:is_gradient_accumulation_boundary() return self:parts_done() + 1 == self.config.batch.accumulation end
+
+-- Returns the number of micro-batches that are done of the current step. A checkpoint's micro_steps may come from steps with
+-- another number of micro-batches.
+function Engine:parts_done() return self.micro_steps - self.step_start end
 
 function Engine:zero_optimization_stage() return self.config.zero.stage end
 function Engine:train_batch_size() return self.config.batch.global end
@@ -144,7 +149,7 @@ function Engine:expect(call)
 end
 
 function Engine:expect_boundary(call)
-  local done = self.micro_steps % self.config.batch.accumulation
+  local done = self:parts_done()
   if self.phase == "step" and done == 0 then return end
   fail("engine:%s: a step is under way, with %d of %d micro-batches: end it first, or its gradients would be lost", call, done,
        self.config.batch.accumulation)
@@ -161,7 +166,7 @@ function Engine:forward(batch)
   end
   self:expect "forward"
   check_samples("forward", batch, self.config.batch.micro, "train_micro_batch_size_per_gpu")
-  if self.micro_steps % self.config.batch.accumulation == 0 then reports.begin_step(self) end
+  if self:parts_done() == 0 then reports.begin_step(self) end
   self.loss = self.trainer:forward(self:cast(batch))
   self.phase = "forward"
   return self.loss
@@ -193,6 +198,7 @@ function Engine:step()
 end
 
 function Engine:end_step(result)
+  self.step_start = self.micro_steps
   self.result, self.is_applied = result, not result.skipped
   self.global_steps = self.global_steps + 1
   self.global_samples = self.global_samples + self.config.batch.global
@@ -216,6 +222,8 @@ function Engine:train_batch(source)
   local result = self.trainer:step(batch)
   self.micro_steps = self.micro_steps + sizes.accumulation
   self:end_step(result)
+  -- A checkpoint's state of the stream counts the samples before its next step.
+  if source == nil and self.data.seek then self.data:seek(self.global_steps) end
   return result.loss
 end
 

@@ -1,6 +1,8 @@
 // The Lua binding of the module.
 #include <ATen/ops/from_blob.h>
 
+#include <optional>
+
 #include "stream/open.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/text_reader.h"
@@ -78,8 +80,17 @@ int stream_state(lua_State* L) {
   return 1;
 }
 
+struct RestoreCall {
+  std::optional<std::string> allow;
+};
+const auto kRestore = Schema<RestoreCall>("stream:restore")
+                          .optional("allow", &RestoreCall::allow, "'other_order': the state may have another order of samples",
+                                    one_of({kOtherOrder}));
+
 int stream_restore(lua_State* L) {
-  lua::check<Stream>(L, 1)->restore(lua::check_value(L, 2));
+  const auto stream = lua::check<Stream>(L, 1);
+  const RestoreCall call = kRestore.parse(lua::is_absent(L, 3) ? Value() : lua::check_value(L, 3));
+  stream->restore(lua::check_value(L, 2), call.allow ? Stream::Order::any : Stream::Order::same);
   return 0;
 }
 

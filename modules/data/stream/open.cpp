@@ -25,6 +25,7 @@ struct Options {
   std::string offsets;
   int64_t pad = 0, ignore_index = -100;
   bool pack = false;
+  std::optional<std::string> allow;
 };
 
 Schema<Options> common(const char* name) {
@@ -39,7 +40,9 @@ Schema<Options> common(const char* name) {
                 between(0, 1))
       .optional("shuffle", &Options::shuffle, "give each epoch an order of its own")
       .optional("micro_batches", &Options::micro_batches, "micro-batches that each rank's samples must divide into", at_least(1))
-      .optional("vocab", &Options::vocab, "number of token ids; default: what the tokenizer recorded", at_least(1));
+      .optional("vocab", &Options::vocab, "number of token ids; default: what the tokenizer recorded", at_least(1))
+      .optional("allow", &Options::allow, "'other_order': a checkpoint of a stream with another order is loaded, too",
+                one_of({kOtherOrder}));
 }
 
 const auto kTokens = common("data.tokens");
@@ -51,14 +54,23 @@ const auto kDocuments =
         .optional("ignore_index", &Options::ignore_index, "label of those positions")
         .optional("pack", &Options::pack, "fill rows with several documents; adds the fields segments and positions");
 
-std::shared_ptr<Stream> make_stream(const std::string& name, const Options& options, std::unique_ptr<Source> source) {
+// Returns the options that define the samples of every stream and their order, besides seed and shuffle. A file is known by its
+// content, because files are moved.
+Value::Table order_of(const TokenFile& file, const Options& options) {
+  return {{"tokens", file.digest()}, {"seq", options.seq}, {"split", options.split}, {"validation", options.validation}};
+}
+
+std::shared_ptr<Stream> make_stream(const std::string& name, const Options& options, Value::Table order,
+                                    std::unique_ptr<Source> source) {
   return std::make_shared<Stream>(name, std::move(source),
                                   StreamOptions{.batch = options.batch,
                                                 .rank = options.axis ? options.axis->coordinate : 0,
                                                 .ranks = options.axis ? options.axis->size : 1,
                                                 .micro_batches = options.micro_batches,
                                                 .seed = options.seed,
-                                                .shuffle = options.shuffle});
+                                                .shuffle = options.shuffle,
+                                                .order = std::move(order),
+                                                .takes_other_order = options.allow.has_value()});
 }
 
 std::vector<Document> find_documents(const TokenFile& file, const Options& options) {
@@ -75,7 +87,9 @@ std::shared_ptr<Stream> open_tokens(const Value& value) {
   auto file = std::make_shared<const TokenFile>(options.path, options.vocab.value_or(0));
   const Range range = split_range(file->size(), options.validation, parse_split(options.split));
   const auto cut = options.shuffle ? WindowSource::Cut::shifted : WindowSource::Cut::fixed;
-  return make_stream(kTokens.name(), options, std::make_unique<WindowSource>(std::move(file), range, options.seq, cut));
+  Value::Table order = order_of(*file, options);
+  return make_stream(kTokens.name(), options, std::move(order),
+                     std::make_unique<WindowSource>(std::move(file), range, options.seq, cut));
 }
 
 std::shared_ptr<Stream> open_documents(const Value& value) {
@@ -84,9 +98,14 @@ std::shared_ptr<Stream> open_documents(const Value& value) {
   const std::vector<Document> all = find_documents(*file, options);
   const Range range = split_range(static_cast<int64_t>(all.size()), options.validation, parse_split(options.split));
   std::vector<Document> documents(all.begin() + range.begin, all.begin() + range.end);
+  Value::Table order = order_of(*file, options);
+  order["pack"] = options.pack;
+  if (options.separator) order["separator"] = *options.separator;
+  else order["offsets"] = NpyFile(options.offsets).digest();
   const DocumentOptions layout{
       .seq = options.seq, .pad = options.pad, .ignore_index = options.ignore_index, .pack = options.pack};
-  return make_stream(kDocuments.name(), options, std::make_unique<DocumentSource>(std::move(file), std::move(documents), layout));
+  return make_stream(kDocuments.name(), options, std::move(order),
+                     std::make_unique<DocumentSource>(std::move(file), std::move(documents), layout));
 }
 
 }  // namespace zt::data

@@ -8,8 +8,11 @@
 
 namespace zt::data {
 
-// Implements data.tokens{path, seq, batch, axis, seed, split, validation, shuffle, micro_batches, vocab}: windows of one run of
-// tokens.
+// The value of the option `allow` of streams and of restore: a state with another order of samples is taken, too.
+constexpr const char* kOtherOrder = "other_order";
+
+// Implements data.tokens{path, seq, batch, axis, seed, split, validation, shuffle, micro_batches, vocab, allow}: windows of one
+// run of tokens.
 std::shared_ptr<Stream> open_tokens(const Value& options);
 
 // Implements data.documents: samples of variable length. Options: those of data.tokens, separator or offsets, pad, ignore_index,

@@ -13,6 +13,7 @@
 #include "tokens/token_file.h"
 #include "zt/base/object.h"
 #include "zt/base/stateful.h"
+#include "zt/base/value.h"
 
 namespace zt::data {
 
@@ -42,13 +43,20 @@ struct StreamOptions {
   int rank = 0, ranks = 1;    // index among the ranks that share the batch, and the number of these ranks
   int64_t micro_batches = 1;  // micro-batches that each rank's samples must divide into
   int64_t seed = 0;
-  bool shuffle = true;  // true: each epoch has its own order; false: the order of the source
+  bool shuffle = true;             // true: each epoch has its own order; false: the order of the source
+  Value::Table order = {};         // what defines the samples and their order besides seed and shuffle: plain values by option
+  bool takes_other_order = false;  // restore accepts states of streams with another order
 };
 
 // Sample number g = step * batch + i of a run is index g mod samples of epoch g / samples; a batch may span two epochs. `shuffle`
 // permutes each epoch by (seed, epoch). Rank r of W reads the r-th contiguous part of each batch.
 //
-// Invariants: batch(step) depends on the source, the options and the step only. The whole state is (seed, step).
+// The state is the next step, the number of samples consumed before it, and the options that decide the order of samples. A
+// stream with another batch size or another number of ranks continues with the next sample: its batch of the saved step begins
+// there, and it has no earlier steps. A state with another order is refused, unless the caller allows it. The stream then
+// continues at the same sample number of its own order.
+//
+// Invariants: batch(step) depends on the source, the options, the step, and on the place at which this batch size began.
 // Threads: one at a time. Throws: Misuse for wrong arguments, Fault for damaged data.
 class Stream : public Stateful {
  public:
@@ -66,17 +74,26 @@ class Stream : public Stateful {
   int64_t step() const { return step_; }
   void seek(int64_t step);
 
-  void visit(Visitor& visitor) override;  // saves or loads the value "stream": {seed, step}
+  void visit(Visitor& visitor) override;  // saves or loads the value "stream": the state
   Value state() const;
-  void restore(const Value& state);
+  enum class Order : uint8_t { same, any };
+  // Throws Misuse, and changes nothing, if the state is none of a stream, or if its order differs and `accepted` is `same`.
+  void restore(const Value& state, Order accepted);
 
  private:
-  int64_t checked_step(int64_t step) const;
+  // The step and the sample number with which batches of this size began.
+  struct Start {
+    int64_t step = 0, sample = 0;
+  };
+
+  int64_t first_sample(int64_t step) const;
+  std::string difference(const Value::Table& saved) const;
   std::vector<Place> places(int64_t first) const;
 
   std::string name_;
   std::unique_ptr<Source> source_;
   StreamOptions options_;
+  Start start_;
   int64_t step_ = 0;
 };
 

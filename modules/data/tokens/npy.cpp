@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "companion.h"
 #include "zt/base/error.h"
 
 namespace zt::data {
@@ -30,6 +31,25 @@ NpyHeader read_header(const io::InputFile& file) {
 }  // namespace
 
 NpyFile::NpyFile(std::string path) : file_(std::move(path)), header_(read_header(file_)) {}
+
+std::string NpyFile::digest() const {
+  ContentHash hash;
+  const auto add = [&](auto items, int64_t) {
+    for (const auto item : items) {
+      const auto wide = static_cast<uint64_t>(item);
+      hash.add({reinterpret_cast<const char*>(&wide), sizeof wide});
+    }
+  };
+  if (count() <= kDigestParts * kDigestPartItems) {
+    visit(0, count(), add);
+  } else {
+    const auto last = static_cast<double>(count() - kDigestPartItems);
+    for (int64_t part = 0; part < kDigestParts; ++part) {
+      visit(static_cast<int64_t>(last * static_cast<double>(part) / (kDigestParts - 1)), kDigestPartItems, add);
+    }
+  }
+  return fmt::format("{} numbers, hash {}", count(), hash.text());
+}
 
 NpyWriter::NpyWriter(std::string path, NpyType type) : file_(std::move(path)), type_(type) {
   file_.append(make_npy_header(type, 0));

@@ -48,6 +48,11 @@ class NpyFile {
   NpyType type() const { return header_.type; }
   int64_t count() const { return header_.count; }
 
+  // Returns a text that tells arrays apart: the number of elements and a hash of them. Of more than kDigestParts *
+  // kDigestPartItems elements, the hash takes that many, in parts that are spread evenly from the first to the last element. The
+  // same elements have the same digest in every type.
+  std::string digest() const;
+
   // Calls visit(span<const T>, index of its first element) for each part of the elements [first, first + count), in ascending
   // order. T is uint16_t, uint32_t, uint64_t or int64_t. Requires that the elements exist.
   template <class Visit>
@@ -67,6 +72,7 @@ class NpyFile {
 
  private:
   static constexpr int64_t kPartBytes = int64_t{32} << 10;
+  static constexpr int64_t kDigestParts = 64, kDigestPartItems = 4096;
 
   template <class T, class Visit>
   void visit_as(int64_t first, int64_t count, const Visit& visit) const {

@@ -39,6 +39,7 @@ class TokenFile {
   int64_t size() const { return file_.count(); }
   int64_t vocab() const { return vocab_; }
   const std::optional<Companion>& companion() const { return companion_; }
+  std::string digest() const { return file_.digest(); }  // tells the tokens of two files apart (NpyFile::digest)
 
   // Reads the tokens [first, first + out.size()) into `out`.
   void read(int64_t first, std::span<int64_t> out) const;

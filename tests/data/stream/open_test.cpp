@@ -92,4 +92,67 @@ TEST(Open, OptionsAreChecked) {
   EXPECT_THAT(message_of<Misuse>([] { open_tokens(Value::Table{}); }), HasSubstr("'path' is missing"));
 }
 
+// Returns why a stream made by `open` with `options` and `changes` refuses the state of one with `options` alone. Empty: it
+// takes the state.
+std::string refusal(std::shared_ptr<Stream> (*open)(const Value&), const Value::Table& options, const Value::Table& changes) {
+  auto changed = changes;
+  changed.insert(options.begin(), options.end());
+  try {
+    open(changed)->restore(open(options)->state(), Stream::Order::same);
+  } catch (const Misuse& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Open, StatesOfAnotherOrderAreRefused) {
+  const Folder folder;
+  std::vector<int32_t> other = counting(1000);
+  std::swap(other[500], other[501]);
+  const Value::Table options{{"path", folder.put_tokens("a.npy", counting(1000))}, {"seq", 8}, {"batch", 6}, {"seed", 3}};
+  const std::vector<std::pair<Value::Table, std::string>> cases{
+      {{{"seed", 4}}, "seed = 3 (this stream: 4)"},
+      {{{"seq", 16}}, "seq = 8 (this stream: 16)"},
+      {{{"split", "validation"}}, "split = 'train' (this stream: 'validation')"},
+      {{{"validation", 0.3}, {"seq", 9}}, "seq = 8 (this stream: 9), validation = 0.05 (this stream: 0.3)"},
+      {{{"shuffle", false}}, "shuffle = true (this stream: false)"},
+      {{{"path", folder.put_tokens("b.npy", counting(900))}}, "tokens = '1000 numbers, hash "},
+      {{{"path", folder.put_tokens("c.npy", other)}}, "tokens = '1000 numbers, hash "},
+  };
+  for (const auto& [changes, expected] : cases) EXPECT_THAT(refusal(open_tokens, options, changes), HasSubstr(expected));
+  for (const Value::Table& changes :
+       {Value::Table{{"batch", 8}}, Value::Table{{"micro_batches", 2}}, Value::Table{{"axis", axis_of(3, 1)}},
+        Value::Table{{"path", folder.put_tokens("d.npy", counting(1000), NpyType::u32)}}}) {
+    EXPECT_EQ(refusal(open_tokens, options, changes), "");
+  }
+}
+
+TEST(Open, StatesOfOtherDocumentsAreRefused) {
+  const Folder folder;
+  const Value::Table options{{"path", folder.put_tokens("a.npy", {1, 0, 2, 0, 3, 0, 4, 0})},
+                             {"seq", 2},
+                             {"batch", 2},
+                             {"separator", 0},
+                             {"validation", 0}};
+  EXPECT_THAT(refusal(open_documents, options, {{"separator", 2}}), HasSubstr("separator = 0 (this stream: 2)"));
+  EXPECT_THAT(refusal(open_documents, options, {{"pack", true}}), HasSubstr("pack = false (this stream: true)"));
+  EXPECT_THAT(refusal(open_documents, options, {{"seed", 1}}), HasSubstr("seed = 0 (this stream: 1)"));
+  EXPECT_EQ(refusal(open_documents, options, {{"batch", 1}}), "");
+  auto tokens = options, offsets = options;
+  tokens.erase("separator");
+  EXPECT_THAT(message_of<Misuse>([&] { open_tokens(tokens)->restore(open_documents(options)->state(), Stream::Order::same); }),
+              HasSubstr("kind = 'data.documents' (this stream: 'data.tokens')"));
+  offsets.erase("separator");
+  offsets["offsets"] = folder.put_tokens("o.npy", {0, 2, 8});
+  EXPECT_THAT(refusal(open_documents, offsets, {{"offsets", folder.put_tokens("p.npy", {0, 4, 8})}}),
+              HasSubstr("offsets = '3 numbers, hash "));
+}
+
+TEST(Open, AllowTakesOneWord) {
+  const Folder folder;
+  const Value::Table options{
+      {"path", folder.put_tokens("a.npy", counting(100))}, {"seq", 8}, {"batch", 2}, {"allow", "anything"}};
+  EXPECT_THAT(message_of<Misuse>([&] { open_tokens(options); }), HasSubstr("data.tokens.allow must be one of 'other_order'"));
+}
+
 }  // namespace zt::data

@@ -23,4 +23,20 @@ for step, batch in part:steps(40) do -- more than two epochs
   end
 end
 assert(part:epoch(39) >= 2)
+
+-- A state of one rank with 12 samples per batch resumes on these ranks with 24: with sample 84 in step 7.
+for _, open in ipairs {data.tokens, data.documents} do
+  local separator = open == data.documents and 0 or nil
+  local function stream(batch, of) return open {
+    path = options.path, seq = 16, batch = batch, seed = 5, axis = of, separator = separator,
+  } end
+  local saved, resumed, single = stream(12), stream(24, axis), stream(1)
+  saved:seek(7)
+  resumed:restore(saved:state())
+  for step, batch in resumed:steps(30) do
+    local first = 84 + (step - 7) * 24 + zt.world.rank * 2 * rows
+    assert(batch.sample:equal(zt.arange(first, first + 2 * rows):to "int64"), "rank reads other samples")
+    for row = 0, 2 * rows - 1 do assert(batch.tokens[row]:equal(single:batch(first + row).tokens[0])) end
+  end
+end
 for _, extension in ipairs {"", ".npy", ".json"} do os.remove(tokens .. extension) end

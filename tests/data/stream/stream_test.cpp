@@ -41,7 +41,7 @@ class NumberSource : public Source {
 };
 
 Stream make(int64_t samples, StreamOptions options) {
-  return Stream("data.test", std::make_unique<NumberSource>(samples), options);
+  return Stream("data.test", std::make_unique<NumberSource>(samples), std::move(options));
 }
 
 std::vector<int64_t> samples_of(const Stream& stream, int64_t step) {
@@ -127,25 +127,81 @@ TEST(Stream, ResumeEqualsUninterrupted) {
   first.visit(saved);
   EXPECT_EQ(saved.values.size(), 1U);
 
-  Stream second = make(50, {.batch = 8, .seed = 1});  // another seed, which the saved one replaces
+  Stream second = make(50, {.batch = 8, .seed = 9});
   saved.loads = true;
   second.visit(saved);
   EXPECT_EQ(second.step(), 7);
-  EXPECT_EQ(second.seed(), 9);
-  for (int64_t step = 7; step < 20; ++step) EXPECT_EQ(samples_of(first, step), samples_of(second, step));
+  for (int64_t step = 0; step < 20; ++step) EXPECT_EQ(samples_of(first, step), samples_of(second, step));
+}
 
-  Stream third = make(50, {.batch = 8, .seed = 1});
-  third.restore(first.state());
-  EXPECT_EQ(samples_of(third, third.step()), samples_of(first, 7));
+TEST(Stream, AnotherBatchSizeContinuesWithTheNextSample) {
+  const Stream whole = make(50, {.batch = 1, .seed = 9});
+  Stream old = make(50, {.batch = 4, .seed = 9});
+  old.seek(20);
+  for (const int ranks : {1, 2, 4}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const StreamOptions options{.batch = 8, .rank = rank, .ranks = ranks, .seed = 9};
+      Stream larger = make(50, options);
+      larger.restore(old.state(), Stream::Order::same);
+      EXPECT_EQ(larger.step(), 20);
+      for (int64_t step = 20; step < 40; ++step) {
+        const int64_t rows = 8 / ranks, begin = 80 + (step - 20) * 8 + rank * rows;
+        EXPECT_TRUE(at::equal(larger.batch(step).at("sample"), at::arange(begin, begin + rows)));
+        for (int64_t i = 0; i < rows; ++i) {
+          EXPECT_EQ(samples_of(larger, step)[static_cast<size_t>(i)], samples_of(whole, begin + i)[0]);
+        }
+      }
+      EXPECT_EQ(larger.epoch(20), 1);  // samples 80 to 87
+      EXPECT_EQ(larger.epoch(23), 2);  // from sample 104 on
+      EXPECT_THAT(
+          message_of<Misuse>([&] { larger.batch(19); }),
+          HasSubstr("step 19 had another batch size: this stream continues from a saved state at step 20 with batch = 8"));
+      larger.seek(25);  // 40 samples further: 120
+      Stream same = make(50, options), smaller = make(50, {.batch = 2, .seed = 9});
+      same.restore(larger.state(), Stream::Order::same);
+      for (int64_t step = 20; step < 40; ++step) EXPECT_EQ(samples_of(same, step), samples_of(larger, step));
+      smaller.restore(larger.state(), Stream::Order::same);
+      EXPECT_TRUE(at::equal(smaller.batch(25).at("sample"), at::arange(120, 122)));
+    }
+  }
 }
 
 TEST(Stream, RefusesABadState) {
   Stream stream = make(5, {.batch = 1, .seed = 4});
-  EXPECT_THAT(message_of<Misuse>([&] { stream.restore(Value::Table{{"seed", 1}}); }), HasSubstr("'step' is missing"));
-  EXPECT_THAT(message_of<Misuse>([&] { stream.restore(Value::Table{{"seed", 1}, {"step", -3}}); }), HasSubstr("at least 0"));
+  const auto refused = [&](const Value& state) {
+    return message_of<Misuse>([&] { stream.restore(state, Stream::Order::same); });
+  };
+  EXPECT_THAT(refused(Value::Table{{"samples", 1}}), HasSubstr("'step' is missing"));
+  EXPECT_THAT(refused(Value::Table{{"step", -3}}), HasSubstr("must lie between 0"));
+  EXPECT_THAT(refused(Value::Table{{"step", 3}}), HasSubstr("unknown options (an earlier version saved it)"));
+  EXPECT_THAT(refused(make(5, {.batch = 1, .seed = 1}).state()), HasSubstr("a stream with seed = 1 (this stream: 4)."));
   EXPECT_THAT(message_of<Misuse>([&] { stream.seek(-1); }), HasSubstr("step must lie between"));
   EXPECT_EQ(stream.seed(), 4) << "a refused state changes nothing";
   EXPECT_EQ(stream.step(), 0);
+}
+
+TEST(Stream, AnotherOrderIsTakenWhereItIsAllowed) {
+  Stream old = make(50, {.batch = 8, .seed = 1});
+  old.seek(5);
+  Stream called = make(50, {.batch = 4, .seed = 2});
+  called.restore(old.state(), Stream::Order::any);
+  EXPECT_EQ(called.seed(), 2);
+  EXPECT_TRUE(at::equal(called.batch(5).at("sample"), at::arange(40, 44)));
+
+  Recorder saved;
+  old.visit(saved);
+  saved.loads = true;
+  Stream loaded = make(50, {.batch = 8, .seed = 2, .takes_other_order = true});
+  loaded.visit(saved);
+  EXPECT_EQ(loaded.step(), 5);
+  EXPECT_EQ(samples_of(loaded, 5), samples_of(make(50, {.batch = 8, .seed = 2}), 5));
+}
+
+TEST(Stream, WithoutShuffleAnotherSeedIsTheSameOrder) {
+  Stream stream = make(5, {.batch = 1, .seed = 4, .shuffle = false});
+  stream.restore(make(5, {.batch = 1, .seed = 1, .shuffle = false}).state(), Stream::Order::same);
+  EXPECT_THAT(message_of<Misuse>([&] { stream.restore(make(5, {.batch = 1, .seed = 4}).state(), Stream::Order::same); }),
+              HasSubstr("seed = 4 (this stream: absent), shuffle = true (this stream: false)"));
 }
 
 TEST(Stream, SaysWhyABatchDoesNotDivide) {

@@ -66,13 +66,35 @@ function TestTokens.test_state_saved_in_the_body_resumes_with_the_next_step()
   for step in stream:steps(10) do
     if step == 4 then state = stream:state() end
   end
-  local resumed = open {seed = 77}
+  local resumed = open()
   resumed:restore(state)
   for step, batch in resumed:steps(8) do
     lu.assertTrue(step >= 5)
     lu.assertTrue(batch.tokens:equal(stream:batch(step).tokens))
   end
-  lu.assertErrorMsgContains("'step' is missing", resumed.restore, resumed, {seed = 1})
+  lu.assertErrorMsgContains("'step' is missing", resumed.restore, resumed, {samples = 1})
+end
+
+function TestTokens.test_a_state_of_other_options()
+  local stream = open()
+  stream:seek(5)
+  local state = zt.json.decode(zt.json.encode(stream:state()))
+  local larger = open {batch = 8}
+  larger:restore(state)
+  lu.assertEquals({larger.step, larger:batch(5).sample:tolist()[1]}, {5, 20})
+  lu.assertTrue(larger:batch(5).tokens[0]:equal(stream:batch(5).tokens[0]))
+  for expected, options in pairs {
+    ["seed = 3 (this stream: 77)"] = {seed = 77}, ["seq = 10 (this stream: 20)"] = {seq = 20},
+    ["shuffle = true (this stream: false)"] = {shuffle = false},
+    ["validation = 0.05 (this stream: 0)"] = {validation = 0},
+  } do
+    local other = open(options)
+    lu.assertErrorMsgContains(expected, other.restore, other, state)
+    lu.assertEquals(other.step, 0)
+    lu.assertErrorMsgContains("stream:restore.allow must be one of 'other_order'", other.restore, other, state, {allow = "all"})
+    other:restore(state, {allow = "other_order"})
+    lu.assertEquals({other.step, other:batch(5).sample:tolist()}, {5, {20, 21, 22, 23}})
+  end
 end
 
 function TestTokens.test_entropy()

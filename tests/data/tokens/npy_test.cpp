@@ -157,6 +157,28 @@ TEST(Npy, ReadsLargeFilesInParts) {
   EXPECT_EQ(next, 59997);
 }
 
+TEST(Npy, DigestTellsArraysApart) {
+  const Folder folder;
+  const auto digest = [&](const std::vector<int32_t>& values, NpyType type = NpyType::u32) {
+    return NpyFile(folder.put_tokens("a.npy", values, type)).digest();
+  };
+  std::vector<int32_t> values = counting(1000);
+  const std::string expected = digest(values);
+  EXPECT_EQ(expected, digest(values, NpyType::u16));
+  std::swap(values[700], values[701]);
+  EXPECT_NE(expected, digest(values));
+  EXPECT_NE(digest(counting(999)), expected);
+
+  values = counting(1 << 20);  // of a long array the hash takes a quarter: here also its first and its last element
+  const std::string of_long = digest(values);
+  for (const size_t i : {size_t{0}, values.size() - 1}) {
+    ++values[i];
+    EXPECT_NE(digest(values), of_long);
+    --values[i];
+  }
+  EXPECT_EQ(digest(values), of_long);
+}
+
 // A mapped file would kill the process here, or read as zeros.
 TEST(Npy, SaysThatAFileWasTruncatedWhileItWasRead) {
   const Folder folder;

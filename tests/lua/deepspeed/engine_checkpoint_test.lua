@@ -105,6 +105,32 @@ function TestEngineCheckpoint:test_another_checkpoint()
   assert_same(other, engine)
 end
 
+-- 3 steps read 3 batches; an engine with twice the samples per step continues with the samples after them.
+function TestEngineCheckpoint:test_the_data_stream_continues()
+  local data = require "zt.data"
+  local tokens = temporary() .. zt.world.rank
+  zt.write_file(tokens .. ".txt", ("\1\2\3\4\5\6\7\8"):rep(200))
+  data.tokenize{input = tokens .. ".txt", output = tokens .. ".npy", tokenizer = data.tokenizer.bytes()}
+  local mesh = require("zt.comm").mesh{dp = -1}
+  local function engine_with(parts)
+    local stream = data.tokens{
+      path = tokens .. ".npy", seq = small.seq, batch = small.micro * parts * zt.world.size, seed = 1, axis = mesh.dp,
+    }
+    local config = {optimizer = ADAM, gradient_accumulation_steps = parts}
+    return engine_of(config, {data = stream, mesh = mesh, axis = mesh.dp}), stream
+  end
+  local engine, stream = engine_with(2)
+  for _ = 1, 3 do engine:train_batch() end
+  lu.assertEquals(stream.step, 3)
+  engine:save_checkpoint(self.folder)
+  local other, next_stream = engine_with(4)
+  other:load_checkpoint(self.folder)
+  local rows = small.micro * 4
+  lu.assertEquals(next_stream:batch(3).sample:tolist()[1], 3 * stream.batch_size + zt.world.rank * rows)
+  other:train_batch()
+  lu.assertEquals(next_stream.step, 4)
+end
+
 -- One rank gives a tag and the other does not.
 function TestEngineCheckpoint:test_a_tag_on_one_rank()
   if zt.world.size == 1 then return end

@@ -86,6 +86,7 @@ end
 
 local function take_counters(engine, counters, options)
   for _, name in ipairs(COUNTERS) do engine[name] = counters[name] end
+  engine.step_start = engine.micro_steps -- checkpoints are saved between two steps
   if not options.load_lr_scheduler_states then
     engine.own_lr, engine.schedule_start = nil, engine.global_steps - engine.skipped_steps
   end
