@@ -16,6 +16,14 @@ local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 local on_rank_zero = require "zt.on_rank_zero"
 
+-- Begins the record of the resumed run, and removes what later steps and unfinished saves left. Nothing of the run has changed
+-- before.
+local function begin(run, mesh, step)
+  run:rewind(step)
+  local removed = on_rank_zero(mesh and mesh:world(), function() return native.gc(run.path) end)
+  if #removed > 0 then log.info("removed the remains of unfinished saves: %s", table.concat(removed, ", ")) end
+end
+
 local SCHEMA = {
   {"objects", "table", "what was saved besides the run's trainer and data", default = {}},
   {"strict", "boolean", "names that do not match are an error", default = true},
@@ -28,10 +36,8 @@ local function resume(run, value)
   if core.world.dry then return 0, {} end
   local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
   local folder = native.find(run.path, mesh)
-  local removed = on_rank_zero(mesh and mesh:world(), function() return native.gc(run.path) end)
-  if #removed > 0 then log.info("removed the remains of unfinished saves: %s", table.concat(removed, ", ")) end
   if not folder then
-    run:rewind(0)
+    begin(run, mesh, 0)
     return 0, {}
   end
   local named = {trainer = run.trainer, data = run.data}
@@ -39,7 +45,7 @@ local function resume(run, value)
   -- Not loaded: the script's record, which is for people, and saved plain values that the script does not ask for.
   local plain = load(folder, named, {strict = options.strict, mesh = mesh})
   local step = tonumber(folder:match "step_(%d+)[^/]*$")
-  run:rewind(step)
+  begin(run, mesh, step)
   log.info("the run '%s' resumes after step %d (%s)", run.name, step, folder)
   return step, plain
 end

@@ -6,22 +6,25 @@
 --   end
 --   run:finish()
 --
--- With resume = true the run continues an earlier run of that name (ckpt.resume), or is a first run if there is none. The folder
--- runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one JSON object
--- per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. A run that fails leaves the files that
--- it has written so far. The process holds the folder's lock from zt.run to run:finish() or the end of the script: meanwhile a
--- second run of that name is an error.
+-- With resume = true the run continues an earlier run of that name (ckpt.resume), or is a first run if there is none. It changes
+-- the earlier run's files when ckpt.resume has loaded the checkpoint, or at its first log, save or finish: a start that is
+-- refused before leaves them as they were.
+--
+-- The folder runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one
+-- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. A run that fails leaves
+-- the files that it has written so far. The process holds the folder's lock from zt.run to run:finish() or the end of the script:
+-- meanwhile a second run of that name is an error.
 
 local check = require "zt.check"
 local core = require "zt.core"
 local expert_load = require "zt.run.expert_load"
 local fail = require "zt.fail"
+local folder = require "zt.run.folder"
 local fs = require "zt.fs"
 local log = require "zt.log"
 local on_rank_zero = require "zt.on_rank_zero"
 local plot = require "zt.run.plot"
 local progress = require "zt.run.progress"
-local script = require "zt.run.script"
 local terminal = require "zt.run.terminal"
 local trace = require "zt.run.trace"
 
@@ -38,7 +41,6 @@ local SCHEMA = {
   {"trace", "boolean", "record the times of all actions", default = true},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
 }
-local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
 
 local Run = {}
 Run.__index = Run
@@ -47,65 +49,6 @@ local function check_name(name)
   if name == "" or name == "." or name == ".." or name:find("[/%z]") then
     fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
   end
-end
-
-local function command_line()
-  local words = {}
-  for word in fs.read("/proc/self/cmdline"):gmatch("([^%z]*)%z") do words[#words + 1] = word end
-  return words
-end
-
-local function record(options)
-  return core.json.encode{
-    name = options.name,
-    options = options.options,
-    command = command_line(),
-    versions = core.versions(),
-    ranks = core.world.size,
-    launch = core.world.launch,
-    mesh = options.mesh and tostring(options.mesh):match("mesh (.-) %("),
-    started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
-  } .. "\n"
-end
-
--- Warns about the options of a resumed run that differ from those in its options.json.
-local function note_changes(path, options)
-  if not core.exists(path .. "/options.json") then return end
-  local before, now, changed = core.json.decode(fs.read(path .. "/options.json")).options or {}, options.options, {}
-  for key in pairs(now) do
-    if core.json.encode{now[key]} ~= core.json.encode{before[key]} then
-      changed[#changed + 1] = ("%s = %s (was %s)"):format(key, tostring(now[key]), tostring(before[key]))
-    end
-  end
-  table.sort(changed)
-  if #changed > 0 then log.warn("the run in '%s' continues with changed options: %s", path, table.concat(changed, ", ")) end
-end
-
--- Writes a run's first files, and removes those of an earlier run with overwrite. Requires that this process holds the folder.
-local function fill_folder(path, options, is_new)
-  if not is_new and options.resume then note_changes(path, options) end
-  if not is_new and options.overwrite then
-    for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
-    require("zt.ckpt").remove_all(path)
-  end
-  if script.text then core.write_file(path .. "/script.lua", script.text) end
-  core.write_file(path .. "/options.json", record(options))
-end
-
--- Makes the folder and fills it. Returns the folder's lock. Called by rank 0.
-local function make_folder(path, options)
-  if options.folder:find "%z" then fail "zt.run.folder has a NUL character, which would end the name: leave it out" end
-  core.mkdir_p(options.folder)
-  local is_new = fs.make_folder(path)
-  if not is_new and not options.resume and not options.overwrite then
-    fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
-  end
-  -- run:finish() releases the lock. The system releases the lock of a process that dies (ckpt/folder/run_lock.h).
-  local held = require("zt.ckpt").lock_run(path)
-  local is_done, message = pcall(fill_folder, path, options, is_new)
-  if is_done then return held end
-  held:release()
-  error(message, 0)
 end
 
 -- Returns the communicator of the run's ranks; nil if there is one rank, or in a dry run.
@@ -124,13 +67,19 @@ local function open(value)
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
-    mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, finishers = {},
-    curves = {loss = {}, validation_loss = {}}, expert_load = expert_load(),
+    mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
+    last_step = 0, finishers = {}, curves = {loss = {}, validation_loss = {}}, expert_load = expert_load(),
   }, Run)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
-    self.lock = make_folder(self.path, options)
-    self.metrics = fs.append(self.path .. "/metrics.jsonl")
+    local is_empty
+    self.lock, is_empty = folder.open(self.path, options)
+    local is_done, message = true, nil
+    if is_empty then is_done, message = pcall(self.begin_record, self) end
+    if not is_done then
+      self.lock:release()
+      error(message, 0)
+    end
   end)
   if not core.world.dry then core.set_run_folder(self.path) end
   if self.is_writer then
@@ -143,23 +92,64 @@ local function open(value)
   return self
 end
 
+-- Writes this start's script and options, and opens the metrics. Called by rank 0, before the first change of a run's files.
+function Run:begin_record() self.metrics = self.metrics or folder.record(self.path, self.given) end
+
+function Run:expect_open(call)
+  if self.is_finished then fail("run:%s comes after run:finish(), which has closed the run '%s'", call, self.name) end
+end
+
+-- Fails, on every rank, unless run:log may write `values` for `step`.
+function Run:check_log(step, values)
+  self:expect_open "log"
+  if type(step) ~= "number" or step % 1 ~= 0 or step < 0 then
+    local got = type(step) == "number" and ("%g"):format(step) or check.type_name(step)
+    fail("run:log(step, values): the step is an integer from 0 on, got %s", got)
+  end
+  if type(values) ~= "table" then
+    fail("run:log(step, values): the values are a table, such as {loss = 2.5}, got %s", check.type_name(values))
+  end
+  for key in pairs(values) do
+    if type(key) ~= "string" then
+      fail("run:log(step, values): the values have names, such as {loss = 2.5}, got %s as a name", check.type_name(key))
+    end
+  end
+  if step < self.last_step then
+    fail("run:log: step %d is before step %d, which the run has reached: log steps in ascending order, or go back by "
+      .. "run:rewind(step) first", step, self.last_step)
+  end
+  if self.steps and step >= self.steps then
+    fail("run:log: step %d is beyond the last one, %d: steps count from 0, and zt.run has steps = %d", step, self.steps - 1,
+         self.steps)
+  end
+end
+
 --- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
--- result of trainer:step, or any table of plain values. `loss`, `validation_loss` and the experts' load in `stats` are plotted at
--- the end. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the line cannot be written (the disk is
--- full); the earlier lines stay valid.
+-- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss` and the experts' load in `stats` are
+-- plotted at the end. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run has finished, if the
+-- step is before the last one that was logged or beyond the end, or if the line cannot be written (the disk is full); the earlier
+-- lines stay valid.
 function Run:log(step, values)
+  self:check_log(step, values)
+  self.last_step = step
   if not self.is_writer then return end
-  local line = {step = step}
+  local line = {}
   for key, value in pairs(values) do line[key] = value end
-  self.metrics:write(core.json.encode(line) .. "\n")
+  line.step = step
+  local text = core.json.encode(line) .. "\n"
+  self:begin_record()
+  self.metrics:write(text)
   self:plot_point(step, values)
   self.progress:update(step + 1, values)
 end
 
 --- Removes the records of step `step` and later steps, which the resumed run repeats. Collective.
 function Run:rewind(step)
+  self:expect_open "rewind"
+  self.last_step = step
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
+    self:begin_record()
     local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
     for line in fs.read(path):gmatch "([^\n]+)\n" do -- a killed run may have left an incomplete last line: it has no newline
       local is_whole, values = pcall(core.json.decode, line)
@@ -177,10 +167,13 @@ function Run:rewind(step)
   end)
 end
 
---- Fails, on every rank, if another run has taken over the folder. Collective.
+--- Fails, on every rank, if another run has taken over the folder. Called before a save. Collective.
 function Run:check_lock()
+  self:expect_open "check_lock"
   on_rank_zero(self.ranks, function()
-    if self.lock then self.lock:check() end
+    if not self.is_writer then return end
+    self.lock:check()
+    self:begin_record()
   end)
 end
 
@@ -209,6 +202,8 @@ end
 --- Calls the actions of before_finish, writes the plots and trace.json, closes the files. Collective. The ranks must share one
 -- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
+  self:expect_open "finish"
+  self.is_finished = true
   if core.world.dry then return end
   local problem
   for _, action in ipairs(self.finishers) do
@@ -218,6 +213,7 @@ function Run:finish()
   if self.has_trace then trace.write_part(self.path, core.world.rank, self.trainer:trace_events()) end
   if self.ranks then self.ranks:barrier() end
   on_rank_zero(self.ranks, function()
+    self:begin_record()
     self.progress:close()
     self.metrics:close()
     self:write_plot()

@@ -9,7 +9,6 @@ local zero = require "zt.zero"
 local small = require "support.small_trainer"
 local temporary = require "support.temporary"
 
-local IS_FIRST = zt.world.rank == 0
 local mesh, trainer_of, trained, batch, assert_same = small.mesh, small.trainer_of, small.trained, small.batch, small.assert_same
 
 local TestCkpt = {}
@@ -216,48 +215,6 @@ function TestCkpt:test_random_numbers_go_on()
   zt.manual_seed(99)
   ckpt.load(self.folder, {trainer = trainer})
   lu.assertTrue(zt.randn{4}:equal(wanted))
-end
-
-function TestCkpt:test_a_run_goes_on()
-  local function open(steps, resume)
-    local trainer = trainer_of(1)
-    local run = zt.run{name = "r", folder = self.folder, resume = resume, trainer = trainer, steps = steps, trace = false,
-                       mesh = mesh}
-    return run, trainer
-  end
-  local function train(run, trainer, from, to)
-    for step = from, to - 1 do
-      run:log(step, trainer:step(batch(step)))
-      ckpt.save(run, step + 1, {every = 2, keep = 2})
-    end
-  end
-  local run, trainer = open(7, false)
-  lu.assertEquals((ckpt.resume(run)), 0)
-  train(run, trainer, 0, 5)
-  run:finish() -- after step 5, which no checkpoint holds
-  if IS_FIRST then
-    zt.mkdir_p(run.path .. "/step_00000006.partial-12ab/shards") -- the folder of an unfinished save
-    local lines = zt.fs.read(run.path .. "/metrics.jsonl")
-    zt.write_file(run.path .. "/metrics.jsonl", lines .. "\0\0\n")
-  end
-  mesh:world():barrier()
-  local again, other = open(7, true)
-  lu.assertEquals((ckpt.resume(again)), 4)
-  train(again, other, 4, 7)
-  again:finish()
-  lu.assertFalse(zt.exists(run.path .. "/step_00000006.partial-12ab"))
-  if IS_FIRST then
-    local steps = {}
-    for line in io.lines(run.path .. "/metrics.jsonl") do steps[#steps + 1] = zt.json.decode(line).step end
-    lu.assertEquals(steps, {0, 1, 2, 3, 4, 5, 6})
-    lu.assertEquals(zt.fs.read(run.path .. "/latest"), "step_00000007\n")
-    local kept = {}
-    for index, entry in ipairs(ckpt.list(run.path)) do kept[index] = entry.step end
-    lu.assertEquals(kept, {6, 7})
-  end
-  mesh:world():barrier()
-  assert_same(other, trained(1, 7))
-  lu.assertErrorMsgContains("either resume or overwrite", zt.run, {name = "r", resume = true, overwrite = true})
 end
 
 function TestCkpt:test_what_is_kept()

@@ -66,6 +66,50 @@ function TestRun:test_a_run_that_fails_in_between_keeps_its_lines()
   lu.assertEquals(lines_of(run.path .. "/metrics.jsonl"), {'{"loss":1,"step":0}'})
 end
 
+function TestRun:test_what_log_refuses()
+  local run = open("wrong", {steps = 3})
+  local function refused(message, ...)
+    lu.assertErrorMsgContains(message, run.log, run, ...)
+    local _, text = pcall(function(...) run:log(...) end, ...)
+    lu.assertStrMatches(text, "[^:]*run_test%.lua:%d+: run:.*")
+  end
+  run:log(0, {loss = 3})
+  refused("the step is an integer from 0 on, got a table", {loss = 1})
+  refused("the step is an integer from 0 on, got -1", -1, {loss = 1})
+  refused("the step is an integer from 0 on, got 0.5", 0.5, {loss = 1})
+  refused("the step is an integer from 0 on, got inf", math.huge, {loss = 1})
+  refused("the values are a table, such as {loss = 2.5}, got a number", 1, 2.5)
+  refused("the values are a table, such as {loss = 2.5}, got nil", 1)
+  refused("the values have names, such as {loss = 2.5}, got an integer as a name", 1, {2.5})
+  refused("step 3 is beyond the last one, 2: steps count from 0, and zt.run has steps = 3", 3, {loss = 1})
+  run:log(2, {loss = 1, step = 77})
+  refused("step 1 is before step 2, which the run has reached", 1, {loss = 1})
+  run:rewind(1)
+  run:log(1, {loss = 2})
+  lu.assertEquals(lines_of(run.path .. "/metrics.jsonl"), {'{"loss":3,"step":0}', '{"loss":2,"step":1}'})
+  run:finish()
+  refused("run:log comes after run:finish(), which has closed the run 'wrong'", 2, {loss = 1})
+  for _, call in ipairs{"finish", "check_lock", "rewind"} do
+    lu.assertErrorMsgContains("run:" .. call .. " comes after run:finish()", run[call], run, 0)
+  end
+  lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 2)
+end
+
+-- A start that resumes changes the earlier run's files with its first log, not before.
+function TestRun:test_a_resumed_run_waits_with_its_record()
+  local first = open("later", {options = {layers = 1}})
+  first:log(0, {loss = 1})
+  first:finish()
+  local function text(name) return zt.fs.read(first.path .. "/" .. name) end
+  local options, metrics = text "options.json", text "metrics.jsonl"
+  local again = open("later", {resume = true, options = {layers = 2}})
+  lu.assertEquals({text "options.json", text "metrics.jsonl"}, {options, metrics})
+  again:log(1, {loss = 0.5})
+  lu.assertEquals(zt.json.decode(text "options.json").options, {layers = 2})
+  lu.assertEquals(text "metrics.jsonl", metrics .. '{"loss":0.5,"step":1}\n')
+  again:finish()
+end
+
 function TestRun:test_numbers_that_json_lacks()
   local run = open("nan")
   run:log(0, {loss = 0 / 0, grad_norm = math.huge}) -- both become null

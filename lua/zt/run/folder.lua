@@ -1,0 +1,76 @@
+--- The folder of a run, on rank 0: opening it, and its first files. A run that continues an earlier one changes nothing in the
+-- folder before `record`: until then a check may still refuse the options or the checkpoint.
+
+local core = require "zt.core"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+local log = require "zt.log"
+local script = require "zt.run.script"
+
+local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
+
+local folder = {}
+
+local function command_line()
+  local words = {}
+  for word in fs.read("/proc/self/cmdline"):gmatch("([^%z]*)%z") do words[#words + 1] = word end
+  return words
+end
+
+local function options_text(options)
+  return core.json.encode{
+    name = options.name,
+    options = options.options,
+    command = command_line(),
+    versions = core.versions(),
+    ranks = core.world.size,
+    launch = core.world.launch,
+    mesh = options.mesh and tostring(options.mesh):match("mesh (.-) %("),
+    started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
+  } .. "\n"
+end
+
+-- Warns about the options of a resumed run that differ from those in its options.json.
+local function note_changes(path, options)
+  if not core.exists(path .. "/options.json") then return end
+  local before, now, changed = core.json.decode(fs.read(path .. "/options.json")).options or {}, options.options, {}
+  for key in pairs(now) do
+    if core.json.encode{now[key]} ~= core.json.encode{before[key]} then
+      changed[#changed + 1] = ("%s = %s (was %s)"):format(key, tostring(now[key]), tostring(before[key]))
+    end
+  end
+  table.sort(changed)
+  if #changed > 0 then log.warn("the run in '%s' continues with changed options: %s", path, table.concat(changed, ", ")) end
+end
+
+--- Makes the folder, or takes that of an earlier run. Removes the earlier run's files with overwrite. Returns the folder's lock,
+-- and whether the folder holds no run. run:finish() releases the lock. The system releases the lock of a process that dies
+-- (ckpt/folder/run_lock.h).
+function folder.open(path, options)
+  if options.folder:find "%z" then fail "zt.run.folder has a NUL character, which would end the name: leave it out" end
+  core.mkdir_p(options.folder)
+  local is_new = fs.make_folder(path)
+  if not is_new and not options.resume and not options.overwrite then
+    fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
+  end
+  local held = require("zt.ckpt").lock_run(path)
+  if is_new or options.resume then return held, is_new end
+  local is_done, message = pcall(function()
+    for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
+    require("zt.ckpt").remove_all(path)
+  end)
+  if is_done then return held, true end
+  held:release()
+  error(message, 0)
+end
+
+--- Writes the script and the options of this start, and says which options of an earlier start have changed. Returns the open
+-- file of the metrics.
+function folder.record(path, options)
+  note_changes(path, options)
+  if script.text then core.write_file(path .. "/script.lua", script.text) end
+  core.write_file(path .. "/options.json", options_text(options))
+  return fs.append(path .. "/metrics.jsonl")
+end
+
+return folder
