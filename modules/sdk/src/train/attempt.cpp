@@ -47,10 +47,12 @@ void Runner::require_sound() const {
   if (!half_updated_.empty()) misuse("{}", half_updated_);
 }
 
-// Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait.
+// Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait. Equal on all
+// ranks, also for a stage without layers.
 std::vector<std::string> Runner::axes_of_run(const Program& program) const {
-  const bool communicates = std::ranges::any_of(
-      program.actions, [](const Action& action) { return action.kind != Kinds::get().count && !action.axes().empty(); });
+  const bool communicates = !program.split_axes.empty() || std::ranges::any_of(program.actions, [](const Action& action) {
+    return action.kind != Kinds::get().count && !action.axes().empty();
+  });
   if (!communicates) return {};
   std::vector<std::string> axes = program.split_axes;
   for (const std::string& axis : plan_->data_axes()) {

@@ -49,7 +49,7 @@ function draw_schedule.random(dice, ranks, chunks, micro_batches)
   end
   dice:shuffle(rank_of_stage)
   local schedule = pipe.schedule.empty{
-    stages = ranks, chunks = chunks, micro_batches = micro_batches, rank_of_stage = rank_of_stage,
+    stages = ranks, micro_batches = micro_batches, rank_of_stage = rank_of_stage,
   }
   while true do
     local ready = ready_tasks(done, splits, stages, micro_batches)

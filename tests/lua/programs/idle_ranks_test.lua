@@ -1,0 +1,51 @@
+-- Tests the warnings about ranks that train separate models, or do the same work, because a pass was forgotten.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local run = require "support.command" "run --threads 2"
+
+local HEAD = [[
+local zt = require "zt"
+local comm, nn, optim, zero, pipe = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero", require "zt.pipe"
+local model = nn.sequential{{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"head", nn.lm_loss{vocab = 11, hidden = 8}}, seed = 1}
+local program, options = zt.program(model), {optimizer = optim.adamw{lr = 0.1}}
+]]
+
+-- Runs a script on two ranks. Returns what it prints.
+local function output_of(script)
+  local path = os.tmpname()
+  zt.write_file(path, HEAD .. script)
+  local output, status = run(path)
+  os.remove(path)
+  lu.assertEquals(status, 0, output)
+  return output
+end
+
+TestIdleRanks = {}
+
+function TestIdleRanks:test_a_forgotten_pass_is_said_once()
+  local output = output_of "zt.trainer(program, options)"
+  lu.assertStrContains(output, "[warn rank 0] 2 ranks train 2 separate models, because no pass of the program joins them: apply")
+  lu.assertEquals(select(2, output:gsub("%[warn", "")), 1)
+end
+
+function TestIdleRanks:test_an_axis_without_a_use_is_named()
+  local output = output_of [[
+    local mesh = comm.mesh{pp = 1, dp = 2}
+    zt.trainer(program:apply(pipe.split{axis = mesh.pp}), options)
+  ]]
+  lu.assertStrContains(output, "nothing in the program uses the mesh axis 'dp'")
+end
+
+function TestIdleRanks:test_ranks_with_a_use_are_not_warned_of()
+  lu.assertNotStrContains(output_of [[
+    local mesh = comm.mesh{dp = 2}
+    zt.trainer(program:apply(zero.shard{axis = mesh.dp}), options)
+  ]], "[warn")
+end
+
+function TestIdleRanks:test_the_script_may_say_that_it_is_meant()
+  lu.assertNotStrContains(output_of "options.separate = true; zt.trainer(program, options)", "[warn")
+end
+
+os.exit(lu.LuaUnit.run())
