@@ -201,6 +201,37 @@ TEST(Trainer, ALayerThatDrawsFromTheDefaultGeneratorIsRefused) {
             std::string::npos);
 }
 
+// Adds 1 to both of its buffers after each step.
+class Stepping : public Layer {
+ public:
+  std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return {in[0].clone()}; }
+  std::vector<LayerBuffer> buffers() const override { return {{"first", first_}, {"second", second_}}; }
+  bool has_update() const override { return true; }
+  void update(const Stats&) override {
+    first_.add_(1);
+    second_.add_(1);
+  }
+  std::string kind() const override { return "stepping"; }
+
+ private:
+  at::Tensor first_ = at::zeros({2}), second_ = at::zeros({2});
+};
+
+TEST(Trainer, AFrozenBufferKeepsItsValues) {
+  const auto stepping = std::make_shared<Stepping>();
+  const auto embedding = nn::make_embedding(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto loss = nn::make_lm_loss(Value::Table{{"vocab", kVocab}, {"hidden", 8}});
+  const auto model =
+      std::make_shared<Model>(std::vector<NamedLayer>{{"embedding", embedding}, {"stepping", stepping}, {"head", loss}}, 1);
+  model->set_trainable("stepping\\.first", false);
+  TrainerOptions options;
+  options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}});
+  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32), options);
+  for (int step = 0; step < 3; ++step) trainer->step(global_batch(step));
+  EXPECT_TRUE(stepping->buffers()[0].values.equal(at::zeros({2})));
+  EXPECT_TRUE(stepping->buffers()[1].values.equal(at::full({2}, 3.0F)));
+}
+
 TEST(Trainer, LossTermsAreOfTheObjective) {
   const auto trainer = make_trainer(one_rank(), {.micro_batches = 2});
   const StepResult result = trainer->step(global_batch(0));

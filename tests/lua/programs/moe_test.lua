@@ -14,8 +14,9 @@ local meshes = {experts = comm.mesh{dp = 1, ep = ranks}, data = comm.mesh{dp = r
 
 local function model_of(mesh, options, seed)
   return nn.gpt{layers = 2, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, seed = seed or 1, mlp = function(i)
-    local given = {experts = 4, hidden = HIDDEN, ffn = 24, axis = mesh.ep}
+    local given = {experts = 4, hidden = HIDDEN, axis = mesh.ep}
     for key, value in pairs(options or {}) do given[key] = value end
+    if not given.expert then given.ffn = given.ffn or 24 end
     return i == 1 and moe.layers(given) or nil
   end}
 end
@@ -35,6 +36,44 @@ local function batch(step)
 end
 
 local TestMoe = {}
+
+local FROZEN = {"router", "^blocks\\.1\\.router\\.", "^(embedding|blocks)", "router\\.bias$"}
+
+-- The bias is no parameter. A pattern that freezes the router freezes it, too.
+function TestMoe:test_a_frozen_router_stays_as_it_is()
+  local options = {router = {score = "sigmoid", normalise = "selected", bias = true, bias_rate = 0.1}}
+  local function norm_after(change)
+    local model = model_of(meshes.experts, options)
+    change(model)
+    local program = zt.program(model, {precision = "fp64"}):apply(zero.shard{stage = 1, axis = meshes.experts:join{"dp", "ep"}})
+    local trainer, norm = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}}), nil
+    for _ = 1, 3 do norm = trainer:step(batch(0)).stats["blocks.1.router.bias_norm"] end
+    return norm, program:text():find "UPDATE" ~= nil
+  end
+  for _, pattern in ipairs(FROZEN) do
+    local norm, updates = norm_after(function(model) model:freeze(pattern) end)
+    lu.assertEquals({norm, updates}, {0, false}, pattern)
+  end
+  for _, change in ipairs{
+    function() end, function(model) model:freeze "router\\.weight" end,
+    function(model) model:freeze "router" model:unfreeze "router\\.bias" end,
+  } do
+    local norm, updates = norm_after(change)
+    lu.assertTrue(norm > 0.1 and updates)
+  end
+  lu.assertEquals(model_of(meshes.experts, options):freeze "router", 2)
+end
+
+-- A program that was built before the router was frozen would still move its bias.
+function TestMoe:test_a_program_from_before_the_freeze_is_refused()
+  local model = model_of(meshes.experts, {router = {score = "sigmoid", bias = true}})
+  local program = zt.program(model):apply(zero.shard{stage = 1, axis = meshes.experts:join{"dp", "ep"}})
+  local actions = program:text()
+  lu.assertNotNil(actions:find "UPDATE")
+  model:freeze "router\\.bias"
+  lu.assertErrorMsgContains("has no buffers that change after a step, or they are frozen: remove it", zt.trainer,
+                            program:with_actions(actions), {optimizer = optim.sgd{lr = 0.1}})
+end
 
 function TestMoe:test_layers_and_their_names()
   local trainer = trainer_of(meshes.experts, 1, {shared = {ffn = 8, gate = true}})
@@ -162,7 +201,7 @@ end
 
 function TestMoe:test_mistakes_are_named()
   local function fails(text, options)
-    local given = {experts = 4, hidden = HIDDEN, ffn = 8}
+    local given = {experts = 4, hidden = HIDDEN, ffn = not options.expert and 8 or nil}
     for key, value in pairs(options) do given[key] = value end
     lu.assertErrorMsgContains(text, moe.layers, given)
   end
@@ -174,7 +213,7 @@ function TestMoe:test_mistakes_are_named()
   fails("experts that choose drop no route", {router = {choice = "expert", capacity = {}, normalise = "kept"}})
   fails("leave out capacity.per and capacity.keep", {router = {choice = "expert", capacity = {keep = "place"}}})
   fails("are for tokens that choose", {router = {choice = "expert", capacity = {}, noise = "gumbel"}})
-  fails("is for tokens that choose", {router = {choice = "expert", capacity = {}, losses = {of = "first"}}})
+  fails("is for tokens that choose", {router = {choice = "expert", capacity = {}, losses = {balance = 1, of = "first"}}})
   fails("are for dispatcher = \"all_to_all\"", {dispatcher = "all_gather", transport = "bf16"})
   fails("are for dispatcher = \"all_to_all\"", {dispatcher = "all_gather", router = {capacity = {pad = true}}})
   fails("give `shared` or `residual`, not both", {shared = {ffn = 8}, residual = {ffn = 8}})

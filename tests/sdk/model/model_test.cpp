@@ -156,6 +156,35 @@ TEST(Model, FrozenParametersKeepTheirPlace) {
   EXPECT_FALSE(Model({{"a", source({only})}}, 0).info().units[0].trainable);
 }
 
+struct BufferLayer final : Layer {
+  std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return in.vec(); }
+  std::vector<std::shared_ptr<Param>> params() const override { return {param}; }
+  std::vector<LayerBuffer> buffers() const override { return {{"bias", {}}, {"count", {}}}; }
+  bool has_update() const override { return true; }
+  std::string kind() const override { return "buffer"; }
+
+  std::shared_ptr<Param> param = make_param("weight", {2});
+};
+
+// A layer is updated as long as one of its buffers is trainable.
+TEST(Model, BuffersAreFrozenByName) {
+  Model model({{"in", source()}, {"a", std::make_shared<BufferLayer>()}, {"b", std::make_shared<BufferLayer>()}}, 0);
+  const auto updates = [&] {
+    return std::vector<bool>{model.info().positions[1].has_update, model.info().positions[2].has_update};
+  };
+  ASSERT_EQ(model.info().buffers.size(), 4U);
+  EXPECT_EQ(model.info().buffers[3].name, "b.count");
+  EXPECT_EQ(model.set_trainable("^a\\.weight", false), 1);
+  EXPECT_EQ(model.set_trainable("bias", false), 2);
+  EXPECT_EQ(updates(), (std::vector<bool>{true, true}));
+  EXPECT_EQ(model.set_trainable("^b\\.", false), 3);
+  EXPECT_EQ(updates(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(model.set_trainable("b\\.count", true), 1);
+  EXPECT_EQ(updates(), (std::vector<bool>{true, true}));
+  EXPECT_EQ(misuse_of([&] { model.set_trainable("a\\.biass", false); }),
+            "no parameter or buffer has a name that contains 'a\\.biass': did you mean 'a.bias'?");
+}
+
 TEST(Model, EmptyModelIsAModel) {
   EXPECT_TRUE(Model({}, 0).info().positions.empty());
 }

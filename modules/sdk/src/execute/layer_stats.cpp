@@ -69,8 +69,17 @@ Stats ComputeState::stats_of(int position, const Stats& stats) const {
 }
 
 void ComputeState::update_layer(int position, const Stats& stats) {
-  if (!updated_layers_.insert(model_->info().positions[position].layer).second) return;
-  model_->positions()[position].layer->update(stats_of(position, stats));
+  const ModelInfo& info = model_->info();
+  if (!updated_layers_.insert(info.positions[position].layer).second) return;
+  Layer& layer = *model_->positions()[position].layer;
+  std::vector<std::pair<at::Tensor, at::Tensor>> frozen;  // the buffer, and its values
+  for (const LayerBuffer& buffer : layer.buffers()) {
+    const std::string name = info.positions[position].name + "." + buffer.name;
+    if (!std::ranges::find(info.buffers, name, &BufferInfo::name)->trainable)
+      frozen.emplace_back(buffer.values, buffer.values.clone());
+  }
+  layer.update(stats_of(position, stats));
+  for (auto& [values, before] : frozen) values.copy_(before);
 }
 
 Stats ComputeState::report(const Stats& stats) const {

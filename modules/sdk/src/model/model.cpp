@@ -47,7 +47,6 @@ class ModelBuilder {
     info.losses = io.losses;
     add_losses(info);
     info.stats = io.stats;
-    info.has_update = entry.layer->has_update();
     info.continues = entry.continues && position > 0;
     if (is_new) add_stats(info);
     info.units = record_use(*entry.layer, position);
@@ -68,6 +67,8 @@ class ModelBuilder {
     layer_index_[entry.layer.get()] = static_cast<int>(names_.size());
     names_.push_back(entry.name);
     add_units(entry);
+    for (const LayerBuffer& buffer : entry.layer->buffers())
+      model.buffers.push_back({entry.name + "." + buffer.name, layer_index_.at(entry.layer.get())});
   }
 
   // Adds units for the parameters of the layer that no earlier layer holds. Tied parameters have a unit each, and the others one
@@ -239,23 +240,39 @@ Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::mo
   for (size_t i = 0; i < positions_.size(); ++i) builder.add(static_cast<int>(i));
   info_ = std::move(builder.model);
   params_ = std::move(builder.params);
+  mark_trained();
+}
+
+// Sets which units and positions have something to train.
+void Model::mark_trained() {
+  for (UnitInfo& unit : info_.units)
+    unit.trainable = std::ranges::any_of(unit.params, [&](int param) { return info_.params[param].trainable; });
+  for (size_t p = 0; p < positions_.size(); ++p) {
+    PositionInfo& position = info_.positions[p];
+    const auto is_own = [&](const BufferInfo& buffer) { return buffer.layer == position.layer; };
+    const bool is_frozen =
+        std::ranges::any_of(info_.buffers, is_own) &&
+        std::ranges::none_of(info_.buffers, [&](const auto& buffer) { return is_own(buffer) && buffer.trainable; });
+    position.has_update = positions_[p].layer->has_update() && !is_frozen;
+  }
 }
 
 int Model::set_trainable(const std::string& pattern, bool is_trainable) {
   const Regex wanted(pattern, "the pattern of parameters' names");
+  if (std::ranges::any_of(params_, [](const auto& param) { return param->values.defined(); }))
+    misuse("a trainer holds the model: freeze parameters before you make the trainer");
   int count = 0;
   std::vector<std::string> names;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    names.push_back(info_.params[i].name);
-    if (params_[i]->values.defined()) misuse("a trainer holds the model: freeze parameters before you make the trainer");
-    if (!wanted.is_found_in(names.back())) continue;
-    info_.params[i].trainable = is_trainable;
+  const auto mark = [&](auto& named) {
+    names.push_back(named.name);
+    if (!wanted.is_found_in(named.name)) return;
+    named.trainable = is_trainable;
     ++count;
-  }
-  if (count == 0) misuse("no parameter's name contains '{}'{}", pattern, suggest(pattern, names));
-  for (UnitInfo& unit : info_.units)
-    unit.trainable =
-        std::any_of(unit.params.begin(), unit.params.end(), [&](int param) { return info_.params[param].trainable; });
+  };
+  for (ParamInfo& param : info_.params) mark(param);
+  for (BufferInfo& buffer : info_.buffers) mark(buffer);
+  if (count == 0) misuse("no parameter or buffer has a name that contains '{}'{}", pattern, suggest(pattern, names));
+  mark_trained();
   return count;
 }
 

@@ -24,6 +24,7 @@ class FieldCheck {
     try {
       if (kind_.check) kind_.check(action_, subject_.program);
       check_axes();
+      check_update();
       if (kind_.target == Target::unit) check_units();
       action_.flag("wait");
     } catch (const Misuse& error) {
@@ -46,6 +47,13 @@ class FieldCheck {
     const auto count = static_cast<int>(is_unit ? subject_.model.units.size() : subject_.model.positions.size());
     if (action_.target >= 0 && action_.target < count) return;
     say("there is no {} {}: the model has {}, counted from 0", is_unit ? "unit" : "position", action_.target, count);
+  }
+
+  void check_update() {
+    const auto& positions = subject_.model.positions;
+    const bool is_known = action_.target >= 0 && action_.target < static_cast<int>(positions.size());
+    if (action_.kind != Kinds::get().update || !is_known || positions[static_cast<size_t>(action_.target)].has_update) return;
+    say("{} has no buffers that change after a step, or they are frozen: remove it", subject_.position(action_.target));
   }
 
   void check_micro_batch() {

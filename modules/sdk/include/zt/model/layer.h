@@ -157,7 +157,8 @@ class Layer : public MadeFromOptions {
   virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
   // Returns the tensors that the layer changes itself. Must always return the same.
   virtual std::vector<LayerBuffer> buffers() const { return {}; }
-  // Returns whether `update` is called after each training step that updated the parameters (action UPDATE).
+  // Returns whether `update` is called after each training step that updated the parameters (action UPDATE). It is not called if
+  // all buffers of the layer are frozen. If some are, these get their values back after it.
   virtual bool has_update() const { return false; }
   // Changes the layer's buffers. `stats`: those of this layer. Must do the same on all ranks.
   virtual void update(const Stats& /*stats*/) {}

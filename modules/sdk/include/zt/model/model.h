@@ -32,9 +32,16 @@ struct PositionInfo {
   std::vector<std::string> axes;      // mesh axes along which its F, B and R communicate
   bool exchanges = false;             // these may return before the communication is done: an ExchangeLayer with axes
   bool splits_backward = false;
-  bool has_update = false;  // the layer changes its buffers after each step
+  bool has_update = false;  // the layer changes its buffers after each step, and at least one of them is trainable
   bool continues = false;   // as NamedLayer::continues
   std::string settings = {};
+};
+
+// A buffer that a layer changes itself, under the name "LAYER.NAME".
+struct BufferInfo {
+  std::string name;
+  int layer = 0;  // index among the distinct layers
+  bool trainable = true;
 };
 
 // A statistic of the model: that of a layer, under the name "LAYER.NAME".
@@ -81,6 +88,7 @@ struct ModelInfo {
   std::vector<UnitInfo> units;
   std::vector<LossInfo> losses = {};  // all terms of the objective, by name
   std::vector<ModelStat> stats = {};  // by layer, in the order of its io
+  std::vector<BufferInfo> buffers = {};
 };
 
 struct NamedLayer {
@@ -98,9 +106,9 @@ class Model : public MadeFromOptions {
   // if a name is empty, or if a loss term is summed over tokens in one layer and over samples in another.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
-  // Makes parameters trainable or freezes them: those whose name contains a match of the regular expression (ECMAScript). Returns
-  // their number. Programs that were built before do not change. Throws Misuse if no name matches, or if a trainer holds the
-  // model.
+  // Makes parameters and layers' buffers trainable or freezes them: those whose name contains a match of the regular expression
+  // (ECMAScript). A frozen buffer keeps its values. Returns the number of both. Programs that were built before do not change.
+  // Throws Misuse if no name matches, or if a trainer holds the model.
   int set_trainable(const std::string& pattern, bool is_trainable);
 
   // Returns a new model: these layers, then `layer`.
@@ -118,6 +126,8 @@ class Model : public MadeFromOptions {
   std::string summary() const;
 
  private:
+  void mark_trained();
+
   std::vector<NamedLayer> positions_;
   std::vector<std::shared_ptr<Param>> params_;
   ModelInfo info_;
