@@ -18,9 +18,9 @@ ExpertContext::ExpertContext(Context& outer, const Params& of_expert, const Para
   }
 }
 
-void ExpertContext::select(int64_t expert, std::function<void()> prepare) {
+void ExpertContext::select(int64_t expert, std::function<void(const std::function<void()>&)> run_as) {
   expert_ = expert;
-  prepare_ = std::move(prepare);
+  run_as_ = std::move(run_as);
 }
 
 Context::Sink ExpertContext::sink(Stack& stack, int64_t expert) const {
@@ -39,10 +39,7 @@ std::function<Context::Sink()> ExpertContext::grad_sink(const Param& param) {
 }
 
 void ExpertContext::defer(std::function<void()> weight_gradient) {
-  outer_.defer([prepare = prepare_, weight_gradient = std::move(weight_gradient)] {
-    prepare();
-    weight_gradient();
-  });
+  outer_.defer([run_as = run_as_, weight_gradient = std::move(weight_gradient)] { run_as(weight_gradient); });
 }
 
 void ExpertContext::add_gradient(size_t param, const at::Tensor& gradient) {

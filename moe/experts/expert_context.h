@@ -20,8 +20,8 @@ class ExpertContext final : public Context {
   // `of_expert`: the parameters of one expert; `stacked`: those of all experts of this rank, in the same order.
   ExpertContext(Context& outer, const Params& of_expert, const Params& stacked);
 
-  // The calls that follow are for this expert. `prepare` is called before each of its deferred computations.
-  void select(int64_t expert, std::function<void()> prepare);
+  // The calls that follow are for this expert. `run_as` runs each of its deferred computations.
+  void select(int64_t expert, std::function<void(const std::function<void()>&)> run_as);
   // Adds the gradient of a parameter of the selected expert, given by its index: at once, or in the action W.
   void add_gradient(size_t param, const at::Tensor& gradient);
   // Call after the backwards of all experts: the gradients of experts without rows become zero.
@@ -48,7 +48,7 @@ class ExpertContext final : public Context {
   Context& outer_;
   std::vector<Stack> stacks_;
   int64_t expert_ = 0;
-  std::function<void()> prepare_;
+  std::function<void(const std::function<void()>&)> run_as_;
 };
 
 }  // namespace zt::moe

@@ -17,7 +17,7 @@ struct ExpertsOptions {
 // Returns a layer that runs `experts` experts, each like `expert`: a layer from rows `h` [n, ...] to rows, in C++ or in Lua. It
 // reads `rows` and `group_rows` (exchange.h) and outputs `rows`. For each parameter of the expert it has one of the same name, of
 // shape [experts, ...], of which each rank holds its own experts' part; their initial values differ. The expert's own values are
-// not used.
+// neither used nor changed, so the model may have the same layer in other places, with parameters of its own there.
 //
 // An expert must be a function of its rows: it has no batch, draws no random numbers, adds no loss, and does not communicate.
 // Throws Misuse, with the reason, otherwise, or if it has no parameters.

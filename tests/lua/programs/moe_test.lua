@@ -75,6 +75,43 @@ function TestMoe:test_a_program_from_before_the_freeze_is_refused()
                             program:with_actions(actions), {optimizer = optim.sgd{lr = 0.1}})
 end
 
+-- One layer object in several roles is like layers of their own with equal options: experts have parameters of their own.
+function TestMoe:test_the_layer_of_an_expert_may_be_elsewhere_too()
+  local function mlp() return nn.mlp{hidden = HIDDEN, ffn = 24} end
+  local function losses(make, stage, split)
+    local model = nn.gpt{layers = 3, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, seed = 1, mlp = make}
+    local program = zt.program(model, {precision = "fp64", micro_batches = 2})
+    if split then program = program:apply(zt.split_backward()) end
+    local trainer = zt.trainer(program:apply(zero.shard{stage = stage, axis = meshes.experts:join{"dp", "ep"}}),
+                               {optimizer = optim.sgd{lr = 0.5}})
+    local list = {}
+    for step = 0, 2 do list[step + 1] = trainer:step(batch(step)).loss end
+    return list
+  end
+  local function roles(first, second)
+    local function mixture(more)
+      local options = {experts = 4, hidden = HIDDEN, expert = first, axis = meshes.experts.ep}
+      for key, value in pairs(more) do options[key] = value end
+      return moe.layers(options)
+    end
+    return {
+      function(i) return i == 1 and mixture{residual = {layer = second}} or nil end,
+      function(i) return i == 1 and mixture{shared = {layer = second}} or nil end,
+      function(i) return i == 1 and mixture{} or i == 2 and {{"mlp", second}} or nil end,
+      function(i) return i == 0 and {{"mlp", second}} or i == 1 and mixture{} or nil end,
+    }
+  end
+  for place = 1, 4 do
+    for _, stage in ipairs{0, 3} do
+      local wanted = losses(roles(mlp(), mlp())[place], stage)
+      for _, split in ipairs{false, true} do
+        local one = mlp()
+        lu.assertEquals(losses(roles(one, one)[place], stage, split), wanted)
+      end
+    end
+  end
+end
+
 function TestMoe:test_layers_and_their_names()
   local trainer = trainer_of(meshes.experts, 1, {shared = {ffn = 8, gate = true}})
   local names = {}
