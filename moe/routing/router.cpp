@@ -69,6 +69,7 @@ class Router final : public Layer {
     const bool communicates = options_.losses.balance > 0 && options_.losses.per == "batch";
     return communicates ? options_.batch_axes : std::vector<std::string>();
   }
+  std::vector<std::string> batch_axes() const override { return axes(); }
   std::vector<LayerBuffer> buffers() const override {
     return bias_.defined() ? std::vector<LayerBuffer>{{"bias", bias_}} : std::vector<LayerBuffer>();
   }

@@ -48,6 +48,7 @@ class ModelBuilder {
     add_losses(info);
     info.stats = io.stats;
     info.continues = entry.continues && position > 0;
+    info.batch_axes = entry.layer->batch_axes();
     if (is_new) add_stats(info);
     info.units = record_use(*entry.layer, position);
     model.positions.push_back(std::move(info));

@@ -25,6 +25,7 @@ class FieldCheck {
       if (kind_.check) kind_.check(action_, subject_.program);
       check_axes();
       check_update();
+      check_batch_axes();
       if (kind_.target == Target::unit) check_units();
       action_.flag("wait");
     } catch (const Misuse& error) {
@@ -54,6 +55,22 @@ class FieldCheck {
     const bool is_known = action_.target >= 0 && action_.target < static_cast<int>(positions.size());
     if (action_.kind != Kinds::get().update || !is_known || positions[static_cast<size_t>(action_.target)].has_update) return;
     say("{} has no buffers that change after a step, or they are frozen: remove it", subject_.position(action_.target));
+  }
+
+  // What a layer sums over the batch must come from all ranks that have other samples.
+  void check_batch_axes() {
+    if (action_.kind != Kinds::get().count) return;
+    std::vector<std::string> wanted;
+    for (const std::string& axis : action_.sample_axes()) {
+      if (subject_.mesh.has(axis) && subject_.mesh.size(axis) > 1) wanted.push_back(axis);
+    }
+    for (size_t p = 0; p < subject_.model.positions.size(); ++p) {
+      const auto& known = subject_.model.positions[p].batch_axes;
+      const auto is_known = [&](const std::string& axis) { return std::ranges::find(known, axis) != known.end(); };
+      if (known.empty() || std::ranges::all_of(wanted, is_known)) continue;
+      say("the layer at {} sums over the batch along {}, but ranks along {} have other samples: give it batch_axes = {{\"{}\"}}",
+          subject_.position(static_cast<int>(p)), joined(known), joined(wanted), fmt::join(wanted, "\", \""));
+    }
   }
 
   void check_micro_batch() {

@@ -150,6 +150,9 @@ class Layer : public MadeFromOptions {
   virtual Io io() const { return {}; }
   // Returns the mesh axes along which forward and backward communicate.
   virtual std::vector<std::string> axes() const { return {}; }
+  // Returns those of axes() over which the layer sums what it must know of the whole batch. The verifier refuses a program whose
+  // ranks see other data along another axis, too.
+  virtual std::vector<std::string> batch_axes() const { return {}; }
   // Returns whether backward passes its weight gradients to Context::defer.
   virtual bool splits_backward() const { return false; }
   // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. `batch(name)` returns a field
