@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "routing/losses.h"
+#include "routing/mask.h"
 #include "routing/noise.h"
 #include "routing/report.h"
 #include "routing/selection.h"
@@ -41,13 +42,14 @@ class Router final : public Layer {
     const Shape shape{h.size(0), h.size(1), routes()};
     const at::Tensor logits = logits_of(h, context);
     const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
-    at::Tensor experts = experts_of(logits, scores, shape, context);
-    const at::Tensor load = load_of(experts, shape.samples);
+    const at::Tensor counted = h.is_meta() ? at::Tensor() : counted_tokens({shape.samples, shape.tokens}, options_.mask, context);
+    at::Tensor experts = experts_of({logits, scores, counted}, shape, context);
+    const at::Tensor load = load_of(experts, shape.samples, counted);
     const at::Tensor balanced =
-        options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples) : load;
+        options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples, counted) : load;
     at::Tensor weights = weights_of(logits, scores, experts);
-    drop(experts, weights, shape, context);
-    const Routed routed{logits, probabilities_of(scores), load, balanced, shape.samples};
+    drop(experts, weights, counted, shape, context);
+    const Routed routed{logits, probabilities_of(scores), load, balanced, counted, shape.samples};
     add_losses(routed, context);
     if (!h.is_meta()) add_statistics(routed, context);
     return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
@@ -83,6 +85,12 @@ class Router final : public Layer {
   std::string kind() const override { return "router"; }
 
  private:
+  // What experts are chosen by.
+  struct Given {
+    const at::Tensor& logits;   // [tokens, experts]
+    const at::Tensor& scores;   // [tokens, experts]
+    const at::Tensor& counted;  // counted_tokens
+  };
   struct Shape {
     int64_t samples, tokens, routes;
     std::vector<int64_t> of_routes() const { return {samples, tokens, routes}; }
@@ -90,9 +98,9 @@ class Router final : public Layer {
 
   int64_t routes() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
 
-  at::Tensor load_of(const at::Tensor& experts, int64_t samples) const {
+  at::Tensor load_of(const at::Tensor& experts, int64_t samples, const at::Tensor& counted) const {
     if (experts.is_meta()) return at::empty({samples, options_.experts}, experts.options().dtype(at::kDouble));
-    return load_by_sample(experts, samples, options_.experts);
+    return load_by_sample(experts, samples, options_.experts, counted);
   }
 
   // Returns the logits [samples * tokens, experts], in float32 at least.
@@ -109,29 +117,31 @@ class Router final : public Layer {
   }
 
   // Returns the experts [samples * tokens, routes]. Writes nothing to a graph.
-  at::Tensor experts_of(const at::Tensor& logits, const at::Tensor& scores, const Shape& shape, Context& context) const {
+  at::Tensor experts_of(const Given& given, const Shape& shape, Context& context) const {
     const int64_t tokens = shape.samples * shape.tokens;
-    if (logits.is_meta()) return at::empty({tokens, shape.routes}, logits.options().dtype(at::kLong));
+    if (given.logits.is_meta()) return at::empty({tokens, shape.routes}, given.logits.options().dtype(at::kLong));
     if (const auto kept = context.kept(); !kept.empty()) return kept[0].clone();
     at::Tensor experts;
     if (options_.routes == "balanced") experts = balanced_routes(shape.samples, tokens, shape.routes, options_.experts);
     else if (!options_.routes.empty()) experts = recorded_routes(shape, context);
-    else experts = chosen(logits, scores, shape, context);
+    else experts = chosen(given, shape, context);
     context.keep({experts.clone()});
     return experts;
   }
 
-  at::Tensor chosen(const at::Tensor& logits, const at::Tensor& scores, const Shape& shape, Context& context) const {
-    const at::Tensor of_tokens = scores.detach().cpu();
+  at::Tensor chosen(const Given& given, const Shape& shape, Context& context) const {
+    at::Tensor of_tokens = given.scores.detach().cpu();
     if (options_.choice == "expert") {
       const bool is_training = context.mode == Mode::train;
       const int64_t room = options_.capacity->rows(is_training, shape.tokens, options_.top_k, options_.experts);
+      constexpr double kLast = -std::numeric_limits<double>::infinity();
+      if (given.counted.defined()) of_tokens = of_tokens.masked_fill(given.counted.logical_not().unsqueeze(1), kLast);
       return select_by_experts({of_tokens, shape.samples}, room);
     }
     if (bias_.defined()) return select_top_k(of_tokens + bias_, options_);
-    const bool has_noise = context.mode == Mode::train && (options_.noise == "gumbel" || options_.noise == "gumbel_second");
-    if (!has_noise) return select_top_k(of_tokens, options_);
-    const at::Tensor of_logits = logits.detach().cpu();
+    const bool draws = context.mode == Mode::train && (options_.noise == "gumbel" || options_.noise == "gumbel_second");
+    if (!draws) return select_top_k(of_tokens, options_);
+    const at::Tensor of_logits = given.logits.detach().cpu();
     const at::Tensor noisy = of_logits + gumbel_noise({shape.samples, shape.tokens, options_.experts}, context).to(of_logits);
     if (options_.noise == "gumbel") return select_top_k(noisy, options_);
     return with_random_rest(select_top_k(of_logits, options_), noisy);
@@ -171,15 +181,15 @@ class Router final : public Layer {
   static at::Tensor normalised(const at::Tensor& weights) { return weights / (weights.sum(-1, true) + 1e-20); }
 
   // Empties the routes of experts without room.
-  void drop(at::Tensor& experts, at::Tensor& weights, const Shape& shape, Context& context) const {
+  void drop(at::Tensor& experts, at::Tensor& weights, const at::Tensor& counted, const Shape& shape, Context& context) const {
     if (!options_.capacity || options_.choice == "expert" || experts.is_meta()) return;
     const bool per_sample = options_.capacity->per == "sample";
     const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
-    const int64_t room = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
-    at::Tensor ranking;
-    if (options_.capacity->keep == "probability") ranking = weights.detach().cpu();
-    if (options_.capacity->keep == "random") ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
-    const int64_t dropped = drop_above(experts, parts, room, options_.experts, ranking);
+    Room room{.samples = parts, .experts = options_.experts, .counted = counted};
+    room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
+    if (options_.capacity->keep == "probability") room.ranking = weights.detach().cpu();
+    if (options_.capacity->keep == "random") room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
+    const int64_t dropped = drop_above(experts, room);
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
     if (options_.normalise == "kept") weights = normalised(weights) * options_.scale;
@@ -195,17 +205,21 @@ class Router final : public Layer {
     if (options_.losses.z > 0) context.loss("z_loss", z_loss(routed) * options_.losses.z, Per::sample);
   }
 
-  // The statistics are sums over tokens, for routing_report. That of the logits also finds those that are not finite.
+  // The statistics are sums over the tokens that count, for routing_report. That of the logits also finds those that are not
+  // finite.
   void add_statistics(const Routed& routed, Context& context) const {
     const at::Tensor logits = routed.logits.detach();
     context.watch("logits", logits.view({routed.samples, -1, options_.experts}));
     if (context.recompute) return;
-    const at::Tensor probabilities = routed.probabilities.detach().to(at::kDouble);
+    const auto counted = [&](const at::Tensor& of_tokens) {
+      return routed.counted.defined() ? of_tokens.index({routed.counted.to(of_tokens.device())}) : of_tokens;
+    };
+    const at::Tensor probabilities = counted(routed.probabilities.detach()).to(at::kDouble);
     const auto tokens = static_cast<double>(probabilities.size(0));
     context.stat("load", routed.load.sum(0));
     context.stat("tokens", at::scalar_tensor(tokens, at::kDouble));
     context.stat("entropy", probabilities.clamp_min(1e-30).log().mul(probabilities).sum().neg());
-    const at::Tensor all = logits.flatten().to(at::kDouble);
+    const at::Tensor all = counted(logits).flatten().to(at::kDouble);
     context.stat("logits", all.dot(all).div(options_.experts));
     if (bias_.defined()) context.stat("bias", bias_.to(at::kDouble).square().sum().mul(tokens));
   }

@@ -53,7 +53,9 @@ const Schema<RouterOptions>& router_schema() {
           .optional("std", &RouterOptions::std, "standard deviation of the initial weights", at_least(0))
           .optional("capacity", &RouterOptions::capacity, "room per expert; default: no token is dropped")
           .optional("losses", &RouterOptions::losses, "auxiliary losses")
-          .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens");
+          .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens")
+          .optional("mask", &RouterOptions::mask, "batch field that says which tokens count; \"none\": all do");
+
   return kSchema;
 }
 
@@ -94,9 +96,9 @@ int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, 
 }
 
 std::string RouterOptions::text() const {
-  std::string all = fmt::format("top {} {} {} {} {} {} {} groups {} {} choice {} bias {} {} routes '{}' losses {} {} {} {}",
+  std::string all = fmt::format("top {} {} {} {} {} {} {} groups {} {} choice {} bias {} {} routes '{}' losses {} {} {} {} mask '{}'",
                                 top_k, score, softmax_after, normalise, scale, noise, jitter, groups, top_groups, choice,
-                                has_bias, bias_rate, routes, losses.balance, losses.per, losses.of, losses.z);
+                                has_bias, bias_rate, routes, losses.balance, losses.per, losses.of, losses.z, mask);
   if (!capacity) return all;
   const CapacityOptions& c = *capacity;
   return all + fmt::format(" capacity {} {} {} {} {} {}", c.train, c.eval, c.min, c.per, c.keep, c.pad);

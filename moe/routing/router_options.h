@@ -57,6 +57,7 @@ struct RouterOptions {
   std::optional<CapacityOptions> capacity;
   RouterLossOptions losses;
   std::vector<std::string> batch_axes;  // mesh axes whose ranks have other tokens, for losses per batch
+  std::string mask = {};  // the batch field that says which tokens count; "none": all; empty: "loss_mask" or "padding", if given
 
   // Returns all options that decide about routes, weights and losses, for Layer::settings.
   std::string text() const;

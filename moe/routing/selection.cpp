@@ -75,6 +75,16 @@ std::span<const double> row_of(const at::Tensor& doubles, int64_t row) {
   return {doubles.const_data_ptr<double>() + static_cast<size_t>(row) * width, width};
 }
 
+// Says of each token whether it counts. An undefined tensor means that all do.
+class Counted {
+ public:
+  explicit Counted(const at::Tensor& tokens) : tokens_(tokens.defined() ? tokens.const_data_ptr<bool>() : nullptr) {}
+  bool operator[](int64_t token) const { return !tokens_ || tokens_[token]; }
+
+ private:
+  const bool* tokens_;
+};
+
 }  // namespace
 
 at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options) {
@@ -112,35 +122,44 @@ at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int6
   return turns.view({tokens / samples, routes}).repeat({samples, 1});
 }
 
-int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor& ranking) {
-  const int64_t routes = experts.size(1), per_sample = experts.size(0) / samples * routes;
+int64_t drop_above(at::Tensor& experts, const Room& room) {
+  const int64_t routes = experts.size(1), per_part = experts.size(0) / room.samples * routes;
   auto* expert_of = experts.mutable_data_ptr<int64_t>();
-  const at::Tensor doubles = ranking.defined() ? ranking.to(at::kDouble).contiguous() : ranking;
+  const at::Tensor doubles = room.ranking.defined() ? room.ranking.to(at::kDouble).contiguous() : at::Tensor();
+  const double* ranks = doubles.defined() ? doubles.const_data_ptr<double>() : nullptr;
+  const Counted counted(room.counted);
+  const auto comes_before = [&](int64_t a, int64_t b) {
+    const bool counts_a = counted[a / routes], counts_b = counted[b / routes];
+    if (counts_a != counts_b) return counts_a;
+    if (ranks) return comes_first(ranks, a, b);
+    return a < b;
+  };
   int64_t dropped = 0;
-  for (int64_t begin = 0; begin < experts.numel(); begin += per_sample) {
-    std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(count));
-    for (int64_t pair = begin; pair < begin + per_sample; ++pair) {
+  for (int64_t begin = 0; begin < experts.numel(); begin += per_part) {
+    std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(room.experts));
+    for (int64_t pair = begin; pair < begin + per_part; ++pair) {
       if (expert_of[pair] >= 0) pairs[static_cast<size_t>(expert_of[pair])].push_back(pair);
     }
     for (auto& own : pairs) {
-      if (static_cast<int64_t>(own.size()) <= room) continue;
-      if (doubles.defined()) {
-        const auto* ranks = doubles.const_data_ptr<double>();
-        std::ranges::sort(own, [&](int64_t a, int64_t b) { return comes_first(ranks, a, b); });
+      if (static_cast<int64_t>(own.size()) <= room.rows) continue;
+      std::ranges::sort(own, comes_before);
+      for (auto pair = own.begin() + room.rows; pair != own.end(); ++pair) {
+        expert_of[*pair] = -1;
+        dropped += counted[*pair / routes] ? 1 : 0;
       }
-      for (size_t i = static_cast<size_t>(room); i < own.size(); ++i, ++dropped) expert_of[own[i]] = -1;
     }
   }
   return dropped;
 }
 
-at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count) {
+at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count, const at::Tensor& counted) {
   at::Tensor load = at::zeros({samples, count}, at::kDouble);
   auto* to = load.mutable_data_ptr<double>();
   const auto* expert_of = experts.const_data_ptr<int64_t>();
-  const int64_t per_sample = samples == 0 ? 1 : experts.numel() / samples;
+  const int64_t per_sample = samples == 0 ? 1 : experts.numel() / samples, routes = experts.size(1);
+  const Counted is_counted(counted);
   for (int64_t pair = 0; pair < experts.numel(); ++pair) {
-    if (expert_of[pair] >= 0) to[pair / per_sample * count + expert_of[pair]] += 1;
+    if (expert_of[pair] >= 0 && is_counted[pair / routes]) to[pair / per_sample * count + expert_of[pair]] += 1;
   }
   return load;
 }

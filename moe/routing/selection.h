@@ -28,11 +28,20 @@ at::Tensor select_by_experts(const Scores& scores, int64_t room);
 // Returns int64 [tokens, routes] in which the experts take turns over the tokens of each sample.
 at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts);
 
-// Sets routes of experts without room to -1: each expert keeps `room` tokens of each of `samples` equal parts of the tokens,
-// those that rank highest ([tokens, routes]; undefined: the first ones). Returns the number of routes that were emptied.
-int64_t drop_above(at::Tensor& experts, int64_t samples, int64_t room, int64_t count, const at::Tensor& ranking);
+// The room of experts, and who gets it.
+struct Room {
+  int64_t samples = 1;  // equal parts of the tokens; each expert has room for `rows` tokens of each part
+  int64_t rows = 0;
+  int64_t experts = 0;
+  at::Tensor ranking = {};    // [tokens, routes]: those that rank highest; undefined: the first ones
+  at::Tensor counted = {};    // bool [tokens]: tokens that come before all others; undefined: all
+};
 
-// Returns float64 [samples, experts]: how many routes of each sample name each expert.
-at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count);
+// Sets routes of experts without room to -1. Returns the number of routes of counted tokens that were emptied.
+int64_t drop_above(at::Tensor& experts, const Room& room);
+
+// Returns float64 [samples, experts]: how many routes of each sample's counted tokens (bool [tokens]; undefined: all) name each
+// expert.
+at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count, const at::Tensor& counted = {});
 
 }  // namespace zt::moe

@@ -40,7 +40,8 @@ TEST(Selection, OfNanInGroupsAndCapacitiesIsInBounds) {
   const at::Tensor scores = at::tensor({nan, nan, 0.5, 0.25}, at::kDouble).view({1, 4});
   EXPECT_TRUE(select_top_k(scores, options(2, 2, 1)).equal(longs({2, 3}, 2)));
   at::Tensor experts = longs({0, 0, 0, 0}, 1);
-  EXPECT_EQ(drop_above(experts, 1, 2, 1, at::tensor({nan, 0.5, nan, 0.75}, at::kDouble).view({4, 1})), 2);
+  const at::Tensor ranking = at::tensor({nan, 0.5, nan, 0.75}, at::kDouble).view({4, 1});
+  EXPECT_EQ(drop_above(experts, {.rows = 2, .experts = 1, .ranking = ranking}), 2);
   EXPECT_TRUE(experts.equal(longs({-1, 0, -1, 0}, 1)));
 }
 
@@ -64,16 +65,29 @@ TEST(Selection, BalancedRoutesTakeTurnsInEverySample) {
 TEST(Capacity, KeepsTheLargestWeightsOrTheFirstTokens) {
   const at::Tensor weights = at::tensor({0.1, 0.3, 0.2, 0.9}, at::kDouble).view({4, 1});
   at::Tensor by_weight = longs({0, 0, 0, 1}, 1), by_place = by_weight.clone();
-  EXPECT_EQ(drop_above(by_weight, 1, 2, 2, weights), 1);
+  EXPECT_EQ(drop_above(by_weight, {.rows = 2, .experts = 2, .ranking = weights}), 1);
   EXPECT_TRUE(by_weight.equal(longs({-1, 0, 0, 1}, 1)));
-  EXPECT_EQ(drop_above(by_place, 1, 2, 2, {}), 1);
+  EXPECT_EQ(drop_above(by_place, {.rows = 2, .experts = 2}), 1);
   EXPECT_TRUE(by_place.equal(longs({0, 0, -1, 1}, 1)));
 }
 
 TEST(Capacity, IsOfEachSample) {
   at::Tensor experts = longs({0, 0, 0, 0}, 1);
-  EXPECT_EQ(drop_above(experts, 2, 1, 1, {}), 2);
+  EXPECT_EQ(drop_above(experts, {.samples = 2, .rows = 1, .experts = 1}), 2);
   EXPECT_TRUE(experts.equal(longs({0, -1, 0, -1}, 1)));
+}
+
+// Tokens that do not count get the room that is left. Their dropped routes are not counted.
+TEST(Capacity, GivesRoomToTokensThatCountFirst) {
+  const at::Tensor counted = at::tensor({0, 1, 0, 1}, at::kLong).to(at::kBool);
+  const at::Tensor weights = at::tensor({0.9, 0.1, 0.8, 0.2}, at::kDouble).view({4, 1});
+  for (const at::Tensor& ranking : {at::Tensor(), weights}) {
+    at::Tensor experts = longs({0, 0, 0, 0}, 1);
+    EXPECT_EQ(drop_above(experts, {.rows = 3, .experts = 1, .ranking = ranking, .counted = counted}), 0);
+    EXPECT_TRUE(experts.equal(longs({0, 0, -1, 0}, 1)));
+    EXPECT_EQ(drop_above(experts, {.rows = 1, .experts = 1, .ranking = ranking, .counted = counted}), 1);
+    EXPECT_TRUE(experts.equal(ranking.defined() ? longs({-1, -1, -1, 0}, 1) : longs({-1, 0, -1, -1}, 1)));
+  }
 }
 
 TEST(Capacity, RoomIsAFactorOfBalancedRouting) {
@@ -90,6 +104,9 @@ TEST(Capacity, RoomIsAFactorOfBalancedRouting) {
 TEST(Load, CountsSlotsBySample) {
   const at::Tensor load = load_by_sample(longs({0, 1, 1, -1, 2, 2, 0, 2}, 2), 2, 3);
   EXPECT_TRUE(load.equal(at::tensor({1.0, 2.0, 0.0, 1.0, 0.0, 3.0}, at::kDouble).view({2, 3})));
+  const at::Tensor counted = at::tensor({0, 1, 1, 0}, at::kLong).to(at::kBool);
+  const at::Tensor of_some = load_by_sample(longs({0, 1, 1, -1, 2, 2, 0, 2}, 2), 2, 3, counted);
+  EXPECT_TRUE(of_some.equal(at::tensor({0.0, 1.0, 0.0, 0.0, 0.0, 2.0}, at::kDouble).view({2, 3})));
 }
 
 TEST(RouterOptions, AreChecked) {

@@ -1,6 +1,7 @@
 #include "document_source.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <numeric>
 
@@ -84,6 +85,7 @@ Fields DocumentSource::make(std::span<const Place> rows, int64_t) const {
   Fields fields;
   const std::vector<int64_t> shape{static_cast<int64_t>(rows.size()), options_.seq};
   for (const char* name : {"tokens", "labels"}) fields[name] = at::empty(shape, at::kLong);
+  fields["padding"] = at::zeros(shape, at::kLong);
   if (options_.pack) {
     for (const char* name : {"segments", "positions"}) fields[name] = at::empty(shape, at::kLong);
   }
@@ -105,6 +107,7 @@ void DocumentSource::fill(int64_t sample, size_t row, Fields& fields) const {
   const int64_t rest = options_.seq - at;
   std::ranges::fill(part("tokens", rest), options_.pad);
   std::ranges::fill(part("labels", rest), options_.ignore_index);
+  std::ranges::fill(part("padding", rest), 1);
   if (options_.pack) number(part("segments", rest), part("positions", rest), last - first);
 }
 

@@ -29,8 +29,8 @@ struct DocumentOptions {
 // With `pack` a row takes consecutive documents, in the order of the file, while the next one fits completely. Rows are made
 // once, so a shuffle permutes rows. Memory: 16 bytes per document, 8 bytes per row.
 //
-// Fields, int64 [rows, seq]: tokens and labels. With `pack` also segments (0, 1, ... per document in the row; the padding is one
-// more segment) and positions (from 0 in each segment).
+// Fields, int64 [rows, seq]: tokens, labels, and padding (1 at its positions, else 0). With `pack` also segments (0, 1, ... per
+// document in the row; the padding is one more segment) and positions (from 0 in each segment).
 // The constructor throws Misuse if there is no document, or if `pad` is not below the vocabulary.
 class DocumentSource : public Source {
  public:

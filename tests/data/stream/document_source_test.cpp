@@ -60,7 +60,8 @@ TEST(DocumentSource, PadsShortAndCutsLongDocuments) {
   const DocumentSource source = text.source({.seq = 4, .pad = 7});
   ASSERT_EQ(source.samples(), 4);
   const Fields first = one(source, 0);
-  EXPECT_EQ(first.size(), 2U) << "no segments without pack";
+  EXPECT_EQ(first.size(), 3U) << "no segments without pack";
+  EXPECT_THAT(row(first.at("padding"), 0), ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(row(first.at("tokens"), 0), ElementsAre(1, 2, 7, 7));
   EXPECT_THAT(row(first.at("labels"), 0), ElementsAre(2, 0, kIgnored, kIgnored));
   const Fields third = one(source, 2);
@@ -80,6 +81,7 @@ TEST(DocumentSource, PacksDocumentsWithSegmentsAndPositions) {
   EXPECT_THAT(row(first.at("labels"), 0), ElementsAre(2, 0, 0, kIgnored, kIgnored, kIgnored));
   EXPECT_THAT(row(first.at("segments"), 0), ElementsAre(0, 0, 1, 2, 2, 2));
   EXPECT_THAT(row(first.at("positions"), 0), ElementsAre(0, 1, 0, 0, 1, 2));
+  EXPECT_THAT(row(first.at("padding"), 0), ElementsAre(0, 0, 0, 1, 1, 1));
   const Fields second = one(source, 1);
   EXPECT_THAT(row(second.at("tokens"), 0), ElementsAre(4, 5, 6, 7, 8, 9));
   EXPECT_THAT(row(second.at("segments"), 0), ElementsAre(0, 0, 0, 0, 0, 1));
