@@ -109,7 +109,7 @@ class Router final : public Layer {
     at::Tensor rows = h.reshape({-1, options_.hidden}).to(dtype);
     const bool has_noise = context.mode == Mode::train && !h.is_meta();
     const NoiseShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
-    if (has_noise && options_.noise == "jitter") rows = rows * jitter_factors(of_rows, options_.jitter, context).to(rows);
+    if (has_noise && options_.jitters()) rows = rows * jitter_factors(of_rows, options_.jitter, context).to(rows);
     at::Tensor logits = rows.matmul(weight_->get().to(dtype).t());
     if (!noise_) return logits;
     const at::Tensor width = at::softplus(rows.matmul(noise_->get().to(dtype).t()));
@@ -139,11 +139,11 @@ class Router final : public Layer {
       return select_by_experts({of_tokens, shape.samples}, room);
     }
     if (bias_.defined()) return select_top_k(of_tokens + bias_, options_);
-    const bool draws = context.mode == Mode::train && (options_.noise == "gumbel" || options_.noise == "gumbel_second");
+    const bool draws = (context.mode == Mode::train || options_.draw_always) && (options_.draws_all() || options_.draws_rest());
     if (!draws) return select_top_k(of_tokens, options_);
     const at::Tensor of_logits = given.logits.detach().cpu();
     const at::Tensor noisy = of_logits + gumbel_noise({shape.samples, shape.tokens, options_.experts}, context).to(of_logits);
-    if (options_.noise == "gumbel") return select_top_k(noisy, options_);
+    if (options_.draws_all()) return select_top_k(noisy, options_);
     return with_random_rest(select_top_k(of_logits, options_), noisy);
   }
 
@@ -189,6 +189,7 @@ class Router final : public Layer {
     room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
     if (options_.capacity->keep == "probability") room.ranking = weights.detach().cpu();
     if (options_.capacity->keep == "random") room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
+    room.is_by_choice = options_.capacity->places == "by_choice";
     const int64_t dropped = drop_above(experts, room);
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);

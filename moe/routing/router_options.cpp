@@ -15,6 +15,7 @@ void convert(const Value& value, const std::string& /*path*/, CapacityOptions& o
           .optional("min", &CapacityOptions::min, "room for at least so many tokens", at_least(1))
           .optional("per", &CapacityOptions::per, "tokens that share the room", one_of({"sample", "micro_batch"}))
           .optional("keep", &CapacityOptions::keep, "tokens that are kept", one_of({"probability", "place", "random"}))
+          .optional("places", &CapacityOptions::places, "order in which routes take places", one_of(kPlaces))
           .optional("pad", &CapacityOptions::pad, "fill the room with zeros, so that no counts are exchanged");
   out = kSchema.parse(value);
 }
@@ -31,6 +32,10 @@ void convert(const Value& value, const std::string& /*path*/, RouterLossOptions&
 
 namespace {
 
+bool draws_experts(const RouterOptions& o) {
+  return o.draws_all() || o.draws_rest();
+}
+
 const Schema<RouterOptions>& router_schema() {
   static const auto kSchema =
       Schema<RouterOptions>("moe.router")
@@ -44,6 +49,7 @@ const Schema<RouterOptions>& router_schema() {
           .optional("scale", &RouterOptions::scale, "multiplies the weights", above(0))
           .optional("noise", &RouterOptions::noise, "noise in training", one_of(kNoises))
           .optional("jitter", &RouterOptions::jitter, "half the width of the factor of noise = \"jitter\"", between(0, 1))
+          .optional("draw_always", &RouterOptions::draw_always, "gumbel noise also in evaluation and generation")
           .optional("groups", &RouterOptions::groups, "groups of experts", at_least(1))
           .optional("top_groups", &RouterOptions::top_groups, "groups that a token may use", at_least(1))
           .optional("choice", &RouterOptions::choice, "who chooses", one_of({"token", "expert"}))
@@ -55,13 +61,12 @@ const Schema<RouterOptions>& router_schema() {
           .optional("losses", &RouterOptions::losses, "auxiliary losses")
           .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens")
           .optional("mask", &RouterOptions::mask, "batch field that says which tokens count; \"none\": all do");
-
   return kSchema;
 }
 
-void check_expert_choice(const RouterOptions& o, bool draws_experts) {
+void check_expert_choice(const RouterOptions& o) {
   if (!o.capacity) misuse("moe.router: experts that choose need `capacity`, the number of tokens that each takes");
-  if (o.has_bias || o.groups > 1 || !o.routes.empty() || o.softmax_after || draws_experts)
+  if (o.has_bias || o.groups > 1 || !o.routes.empty() || o.softmax_after || draws_experts(o))
     misuse("moe.router: bias, groups, routes, softmax_after and gumbel noise are for tokens that choose (choice = \"token\")");
   if (o.normalise == "kept")
     misuse("moe.router: experts that choose drop no route: give normalise = \"selected\" instead of \"kept\"");
@@ -77,10 +82,9 @@ void check(const RouterOptions& o) {
   if (o.top_k > o.top_groups * (o.experts / o.groups))
     misuse("moe.router: {} groups of {} experts cannot give {} experts per token", o.top_groups, o.experts / o.groups, o.top_k);
   if (o.softmax_after && o.score != "softmax") misuse("moe.router: softmax_after needs score = \"softmax\"");
-  const bool draws_experts = o.noise == "gumbel" || o.noise == "gumbel_second";
-  if (o.has_bias && draws_experts)
+  if (o.has_bias && draws_experts(o))
     misuse("moe.router: noise = \"{}\" chooses experts by logits, and bias by scores: use one of them", o.noise);
-  if (o.choice == "expert") check_expert_choice(o, draws_experts);
+  if (o.choice == "expert") check_expert_choice(o);
   if (o.losses.of == "first" && o.choice == "expert")
     misuse("moe.router: losses.of = \"first\" is for tokens that choose: leave it out if experts choose");
   if (o.losses.per == "batch" && o.losses.balance > 0 && o.batch_axes.empty())
@@ -90,18 +94,25 @@ void check(const RouterOptions& o) {
 }  // namespace
 
 int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, int64_t experts) const {
-  const double balanced = static_cast<double>(tokens) * static_cast<double>(routes) / static_cast<double>(experts);
-  const auto room = static_cast<int64_t>(std::ceil((is_training ? train : eval) * balanced));
+  const auto of_expert = static_cast<float>(static_cast<double>(tokens) / static_cast<double>(experts));
+  const auto factor = static_cast<float>((is_training ? train : eval) * static_cast<double>(routes));
+  const auto room = static_cast<int64_t>(std::ceil(of_expert * factor));
   return std::min(tokens, std::max(min, room));
 }
 
 std::string RouterOptions::text() const {
-  std::string all = fmt::format("top {} {} {} {} {} {} {} groups {} {} choice {} bias {} {} routes '{}' losses {} {} {} {} mask '{}'",
-                                top_k, score, softmax_after, normalise, scale, noise, jitter, groups, top_groups, choice,
-                                has_bias, bias_rate, routes, losses.balance, losses.per, losses.of, losses.z, mask);
+  std::string all = fmt::format(
+      "top_k = {}, score = {}, softmax_after = {}, normalise = {}, scale = {}, noise = {}, jitter = {}, "
+      "draw_always = {}, groups = {}, top_groups = {}, choice = {}, bias = {}, bias_rate = {}, routes = '{}', "
+      "losses.balance = {}, losses.per = {}, losses.of = {}, losses.z = {}, mask = '{}', batch_axes = [{}]",
+      top_k, score, softmax_after, normalise, scale, noise, jitter, draw_always, groups, top_groups, choice, has_bias, bias_rate,
+      routes, losses.balance, losses.per, losses.of, losses.z, mask, fmt::join(batch_axes, ", "));
   if (!capacity) return all;
   const CapacityOptions& c = *capacity;
-  return all + fmt::format(" capacity {} {} {} {} {} {}", c.train, c.eval, c.min, c.per, c.keep, c.pad);
+  return all + fmt::format(
+                   ", capacity.train = {}, capacity.eval = {}, capacity.min = {}, capacity.per = {}, capacity.keep = {}, "
+                   "capacity.places = {}, capacity.pad = {}",
+                   c.train, c.eval, c.min, c.per, c.keep, c.places, c.pad);
 }
 
 RouterOptions parse_router(const Value& value) {

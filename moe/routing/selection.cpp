@@ -132,6 +132,7 @@ int64_t drop_above(at::Tensor& experts, const Room& room) {
     const bool counts_a = counted[a / routes], counts_b = counted[b / routes];
     if (counts_a != counts_b) return counts_a;
     if (ranks) return comes_first(ranks, a, b);
+    if (room.is_by_choice && a % routes != b % routes) return a % routes < b % routes;
     return a < b;
   };
   int64_t dropped = 0;

@@ -34,6 +34,7 @@ struct Room {
   int64_t rows = 0;
   int64_t experts = 0;
   at::Tensor ranking = {};    // [tokens, routes]: those that rank highest; undefined: the first ones
+  bool is_by_choice = false;  // of the first ones: first choices of all tokens come before second ones
   at::Tensor counted = {};    // bool [tokens]: tokens that come before all others; undefined: all
 };
 

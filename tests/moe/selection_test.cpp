@@ -77,6 +77,16 @@ TEST(Capacity, IsOfEachSample) {
   EXPECT_TRUE(experts.equal(longs({0, -1, 0, -1}, 1)));
 }
 
+// Three tokens with two routes each; both experts have room for two.
+TEST(Capacity, TakesPlacesByTokenOrByChoice) {
+  const at::Tensor experts = longs({0, 1, 1, 0, 0, 1}, 2);
+  at::Tensor by_token = experts.clone(), by_choice = experts.clone();
+  EXPECT_EQ(drop_above(by_token, {.rows = 2, .experts = 2}), 2);
+  EXPECT_TRUE(by_token.equal(longs({0, 1, 1, 0, -1, -1}, 2)));
+  EXPECT_EQ(drop_above(by_choice, {.rows = 2, .experts = 2, .is_by_choice = true}), 2);
+  EXPECT_TRUE(by_choice.equal(longs({0, 1, 1, -1, 0, -1}, 2)));
+}
+
 // Tokens that do not count get the room that is left. Their dropped routes are not counted.
 TEST(Capacity, GivesRoomToTokensThatCountFirst) {
   const at::Tensor counted = at::tensor({0, 1, 0, 1}, at::kLong).to(at::kBool);
@@ -99,6 +109,14 @@ TEST(Capacity, RoomIsAFactorOfBalancedRouting) {
   EXPECT_EQ(capacity.rows(false, 100, 2, 8), 50);
   EXPECT_EQ(capacity.rows(true, 8, 1, 8), 3);
   EXPECT_EQ(capacity.rows(true, 2, 1, 8), 2);  // never more than there are tokens
+}
+
+// In float64, 1.1 * 50 is above 55.
+TEST(Capacity, IsRoundedUpFromFloat32) {
+  CapacityOptions capacity;
+  capacity.train = 1.1;
+  EXPECT_EQ(capacity.rows(true, 100, 1, 2), 55);
+  EXPECT_EQ(capacity.rows(true, 50, 1, 1), 50);
 }
 
 TEST(Load, CountsSlotsBySample) {

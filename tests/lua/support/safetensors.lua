@@ -3,7 +3,7 @@ local zt = require "zt"
 
 local safetensors = {}
 
-local DTYPES = {F32 = "float32", F64 = "float64", BF16 = "bfloat16", I64 = "int64"}
+local DTYPES = {F32 = "float32", F64 = "float64", BF16 = "bfloat16", I64 = "int64", U8 = "uint8"}
 
 --- Returns {name = tensor, ...}.
 function safetensors.read(path)
