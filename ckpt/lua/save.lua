@@ -26,9 +26,11 @@ local SCHEMA = {
   {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}"},
   {"mesh", "any", "the ranks that save together; without it the run's or the trainer's"},
   {"async", "boolean", "return after copying the tensors, and write them in the background", default = true},
-  {"skip_if_busy", "boolean", "skip a save while the previous one is still being written, instead of waiting", default = false},
+  {"skip_if_busy", "boolean", "skip a save while the previous one is still being written, instead of waiting", default = false,
+   only_with = {"with async = true", function(o) return o.async or not o.skip_if_busy end}},
   {"keep", "integer", "the number of newest checkpoints that stay; 0: all", default = 0, at_least = 0},
-  {"keep_every", "integer", "checkpoints whose step is a multiple of it stay, too; 0: none", default = 0, at_least = 0},
+  {"keep_every", "integer", "checkpoints whose step is a multiple of it stay, too; 0: none", default = 0, at_least = 0,
+   only_with = {"with keep above 0", function(o) return o.keep > 0 or o.keep_every == 0 end}},
 }
 
 -- The runs that will wait for their last save in run:finish().

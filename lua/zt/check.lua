@@ -1,9 +1,10 @@
 --- Checks options tables in Lua by the rules of the C++ schemas (zt/base/options.h): an unknown key, a wrong type and a value out
--- of range are errors that name the key's path. No key is ignored.
+-- of range, and an option that has no effect beside the others, are errors that name the key's path. No key is ignored.
 --
 --   local schema = {
 --     {"name",  "string",  "names the run's folder", required = true},
 --     {"every", "integer", "steps between two saves", default = 100, at_least = 1},
+--     {"keep", "integer", "the number of saves that stay", only_with = {"with every", function(o) return o.every end}},
 --   }
 --   local options = zt.check_options("zt.save", schema, value)
 
@@ -94,8 +95,9 @@ local function checked(name, option, value)
 end
 
 --- Returns a new table: the options in `value` (nil or a table), with defaults for the others. `name` is the start of the paths
--- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =}. A type is
--- one of "string", "boolean", "number", "integer", "list", "table", "function", "any".
+-- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =,
+-- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any". `only_with` is
+-- {when, has_effect}: who gives the option although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
   if value == nil then value = {} end
   if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end
@@ -109,6 +111,12 @@ function check.options(name, schema, value)
       fail("%s: option '%s' is missing (%s)", name, key, option[3])
     else
       out[key] = option.default
+    end
+  end
+  for _, option in ipairs(schema) do
+    local key, only = option[1], option.only_with
+    if value[key] ~= nil and only and not only[2](out) then
+      fail("%s.%s has an effect only %s: change that, or leave %s out", name, key, only[1], key)
     end
   end
   return out

@@ -4,13 +4,16 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 
+local DRAWS = "with temperature above 0"
 local SCHEMA = {
   {"max_tokens", "integer", "number of tokens to generate", default = 100, at_least = 0},
   {"seq", "integer", "the longest sequence that the model takes, in tokens", required = true, at_least = 1},
   {"temperature", "number", "divides the logits; 0: always the likeliest token", default = 1, at_least = 0, below = math.huge},
-  {"top_k", "integer", "samples from this number of likeliest tokens; 0: all", default = 0, at_least = 0},
+  {"top_k", "integer", "samples from this number of likeliest tokens; 0: all", default = 0, at_least = 0,
+   only_with = {DRAWS, function(o) return o.temperature > 0 or o.top_k == 0 end}},
   {"top_p", "number", "samples from the smallest set of likeliest tokens with at least this probability; 1: all", default = 1,
-   above = 0, between = {0, 1}},
+   above = 0, between = {0, 1},
+   only_with = {DRAWS, function(o) return o.temperature > 0 or o.top_p == 1 end}},
   {"seed", "integer", "the same seed gives the same tokens", default = 1, at_least = 0},
   {"stop", "integer", "generation ends after this token", at_least = 0},
 }

@@ -8,14 +8,15 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 
+local OF_TOKENS = {"with per = 'token'", function(o) return o.per == "token" end}
 local SCHEMA = {
   {"inputs", "list", "names of the values that the loss reads", default = {"logits"}},
   {"name", "string", "the term's name in reports and metrics", default = "loss"},
   {"per", "string", "the mean is taken over tokens or samples", default = "token", one_of = {"token", "sample"}},
   {"reduction", "string", "what the function returns: the mean over the micro-batch's tokens or samples, or their sum",
    default = "mean", one_of = {"mean", "sum"}},
-  {"labels", "string", "the batch field with one label per token", default = "labels"},
-  {"ignore_index", "integer", "tokens with this label do not count", default = -100},
+  {"labels", "string", "the batch field with one label per token", default = "labels", only_with = OF_TOKENS},
+  {"ignore_index", "integer", "tokens with this label do not count", default = -100, only_with = OF_TOKENS},
 }
 
 --- Returns a layer that adds `run(out, ctx)`, a scalar, to the objective. `out` holds the values named by `inputs`; `ctx` is the

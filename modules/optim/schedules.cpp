@@ -54,6 +54,7 @@ std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, cons
           .optional("min_ratio", &WarmupOptions::min_ratio, "last rate divided by the base rate", Check<double>(between(0, 1)))
           .optional("start_ratio", &WarmupOptions::start_ratio, "rate at step 0 divided by the base rate",
                     Check<double>(between(0, 1)))
+          .only_with("with warmup above 0", [](const WarmupOptions& o) { return o.warmup > 0; })
           .parse(value);
   if (options.total <= options.warmup) {
     misuse("optim.{}: total ({}) must be above warmup ({}): it includes the steps of the warmup", kind, options.total,

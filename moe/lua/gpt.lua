@@ -20,7 +20,7 @@ local OF_RUN = {
   {"planned_rows", "number", "of plans: rows of a rank as a multiple of balanced routing's", above = 0},
 }
 
--- Returns the set of blocks with experts.
+-- Returns the set of blocks with experts, from 0.
 local function blocks_of(given, count)
   local set = {}
   if given == nil then
@@ -28,6 +28,7 @@ local function blocks_of(given, count)
     return set
   end
   if type(given) ~= "table" then fail("moe.gpt: moe.blocks must be a list of blocks, from 0, got %s", tostring(given)) end
+  if #given == 0 then fail "moe.gpt: moe.blocks names no block: leave moe out for a model without experts" end
   for _, block in ipairs(given) do
     if type(block) ~= "number" or block ~= math.floor(block) or block < 0 or block >= count then
       fail("moe.gpt: moe.blocks names block %s, but the model's %d blocks are 0 to %d", tostring(block), count, count - 1)
@@ -39,13 +40,17 @@ end
 
 -- Returns what the options of nn.gpt mean for an MLP.
 local function defaults(o)
+  local branch = o.moe.shared or o.moe.residual
+  local has_mlps = o.moe.expert == nil or (branch and branch.ffn ~= nil)
   local is_llama, std = o.family == "llama", o.std or 0.02
   local function default(value, otherwise) if value == nil then return otherwise end return value end
   local is_scaled = default(o.scale_residual, not is_llama)
-  return {
-    hidden = o.hidden, std = std, residual_std = is_scaled and std / math.sqrt(2 * o.layers) or std,
-    activation = default(o.activation, is_llama and "swiglu" or "gelu_tanh"), bias = default(o.bias, not is_llama),
-  }
+  local of_layers = {hidden = o.hidden, std = std}
+  if not has_mlps then return of_layers end
+  of_layers.residual_std = is_scaled and std / math.sqrt(2 * o.layers) or std
+  of_layers.activation = default(o.activation, is_llama and "swiglu" or "gelu_tanh")
+  of_layers.bias = default(o.bias, not is_llama)
+  return of_layers
 end
 
 local function gpt(given, of_run)

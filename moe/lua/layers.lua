@@ -9,14 +9,24 @@ local fail = require "zt.fail"
 local moe = require "zt.moe"
 local nn = require "zt.nn"
 
+-- Whether there are MLPs: the experts, or that of a branch.
+local function has_mlps(o)
+  local branch = o.shared or o.residual
+  return not o.expert or (branch ~= nil and branch.layer == nil)
+end
+
+local WITHOUT_EXPERT = {"without expert", function(o) return not o.expert end}
+local WITH_MLPS = {"on MLPs: without expert, or with shared.ffn or residual.ffn", has_mlps}
+
 local SCHEMA = {
   {"experts", "integer", "number of experts", required = true, at_least = 1},
   {"hidden", "integer", "columns of a token", required = true, at_least = 1},
-  {"ffn", "integer", "columns inside an expert's MLP; needed unless `expert` is given", at_least = 1},
-  {"activation", "string", "activation of the experts' MLPs", default = "gelu_tanh"},
-  {"bias", "boolean", "biases in the experts' MLPs", default = true},
+  {"ffn", "integer", "columns inside an expert's MLP; needed unless `expert` is given", at_least = 1, only_with = WITHOUT_EXPERT},
+  {"activation", "string", "activation of the MLPs", default = "gelu_tanh", only_with = WITH_MLPS},
+  {"bias", "boolean", "biases in the MLPs", default = true, only_with = WITH_MLPS},
   {"std", "number", "standard deviation of initial weights", default = 0.02, at_least = 0},
-  {"residual_std", "number", "standard deviation of the initial weights that end an expert", default = 0.02, at_least = 0},
+  {"residual_std", "number", "standard deviation of the initial weights that end an MLP", default = 0.02, at_least = 0,
+   only_with = WITH_MLPS},
   {"expert", "any", "a layer that each expert is like, instead of an MLP"},
   {"top_k", "integer", "experts per token", default = 2, at_least = 1},
   {"router", "table", "further options of moe.router", default = {}},
@@ -26,15 +36,18 @@ local SCHEMA = {
   {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather", default = "all_to_all"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},
-  {"grouped_gemm", "boolean", "one GEMM for the rows of all experts; by default in bfloat16 on CUDA, where it serves"},
-  {"planned_rows", "number", "of plans: rows of a rank as a multiple of balanced routing's", default = 1, above = 0},
+  {"grouped_gemm", "boolean", "one GEMM for the rows of all experts; by default in bfloat16 on CUDA, where it serves",
+   only_with = WITHOUT_EXPERT},
+  {"planned_rows", "number", "of plans, by default 1: rows of a rank as a multiple of balanced routing's", above = 0,
+   only_with = {"without router.capacity, which bounds the rows", function(o) return not o.router.capacity end}},
 }
 
-local BRANCH = {
-  {"ffn", "integer", "columns inside its MLP", at_least = 1},
+local RESIDUAL = {
+  {"ffn", "integer", "columns inside its MLP", at_least = 1,
+   only_with = {"without layer", function(o) return not o.layer end}},
   {"layer", "any", "any layer, instead of an MLP"},
-  {"gate", "boolean", "multiply by a learnt gate per token"},
 }
+local SHARED = {RESIDUAL[1], RESIDUAL[2], {"gate", "boolean", "multiply by a learnt gate per token"}}
 
 local function mlp(o, ffn)
   return nn.mlp{
@@ -42,16 +55,23 @@ local function mlp(o, ffn)
   }
 end
 
+-- The experts and the exchange of tokens depend on these, too, so the table `router` cannot change them.
 local function router_of(o)
   local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, std = o.std}
-  for key, value in pairs(o.router) do options[key] = value end
+  for key, value in pairs(o.router) do
+    if key ~= "std" and options[key] ~= nil and options[key] ~= value then
+      fail("moe.layers: %s is %s, but router.%s is %s: give %s once, beside router", key, tostring(options[key]), key,
+           tostring(value), key)
+    end
+    options[key] = value
+  end
   return moe.router(options)
 end
 
 local function branch_of(o)
   if o.shared and o.residual then fail "moe.layers: give `shared` or `residual`, not both" end
   local name = o.shared and "shared" or "residual"
-  local branch = check.options("moe.layers." .. name, BRANCH, o[name])
+  local branch = check.options("moe.layers." .. name, o.shared and SHARED or RESIDUAL, o[name])
   if not branch.layer and not branch.ffn then fail("moe.layers.%s: give ffn, the columns inside its MLP, or layer", name) end
   local layer = branch.layer or mlp(o, branch.ffn)
   if o.residual then return {name, moe.residual_branch{layer = layer, hidden = o.hidden}} end
@@ -59,10 +79,7 @@ local function branch_of(o)
 end
 
 local function experts_of(o)
-  if o.expert then
-    if o.grouped_gemm ~= nil then fail "moe.layers: grouped_gemm is for experts that are MLPs, and not with `expert`" end
-    return moe.experts{experts = o.experts, expert = o.expert, axis = o.axis}
-  end
+  if o.expert then return moe.experts{experts = o.experts, expert = o.expert, axis = o.axis} end
   if not o.ffn then fail "moe.layers: give ffn, the columns inside an expert's MLP, or expert, any layer" end
   return nn.grouped_mlp{
     groups = o.experts, hidden = o.hidden, ffn = o.ffn, activation = o.activation, bias = o.bias, std = o.std,

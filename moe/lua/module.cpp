@@ -44,29 +44,33 @@ std::string name_of(const std::shared_ptr<Axis>& axis, const std::string& path) 
   return axis->name;
 }
 
-ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
-  static const auto kSchema =
-      Schema<ExchangeTable>("moe.exchange")
-          .required("experts", &ExchangeTable::experts, "number of experts", at_least(1))
-          .required("hidden", &ExchangeTable::hidden, "columns of a token", at_least(1))
-          .optional("axis", &ExchangeTable::axis, "the axis whose ranks share the experts")
-          .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent", one_of(dispatchers()))
-          .optional("overlap", &ExchangeTable::overlap, "send while other actions run; default: over nccl")
-          .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
-          .optional("shared", &ExchangeTable::shared, "add the value `shared`")
-          .optional("planned_rows", &ExchangeTable::planned_rows, "of plans: rows of a rank, as a multiple of balanced routing's",
-                    above(0))
-          .optional("top_k", &ExchangeTable::top_k, "that of the router, for the capacity if experts choose", at_least(1))
-          .optional("capacity", &ExchangeTable::capacity, "that of the router: with `pad`, no counts are exchanged");
-  const ExchangeTable table = kSchema.parse(value);
+// The options of moe.dispatch and moe.combine.
+Schema<ExchangeTable> exchange_schema(const char* name) {
+  return Schema<ExchangeTable>(name)
+      .required("experts", &ExchangeTable::experts, "number of experts", at_least(1))
+      .required("hidden", &ExchangeTable::hidden, "columns of a token", at_least(1))
+      .optional("axis", &ExchangeTable::axis, "the axis whose ranks share the experts")
+      .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent", one_of(dispatchers()))
+      .optional("overlap", &ExchangeTable::overlap, "send while other actions run; default: over nccl")
+      .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
+      .optional("shared", &ExchangeTable::shared, "add the value `shared`")
+      .optional("planned_rows", &ExchangeTable::planned_rows, "of plans: rows of a rank, as a multiple of balanced routing's",
+                above(0))
+      .only_with("without capacity, which bounds the rows", [](const ExchangeTable& o) { return !o.capacity; })
+      .optional("top_k", &ExchangeTable::top_k, "that of the router, for the capacity if experts choose", at_least(1))
+      .optional("capacity", &ExchangeTable::capacity, "that of the router: with `pad`, no counts are exchanged");
+}
+
+ExchangeOptions parse_exchange(const Schema<ExchangeTable>& schema, const Value& value, std::string& dispatcher) {
+  const ExchangeTable table = schema.parse(value);
   ExchangeOptions options;
   options.experts = table.experts;
   options.hidden = table.hidden;
-  options.axis = name_of(table.axis, kSchema.name());
-  options.ranks = ranks_of(table.axis, table.experts, kSchema.name());
+  options.axis = name_of(table.axis, schema.name());
+  options.ranks = ranks_of(table.axis, table.experts, schema.name());
   const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.backend == "nccl");
   options.transport.async = overlaps ? Async::yes : Async::no;
-  if (table.transport) options.transport.dtype = parse_float_type(*table.transport, kSchema.name() + ".transport");
+  if (table.transport) options.transport.dtype = parse_float_type(*table.transport, schema.name() + ".transport");
   options.has_shared = table.shared;
   options.planned_rows = table.planned_rows;
   options.top_k = table.top_k;
@@ -75,7 +79,7 @@ ExchangeOptions parse_exchange(const Value& value, std::string& dispatcher) {
   dispatcher = table.dispatcher;
   if (dispatcher == "all_gather" && (options.padding || table.transport))
     misuse("{}: capacity.pad and transport are for dispatcher = \"all_to_all\": leave them out with \"all_gather\"",
-           kSchema.name());
+           schema.name());
   return options;
 }
 
@@ -85,15 +89,17 @@ int router(lua_State* L) {
 }
 
 int dispatch(lua_State* L) {
+  static const auto kSchema = exchange_schema("moe.dispatch");
   std::string dispatcher;
-  const ExchangeOptions options = parse_exchange(lua::check_value(L, 1), dispatcher);
+  const ExchangeOptions options = parse_exchange(kSchema, lua::check_value(L, 1), dispatcher);
   lua::push(L, dispatcher == "all_to_all" ? make_dispatch(options) : make_gather_dispatch(options));
   return 1;
 }
 
 int combine(lua_State* L) {
+  static const auto kSchema = exchange_schema("moe.combine");
   std::string dispatcher;
-  const ExchangeOptions options = parse_exchange(lua::check_value(L, 1), dispatcher);
+  const ExchangeOptions options = parse_exchange(kSchema, lua::check_value(L, 1), dispatcher);
   lua::push(L, dispatcher == "all_to_all" ? make_combine(options) : make_gather_combine(options));
   return 1;
 }

@@ -16,21 +16,30 @@ void convert(const Value& value, const std::string& /*path*/, CapacityOptions& o
           .optional("per", &CapacityOptions::per, "tokens that share the room", one_of({"sample", "micro_batch"}))
           .optional("keep", &CapacityOptions::keep, "tokens that are kept", one_of({"probability", "place", "random"}))
           .optional("places", &CapacityOptions::places, "order in which routes take places", one_of(kPlaces))
+          .only_with("with keep = \"place\"", [](const CapacityOptions& o) { return o.keep == "place"; })
           .optional("pad", &CapacityOptions::pad, "fill the room with zeros, so that no counts are exchanged");
   out = kSchema.parse(value);
 }
 
 void convert(const Value& value, const std::string& /*path*/, RouterLossOptions& out) {
+  const auto balances = [](const RouterLossOptions& o) { return o.balance > 0; };
   static const auto kSchema =
       Schema<RouterLossOptions>("moe.router.losses")
           .optional("balance", &RouterLossOptions::balance, "weight of the balancing loss", at_least(0))
           .optional("per", &RouterLossOptions::per, "tokens over which the load is balanced", one_of(kScopes))
+          .only_with("with balance above 0", balances)
           .optional("of", &RouterLossOptions::of, "routes whose shares are balanced", one_of({"all", "first"}))
+          .only_with("with balance above 0", balances)
           .optional("z", &RouterLossOptions::z, "weight of the z-loss", at_least(0));
   out = kSchema.parse(value);
 }
 
 namespace {
+
+// The routes of the option `routes` take the place of the router's choice.
+bool chooses(const RouterOptions& o) {
+  return o.routes.empty();
+}
 
 bool draws_experts(const RouterOptions& o) {
   return o.draws_all() || o.draws_rest();
@@ -46,20 +55,32 @@ const Schema<RouterOptions>& router_schema() {
           .optional("softmax_after", &RouterOptions::softmax_after, "weights are the softmax of the selected logits")
           .optional("normalise", &RouterOptions::normalise, "divide weights by the sum of those selected, or kept",
                     one_of(kNormalise))
+          .only_with("without softmax_after, whose weights have the sum 1",
+                     [](const RouterOptions& o) { return !o.softmax_after || o.normalise != "selected"; })
           .optional("scale", &RouterOptions::scale, "multiplies the weights", above(0))
           .optional("noise", &RouterOptions::noise, "noise in training", one_of(kNoises))
+          .only_with("where experts are left to draw: without routes, and for gumbel_second with top_k above 1",
+                     [](const RouterOptions& o) { return !draws_experts(o) || (chooses(o) && (o.draws_all() || o.top_k > 1)); })
           .optional("jitter", &RouterOptions::jitter, "half the width of the factor of noise = \"jitter\"", between(0, 1))
+          .only_with("with noise = \"jitter\"", &RouterOptions::jitters)
           .optional("draw_always", &RouterOptions::draw_always, "gumbel noise also in evaluation and generation")
+          .only_with("with noise = \"gumbel\" or \"gumbel_second\"", draws_experts)
           .optional("groups", &RouterOptions::groups, "groups of experts", at_least(1))
+          .only_with("without routes", chooses)
           .optional("top_groups", &RouterOptions::top_groups, "groups that a token may use", at_least(1))
+          .only_with("without routes", chooses)
           .optional("choice", &RouterOptions::choice, "who chooses", one_of({"token", "expert"}))
           .optional("bias", &RouterOptions::has_bias, "even out the load by a bias for the selection")
+          .only_with("without routes", [](const RouterOptions& o) { return chooses(o) || !o.has_bias; })
           .optional("bias_rate", &RouterOptions::bias_rate, "change of the bias per step", above(0))
+          .only_with("with bias = true", [](const RouterOptions& o) { return o.has_bias; })
           .optional("routes", &RouterOptions::routes, "\"balanced\", or a batch field with recorded experts")
           .optional("std", &RouterOptions::std, "standard deviation of the initial weights", at_least(0))
           .optional("capacity", &RouterOptions::capacity, "room per expert; default: no token is dropped")
           .optional("losses", &RouterOptions::losses, "auxiliary losses")
           .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens")
+          .only_with("with losses = {balance = weight, per = \"batch\"}",
+                     [](const RouterOptions& o) { return o.losses.balance > 0 && o.losses.per == "batch"; })
           .optional("mask", &RouterOptions::mask, "batch field that says which tokens count; \"none\": all do");
   return kSchema;
 }

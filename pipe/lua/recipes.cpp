@@ -55,6 +55,7 @@ int make_empty(lua_State* L) {
           .optional("chunks", &EmptyOptions::chunks, "stages per rank; by default 1, and 2 for the placement v", at_least(1))
           .optional("placement", &EmptyOptions::placement, "loop: stage s on rank s % stages; v: two chunks, there and back",
                     one_of({"loop", "v"}))
+          .only_with("without rank_of_stage", [](const EmptyOptions& o) { return !o.rank_of_stage; })
           .optional("rank_of_stage", &EmptyOptions::rank_of_stage, "instead of placement: the rank of each stage, as a list");
   const EmptyOptions options = schema.parse(lua::check_value(L, 1));
   if (options.rank_of_stage) {
@@ -130,7 +131,8 @@ int make_search(lua_State* L) {
                     "times F, I and W of a stage, as numbers or lists, and transfer; by default equal")
           .optional("memory", &SearchTable::memory, "most that a rank's activations may take, or a list by rank; by default any")
           .optional("activations", &SearchTable::activations,
-                    "what a micro-batch holds in a stage, or a list by stage; by default 1");
+                    "what a micro-batch holds in a stage, or a list by stage; by default 1")
+          .only_with("with memory", [](const SearchTable& o) { return !o.memory.is_nil(); });
   const SearchTable table = schema.parse(lua::check_value(L, 1));
   SearchOptions options{.placement = table.placement == "v" ? StagePlacement::v : StagePlacement::loop,
                         .ranks = table.stages,

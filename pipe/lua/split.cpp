@@ -25,6 +25,11 @@ std::pair<std::string, std::shared_ptr<const Schedule>> to_schedule(const Value&
   return {"", std::make_shared<const Schedule>(*schedule)};
 }
 
+bool is_text(const Value& value, const std::string& text) {
+  const auto* given = value.get_if<std::string>();
+  return given && *given == text;
+}
+
 // pipe.split{schedule = "zb_v", axis = mesh.pp, partition = "parameters"} -> Pass
 int split(lua_State* L) {
   static const auto schema =
@@ -34,6 +39,7 @@ int split(lua_State* L) {
           .optional("partition", &SplitTable::partition,
                     "how the model is cut into stages: parameters (default), uniform, cost, type:REGEX, or a list")
           .optional("costs", &SplitTable::costs, "for partition = \"cost\": what trainer:costs(batch) returns")
+          .only_with("with partition = \"cost\"", [](const SplitTable& o) { return is_text(o.partition, "cost"); })
           .optional<int>("chunks", &SplitTable::chunks, "stages per rank, of a schedule given by name", at_least(1));
   const SplitTable table = schema.parse(lua::check_value(L, 1));
   SplitOptions options{.axis = table.axis, .chunks = table.chunks};

@@ -35,6 +35,7 @@ Schema<Options> common(const char* name) {
       .required("batch", &Options::batch, "samples per global batch, over all ranks", at_least(1))
       .optional("axis", &Options::axis, "mesh axis whose ranks share the batch; default: none, this rank reads all of it")
       .optional("seed", &Options::seed, "seed of the order of samples")
+      .only_with("with shuffle = true", [](const Options& o) { return o.shuffle; })
       .optional("split", &Options::split, "'train' or 'validation'", one_of({"train", "validation"}))
       .optional("validation", &Options::validation, "fraction of the data, at the end of the file, kept for validation",
                 between(0, 1))

@@ -34,8 +34,9 @@ struct AttentionOptions : HeadOptions {
 };
 
 // Adds the options of HeadOptions to a schema. Options derives from HeadOptions.
-template <class Options>
-Schema<Options>&& head_options(Schema<Options>&& schema) {
+// `is_rotary` says whether positions are rotary, `rotary` by which option.
+template <class Options, class IsRotary>
+Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rotary, IsRotary is_rotary) {
   return std::move(schema)
       .required("hidden", static_cast<int64_t Options::*>(&Options::hidden), "columns of input and output",
                 Check<int64_t>(at_least(1)))
@@ -48,6 +49,7 @@ Schema<Options>&& head_options(Schema<Options>&& schema) {
       .optional("qk_norm", static_cast<bool Options::*>(&Options::qk_norm), "RMSNorm over each query head and each key head")
       .optional("rope_base", static_cast<double Options::*>(&Options::rope_base), "base of the rotary angles",
                 Check<double>(above(0)))
+      .only_with("with " + rotary, is_rotary)
       .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial weights",
                 Check<double>(at_least(0)));
 }
@@ -55,11 +57,12 @@ Schema<Options>&& head_options(Schema<Options>&& schema) {
 // Adds the options of AttentionOptions to a schema. Options derives from AttentionOptions. `dropout_of` is the help of `dropout`.
 template <class Options>
 Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string& dropout_of) {
-  return head_options(std::move(schema))
+  return head_options(std::move(schema), "rotary = true", [](const Options& o) { return o.rotary; })
       .optional("rotary", static_cast<bool Options::*>(&Options::rotary), "use rotary positions")
       .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
       .optional("qk_norm_eps", static_cast<double Options::*>(&Options::qk_norm_eps), "eps of the norm of heads",
                 Check<double>(at_least(0)))
+      .only_with("with qk_norm = true", [](const Options& o) { return o.qk_norm; })
       .optional("dropout", static_cast<double Options::*>(&Options::dropout), dropout_of, Check<double>(between(0, 0.999)))
       .optional("residual_std", static_cast<double Options::*>(&Options::residual_std),
                 "standard deviation of the initial weights of matmuls that end a branch", Check<double>(at_least(0)));

@@ -25,7 +25,8 @@ Schema<Options>&& attention_block_options(Schema<Options>&& schema) {
   return attention_options(std::move(schema), "dropout probability of both branches and the attention weights")
       .optional("norm", static_cast<std::string Options::*>(&Options::norm), "norm before each branch",
                 Check<std::string>(one_of(norm_names())))
-      .optional("eps", static_cast<double Options::*>(&Options::eps), "eps of the norms", Check<double>(at_least(0)));
+      .optional("eps", static_cast<double Options::*>(&Options::eps), "eps of the norms", Check<double>(at_least(0)))
+      .only_with("with a norm", [](const Options& o) { return o.norm != "none"; });
 }
 
 // Returns fork.x + dropout(branch(fork.normed)).

@@ -96,11 +96,15 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
           .required("hidden", &LmLossOptions::hidden, "columns of the input", at_least(1))
           .optional("norm", &LmLossOptions::norm, "norm before the head", one_of(norm_names()))
           .optional("eps", &LmLossOptions::eps, "eps of the norm", at_least(0))
+          .only_with("with a norm", [](const LmLossOptions& o) { return o.norm != "none"; })
           .optional("norm_bias", &LmLossOptions::norm_bias, "add a bias in the norm")
+          .only_with("with norm = \"layernorm\"", [](const LmLossOptions& o) { return o.norm == "layernorm"; })
           .optional("bias", &LmLossOptions::bias, "add a bias in the head")
           .optional("ignore_index", &LmLossOptions::ignore_index, "label of tokens that do not count")
+          .only_with("with loss = true", [](const LmLossOptions& o) { return o.loss; })
           .optional("loss", &LmLossOptions::loss, "add the loss; if false, the logits are an output")
           .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
+          .only_with("without tied", [](const LmLossOptions& o) { return o.tied.is_nil(); })
           .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");
   return std::make_shared<LmLoss>(kSchema.parse(value));
 }

@@ -28,9 +28,18 @@ struct GptOptions : HeadOptions {
   int64_t ignore_index = -100, seed = 0;
 };
 
+bool is_llama(const GptOptions& o) {
+  return o.family == "llama";
+}
+
+bool is_rotary(const GptOptions& o) {
+  return o.position.value_or(is_llama(o) ? "rotary" : "learned") == "rotary";
+}
+
 const Schema<GptOptions>& gpt_schema() {
   static const auto kSchema =
-      head_options(Schema<GptOptions>("nn.gpt").required("layers", &GptOptions::layers, "number of blocks", at_least(0)))
+      head_options(Schema<GptOptions>("nn.gpt").required("layers", &GptOptions::layers, "number of blocks", at_least(0)),
+                   "rotary positions", is_rotary)
           .required("vocab", &GptOptions::vocab, "number of tokens", at_least(1))
           .optional("seq", &GptOptions::seq, "tokens of the longest sequence; needed for learned positions", at_least(0))
           .optional("family", &GptOptions::family, "decides the options that are not given", one_of({"gpt2", "llama"}))
@@ -44,27 +53,29 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("scale_residual", &GptOptions::scale_residual,
                     "divide the initial weights of matmuls that end a branch by sqrt(2 layers)")
           .optional("eps", &GptOptions::eps, "eps of the norms", at_least(0))
+          .only_with("with a norm", [](const GptOptions& o) { return o.norm != "none" || o.qk_norm; })
           .optional("dropout", &GptOptions::dropout, "dropout of embedding, branches and attention weights", between(0, 0.999))
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
+          .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
           .optional("seed", &GptOptions::seed, "seed of the initial weights and of dropout");
   return kSchema;
 }
 
 // Sets the options that the script does not give, according to the family.
 void fill_in(GptOptions& o) {
-  const bool is_llama = o.family == "llama";
+  const bool llama = is_llama(o);
   const auto otherwise = [](auto& option, auto value) {
     if (!option) option = value;
   };
-  otherwise(o.norm, is_llama ? "rmsnorm" : "layernorm");
-  otherwise(o.position, is_llama ? "rotary" : "learned");
-  otherwise(o.activation, is_llama ? "swiglu" : "gelu_tanh");
-  otherwise(o.bias, !is_llama);
-  otherwise(o.tied, !is_llama);
-  otherwise(o.scale_residual, !is_llama);
+  otherwise(o.norm, llama ? "rmsnorm" : "layernorm");
+  otherwise(o.position, llama ? "rotary" : "learned");
+  otherwise(o.activation, llama ? "swiglu" : "gelu_tanh");
+  otherwise(o.bias, !llama);
+  otherwise(o.tied, !llama);
+  otherwise(o.scale_residual, !llama);
   // Llama: two thirds of 4 * hidden, rounded up to a multiple of 256.
-  if (!o.ffn) o.ffn = is_llama ? (8 * o.hidden / 3 + 255) / 256 * 256 : 4 * o.hidden;
+  if (!o.ffn) o.ffn = llama ? (8 * o.hidden / 3 + 255) / 256 * 256 : 4 * o.hidden;
   if (*o.position == "learned" && o.seq == 0) misuse("nn.gpt: learned positions need option 'seq', the longest sequence");
 }
 

@@ -24,6 +24,7 @@ data.tokenize {input = put("letters.txt", text), output = tokens, tokenizer = da
 local function open(options)
   local all = {path = tokens, seq = 10, batch = 4, seed = 3}
   for key, value in pairs(options or {}) do all[key] = value end
+  if all.shuffle == false then all.seed = nil end
   return data.tokens(all)
 end
 

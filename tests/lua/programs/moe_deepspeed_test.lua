@@ -127,6 +127,8 @@ function TestDeepSpeed:test_options_that_DeepSpeed_has()
   lu.assertEquals(#layers{k = 2, use_rts = true, drop_tokens = false, capacity_factor = 2}, 4) -- DeepSpeed uses none of these
   lu.assertErrorMsgContains("use_tutel = true asks for Tutel's kernels", layers, {use_tutel = true})
   lu.assertErrorMsgContains("cuts each expert over ranks", layers, {enable_expert_tensor_parallelism = true})
+  lu.assertErrorMsgContains("moe.from_deepspeed.ffn has an effect only without expert", layers,
+                            {expert = nn.mlp{hidden = 8, ffn = 8}})
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestDeepSpeed", TestDeepSpeed}})

@@ -1,4 +1,4 @@
--- Tests options of mixtures that contradict each other. Runs on one rank and on two.
+-- Tests options of mixtures that contradict each other or have no effect. Runs on one rank and on two.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, moe, nn = require "zt.comm", require "zt.moe", require "zt.nn"
@@ -15,9 +15,65 @@ local function merged(base, more)
 end
 
 local function layers(options) return moe.layers(merged({experts = 4, hidden = HIDDEN, ffn = 8}, options)) end
+local function router(options) return moe.router(merged({experts = 4, hidden = HIDDEN}, options)) end
 local function fails(text, make, options) lu.assertErrorMsgContains(text, make, options) end
 
 local TestOptions = {}
+
+function TestOptions:test_the_table_router_contradicts_the_layers()
+  fails("moe.layers: experts is 4, but router.experts is 2: give experts once, beside router", layers, {router = {experts = 2}})
+  fails("moe.layers: top_k is 2, but router.top_k is 3", layers, {router = {top_k = 3}})
+  fails("moe.layers: hidden is 16, but router.hidden is 8", layers, {router = {hidden = 8}})
+  lu.assertEquals(#layers{top_k = 3, router = {top_k = 3, experts = 4, hidden = HIDDEN, std = 0.5}}, 4)
+end
+
+function TestOptions:test_options_of_layers_without_effect()
+  local expert = nn.mlp{hidden = HIDDEN, ffn = 8}
+  local function own(more) return moe.layers(merged({experts = 4, hidden = HIDDEN, expert = expert}, more)) end
+  fails("moe.layers.residual: unknown option 'gate'", layers, {residual = {ffn = 8, gate = true}})
+  fails("moe.layers.shared.ffn has an effect only without layer: change that, or leave ffn out", layers,
+        {shared = {ffn = 8, layer = expert}})
+  fails("moe.layers.ffn has an effect only without expert", own, {ffn = 8})
+  fails("moe.layers.activation has an effect only on MLPs", own, {activation = "relu"})
+  fails("moe.layers.bias has an effect only on MLPs", own, {bias = false, shared = {layer = expert}})
+  fails("moe.layers.grouped_gemm has an effect only without expert", own, {grouped_gemm = true})
+  fails("moe.layers.planned_rows has an effect only without router.capacity", layers,
+        {planned_rows = 2, router = {capacity = {}}})
+  lu.assertEquals(#own{activation = "relu", bias = false, shared = {ffn = 8}}, 5)
+  fails("moe.dispatch.planned_rows has an effect only without capacity", moe.dispatch,
+        {experts = 4, hidden = HIDDEN, planned_rows = 2, capacity = {}})
+end
+
+function TestOptions:test_options_of_the_router_without_effect()
+  local function refused(key, when, options)
+    fails(("%s has an effect only %s: change that, or leave %s out"):format("moe.router." .. key, when, key:match "[^.]+$"),
+          router, options)
+  end
+  refused("jitter", 'with noise = "jitter"', {jitter = 0.1})
+  refused("jitter", 'with noise = "jitter"', {jitter = 0.1, noise = "gumbel"})
+  refused("bias_rate", "with bias = true", {bias_rate = 0.1})
+  refused("losses.per", "with balance above 0", {losses = {per = "micro_batch"}})
+  refused("losses.of", "with balance above 0", {losses = {z = 1, of = "first"}})
+  refused("batch_axes", 'with losses = {balance = weight, per = "batch"}', {batch_axes = {"dp"}, losses = {balance = 1}})
+  refused("capacity.places", 'with keep = "place"', {capacity = {places = "by_choice"}})
+  refused("normalise", "without softmax_after, whose weights have the sum 1", {softmax_after = true, normalise = "selected"})
+  refused("draw_always", 'with noise = "gumbel" or "gumbel_second"', {draw_always = true})
+  local left = "where experts are left to draw: without routes, and for gumbel_second with top_k above 1"
+  refused("noise", left, {noise = "gumbel", routes = "balanced"})
+  refused("noise", left, {noise = "gumbel_second", top_k = 1})
+  for _, key in ipairs{"groups", "top_groups"} do refused(key, "without routes", {[key] = 1, routes = "balanced"}) end
+  refused("bias", "without routes", {bias = true, routes = "field"})
+  router{noise = "jitter", jitter = 0.1, routes = "balanced"} -- changes the weights
+  router{noise = "jitter_gumbel_second", jitter = 0.1}
+end
+
+function TestOptions:test_blocks_without_experts()
+  local options = {layers = 2, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ}
+  fails("moe.gpt: moe.blocks names no block: leave moe out", moe.gpt,
+        merged(options, {moe = {experts = 4, ffn = 8, blocks = {}}}))
+  local expert = nn.mlp{hidden = HIDDEN, ffn = 8}
+  lu.assertNotNil(moe.gpt(merged(options, {moe = {experts = 4, expert = expert}})))
+end
 
 -- All ranks whose tokens are others must be in batch_axes.
 function TestOptions:test_batch_axes()

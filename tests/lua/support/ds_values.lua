@@ -47,6 +47,8 @@ local function complete(entry, config)
   end
   if name == "num_limited_groups" then config.expert_parallel.num_expert_groups = 16 end
   if name == "use_data_before_expert_parallelism" then config.expert_parallel = {enabled = true} end
+  if name == "allgather_size" then config.zero_optimization = true end
+  if name == "allgather_bucket_size" then config.zero_optimization.stage = 1 end
   local zero = config.zero_optimization
   if type(zero) == "table" and entry.row.needs_stage then zero.stage = entry.row.needs_stage end
   return config

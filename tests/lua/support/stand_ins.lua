@@ -53,7 +53,9 @@ function stand_ins.build(config, options)
     {zt, "recompute", function(value) given.recompute = value return "recompute" end},
     {zt, "trainer", function(_, value)
       given.trainer = value
-      return setmetatable({global_step = 0, loss_scale = value.fp16 and 2 ^ value.fp16.initial_scale_power or 1}, Trainer)
+      local fp16 = value.fp16
+      local scale = fp16 and (fp16.initial_scale_power and 2 ^ fp16.initial_scale_power or fp16.loss_scale) or 1
+      return setmetatable({global_step = 0, loss_scale = scale}, Trainer)
     end},
     {zt.log, "info", function(message, ...) lines[#lines + 1] = message:format(...) end},
   }

@@ -161,7 +161,14 @@ local function shard_options(model, zero, axis, copies)
   if zero.prefetch_elements then
     out.prefetch = units.prefetch(sizes, zero.prefetch_elements, out.persist_below or 0)
   end
+  if zero.stage == 0 then out.gather_bucket_bytes = nil end -- DeepSpeed gathers nothing either, and takes the key
   return out
+end
+
+-- Returns the options of the loss scale: with a constant one, DeepSpeed takes those of a dynamic one and does not use them.
+local function loss_scale(given)
+  if given and given.loss_scale > 0 then return {loss_scale = given.loss_scale} end
+  return given
 end
 
 -- Returns the partition of the pipeline: the script's, or the configuration's with the name that pipe.split gives it.
@@ -222,7 +229,7 @@ function build.parts(value)
   parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
   parts.trainer = core.trainer(make_program(options, parts.model, config, parts.mesh, parts.axis, copies), {
     optimizer = parts.optimizer, schedule = not parts.rate and parts.schedule or nil, clip = config.clip,
-    on_nonfinite = config.precision.on_nonfinite, fp16 = config.precision.loss_scale,
+    on_nonfinite = config.precision.on_nonfinite, fp16 = loss_scale(config.precision.loss_scale),
   })
   return parts
 end

@@ -17,6 +17,10 @@ void convert_exact(const Value& value, const std::string& path, const char* want
 
 }  // namespace
 
+void without_effect(const std::string& path, const OptionInfo& option) {
+  misuse("{}.{} has an effect only {}: change that, or leave {} out", path, option.key, option.when, option.key);
+}
+
 void convert(const Value& value, const std::string& path, bool& out) {
   convert_exact(value, path, "true or false", out);
 }

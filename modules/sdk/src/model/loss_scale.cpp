@@ -21,14 +21,21 @@ struct State {
 
 LossScaleOptions parse_loss_scale(const Value& options, const std::string& path) {
   using O = LossScaleOptions;
+  constexpr const char* kDynamic = "with loss_scale = 0, a dynamic scale";
+  const auto is_dynamic = [](const O& o) { return o.is_dynamic(); };
   return Schema<O>(path)
       .optional("loss_scale", &O::loss_scale, "a constant scale; 0: dynamic", at_least(0))
       .optional("initial_scale_power", &O::initial_scale_power, "the first scale is 2^n", between(0, 127))
+      .only_with(kDynamic, is_dynamic)
       .optional("loss_scale_window", &O::loss_scale_window, "steps without an overflow after which the scale doubles",
                 at_least(1))
+      .only_with(kDynamic, is_dynamic)
       .optional("hysteresis", &O::hysteresis, "overflows after which the scale is halved", at_least(1))
+      .only_with(kDynamic, is_dynamic)
       .optional("consecutive_hysteresis", &O::consecutive_hysteresis, "a step without an overflow restores the hysteresis")
+      .only_with(kDynamic, is_dynamic)
       .optional("min_loss_scale", &O::min_loss_scale, "lower bound of a dynamic scale", above(0))
+      .only_with(kDynamic, is_dynamic)
       .parse(options);
 }
 

@@ -1,11 +1,13 @@
-// Options tables. Each table has one declared schema. Parsing throws Misuse for an unknown key, a wrong type or a value out of
-// range, and names the path of the key. Nothing is ignored.
+// Options tables. Each table has one declared schema. Parsing throws Misuse for an unknown key, a wrong type, a value out of
+// range and an option that has no effect beside the others, and names the path of the key. Nothing is ignored.
 //
-//   struct LinearOptions { int64_t in = 0, out = 0; bool bias = true; };
+//   struct LinearOptions { int64_t in = 0, out = 0; bool bias = true; double bias_std = 0; };
 //   const auto kLinear = Schema<LinearOptions>("nn.linear")
 //       .required("in", &LinearOptions::in, "columns of the input", at_least(1))
 //       .required("out", &LinearOptions::out, "columns of the output", at_least(1))
-//       .optional("bias", &LinearOptions::bias, "add a bias");
+//       .optional("bias", &LinearOptions::bias, "add a bias")
+//       .optional("bias_std", &LinearOptions::bias_std, "standard deviation of the initial bias", at_least(0))
+//       .only_with("with bias = true", [](const LinearOptions& o) { return o.bias; });
 //   LinearOptions options = kLinear.parse(value);
 #pragma once
 
@@ -94,6 +96,7 @@ void convert(const Value& value, const std::string& path, std::shared_ptr<T>& ou
 struct OptionInfo {
   std::string key, doc, default_text;
   bool is_required = false;
+  std::string when = {};  // when it has an effect: "with bias = true"; empty: always
 };
 
 std::string default_text(bool value);
@@ -111,6 +114,7 @@ std::string default_text(const V&) {
 // Returns the table in `value`, or an empty one for nil and for an empty list. Throws Misuse if `value` has another type or if a
 // key is not in `known`; the message then suggests the nearest known key.
 const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known);
+[[noreturn]] void without_effect(const std::string& path, const OptionInfo& option);
 
 template <class T>
 class Schema {
@@ -137,14 +141,26 @@ class Schema {
     return std::move(*this);
   }
 
+  // Says when the option before it has an effect; `when` completes "has an effect only ...". `has_effect` looks at all options,
+  // defaults included. Who gives the option although it has no effect is told so.
+  Schema&& only_with(std::string when, std::function<bool(const T&)> has_effect) && {
+    infos_.back().when = std::move(when);
+    has_effect_.back() = std::move(has_effect);
+    return std::move(*this);
+  }
+
   T parse(const Value& value) const {
     const Value::Table& table = checked_table(value, name_, infos_);
     T out{};
+    std::vector<bool> is_given;
     for (size_t i = 0; i < infos_.size(); ++i) {
       const auto found = table.find(infos_[i].key);
-      const bool given = found != table.end() && !found->second.is_nil();
-      if (given) readers_[i](found->second, out);
+      is_given.push_back(found != table.end() && !found->second.is_nil());
+      if (is_given[i]) readers_[i](found->second, out);
       else if (infos_[i].is_required) misuse("{}: option '{}' is missing ({})", name_, infos_[i].key, infos_[i].doc);
+    }
+    for (size_t i = 0; i < infos_.size(); ++i) {
+      if (is_given[i] && has_effect_[i] && !has_effect_[i](out)) without_effect(name_, infos_[i]);
     }
     return out;
   }
@@ -156,6 +172,7 @@ class Schema {
   void add(std::string key, V T::*member, std::string doc, Check<V> check, bool is_required) {
     const std::string path = name_ + "." + key;
     infos_.push_back({std::move(key), std::move(doc), default_text(T{}.*member), is_required});
+    has_effect_.emplace_back();
     readers_.push_back([path, member, check](const Value& value, T& out) {
       convert(value, path, out.*member);
       const std::string complaint = check ? check(out.*member) : std::string();
@@ -166,6 +183,7 @@ class Schema {
   std::string name_;
   std::vector<OptionInfo> infos_;
   std::vector<std::function<void(const Value&, T&)>> readers_;
+  std::vector<std::function<bool(const T&)>> has_effect_;  // empty: always
 };
 
 }  // namespace zt
