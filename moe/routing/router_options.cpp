@@ -95,6 +95,16 @@ void check_expert_choice(const RouterOptions& o) {
     misuse("moe.router: experts choose the most probable tokens of one sample: leave out capacity.per and capacity.keep");
 }
 
+// The weight of a token's only expert must depend on the logits.
+void check_trains(const RouterOptions& o) {
+  const bool is_constant = o.choice == "token" && o.top_k == 1 && (o.softmax_after || o.normalise != "none");
+  if (!is_constant || o.experts == 1 || o.losses.balance > 0 || o.losses.z > 0) return;
+  misuse(
+      "moe.router: with top_k = 1, {} makes every weight 1, so the task's loss gives the router no gradient and it would never "
+      "learn: leave that out, give top_k = 2, or add a loss of the router (losses = {{balance = 0.01}})",
+      o.softmax_after ? "softmax_after" : fmt::format("normalise = \"{}\"", o.normalise));
+}
+
 void check(const RouterOptions& o) {
   if (o.top_k > o.experts)
     misuse("moe.router: {} experts per token, but there are only {}: give top_k of at most {}", o.top_k, o.experts, o.experts);
@@ -110,6 +120,7 @@ void check(const RouterOptions& o) {
     misuse("moe.router: losses.of = \"first\" is for tokens that choose: leave it out if experts choose");
   if (o.losses.per == "batch" && o.losses.balance > 0 && o.batch_axes.empty())
     misuse("moe.router: a balancing loss per batch needs batch_axes, the mesh axes whose ranks have other tokens");
+  check_trains(o);
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ local function experts_of(block)
   return moe.layers{
     experts = o.experts, hidden = o.hidden, ffn = o.ffn / o.top_k, top_k = o.top_k, axis = mesh.ep, dispatcher = o.dispatcher,
     router = {
-      normalise = "selected", losses = {balance = o.balance},
+      -- The weight of a token's only expert must not be divided by itself: the loss could not train the router.
+      normalise = o.top_k > 1 and "selected" or "none", losses = {balance = o.balance},
       capacity = o.capacity > 0 and {train = o.capacity, eval = 2 * o.capacity} or nil,
     },
   }

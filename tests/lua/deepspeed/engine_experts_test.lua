@@ -26,19 +26,19 @@ end
 local TestExperts = {}
 
 function TestExperts:test_the_engine_makes_the_mesh_and_the_model_takes_the_options()
-  local block = {enabled = true, autoep_size = ranks, top_k = 1, score_func = "sigmoid", route_norm = true, route_scale = 2.5,
+  local block = {enabled = true, autoep_size = ranks, top_k = 2, score_func = "sigmoid", route_norm = true, route_scale = 2.5,
                  num_expert_groups = 2, num_limited_groups = 1, preset_model = "mixtral", score_apply = "post"}
   local engine = engine_of(block, {zero_optimization = {stage = 2}})
   lu.assertEquals(engine.mesh.ep.size, ranks)
   lu.assertEquals(engine.axis.size, ranks)
-  lu.assertEquals(engine.config.experts, {size = ranks, data_first = false, top_k = 1, router = {
+  lu.assertEquals(engine.config.experts, {size = ranks, data_first = false, top_k = 2, router = {
     score = "sigmoid", normalise = "selected", scale = 2.5, groups = 2, top_groups = 1}})
   local first = engine:train_batch(small.batch(0))
   for _ = 1, 4 do engine:train_batch(small.batch(0)) end
   lu.assertTrue(engine:train_batch(small.batch(0)) < first)
   local load = 0
   for _, routes in ipairs(engine.result.stats["blocks.1.router.load"]) do load = load + routes end
-  lu.assertEquals(load, ranks * small.rows * small.seq) -- one expert per token
+  lu.assertEquals(load, 2 * ranks * small.rows * small.seq) -- two experts per token
 end
 
 -- The ranks may share the experts or not: the losses are the same.

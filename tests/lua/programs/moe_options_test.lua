@@ -75,6 +75,20 @@ function TestOptions:test_blocks_without_experts()
   lu.assertNotNil(moe.gpt(merged(options, {moe = {experts = 4, expert = expert}})))
 end
 
+-- The only weight of a token is 1, whatever the logits are.
+function TestOptions:test_a_router_that_the_task_cannot_train()
+  for _, more in ipairs{{normalise = "selected"}, {normalise = "kept"}, {softmax_after = true}} do
+    local options = merged({top_k = 1}, more)
+    fails("makes every weight 1, so the task's loss gives the router no gradient", router, options)
+    router(merged(options, {losses = {balance = 0.01}}))
+    router(merged(options, {losses = {z = 0.01}}))
+    router(merged(options, {top_k = 2}))
+    router(merged(options, {experts = 1}))
+  end
+  router{top_k = 1}
+  fails("with top_k = 1, normalise = \"selected\" makes", router, {top_k = 1, normalise = "selected"})
+end
+
 -- All ranks whose tokens are others must be in batch_axes.
 function TestOptions:test_batch_axes()
   local losses = {}
