@@ -4,6 +4,8 @@
 #include "exchange/exchange.h"
 #include "exchange/layer_parts.h"
 #include "exchange/rows.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::moe {
 
@@ -20,7 +22,8 @@ class Dispatch final : public DispatchLayer {
     const RowOrder order = order_rows(routes_on_host(in[1]), options_.experts, padded_rows(in[1], options_, context.mode));
     const Traffic traffic = traffic_of(order, context);
     Communicator* comm = comm_of(options_, context);
-    auto [rows, work, sent] = to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport);
+    const auto send = [&] { return to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport); };
+    auto [rows, work, sent] = options_.padding ? with_context([&] { return need_of_padding(in[0]); }, send) : send();
     context.sent(sent);
     const at::Tensor group_rows = at::tensor(traffic.rows_of_experts(), at::kLong);
     const auto backward = [=, shape = in[0].sizes().vec(), transport = options_.transport, rows = rows,
@@ -44,6 +47,12 @@ class Dispatch final : public DispatchLayer {
   std::string kind() const override { return "dispatch"; }
 
  private:
+  std::string need_of_padding(const at::Tensor& tokens) const {
+    return fmt::format(
+        "with capacity.pad, all ranks of axis '{}' need equally many tokens, and this one has {}: give them as many, or leave pad "
+        "out",
+        options_.axis, describe(tokens));
+  }
   Traffic traffic_of(const RowOrder& order, Context& context) const {
     // With padding, all ranks send as much to each expert.
     if (options_.ranks == 1 || options_.padding) return {order.counts, order.counts, options_.ranks};

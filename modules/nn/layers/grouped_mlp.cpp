@@ -181,10 +181,22 @@ GroupedMlp::GroupedMlp(const GroupedMlpOptions& options)
   down_ = make_group_affine("down.", options, options.ffn, options.hidden, options.residual_std);
 }
 
-bool GroupedMlp::uses_grouped_gemm(const at::Tensor& rows) const {
-  if (rows.is_meta() || rows.size(0) == 0) return false;
-  if (grouped_gemm_.value_or(false) && rows.scalar_type() == at::kDouble)
+// Throws Misuse unless LibTorch's grouped GEMM takes such rows: it reads rows of matrices at multiples of 16 bytes.
+void GroupedMlp::check_grouped_gemm(const at::Tensor& rows) const {
+  if (rows.scalar_type() == at::kDouble)
     misuse("nn.grouped_mlp: grouped_gemm takes float32, bfloat16 or float16, got {}: leave grouped_gemm out", describe(rows));
+  const int64_t hidden = up_.weight->shape[2], ffn = down_.weight->shape[2];
+  const int64_t multiple = 16 / static_cast<int64_t>(rows.element_size());
+  if (hidden % multiple == 0 && ffn % multiple == 0) return;
+  misuse(
+      "nn.grouped_mlp: grouped_gemm takes hidden and ffn that are multiples of {} in {}, got hidden = {}, ffn = {}: change them, "
+      "or leave grouped_gemm out",
+      multiple, dtype_name(rows.scalar_type()), hidden, ffn);
+}
+
+bool GroupedMlp::uses_grouped_gemm(const at::Tensor& rows) const {
+  if (grouped_gemm_.value_or(false)) check_grouped_gemm(rows);
+  if (rows.is_meta() || rows.size(0) == 0) return false;
   const int64_t hidden = up_.weight->shape[2], ffn = down_.weight->shape[2];
   const bool serves = rows.is_cuda() && rows.scalar_type() == at::kBFloat16 && !up_.bias && hidden % 8 == 0 && ffn % 8 == 0;
   return grouped_gemm_.value_or(serves);

@@ -38,6 +38,7 @@ class GroupedMlp final : public Layer {
   std::string kind() const override { return "grouped_mlp"; }
 
  private:
+  void check_grouped_gemm(const at::Tensor& rows) const;
   bool uses_grouped_gemm(const at::Tensor& rows) const;
 
   Activation activation_;

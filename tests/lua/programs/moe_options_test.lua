@@ -114,4 +114,47 @@ function TestOptions:test_batch_axes()
   lu.assertAlmostEquals(losses[2], losses[1], 1e-12)
 end
 
+-- The ranks have samples of other lengths. No counts are exchanged that would tell.
+function TestOptions:test_padding_needs_equally_many_tokens()
+  if ranks == 1 then return end
+  local mesh = comm.mesh{dp = 1, ep = ranks}
+  local model = nn.gpt{layers = 1, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, seed = 1, mlp = function()
+    return layers{axis = mesh.ep, router = {capacity = {pad = true, min = 1}}}
+  end}
+  local program = zt.program(model):apply(zero.shard{stage = 1, axis = mesh:join{"dp", "ep"}})
+  local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+  local length = SEQ - 4 * zt.world.rank
+  local tokens = zt.zeros({2, length}, {dtype = "int64"})
+  lu.assertErrorMsgContains("with capacity.pad, all ranks of axis 'ep' need equally many tokens, and this one has "
+    .. ("float32[2, %d, 16]"):format(length), trainer.step, trainer, {tokens = tokens, labels = tokens})
+end
+
+-- The grouped GEMM reads rows of matrices at multiples of 16 bytes.
+function TestOptions:test_widths_of_a_grouped_gemm()
+  local model = nn.sequential{
+    {"input", nn.embedding{vocab = VOCAB, hidden = HIDDEN}}, {"moe", layers{ffn = 6, bias = false, grouped_gemm = true}},
+    zt.loss(function(out) return out.h:sum() end, {inputs = {"h"}, per = "sample", reduction = "sum"}),
+  }
+  local trainer = zt.trainer(zt.program(model), {optimizer = optim.sgd{lr = 0.1}})
+  lu.assertErrorMsgContains("grouped_gemm takes hidden and ffn that are multiples of 4 in float32, got hidden = 16, ffn = 6: "
+    .. "change them, or leave grouped_gemm out", trainer.step, trainer, {tokens = zt.zeros({1, SEQ}, {dtype = "int64"})})
+end
+
+-- Without the axis of the experts, the gradients of all other layers would not be summed.
+function TestOptions:test_the_axes_of_zero_shard()
+  if ranks == 1 then return end
+  local function trainer_on(mesh, pass)
+    local model = nn.gpt{layers = 1, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ, seed = 1, mlp = function()
+      return layers{axis = mesh.ep}
+    end}
+    local program = zt.program(model)
+    return zt.trainer(pass and program:apply(pass) or program, {optimizer = optim.sgd{lr = 0.1}})
+  end
+  local mesh = comm.mesh{dp = 1, ep = ranks}
+  fails('apply zero.shard over all axes whose ranks have other samples, such as axis = mesh:join{"dp", "ep"}', trainer_on, mesh)
+  local ok, message = pcall(trainer_on, mesh, zero.shard{stage = 1, axis = mesh.dp})
+  lu.assertFalse(ok)
+  lu.assertStrContains(tostring(message), "or give zero.shard all axes with other data, axis = mesh")
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestOptions", TestOptions}})

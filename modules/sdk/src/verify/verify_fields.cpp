@@ -175,8 +175,15 @@ void check_layers(const Subject& subject, Findings& findings) {
   for (size_t p = 0; p < subject.model.positions.size(); ++p) {
     for (const auto& axis : subject.model.positions[p].axes) {
       if (subject.mesh.has(axis)) continue;
-      refuse(findings, -1, "the layer at {} communicates on axis '{}', which the mesh {} does not have: add it to the mesh",
-             subject.position(static_cast<int>(p)), axis, subject.mesh.text());
+      const std::string layer = subject.position(static_cast<int>(p));
+      if (subject.mesh.axes().empty())
+        refuse(findings, -1,
+               "the layer at {} communicates on axis '{}', but no pass gave the program a mesh: apply zero.shard over all axes "
+               "whose ranks have other samples, such as axis = mesh:join{{\"dp\", \"{}\"}}",
+               layer, axis, axis);
+      else
+        refuse(findings, -1, "the layer at {} communicates on axis '{}', which the mesh {} does not have: add it to the mesh",
+               layer, axis, subject.mesh.text());
     }
   }
 }

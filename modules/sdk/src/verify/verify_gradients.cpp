@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "verify.h"
@@ -124,14 +125,35 @@ class GradientCheck {
           "axis named 'pp' is known to be such a one: name the pipeline's axis pp in the mesh, and join it with no other",
           axis, fmt::join(reduced_axes_, "', '"));
     } else if (!axis.empty()) {
-      say(step, "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before",
-          subject_.unit(unit), axis, unit);
+      std::vector<std::string> data = data_axes(unit);
+      if (data.empty()) data = {axis};
+      const std::string all = fmt::format("{}", fmt::join(data, "\", \""));
+      say(step,
+          "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before, or give "
+          "zero.shard all axes with other data, axis = {}",
+          subject_.unit(unit), axis, unit, data.size() > 1 ? "mesh:join{\"" + all + "\"}" : "mesh." + all);
     }
   }
 
   bool is_split_along(const std::string& axis) const {
     const auto& axes = subject_.program.split_axes;
     return std::ranges::find(axes, axis) != axes.end();
+  }
+
+  // Returns the axes of several ranks along which a trained parameter of the unit sees other data, in the mesh's order.
+  std::vector<std::string> data_axes(int unit) const {
+    std::vector<std::string> axes;
+    for (const AxisSize& axis : subject_.mesh.axes()) {
+      if (axis.size > 1 && sees_other_data(unit, axis.name)) axes.push_back(axis.name);
+    }
+    return axes;
+  }
+
+  bool sees_other_data(int unit, const std::string& axis) const {
+    return std::ranges::any_of(subject_.model.units[unit].params, [&](int index) {
+      const ParamInfo& param = subject_.model.params[index];
+      return param.trainable && placement_on(param.placements, axis) == Placement::replicated_other_data;
+    });
   }
 
   // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axes
@@ -144,10 +166,7 @@ class GradientCheck {
     }
     for (const AxisSize& axis : subject_.mesh.axes()) {
       if (axis.size == 1 || reduced_axes_.empty() || state.summed.contains(axis.name)) continue;
-      for (const int index : subject_.model.units[unit].params) {
-        const ParamInfo& param = subject_.model.params[index];
-        if (param.trainable && placement_on(param.placements, axis.name) == Placement::replicated_other_data) return axis.name;
-      }
+      if (sees_other_data(unit, axis.name)) return axis.name;
     }
     return "";
   }
