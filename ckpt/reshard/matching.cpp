@@ -117,13 +117,17 @@ class Upcycling {
 
   // Returns the number of the dense tensor for experts of this name, or -1. Remembers the layer.
   int dense_of(const std::string& name) {
-    const auto layer = is_on_ ? before(name, kExperts) : std::nullopt;
+    const auto layer = before(name, kExperts);
     if (!layer) return -1;
     const auto found = saved_.find(*layer + ".mlp." + name.substr(layer->size() + kExperts.size()));
     if (found == saved_.end()) return -1;
+    has_found_ = true;
+    if (!is_on_) return -1;
     layers_.insert(*layer);
     return found->second;
   }
+  // Returns whether there is a dense MLP for any of the experts, asked for or not.
+  bool has_found() const { return has_found_; }
   // True for a tensor of the router of such a layer.
   bool is_fresh(const std::string& name) const {
     const auto layer = before(name, kRouter);
@@ -131,7 +135,7 @@ class Upcycling {
   }
 
  private:
-  bool is_on_;
+  bool is_on_, has_found_ = false;
   const std::map<std::string, int>& saved_;
   std::set<std::string> layers_;
 };
@@ -188,6 +192,7 @@ void match_tensors(const Contents& wanted, const Index& index, const Rules& rule
                                               shape_text(source.shape)));
     }
   }
+  matches.could_upcycle = upcycling.has_found() && !options.upcycle;
   std::erase_if(matches.missing, [&](const std::string& name) { return upcycling.is_fresh(name); });
 }
 
@@ -254,6 +259,8 @@ std::string problems(const Matches& matches, const Index& index, const std::vect
   add_group(text, "of another kind", matches.of_another_kind);
   if (!matches.of_other_experts.empty())
     text += "\na load neither adds nor removes experts: make the model with the checkpoint's number, or leave the layers out";
+  if (matches.could_upcycle)
+    text += "\nexperts can start as copies of the checkpoint's dense MLPs: ckpt.load(path, {model = trainer}, {upcycle = true})";
   return text;
 }
 

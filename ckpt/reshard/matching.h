@@ -31,7 +31,8 @@ std::vector<std::string> renamed(std::vector<std::string> names, const std::vect
 struct Matches {
   std::vector<int> tensors;     // per part of the contents: number of the index's tensor; -1: not loaded
   std::vector<int64_t> copies;  // per part: the number of copies of the tensor, along a new first dim; 0: the part is the tensor
-  bool has_dense = false;       // the index has the dense MLP of some experts
+  bool has_dense = false;       // experts become copies of a dense MLP
+  bool could_upcycle = false;   // the index lacks experts and has dense MLPs of which they could be copies
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;

@@ -186,6 +186,15 @@ function TestUpcycling:test_weights_of_hugging_face()
   assert_close(trainer:infer{tokens = expected.tokens}.logits, expected.logits_fp64, 1e-12)
 end
 
+function TestUpcycling:test_a_dense_checkpoint_hints_at_it()
+  local mesh = meshes[ranks]
+  local folder = temporary()
+  ckpt.save(folder, {trainer = trainer_of(model_of(DENSE[1], false, mesh, 1), mesh, 1)}, {step = 1, async = false})
+  local sparse = trainer_of(model_of(DENSE[1], true, mesh, 2), mesh, 1)
+  lu.assertErrorMsgContains("experts can start as copies of the checkpoint's dense MLPs: ckpt.load(path, {model = trainer}, "
+    .. "{upcycle = true})", ckpt.load, folder, {model = sparse})
+end
+
 function TestUpcycling:test_mistakes_are_named()
   local mesh = meshes[ranks]
   local row = DENSE[1]
