@@ -5,10 +5,11 @@ local new_canvas = require "zt.run.canvas"
 local ticks = require("zt.run.plot").ticks
 
 local WIDTH, LEFT, RIGHT = 800, 70, 30
-local HEAD, TITLE, GAP, STRIP, FOOT = 84, 26, 14, 64, 44 -- pixels: page head; of a panel its title, gap, line plot and foot
+local HEAD, TITLE, GAP, STRIP, FOOT = 84, 24, 10, 54, 38 -- pixels: page head; of a panel its title, gap, line plot and foot
+local MOST_HEIGHT = 1200 -- pixels of a page
 local MOST_COLUMNS = 160
-local MOST_ROWS = 64
-local MOST_LAYERS = 12
+local MOST_ROWS, LEAST_ROW = 64, 3 -- of a map, and the pixels of a row
+local MOST_LAYERS = 6
 local LEVELS = 8 -- colors on each side of the mean: 4 per factor of 2
 local LESS, MORE = {0x1c, 0x4e, 0x8a}, {0xb2, 0x1f, 0x1f}
 local IDLE = "#202020"
@@ -44,7 +45,7 @@ end
 function ExpertLoad:add(step, stats)
   for name, load in pairs(stats) do
     local layer_name = name:match "^(.*)%.load$"
-    if layer_name and type(load) == "table" and #load > 1 then
+    if layer_name and type(load) == "table" and #load > 0 then
       local sum, most, column = 0, 0, {first = step, shares = {}, count = 1}
       for _, tokens in ipairs(load) do sum, most = sum + tokens, math.max(most, tokens) end
       if sum > 0 then
@@ -84,10 +85,15 @@ local function color_of(level)
   return ("#%02x%02x%02x"):format(unpack(parts))
 end
 
--- Returns the rows of the map: lists of levels by column. Neighbouring experts share a row if there are too many.
-local function rows_of(layer)
+-- Returns the pixels of a map's height if there are so many panels.
+local function map_height(panels)
+  return math.min(192, math.floor((MOST_HEIGHT - HEAD) / panels) - TITLE - GAP - STRIP - FOOT)
+end
+
+-- Returns the rows of a map of that height: lists of levels by column. Neighbouring experts share a row if there are too many.
+local function rows_of(layer, height)
   local experts = #layer.columns[1].shares
-  local per_row = math.ceil(experts / MOST_ROWS)
+  local per_row = math.ceil(experts / math.min(MOST_ROWS, math.floor(height / LEAST_ROW)))
   local rows = {}
   for first = 1, experts, per_row do
     local row = {}
@@ -101,11 +107,13 @@ local function rows_of(layer)
   return rows, per_row
 end
 
-local function row_height(rows) return math.max(3, math.min(16, math.floor(128 / #rows))) end
+local function row_height(rows, height)
+  return math.max(LEAST_ROW, math.min(16, math.floor(math.min(128, height) / #rows)))
+end
 
 -- Draws the map with its corner at `top`. Cells of one color are one path.
-local function draw_map(canvas, rows, top, width)
-  local height, paths = row_height(rows), {}
+local function draw_map(canvas, rows, top, width, height)
+  local paths = {}
   for number, row in ipairs(rows) do
     local begin = 1
     for index = 1, #row do
@@ -143,12 +151,12 @@ local function draw_line(canvas, columns, top, width)
   end
   canvas:add('<path d="M%d %dV%dH%d" fill="none" stroke="#444"/>', LEFT, top, bottom, WIDTH - RIGHT)
   canvas:add('<polyline points="%s" fill="none" stroke="#b21f1f" stroke-width="1.6"/>', table.concat(points, " "))
+  local middle = (top + bottom) / 2
+  canvas:text(18, middle, "middle", "max/mean", ('transform="rotate(-90 18 %.1f)"'):format(middle))
   if #points > 30 then return bottom end
   for _, point in ipairs(points) do
     canvas:add('<circle cx="%s" cy="%s" r="2.5" fill="#b21f1f"/>', point:match "(.*),(.*)")
   end
-  local middle = (top + bottom) / 2
-  canvas:text(18, middle, "middle", "max/mean", ('transform="rotate(-90 18 %.1f)"'):format(middle))
   return bottom
 end
 
@@ -166,14 +174,14 @@ local function draw_steps(canvas, columns, bottom, width)
   canvas:text(WIDTH - RIGHT, bottom + 32, "end", "step")
 end
 
-local function draw_panel(canvas, name, layer, top)
-  local rows, per_row = rows_of(layer)
+local function draw_panel(canvas, name, layer, top, height)
+  local rows, per_row = rows_of(layer, height)
   local width = (WIDTH - LEFT - RIGHT) / #layer.columns
   canvas:text(LEFT, top + TITLE - 8, "start", name, 'font-weight="bold"')
   local map_top = top + TITLE
-  local bottom = draw_map(canvas, rows, map_top, width)
+  local bottom, last = draw_map(canvas, rows, map_top, width, row_height(rows, height)), #layer.columns[1].shares - 1
   canvas:text(LEFT - 8, map_top + 10, "end", 0)
-  canvas:text(LEFT - 8, bottom - 2, "end", #layer.columns[1].shares - 1)
+  if last > 0 then canvas:text(LEFT - 8, bottom - 2, "end", last) end
   local middle, label = (map_top + bottom) / 2, per_row > 1 and ("expert, max of %d"):format(per_row) or "expert"
   canvas:text(18, middle, "middle", label, ('transform="rotate(-90 18 %.1f)"'):format(middle))
   bottom = draw_line(canvas, layer.columns, bottom + GAP, width)
@@ -201,14 +209,14 @@ end
 function ExpertLoad:svg(title)
   local names, all = layer_names(self.layers)
   if #names == 0 then return nil end
-  local tops, bottom = {}, HEAD
+  local tops, bottom, height = {}, HEAD, map_height(#names)
   for index, name in ipairs(names) do
-    local rows = rows_of(self.layers[name])
-    tops[index], bottom = bottom, bottom + TITLE + #rows * row_height(rows) + GAP + STRIP + FOOT
+    local rows = rows_of(self.layers[name], height)
+    tops[index], bottom = bottom, bottom + TITLE + #rows * row_height(rows, height) + GAP + STRIP + FOOT
   end
   local canvas = new_canvas(WIDTH, bottom)
   draw_head(canvas, title, #names, all)
-  for index, name in ipairs(names) do draw_panel(canvas, name, self.layers[name], tops[index]) end
+  for index, name in ipairs(names) do draw_panel(canvas, name, self.layers[name], tops[index], height) end
   return canvas:svg()
 end
 

@@ -13,7 +13,7 @@ local TestExpertLoad = {}
 
 function TestExpertLoad:test_nothing_to_draw()
   local loads = expert_load()
-  loads:add(0, {["blocks.0.router.entropy"] = 1, ["blocks.0.router.load"] = {0, 0}, ["one.load"] = {3}})
+  loads:add(0, {["blocks.0.router.entropy"] = 1, ["blocks.0.router.load"] = {0, 0}, ["other.load"] = 3})
   lu.assertNil(loads:svg "empty")
 end
 
@@ -55,9 +55,37 @@ function TestExpertLoad:test_large_models()
     loads:add(step, stats)
   end
   local svg = loads:svg "large"
-  lu.assertStrContains(svg, "large (12 of 30 layers)")
-  lu.assertStrContains(svg, "expert, max of 4")
+  lu.assertStrContains(svg, "large (6 of 30 layers)")
+  lu.assertStrContains(svg, "expert, max of 13")
   lu.assertTrue(#svg < 2e6)
+end
+
+function TestExpertLoad:test_a_page_is_at_most_1200_pixels_tall()
+  for _, layers in ipairs{1, 2, 3, 5, 6, 12} do
+    for _, experts in ipairs{1, 8, 60, 512} do
+      local loads, stats = expert_load(), {}
+      for layer = 1, layers do stats[("blocks.%d.router.load"):format(layer)] = load(experts, 1, 2) end
+      loads:add(0, stats)
+      local tall = tonumber(loads:svg("x"):match 'height="(%d+)"')
+      lu.assertTrue(tall <= 1200, ("%d layers of %d experts: %s"):format(layers, experts, tall))
+    end
+  end
+end
+
+function TestExpertLoad:test_one_expert_has_a_picture()
+  local loads = expert_load()
+  for step = 0, 3 do loads:add(step, {["r.load"] = {3 + step}}) end
+  local svg = loads:svg "one"
+  lu.assertEquals(select(2, svg:gsub("<polyline", "")), 1)
+  lu.assertEquals(select(2, svg:gsub(">0</text>", "")), 2) -- one expert, and the first step
+end
+
+function TestExpertLoad:test_the_line_has_a_label()
+  for _, steps in ipairs{5, 100} do
+    local loads = expert_load()
+    for step = 0, steps - 1 do loads:add(step, {["r.load"] = load(4, 1, 2)}) end
+    lu.assertStrContains(loads:svg "x", ">max/mean</text>")
+  end
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestExpertLoad", TestExpertLoad}})
