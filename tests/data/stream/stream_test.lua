@@ -132,6 +132,7 @@ function TestDocuments.test_padding_and_packing()
   data.tokenize {input = put("lines.txt", "ab\nc\n"), output = path, tokenizer = data.tokenizer.bytes()}
   local options = {path = path, seq = 4, batch = 1, separator = 10, validation = 0, shuffle = false}
   lu.assertEquals(data.documents(options):batch(0).labels:tolist(), {{98, 10, -100, -100}})
+  lu.assertEquals(data.documents(options):batch(0).padding:tolist(), {{0, 0, 1, 1}})
   options.pack = true
   local batch = data.documents(options):batch(0)
   lu.assertEquals(batch.labels:tolist(), {{98, 10, 10, -100}})

@@ -3,8 +3,10 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local comm, moe, zero = require "zt.comm", require "zt.moe", require "zt.zero"
+local comm, data, moe, nn = require "zt.comm", require "zt.data", require "zt.moe", require "zt.nn"
+local optim, zero = require "zt.optim", require "zt.zero"
 local router_alone = require "support.router_alone"
+local temporary = require "support.temporary"
 
 local EXPERTS, TOKENS, VALID = 4, 8, 4
 local ranks, rank = zt.world.size, zt.world.rank
@@ -118,6 +120,22 @@ function TestMask:test_which_field_is_used()
   lu.assertEquals(tokens({}, {padding = none, loss_mask = mask}), TOKENS + VALID)
   lu.assertEquals(tokens({mask = "own"}, {own = mask:to "float32", loss_mask = none}), TOKENS + VALID)
   lu.assertEquals(tokens({mask = "none"}, {loss_mask = none}), 2 * TOKENS)
+end
+
+-- The documents "ab\n" and "c\n" have two predictions and one. The rest of their rows is padding.
+function TestMask:test_documents()
+  if ranks > 1 then return end
+  local folder = temporary()
+  zt.fs.make_folder(folder)
+  zt.write_file(folder .. "/lines.txt", "ab\nc\n")
+  data.tokenize{input = folder .. "/lines.txt", output = folder .. "/lines.npy", tokenizer = data.tokenizer.bytes()}
+  local text = data.documents{path = folder .. "/lines.npy", seq = 4, batch = 2, separator = 10, validation = 0, shuffle = false}
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = text.vocab, seq = 4, mlp = function()
+    return moe.layers{experts = 4, hidden = 8, ffn = 8}
+  end}
+  local trainer = zt.trainer(zt.program(model), {optimizer = optim.sgd{lr = 0.1}})
+  local result = trainer:step(text:batch(0))
+  lu.assertEquals({result.stats["blocks.0.router.tokens"], result.tokens}, {3, 3})
 end
 
 -- A mask without padding changes no bit.
