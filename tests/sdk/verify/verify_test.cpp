@@ -40,9 +40,11 @@ TEST(Verify, NamesRankActionAndReason) {
   lines.erase(lines.begin() + 7);
   const auto refusals = verify_all(chain(1), dp(3), std::vector<Program>(3, from_lines(lines)));
   ASSERT_EQ(refusals.size(), 1u) << text_of(refusals);
-  EXPECT_EQ(refusals[0].text(),
-            "rank 0, action 9 (NORM axes=[\"dp\"]): the gradient of unit 1 ('blocks.0') was not summed over 'dp', along which "
-            "ranks see other data: put REDUCE_GRAD 1 before (2 other ranks have the same program)");
+  EXPECT_EQ(
+      refusals[0].text(),
+      "rank 0, action 9 (NORM axes=[\"dp\"]): the gradient of unit 1 ('blocks.0') was not summed over 'dp', along which "
+      "ranks see other data: put REDUCE_GRAD 1 before, or give zero.shard all axes with other data, axis = mesh.dp (2 other "
+      "ranks have the same program)");
 }
 
 TEST(Verify, SortsAndLimits) {
