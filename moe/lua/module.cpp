@@ -84,7 +84,8 @@ ExchangeOptions parse_exchange(const Schema<ExchangeTable>& schema, const Value&
 }
 
 int router(lua_State* L) {
-  lua::push(L, make_router(parse_router(lua::check_value(L, 1))));
+  const Value options = lua::check_value(L, 1);
+  lua::push_made(L, make_router(parse_router(options)), options);
   return 1;
 }
 
@@ -92,7 +93,7 @@ int dispatch(lua_State* L) {
   static const auto kSchema = exchange_schema("moe.dispatch");
   std::string dispatcher;
   const ExchangeOptions options = parse_exchange(kSchema, lua::check_value(L, 1), dispatcher);
-  lua::push(L, dispatcher == "all_to_all" ? make_dispatch(options) : make_gather_dispatch(options));
+  lua::push_made(L, dispatcher == "all_to_all" ? make_dispatch(options) : make_gather_dispatch(options), given);
   return 1;
 }
 
@@ -100,7 +101,7 @@ int combine(lua_State* L) {
   static const auto kSchema = exchange_schema("moe.combine");
   std::string dispatcher;
   const ExchangeOptions options = parse_exchange(kSchema, lua::check_value(L, 1), dispatcher);
-  lua::push(L, dispatcher == "all_to_all" ? make_combine(options) : make_gather_combine(options));
+  lua::push_made(L, dispatcher == "all_to_all" ? make_combine(options) : make_gather_combine(options), given);
   return 1;
 }
 
@@ -115,9 +116,10 @@ int experts(lua_State* L) {
                                   .required("experts", &ExpertsTable::experts, "number of experts", at_least(1))
                                   .required("expert", &ExpertsTable::expert, "the layer that each expert is like")
                                   .optional("axis", &ExpertsTable::axis, "the axis whose ranks share the experts");
-  const ExpertsTable table = kSchema.parse(lua::check_value(L, 1));
+  const Value given = lua::check_value(L, 1);
+  const ExpertsTable table = kSchema.parse(given);
   const int ranks = ranks_of(table.axis, table.experts, kSchema.name());
-  lua::push(L, make_experts_of(table.expert, {table.experts, name_of(table.axis, kSchema.name()), ranks}));
+  lua::push_made(L, make_experts_of(table.expert, {table.experts, name_of(table.axis, kSchema.name()), ranks}), given);
   return 1;
 }
 
@@ -132,8 +134,9 @@ int shared_expert(lua_State* L) {
                                   .required("layer", &BranchTable::layer, "the expert that all tokens use")
                                   .required("hidden", &BranchTable::hidden, "columns of a token", at_least(1))
                                   .optional("gate", &BranchTable::gate, "multiply by a learnt gate per token");
-  const BranchTable table = kSchema.parse(lua::check_value(L, 1));
-  lua::push(L, make_shared_expert(table.layer, table.hidden, table.gate));
+  const Value given = lua::check_value(L, 1);
+  const BranchTable table = kSchema.parse(given);
+  lua::push_made(L, make_shared_expert(table.layer, table.hidden, table.gate), given);
   return 1;
 }
 
@@ -141,8 +144,9 @@ int residual_branch(lua_State* L) {
   static const auto kSchema = Schema<BranchTable>("moe.residual_branch")
                                   .required("layer", &BranchTable::layer, "the dense branch that all tokens use")
                                   .required("hidden", &BranchTable::hidden, "columns of a token", at_least(1));
-  const BranchTable table = kSchema.parse(lua::check_value(L, 1));
-  lua::push(L, make_residual_branch(table.layer, table.hidden));
+  const Value given = lua::check_value(L, 1);
+  const BranchTable table = kSchema.parse(given);
+  lua::push_made(L, make_residual_branch(table.layer, table.hidden), given);
   return 1;
 }
 
