@@ -15,7 +15,7 @@ struct ChannelPlan {
   // Returns the group of the two ranks, named as the channel: rank 0 sends, rank 1 receives. This rank is one of them.
   Group pair(const Group& group) const {
     const auto world_rank = [&](int rank) { return group.ranks[static_cast<size_t>(rank)]; };
-    return {name, group.rank == from ? 0 : 1, {world_rank(from), world_rank(to)}};
+    return {name, group.rank == from ? 0 : 1, {world_rank(from), world_rank(to)}, {from, to}};
   }
 };
 

@@ -10,10 +10,12 @@ struct Group {
   std::string name;        // the axis: "dp"
   int rank = 0;            // this rank's index in `ranks`
   std::vector<int> ranks;  // world ranks, in group order
+  // Of the two ends of a channel: their ranks in the group that has made the channel, in group order. Empty: 0, 1, ...
+  std::vector<int> made_as = {};
 
   int size() const { return static_cast<int>(ranks.size()); }
-  Group renamed(const std::string& other) const { return {other, rank, ranks}; }
-  // Returns "rank 1 (world rank 5)", for error messages.
+  Group renamed(const std::string& other) const { return {other, rank, ranks, made_as}; }
+  // Returns "rank 1 (world rank 5)", for error messages. For the end of a pipeline's channel, rank 1 is that along the pipeline.
   std::string rank_name(int group_rank) const;
 };
 

@@ -9,7 +9,8 @@
 namespace zt::comm {
 
 std::string Group::rank_name(int group_rank) const {
-  return fmt::format("rank {} (world rank {})", group_rank, ranks[static_cast<size_t>(group_rank)]);
+  const auto index = static_cast<size_t>(group_rank);
+  return fmt::format("rank {} (world rank {})", made_as.empty() ? group_rank : made_as[index], ranks[index]);
 }
 
 std::string Operation::text(const Group& group) const {

@@ -35,7 +35,7 @@ TEST(ChannelFailure, ATimeOutSaysWhichEndWaitsForWhichMessage) {
       EXPECT_EQ(test::message_of<Fault>([&] { channel->send({}); }), said) << "a failed channel fails at once";
     } else {
       said = test::message_of<Fault>([&] { back->send({}).wait(), back->send({}).wait(); });
-      EXPECT_CONTAINS(said, "of axis 'pp backward 1>0' waits in operation 1, send of a message to rank 1 (world rank 0)");
+      EXPECT_CONTAINS(said, "of axis 'pp backward 1>0' waits in operation 1, send of a message to rank 0 (world rank 0)");
     }
   });
 }
@@ -89,6 +89,25 @@ TEST(ChannelFailure, AScriptThatEndedEndsTheWait) {
     is_over = true;
   });
   EXPECT_LT(steady_clock::now() - start, seconds(5));
+}
+
+// Messages name an end by its rank in the group that has made the channel: the stage of a pipeline.
+TEST(ChannelFailure, TheEndsKeepTheirRanks) {
+  std::atomic<bool> is_over{false};
+  test::spawn(3, [&](const World& world) {
+    const auto comm = test::world_communicator(world);
+    if (world.rank == 0) return;
+    auto channel = comm->channel(1, 2, 1, "x");
+    if (world.rank == 1) {
+      channel.reset();
+      note_script_end(world);
+      while (!is_over) std::this_thread::sleep_for(milliseconds(1));
+      return;
+    }
+    const std::string said = test::message_of<Fault>([&] { channel->recv(); });
+    EXPECT_CONTAINS(said, "rank 2 (world rank 2) of axis 'x' waits in operation 0, recv of a message from rank 1 (world rank 1)");
+    is_over = true;
+  });
 }
 
 TEST(ChannelFailure, APeerThatWasKilledIsNoticedAtOnce) {
