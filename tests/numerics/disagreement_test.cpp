@@ -136,6 +136,7 @@ TEST(Disagreement, TheFirstActionThatDiffersIsNamed) {
     const auto refusal =
         message_of<Misuse>([&] { make_trainer(world, {.ranks = 2, .micro_batches = 1 + world.rank, .stage = 1}); });
     EXPECT_CONTAINS(refusal, "In the program of rank 0, the header is 'program mode=train micro_batches=2 ");
+    EXPECT_CONTAINS(refusal, ", and action 11 is 'F 0 1' on rank 1 and 'REDUCE_GRAD ");
   });
 }
 

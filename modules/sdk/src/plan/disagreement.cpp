@@ -21,15 +21,19 @@ std::vector<std::string> lines_of_text(const std::string& text) {
   return lines;
 }
 
-// Names the lines of a program's text: header, units, and actions by their number.
-std::vector<NamedLine> named_lines(const std::string& program) {
-  std::vector<NamedLine> named;
-  int action = 0;
+// The lines of a program's text: the header and those of units, and the actions by their number.
+struct ProgramLines {
+  std::vector<NamedLine> heads, actions;
+};
+
+ProgramLines program_lines(const std::string& program) {
+  ProgramLines lines;
   for (const std::string& line : lines_of_text(program)) {
-    const bool is_head = line.starts_with("program "), is_unit = line.starts_with("unit ");
-    named.push_back({is_head ? "the header" : is_unit ? "the line of a unit" : fmt::format("action {}", action++), line});
+    const bool is_header = line.starts_with("program ");
+    if (is_header || line.starts_with("unit ")) lines.heads.push_back({is_header ? "the header" : "the line of a unit", line});
+    else lines.actions.push_back({fmt::format("action {}", lines.actions.size()), line});
   }
-  return named;
+  return lines;
 }
 
 std::string quoted(const std::vector<NamedLine>& lines, size_t index) {
@@ -45,6 +49,12 @@ std::string difference(const std::vector<NamedLine>& theirs, const std::vector<N
                        rank, quoted(ours, i));
   }
   return "";
+}
+
+// Returns the first line of a unit or the header and the first action that differ.
+std::string difference(const ProgramLines& theirs, const ProgramLines& ours, int rank) {
+  const std::string heads = difference(theirs.heads, ours.heads, rank), actions = difference(theirs.actions, ours.actions, rank);
+  return heads + (heads.empty() || actions.empty() ? "" : ", and ") + actions;
 }
 
 // The texts of rank 0 and of another rank.
@@ -66,7 +76,7 @@ class Comparison {
     if (other < ours.size() && other < theirs.size()) {
       const Pair texts = exchange(other < mine_.programs.size() ? mine_.programs[other]->text() : "");
       return fmt::format(" In the program of rank {}, {}.", other,
-                         difference(named_lines(texts.theirs), named_lines(texts.ours), rank_));
+                         difference(program_lines(texts.theirs), program_lines(texts.ours), rank_));
     }
     if (ours.size() != theirs.size())
       return fmt::format(" It built programs for {} ranks, and rank 0 for {}.", theirs.size(), ours.size());

@@ -16,7 +16,7 @@ struct Built {
   std::string common;
 };
 
-// Returns the first difference between what `rank` and rank 0 have built, as a sentence: "In the program of rank 1, action 12 is
+// Returns the first differences between what `rank` and rank 0 have built, as a sentence: "In the program of rank 1, action 12 is
 // 'B 2 0' on rank 2 and 'R 2 0' on rank 0." Empty if there is none. Collective over `control`, with one `rank` on all ranks.
 std::string first_difference(const Built& mine, int rank, Communicator& control);
 
