@@ -1,6 +1,8 @@
 // The memory of a trainer: predicted, measured, and not allocated at all.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "layers/layers.h"
 #include "numerics/support/training.h"
 #include "support/message.h"
 #include "support/spawn.h"
@@ -47,6 +49,34 @@ TEST(TrainerMemory, ADryTrainerHasNoBuffers) {
     EXPECT_GT(trainer->predict_activations(global_batch(0)), 0);
     EXPECT_NE(trainer->report().find("activations"), std::string::npos);
   });
+}
+
+// The peak of split backwards is in an I of attention, which has temporaries of its own.
+TEST(TrainerMemory, ActivationsOfAttentionArePredicted) {
+  for (const char* family : {"gpt2", "llama"}) {
+    for (const bool splits : {false, true}) {
+      for (const int recompute_every : {0, 1}) {
+        Config config{.micro_batches = 2, .recompute_every = recompute_every, .split_backward = splits};
+        config.model = [&] {
+          return nn::make_gpt(Value::Table{
+              {"layers", 2}, {"hidden", 32}, {"heads", 2}, {"vocab", 11}, {"seq", 48}, {"ffn", 16}, {"family", family}});
+        };
+        spawn(1, [&](const World& world) {
+          const auto trainer = make_trainer(world, config);
+          const auto batch_of = [](int64_t samples) {
+            const at::Tensor tokens = at::arange(samples * 48).remainder(11).view({samples, 48});
+            return Batch{{"tokens", tokens}, {"labels", tokens}};
+          };
+          trainer->step(batch_of(2));  // makes the tables of rotary positions, which stay
+          const Batch batch = batch_of(4);
+          trainer->step(batch);
+          const auto measured = static_cast<double>(measured_activations(*trainer));
+          EXPECT_NEAR(static_cast<double>(trainer->predict_activations(batch)), measured, 0.003 * measured)
+              << family << (splits ? ", split" : ", whole") << ", recompute_every " << recompute_every;
+        });
+      }
+    }
+  }
 }
 
 TEST(TrainerMemory, IsPredictedAndMeasured) {

@@ -55,7 +55,10 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
   inputs.shape = shape_;
   inputs.causal = options_.causal;
   inputs.segments = segments_of(context, samples, seq);
-  if (rotary_ && !x.is_meta()) inputs.angles = rotary_->angles(positions_of(context, samples, seq), x.scalar_type(), x.device());
+  if (rotary_) {
+    const at::Device positions_at = x.is_meta() ? x.device() : at::kCPU;
+    inputs.angles = rotary_->angles(positions_of(context, samples, seq, positions_at), x.scalar_type(), x.device());
+  }
   if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
   return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
 }

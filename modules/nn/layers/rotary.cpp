@@ -11,6 +11,7 @@
 namespace zt::nn {
 
 Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Device device) {
+  if (device.is_meta()) return {{}, {}, positions.reshape({-1})};
   const at::ScalarType wide = wide_dtype(dtype);
   const at::Tensor rows = positions.reshape({-1}).cpu().contiguous();
   const std::span<const int64_t> places(rows.const_data_ptr<int64_t>(), rows.numel());
@@ -27,6 +28,7 @@ Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Dev
 }
 
 void rotate_heads(const at::Tensor& x, const Angles& angles, int64_t heads, Turn turn) {
+  if (x.is_meta()) return;
   const int64_t columns = x.size(-1), half = angles.cosine.size(1), tokens = angles.rows.numel();
   for_dtype(x, [&](auto zero) {
     using T = decltype(zero);

@@ -18,7 +18,7 @@ class Rotary {
   Rotary(int64_t head_dim, double base) : head_dim_(head_dim), base_(base) {}
   // Returns the angles for elements of `dtype` on `device`: tables in float64 for float64, else in float32. positions: int64, any
   // shape; the result may refer to their memory. Waits for positions on a GPU, because the largest position decides the size of
-  // the tables. Throws Misuse for a negative position.
+  // the tables. Throws Misuse for a negative position. On device meta only `rows` is given: the tables outlive a step.
   Angles angles(const at::Tensor& positions, at::ScalarType dtype, at::Device device = at::kCPU);
 
  private:
