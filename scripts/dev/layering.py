@@ -52,6 +52,7 @@ LINKED = {
     "libnccl": set(),
     "libhdf5": {"zt/ckpt.so", "zt/data.so"},
     "liburing": {"libzt_io.so"},
+    "libsentencepiece": {"libzt_sentencepiece.so"},
     "libtorch_cuda": set(),
 }
 
@@ -148,6 +149,8 @@ def link_problem(name, library, modules):
     above = {"libzt.so": ("libluajit", "libzt_io", "libzt_lua"), "libzt_io.so": ("libluajit", "libzt_lua")}
     if library.startswith(above.get(name, ())):
         return "it lies above"
+    if name == "libzt_sentencepiece.so" and library.startswith(("libzt", "libc10", "libtorch")):
+        return "its symbols must not meet those of LibTorch (modules/data/sentencepiece/library.h)"
     if library in modules:
         return "modules meet in Lua only"
     return None
@@ -157,7 +160,7 @@ def check_libraries(build):
     lib = pathlib.Path(build) / "lib"
     modules = {path.name for path in (lib / "zt").glob("*.so")}
     problems = []
-    for path in sorted([lib / "libzt.so", lib / "libzt_io.so", lib / "libzt_lua.so", *(lib / "zt").glob("*.so")]):
+    for path in sorted([lib / "libzt.so", lib / "libzt_io.so", lib / "libzt_lua.so", lib / "libzt_sentencepiece.so", *(lib / "zt").glob("*.so")]):
         name = str(path.relative_to(lib))
         for library in needed(path):
             problem = link_problem(name, library, modules)

@@ -28,7 +28,8 @@ class Install(HostTest):
         return call(self.prefix / "bin/ztoolkit", *arguments, env=env)
 
     def test_the_tree(self):
-        for name in ("bin/ztoolkit", "libexec/ztoolkit", "lib/libzt.so", "lib/libzt_io.so", "lib/libzt_lua.so", "lib/zt/example.so",
+        for name in ("bin/ztoolkit", "libexec/ztoolkit", "lib/libzt.so", "lib/libzt_io.so", "lib/libzt_lua.so",
+                     "lib/libzt_sentencepiece.so", "lib/zt/example.so",
                      "include/zt/model/layer.h", "include/zt/io/atomic_file.h", "include/zt/build_id.h", "include/zt/lua/state.h",
                      "share/ztoolkit/lua/zt/init.lua", "share/ztoolkit/lua/zt/cmd/flight.lua",
                      "share/ztoolkit/lua/zt/ckpt/load.lua", "share/ztoolkit/lua/zt/zero/gathered.lua",

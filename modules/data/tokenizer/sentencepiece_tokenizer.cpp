@@ -1,8 +1,8 @@
 #include "sentencepiece_tokenizer.h"
 
-#include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
+#include <dlfcn.h>
 
+#include "sentencepiece/library.h"
 #include "tokenize.h"
 #include "zt/base/error.h"
 
@@ -13,33 +13,42 @@ namespace {
 constexpr int64_t kBlocks = 64;             // blocks of the text from which the training sample is taken
 constexpr size_t kLongestSentence = 65536;  // bytes; the library skips longer sentences
 
-// Returns the library's error text without its source location: "Internal: ./src/x.cc(66) [a == b] Text." -> "Text".
-std::string complaint(const sentencepiece::util::Status& status) {
-  std::string text = status.error_message();
-  const size_t condition = text.rfind(']');
-  if (condition != std::string::npos) text.erase(0, condition + 1);
-  text.erase(0, text.find_first_not_of(' '));
-  while (text.ends_with('.')) text.pop_back();
-  return text.empty() ? "it cannot be parsed" : text;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kOwnScope = 0;  // the sanitizers refuse RTLD_DEEPBIND
+#else
+constexpr int kOwnScope = RTLD_DEEPBIND;
+#endif
+
+// Opens libzt_sentencepiece.so on the first call. It is never closed. Throws Fault if the installation lacks it.
+const PieceLibrary& piece_library() {
+  static const PieceLibrary& library = []() -> const PieceLibrary& {
+    void* handle = dlopen("libzt_sentencepiece.so", RTLD_NOW | RTLD_LOCAL | kOwnScope);
+    const auto function = handle ? reinterpret_cast<PieceLibraryFunction>(dlsym(handle, kPieceLibraryFunction)) : nullptr;
+    if (!function) fault("cannot use sentencepiece's library: {}. Install ztoolkit again", dlerror());
+    return function();
+  }();
+  return library;
 }
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  SentencePieceTokenizer(std::string_view model, const std::string& name) : model_(model) {
-    const auto status = processor_.LoadFromSerializedProto(model_);
-    if (!status.ok() || processor_.GetPieceSize() < 1) {
-      fault("'{}' is not a sentencepiece model ({}): give the .model file that ztoolkit tokenize wrote", name, complaint(status));
+  SentencePieceTokenizer(std::string_view serialized, const std::string& name) : serialized_(serialized) {
+    std::string complaint;
+    model_ = piece_library().load(serialized_, complaint);
+    if (!model_ || model_->pieces() < 1) {
+      fault("'{}' is not a sentencepiece model ({}): give the .model file that ztoolkit tokenize wrote", name,
+            complaint.empty() ? "it has no pieces" : complaint);
     }
   }
 
   const char* kind() const override { return "sentencepiece"; }
-  int64_t vocab() const override { return processor_.GetPieceSize(); }
-  const std::string& model() const override { return model_; }
+  int64_t vocab() const override { return model_->pieces(); }
+  const std::string& model() const override { return serialized_; }
 
   void encode(std::string_view text, std::vector<int32_t>& out) const override {
     std::vector<int> ids;
-    const auto status = processor_.Encode(text, &ids);
-    if (!status.ok()) fault("cannot encode {} bytes of text: {}", text.size(), complaint(status));
+    const std::string complaint = model_->encode(text, ids);
+    if (!complaint.empty()) fault("cannot encode {} bytes of text: {}", text.size(), complaint);
     out.insert(out.end(), ids.begin(), ids.end());
   }
 
@@ -50,32 +59,31 @@ class SentencePieceTokenizer : public Tokenizer {
       narrow.push_back(static_cast<int>(id));
     }
     std::string text;
-    const auto status = processor_.Decode(narrow, &text);
-    if (!status.ok()) fault("cannot decode {} tokens: {}", ids.size(), complaint(status));
+    const std::string complaint = model_->decode(narrow, text);
+    if (!complaint.empty()) fault("cannot decode {} tokens: {}", ids.size(), complaint);
     return text;
   }
 
  private:
-  std::string model_;
-  sentencepiece::SentencePieceProcessor processor_;
+  std::string serialized_;
+  std::unique_ptr<PieceModel> model_;
 };
 
 // Iterates over a sample of the text: whole lines from equally spaced blocks, so that the sample of a sorted text has words from
 // A to Z.
-class SampledLines : public sentencepiece::SentenceIterator {
+class SampledLines : public PieceLines {
  public:
   SampledLines(TextReader& text, int64_t sample_bytes) : text_(text) {
     const bool takes_all = text.size() <= sample_bytes;
     stride_ = takes_all ? text.size() : text.size() / kBlocks;
     block_ = takes_all ? text.size() : sample_bytes / kBlocks;
-    Next();
+    next();
   }
 
   bool done() const override { return is_done_; }
   const std::string& value() const override { return line_; }
-  sentencepiece::util::Status status() const override { return {}; }
 
-  void Next() override {
+  void next() override {
     line_.clear();
     while (line_.empty() && !is_done_) read_line();
   }
@@ -144,10 +152,10 @@ std::shared_ptr<Tokenizer> train_sentencepiece(TextReader& text, const TrainOpti
       {"minloglevel", "2"},
   };
   std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
-  if (!status.ok()) {
+  const std::string complaint = piece_library().train(settings, lines, model);
+  if (!complaint.empty()) {
     misuse("cannot learn {} pieces from '{}' ({} bytes, a sample of {}): {}. Give more text or a smaller vocab", options.vocab,
-           name, text.size(), options.sample_bytes, complaint(status));
+           name, text.size(), options.sample_bytes, complaint);
   }
   return sentencepiece_tokenizer(model, name);
 }

@@ -3,7 +3,9 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
+#include <system_error>
 #include <vector>
 
 namespace zt {
@@ -15,8 +17,35 @@ Fault::~Fault() = default;
 Aborted::~Aborted() = default;
 PeerFailed::~PeerFailed() = default;
 
+namespace {
+
+constexpr const char* kMemoryAdvice =
+    "use smaller batches, a smaller model or more ranks, or raise the limit of this process (ulimit -v)";
+
+// Returns LibTorch's text. For memory that the system refused, says so in plain words. Of an operator that a device does not
+// have, leaves out the list of all devices and their source files.
+std::string describe_torch(const std::string& text) {
+  constexpr std::string_view kRefused = "can't allocate memory: you tried to allocate ";
+  if (const size_t at = text.find(kRefused); at != std::string::npos) {
+    const size_t begin = at + kRefused.size();
+    return fmt::format("there is no memory for {} bytes: {}", text.substr(begin, text.find(' ', begin) - begin), kMemoryAdvice);
+  }
+  if (text.starts_with("Could not run '")) return text.substr(0, text.find(" This could be because"));
+  return text;
+}
+
+}  // namespace
+
 std::string describe(const std::exception& error) {
-  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return c10_error->what_without_backtrace();
+  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return describe_torch(c10_error->what_without_backtrace());
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system && system->code() == std::errc::resource_unavailable_try_again) {
+    return fmt::format(
+        "the system refused a new thread ({}): raise the limits of memory and of threads of this process (ulimit -v, "
+        "ulimit -u)",
+        system->what());
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return fmt::format("there is no memory left: {}", kMemoryAdvice);
   return error.what();
 }
 

@@ -1,0 +1,67 @@
+#include "library.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+namespace zt::data {
+
+namespace {
+
+// Returns the library's error text without its source location: "Internal: ./src/x.cc(66) [a == b] Text." -> "Text".
+std::string complaint_of(const sentencepiece::util::Status& status) {
+  if (status.ok()) return "";
+  std::string text = status.error_message();
+  const size_t condition = text.rfind(']');
+  if (condition != std::string::npos) text.erase(0, condition + 1);
+  text.erase(0, text.find_first_not_of(' '));
+  while (text.ends_with('.')) text.pop_back();
+  return text.empty() ? "it cannot be parsed" : text;
+}
+
+class Model : public PieceModel {
+ public:
+  std::string load(std::string_view serialized) { return complaint_of(processor_.LoadFromSerializedProto(serialized)); }
+  int pieces() const override { return processor_.GetPieceSize(); }
+  std::string encode(std::string_view text, std::vector<int>& ids) const override {
+    return complaint_of(processor_.Encode(text, &ids));
+  }
+  std::string decode(const std::vector<int>& ids, std::string& text) const override {
+    return complaint_of(processor_.Decode(ids, &text));
+  }
+
+ private:
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+class Sentences : public sentencepiece::SentenceIterator {
+ public:
+  explicit Sentences(PieceLines& lines) : lines_(lines) {}
+  bool done() const override { return lines_.done(); }
+  const std::string& value() const override { return lines_.value(); }
+  void Next() override { lines_.next(); }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  PieceLines& lines_;
+};
+
+std::unique_ptr<PieceModel> load(std::string_view serialized, std::string& complaint) {
+  auto model = std::make_unique<Model>();
+  complaint = model->load(serialized);
+  if (complaint.empty()) return model;
+  return nullptr;
+}
+
+std::string train(const std::unordered_map<std::string, std::string>& options, PieceLines& lines, std::string& serialized) {
+  Sentences sentences(lines);
+  return complaint_of(sentencepiece::SentencePieceTrainer::Train(options, &sentences, &serialized));
+}
+
+}  // namespace
+
+}  // namespace zt::data
+
+extern "C" __attribute__((visibility("default"))) const zt::data::PieceLibrary& zt_piece_library() {
+  static const zt::data::PieceLibrary library{zt::data::load, zt::data::train};
+  return library;
+}

@@ -1,0 +1,31 @@
+-- Tests that a lack of memory is an error that a script can catch, whatever libraries the process has loaded.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local data = require "zt.data"
+
+local TestMemory = {}
+
+-- No address space has room for 4 PB.
+local function assert_refused()
+  lu.assertErrorMsgContains("there is no memory for 4000000000000000 bytes: use smaller batches",
+                            function() return zt.ones{1e15} end)
+end
+
+function TestMemory:test_with_all_modules()
+  assert_refused()
+  for _, name in ipairs(require("zt.host").modules()) do require(name) end
+  assert_refused()
+end
+
+-- sentencepiece's library and LibTorch define a variable of the same name.
+function TestMemory:test_after_learning_a_tokenizer()
+  local path = os.tmpname()
+  zt.write_file(path, ("a few words in a line that comes again\n"):rep(200))
+  local tokenizer = data.tokenizer.train{input = path, vocab = 300}
+  lu.assertEquals(tokenizer:decode(tokenizer:encode "a few words"), "a few words")
+  assert_refused()
+  os.remove(path)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestMemory", TestMemory}})
