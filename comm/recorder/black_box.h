@@ -22,6 +22,8 @@ struct BoxMemory;
 
 // The reason for the end of a rank whose script has returned or called os.exit(0).
 constexpr const char* kScriptEnded = "its script has ended";
+// The start of the reason for a rank that called os.exit with another status. Such a rank prints no error.
+constexpr const char* kExited = "it ended by itself";
 
 class BlackBox : public std::enable_shared_from_this<BlackBox> {
  public:

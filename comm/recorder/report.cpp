@@ -136,6 +136,7 @@ void note_end(const Emergency& emergency, BlackBox& box) {
   if (emergency.rank >= 0 && emergency.rank != box.rank()) return;
   if (emergency.kind == Emergency::Kind::failed) box.set_end(fmt::format("its script failed ({})", first_line(emergency.reason)));
   if (emergency.kind == Emergency::Kind::crashed) box.set_end(fmt::format("it crashed ({})", emergency.reason));
+  if (emergency.kind == Emergency::Kind::exited) box.set_end(fmt::format("{}, with {} (os.exit)", kExited, emergency.reason));
   if (emergency.kind == Emergency::Kind::told_to_end) box.set_end(fmt::format("it was told to end ({})", emergency.reason));
 }
 
@@ -230,6 +231,7 @@ void report_stuck() {
 void report_flights(const Emergency& emergency) {
   using enum Emergency::Kind;
   for (const auto& box : boxes().all()) note_end(emergency, *box);
+  if (emergency.kind == exited) return;  // the ranks that wait for this one report it
   write_report(emergency.kind == asked ? kAsked : emergency.kind == told_to_end ? kToldToEnd : kFailed);
 }
 

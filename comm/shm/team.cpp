@@ -108,6 +108,7 @@ void Team::check_alive(int peer, const Signal& signal, uint32_t wanted) const {
   if (poll(&entry, 1, 0) <= 0 || signal.has_reached(wanted)) return;
   const std::string why = BlackBox::end_of(group_.ranks[static_cast<size_t>(peer)]);
   if (why == kScriptEnded) throw PeersEnded{{peer}};
+  if (why.starts_with(kExited)) fault("{} is gone: {}", group_.rank_name(peer), why);
   if (!why.empty()) throw Aborted(fmt::format("{} is gone: {}", group_.rank_name(peer), why));
   fault("the process of {} ({}) is gone and said nothing: it was killed, by hand (kill -9) or because memory ran out",
         group_.rank_name(peer), board(peer).process);

@@ -52,7 +52,14 @@ class RankThreads {
     const auto all_ended = [&] { return ended_ == world.size; };
     changed_.wait(lock, [&] { return failure_ || all_ended(); });
     changed_.wait_for(lock, kGrace, all_ended);
-    if (failure_) return *failure_;
+    if (failure_) {
+      // A rank that fails prints its error. One that calls os.exit may print nothing, so the end of the others needs a word.
+      if (failure_->way == Way::os_exit && settled_ < world.size) {
+        fmt::print(stderr, "ztoolkit: rank {} ended by itself, with status {} (os.exit), so the other ranks end, too\n",
+                   failure_->rank, failure_->status);
+      }
+      return failure_->status;
+    }
     lock.unlock();
     for (int rank = 0; rank < world.size; ++rank) {
       if (!is_parked_[rank]) threads_[rank].join();
@@ -61,27 +68,34 @@ class RankThreads {
   }
 
  private:
+  enum class Way : uint8_t { script, os_exit };  // how a rank ended: its script returned or failed, or it called os.exit
+  struct Failure {
+    int rank, status;
+    Way way;
+  };
+
   void run_one(const Paths& paths, const Script& script, const World& world) {
     int status = EXIT_FAILURE;
     try {
       status = run_rank(world, paths, script, [this, &world](int exit_status) {
         is_parked_[world.rank] = 1;
-        end(exit_status);
+        end(world.rank, exit_status, Way::os_exit);
         // The script's frames are still on this thread's stack, and their Lua state is closed. So this thread never returns.
         for (;;) std::this_thread::sleep_for(1h);
       });
     } catch (const std::exception& error) {
       report_once(world, error.what(), fmt::format("ztoolkit: rank {} failed: {}", world.rank, error.what()));
     }
-    end(status);
+    end(world.rank, status, Way::script);
   }
 
-  void end(int status) {
+  void end(int rank, int status, Way way) {
     const std::lock_guard lock(mutex_);
     ++ended_;
+    if (status == 0 || way == Way::os_exit) ++settled_;
     if (status != 0) {
       group_->abort();
-      if (!failure_) failure_ = status;
+      if (!failure_) failure_ = {rank, status, way};
     }
     changed_.notify_all();
   }
@@ -92,7 +106,8 @@ class RankThreads {
   std::mutex mutex_;
   std::condition_variable changed_;
   int ended_ = 0;
-  std::optional<int> failure_;
+  int settled_ = 0;  // ranks that ended well or by os.exit: no other rank's end interrupted them
+  std::optional<Failure> failure_;
 };
 
 int run_threads(const Paths& paths, const Script& script, const World& world) {

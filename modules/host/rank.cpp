@@ -30,6 +30,7 @@ constexpr std::chrono::milliseconds kReportTime(1500);
 
 // Data for os.exit.
 struct Exit {
+  const World& world;
   RankOutput& output;
   const std::function<void(int)>& finish;
 };
@@ -44,6 +45,7 @@ int exit_in_order(lua_State* L) {
     status = static_cast<int>(lua::check_integer(L, 1));
   }
   if (status == EXIT_SUCCESS) lua::end_script(L);
+  else run_emergency_actions({Emergency::Kind::exited, exit->world.rank, fmt::format("status {}", status)});
   exit->output.finish();
   lua_close(L);
   exit->finish(status);
@@ -81,7 +83,7 @@ int run_rank(const World& world, const Paths& paths, const Script& script, const
   if (!std::getenv("OMP_NUM_THREADS")) at::set_num_threads(threads_per_rank(world));
   route_torch_messages(world);
   RankOutput output(world);
-  Exit exit{output, finish};
+  Exit exit{world, output, finish};
   lua_State* L = open_state(world, paths);
   output.install(L);
   replace_exit(L, exit);

@@ -65,6 +65,19 @@ class Processes(HostTest):
         self.assertIn("only here", result.err)
         self.assert_nothing_left(before)
 
+    def test_a_rank_that_exits_ends_others_in_a_collective(self):
+        result = self.run_ranks('''
+            local zt, comm = require "zt", require "zt.comm"
+            local mesh = comm.mesh{dp = -1}
+            mesh.dp:barrier()
+            if mesh.dp.coordinate == 1 then ''' + MARK + '''os.exit(3) end
+            mesh.dp:barrier()
+        ''')
+        self.assert_soon_over(result)
+        self.assertEqual(result.status, 3)
+        self.assertIn("is gone: it ended by itself, with status 3 (os.exit)", result.err)
+        self.assertNotIn("killed, by hand", result.err)
+
     def test_a_rank_that_makes_no_mesh(self):
         result = self.run_ranks('''
             local zt, comm = require "zt", require "zt.comm"

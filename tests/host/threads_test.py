@@ -61,9 +61,24 @@ class Threads(HostTest):
 
     def test_exit_status(self):
         self.assertEqual(self.run_script("os.exit(0)", options=THREE).status, 0)
-        self.assertEqual(self.run_script(WORLD + "if rank == 2 then os.exit(9) end", options=THREE).status, 9)
+        result = self.run_script(WORLD + "if rank == 2 then os.exit(9) end", options=THREE)
+        self.assertEqual((result.status, result.err), (9, ""))
+        result = self.run_script("os.exit(9)", options=THREE)
+        self.assertEqual((result.status, result.err), (9, ""))
         result = self.run_script(WORLD + 'print("x"); if rank == 0 then os.exit(0) end; for i = 1, 1e7 do end; print("y")', options=THREE)
         self.assertEqual((result.status, sorted(result.out.splitlines())), (0, ["[1] x", "[1] y", "[2] x", "[2] y", "x"]))
+
+    def test_a_rank_that_exits_ends_others_in_a_collective(self):
+        result = self.run_script('''
+            local zt, comm = require "zt", require "zt.comm"
+            local mesh = comm.mesh{dp = -1}
+            mesh.dp:barrier()
+            if mesh.dp.coordinate == 1 then os.exit(3) end
+            mesh.dp:barrier()
+        ''', options=THREE, env={"ZT_LOG": "warn"})
+        self.assertEqual(result.status, 3)
+        self.assertEqual(result.err, "ztoolkit: rank 1 ended by itself, with status 3 (os.exit), so the other ranks end, too\n")
+        self.assertLess(result.seconds, AT_ONCE)
 
     def test_a_rank_that_fails_ends_others_in_a_collective(self):
         result = self.run_script('''

@@ -10,10 +10,11 @@
 namespace zt {
 
 struct Emergency {
-  enum class Kind : uint8_t { failed, crashed, told_to_end, asked };
+  // exited: the script called os.exit with a status other than 0. It prints what there is to say itself.
+  enum class Kind : uint8_t { failed, crashed, exited, told_to_end, asked };
   Kind kind = Kind::failed;
   int rank = -1;       // world rank that failed; -1: all ranks of this process
-  std::string reason;  // "rank 1 failed: the disk is full", "SIGTERM"
+  std::string reason;  // "rank 1 failed: the disk is full", "status 3", "SIGTERM"
 };
 
 // Registers a callback for the life of the process. Callbacks run on any thread, while all other threads go on, and for one
