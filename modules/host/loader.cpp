@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -123,14 +124,16 @@ int search(lua_State* L) {
   return 0;
 }
 
-// The last searcher: its text ends Lua's list of searched places.
-int hint(lua_State* L) {
+// The last searcher, which is called if no other one finds the module. Its error replaces Lua's list of all searched files.
+int refuse(lua_State* L) {
   const std::string name = lua::check_string(L, 1);
-  if (!name.starts_with("zt.")) return 0;
   std::vector<std::string> known;
   for (const ModuleFile& file : find_modules(L)) known.push_back(file.name);
-  lua::push(L, fmt::format("\n\tno module '{}' is on the path{}", name, suggest(name, known)));
-  return 1;
+  const std::string ours = name.starts_with("zt.") ? name : "zt." + name;
+  if (ours == name || std::ranges::find(known, ours) != known.end())
+    misuse("there is no module '{}'{}", name, suggest(ours, known));
+  misuse("there is no module '{0}': no folder of package.path has {1}.lua, and none of package.cpath has {1}.so", name,
+         fill("?", name));
 }
 
 // zt.host.modules(): returns a list of the names of the C modules on the path.
@@ -185,7 +188,7 @@ std::vector<ModuleFile> find_modules(lua_State* L) {
 }
 
 void install_loader(lua_State* L) {
-  // package.loaders = {preload, Lua files, C modules, all-in-one C modules}: `search` goes before the third, `hint` to the end.
+  // package.loaders = {preload, Lua files, C modules, all-in-one C modules}: `search` goes before the third, `refuse` to the end.
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "loaders");
   const int count = static_cast<int>(lua_objlen(L, -1));
@@ -195,7 +198,7 @@ void install_loader(lua_State* L) {
   }
   lua_pushcfunction(L, lua::guarded<search>);
   lua_rawseti(L, -2, 3);
-  lua_pushcfunction(L, lua::guarded<hint>);
+  lua_pushcfunction(L, lua::guarded<refuse>);
   lua_rawseti(L, -2, count + 2);
   lua_pop(L, 1);
 

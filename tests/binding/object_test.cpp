@@ -34,7 +34,8 @@ int power(lua_State* L) {
   return 1;
 }
 int tune(lua_State* L) {
-  lua::check<Engine>(L, 1)->power += static_cast<int>(lua::check_integer(L, 2));
+  const auto engine = lua::check<Engine>(L, 1);
+  engine->power += static_cast<int>(lua::check_integer(L, 2));
   lua_settop(L, 1);
   return 1;
 }
@@ -62,7 +63,13 @@ TEST_F(ObjectTest, IdentityIsThePointer) {
 }
 
 TEST_F(ObjectTest, WrongSelf) {
-  EXPECT_EQ(run("local e = new_engine(); e.tune(1, 2)"), "test:1: argument 1: a Engine expected, got a number");
+  EXPECT_EQ(
+      run("local e = new_engine(); e.tune(1, 2)"),
+      "test:1: 'tune' is a method: write object:tune(...) with ':', not object.tune(...). Its object must be a Engine, got a number");
+  EXPECT_EQ(
+      run("local e = new_engine(); e.tune()"),
+      "test:1: 'tune' is a method: write object:tune(...) with ':', not object.tune(...). Its object must be a Engine, got "
+      "no value");
   EXPECT_EQ(run("local e = new_engine(); e:tune('x')"), "test:1: argument 1: an integer expected, got a string");
   EXPECT_EQ(run("same(io.stdout)"), "test:1: argument 1: a Engine expected, got a userdata");
 }

@@ -40,8 +40,13 @@ class Modules(HostTest):
     def test_a_module_that_does_not_exist(self):
         result = self.run_script('require "zt.exampel"')
         self.assertEqual(result.status, 1)
-        self.assertIn("module 'zt.exampel' not found", result.err)
-        self.assertIn("did you mean 'zt.example'", result.err)
+        self.assertIn("script.lua:1: there is no module 'zt.exampel': did you mean 'zt.example'?\n", result.err)
+        result = self.run_script('print(pcall(require, "optim")); print(pcall(require, "no.where"))', env=PATH)
+        lines = result.out.splitlines()
+        self.assertEqual(len(lines), 2, result.out)
+        self.assertIn("there is no module 'optim': did you mean 'zt.optim'?", lines[0])
+        self.assertIn("there is no module 'no.where': no folder of package.path has no/where.lua, and none of package.cpath has "
+                      "no/where.so", lines[1])
 
     def test_list(self):
         result = ztoolkit("modules", env=PATH)

@@ -8,6 +8,35 @@
 
 namespace zt::lua {
 
+namespace {
+
+const char kMethodNames = 0;  // its address is the registry's key of the table from methods to their names
+
+void push_method_names(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kMethodNames));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kMethodNames));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+// Returns the name of the running C function if it is a method, or an empty string.
+std::string running_method(lua_State* L) {
+  lua_Debug call;
+  if (!lua_getstack(L, 0, &call) || !lua_getinfo(L, "f", &call)) return "";
+  push_method_names(L);
+  lua_insert(L, -2);
+  lua_rawget(L, -2);
+  const std::string name = lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
+  lua_pop(L, 2);
+  return name;
+}
+
+}  // namespace
+
 std::string type_text(lua_State* L, int index) {
   if (lua_isnone(L, index)) return "no value";
   switch (lua_type(L, index)) {
@@ -33,7 +62,24 @@ std::string argument_name(lua_State* L, int index) {
   return fmt::format("argument {}", index);
 }
 
+void note_method(lua_State* L, const char* name) {
+  push_method_names(L);
+  lua_pushvalue(L, -2);
+  lua_pushstring(L, name);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+void refuse_self(lua_State* L, const std::string& name, const std::string& expected) {
+  misuse("'{0}' is a method: write object:{0}(...) with ':', not object.{0}(...). Its object must be {1}, got {2}", name,
+         expected, type_text(L, 1));
+}
+
 void wrong_argument(lua_State* L, int index, const std::string& expected) {
+  if (index == 1) {
+    const std::string method = running_method(L);
+    if (!method.empty()) refuse_self(L, method, expected);
+  }
   misuse("{}: {} expected, got {}", argument_name(L, index), expected, type_text(L, index));
 }
 

@@ -12,7 +12,12 @@ std::string type_text(lua_State* L, int index);
 // Returns "argument 2", or "self" in a method call. A method call counts arguments without self.
 std::string argument_name(lua_State* L, int index);
 
-// Throws Misuse: "argument 2: a tensor expected, got a string".
+// Records that the function on top of the stack is the method `name`. Leaves the stack as it is.
+void note_method(lua_State* L, const char* name);
+// Throws Misuse: the method `name` was called without its object, as by x.name() instead of x:name().
+[[noreturn]] void refuse_self(lua_State* L, const std::string& name, const std::string& expected);
+
+// Throws Misuse: "argument 2: a tensor expected, got a string". If it is the object of a method, says to call it with ":".
 [[noreturn]] void wrong_argument(lua_State* L, int index, const std::string& expected);
 
 // Returns any value as text: strings and numbers as they are, values with __tostring by calling it, tables by their contents

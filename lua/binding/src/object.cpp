@@ -77,6 +77,13 @@ void set_function(lua_State* L, const char* name, lua_CFunction function) {
   lua_setfield(L, -2, name);
 }
 
+// As set_function, and records that the function is a method.
+void set_method(lua_State* L, const char* name, lua_CFunction function) {
+  lua_pushcfunction(L, function);
+  note_method(L, name);
+  lua_setfield(L, -2, name);
+}
+
 // Sets the fields of the metatable on top of the stack: the tables "methods" and "getters", and Lua's own events. The getter "*"
 // is the fallback for unknown members.
 void fill_metatable(lua_State* L, const Tag& tag) {
@@ -111,14 +118,6 @@ void push_metatable(lua_State* L, const Tag& tag) {
   lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
-// Adds `function` to the type's table `part` ("methods" or "getters"), or to its metatable if `part` is null.
-void add_to_type(lua_State* L, const Tag& tag, const char* part, const char* name, lua_CFunction function) {
-  push_metatable(L, tag);
-  if (part) lua_getfield(L, -1, part);
-  set_function(L, name, function);
-  lua_pop(L, part ? 2 : 1);
-}
-
 }  // namespace
 
 const Tag* object_tag(lua_State* L, int index) {
@@ -145,13 +144,21 @@ void push(lua_State* L, const Object& object) {
 }
 
 void TypeBuilderBase::add_method(const char* name, lua_CFunction function) {
-  add_to_type(L_, tag_, "methods", name, function);
+  push_metatable(L_, tag_);
+  lua_getfield(L_, -1, "methods");
+  set_method(L_, name, function);
+  lua_pop(L_, 2);
 }
 void TypeBuilderBase::add_getter(const char* name, lua_CFunction function) {
-  add_to_type(L_, tag_, "getters", name, function);
+  push_metatable(L_, tag_);
+  lua_getfield(L_, -1, "getters");
+  set_function(L_, name, function);
+  lua_pop(L_, 2);
 }
 void TypeBuilderBase::add_metamethod(const char* name, lua_CFunction function) {
-  add_to_type(L_, tag_, nullptr, name, function);
+  push_metatable(L_, tag_);
+  set_function(L_, name, function);
+  lua_pop(L_, 1);
 }
 
 }  // namespace zt::lua

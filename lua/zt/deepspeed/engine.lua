@@ -17,6 +17,7 @@ local class = require "zt.class"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local log = require "zt.log"
+local methods = require "zt.methods"
 local reports = require "zt.deepspeed.engine.reports"
 
 local Engine = class.new "Engine"
@@ -247,6 +248,8 @@ for name, use in pairs {
 } do
   Engine[name] = function() fail("engine:%s: %s", name, use) end
 end
+
+methods(Engine, "engine")
 
 --- Makes an engine. Collective. Requires the options model and config (a file's name, JSON text or a table). Optional: optimizer
 -- and schedule, which replace the JSON's; data; mesh with axis and replicate; pipeline = {stages, schedule, partition, chunks},

@@ -22,6 +22,7 @@ local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
 local log = require "zt.log"
+local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
 local plot = require "zt.run.plot"
 local progress = require "zt.run.progress"
@@ -226,5 +227,7 @@ function Run:finish()
   if self.lock then self.lock:release() end
   if problem then error(problem, 0) end
 end
+
+methods(Run, "run")
 
 return open

@@ -41,6 +41,14 @@ function TestEngine:test_all_ways_to_step_are_one()
   end
 end
 
+function TestEngine:test_a_dot_in_place_of_a_colon()
+  local engine = engine_of{}
+  for _, name in ipairs{"forward", "backward", "step", "train_batch", "save_checkpoint"} do
+    lu.assertErrorMsgContains(("'%s' is a method: write engine:%s(...) with ':', not engine.%s(...)"):format(name, name, name),
+                              function() engine[name](2.5) end)
+  end
+end
+
 function TestEngine:test_counters_and_boundaries()
   local engine = engine_of{zero_optimization = {stage = 1}}
   local function counters()

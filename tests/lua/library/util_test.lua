@@ -173,6 +173,31 @@ function TestGlobals:test_an_unknown_name_of_zt_is_an_error_with_the_nearest()
   lu.assertErrorMsgContains("'matmull': did you mean 'matmul'?", function() return zt.matmull end)
 end
 
+function TestGlobals:test_names_of_the_library_and_of_modules_come_first()
+  lu.assertErrorMsgContains("there is a module of this name: write local nn = require \"zt.nn\"", function() return zt.nn end)
+  lu.assertErrorMsgContains("'optm': did you mean the module of require \"zt.optim\"?", function() return zt.optm end)
+  lu.assertErrorMsgContains("'rum': did you mean 'run'?", function() return zt.rum end)
+  lu.assertErrorMsgContains("'summ': did you mean 'sum'?", function() return zt.ones{2}:summ() end)
+  lu.assertErrorMsgContains("'sise': did you mean 'size'?", function() return zt.ones{2}:sise() end)
+end
+
+function TestGlobals:test_a_dot_in_place_of_a_colon()
+  local x, mesh = zt.ones{2}, require("zt.comm").mesh{dp = -1}
+  local function assert_refused(name, object, call)
+    local text = "'%s' is a method: write object:%s(...) with ':', not object.%s(...). Its object must be %s"
+    lu.assertErrorMsgContains(text:format(name, name, name, object), call)
+  end
+  assert_refused("barrier", "a Axis, got no value", function() mesh.dp.barrier() end)
+  assert_refused("size", "a tensor, got no value", function() x.size() end)
+  assert_refused("sum", "a tensor, got no value", function() x.sum() end)
+  assert_refused("add", "a tensor, got a number", function() x.add(1, 2) end)
+  lu.assertEquals(x.sum(x):item(), 2)
+  local run = zt.run{name = "dot", folder = folder}
+  lu.assertErrorMsgContains("'log' is a method: write run:log(...) with ':', not run.log(...)", function() run.log(0, {}) end)
+  lu.assertErrorMsgContains("'finish' is a method: write run:finish(...)", function() run.finish() end)
+  run:finish()
+end
+
 local failures = lu.LuaUnit.new():runSuiteByInstances{
   {"TestClass", TestClass}, {"TestText", TestText}, {"TestFs", TestFs}, {"TestLog", TestLog},
   {"TestProgress", TestProgress}, {"TestJson", TestJson}, {"TestGlobals", TestGlobals},

@@ -1,28 +1,64 @@
 // zt.core: one flat table of the C++ functions for Lua. An operator is added to the table at its first use.
 #include "core/open.h"
 
+#include <algorithm>
+
 #include "arguments.h"
 #include "ops/call.h"
 #include "program/open.h"
 #include "tensor/functions.h"
 #include "zt/base/error.h"
+#include "zt/base/options.h"
 #include "zt/lua/runtime.h"
+#include "zt/lua/state.h"
 
 namespace zt::lua {
 
 namespace {
 
-// Pushes the operator `name`, or throws Misuse that suggests the nearest name. If argument 1 is the table zt.core, its names may
-// be suggested, too.
-void push_function(lua_State* L, const std::string& name) {
-  if (push_operator(L, name, CallStyle::function)) return;
-  std::vector<std::string> names = operator_names();
+// Returns the names of the modules on the path, without "zt.". Empty if the program is not ztoolkit.
+std::vector<std::string> module_names(lua_State* L) {
+  std::vector<std::string> names;
+  const int top = lua_gettop(L);
+  lua_getglobal(L, "require");
+  lua_pushstring(L, "zt.host");
+  if (lua_pcall(L, 1, 1, 0) == 0) {
+    lua_getfield(L, -1, "modules");
+    lua_call(L, 0, 1);
+    Value::List list;
+    convert(check_value(L, -1), "modules", list);
+    for (const Value& name : list) names.push_back(name.get_if<std::string>()->substr(3));
+  }
+  lua_settop(L, top);
+  return names;
+}
+
+// Throws Misuse that names the nearest module, function or operator. If argument 1 is the table zt.core, the functions in it are
+// nearer than operators of the same distance.
+[[noreturn]] void refuse_name(lua_State* L, const std::string& name) {
+  const std::vector<std::string> modules = module_names(L);
+  const auto is_module = [&](const std::string& text) { return std::ranges::find(modules, text) != modules.end(); };
+  if (is_module(name))
+    misuse("zt has no function or operator '{0}', but there is a module of this name: write local {0} = require \"zt.{0}\"",
+           name);
+  std::vector<std::string> names;
   if (lua_istable(L, 1)) {
     for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
       if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(lua_tostring(L, -2));
     }
+    std::ranges::sort(names);  // so that the message is the same on every rank
   }
+  names.insert(names.end(), modules.begin(), modules.end());
+  const auto& operators = operator_names();
+  names.insert(names.end(), operators.begin(), operators.end());
+  const std::string found = nearest(name, names);
+  if (is_module(found)) misuse("zt has no function or operator '{}': did you mean the module of require \"zt.{}\"?", name, found);
   misuse("zt has no function or operator '{}'{}", name, suggest(name, names));
+}
+
+// Pushes the operator `name`. Throws Misuse if there is none.
+void push_function(lua_State* L, const std::string& name) {
+  if (!push_operator(L, name, CallStyle::function)) refuse_name(L, name);
 }
 
 // core.op("add")

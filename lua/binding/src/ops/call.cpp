@@ -1,5 +1,6 @@
 #include "ops/call.h"
 
+#include "arguments.h"
 #include "ops/convert.h"
 #include "ops/match.h"
 #include "zt/base/error.h"
@@ -43,6 +44,9 @@ bool take_requires_grad(const Operator& op, Call& call) {
 int call_operator(lua_State* L) {
   const auto& op = *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
   Call call = read_call(L, static_cast<CallStyle>(lua_tointeger(L, lua_upvalueindex(2))));
+  const bool has_self =
+      call.style == CallStyle::function || (!call.positional.empty() && call.positional[0].form == Form::tensor);
+  if (!has_self) refuse_self(L, op.name, "a tensor");
   const bool requires_grad = take_requires_grad(op, call);
   const Match match = choose(op, call);
   auto stack = convert_arguments(match, call);

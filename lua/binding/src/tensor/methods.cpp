@@ -160,14 +160,17 @@ void push_methods(lua_State* L) {
   lua_newtable(L);
   for (const auto& [name, function] : kMethods) {
     lua_pushcfunction(L, function);
+    note_method(L, name);
     lua_setfield(L, -2, name);
   }
 }
 
 const std::vector<std::string>& method_names() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all = operator_names();
+    std::vector<std::string> all;  // suggest takes the first of several that are equally near
     for (const auto& method : kMethods) all.emplace_back(method.first);
+    const auto& operators = operator_names();
+    all.insert(all.end(), operators.begin(), operators.end());
     return all;
   }();
   return names;

@@ -66,6 +66,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+size_t common_start(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
 }  // namespace
 
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
@@ -73,7 +77,8 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
   size_t best_distance = std::max<size_t>(1, name.size() / 2) + 1;
   for (const auto& candidate : candidates) {
     const size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) {
+    const bool is_closer = distance == best_distance && common_start(name, candidate) > common_start(name, best);
+    if (distance < best_distance || (is_closer && !best.empty())) {
       best_distance = distance;
       best = candidate;
     }
