@@ -69,6 +69,7 @@ end
 
 local function main()
   check()
+  data.check_tokenize(options.input, options.output) -- before learning, which takes minutes
   local tokenizer = make_tokenizer()
   local started = zt.now()
   local count = data.tokenize {

@@ -132,11 +132,12 @@ struct TrainCall {
   std::string type = TrainOptions{}.type;
   int64_t sample_bytes = TrainOptions{}.sample_bytes;
 };
-const auto kTrain = Schema<TrainCall>("data.tokenizer.train")
-                        .required("input", &TrainCall::input, "the text, UTF-8")
-                        .optional("vocab", &TrainCall::vocab, "number of pieces, 256 of them single bytes", between(300, 1 << 20))
-                        .optional("type", &TrainCall::type, "'bpe' or 'unigram'", one_of({"bpe", "unigram"}))
-                        .optional("sample_bytes", &TrainCall::sample_bytes, "bytes of the text to learn from", at_least(1 << 16));
+const auto kTrain =
+    Schema<TrainCall>("data.tokenizer.train")
+        .required("input", &TrainCall::input, "the text, UTF-8")
+        .optional("vocab", &TrainCall::vocab, "number of pieces, 256 of them single bytes", between(kFewestPieces, 1 << 20))
+        .optional("type", &TrainCall::type, "'bpe' or 'unigram'", one_of({"bpe", "unigram"}))
+        .optional("sample_bytes", &TrainCall::sample_bytes, "bytes of the text to learn from", at_least(1 << 16));
 
 int train(lua_State* L) {
   const TrainCall call = kTrain.parse(lua::check_value(L, 1));
@@ -221,6 +222,12 @@ int tokenize(lua_State* L) {
   return 1;
 }
 
+// check_tokenize(input, output)
+int check_files(lua_State* L) {
+  check_tokenize(lua::check_string(L, 1), lua::check_string(L, 2));
+  return 0;
+}
+
 }  // namespace
 
 }  // namespace zt::data
@@ -228,6 +235,7 @@ int tokenize(lua_State* L) {
 ZT_LUA_MODULE(data) {
   using namespace zt::data;
   module.function<tokens>("tokens").function<documents>("documents").function<tokenize>("tokenize");
+  module.function<check_files>("check_tokenize");
   module.table("tokenizer",
                [](zt::lua::Module& table) { table.function<train>("train").function<load>("load").function<bytes>("bytes"); });
   module.type<Stream>()

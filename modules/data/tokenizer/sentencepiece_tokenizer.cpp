@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <charconv>
+#include <optional>
+
 #include "sentencepiece/library.h"
 #include "tokenize.h"
 #include "zt/base/error.h"
@@ -121,6 +124,37 @@ class SampledLines : public PieceLines {
   bool is_done_ = false;
 };
 
+// Returns the number after `before` in `text`, or nullopt.
+std::optional<int64_t> number_after(const std::string& text, const std::string& before) {
+  const size_t at = text.find(before);
+  if (at == std::string::npos) return std::nullopt;
+  int64_t number = 0;
+  const char* const first = text.data() + at + before.size();
+  return std::from_chars(first, text.data() + text.size(), number).ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+// Throws Misuse for what the library says about the number of pieces. Its own advice names options that do not exist here.
+[[noreturn]] void refuse_training(const std::string& complaint, const TrainOptions& options, const std::string& name) {
+  const auto least = number_after(complaint, fmt::format("required_chars. {} vs ", options.vocab));
+  const auto most = number_after(complaint, "set it to a value <= ");
+  if (least) {
+    misuse(
+        "cannot learn {} pieces from '{}': its characters alone, with 256 single bytes and the unknown piece, need {}. Give vocab "
+        "= {} or more",
+        options.vocab, name, *least, *least);
+  }
+  if (most && *most < kFewestPieces) {
+    misuse(
+        "cannot learn {} pieces from '{}': it has no more than {}, and {} are the fewest. Give more text, or use the byte tokenizer",
+        options.vocab, name, *most, kFewestPieces);
+  }
+  if (most) {
+    misuse("cannot learn {} pieces from '{}': it has no more than {}. Give vocab = {} or less, or more text", options.vocab, name,
+           *most, *most);
+  }
+  misuse("cannot learn {} pieces from '{}': {}", options.vocab, name, complaint);
+}
+
 }  // namespace
 
 std::shared_ptr<Tokenizer> sentencepiece_tokenizer(std::string_view model, const std::string& name) {
@@ -153,10 +187,7 @@ std::shared_ptr<Tokenizer> train_sentencepiece(TextReader& text, const TrainOpti
   };
   std::string model;
   const std::string complaint = piece_library().train(settings, lines, model);
-  if (!complaint.empty()) {
-    misuse("cannot learn {} pieces from '{}' ({} bytes, a sample of {}): {}. Give more text or a smaller vocab", options.vocab,
-           name, text.size(), options.sample_bytes, complaint);
-  }
+  if (!complaint.empty()) refuse_training(complaint, options, name);
   return sentencepiece_tokenizer(model, name);
 }
 

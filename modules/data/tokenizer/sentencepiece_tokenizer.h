@@ -6,6 +6,9 @@
 
 namespace zt::data {
 
+// The fewest pieces that can be learnt: 256 single bytes, the unknown piece, and some of the text.
+constexpr int64_t kFewestPieces = 300;
+
 // Returns a tokenizer for the bytes of a model file. `name` is for messages. Throws Fault if the bytes are not a valid model.
 std::shared_ptr<Tokenizer> sentencepiece_tokenizer(std::string_view model, const std::string& name);
 

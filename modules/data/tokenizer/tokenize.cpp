@@ -1,5 +1,9 @@
 #include "tokenize.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "text_reader.h"
@@ -7,6 +11,7 @@
 #include "tokens/npy.h"
 #include "zt/base/error.h"
 #include "zt/io/atomic_file.h"
+#include "zt/io/io_errors.h"
 
 namespace zt::data {
 
@@ -33,7 +38,6 @@ size_t character_size(std::string_view text) {
 }
 
 void check_text(FileText& text, const Tokenizer& tokenizer) {
-  if (text.size() == 0) fault("'{}' is empty: there is nothing to tokenize", text.path());
   if (tokenizer.model().empty()) return;  // the byte tokenizer takes any bytes
   for (int64_t at = 0; at < text.size();) {
     const std::string_view part = text.read(at, kChunk);
@@ -49,9 +53,13 @@ void check_text(FileText& text, const Tokenizer& tokenizer) {
   }
 }
 
-// Throws Misuse if an output would replace the text or something that is not a regular file. Called first, because encoding may
-// take hours.
+// Throws Misuse if the outputs' folder is missing or cannot be written, or if an output would replace the text or something that
+// is not a regular file.
 void check_outputs(const std::string& input, const std::string& output) {
+  const std::string folder = io::folder_of(output);
+  if (!std::filesystem::is_directory(folder))
+    misuse("cannot write '{}': there is no folder '{}': make it first (mkdir -p)", output, folder);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) misuse("cannot write '{}': {}: {}", output, folder, std::strerror(errno));
   for (const char* extension : {".npy", ".json", ".model"}) {
     const std::string path = beside(output, extension);
     std::error_code error;
@@ -123,11 +131,17 @@ size_t next_chunk(std::string_view text, size_t limit) {
   return size;
 }
 
+void check_tokenize(const std::string& input, const std::string& output) {
+  const FileText text(input);
+  if (text.size() == 0) fault("'{}' is empty: there is nothing to tokenize", text.path());
+  check_outputs(input, output);
+}
+
 int64_t tokenize_file(const std::string& input, const std::string& output, const Tokenizer& tokenizer, const Progress& progress) {
   const std::string companion_path = beside(output, ".json");
+  check_tokenize(input, output);
   FileText text(input);
   check_text(text, tokenizer);
-  check_outputs(input, output);
   NpyWriter tokens(output, tokenizer.vocab() <= 65536 ? NpyType::u16 : NpyType::u32);
   const std::string hash = encode_all(text, tokenizer, tokens, progress);
   // Remove the old tokens first: old tokens must never lie beside a new model.

@@ -19,10 +19,13 @@ std::string full_disk(FileSystem& files, const std::string& path, int64_t needed
   return fmt::format("{}{} free. Free some space or choose another disk, and run this again", want, have);
 }
 
-const char* advice(int error) {
+const char* advice(std::string_view action, int error) {
   switch (error) {
     case ENOENT:
-      return "check the path. Make the folder first if it is missing";
+      if (action == "write" || action == "create" || action == "make the folder") {
+        return "check the path. Make the folder first if it is missing";
+      }
+      return "check the path";
     case EEXIST:
       return "an existing file is not overwritten here: choose another name or remove the file";
     case EACCES:
@@ -55,7 +58,7 @@ void io_fault(FileSystem& files, std::string_view action, const std::string& pat
   const int number = static_cast<int>(-error);
   const std::string start = fmt::format("cannot {} '{}': {}: ", action, path, std::strerror(number));
   if (number == ENOSPC || number == EDQUOT) throw DiskFull(start + full_disk(files, path, needed));
-  throw Fault(start + advice(number));
+  throw Fault(start + advice(action, number));
 }
 
 std::string folder_of(const std::string& path) {

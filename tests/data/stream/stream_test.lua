@@ -1,7 +1,9 @@
 -- Tests the module `data` from Lua: streams, tokenizers, token files.
+package.path = "tests/lua/?.lua;" .. package.path
 local data = require "zt.data"
 local lu   = require "luaunit"
 local zt   = require "zt"
+local tokenize = require "support.command" "tokenize"
 
 local folder = os.tmpname()
 os.remove(folder)
@@ -159,6 +161,16 @@ function TestTokenizer.test_round_trip()
   end
   lu.assertErrorMsgContains("0 to 319", loaded.decode, loaded, {320})
   lu.assertErrorMsgContains("token ids are integers", loaded.decode, loaded, zt.ones({2}))
+end
+
+function TestTokenizer.test_the_command_checks_its_files_before_it_learns()
+  local input = put("enough.txt", ("some words of a text with enough pieces for a tokenizer\n"):rep(500))
+  local output, status = tokenize("--input", input, "--output", folder .. "/none/x.npy", "--vocab", "300")
+  local no_folder = "tokenize: cannot write '%s/none/x.npy': there is no folder '%s/none': make it first (mkdir -p)\n"
+  lu.assertEquals({output, status}, {no_folder:format(folder, folder), 1})
+  output, status = tokenize("--input", folder .. "/missing.txt", "--output", folder .. "/x.npy")
+  local no_text = "tokenize: cannot open '%s/missing.txt': No such file or directory: check the path\n"
+  lu.assertEquals({output, status}, {no_text:format(folder), 1})
 end
 
 function TestTokenizer.test_an_error_in_progress_leaves_no_file()

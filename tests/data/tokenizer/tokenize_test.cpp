@@ -157,6 +157,11 @@ TEST(Tokenize, NeverReplacesTheTextOrAFolder) {
   EXPECT_THAT(message_of<Misuse>([&] { tokenize_file(text, folder / "b.npy", *tokenizer, {}); }),
               testing::HasSubstr("not a regular file"));
   EXPECT_EQ(folder.names(), (std::vector<std::string>{"a.json", "b.npy"}));
+  EXPECT_THAT(message_of<Misuse>([&] { check_tokenize(text, folder / "none/c.npy"); }),
+              testing::HasSubstr("none/c.npy': there is no folder '" + folder / "none" + "': make it first (mkdir -p)"));
+  const std::string missing = message_of<Fault>([&] { check_tokenize(folder / "none.txt", folder / "c.npy"); });
+  EXPECT_THAT(missing, testing::HasSubstr("none.txt': No such file or directory: check the path"));
+  EXPECT_THAT(missing, testing::Not(testing::HasSubstr("folder first")));
 }
 
 }  // namespace zt::data

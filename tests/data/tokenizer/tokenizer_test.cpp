@@ -91,8 +91,26 @@ TEST(Tokenizer, LearnsFromASampleOfAllOfTheText) {
 TEST(Tokenizer, SaysWhyItCannotLearn) {
   EXPECT_THAT(message_of<Misuse>([] { train_sentencepiece("", {}, "empty.txt"); }), HasSubstr("'empty.txt': it has no text"));
   EXPECT_THAT(message_of<Misuse>([] { train_sentencepiece("\n\n\n", {}, "empty.txt"); }), HasSubstr("it has no text"));
-  EXPECT_THAT(message_of<Misuse>([] { train_sentencepiece("a few words\n", {.vocab = 4096}, "few.txt"); }),
-              HasSubstr("Give more text or a smaller vocab"));
+  EXPECT_THAT(
+      message_of<Misuse>([] { train_sentencepiece("a few words\n", {.vocab = 4096}, "few.txt"); }),
+      testing::MatchesRegex("cannot learn 4096 pieces from 'few.txt': it has no more than 2[0-9]+, and 300 are the fewest. "
+                            "Give more text, or use the byte tokenizer"));
+  std::string words;
+  for (int i = 0; i < 2000; ++i) words += fmt::format("w{}x ", i * 7919 % 2003);
+  EXPECT_THAT(
+      message_of<Misuse>([&] { train_sentencepiece(words, {.vocab = 100000}, "words.txt"); }),
+      testing::MatchesRegex("cannot learn 100000 pieces from 'words.txt': it has no more than [0-9]+. Give vocab = [0-9]+ "
+                            "or less, or more text"));
+  // 100 characters of two bytes, the space and the marks of words and of unknown characters need pieces besides the 256 bytes.
+  std::string many;
+  for (int i = 0; i < 3000; ++i) {
+    many += {static_cast<char>(0xD0 + i % 100 / 64), static_cast<char>(0x80 + i % 100 % 64), i % 7 == 6 ? '\n' : ' '};
+  }
+  const std::string refused = message_of<Misuse>([&] { train_sentencepiece(many, {.vocab = 300}, "many.txt"); });
+  EXPECT_THAT(refused, testing::MatchesRegex("cannot learn 300 pieces from 'many.txt': its characters alone, with 256 single "
+                                             "bytes and the unknown piece, need 3[0-9]+. Give vocab = 3[0-9]+ or more"));
+  const int64_t least = std::stoll(refused.substr(refused.rfind('=') + 2));
+  EXPECT_THAT(message_of<Misuse>([&] { train_sentencepiece(many, {.vocab = least - 1}, "many.txt"); }), HasSubstr("or more"));
 }
 
 TEST(Tokenizer, LoadsAModel) {
