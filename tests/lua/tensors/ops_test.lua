@@ -174,6 +174,19 @@ function TestErrors:test_wrong_words_do_not_match()
   assert_refused("a device such as 'cpu' or 'cuda:0' expected, got 'gpu'", zt.zeros, 2, {device = "gpu"})
 end
 
+function TestErrors:test_a_device_that_this_machine_lacks()
+  local wanted = {device = "cuda:99"}
+  for name, call in pairs{
+    operator = function() return zt.ones({2}, wanted) end, method = function() return zt.ones({2}):to("cuda:99") end,
+    table = function() return zt.tensor({1, 2}, wanted) end,
+    seeded = function() return zt.rand({2}, {seed = 1, device = "cuda:99"}) end,
+  } do
+    local is_done, message = pcall(call)
+    lu.assertFalse(is_done, name)
+    lu.assertStrMatches(message, "[^\n]*ops_test%.lua:%d+: there is no device 'cuda:99' here: LibTorch finds %d+ GPUs [^\n]*")
+  end
+end
+
 -- Arguments are matched with the schema before the call: wrong arguments must never crash the process.
 function TestErrors:test_every_operator_survives_nonsense()
   for _, name in ipairs(zt.ops()) do

@@ -1,6 +1,8 @@
 #include "ops/convert.h"
 
+#include <ATen/Context.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 
 #include "arguments.h"
 #include "cdata.h"
@@ -120,6 +122,7 @@ c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_
     case ArgumentKind::layout:
     case ArgumentKind::memory_format:
     case ArgumentKind::device:
+      if (parameter.kind == ArgumentKind::device) return usable_device(lua_tostring(L, given.index));
       return word_value(parameter.kind, lua_tostring(L, given.index));
     case ArgumentKind::generator:
       return check<Generator>(L, given.index)->generator;
@@ -179,6 +182,15 @@ bool is_word(ArgumentKind kind, const char* text) {
   } catch (const std::exception&) {
     return false;
   }
+}
+
+c10::Device usable_device(const std::string& text) {
+  const c10::Device device(text);
+  if (!device.is_cuda()) return device;
+  const int count = at::globalContext().hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
+  if (device.index() < count && count > 0) return device;
+  misuse("there is no device '{}' here: LibTorch finds {} GPUs (ztoolkit info tells more). Use {}the device 'cpu'", text, count,
+         count > 0 ? "another number, or " : "");
 }
 
 std::vector<c10::IValue> convert_arguments(const Match& match, const Call& call) {

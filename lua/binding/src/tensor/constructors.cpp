@@ -5,6 +5,7 @@
 #include "cdata.h"
 #include "context.h"
 #include "ops/call.h"
+#include "ops/convert.h"
 #include "ops/random.h"
 #include "tensor/functions.h"
 #include "tensor/table.h"
@@ -46,7 +47,7 @@ int new_tensor(lua_State* L) {
   if (is_absent(L, 1) || is_tensor(L, 1)) wrong_argument(L, 1, "a number, a boolean or a nested table");
   const TensorOptions options = kTensor.parse(check_value(L, 2));
   const auto dtype = options.dtype ? std::optional(parse_dtype(*options.dtype)) : std::nullopt;
-  push(L, tensor_from_table(L, 1, dtype).to(c10::Device(options.device)).set_requires_grad(options.requires_grad));
+  push(L, tensor_from_table(L, 1, dtype).to(usable_device(options.device)).set_requires_grad(options.requires_grad));
   return 1;
 }
 
@@ -89,7 +90,7 @@ int random_tensor(lua_State* L, Distribution distribution, const char* op) {
     const auto dtype = options.dtype ? parse_dtype(*options.dtype) : context(L).default_dtype;
     if (!at::isFloatingType(dtype)) misuse("zt.{}: dtype '{}' is not floating", op, *options.dtype);
     const at::Tensor made = seeded(distribution, check_sizes(L, 1), options.seed);
-    push(L, made.to(c10::Device(options.device), dtype).set_requires_grad(options.requires_grad));
+    push(L, made.to(usable_device(options.device), dtype).set_requires_grad(options.requires_grad));
     return 1;
   }
   push_operator(L, op, CallStyle::function);
