@@ -55,7 +55,7 @@ TEST_F(ObjectTest, MethodsAndGetters) {
 }
 
 TEST_F(ObjectTest, UnknownMemberNamesTheNearest) {
-  EXPECT_EQ(run("local e = new_engine(); return e.pwer"), "test:1: a Engine has no member 'pwer': did you mean 'power'?");
+  EXPECT_EQ(run("local e = new_engine(); return e.pwer"), "test:1: an Engine has no member 'pwer': did you mean 'power'?");
 }
 
 TEST_F(ObjectTest, IdentityIsThePointer) {
@@ -65,13 +65,13 @@ TEST_F(ObjectTest, IdentityIsThePointer) {
 TEST_F(ObjectTest, WrongSelf) {
   EXPECT_EQ(
       run("local e = new_engine(); e.tune(1, 2)"),
-      "test:1: 'tune' is a method: write object:tune(...) with ':', not object.tune(...). Its object must be a Engine, got a number");
+      "test:1: 'tune' is a method: write object:tune(...) with ':', not object.tune(...). Its object must be an Engine, got a number");
   EXPECT_EQ(
       run("local e = new_engine(); e.tune()"),
-      "test:1: 'tune' is a method: write object:tune(...) with ':', not object.tune(...). Its object must be a Engine, got "
+      "test:1: 'tune' is a method: write object:tune(...) with ':', not object.tune(...). Its object must be an Engine, got "
       "no value");
   EXPECT_EQ(run("local e = new_engine(); e:tune('x')"), "test:1: argument 1: an integer expected, got a string");
-  EXPECT_EQ(run("same(io.stdout)"), "test:1: argument 1: a Engine expected, got a userdata");
+  EXPECT_EQ(run("same(io.stdout)"), "test:1: argument 1: an Engine expected, got a userdata");
 }
 
 TEST_F(ObjectTest, CollectedWithTheState) {

@@ -3,6 +3,7 @@
 #include "cdata.h"
 #include "object.h"
 #include "tensor/box.h"
+#include "zt/base/article.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
 
@@ -46,7 +47,7 @@ std::string type_text(lua_State* L, int index) {
       return int64_of_cdata(L, index) ? "a 64-bit integer" : "a cdata";
     case LUA_TUSERDATA:
       if (const TensorBox* box = tensor_box(L, index)) return describe_box(*box);
-      if (const Tag* tag = object_tag(L, index)) return std::string("a ") + tag->name;
+      if (const Tag* tag = object_tag(L, index)) return with_article(tag->name);
       return "a userdata";
     default:
       return std::string("a ") + luaL_typename(L, index);

@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "guard.h"
+#include "zt/base/article.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
 
@@ -69,7 +70,7 @@ int index_member(lua_State* L) {
   add_names(L, lua_upvalueindex(2), names);
   std::sort(names.begin(), names.end());  // so that the message is the same on every rank
   const std::string name = text_of(L, 2);
-  misuse("a {} has no member '{}'{}", object_at(L, 1).tag->name, name, suggest(name, names));
+  misuse("{} has no member '{}'{}", with_article(object_at(L, 1).tag->name), name, suggest(name, names));
 }
 
 void set_function(lua_State* L, const char* name, lua_CFunction function) {
@@ -130,7 +131,7 @@ const Tag* object_tag(lua_State* L, int index) {
 }
 
 Object check_object(lua_State* L, int index, const Tag& tag) {
-  if (object_tag(L, index) != &tag) wrong_argument(L, index, std::string("a ") + tag.name);
+  if (object_tag(L, index) != &tag) wrong_argument(L, index, with_article(tag.name));
   return object_at(L, index);
 }
 

@@ -187,7 +187,7 @@ function TestGlobals:test_a_dot_in_place_of_a_colon()
     local text = "'%s' is a method: write object:%s(...) with ':', not object.%s(...). Its object must be %s"
     lu.assertErrorMsgContains(text:format(name, name, name, object), call)
   end
-  assert_refused("barrier", "a Axis, got no value", function() mesh.dp.barrier() end)
+  assert_refused("barrier", "an Axis, got no value", function() mesh.dp.barrier() end)
   assert_refused("size", "a tensor, got no value", function() x.size() end)
   assert_refused("sum", "a tensor, got no value", function() x.sum() end)
   assert_refused("add", "a tensor, got a number", function() x.add(1, 2) end)

@@ -1,9 +1,12 @@
 #include "zt/base/options.h"
 
+#include "zt/base/article.h"
+
 namespace zt {
 
 void wrong_type(const std::string& path, const std::string& wanted, const Value& got) {
-  misuse("{} must be {}, got {}", path, wanted, got.type_name());
+  const std::string text = wanted.starts_with("a ") ? with_article(wanted.substr(2)) : wanted;
+  misuse("{} must be {}, got {}", path, text, got.type_name());
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "zt/base/article.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -14,7 +15,7 @@ Value::Value(const at::Tensor& tensor) : data_(std::make_shared<const at::Tensor
 std::string Value::type_name() const {
   static const char* const kNames[] = {"nil", "a boolean", "an integer", "a number", "a string", "a list", "a table"};
   if (get_if<at::Tensor>()) return "a tensor";
-  if (const auto* object = get_if<Object>()) return std::string("a ") + object->tag->name;
+  if (const auto* object = get_if<Object>()) return with_article(object->tag->name);
   return kNames[data_.index()];
 }
 
