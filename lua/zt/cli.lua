@@ -20,6 +20,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local script = require "zt.run.script"
 
 local SCHEMA = {
   {"name", "string", "what the experiment is called", required = true},
@@ -83,12 +84,12 @@ local function help_text(spec)
   for _, option in ipairs(spec.options) do
     local kind = type_of(option)
     local flag = flag_of(option)
-    if kind == "boolean" then
-      if option[2] then flag = "--no-" .. flag:sub(3) end
-    else
+    local default = (option[2] == nil or option[2] == "" or option[2] == false) and "" or (" (%s)"):format(shown(option[2]))
+    if kind ~= "boolean" then
       flag = flag .. " " .. (option.one_of and table.concat(option.one_of, "|") or kind)
+    elseif option[2] then
+      flag, default = flag .. ", --no-" .. flag:sub(3), " (on)"
     end
-    local default = (kind == "boolean" or option[2] == nil or option[2] == "") and "" or (" (%s)"):format(shown(option[2]))
     rows[#rows + 1] = {flag, option[3] .. default}
   end
   rows[#rows + 1] = {"--help", "show this and exit"}
@@ -204,6 +205,9 @@ local function cli(value)
       fail("zt.cli: option '%s' has the unknown type '%s'%s", option[1], type_of(option),
            core.suggest(type_of(option), {"integer", "number", "string", "boolean", "list"}))
     end
+  end
+  if not spec.arguments then
+    for _, option in ipairs(spec.options) do script.flags[option[1]] = flag_of(option) end
   end
   local out, complaint, is_help = parse(spec, spec.arguments or arg or {})
   if is_help then leave(0, io.stdout, help_text(spec)) end

@@ -43,6 +43,11 @@ local function note_changes(path, options)
   if #changed > 0 then log.warn("the run in '%s' continues with changed options: %s", path, table.concat(changed, ", ")) end
 end
 
+-- Returns how to give an option of zt.run: by the script's own option of that name, if it has one, else in its call of zt.run.
+local function by(name, assignment)
+  return (" (%s)"):format(script.flags[name] or "zt.run{" .. assignment .. "}")
+end
+
 --- Makes the folder, or takes that of an earlier run. Removes the earlier run's files with overwrite. Returns the folder's lock,
 -- and whether the folder holds no run. run:finish() releases the lock. The system releases the lock of a process that dies
 -- (ckpt/folder/run_lock.h).
@@ -51,7 +56,8 @@ function folder.open(path, options)
   core.mkdir_p(options.folder)
   local is_new = fs.make_folder(path)
   if not is_new and not options.resume and not options.overwrite then
-    fail("the folder '%s' of an earlier run exists: choose another name (--name), or replace that run (--overwrite)", path)
+    fail("the folder '%s' of an earlier run exists: choose another name%s, or replace that run%s", path, by("name", "name"),
+         by("overwrite", "overwrite = true"))
   end
   local held = require("zt.ckpt").lock_run(path)
   if is_new or options.resume then return held, is_new end

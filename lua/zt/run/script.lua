@@ -1,8 +1,8 @@
---- The text of the script that this process runs, read at the start: {text = ...}. An empty table if there is no script.
+--- The script that this process runs: {text =, flags =}. `text` was read at the start; nil if there is no script. `flags` has the
+-- options of its command line, which zt.cli enters: flags.overwrite = "--overwrite". Messages name no others.
 
 local core = require "zt.core"
 local fs = require "zt.fs"
 
 local path = arg and arg[0]
-if not path or not core.exists(path) then return {} end
-return {text = fs.read(path)}
+return {text = path and core.exists(path) and fs.read(path) or nil, flags = {}}

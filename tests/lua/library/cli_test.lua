@@ -111,7 +111,8 @@ function TestCli:test_help_goes_to_the_output_and_exits_0()
   lu.assertStrMatches(out, ".*%-%-layers integer +number of blocks %(4%)\n.*")
   lu.assertStrMatches(out, ".*%-%-style gpt2|llama +architecture %(gpt2%)\n.*")
   lu.assertStrMatches(out, ".*%-%-micro%-batches integer +parts of a batch %(2%)\n.*")
-  lu.assertStrMatches(out, ".*%-%-no%-trace +write a trace\n.*")
+  lu.assertStrMatches(out, ".*%-%-trace, %-%-no%-trace +write a trace %(on%)\n.*")
+  lu.assertStrMatches(out, ".*%-%-overwrite +replace an earlier run\n.*")
 end
 
 function TestCli:test_mistakes_of_the_script()

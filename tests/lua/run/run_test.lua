@@ -50,7 +50,12 @@ function TestRun:test_an_existing_folder_is_kept_unless_asked()
   local run = open("kept")
   run:log(0, {loss = 1})
   run:finish()
-  lu.assertErrorMsgContains("exists: choose another name (--name), or replace that run (--overwrite)", open, "kept")
+  lu.assertErrorMsgContains("exists: choose another name (zt.run{name}), or replace that run (zt.run{overwrite = true})", open,
+                            "kept")
+  local flags = require("zt.run.script").flags
+  flags.name = "--name" -- as zt.cli does for a script with an option of that name
+  lu.assertErrorMsgContains("choose another name (--name), or replace that run (zt.run{overwrite = true})", open, "kept")
+  flags.name = nil
   lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 1)
   zt.write_file(run.path .. "/notes.txt", "mine")
   open("kept", {overwrite = true}):finish()
