@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "hints/folder_hint.h"
 #include "zt/base/error.h"
 #include "zt/build_id.h"
 
@@ -106,7 +107,7 @@ Script script_of(const Parser& parser, const CLI::App* part, int argc, const cha
   if (rest.empty()) misuse("no script given: ztoolkit {} [options] script.lua [arguments...]", part->get_name());
   if (rest[0].starts_with('-')) parser.unknown_option(rest[0], part);
   if (!fs::exists(rest[0])) misuse("there is no script '{}' (the current folder is {})", rest[0], fs::current_path().string());
-  if (fs::is_directory(rest[0])) misuse("'{}' is a folder: give a script in it", rest[0]);
+  if (fs::is_directory(rest[0])) misuse("'{}' is a folder{}", rest[0], folder_hint(rest[0]));
   return {rest[0], {rest.begin() + 1, rest.end()}, {argv, argv + argc - rest.size()}};
 }
 
@@ -130,6 +131,7 @@ Command lua_command(const std::string& name, int argc, const char* const* argv, 
   if (name.find('/') != std::string::npos || !fs::exists(file)) {
     std::vector<std::string> known = paths.commands();
     known.insert(known.end(), kBuiltIn.begin(), kBuiltIn.end());
+    if (fs::is_directory(name)) misuse("'{}' is no subcommand. It is a folder{}", name, folder_hint(name));
     const std::string hint =
         fs::exists(name) ? fmt::format(": to run a script, write: ztoolkit run {}", name) : suggest(name, known);
     misuse("unknown subcommand '{}'{}", name, hint);

@@ -62,6 +62,22 @@ class CommandLine(HostTest):
         self.assert_refused(ztoolkit(self.script("")), "ztoolkit run ")
         self.assertEqual(ztoolkit("api", "--help").status, 0)
 
+    def test_a_folder_in_place_of_a_script(self):
+        runs = self.folder / "runs"
+        for name in ("runs/gpt/step_00000002", "exp", "hf", "empty"):
+            (self.folder / name).mkdir(parents=True)
+        for name in ("runs/gpt/options.json", "runs/gpt/step_00000002/checkpoint.h5", "exp/a.lua", "exp/b.lua", "hf/config.json",
+                     "hf/model.safetensors"):
+            (self.folder / name).touch()
+        for folder, text in ((runs / "gpt", f"with a run: ztoolkit ckpt ls {runs}/gpt lists its checkpoints"),
+                             (runs, f"with the runs gpt: ztoolkit ckpt ls {runs} lists their checkpoints"),
+                             (runs / "gpt/step_00000002", f"with a checkpoint: ztoolkit ckpt show {runs}/gpt/step_00000002 prints"),
+                             (self.folder / "exp", f"with the scripts a.lua, b.lua: to run one, write: ztoolkit run {self.folder}/exp/SCRIPT"),
+                             (self.folder / "hf", f"with a model of Hugging Face: ztoolkit ckpt import {self.folder}/hf RUN"),
+                             (self.folder / "empty", "without files that can be read: give a script")):
+            self.assert_refused(ztoolkit(folder), f"'{folder}' is no subcommand. It is a folder {text}")
+            self.assert_refused(ztoolkit("run", folder), f"'{folder}' is a folder {text}")
+
     def test_arg_is_what_plain_lua_gives(self):
         text = 'print(arg[0], #arg, arg[1], arg[2], ...)'
         result = self.run_script(text, "--dry", "b c")
