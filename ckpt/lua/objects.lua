@@ -18,6 +18,27 @@ local function prefix_of(key, value)
   return PLAIN[key] and "" or key .. "/"
 end
 
+-- Fails, with the place in the script's own table, unless `value` can be saved as plain values.
+local function check_plain(call, path, value, open)
+  if type(value) ~= "table" then return end
+  if open[value] then fail("%s: the table %s contains itself", call, path) end
+  open[value] = true
+  local count = 0
+  for key in pairs(value) do
+    count = count + 1
+    if type(key) ~= "string" and #value == 0 then
+      fail("%s: %s has the key %s, which is neither a name nor in a list from 1 to n without holes", call, path, tostring(key))
+    end
+  end
+  if #value > 0 and count ~= #value then
+    fail("%s: a table has either the keys 1 to n or names as keys, %s mixes them", call, path)
+  end
+  for key, item in pairs(value) do
+    check_plain(call, type(key) == "string" and path .. "." .. key or ("%s[%d]"):format(path, key), item, open)
+  end
+  open[value] = nil
+end
+
 --- Returns the list for the binding, in the same order on every rank. call: the public function's name, for messages.
 function objects.list(call, named)
   if type(named) ~= "table" then fail("%s takes a table {trainer = ..., data = ..., name = value}", call) end
@@ -41,6 +62,7 @@ function objects.list(call, named)
       end
       value = value:state()
     end
+    check_plain(call, key, value, {})
     list[#list + 1] = {prefix_of(key, value), value}
   end
   return list

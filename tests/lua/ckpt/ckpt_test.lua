@@ -40,6 +40,14 @@ function TestCkpt:test_objects_and_plain_values()
   lu.assertErrorMsgContains("ckpt.save.keep must be at least 0, got -1", function()
     ckpt.saver():save(self.folder, 0, {{"note", 1}}, {keep = -1})
   end)
+  for place, wrong in pairs{
+    ["note has the key 0,"] = {[0] = 1}, ["note.list[2] has the key 0.5,"] = {list = {1, {[0.5] = 2}}},
+    ["note.x mixes"] = {x = {1, y = 2}},
+  } do
+    local _, text = pcall(function() ckpt.save(self.folder, {note = wrong}) end)
+    lu.assertStrContains(text, place)
+    lu.assertStrMatches(text, ".*ckpt_test%.lua:%d+: ckpt%.save: .*")
+  end
   lu.assertErrorMsgContains("has no state to save", ckpt.save, self.folder, {mesh = mesh})
   lu.assertErrorMsgContains("got 'a/b'", ckpt.save, self.folder, {["a/b"] = 1})
   local _, message = pcall(function() ckpt.save(self.folder, {["a/b"] = 1}) end)
