@@ -4,6 +4,7 @@
 #include "hdf5/image.h"
 #include "hdf5/names.h"
 #include "hdf5/reader.h"
+#include "hdf5/structure.h"
 #include "hdf5/types.h"
 #include "master.h"
 #include "master_paths.h"
@@ -146,7 +147,8 @@ Value read_values(Reader& reader) {
 }
 
 Index read_index(std::span<const std::byte> file) {
-  check_user_block(file);
+  const int minor = check_user_block(file);
+  check_structure(file, kUserBlock, minor < kCompactSince ? DenseGroups::any : DenseGroups::large_only);
   const Hdf5Session session;
   const Handle image = read_image(file);
   Reader reader(image, static_cast<int64_t>(file.size()));

@@ -134,8 +134,16 @@ void write_values(TreeWriter& tree, const Value& values) {
   write_column(tree, master::kValueName, names);
 }
 
-void write_all(hid_t file, const Index& index) {
-  TreeWriter tree(file);
+// Returns the links of the groups of tensors and values; those within values and of the index are not among them.
+LinkCounts links_of(const Index& index) {
+  LinkCounts counts;
+  for (const SavedTensor& tensor : index.tensors) counts.add("/" + encode_name(tensor.name));
+  for (const auto& [name, value] : *index.values.get_if<Value::Table>()) counts.add("/" + encode_name(name));
+  counts.add(master::kValueName);
+  return counts;
+}
+
+void write_all(TreeWriter& tree, const Index& index) {
   for (const SavedTensor& tensor : index.tensors) write_tensor(tree, tensor, index.shards);
   write_values(tree, index.values);
   write_shards(tree, index.shards);
@@ -149,8 +157,12 @@ std::vector<std::byte> make_master(const Index& index) {
   if (const auto problem = problem_of(index)) misuse("this checkpoint cannot be saved: {}", *problem);
   const Hdf5Session session;
   SparseMemory memory(1 << 20);
-  Handle file = create_image(memory, {kUserBlock, 8, 8});
-  write_all(file, index);
+  LinkCounts counts = links_of(index);
+  Handle file = create_image(memory, {kUserBlock, 8, 8, counts.of("/")});
+  {
+    TreeWriter tree(file, std::move(counts));
+    write_all(tree, index);
+  }
   file.close("write a master file");
   std::vector<std::byte> bytes(memory.data(), memory.data() + memory.bytes());
   const std::string user_block = make_user_block(std::span(bytes).subspan(kUserBlock));

@@ -57,9 +57,11 @@ Handle make_dataset(TreeWriter& tree, const ShardDataset& dataset, hid_t creatio
 
 ShardImage::ShardImage(const std::vector<ShardDataset>& datasets) : memory_((check(datasets), capacity(datasets))) {
   const Hdf5Session session;
-  Handle file = create_image(memory_, {0, kDataAlignment, metadata_bytes(datasets)});
+  LinkCounts counts;
+  for (const ShardDataset& dataset : datasets) counts.add(dataset.path);
+  Handle file = create_image(memory_, {0, kDataAlignment, metadata_bytes(datasets), counts.of("/")});
   {
-    TreeWriter tree(file);
+    TreeWriter tree(file, std::move(counts));
     const Handle list = dataset_list(H5D_CONTIGUOUS);
     for (const ShardDataset& dataset : datasets) {
       const Handle made = make_dataset(tree, dataset, list);

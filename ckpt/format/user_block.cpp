@@ -65,13 +65,13 @@ void check_file_start(std::span<const std::byte> start, int64_t size) {
   if (bytes != size) fault("it has {} bytes, and its first lines say {}", size, bytes);
 }
 
-void check_user_block(std::span<const std::byte> file) {
+int check_user_block(std::span<const std::byte> file) {
   const auto size = static_cast<int64_t>(file.size());
   check_file_start(file, size);
   const std::string_view text = text_of(file);
   const Version version = parse_version(text.substr(kMagic.size()));
   const uint64_t checksum = io::xxh3(file.subspan(kUserBlock));
-  if (text == user_block(version.major, version.minor, size, checksum)) return;
+  if (text == user_block(version.major, version.minor, size, checksum)) return version.minor;
   fault("its bytes do not fit its checksum (they hash to {:016x})", checksum);
 }
 

@@ -24,10 +24,24 @@ void write_plain(TreeWriter& tree, const std::string& path, const Plain& plain) 
     checked(H5Dwrite(dataset, plain.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, plain.bytes.data()), "write '" + path + "'");
 }
 
+// Returns the links of the group of a table or list.
+Links links_of(const Value& value) {
+  Links links;
+  if (const auto* list = value.get_if<Value::List>()) {
+    const auto count = static_cast<int64_t>(list->size());
+    return {count, count * static_cast<int64_t>(std::to_string(count).size())};
+  }
+  for (const auto& [key, item] : *value.get_if<Value::Table>()) {
+    ++links.count;
+    links.name_bytes += static_cast<int64_t>(encode_key(key).size());
+  }
+  return links;
+}
+
 void write(TreeWriter& tree, const std::string& path, const Value& value, int depth) {
   if (depth > kDeepestValue) misuse("the value '{}' has more than {} tables and lists inside each other", path, kDeepestValue);
   if (const auto plain = to_plain(value)) return write_plain(tree, path, *plain);
-  const hid_t group = tree.group(path);
+  const hid_t group = tree.group(path, links_of(value));
   if (const auto* table = value.get_if<Value::Table>()) {
     for (const auto& [key, item] : *table) write(tree, path + "/" + link_name(path, key), item, depth + 1);
     return;

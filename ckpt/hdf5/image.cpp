@@ -174,6 +174,8 @@ Handle create_image(SparseMemory& memory, const ImageLayout& layout) {
   Handle list(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "make a file creation list");
   checked(H5Pset_userblock(list, static_cast<hsize_t>(layout.user_block)), "set a user block");
   checked(H5Pset_obj_track_times(list, false), "leave out times");
+  set_attributes_compact(list);
+  set_links(list, layout.root);
   return {H5Fcreate(kImageName, H5F_ACC_TRUNC, list, access_list({&memory, nullptr, 0, layout})), H5Fclose, "make an HDF5 file"};
 }
 

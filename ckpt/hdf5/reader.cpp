@@ -26,7 +26,7 @@ void check_storage(hid_t dataset) {
   if (layout == H5D_CONTIGUOUS && H5Pget_external_count(list) != 0) fault("its data are in another file");
 }
 
-struct Links {
+struct LinkNames {
   std::vector<std::string> names;
   size_t most;
   bool is_foreign = false;
@@ -34,7 +34,7 @@ struct Links {
 
 // libhdf5 calls this; no exception may pass through it.
 herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, void* data) noexcept {
-  auto& links = *static_cast<Links*>(data);
+  auto& links = *static_cast<LinkNames*>(data);
   links.is_foreign = info->type != H5L_TYPE_HARD;
   if (links.is_foreign || links.names.size() >= links.most) return 1;
   links.names.emplace_back(name);
@@ -54,7 +54,7 @@ Handle Reader::open(const std::string& path) const {
 
 std::vector<std::string> Reader::links(hid_t group, const std::string& where) {
   return at_place(where, [&] {
-    Links links{{}, static_cast<size_t>(left_ / kLeastLink)};
+    LinkNames links{{}, static_cast<size_t>(left_ / kLeastLink)};
     const herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links);
     checked(result, "list its links");
     if (links.is_foreign) fault("it has a soft or external link, and only hard links are read");

@@ -254,7 +254,7 @@ TEST(CkptMaster, RefusesWhatContradictsItself) {
 TEST(CkptMaster, BeginsWithText) {
   const std::vector<std::byte> file = make_master({});
   const std::string text(reinterpret_cast<const char*>(file.data()), kUserBlock);
-  EXPECT_TRUE(text.starts_with("ztoolkit checkpoint 1.1\nbytes 0000")) << text;
+  EXPECT_TRUE(text.starts_with("ztoolkit checkpoint 1.2\nbytes 0000")) << text;
   EXPECT_TRUE(text.ends_with("\n"));
   EXPECT_THAT(text,
               HasSubstr(fmt::format("bytes {:020}\nxxh3 {:016x}\n", file.size(), io::xxh3(std::span(file).subspan(kUserBlock)))));
