@@ -67,6 +67,7 @@ class Router final : public Layer {
     return io;
   }
   std::string settings() const override { return options_.text(); }
+  std::vector<std::string> gives_up() const override { return options_.given_up(); }
   std::vector<std::string> axes() const override {
     const bool communicates = options_.losses.balance > 0 && options_.losses.per == "batch";
     return communicates ? options_.batch_axes : std::vector<std::string>();

@@ -132,6 +132,23 @@ int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, 
   return std::min(tokens, std::max(min, room));
 }
 
+std::vector<std::string> RouterOptions::given_up() const {
+  std::vector<std::string> sentences;
+  if (losses.balance > 0 && losses.per == "micro_batch")
+    sentences.emplace_back(
+        "losses.per = \"micro_batch\" balances each rank's micro-batch by itself: the loss and its gradients depend on the numbers of "
+        "ranks and micro-batches");
+  if (losses.balance > 0 && losses.per == "batch")
+    sentences.emplace_back(
+        "losses.per = \"batch\" balances a micro-batch of all ranks: the loss and its gradients depend on the number of "
+        "micro-batches");
+  if (capacity && capacity->per == "micro_batch")
+    sentences.emplace_back(
+        "capacity.per = \"micro_batch\" drops tokens of each rank's micro-batch: which ones depends on the numbers of ranks and "
+        "micro-batches");
+  return sentences;
+}
+
 std::string RouterOptions::text() const {
   std::string all = fmt::format(
       "top_k = {}, score = {}, softmax_after = {}, normalise = {}, scale = {}, noise = {}, jitter = {}, "

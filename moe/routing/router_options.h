@@ -70,6 +70,8 @@ struct RouterOptions {
   bool draws_rest() const { return noise == "gumbel_second" || noise == "jitter_gumbel_second"; }
   // Returns all options that decide about routes, weights and losses, for Layer::settings.
   std::string text() const;
+  // Returns which promises about numbers these options give up, for Layer::gives_up.
+  std::vector<std::string> given_up() const;
 };
 
 // For Schema (zt/base/options.h).

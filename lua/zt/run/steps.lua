@@ -53,7 +53,21 @@ end
 
 -- NORM computes less than it waits for other ranks.
 local function is_transfer(event)
-  return event.tid ~= 0 or event.name:match "^NORM" ~= nil or trace.part_of(event.name) == "communication"
+  return event.tid ~= 0 or event.name:match "^NORM" ~= nil or trace.part_of(event) == "communication"
+end
+
+-- Returns {exchange =, other =}: the seconds in which a rank's thread did not compute, but took part in layers' exchanges or
+-- waited for them, and those of all other communication.
+local function communication_of(events)
+  local seconds = {exchange = 0, other = 0}
+  for _, event in ipairs(events) do
+    if event.tid == 0 and is_transfer(event) then
+      local is_exchange = trace.is_exchange(event) or event.name:match "^wait [FBIWR] " ~= nil
+      local kind = is_exchange and "exchange" or "other"
+      seconds[kind] = seconds[kind] + event.dur / 1e6
+    end
+  end
+  return seconds
 end
 
 -- Returns {seconds =, ranks = {{name =, actions =}}} of one step. `of_ranks`: its events by rank.
@@ -62,22 +76,26 @@ local function step_of(ranks, of_ranks)
   for _, events in ipairs(of_ranks) do
     for _, event in ipairs(events) do begin, stop = math.min(begin, event.ts), math.max(stop, event.ts + event.dur) end
   end
-  local step = {seconds = (stop - begin) / 1e6, ranks = {}}
+  local step = {seconds = (stop - begin) / 1e6, ranks = {}, communication = {}}
   for index, events in ipairs(of_ranks) do
     local actions = {}
     for place, event in ipairs(events) do
       local first = (event.ts - begin) / 1e6
-      actions[place] = {text = event.name, begin = first, stop = first + event.dur / 1e6, is_transfer = is_transfer(event),
+      local text = trace.is_exchange(event) and "exchange " .. event.name or event.name
+      actions[place] = {text = text, begin = first, stop = first + event.dur / 1e6, is_transfer = is_transfer(event),
                         micro_batch = tonumber(event.name:match "^[FBIWR] %d+ (%d+)")}
     end
     step.ranks[index] = {name = ranks[index].name, actions = actions}
+    step.communication[index] = communication_of(events)
   end
   return step
 end
 
 --- Returns the training steps of the trace, in order: {seconds =, ranks = {{name =, actions = {{text =, begin =, stop =,
---- is_transfer =, micro_batch =}}}}}, as zt.simulation takes them. Times of different ranks fit together if the ranks share one
---- machine. Fails if the file is not a trace, or holds no whole step.
+-- is_transfer =, micro_batch =}}}}, communication = {{exchange =, other =}}}. zt.simulation takes `ranks`. An exchange of a layer
+-- with other ranks is a transfer with the text "exchange F 3 0". `communication` has by rank the seconds in which its thread did
+-- not compute, but took part in layers' exchanges, or in other communication; waiting is included. Times of different ranks fit
+-- together if the ranks share one machine. Fails if the file is not a trace, or holds no whole step.
 function steps.read(path)
   local ranks = by_rank(decoded(path))
   local by_step, least = {}, math.huge

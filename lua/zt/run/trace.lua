@@ -13,9 +13,20 @@ local PART_OF = {
   SEND_GRAD = "communication", RECV_GRAD = "communication", wait = "communication",
 }
 
---- Returns the part of a step to which an action counts: "forward", "backward", "communication", "step", or "other" for kinds
---- that a script has made. `text` is the action as text, the name of its event.
-function trace.part_of(text) return PART_OF[text:match "^%S+"] or "other" end
+local LAYERS = {forward = true, backward = true}
+
+--- Returns whether an event of a trace is a layer's exchange of tensors with other ranks, such as the dispatch of tokens to
+--- experts: F or B of a layer that does not compute.
+function trace.is_exchange(event)
+  return event.cat == "communication" and LAYERS[PART_OF[event.name:match "^%S+"]] or false
+end
+
+--- Returns the part of a step to which an event counts: "forward", "backward", "communication", "step", or "other" for kinds of
+--- actions that a script has made.
+function trace.part_of(event)
+  if trace.is_exchange(event) then return "communication" end
+  return PART_OF[event.name:match "^%S+"] or "other"
+end
 
 --- Returns the path of the file with the events of rank `rank`.
 function trace.part(folder, rank) return ("%s/trace.%d.part"):format(folder, rank) end

@@ -1,7 +1,12 @@
--- Tests what a trainer says of a step: planned and measured memory.
+-- Tests what a trainer says of a step: planned and measured memory, bytes that layers send, promises that are given up, traces.
+-- Also runs on two ranks, which share the experts.
+package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local nn, optim = require "zt.nn", require "zt.optim"
+local small = require "support.small_mixture"
+
+local ranks = zt.world.size
 
 local TestReports = {}
 
@@ -21,6 +26,60 @@ function TestReports:test_planned_memory_is_that_measured_in_all_precisions()
     end
   end
   lu.assertTrue(peaks.bf16 < 0.55 * peaks.fp32 and peaks.fp16 < 0.55 * peaks.fp32)
+end
+
+-- Before a step the shapes of tokens are not known; after it the report has the bytes that the plan has.
+function TestReports:test_reports_say_what_exchanges_send()
+  local trainer = small.trainer(small.model{})
+  local before = trainer:report()
+  lu.assertNotStrContains(before, "gives up")
+  lu.assertEquals(before:find("wire      combine, dispatch: what they send depends on the batch; ", 1, true) ~= nil, ranks > 1)
+  trainer:step(small.batch())
+  local after, sent = trainer:report(), trainer:plan(small.batch())[1].sent
+  lu.assertNotStrContains(after, "depends on the batch")
+  for _, kind in ipairs{"dispatch", "combine"} do
+    lu.assertEquals(sent[kind] ~= nil, ranks > 1)
+    lu.assertEquals(after:match("wire      " .. kind .. " (.-) sent per step and rank"),
+                    sent[kind] and zt.human_bytes(sent[kind]))
+  end
+end
+
+function TestReports:test_reports_say_which_promises_are_given_up()
+  local function given_up(router)
+    local lines = {}
+    local report = small.trainer(small.model{router = router}):report()
+    for line in report:gmatch "gives up  router: (%S+ = %S+)" do lines[#lines + 1] = line end
+    return lines
+  end
+  lu.assertEquals(given_up{losses = {balance = 0.1}, capacity = {}}, {})
+  lu.assertEquals(given_up{losses = {per = "micro_batch", balance = 0.1}}, {'losses.per = "micro_batch"'})
+  lu.assertEquals(given_up{losses = {per = "batch", balance = 0.1}, batch_axes = {"dp", "ep"}}, {'losses.per = "batch"'})
+  lu.assertEquals(given_up{losses = {per = "micro_batch", balance = 0.1}, capacity = {per = "micro_batch"}},
+                  {'capacity.per = "micro_batch"', 'losses.per = "micro_batch"'})
+end
+
+function TestReports:test_traces_call_exchanges_communication()
+  local trainer = small.trainer(small.model{})
+  trainer:trace_start()
+  trainer:step(small.batch())
+  local found = {}
+  local events = zt.json.decode("[" .. trainer:trace_events() .. "]")
+  for _, event in ipairs(events) do
+    if event.name:match "^[FB] %d" and event.tid == 0 then found[event.cat] = (found[event.cat] or 0) + 1 end
+  end
+  lu.assertEquals(found.communication, ranks > 1 and 4 or nil) -- dispatch and combine, forward and backward
+  lu.assertTrue(found.compute > 4)
+end
+
+function TestReports:test_refusals_of_one_kind_are_one_line()
+  local program = zt.program(nn.gpt{layers = 2, hidden = 8, heads = 2, vocab = 11, seq = 4}, {micro_batches = 4})
+  local text = program:text():gsub("\nNORM", "\nRESHARD 0\nRESHARD 1\nRESHARD 0\nNORM")
+  local _, message = pcall(zt.trainer, program:with_actions(text), {optimizer = optim.sgd{lr = 0.1}})
+  local lines = {}
+  for line in message:gmatch "\n  ([^\n]+)" do lines[#lines + 1] = line end
+  lu.assertEquals(#lines, 2, message)
+  lu.assertStrContains(lines[1], "is not sharded: nothing could bring its parameters back, remove it (and 2 more of this kind)")
+  lu.assertStrContains(lines[2], "and the next program needs them: add UNSHARD 1 (and 1 more of this kind)")
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestReports", TestReports}})

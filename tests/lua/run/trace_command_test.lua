@@ -54,6 +54,36 @@ function TestTrace:test_steps()
   lu.assertEquals(waits, {true, false, true, false, true, false})
 end
 
+-- What a layer does to exchange tokens with other ranks is not compute: neither its start, nor the wait for its end.
+function TestTrace:test_exchanges_are_no_compute()
+  local folder = temporary()
+  local events = {}
+  local function add(name, ts, dur, cat, lane)
+    local one = event(0, name, ts, dur, lane)
+    one.cat = cat
+    events[#events + 1] = one
+  end
+  add("COUNT", 0, 100, "communication")
+  add("F 0 0", 100, 1000, "compute")
+  add("F 1 0", 1100, 300, "communication")
+  add("F 1 0", 1100, 1000, "communication", 1)
+  add("wait F 1 0", 1400, 700, "communication")
+  add("B 0 0", 2100, 2000, "compute")
+  add("wait REDUCE_GRAD 0", 4100, 400, "communication")
+  add("STEP 0", 4500, 500, "compute")
+  zt.write_file(folder .. "/trace.json", zt.json.encode{traceEvents = events})
+  local step = steps.read(folder .. "/trace.json")[1]
+  lu.assertAlmostEquals(step.communication[1].exchange, 1e-3, 1e-9)
+  lu.assertAlmostEquals(step.communication[1].other, 0.5e-3, 1e-9)
+  local texts = {}
+  for _, action in ipairs(step.ranks[1].actions) do texts[action.text] = action.is_transfer end
+  lu.assertEquals({texts["F 0 0"], texts["exchange F 1 0"], texts["wait F 1 0"]}, {false, true, true})
+  local text, status = command(folder, "--picture", folder .. "/step.svg")
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "busy      3.500 ms, exchange      1.000 ms, other communication      0.500 ms, span bubble")
+  lu.assertStrContains(zt.fs.read(folder .. "/step.svg"), "<title>exchange F 1 0 under way: ")
+end
+
 function TestTrace:test_a_step_as_a_simulation()
   local step = steps.read(recorded(temporary()))[1]
   for _, rank in ipairs(step.ranks) do rank.seconds = step.seconds end

@@ -16,8 +16,8 @@ function reports.times(events)
   local out, first, last = {}, math.huge, 0
   for _, part in ipairs(PARTS) do out[part] = 0 end
   for _, event in ipairs(core.json.decode("[" .. events .. "]")) do
-    if event.cat == "compute" then
-      local part = trace.part_of(event.name)
+    if event.tid == 0 and event.dur then
+      local part = trace.part_of(event)
       out[part] = out[part] + event.dur / 1000
       first, last = math.min(first, event.ts), math.max(last, event.ts + event.dur)
     end

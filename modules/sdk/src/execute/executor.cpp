@@ -50,6 +50,21 @@ bool joins_after_failure(const Action& action, const ModelInfo& model) {
          !communicators_of(action, model).empty();
 }
 
+// Returns whether the start of the action computes, or moves tensors between ranks.
+Trace::Lane lane_of(const Action& action, const ModelInfo& model) {
+  switch (role_of(action)) {
+    case Role::compute:
+      return model.positions[static_cast<size_t>(action.target)].exchanges ? Trace::Lane::exchange : Trace::Lane::compute;
+    case Role::scalars:
+    case Role::reduce:
+    case Role::residency:
+    case Role::transfer:
+      return Trace::Lane::exchange;
+    default:
+      return Trace::Lane::compute;
+  }
+}
+
 }  // namespace
 
 Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
@@ -67,7 +82,7 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
   }
   const ResourceIds ids(resources);
   for (size_t i = 0; i < resources.size(); ++i) {
-    Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], resources[i], ids));
+    Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], model, resources[i], ids));
     instruction.gradients_read = std::move(gradients_read[i]);
     instruction.about = about(program_.actions[i], model);
     instruction.joins = joins_after_failure(program_.actions[i], model);
@@ -75,7 +90,8 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
   holders_.resize(static_cast<size_t>(ids.size()));
 }
 
-Executor::Instruction Executor::make_instruction(const Action& action, const Resources& resources, const ResourceIds& ids) {
+Executor::Instruction Executor::make_instruction(const Action& action, const ModelInfo& model, const Resources& resources,
+                                                 const ResourceIds& ids) {
   const auto handler = handlers_.find(action.kind);
   if (handler == handlers_.end()) {
     misuse(
@@ -89,9 +105,14 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Res
                           .text = action_text(action),
                           .about = {},
                           .trace_name = 0,
+                          .wait_name = 0,
+                          .lane = lane_of(action, model),
                           .waits = action.flag("wait"),
                           .joins = false};
-  if (trace_) instruction.trace_name = trace_->intern(instruction.text);
+  if (trace_) {
+    instruction.trace_name = trace_->intern(instruction.text);
+    instruction.wait_name = trace_->intern("wait " + instruction.text);
+  }
   std::vector<Resource> changed = resources.writes;
   changed.insert(changed.end(), resources.frees.begin(), resources.frees.end());
   instruction.touched.written = ids.of(changed);
@@ -123,7 +144,7 @@ void Executor::wait_for(int entry) {
   if (trace_ && trace_->on()) {
     const int64_t end = now_ns();
     trace_->add(instruction.trace_name, Trace::Lane::communication, flight.begin_ns, end);
-    if (end - begin > 1000) trace_->add(trace_->intern("wait"), Trace::Lane::compute, begin, end);
+    if (end - begin > 1000) trace_->add(instruction.wait_name, Trace::Lane::exchange, begin, end);
   }
 }
 
@@ -154,7 +175,7 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
     throw;
   }
   ++next_;  // from here on only the work can fail
-  if (trace_ && trace_->on()) trace_->add(instruction.trace_name, Trace::Lane::compute, begin, now_ns());
+  if (trace_ && trace_->on()) trace_->add(instruction.trace_name, instruction.lane, begin, now_ns());
   if (work.done()) return name_faults(instruction, [&] { work.wait(); });  // throws if it failed
   auto free_entry = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
   if (free_entry == in_flight_.end()) free_entry = in_flight_.emplace(in_flight_.end());

@@ -255,8 +255,8 @@ World Plan::place() const {
   return world;
 }
 
-int64_t Plan::activations(const std::vector<Batch>& micro_batches) const {
-  return rehearsal(program(Mode::train), held_, micro_batches, shapes(micro_batches)).peak_bytes();
+Rehearsal Plan::rehearsal(const std::vector<Batch>& micro_batches) const {
+  return rehearsal(program(Mode::train), held_, micro_batches, shapes(micro_batches));
 }
 
 Stage Plan::stage(const std::vector<Batch>& micro_batches) const {

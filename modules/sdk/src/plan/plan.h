@@ -58,9 +58,11 @@ class Plan {
   // Returns this rank's place, for messages.
   World place() const;
 
-  // Returns the bytes that a training step over these micro-batches (this rank's part of a global batch, on device meta)
-  // allocates at its peak. Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
-  int64_t activations(const std::vector<Batch>& micro_batches) const;
+  // Rehearses this rank's training step over these micro-batches (its part of a global batch, on device meta). Throws Misuse,
+  // naming the layer, if one of its operators does not run on meta tensors.
+  Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const;
+  // Returns the bytes that this rank sends in such a step, by kind of action, and by kind of layer what layers send.
+  std::map<std::string, int64_t> sent(const Rehearsal& rehearsed) const;
   // The training programs of all ranks; equal ones share one object.
   const std::vector<std::shared_ptr<const Program>>& training_programs() const { return training_; }
   const Optimizer& optimizer() const { return *optimizer_; }

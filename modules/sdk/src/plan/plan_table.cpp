@@ -62,6 +62,10 @@ std::string ranges_text(const std::vector<int>& numbers) {
   return text;
 }
 
+std::map<std::string, int64_t> Plan::sent(const Rehearsal& rehearsed) const {
+  return with_layers(rank_.sent, program(Mode::train), rehearsed, model().info());
+}
+
 Value Plan::of_all_ranks(const StepBatch& batch) const {
   const MeshShape shape = spec_->coord().shape;
   const std::vector<Batch> micro_batches = on_meta(batch.cut(spec_->micro_batches()));

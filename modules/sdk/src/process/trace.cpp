@@ -53,12 +53,11 @@ std::string Trace::events(int rank) const {
       nlohmann::json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {}", rank)}}}}
           .dump();
   for (const auto& span : spans_) {
-    const bool is_compute = span.lane == Lane::compute;
     const nlohmann::json event{{"name", names_[span.name]},
-                               {"cat", is_compute ? "compute" : "communication"},
+                               {"cat", span.lane == Lane::compute ? "compute" : "communication"},
                                {"ph", "X"},
                                {"pid", rank},
-                               {"tid", is_compute ? 0 : 1},
+                               {"tid", span.lane == Lane::communication ? 1 : 0},
                                {"ts", static_cast<double>(span.begin_ns) / 1000.0},
                                {"dur", static_cast<double>(span.end_ns - span.begin_ns) / 1000.0}};
     text += ",\n" + event.dump();

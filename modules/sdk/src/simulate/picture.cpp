@@ -19,8 +19,8 @@ constexpr double kRow = kBox + kLane + kCurve + kGap;
 constexpr double kLeastText = 13;  // a narrower box has no text
 
 const char* color_of(const std::string& kind, Role role) {
-  static const std::map<std::string, const char*> layers{
-      {"F", "#4c8bd6"}, {"R", "#9cc4f0"}, {"B", "#3fa66b"}, {"I", "#58c28b"}, {"W", "#e0a030"}};
+  static const std::map<std::string, const char*> layers{{"F", "#4c8bd6"}, {"R", "#9cc4f0"}, {"B", "#3fa66b"},
+                                                         {"I", "#58c28b"}, {"W", "#e0a030"}, {"exchange", "#b8478a"}};
   if (const auto known = layers.find(kind); known != layers.end()) return known->second;
   switch (role) {
     case Role::reduce:

@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include <algorithm>
+#include <set>
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -11,7 +12,39 @@ int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
   if (predicted_ >= 0 && has_shapes_of(predicted_for_, micro_batches)) return predicted_;
   predicted_ = -1;
   predicted_for_ = micro_batches;
-  return predicted_ = plan_->activations(micro_batches);
+  const Rehearsal rehearsed = plan_->rehearsal(micro_batches);
+  sent_ = plan_->sent(rehearsed);
+  return predicted_ = rehearsed.peak_bytes();
+}
+
+// Returns the bytes that are sent by kind of action and, if a batch is known, of layer. Otherwise names the layers that send.
+std::string Report::wire_text() const {
+  std::string text;
+  for (const auto& [name, bytes] : predicted_ >= 0 ? sent_ : plan_->rank().sent)
+    text += fmt::format("wire      {} {} sent per step and rank\n", name, human_bytes(bytes));
+  if (predicted_ >= 0) return text;
+  const ModelInfo& model = plan_->model().info();
+  const std::vector<bool> runs = positions_run(plan_->program(Mode::train), model);
+  std::set<std::string> senders;
+  for (size_t p = 0; p < model.positions.size(); ++p) {
+    const PositionInfo& position = model.positions[p];
+    if (runs[p] && plan_->spec().coord().size(position.axes) > 1) senders.insert(position.kind);
+  }
+  if (!senders.empty())
+    text +=
+        fmt::format("wire      {}: what they send depends on the batch; trainer:plan(batch) and a report after a step have it\n",
+                    fmt::join(senders, ", "));
+  return text;
+}
+
+// Returns which promises about numbers the model's layers give up, each once.
+std::string Report::given_up_text() const {
+  std::set<std::string> lines;
+  for (const NamedLayer& position : plan_->model().positions()) {
+    for (const std::string& sentence : position.layer->gives_up())
+      lines.insert(fmt::format("gives up  {}: {}\n", position.layer->kind(), sentence));
+  }
+  return fmt::format("{}", fmt::join(lines, ""));
 }
 
 std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& measured, const std::vector<Batch>& shapes) {
@@ -49,8 +82,7 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
   for (const auto& pass : spec.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
   text += fmt::format("step      {} micro-batches, {} actions: {}\n", spec.micro_batches(), training.actions.size(), actions);
   text += fmt::format("precision {}\n", training.precision.text());
-  for (const auto& [name, bytes] : plan_->rank().sent)
-    text += fmt::format("wire      {} {} sent per step and rank\n", name, human_bytes(bytes));
+  text += given_up_text() + wire_text();
   if (std::ranges::any_of(plan_->held().units, &Unit::is_node_shared))
     text +=
         "memory    parameters are held once per node; each rank counts its part (zero.shard{node_shared = false} turns this off)\n";

@@ -140,9 +140,10 @@ class Executor {
     std::vector<int> gradients_read;  // units whose gradients must be complete before it starts
     std::string text;                 // the action's text, such as "REDUCE_GRAD 3"
     std::string about;                // its target by name and its micro-batch, for messages; may be empty
-    uint32_t trace_name;
-    bool waits;  // the executor waits for its work before the next action
-    bool joins;  // it runs also after a failure
+    uint32_t trace_name, wait_name;   // of the action, and of waiting for its work
+    Trace::Lane lane;                 // in which its start is recorded
+    bool waits;                       // the executor waits for its work before the next action
+    bool joins;                       // it runs also after a failure
   };
   struct InFlight {
     Work work;
@@ -154,7 +155,7 @@ class Executor {
     int writer = -1;  // -1 means none
     std::vector<int> readers;
   };
-  Instruction make_instruction(const Action& action, const Resources& resources, const ResourceIds& ids);
+  Instruction make_instruction(const Action& action, const ModelInfo& model, const Resources& resources, const ResourceIds& ids);
   template <class Call>
   static void name_faults(const Instruction& instruction, Call call);
   // Frees the entry of in_flight_ and waits for its work.

@@ -172,6 +172,9 @@ class Layer : public MadeFromOptions {
   virtual std::string settings() const { return {}; }
   // Returns a sentence about what plans assume of the layer, such as the rows that an expert gets; empty: nothing.
   virtual std::string assumption() const { return {}; }
+  // Returns a sentence about each promise about numbers that the layer's options give up, such as that losses do not depend on
+  // the size of micro-batches; for reports.
+  virtual std::vector<std::string> gives_up() const { return {}; }
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
 };

@@ -16,7 +16,9 @@ int64_t now_ns();
 // thread (the rank's); the other functions are thread-safe.
 class Trace {
  public:
-  enum class Lane : uint8_t { compute, communication };
+  // What the rank's thread does: it computes, or it moves tensors between ranks and waits for other ranks (`exchange`). Works in
+  // flight, from their begin to their end, are `communication`.
+  enum class Lane : uint8_t { compute, exchange, communication };
   struct Span {
     uint32_t name;  // index into names
     Lane lane;
@@ -31,7 +33,8 @@ class Trace {
   // Records a span, or drops it and stops if `capacity` is reached. The caller checks on() before it reads the clock.
   void add(uint32_t name, Lane lane, int64_t begin_ns, int64_t end_ns);
 
-  // Writes the spans to a file. pid is the rank, tid the lane. Throws Fault if the file cannot be written.
+  // Writes the spans to a file. pid is the rank. tid is 0 for the rank's thread, 1 for works in flight, and cat is
+  // "compute" or "communication". Throws Fault if the file cannot be written.
   void write(const std::string& path, int rank) const;
   // Returns the events only, as JSON text "{...},{...}", to join the traces of all ranks in one file.
   std::string events(int rank) const;
