@@ -209,7 +209,7 @@ local function is_ignored(form, name, prefix)
   return false
 end
 
--- Returns the tensors that do not fit, in groups: {{title, {name, ...}}, ...}.
+-- Returns the tensors that do not fit, in groups: {{title, {name, ...}}, ...}, each sorted or in the map's order.
 local function complaints(map, shapes, is_known)
   local missing, wrong, extra, wanted = {}, {}, {}, {}
   for _, tensor in ipairs(names.by_tensor(map)) do
@@ -258,7 +258,7 @@ end
 
 --- Returns the map that fits the tensors of a model's files. shapes: {name = shape}. The names may lack their prefix, as in files
 -- of a model without its head. Also returns {copy = original} for a tied head that is written twice; the values of both must be
--- equal. An error lists all tensors that do not fit, by group. path: the config.json of the options, for messages.
+-- equal. An error has a line for each kind of tensors that do not fit. path: the config.json of the options, for messages.
 function names.fit(form_name, options, shapes, path)
   local form = forms[form_name]
   local prefix = shapes[form.embedding] and "" or form.prefix
@@ -268,7 +268,7 @@ function names.fit(form_name, options, shapes, path)
   if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
   local lines = {}
   for _, group in ipairs(complaints(map, shapes, function(name) return copies[name] or is_ignored(form, name, prefix) end)) do
-    if #group[2] > 0 then lines[#lines + 1] = ("%s: %s"):format(group[1], table.concat(group[2], ", ")) end
+    if #group[2] > 0 then lines[#lines + 1] = ("%d %s: %s"):format(#group[2], group[1], text.some(group[2])) end
   end
   if #lines > 0 then
     fail("the tensors are not those of the %s that %s describes, so the model cannot be made from them; look for the right "

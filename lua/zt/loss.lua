@@ -31,16 +31,23 @@ local function loss(run, value)
 
   local function valid(labels) return labels:ne(options.ignore_index):sum():item() end
 
+  local info = debug.getinfo(run, "S")
+  local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
   local outputs = {}
-  for place, name in ipairs(names) do outputs[place] = {name = name, differentiable = false} end
+  for index, name in ipairs(names) do outputs[index] = {name = name, differentiable = false} end
   local function forward(_, ...)
     local ctx = select(#names + 1, ...)
     if ctx.mode == "generate" then return ... end
     local out = {}
-    for place, name in ipairs(names) do out[name] = (select(place, ...)) end
+    for index, name in ipairs(names) do out[name] = (select(index, ...)) end
     local count = options.per == "token" and valid(ctx:batch(options.labels)) or out[names[1]]:size(0)
     if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- a mean over no tokens would be nan
     local scalar = run(out, ctx)
+    if type(scalar) ~= "userdata" then
+      local returned = scalar == nil and "nothing" or "a " .. type(scalar)
+      fail("zt.loss: the function at %s returned %s, and the loss '%s' needs a scalar tensor: let it return the %s over the %ss",
+        place, returned, options.name, options.reduction, options.per)
+    end
     if options.reduction == "mean" then scalar = scalar * count end
     ctx:loss(options.name, scalar, options.per)
   end
@@ -52,8 +59,6 @@ local function loss(run, value)
     return valid(labels)
   end
 
-  local info = debug.getinfo(run, "S")
-  local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
   return require("zt.nn").layer{
     kind = "loss", defined_at = place, forward = forward,
     io = {inputs = names, outputs = outputs, losses = {[options.name] = options.per}},

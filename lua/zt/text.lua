@@ -30,6 +30,13 @@ end
 --- {2, 3} -> "[2, 3]".
 function text.shape(sizes) return "[" .. table.concat(sizes, ", ") .. "]" end
 
+--- {"a", "b", "c", "d"} -> "a, b, c and 1 more": the first three and the number of the others.
+function text.some(names)
+  local most = 3
+  if #names <= most then return table.concat(names, ", ") end
+  return ("%s and %d more"):format(table.concat(names, ", ", 1, most), #names - most)
+end
+
 --- Returns rows of cells (strings or numbers) as lines with aligned columns. The first column is left-aligned, the others are
 -- right-aligned.
 function text.columns(rows)

@@ -24,6 +24,29 @@ local function config_beside(path)
   return core.exists(file) and file or nil
 end
 
+-- An error unless the names can be those of a checkpoint's tensors. path: the files, for messages. old, new: lists of names, in
+-- the files and here.
+local function check_names(path, old, new)
+  local original = {}
+  for index, name in ipairs(new) do
+    if original[name] then
+      fail("'%s' has the tensors '%s' and '%s', and both would become '%s': change --map so that their names differ", path,
+        original[name], old[index], name)
+    end
+    original[name] = old[index]
+  end
+  for index, name in ipairs(new) do
+    for slash in name:gmatch "()/" do
+      local above = name:sub(1, slash - 1)
+      if original[above] then
+        fail("'%s' has the tensors '%s' and '%s', but in a checkpoint '/' makes a group, and '%s' cannot be a group and a "
+          .. [[tensor: rename one with --map map.json, a JSON file such as {"^%s$": "%s"}]], path, original[above],
+          old[index], above, old[index], (name:gsub("/", ".")))
+      end
+    end
+  end
+end
+
 -- An error unless moe.gpt accepts the options: model.json must be usable with it.
 local function check_options(options, config)
   local is_right, message = pcall(moe.gpt, options)
@@ -50,10 +73,11 @@ local function prepare_model(model, config)
 end
 
 -- Prepares the import of any other model: its tensors, renamed by `map`. Returns a function as prepare_model does.
-local function prepare_tensors(model, map)
+local function prepare_tensors(model, map, path)
   local list, old = model:tensors(), {}
   for index, tensor in ipairs(list) do old[index] = tensor.name end
   local new = native.renamed(old, map)
+  check_names(path, old, new)
   return function(import)
     for index, name in ipairs(old) do import:add("model/" .. new[index], model:read(name)) end
     return #list
@@ -103,7 +127,7 @@ return function()
   if config then
     add, options = prepare_model(model, config)
   else
-    add = prepare_tensors(model, map or {})
+    add = prepare_tensors(model, map or {}, o.from)
   end
   local folder, count = write(o, add, options)
   print(("%s: %s tensors"):format(folder, text.count(count)))

@@ -2,7 +2,6 @@
 
 local cli = require "zt.cli"
 local core = require "zt.core"
-local fail = require "zt.fail"
 local folder_of = require "zt.ckpt.cmd.folder"
 local native = require "zt.ckpt"
 local text = require "zt.text"
@@ -54,7 +53,10 @@ return function()
     },
     positional = {{"checkpoint", "a checkpoint's folder, or a run's folder for its latest one"}},
   }
-  if o.json and (o.statistics or o.only ~= "") then fail "--json shows all as it is saved: leave out --only and --statistics" end
+  if o.json and (o.statistics or o.only ~= "") then
+    io.stderr:write "ckpt show: --json prints all as it is saved: leave out --only and --statistics\n"
+    os.exit(2)
+  end
   local folder = folder_of(o.checkpoint)
   local checkpoint = native.open(folder)
   local description = checkpoint:describe()

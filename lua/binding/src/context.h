@@ -32,6 +32,7 @@ struct Context : std::enable_shared_from_this<Context> {
   std::string last_message;
   Family last_family = Family::error;
   std::string last_traceback;  // of the last Lua error that reached C++
+  std::string last_raised;     // its message
 
   // Prefixes of chunk names ("@folder/file.lua"). Files with such a prefix are library files: an error names its caller's line.
   std::vector<std::string> library_folders;

@@ -39,8 +39,17 @@ std::string script_position(lua_State* L, const Context& context) {
   return is_command ? "" : innermost;
 }
 
+// Returns whether the text begins with a place in a script, "gpt.lua:7: ".
+static bool has_place(std::string_view text) {
+  const size_t number = text.find(':') + 1, end = text.find_first_not_of("0123456789", number);
+  return number > 1 && end != std::string_view::npos && end > number && text.substr(end).starts_with(": ");
+}
+
+// A message that Lua code raised, in a function that C++ called, begins with its place already.
 void push_error(lua_State* L, Context& context, const std::exception& error) {
-  context.last_message = script_position(L, context) + describe(error);
+  const std::string text = describe(error);
+  const bool is_placed = has_place(context.last_raised) && text.starts_with(context.last_raised);
+  context.last_message = (is_placed ? std::string() : script_position(L, context)) + text;
   context.last_family = family_of(error);
   lua_pushlstring(L, context.last_message.data(), context.last_message.size());
 }

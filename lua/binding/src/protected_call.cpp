@@ -70,6 +70,7 @@ std::optional<Failure> protected_call(lua_State* L, int arguments, int results) 
   lua_remove(L, handler);
   if (status == 0) return std::nullopt;
   Failure failure{error_text(L, status), std::move(state.last_traceback), Family::error};
+  state.last_raised = failure.message;
   if (failure.message == state.last_message) failure.family = state.last_family;
   if (failure.message.find("\nstack traceback:") != std::string::npos) failure.traceback.clear();
   lua_pop(L, 1);

@@ -12,6 +12,7 @@
 local COMMANDS = {"ls", "show", "diff", "verify", "gc", "export", "import"}
 
 local core = require "zt.core"
+local command = require "zt.command"
 
 local function usage(stream, status)
   stream:write("usage: ztoolkit ckpt ", table.concat(COMMANDS, "|"), " ...\n",
@@ -22,9 +23,9 @@ end
 local name = table.remove(arg, 1)
 if name == "--help" or name == "-h" then usage(io.stdout, 0) end
 if not name then usage(io.stderr, 2) end
-for _, command in ipairs(COMMANDS) do
-  if command == name then
-    require("zt.ckpt.cmd." .. name)()
+for _, known in ipairs(COMMANDS) do
+  if known == name then
+    command("ckpt " .. name, require("zt.ckpt.cmd." .. name))
     return
   end
 end

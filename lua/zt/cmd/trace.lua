@@ -4,13 +4,15 @@
 --   ztoolkit trace runs/pipeline --picture step.svg --plan plan.json    with the step of ztoolkit plan --trace plan.json above it
 --
 -- A run that has a trainer writes RUN/trace.json at its end.
-local zt    = require "zt"
-local steps = require "zt.run.steps"
+local zt      = require "zt"
+local command = require "zt.command"
+local steps   = require "zt.run.steps"
 require "zt.pipe"  -- registers the kinds of messages between stages, whose role decides their color
 
 local options = zt.cli {
   name = "trace", usage = "ztoolkit trace",
-  about = "Draws a step of a run: what each rank computed and when it waited.",
+  about = "Draws a step of a run: what each rank computed and when it waited. 'exchange' is the time in which a rank sent tokens "
+    .. "to experts and back, or waited for that.",
   positional = {{"run", "the run's folder, or a trace file"}},
   options = {
     {"picture", nil, "write the picture to this SVG file", type = "string"},
@@ -25,29 +27,38 @@ local function refuse(...)
   os.exit(2)
 end
 
-local path = options.run:match "%.json$" and options.run or options.run .. "/trace.json"
-local measured = steps.read(path)
-local number = options.step or steps.median(measured)
-if number >= #measured then refuse("the trace has %d steps: option '--step' must be below that, got %d", #measured, number) end
-local step = measured[number + 1]
-local drawing = {title = ("%s, step %d"):format(path, number), ranks = {}}
+local function draw()
+  local path = options.run:match "%.json$" and options.run or options.run .. "/trace.json"
+  local measured = steps.read(path)
+  local number = options.step or steps.median(measured)
+  if number >= #measured then refuse("the trace has %d steps: option '--step' must be below that, got %d", #measured, number) end
+  local step = measured[number + 1]
+  local drawing = {title = ("%s, step %d"):format(path, number), ranks = {}}
 
--- Appends the rows of a step, named after where it comes from.
-local function append(origin, from)
-  for _, rank in ipairs(from.ranks) do
-    table.insert(drawing.ranks, {name = origin .. " " .. rank.name, seconds = from.seconds, actions = rank.actions})
+  local communication = {} -- by row, as zt.run.steps has it
+
+  -- Appends the rows of a step, named after where it comes from.
+  local function append(origin, from)
+    for index, rank in ipairs(from.ranks) do
+      table.insert(drawing.ranks, {name = origin .. " " .. rank.name, seconds = from.seconds, actions = rank.actions})
+      table.insert(communication, from.communication[index])
+    end
   end
+
+  if options.plan then
+    local planned = steps.read(options.plan)[1]
+    append("plan", planned)
+    print(("planned   %.3f ms"):format(1e3 * planned.seconds))
+  end
+  append("run", step)
+  print(("measured  %.3f ms, step %d of %d"):format(1e3 * step.seconds, number, #measured))
+  local simulation = zt.simulation(drawing)
+  for index, rank in ipairs(simulation.ranks) do
+    local seconds = communication[index]
+    print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(
+      rank.ranks, 1e3 * rank.busy, 1e3 * seconds.exchange, 1e3 * seconds.other, 1e3 * rank.span_bubble))
+  end
+  if options.picture then simulation:write_picture(options.picture) end
 end
 
-if options.plan then
-  local planned = steps.read(options.plan)[1]
-  append("plan", planned)
-  print(("planned   %.3f ms"):format(1e3 * planned.seconds))
-end
-append("run", step)
-print(("measured  %.3f ms, step %d of %d"):format(1e3 * step.seconds, number, #measured))
-local simulation = zt.simulation(drawing)
-for _, rank in ipairs(simulation.ranks) do
-  print(("%-16s busy %10.3f ms, span bubble %10.3f ms"):format(rank.ranks, 1e3 * rank.busy, 1e3 * rank.span_bubble))
-end
-if options.picture then simulation:write_picture(options.picture) end
+command("trace", draw)

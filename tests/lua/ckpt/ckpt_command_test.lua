@@ -171,6 +171,23 @@ function TestCommand:test_import_by_a_map()
   local text, status = command("import", to, back, "--map", map)
   lu.assertEquals(status, 0, text)
   lu.assertStrContains(command("show", back), "model/layer0/mlp.up.weight")
+  -- Names that cannot be those of one checkpoint: '/' makes a group.
+  local announced = {{name = "a", shape = {2}, dtype = "float32"}, {name = "a/b", shape = {2}, dtype = "float32"}}
+  local odd = self.folder .. "/odd.safetensors"
+  ckpt.write_safetensors(odd, announced, 1e9, function() return zt.ones(2) end)
+  local function refused(message, ...)
+    local output, ended = command("import", odd, back .. "3", ...)
+    lu.assertEquals(ended, 1)
+    lu.assertStrContains(output, "ckpt import: '" .. odd .. "' has the tensors 'a' and 'a/b', " .. message)
+    lu.assertNotStrContains(output, "traceback")
+    lu.assertFalse(zt.exists(back .. "3"))
+  end
+  refused([[but in a checkpoint '/' makes a group, and 'a' cannot be a group and a tensor: ]]
+    .. [[rename one with --map map.json, a JSON file such as {"^a/b$": "a.b"}]])
+  zt.write_file(map, zt.json.encode{["/b"] = ""})
+  refused("and both would become 'a': change --map so that their names differ", "--map", map)
+  zt.write_file(map, zt.json.encode{["^a/b$"] = "a.b"})
+  lu.assertEquals(select(2, command("import", odd, back .. "3", "--map", map)), 0)
   zt.write_file(map, "[")
   text, status = command("import", to, back .. "2", "--map", map)
   lu.assertEquals(status, 1)

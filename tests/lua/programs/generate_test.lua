@@ -109,6 +109,12 @@ function TestGenerate:test_prompts_of_tensors()
   lu.assertErrorMsgContains("token 2 must be an integer of at least 0, got 1.5", generate, {}, {1, 1.5})
 end
 
+-- The message comes from a function of Lua that C++ calls, within a function of C++ that Lua calls.
+function TestGenerate:test_a_message_has_its_place_once()
+  local _, message = pcall(function() seen({0, 0 / 0}, {}, 3) end)
+  lu.assertEquals(select(2, message:match("^[^\n]*"):gsub("generate_test%.lua:%d+: ", "")), 1, message)
+end
+
 function TestGenerate:test_logits_that_are_not_finite()
   for _, options in ipairs {{temperature = 0}, {temperature = 1}, {top_k = 2}} do
     lu.assertErrorMsgContains("generate_test.lua:", seen, {0, 0 / 0, 1}, options, 3)

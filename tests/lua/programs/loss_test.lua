@@ -89,6 +89,14 @@ function TestLoss:test_errors_name_the_script_and_the_layer()
   lu.assertStrContains(vector, "ctx:loss takes a scalar")
 end
 
+function TestLoss:test_a_function_that_returns_no_tensor()
+  for returned, value in pairs{nothing = "", ["a number"] = "return 3", ["a table"] = "return {}"} do
+    local trainer = trainer_of(gpt(false):append(zt.loss(loadstring(value, "@own_loss.lua"), {name = "nats"})))
+    lu.assertErrorMsgContains(("zt.loss: the function at own_loss.lua:0 returned %s, and the loss 'nats' needs a scalar tensor: "
+      .. "let it return the mean over the tokens"):format(returned), trainer.step, trainer, batch())
+  end
+end
+
 function TestLoss:test_errors()
   lu.assertErrorMsgContains("takes function(out, ctx)", zt.loss, {})
   lu.assertErrorMsgContains("did you mean 'reduction'?", zt.loss, print, {reductions = "sum"})

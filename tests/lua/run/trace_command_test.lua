@@ -122,6 +122,8 @@ function TestTrace:test_mistakes()
   local function refused(message, ...)
     local text, status = command(...)
     lu.assertStrContains(text, message)
+    lu.assertStrMatches(text, "trace: .*")
+    lu.assertNotStrContains(text, "traceback")
     lu.assertTrue(status ~= 0)
   end
   refused("the trace has 3 steps: option '--step' must be below that, got 3", folder, "--step", "3")

@@ -1,5 +1,6 @@
 #include "plan.h"
 
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -88,6 +89,33 @@ static std::string common_text(const ModelInfo& model) {
   return text;
 }
 
+// Returns the refusals as lines, one for each kind: the first one, and how many more differ from it in names and numbers only.
+static std::string grouped_text(const std::vector<Refusal>& refusals) {
+  const auto kind_of = [](const std::string& reason) {
+    std::string kind;
+    bool is_name = false;
+    for (const char each : reason) {
+      if (each == '\'') is_name = !is_name;
+      if (!is_name && (each < '0' || each > '9')) kind += each;
+    }
+    return kind;
+  };
+  std::map<std::string, std::pair<size_t, std::string>> kinds;  // by kind: how many, and the first one's text
+  std::vector<std::string> order;
+  for (const Refusal& refusal : refusals) {
+    const std::string kind = kind_of(refusal.reason);
+    const auto [found, is_new] = kinds.try_emplace(kind, 0, refusal.text());
+    ++found->second.first;
+    if (is_new) order.push_back(kind);
+  }
+  std::string text;
+  for (const std::string& kind : order) {
+    const auto& [count, first] = kinds.at(kind);
+    text += "\n  " + first + (count > 1 ? fmt::format(" (and {} more of this kind)", count - 1) : "");
+  }
+  return text;
+}
+
 // Returns the programs of all ranks. Rank 0 verifies them; the other ranks compare what they would run with what rank 0 verified.
 std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) const {
   std::vector<std::shared_ptr<const Program>> programs;
@@ -101,7 +129,7 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
   if (coord.rank == 0) {
     std::vector<const Program*> by_rank;
     for (const auto& program : programs) by_rank.push_back(program.get());
-    for (const Refusal& refusal : verify(model().info(), coord.shape, by_rank)) complaint += "\n  " + refusal.text();
+    complaint = grouped_text(verify(model().info(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
   }
   if (spec_->mesh() && coord.shape.world_size() > 1) {
     Communicator& control = *spec_->mesh()->world()->control;
