@@ -85,14 +85,33 @@ void warn_of_latest(const std::string& path, const std::string& newest, const st
       fmt::format("'{}' cannot be used, so the newest complete checkpoint is taken, {}: {}", path, newest, problem));
 }
 
+// Returns the text without what editors and other systems add around it: a byte order mark, blanks, ends of lines.
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf", kBlanks = " \t\r\n";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+// Returns the text for a message: at most 60 bytes, others than printable ones of ASCII as \xNN.
+std::string shown(std::string_view text) {
+  constexpr size_t kMost = 60;
+  std::string words;
+  for (const char each : text.substr(0, kMost)) {
+    if (each >= ' ' && each <= '~') words += each;
+    else words += fmt::format("\\x{:02x}", static_cast<unsigned char>(each));
+  }
+  return text.size() > kMost ? words + "..." : words;
+}
+
 // Returns the step that the file `latest` names; nullopt, after a warning, if it names none.
 std::optional<int64_t> read_latest(io::FileSystem& files, const std::string& path, const std::string& newest) {
   try {
     const auto bytes = io::read_small(files, path, kLongestLatest);
-    std::string named(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    while (named.ends_with('\n')) named.pop_back();
-    if (const auto parsed = parse(named)) return parsed->step;
-    warn_of_latest(path, newest, "it holds no checkpoint's name");
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const auto parsed = parse(std::string(trimmed(text)))) return parsed->step;
+    warn_of_latest(path, newest, fmt::format("it holds '{}', which is no checkpoint's name", shown(text)));
   } catch (const Fault& error) {
     warn_of_latest(path, newest, error.what());
   }

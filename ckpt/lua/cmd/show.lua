@@ -34,13 +34,19 @@ local function tensor_rows(checkpoint, description, options)
   return rows
 end
 
-local function value_rows(values, only)
-  local rows = {}
-  for name, value in pairs(values) do
-    if name ~= "script" and name:find(only, 1, true) then rows[#rows + 1] = {name, core.json.encode(value)} end
+-- Returns a line for each value. Values are as long as they are: only their names are padded.
+local function value_lines(values, only)
+  local names, width, lines = {}, 0, {}
+  for name in pairs(values) do
+    if name ~= "script" and name:find(only, 1, true) then
+      names[#names + 1], width = name, math.max(width, #name)
+    end
   end
-  table.sort(rows, function(a, b) return a[1] < b[1] end)
-  return rows
+  table.sort(names)
+  for index, name in ipairs(names) do
+    lines[index] = ("%s%s  %s"):format(name, (" "):rep(width - #name), core.json.encode(values[name]))
+  end
+  return lines
 end
 
 return function()
@@ -66,6 +72,6 @@ return function()
   end
   print(folder)
   print(text.columns(tensor_rows(checkpoint, description, o)))
-  local values = value_rows(description.values, o.only)
-  if #values > 0 then print("\n" .. text.columns(values)) end
+  local values = value_lines(description.values, o.only)
+  if #values > 0 then print("\n" .. table.concat(values, "\n")) end
 end

@@ -45,6 +45,24 @@ function TestCommand:test_ls_and_show()
   lu.assertStrContains(text, "verify")
 end
 
+function TestCommand:test_show_pads_names_only()
+  if not IS_FIRST then return end
+  local folder = self.folder .. "/wide"
+  zt.mkdir_p(folder)
+  local import = ckpt.import(folder, 0)
+  import:add("model/x", zt.ones(2))
+  import:finish{short = {a = 1}, long = {text = ("y"):rep(10000)}}
+  local text, status = command("show", folder)
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "\nlong   {\"text\":\"yyy")
+  lu.assertStrContains(text, "\nshort  {\"a\":1}\n")
+  for _, option in ipairs{"--only", "--statistics"} do
+    text, status = command("show", folder, "--json", option, option == "--only" and "x" or nil)
+    lu.assertEquals(status, 2)
+    lu.assertEquals(text, "ckpt show: --json prints all as it is saved: leave out --only and --statistics\n")
+  end
+end
+
 function TestCommand:test_diff()
   if not IS_FIRST then return end
   local a = self.folder .. "/a/step_0000000"
@@ -114,8 +132,17 @@ function TestCommand:test_what_stands_in_the_way_of_a_checkpoint()
   local run = self.folder .. "/a"
   zt.write_file(run .. "/latest", ("x"):rep(5000))
   lu.assertEquals(ckpt.latest(run), "step_00000002")
-  zt.write_file(run .. "/latest", "nonsense")
+  zt.write_file(run .. "/latest", "nonsense\r\n")
   lu.assertEquals(ckpt.latest(run), "step_00000002")
+  local shown = command("verify", run)
+  lu.assertStrContains(shown, [[/latest' cannot be used, so the newest complete checkpoint is taken, step_00000002: ]]
+    .. [[it holds 'nonsense\x0d\x0a', which is no checkpoint's name]])
+  for _, text in ipairs{"step_00000001\r\n", "\239\187\191step_00000001", " \t step_00000001 \n\n", "step_00000001"} do
+    zt.write_file(run .. "/latest", text)
+    lu.assertEquals(ckpt.latest(run), "step_00000001")
+    lu.assertNotStrContains(command("show", run), "cannot be used")
+  end
+  zt.write_file(run .. "/latest", "step_00000002\n")
   local shard = run .. "/step_00000002/shards/rank_00000.h5"
   os.remove(shard)
   os.execute("mkfifo " .. shard)
@@ -192,6 +219,20 @@ function TestCommand:test_import_by_a_map()
   text, status = command("import", to, back .. "2", "--map", map)
   lu.assertEquals(status, 1)
   lu.assertStrContains(text, "map.json' is no JSON")
+end
+
+-- Mistakes of people have no traceback of Lua; errors in the commands themselves do.
+function TestCommand:test_mistakes_have_no_traceback()
+  if not IS_FIRST then return end
+  for _, words in ipairs{{"export", self.folder .. "/a", self.folder .. "/out", "--model", self.folder .. "/none.json"},
+                         {"export", self.folder .. "/a", self.folder .. "/a/latest/out"},
+                         {"import", self.folder .. "/none.safetensors", self.folder .. "/b"}} do
+    local text, status = command(unpack(words))
+    lu.assertEquals(status, 1, text)
+    lu.assertStrMatches(text, "ckpt " .. words[1] .. ": [^\n]+\n.*")
+    lu.assertNotStrContains(text, "traceback")
+    lu.assertNotStrContains(text, ".lua:")
+  end
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCommand", TestCommand}})
