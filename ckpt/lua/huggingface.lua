@@ -11,6 +11,8 @@ local huggingface = {}
 local ACTIVATIONS = {gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu = "gelu", relu = "relu"}
 local WRITTEN_ACTIVATIONS = {gelu_tanh = "gelu_new", gelu = "gelu", relu = "relu"}
 
+local GPT2_END = 50256 -- <|endoftext|>, the last token of GPT-2's vocabulary, begins and ends texts
+
 local MOST_LAYERS, MOST_COLUMNS, MOST_ROWS = Reader.MOST_LAYERS, Reader.MOST_COLUMNS, Reader.MOST_ROWS
 
 local function read_gpt2(reader)
@@ -117,6 +119,27 @@ function huggingface.complete(options)
   if o.ffn == 0 then o.ffn = is_llama and math.ceil(math.floor(8 * o.hidden / 3) / 256) * 256 or 4 * o.hidden end
   if o.moe then o.moe = mixtures.complete(o) end
   return o
+end
+
+local TOKEN_IDS = {"bos_token_id", "eos_token_id", "pad_token_id"}
+
+--- Returns the ids of special tokens of a config.json (a table). GPT-2's file may leave out those that are its defaults.
+function huggingface.token_ids(config)
+  local ids = {}
+  for _, key in ipairs(TOKEN_IDS) do ids[key] = config[key] end
+  if config.model_type == "gpt2" then
+    for _, key in ipairs{"bos_token_id", "eos_token_id"} do ids[key] = ids[key] or GPT2_END end
+  end
+  return ids
+end
+
+--- Adds the ids of special tokens to a config.json. ids: those of the model that was imported, or nil: then only a model with
+-- GPT-2's vocabulary has them. An id that is not known is null, because transformers has defaults that another tokenizer lacks.
+function huggingface.add_token_ids(config, ids)
+  if not ids and config.model_type == "gpt2" and config.vocab_size == GPT2_END + 1 then
+    ids = {bos_token_id = GPT2_END, eos_token_id = GPT2_END}
+  end
+  for _, key in ipairs(TOKEN_IDS) do config[key] = ids and ids[key] or 0 / 0 end -- nan is encoded as null
 end
 
 local function write_gpt2(o)

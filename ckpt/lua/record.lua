@@ -3,6 +3,22 @@
 local core = require "zt.core"
 local native = require "zt.ckpt"
 local script = require "zt.run.script"
+local tokenizer_files = require "zt.ckpt.tokenizer_files"
+
+-- Returns whether a value consists of booleans, numbers, strings and tables: not so with layers that are options.
+local function is_plain(value)
+  if type(value) ~= "table" then return type(value) ~= "userdata" and type(value) ~= "function" end
+  for _, item in pairs(value) do
+    if not is_plain(item) then return false end
+  end
+  return true
+end
+
+-- Returns the options from which nn.gpt or moe.gpt made the model, for `ckpt export --huggingface`. nil for other models.
+local function options_of(trainer)
+  local options = trainer.model.options
+  return is_plain(options) and options or nil
+end
 
 local function record(run, named)
   local trainer = named.trainer or named.model
@@ -15,6 +31,8 @@ local function record(run, named)
     ranks = core.world.size,
     launch = core.world.launch,
     mesh = is_trainer and trainer.mesh and tostring(trainer.mesh):match("mesh (.-) %(") or nil,
+    tokenizer = tokenizer_files.of_data(named.data),
+    model = is_trainer and options_of(trainer) or nil,
     program = is_trainer and native.digest(trainer:text()) or nil,
     saved = os.date("!%Y-%m-%dT%H:%M:%SZ"),
   }

@@ -60,7 +60,7 @@ local function gpt(given, of_run)
   end
   local options, blocks = {}, nil
   for key, value in pairs(given) do options[key] = value end
-  options.moe = nil
+  options.moe, options.made_from = nil, given
   options.mlp = function(block)
     blocks = blocks or blocks_of(given.moe.blocks, given.layers)
     if not blocks[block] then return nil end

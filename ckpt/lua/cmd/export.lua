@@ -10,6 +10,7 @@ local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
 local text = require "zt.text"
+local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local PREFIX = "model/"
 local DTYPES = {fp64 = "float64", fp32 = "float32", bf16 = "bfloat16", fp16 = "float16"}
@@ -58,25 +59,48 @@ local function check_model(parameters, options, path)
   end
 end
 
+-- Returns the options of the model, and where they are from: the file that the user gave, or the checkpoint's record.
+local function options_of(o, script)
+  if o.model then return json_file(o.model), o.model end
+  if script.model then return script.model, o.checkpoint end
+  fail("'%s' does not record its model's options: it was saved by an older version, or nn.gpt or moe.gpt did not make the model "
+    .. "from plain options. Give them by --model model.json", o.checkpoint)
+end
+
 -- Returns the tensors to write as Hugging Face names and divides them, and the model's config.json. A tensor may be a part of a
--- parameter's rows.
-local function huggingface_list(parameters, path)
-  local options = json_file(path)
+-- parameter's rows. script: the checkpoint's record.
+local function huggingface_list(parameters, o, script)
+  local options, path = options_of(o, script)
   local config, form = huggingface.config(options) -- first: it says of an option why no such model has its tensors
   check_model(parameters, options, path)
   local list = names.by_tensor(names.map(form, huggingface.complete(options)))
   for _, part in ipairs(list) do part.dtype = parameters[part.parameter].dtype end
+  huggingface.add_token_ids(config, script.token_ids)
   return list, config
 end
 
-local function list_of(parameters, path)
-  if path then return huggingface_list(parameters, path) end
+local function list_of(parameters, o, script)
+  if o.huggingface or o.model then return huggingface_list(parameters, o, script) end
   return plain_list(parameters)
 end
 
 -- Returns config.json. transformers refuses "1" for a number that it declares as a float: it must be "1.0".
 local function encode(config)
   return (core.json.encode(config):gsub('("router_aux_loss_coef":%s*%d+)([,}%s])', "%1.0%2"))
+end
+
+-- Writes what belongs to the model besides its tensors: with names of Hugging Face's its config.json, and the tokenizer's files,
+-- if the checkpoint has them. Returns the paths.
+local function write_companions(o, config, script)
+  local is_file = o.to:find "%.safetensors$" ~= nil
+  if is_file and not config then return {} end
+  local folder = is_file and (o.to:match "^(.*)/" or ".") or o.to
+  local paths = tokenizer_files.write(script.tokenizer or {}, folder)
+  if config then
+    core.write_file(folder .. "/config.json", encode(config) .. "\n")
+    table.insert(paths, 1, folder .. "/config.json")
+  end
+  return paths
 end
 
 local function provider(checkpoint, list)
@@ -98,7 +122,8 @@ return function()
       {"dtype", "saved", "the dtype of floating-point tensors", one_of = {"saved", "fp64", "fp32", "bf16", "fp16"}},
       {"shard_bytes", 5e9, "the most bytes of tensors per file of a folder; a larger tensor gets its own file", at_least = 1},
       {"overwrite", false, "replaces a model that is there already"},
-      {"model", nil, "a JSON file of the options of nn.gpt or moe.gpt: writes names and config.json as Hugging Face does",
+      {"huggingface", false, "writes names, config.json and the tokenizer's files as Hugging Face does"},
+      {"model", nil, "the same, with the options of nn.gpt or moe.gpt in this JSON file instead of those in the checkpoint",
        type = "string"},
     },
     positional = {
@@ -107,7 +132,8 @@ return function()
     },
   }
   local checkpoint = native.open(folder_of(o.checkpoint))
-  local list, config = list_of(parameters_of(checkpoint), o.model)
+  local script = checkpoint:describe().values.script or {}
+  local list, config = list_of(parameters_of(checkpoint), o, script)
   if #list == 0 then fail("the checkpoint has no parameters: nothing is named '%s...'", PREFIX) end
   for _, part in ipairs(list) do
     if FLOATING[part.dtype] then part.dtype = DTYPES[o.dtype] or part.dtype end
@@ -115,11 +141,7 @@ return function()
   local announced = {}
   for index, part in ipairs(list) do announced[index] = {name = part.name, shape = part.shape, dtype = part.dtype} end
   local written = native.write_safetensors(o.to, announced, o.shard_bytes, provider(checkpoint, list), nil, o.overwrite)
-  if config then
-    local folder = o.to:find "%.safetensors$" and (o.to:match "^(.*)/" or ".") or o.to
-    core.write_file(folder .. "/config.json", encode(config) .. "\n")
-    written[#written + 1] = folder .. "/config.json"
-  end
+  for _, path in ipairs(write_companions(o, config, script)) do written[#written + 1] = path end
   for _, path in ipairs(written) do print("wrote " .. path) end
   print(("%s tensors"):format(text.count(#list)))
 end

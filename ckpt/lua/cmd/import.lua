@@ -9,6 +9,7 @@ local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
 local text = require "zt.text"
+local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local function shapes_of(model)
   local shapes = {}
@@ -16,11 +17,15 @@ local function shapes_of(model)
   return shapes
 end
 
+-- Returns the folder of the files that the user names.
+local function folder_of(path)
+  local is_file = path:find "%.safetensors$" or path:find "%.json$"
+  return is_file and (path:match "^(.*)/" or ".") or path
+end
+
 -- Returns the path of the config.json in the files' folder, or nil.
 local function config_beside(path)
-  local is_file = path:find "%.safetensors$" or path:find "%.json$"
-  local folder = is_file and (path:match "^(.*)/" or ".") or path
-  local file = folder .. "/config.json"
+  local file = folder_of(path) .. "/config.json"
   return core.exists(file) and file or nil
 end
 
@@ -54,9 +59,11 @@ local function check_options(options, config)
 end
 
 -- Prepares the import of a model of Hugging Face's as parameters of moe.gpt, and checks everything but the values. Returns a
--- function that adds the parameters to an import and returns their number, and the options of moe.gpt.
+-- function that adds the parameters to an import and returns their number, and what export needs of the model: the options of
+-- moe.gpt, the ids of special tokens, the tokenizer's files.
 local function prepare_model(model, config)
-  local options, form = huggingface.options(json_file(config), config)
+  local content = json_file(config)
+  local options, form = huggingface.options(content, config)
   local map, copies = names.fit(form, options, shapes_of(model), config)
   check_options(options, config)
   return function(import)
@@ -69,7 +76,7 @@ local function prepare_model(model, config)
       import:add("model/" .. entry.name, names.join(entry, function(name) return model:read(name) end))
     end
     return #map
-  end, options
+  end, {model = options, token_ids = huggingface.token_ids(content), tokenizer = tokenizer_files.of_folder(folder_of(config))}
 end
 
 -- Prepares the import of any other model: its tensors, renamed by `map`. Returns a function as prepare_model does.
@@ -84,12 +91,15 @@ local function prepare_tensors(model, map, path)
   end
 end
 
--- Writes the checkpoint, and returns its folder and the number of its tensors. Leaves no folder if it fails.
-local function write(o, add, options)
+-- Writes the checkpoint, and returns its folder and the number of its tensors. Leaves no folder if it fails. record: what export
+-- needs of the model, or nil.
+local function write(o, add, record)
   local import = native.import(o.to, o.step)
   local function fill()
     local count = add(import)
-    return import:finish{script = {imported = o.from, model = options}}, count
+    local script = {imported = o.from}
+    for key, value in pairs(record or {}) do script[key] = value end
+    return import:finish{script = script}, count
   end
   local is_done, folder, count = pcall(fill)
   if is_done then return folder, count end
@@ -123,17 +133,17 @@ return function()
   local map = o.map and json_file(o.map)
   local model = native.safetensors(o.from)
   local config = not map and config_beside(o.from) or nil
-  local add, options
+  local add, record
   if config then
-    add, options = prepare_model(model, config)
+    add, record = prepare_model(model, config)
   else
     add = prepare_tensors(model, map or {}, o.from)
   end
-  local folder, count = write(o, add, options)
+  local folder, count = write(o, add, record)
   print(("%s: %s tensors"):format(folder, text.count(count)))
   if not config and not map then print "no config.json is beside them: tensors keep their names" end
-  if options then
-    core.write_file(o.to .. "/model.json", core.json.encode(options) .. "\n")
-    print(("%s/model.json: the options of %s for it"):format(o.to, options.moe and "moe.gpt" or "nn.gpt"))
+  if record then
+    core.write_file(o.to .. "/model.json", core.json.encode(record.model) .. "\n")
+    print(("%s/model.json: the options of %s for it"):format(o.to, record.model.moe and "moe.gpt" or "nn.gpt"))
   end
 end

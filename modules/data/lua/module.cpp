@@ -194,6 +194,12 @@ int tokenizer_kind(lua_State* L) {
   return 1;
 }
 
+// tokenizer:model(): the bytes of its model file; empty without one
+int tokenizer_model(lua_State* L) {
+  lua::push(L, lua::check<Tokenizer>(L, 1)->model());
+  return 1;
+}
+
 // --- from text to tokens ---
 
 struct TokenizeCall {
@@ -255,6 +261,7 @@ ZT_LUA_MODULE(data) {
   module.type<Tokenizer>()
       .method<encode>("encode")
       .method<decode>("decode")
+      .method<tokenizer_model>("model")
       .getter<tokenizer_vocab>("vocab")
       .getter<tokenizer_kind>("kind");
 }

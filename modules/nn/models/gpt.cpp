@@ -26,6 +26,7 @@ struct GptOptions : HeadOptions {
   double eps = 1e-5, dropout = 0;
   bool loss = true;
   int64_t ignore_index = -100, seed = 0;
+  std::optional<Value::Table> made_from;
 };
 
 bool is_llama(const GptOptions& o) {
@@ -58,6 +59,8 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
           .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
+          .optional("made_from", &GptOptions::made_from,
+                    "the options to record instead of these, for functions that call nn.gpt with `mlp`")
           .optional("seed", &GptOptions::seed, "seed of the initial weights and of dropout");
   return kSchema;
 }
@@ -126,7 +129,10 @@ std::shared_ptr<Model> make_gpt(const Value& value) {
   head.loss = o.loss;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
-  return std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
+  const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
+  if (o.made_from) model->set_options(*o.made_from);
+  else if (!o.mlp) model->set_options(value);
+  return model;
 }
 
 }  // namespace zt::nn

@@ -4,6 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
 local moe = require "zt.moe"
+local nn = require "zt.nn"
 local optim = require "zt.optim"
 local huggingface = require "zt.ckpt.huggingface"
 local command = require "support.command" "ckpt"
@@ -43,6 +44,7 @@ function TestCommands:test_a_model_that_is_not_the_checkpoints()
   local folder = temporary()
   command("import", models.FOLDER .. "gpt2_untied", folder)
   local options = models.read_json(folder .. "/model.json")
+  local last = ("blocks.%d.attention."):format(options.layers - 1)
   local function refused(changes, message)
     local changed = {}
     for key, value in pairs(options) do changed[key] = value end
@@ -52,12 +54,71 @@ function TestCommands:test_a_model_that_is_not_the_checkpoints()
     lu.assertEquals(status, 1)
     lu.assertStrContains(text, message)
   end
-  refused({layers = options.layers - 1}, ("12 not in the model: %sout.bias, %sout.weight, %sqkv.bias and 9 more"):gsub("%%s", last))
+  refused({layers = options.layers - 1},
+    ("12 not in the model: %sout.bias, %sout.weight, %sqkv.bias and 9 more"):gsub("%%s", last))
   refused({layers = options.layers + 1}, ("12 not in the checkpoint: blocks.%d."):format(options.layers))
   refused({vocab = options.vocab - 1}, "2 of another shape: embedding.weight is [")
   refused({tied = true}, "1 not in the model: head.weight")
   refused({layer = 3}, "unknown option 'layer'")
   lu.assertFalse(zt.exists(folder .. "/out"))
+end
+
+-- The checkpoint of a run records the options of its model and its tokenizer, so that an export needs nothing else.
+function TestCommands:test_export_of_a_runs_own_model()
+  local folder = temporary()
+  local function saved(model, name, objects)
+    local trainer = zt.trainer(zt.program(model), {optimizer = optim.sgd{lr = 0.5}})
+    local all = {trainer = trainer}
+    for key, value in pairs(objects or {}) do all[key] = value end
+    ckpt.save(folder .. "/" .. name, all, {step = 1, async = false})
+    return command("export", folder .. "/" .. name, folder .. "/hf-" .. name, "--huggingface")
+  end
+  local options = {layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4}
+  local stream = {tokenizer = {model = function() return "\0\255model\n" end}, state = function() return {} end, restore = print}
+  local text, status = saved(nn.gpt(options), "gpt2", {data = stream})
+  lu.assertEquals(status, 0, text)
+  local config = models.read_json(folder .. "/hf-gpt2/config.json")
+  lu.assertEquals({config.model_type, config.vocab_size, config.n_head}, {"gpt2", 11, 2})
+  lu.assertStrContains(zt.fs.read(folder .. "/hf-gpt2/config.json"), '"bos_token_id":null,"')
+  lu.assertStrContains(zt.fs.read(folder .. "/hf-gpt2/config.json"), '"eos_token_id":null,"')
+  lu.assertEquals(zt.fs.read(folder .. "/hf-gpt2/tokenizer.model"), "\0\255model\n")
+  lu.assertStrContains(text, "wrote " .. folder .. "/hf-gpt2/tokenizer.model")
+  options.vocab = 50257
+  text, status = saved(nn.gpt(options), "full")
+  lu.assertEquals(status, 0, text)
+  config = models.read_json(folder .. "/hf-full/config.json")
+  lu.assertEquals({config.bos_token_id, config.eos_token_id}, {50256, 50256})
+  options.vocab, options.family, options.moe = 11, "llama", {experts = 4, ffn = 8, router = {normalise = "selected"}}
+  text, status = saved(moe.gpt(options), "mixture")
+  lu.assertEquals(status, 0, text)
+  lu.assertEquals(models.read_json(folder .. "/hf-mixture/config.json").num_local_experts, 4)
+  -- A loss without parameters changes nothing; layers made by a function are not in the record.
+  text, status = saved(nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, loss = false}
+    :append(zt.loss(function(out) return out.logits:sum() end)), "own_loss")
+  lu.assertEquals(status, 0, text)
+  text, status = saved(nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, mlp = function() return nil end}, "mlp")
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(text, "does not record its model's options")
+  lu.assertStrContains(text, "Give them by --model model.json")
+end
+
+function TestCommands:test_special_tokens_and_tokenizers_of_imports()
+  local folder = temporary()
+  zt.mkdir_p(folder .. "/in")
+  zt.copy_file(models.FOLDER .. "llama/model.safetensors", folder .. "/in/model.safetensors")
+  local config = models.config_of "llama"
+  config.bos_token_id, config.eos_token_id = 3, {4, 5}
+  zt.write_file(folder .. "/in/config.json", zt.json.encode(config))
+  zt.write_file(folder .. "/in/tokenizer.json", '{"version": "1.0"}\n')
+  zt.write_file(folder .. "/in/tokenizer.model", "\1\0\200")
+  local text, status = command("import", folder .. "/in", folder .. "/run")
+  lu.assertEquals(status, 0, text)
+  text, status = command("export", folder .. "/run", folder .. "/out", "--huggingface")
+  lu.assertEquals(status, 0, text)
+  local written = models.read_json(folder .. "/out/config.json")
+  lu.assertEquals({written.bos_token_id, written.eos_token_id}, {3, {4, 5}})
+  lu.assertEquals(zt.fs.read(folder .. "/out/tokenizer.json"), '{"version": "1.0"}\n')
+  lu.assertEquals(zt.fs.read(folder .. "/out/tokenizer.model"), "\1\0\200")
 end
 
 -- A tensor that only the model's options explain: the message names the option.

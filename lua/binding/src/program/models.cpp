@@ -81,6 +81,12 @@ int initialise(lua_State* L) {
   return 0;
 }
 
+// model.options: the options from which nn.gpt or moe.gpt made it, a table of plain data; nil for other models
+int options(lua_State* L) {
+  push(L, check<Model>(L, 1)->options());
+  return 1;
+}
+
 // model:state(): returns an object with the whole parameters by name, which are gathered when they are read. The Lua library
 // makes it (zt/state.lua).
 int state(lua_State* L) {
@@ -108,6 +114,7 @@ void open_models(Module& module) {
       .method<freeze>("freeze")
       .method<unfreeze>("unfreeze")
       .method<initialise>("initialise")
+      .getter<options>("options")
       .metamethod<to_text>("__tostring");
   module.type<Layer>();
 }

@@ -264,6 +264,12 @@ int program_of(lua_State* L) {
   return 1;
 }
 
+// trainer.model: the model that it trains
+int model_of(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->spec().model());
+  return 1;
+}
+
 int global_step(lua_State* L) {
   push(L, check<Trainer>(L, 1)->global_step());
   return 1;
@@ -297,6 +303,7 @@ void open_trainers(Module& module) {
       .method<program_text>("text")
       .getter<global_step>("global_step")
       .getter<mesh_of>("mesh")
+      .getter<model_of>("model")
       .getter<program_of>("program");
   module.type<Optimizer>();
   module.type<Schedule>();

@@ -279,8 +279,11 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
 
 std::shared_ptr<Model> Model::append(NamedLayer layer) const {
   std::vector<NamedLayer> layers = positions_;
+  const bool is_alike = layer.layer->params().empty();
   layers.push_back(std::move(layer));
-  return std::make_shared<Model>(std::move(layers), seed_);
+  auto model = std::make_shared<Model>(std::move(layers), seed_);
+  if (is_alike) model->set_options(options_);
+  return model;
 }
 
 std::string Model::summary() const {

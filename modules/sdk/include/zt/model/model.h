@@ -8,6 +8,7 @@
 #include "zt/base/box.h"
 #include "zt/base/given.h"
 #include "zt/base/object.h"
+#include "zt/base/value.h"
 #include "zt/comm/mesh.h"
 #include "zt/model/layer.h"
 
@@ -112,7 +113,11 @@ class Model : public MadeFromOptions {
   // Throws Misuse if no name matches, or if a trainer holds the model.
   int set_trainable(const std::string& pattern, bool is_trainable);
 
-  // Returns a new model: these layers, then `layer`.
+  // The options from which a function such as nn.gpt made the model, as plain data, for records and exports; nil if not known.
+  const Value& options() const { return options_; }
+  void set_options(Value options) { options_ = std::move(options); }
+
+  // Returns a new model: these layers, then `layer`. It keeps the options if `layer` has no parameters.
   std::shared_ptr<Model> append(NamedLayer layer) const;
 
   const std::vector<NamedLayer>& positions() const { return positions_; }
@@ -134,6 +139,7 @@ class Model : public MadeFromOptions {
   ModelInfo info_;
   uint64_t seed_;
   std::weak_ptr<Trainer> trainer_;
+  Value options_;
 };
 
 ZT_OBJECT(Model)

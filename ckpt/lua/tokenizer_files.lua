@@ -1,0 +1,59 @@
+--- The files of a model's tokenizer, {name = content}, that a checkpoint keeps in the record of its script, for `ckpt export`.
+
+local core = require "zt.core"
+local fs = require "zt.fs"
+
+local tokenizer_files = {}
+
+local NAMES = {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+               "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}
+
+-- A record's strings are printed as JSON, which has no bytes: a binary file is kept as hexadecimal digits.
+local function kept(content)
+  return {hex = (content:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end))}
+end
+
+local function content_of(file)
+  if type(file) ~= "table" then return file end
+  return (file.hex:gsub("%x%x", function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local of_streams = setmetatable({}, {__mode = "k"}) -- made once, not for every save
+
+--- Returns the files of the tokenizer of a run's data; nil if the data have none, or one without a file.
+function tokenizer_files.of_data(data)
+  if data == nil then return nil end
+  if of_streams[data] == nil then
+    local has_tokenizer, model = pcall(function() return data.tokenizer:model() end) -- data may be any object
+    of_streams[data] = has_tokenizer and model ~= "" and {["tokenizer.model"] = kept(model)} or false
+  end
+  return of_streams[data] or nil
+end
+
+--- Returns the tokenizer's files in the folder of a model of Hugging Face's; nil without any.
+function tokenizer_files.of_folder(folder)
+  local files
+  for _, name in ipairs(NAMES) do
+    local path = folder .. "/" .. name
+    if core.exists(path) then
+      files = files or {}
+      local content = fs.read(path)
+      files[name] = name:find "%.model$" and kept(content) or content
+    end
+  end
+  return files
+end
+
+--- Writes the files into a folder. Returns their paths, sorted.
+function tokenizer_files.write(files, folder)
+  local paths = {}
+  for name, file in pairs(files) do
+    local path = folder .. "/" .. name
+    core.write_file(path, content_of(file))
+    paths[#paths + 1] = path
+  end
+  table.sort(paths)
+  return paths
+end
+
+return tokenizer_files
