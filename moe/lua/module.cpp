@@ -92,7 +92,8 @@ int router(lua_State* L) {
 int dispatch(lua_State* L) {
   static const auto kSchema = exchange_schema("moe.dispatch");
   std::string dispatcher;
-  const ExchangeOptions options = parse_exchange(kSchema, lua::check_value(L, 1), dispatcher);
+  const Value given = lua::check_value(L, 1);
+  const ExchangeOptions options = parse_exchange(kSchema, given, dispatcher);
   lua::push_made(L, dispatcher == "all_to_all" ? make_dispatch(options) : make_gather_dispatch(options), given);
   return 1;
 }
@@ -100,7 +101,8 @@ int dispatch(lua_State* L) {
 int combine(lua_State* L) {
   static const auto kSchema = exchange_schema("moe.combine");
   std::string dispatcher;
-  const ExchangeOptions options = parse_exchange(kSchema, lua::check_value(L, 1), dispatcher);
+  const Value given = lua::check_value(L, 1);
+  const ExchangeOptions options = parse_exchange(kSchema, given, dispatcher);
   lua::push_made(L, dispatcher == "all_to_all" ? make_combine(options) : make_gather_combine(options), given);
   return 1;
 }

@@ -42,7 +42,7 @@ TEST(TrainerMemory, ADryTrainerHasNoBuffers) {
     const std::string& name = trainer->state().model->params[0].name;
     for (const auto& call : std::vector<std::function<void()>>{
              [&] { trainer->step(global_batch(0)); }, [&] { trainer->parameter(name); }, [&] { trainer->gradient(name); },
-             [&] { trainer->dtype(name); }, [&] { trainer->backward(); }}) {
+             [&] { trainer->master(name); }, [&] { trainer->backward(); }}) {
       EXPECT_CONTAINS(message_of<Misuse>(call), "this trainer is dry");
     }
     trainer->set_lr(0.5);

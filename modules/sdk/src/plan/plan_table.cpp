@@ -63,7 +63,7 @@ std::string ranges_text(const std::vector<int>& numbers) {
 }
 
 std::map<std::string, int64_t> Plan::sent(const Rehearsal& rehearsed) const {
-  return with_layers(rank_.sent, program(Mode::train), rehearsed, model().info());
+  return with_rehearsed(rank_.sent, program(Mode::train), rehearsed, model().info());
 }
 
 Value Plan::of_all_ranks(const StepBatch& batch) const {
