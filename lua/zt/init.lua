@@ -20,7 +20,8 @@ local parts = {
   text = require "zt.text",
 }
 
--- These two files register hooks of the binding (zt.set_hook).
+-- Hooks of the binding (zt.set_hook), for what it cannot do alone. These two files register some, too.
+core.set_hook("module_names", function() return require("zt.host").modules() end)
 require "zt.plan"
 require "zt.state"
 

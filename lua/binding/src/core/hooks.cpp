@@ -12,7 +12,7 @@ namespace zt::lua {
 namespace {
 
 // Names of the hooks, in the order of the enum. The registry holds a hook's function under the key "zt.hook.NAME".
-const std::vector<std::string> kHookNames{"dry_step", "model_state"};
+const std::vector<std::string> kHookNames{"dry_step", "model_state", "module_names"};
 
 std::string registry_key(const std::string& name) {
   return "zt.hook." + name;
@@ -32,12 +32,16 @@ int set_hook(lua_State* L) {
 
 }  // namespace
 
-void push_hook(lua_State* L, Hook hook, const char* call) {
+bool push_hook_if_set(lua_State* L, Hook hook) {
   lua_getfield(L, LUA_REGISTRYINDEX, registry_key(kHookNames[static_cast<size_t>(hook)]).c_str());
-  if (!lua_isfunction(L, -1)) {
-    lua_pop(L, 1);
-    misuse("{} is completed by the Lua library, which is not loaded: write require \"zt\" in the script", call);
-  }
+  if (lua_isfunction(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+void push_hook(lua_State* L, Hook hook, const char* call) {
+  if (push_hook_if_set(L, hook)) return;
+  misuse("{} is completed by the Lua library, which is not loaded: write require \"zt\" in the script", call);
 }
 
 void open_hooks(Module& module) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "arguments.h"
+#include "core/hooks.h"
 #include "ops/call.h"
 #include "program/open.h"
 #include "tensor/functions.h"
@@ -16,20 +17,14 @@ namespace zt::lua {
 
 namespace {
 
-// Returns the names of the modules on the path, without "zt.". Empty if the program is not ztoolkit.
+// Returns the names of the modules on the path, without "zt.". Empty if the Lua library is not loaded.
 std::vector<std::string> module_names(lua_State* L) {
+  if (!push_hook_if_set(L, Hook::module_names)) return {};
+  lua_call(L, 0, 1);
   std::vector<std::string> names;
-  const int top = lua_gettop(L);
-  lua_getglobal(L, "require");
-  lua_pushstring(L, "zt.host");
-  if (lua_pcall(L, 1, 1, 0) == 0) {
-    lua_getfield(L, -1, "modules");
-    lua_call(L, 0, 1);
-    Value::List list;
-    convert(check_value(L, -1), "modules", list);
-    for (const Value& name : list) names.push_back(name.get_if<std::string>()->substr(3));
-  }
-  lua_settop(L, top);
+  convert(check_value(L, -1), "the names of modules", names);
+  lua_pop(L, 1);
+  for (std::string& name : names) name.erase(0, std::string_view("zt.").size());
   return names;
 }
 
