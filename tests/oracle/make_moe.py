@@ -1,4 +1,4 @@
-"""Reference mixtures of experts in plain PyTorch, in fp64: outputs, losses and gradients for tests/lua/programs/moe_golden_test.lua.
+"""Reference mixtures of experts in plain PyTorch, in fp64: outputs, losses and gradients for tests/lua/experts/moe_golden_test.lua.
 They follow the papers and moe/README.md, token by token, and use none of the tested code and no library for mixtures.
 
 Keys: CASE/in (the tokens), CASE/cot (weights of the output in the objective), CASE/out, CASE/loss, CASE/grad_in, CASE/load,

@@ -1,4 +1,4 @@
-"""Results of DeepSpeed's own gates for tests/lua/programs/moe_deepspeed_test.lua: top1gating, top2gating and topkgating (k = 3) of
+"""Results of DeepSpeed's own gates for tests/lua/experts/moe_deepspeed_test.lua: top1gating, top2gating and topkgating (k = 3) of
 deepspeed.moe.sharded_moe on 1,000 random inputs each, of 24 tokens and 4 experts, in float32.
 
 The test makes the same inputs by `logits_of`. With top1gating's random token selection, the numbers that it draws are those of

@@ -129,7 +129,7 @@ TEST(Residency, OptionsOfStage3AreRefusedElsewhere) {
   const auto parse = [&](int stage, const char* key, int value) {
     return zero::parse_shard_options(Value::Table{{"axis", axis}, {"stage", stage}, {key, value}});
   };
-  EXPECT_SAYS("this is stage 2", parse(2, "prefetch", 2));
+  EXPECT_SAYS("zero.shard.prefetch has an effect only at stage 3", parse(2, "prefetch", 2));
   EXPECT_SAYS("stage must lie between 0 and 3", parse(4, "prefetch", 1));
   EXPECT_EQ(parse(3, "prefetch", 2).prefetch, 2);
   EXPECT_EQ(parse(3, "prefetch", 2).reduction(), "micro_batch");

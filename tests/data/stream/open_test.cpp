@@ -115,7 +115,7 @@ TEST(Open, StatesOfAnotherOrderAreRefused) {
       {{{"seq", 16}}, "seq = 8 (this stream: 16)"},
       {{{"split", "validation"}}, "split = 'train' (this stream: 'validation')"},
       {{{"validation", 0.3}, {"seq", 9}}, "seq = 8 (this stream: 9), validation = 0.05 (this stream: 0.3)"},
-      {{{"shuffle", false}}, "shuffle = true (this stream: false)"},
+      {{{"shuffle", false}, {"seed", Value()}}, "shuffle = true (this stream: false)"},
       {{{"path", folder.put_tokens("b.npy", counting(900))}}, "tokens = '1000 numbers, hash "},
       {{{"path", folder.put_tokens("c.npy", other)}}, "tokens = '1000 numbers, hash "},
   };

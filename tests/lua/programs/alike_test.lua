@@ -26,7 +26,7 @@ local function refuses(options, what)
   lu.assertErrorMsgContains(what, trainer_of, options)
 end
 
-TestAlike = {}
+local TestAlike = {}
 
 function TestAlike:test_learning_rates()
   refuses({lr = rank + 1}, "the option 'lr' of the optimizer is 1 on rank 0 and 2 on rank 1 of 'dp'")
@@ -37,12 +37,14 @@ function TestAlike:test_seeds()
 end
 
 function TestAlike:test_options_of_layers()
-  refuses({dropout = rank == 0 and 0.25 or 0.5}, "the option 'p' of layer 'drop' is 0.25 on rank 0 and 0.5 on rank 1 of 'dp'")
+  refuses({dropout = rank == 0 and 0.25 or 0.5},
+          "the option 'p' of layer 'drop' is 0.25 on rank 0 and 0.5 on rank 1 of 'dp'")
 end
 
 function TestAlike:test_options_of_the_trainer()
   refuses({clip = rank + 1}, "the trainer's clip is 1 on rank 0 and 2 on rank 1 of 'dp'")
-  refuses({schedule = rank == 1 and optim.constant{} or nil}, "the schedule is not given on rank 0 and constant on rank 1 of 'dp'")
+  refuses({schedule = rank == 1 and optim.constant{} or nil},
+          "the schedule is not given on rank 0 and constant on rank 1 of 'dp'")
 end
 
 -- A layer in Lua whose values were drawn after another seed on each rank.
@@ -71,4 +73,4 @@ function TestAlike:test_ranks_that_are_alike_train()
   end
 end
 
-os.exit(lu.LuaUnit.run())
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestAlike", TestAlike}})

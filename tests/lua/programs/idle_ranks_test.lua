@@ -7,7 +7,8 @@ local run = require "support.command" "run --threads 2"
 local HEAD = [[
 local zt = require "zt"
 local comm, nn, optim, zero, pipe = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero", require "zt.pipe"
-local model = nn.sequential{{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"head", nn.lm_loss{vocab = 11, hidden = 8}}, seed = 1}
+local model = nn.sequential{{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"head", nn.lm_loss{vocab = 11, hidden = 8}},
+                            seed = 1}
 local program, options = zt.program(model), {optimizer = optim.adamw{lr = 0.1}}
 ]]
 
@@ -21,7 +22,7 @@ local function output_of(script)
   return output
 end
 
-TestIdleRanks = {}
+local TestIdleRanks = {}
 
 function TestIdleRanks:test_a_forgotten_pass_is_said_once()
   local output = output_of "zt.trainer(program, options)"
@@ -48,4 +49,4 @@ function TestIdleRanks:test_the_script_may_say_that_it_is_meant()
   lu.assertNotStrContains(output_of "options.separate = true; zt.trainer(program, options)", "[warn")
 end
 
-os.exit(lu.LuaUnit.run())
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestIdleRanks", TestIdleRanks}})

@@ -12,7 +12,7 @@ local function find(model, pattern)
   end
 end
 
-TestInitialValues = {}
+local TestInitialValues = {}
 
 function TestInitialValues:test_whole_tensors_start_the_trainer()
   local model = small.model{}
@@ -33,8 +33,8 @@ function TestInitialValues:test_parts_are_refused()
   local model = small.model{}
   local name, shape = find(model, "experts.*up")
   local part = {shape[1] / 2, unpack(shape, 2)}
-  lu.assertErrorMsgContains("parameter '" .. name .. "' is [" .. table.concat(shape, ", ") .. "], the tensor is", model.initialise,
-    model, {[name] = zt.zeros(part)})
+  lu.assertErrorMsgContains("parameter '" .. name .. "' is [" .. table.concat(shape, ", ") .. "], the tensor is",
+    model.initialise, model, {[name] = zt.zeros(part)})
 end
 
 function TestInitialValues:test_what_comes_too_late_is_refused()
@@ -56,4 +56,4 @@ function TestInitialValues:test_a_constructor_that_fails_on_one_rank_fails_on_al
   lu.assertNotNil(small.trainer(model))
 end
 
-os.exit(lu.LuaUnit.run())
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestInitialValues", TestInitialValues}})

@@ -1,11 +1,13 @@
 #include "counts.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <bit>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -46,40 +48,34 @@ std::string share_failure(Communicator& control, const std::optional<StepFailure
   return first;
 }
 
-Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
-  enum Word : uint8_t {
-    tokens,
-    samples,
-    running,
-    at_step,
-    is_counted,
-    group,
-    field_names,
-    field_values,
-    rate,
-    has_failed,
-    words
-  };
+namespace {
+
+// What a rank tells the others of its counts, in this order.
+enum CountWord : uint8_t {
+  tokens,
+  samples,
+  running,
+  at_step,
+  is_counted,
+  group,
+  field_names,
+  field_values,
+  rate,
+  has_failed,
+  words
+};
+
+// Throws PeerFailed, with the failure, on all ranks of `comm` if one has failed in the same mode. Throws Misuse on all unless
+// they run the same mode at the same step with equally many samples and one learning rate. `first`: the words of all ranks.
+void check_ranks_alike(Communicator& comm, const int64_t* first, const std::optional<StepFailure>& failure) {
   static const char* const kDoing[] = {"trains", "evaluates", "infers"};
-  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
-  const at::Tensor own =
-      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
-                  static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
-                  std::bit_cast<int64_t>(adds.lr), int64_t{adds.failure.has_value()}},
-                 at::kLong);
-  const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
-  comm.all_gather(all, own).synchronize();
-  const auto* first = all.const_data_ptr<int64_t>();
-  Counts total;
-  std::map<int64_t, int> known, counters;              // by group: its first counted rank, and its first one that counts tokens
-  std::map<std::pair<int64_t, int64_t>, int> readers;  // by group and names of fields: the first rank that has these fields
   bool is_alike = true, any_failed = false;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
     is_alike = is_alike && theirs[running] == first[running];
     any_failed = any_failed || theirs[has_failed] != 0;
   }
-  if (is_alike && any_failed) throw PeerFailed(share_failure(comm, adds.failure));
+  if (is_alike && any_failed) throw PeerFailed(share_failure(comm, failure));
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
     if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
@@ -93,6 +89,27 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
     if (theirs[samples] != first[samples])
       misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
              rank, theirs[samples], comm.name());
+  }
+}
+
+}  // namespace
+
+Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
+  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
+  const at::Tensor own =
+      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
+                  static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
+                  std::bit_cast<int64_t>(adds.lr), int64_t{adds.failure.has_value()}},
+                 at::kLong);
+  const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
+  comm.all_gather(all, own).synchronize();
+  const auto* first = all.const_data_ptr<int64_t>();
+  Counts total;
+  std::map<int64_t, int> known, counters;              // by group: its first counted rank, and its first one that counts tokens
+  std::map<std::pair<int64_t, int64_t>, int> readers;  // by group and names of fields: the first rank that has these fields
+  check_ranks_alike(comm, first, adds.failure);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t* theirs = first + rank * words;
     const int reader = readers.emplace(std::pair(theirs[group], theirs[field_names]), rank).first->second;
     if (first[reader * words + field_values] != theirs[field_values])
       misuse(
@@ -111,6 +128,26 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
           counter->second, rank, comm.name(), first[counter->second * words + tokens], theirs[tokens]);
   }
   return total;
+}
+
+void run_together(Communicator* control, const std::function<void()>& body) {
+  if (!control) return body();
+  std::optional<StepFailure> mine;
+  std::exception_ptr failure;
+  try {
+    body();
+  } catch (const Fault&) {
+    throw;
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    mine = StepFailure{describe(error)};
+  }
+  const at::Tensor failed = at::full({1}, mine ? 1 : 0, at::kLong);
+  control->all_reduce(failed, failed).synchronize();
+  if (failed.item<int64_t>() == 0) return;
+  const std::string first = share_failure(*control, mine);
+  if (failure) std::rethrow_exception(failure);
+  throw Misuse(first);
 }
 
 }  // namespace zt

@@ -1,7 +1,8 @@
-// The counts of the global batch, summed over ranks.
+// The counts of the global batch, summed over ranks, and failures that all ranks learn of.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -32,6 +33,10 @@ struct Contribution {
 // Returns the first failure of a rank of `control` that is not due to another rank's, in words with the rank: "rank 1 of 'dp'
 // failed: ...". Collective over `control`; one of the ranks has failed.
 std::string share_failure(Communicator& control, const std::optional<StepFailure>& mine);
+
+// Calls `body` on all ranks of `control`; null means this rank only. If it throws on one of them, all ranks throw: that rank its
+// own error, the others a Misuse with its text. A Fault is thrown at once. `body` must not communicate. Collective.
+void run_together(Communicator* control, const std::function<void()>& body);
 
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
 // ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if loss layers on several

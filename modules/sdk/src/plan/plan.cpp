@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "execute/together.h"
+#include "execute/counts.h"
 #include "plan/disagreement.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"

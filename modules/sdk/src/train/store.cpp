@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "execute/together.h"
+#include "execute/counts.h"
 #include "zt/base/tensor.h"
 #include "zt/base/zeros.h"
 

@@ -2,7 +2,7 @@
 
 #include "alike.h"
 #include "by_hand.h"
-#include "execute/together.h"
+#include "execute/counts.h"
 #include "measure.h"
 #include "plan/plan.h"
 #include "report.h"

@@ -265,10 +265,13 @@ end
 function TestMistakes:test_ranks_with_other_models()
   if ranks == 1 then return end
   local function model_of(own) return small.model(zt.world.rank == 1 and own or {}) end
-  lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer, model_of{shared = {ffn = 8}})
-  lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer, model_of{experts = 8})
-  lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer, model_of{top_k = 1})
-  lu.assertErrorMsgContains("rank 1 built other programs than rank 0", small.trainer,
+  lu.assertErrorMsgContains("the kind of layer 'blocks.1.shared' is not given on rank 0 and shared expert on rank 1",
+                            small.trainer, model_of{shared = {ffn = 8}})
+  lu.assertErrorMsgContains("'experts' of layer 'blocks.1.router' is 4 on rank 0 and 8 on rank 1", small.trainer,
+                            model_of{experts = 8})
+  lu.assertErrorMsgContains("'top_k' of layer 'blocks.1.router' is 2 on rank 0 and 1 on rank 1", small.trainer,
+                            model_of{top_k = 1})
+  lu.assertErrorMsgContains("of layer 'blocks.1.router' is not given on rank 0 and ", small.trainer,
                             model_of{router = {capacity = {train = 2}}})
 end
 
