@@ -39,8 +39,17 @@ Version parse_version(std::string_view text) {
 
 }  // namespace
 
+namespace {
+
+// The minor version is part of it, so that a changed digit is noticed.
+uint64_t checksum_of(std::span<const std::byte> rest, int minor) {
+  return io::xxh3(rest) ^ static_cast<uint64_t>(minor);
+}
+
+}  // namespace
+
 std::string make_user_block(std::span<const std::byte> rest) {
-  return user_block(kFormatMajor, kFormatMinor, kUserBlock + static_cast<int64_t>(rest.size()), io::xxh3(rest));
+  return user_block(kFormatMajor, kFormatMinor, kUserBlock + static_cast<int64_t>(rest.size()), checksum_of(rest, kFormatMinor));
 }
 
 namespace {
@@ -70,7 +79,7 @@ int check_user_block(std::span<const std::byte> file) {
   check_file_start(file, size);
   const std::string_view text = text_of(file);
   const Version version = parse_version(text.substr(kMagic.size()));
-  const uint64_t checksum = io::xxh3(file.subspan(kUserBlock));
+  const uint64_t checksum = checksum_of(file.subspan(kUserBlock), version.minor);
   if (text == user_block(version.major, version.minor, size, checksum)) return version.minor;
   fault("its bytes do not fit its checksum (they hash to {:016x})", checksum);
 }

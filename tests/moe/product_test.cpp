@@ -24,8 +24,10 @@ const std::string kPipelines[] = {"", "one_f_one_b", "zb_v"};
 const int64_t kTopK[] = {1, 2, 4};
 const Value::Table kRouters[] = {
     {{"losses", Value::Table{{"balance", 0.1}, {"z", 0.01}}}},
-    {{"score", "sigmoid"}, {"normalise", "selected"}, {"bias", true}},
-    {{"capacity", Value::Table{{"train", 0.75}, {"min", 1}}}, {"softmax_after", true}},
+    {{"score", "sigmoid"}, {"normalise", "selected"}, {"bias", true}, {"losses", Value::Table{{"balance", 0.1}}}},
+    {{"capacity", Value::Table{{"train", 0.75}, {"min", 1}}},
+     {"softmax_after", true},
+     {"losses", Value::Table{{"balance", 0.1}}}},
 };
 
 struct Case {
