@@ -94,6 +94,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     if (config.split) spec = spec->apply(config.split(mesh->axis("pp")));
     Value::Table shard = config.shard;
     shard["stage"] = config.stage;
+    if (config.stage == 0) shard.erase("gather_bucket_bytes");  // nothing is gathered
     shard["axis"] = Object::of<Axis>(config.expert_ranks > 0 ? mesh->join({"dp", "ep"}) : mesh->axis("dp"));
     if (config.node_shared) shard.emplace("node_shared", *config.node_shared);
     if (config.replicas > 1) shard["replicate"] = Object::of<Axis>(mesh->axis("replica"));

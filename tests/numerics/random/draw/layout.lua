@@ -61,7 +61,7 @@ local function shard_of(dice, sizes, is_fixed)
   local shard = {stage = dice:pick{0, 1, 2, 3, 3}}
   if sizes.replica > 1 then shard.stage = math.max(1, shard.stage) end
   if dice:one_in(2) then shard.bucket_bytes = dice:pick{0, 100, 1000, 3000, 2 ^ 30} end
-  if dice:one_in(3) then shard.gather_bucket_bytes = dice:pick{0, 500, 5000} end
+  if dice:one_in(3) and shard.stage > 0 then shard.gather_bucket_bytes = dice:pick{0, 500, 5000} end
   if dice:one_in(3) then shard.sub_group_size = dice:pick{7, 37, 256, 300} end
   if dice:one_in(3) then shard.overlap = dice:one_in(2) end
   if shard.stage == 3 and dice:one_in(2) then choose_movement(dice, shard)

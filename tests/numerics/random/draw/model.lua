@@ -63,14 +63,14 @@ local function plain_item(dice, hidden, name)
   return {name = name, kind = kind[2], code = code, positions = positions or 1}
 end
 
-local function router_code(dice, may_pad, has_losses)
+local function router_code(dice, top_k, may_pad, has_losses)
   local options = {"std = 0.7"}
   local function add(text) options[#options + 1] = text end
   if dice:one_in(3) then add 'score = "sigmoid"' end
-  if dice:one_in(3) then add 'normalise = "selected"' end
+  if dice:one_in(3) and top_k > 1 then add 'normalise = "selected"' end
   local has_bias = dice:one_in(3)
   if has_bias then add "bias = true, bias_rate = 0.1" end
-  if dice:one_in(4) then add(('noise = "%s"'):format(has_bias and "jitter" or dice:pick{"jitter", "gumbel", "gumbel_second"})) end
+  if dice:one_in(4) then add(('noise = "%s"'):format(has_bias and "jitter" or dice:pick{"jitter", "gumbel", top_k > 1 and "gumbel_second" or "gumbel"})) end
   if dice:one_in(3) then
     local keep, pads = dice:pick{"probability", "place"}, may_pad and dice:one_in(2)
     add(('capacity = {train = 1, eval = 2, min = 1, keep = "%s", pad = %s}'):format(keep, pads))
@@ -82,7 +82,8 @@ end
 -- Returns an item with experts.
 local function mixture(dice, case, name, experts, has_losses)
   local hidden = case.hidden
-  local parts = {("experts = %d, hidden = %d, top_k = %d, axis = mesh.ep"):format(experts, hidden, dice:between(1, 2))}
+  local top_k = dice:between(1, 2)
+  local parts = {("experts = %d, hidden = %d, top_k = %d, axis = mesh.ep"):format(experts, hidden, top_k)}
   local function add(text) parts[#parts + 1] = text end
   local positions = 4
   if dice:one_in(4) then add(("expert = layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 3), seed(dice)))
@@ -95,7 +96,7 @@ local function mixture(dice, case, name, experts, has_losses)
   if gathers then add 'dispatcher = "all_gather"' end
   if dice:one_in(3) then add "overlap = true" end
   local may_pad = not gathers and (features.ragged_padding or not case.is_ragged)
-  add("router = {" .. router_code(dice, may_pad, has_losses) .. "}")
+  add("router = {" .. router_code(dice, top_k, may_pad, has_losses) .. "}")
   return {name = name, kind = "mixture", code = ("moe.layers{%s}"):format(table.concat(parts, ", ")), positions = positions}
 end
 
