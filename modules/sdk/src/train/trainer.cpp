@@ -181,7 +181,7 @@ at::Tensor Trainer::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   by_hand().refuse_gradient();
   const Store& store = drained_store();
-  if (runner().has_partial_gradients())
+  if (runner().has_partial_gradients() && !by_hand().is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
   if (plan_->held().units[info.unit].plan.state != Residence::sharded) runner().complete_gradient(info.unit);
   const at::Tensor sum = store.gradient_shards(param);
