@@ -124,7 +124,8 @@ function TestResume:test_a_refused_resume_changes_nothing()
     return texts
   end
   local before = content()
-  for expected, again in pairs{["seed = 1 (this stream: 2)"] = {2, 4, 1}, ["does not fit"] = {1, 4, 2}} do
+  for _, case in ipairs{{"seed = 1 (this stream: 2)", {2, 4, 1}}, {"does not fit", {1, 4, 2}}} do
+    local expected, again = case[1], case[2]
     local refused = open(unpack(again))
     lu.assertErrorMsgContains(expected, ckpt.resume, refused)
     lu.assertEquals(content(), before)

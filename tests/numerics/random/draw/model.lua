@@ -71,7 +71,8 @@ local function router_code(dice, top_k, may_pad, has_losses)
   local has_bias = dice:one_in(3)
   if has_bias then add "bias = true, bias_rate = 0.1" end
   if dice:one_in(4) then
-    add(('noise = "%s"'):format(has_bias and "jitter" or dice:pick{"jitter", "gumbel", top_k > 1 and "gumbel_second" or "gumbel"}))
+    local noises = {"jitter", "gumbel", top_k > 1 and "gumbel_second" or "gumbel"}
+    add(('noise = "%s"'):format(has_bias and "jitter" or dice:pick(noises)))
   end
   if dice:one_in(3) then
     local keep, pads = dice:pick{"probability", "place"}, may_pad and dice:one_in(2)
