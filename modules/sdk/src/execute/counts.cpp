@@ -130,6 +130,12 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
   return total;
 }
 
+std::string find_failure(Communicator& control, const std::optional<StepFailure>& mine) {
+  const at::Tensor failed = at::full({1}, mine ? 1 : 0, at::kLong);
+  control.all_reduce(failed, failed).synchronize();
+  return failed.item<int64_t>() > 0 ? share_failure(control, mine) : "";
+}
+
 void run_together(Communicator* control, const std::function<void()>& body) {
   if (!control) return body();
   std::optional<StepFailure> mine;
@@ -142,12 +148,9 @@ void run_together(Communicator* control, const std::function<void()>& body) {
     failure = std::current_exception();
     mine = StepFailure{describe(error)};
   }
-  const at::Tensor failed = at::full({1}, mine ? 1 : 0, at::kLong);
-  control->all_reduce(failed, failed).synchronize();
-  if (failed.item<int64_t>() == 0) return;
-  const std::string first = share_failure(*control, mine);
+  const std::string first = find_failure(*control, mine);
   if (failure) std::rethrow_exception(failure);
-  throw Misuse(first);
+  if (!first.empty()) throw Misuse(first);
 }
 
 }  // namespace zt

@@ -34,6 +34,9 @@ struct Contribution {
 // failed: ...". Collective over `control`; one of the ranks has failed.
 std::string share_failure(Communicator& control, const std::optional<StepFailure>& mine);
 
+// As share_failure, but asks first whether any rank has failed. Empty if none has.
+std::string find_failure(Communicator& control, const std::optional<StepFailure>& mine);
+
 // Calls `body` on all ranks of `control`; null means this rank only. If it throws on one of them, all ranks throw: that rank its
 // own error, the others a Misuse with its text. A Fault is thrown at once. `body` must not communicate. Collective.
 void run_together(Communicator* control, const std::function<void()>& body);

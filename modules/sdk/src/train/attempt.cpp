@@ -1,6 +1,4 @@
 // Runs that fail: all ranks learn of it, and what can be kept is kept.
-#include <ATen/ops/full.h>
-
 #include <algorithm>
 
 #include "runner.h"
@@ -77,10 +75,7 @@ void Runner::ensure_same_step(const Program& program) const {
 void Runner::agree_on_failure(const Program& program) {
   const std::vector<std::string> axes = axes_of_run(program);
   if (axes.empty()) return;
-  Communicator& control = state_.control(axes);
-  const at::Tensor failed = at::full({1}, state_.failure ? 1 : 0, at::kLong);
-  control.all_reduce(failed, failed).synchronize();
-  if (failed.item<int64_t>() > 0) state_.known_failure = share_failure(control, state_.failure);
+  state_.known_failure = find_failure(state_.control(axes), state_.failure);
 }
 
 void Runner::attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue) {
