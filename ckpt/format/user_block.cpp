@@ -37,28 +37,20 @@ Version parse_version(std::string_view text) {
   return version;
 }
 
-}  // namespace
-
-namespace {
-
-// The minor version is part of it, so that a changed digit is noticed.
+// Since 1.2 the minor version is part of the checksum, so that a changed digit of it is noticed.
 uint64_t checksum_of(std::span<const std::byte> rest, int minor) {
-  return io::xxh3(rest) ^ static_cast<uint64_t>(minor);
+  return io::xxh3(rest) ^ static_cast<uint64_t>(minor < kCompactSince ? 0 : minor);
 }
-
-}  // namespace
-
-std::string make_user_block(std::span<const std::byte> rest) {
-  return user_block(kFormatMajor, kFormatMinor, kUserBlock + static_cast<int64_t>(rest.size()), checksum_of(rest, kFormatMinor));
-}
-
-namespace {
 
 std::string_view text_of(std::span<const std::byte> file) {
   return {reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), kUserBlock)};
 }
 
 }  // namespace
+
+std::string make_user_block(std::span<const std::byte> rest, int minor) {
+  return user_block(kFormatMajor, minor, kUserBlock + static_cast<int64_t>(rest.size()), checksum_of(rest, minor));
+}
 
 void check_file_start(std::span<const std::byte> start, int64_t size) {
   const std::string_view text = text_of(start);

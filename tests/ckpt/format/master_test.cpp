@@ -256,8 +256,10 @@ TEST(CkptMaster, BeginsWithText) {
   const std::string text(reinterpret_cast<const char*>(file.data()), kUserBlock);
   EXPECT_TRUE(text.starts_with("ztoolkit checkpoint 1.2\nbytes 0000")) << text;
   EXPECT_TRUE(text.ends_with("\n"));
-  EXPECT_THAT(text,
-              HasSubstr(fmt::format("bytes {:020}\nxxh3 {:016x}\n", file.size(), io::xxh3(std::span(file).subspan(kUserBlock)))));
+  const std::span rest = std::span(file).subspan(kUserBlock);
+  EXPECT_THAT(text, HasSubstr(fmt::format("bytes {:020}\nxxh3 {:016x}\n", file.size(), io::xxh3(rest) ^ 2U)));
+  const std::string old = make_user_block(rest, 1);
+  EXPECT_THAT(old, HasSubstr(fmt::format("checkpoint 1.1\nbytes {:020}\nxxh3 {:016x}\n", file.size(), io::xxh3(rest))));
 }
 
 }  // namespace zt::ckpt

@@ -21,8 +21,7 @@ using Master = std::vector<std::byte>;
 
 // Makes size and checksum in the user block right again, for a file of the format's minor version `minor`.
 void seal_as(Master& file, int minor = kFormatMinor) {
-  std::string text = make_user_block(std::span(file).subspan(kUserBlock));
-  text.replace(text.find(fmt::format("1.{}", kFormatMinor)), 3, fmt::format("1.{}", minor));
+  const std::string text = make_user_block(std::span(file).subspan(kUserBlock), minor);
   std::memcpy(file.data(), text.data(), text.size());
 }
 
