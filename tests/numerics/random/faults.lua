@@ -2,7 +2,6 @@
 --- The product has no part in this.
 local zt = require "zt"
 local nn = require "zt.nn"
-local features = require "draw.features"
 
 local faults = {active = nil}
 
@@ -170,7 +169,6 @@ end
 
 -- REDUCE_TIE of the first parameter only: the others keep this rank's sum.
 faults.list.tie_of_the_first_parameter = {
-  waits_for = not features.repeated_layers_with_several_parameters and "repeated_layers_with_several_parameters" or nil,
   fits = function(case)
     return size(case.layout, "pp") > 1 and repeats_several_parameters(case)
       and (not case.layout.shard or case.layout.shard.stage <= 1) and not case.second

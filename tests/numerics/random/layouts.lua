@@ -18,7 +18,7 @@ function layouts.size(layout, all)
 end
 
 function layouts.mesh_options(layout)
-  local options = {order = {}, timeout = 60}
+  local options = {order = {}, timeout = 30}
   for i, axis in ipairs(layout.axes) do
     options.order[i] = axis[1]
     options[axis[1]] = axis[2]

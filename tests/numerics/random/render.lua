@@ -1,7 +1,6 @@
 --- Makes the Lua script of a case. The ranks run this script, and a failing case is printed as it.
 local Dice = require "draw.dice"
 local draw_layout, draw_schedule = require "draw.layout", require "draw.schedule"
-local features = require "draw.features"
 
 local render = {}
 
@@ -40,9 +39,7 @@ local function places_to_cut(case)
   for _, item in ipairs(case.items) do
     if not item.param then
       local used = item.again and items[item.again] or item
-      if features.cuts_inside_mixtures then
-        for i = 1, used.positions - 1 do places[#places + 1] = at + i end
-      end
+      for i = 1, used.positions - 1 do places[#places + 1] = at + i end
       at = at + used.positions
       places[#places + 1] = at
     end

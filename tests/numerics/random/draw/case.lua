@@ -1,7 +1,6 @@
 --- Draws a whole case, plain data that depends on the seed alone. render.lua makes a script of it.
 local Dice = require "draw.dice"
 local draw_layout, draw_model = require "draw.layout", require "draw.model"
-local features = require "draw.features"
 
 local draw_case = {}
 
@@ -34,25 +33,28 @@ local function draw_batches(dice, case, micro_batches, data)
   case.is_ragged = is_ragged
 end
 
-local function may_err(case, step, is_piped)
-  if is_piped and not features.mistakes_in_pipelines then return false end
-  return features.mistakes_in_the_first_step_of_fp16 or case.precision ~= "fp16" or step > 1
+-- After a mistake, ranks that exchange padded rows of experts cannot learn of it: the run ends with a Fault.
+local function may_err(case)
+  for _, item in ipairs(case.items) do
+    if item.code and item.code:find("pad = true", 1, true) then return false end
+  end
+  return true
 end
 
-local function draw_events(dice, case, is_piped)
+local function draw_events(dice, case)
   case.events = {}
   for step = 1, case.steps do
     local list = {}
     if dice:one_in(4) then list[#list + 1] = "evaluate" end
     if dice:one_in(5) then list[#list + 1] = "infer" end
     if dice:one_in(6) then list[#list + 1] = "generate" end
-    if dice:one_in(8) and may_err(case, step, is_piped) then list[#list + 1] = "mistake" end
-    if case.by_hand and dice:one_in(3) then list[#list + 1] = "mistake_by_hand" end
+    if dice:one_in(8) and may_err(case) then list[#list + 1] = "mistake" end
+    if case.by_hand and dice:one_in(3) and may_err(case) then list[#list + 1] = "mistake_by_hand" end
     if case.second and step == case.second_from then list[#list + 1] = "checkpoint" end
     case.events[step] = list
   end
   case.mistake = dice:pick{"labels", "labels_of_one_rank", "no_samples"}
-  case.wrong_piece = features.mistakes_by_hand and dice:below(#case.rows) or 0
+  case.wrong_piece = dice:below(#case.rows)
 end
 
 -- A second layout, for the steps after a checkpoint.
@@ -81,20 +83,15 @@ function draw_case.draw(seed)
   local data = ranks / draw_layout.size(case.layout, "pp")
   case.layout.micro_batches = micro_batches
   draw_batches(dice, case, micro_batches, data)
-  local is_piped = draw_layout.size(case.layout, "pp") > 1
-  local may_be_piped = is_piped or dice:one_in(2)
-  draw_model.draw(dice, case, experts, may_be_piped)
-  options.samples, options.is_unpiped = case.rows[1], not may_be_piped
+  draw_model.draw(dice, case, experts)
+  options.samples = case.rows[1]
   draw_second(dice, case, ranks, micro_batches * data, options, data)
   case.layout.eval_micro_batches = dice:one_in(2) and not case.is_ragged and micro_batches or 1
   if case.second and case.is_ragged then case.second.eval_micro_batches = 1 end
   case.precision = dice:pick{"fp64", "fp32", "fp32", "bf16", "bf16", "fp16"}
   case.optimizer, case.clip = dice:pick(optimizers), dice:pick{0, 0, 0.01, 0.5}
-  is_piped = is_piped or (case.second and draw_layout.size(case.second, "pp") > 1)
-  local has_16_bits = case.precision == "bf16" or case.precision == "fp16"
-  local may_freeze = features.frozen_in_16_bits_in_pipelines or not (is_piped and has_16_bits)
-  case.frozen = may_freeze and dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
-  draw_events(dice, case, is_piped)
+  case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
+  draw_events(dice, case)
   return case
 end
 

@@ -2,7 +2,6 @@
 -- {axes = {{name, size}, ...}, micro_batches =, eval_micro_batches =, shard = {...}, joined =, recompute = every,
 --  split = {schedule =, partition =, cuts = {...}}, split_backward = true, pairs = true}.
 local draw_schedule = require "draw.schedule"
-local features = require "draw.features"
 
 local draw_layout = {}
 
@@ -85,15 +84,13 @@ local function divisors(n)
 end
 
 --- Returns a layout over `ranks` ranks of `pieces` micro-batches, or nil if the dice fall badly. `options`: {experts =,
---- is_by_hand =, is_unpiped = without pipeline, samples = of a piece, data_ranks = to keep, like = options of zero.shard of which
---- those that decide about sums are kept}.
+--- is_by_hand =, samples = of a piece, data_ranks = to keep, like = options of zero.shard of which those that decide about sums
+--- are kept}.
 function draw_layout.draw(dice, ranks, pieces, options)
   local sizes = dice:pick(factorings(ranks, options.experts))
   local of = data_ranks(sizes)
   if pieces % of > 0 or (options.data_ranks and of ~= options.data_ranks) then return nil end
-  if sizes.pp > 1 and (options.is_by_hand or options.is_unpiped) then return nil end
-  local is_even = of == 1 or of == 2 or of == 4 or of == 8
-  if sizes.pp > 1 and not is_even and not features.odd_data_ranks_in_pipelines then return nil end
+  if sizes.pp > 1 and options.is_by_hand then return nil end
   local layout = {axes = axes_of(dice, sizes, options.experts), micro_batches = pieces / of}
   layout.eval_micro_batches = dice:pick(divisors(options.samples * layout.micro_batches))
   if #layout.axes == 0 then layout.axes = nil end

@@ -4,7 +4,6 @@
 -- Lua code that makes a layer, or the list of the layers of a block, which read and output h of `hidden` columns. {again = name}
 -- uses the layer of an earlier item once more. `needs` names items without which it has no meaning. So any part of the list that
 -- is closed under needs is a model, too.
-local features = require "draw.features"
 
 local draw_model = {}
 
@@ -39,7 +38,7 @@ local kinds = {
   {4, "mix", function(dice, hidden) return ("layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 4), seed(dice)) end},
   {2, "penalty", function(dice, hidden, name)
     local per = dice:pick{"token", "sample"}
-    local term = features.terms_of_several_stages and dice:pick{"early", "late"} or name
+    local term = dice:pick{"early", "late", name}
     return ('layers.penalty(%d, "%s_%s", "%s", %d)'):format(hidden, term, per, per, seed(dice))
   end},
   {1, "sometimes", function(dice, hidden) return ("layers.sometimes(%d, %d)"):format(hidden, seed(dice)) end},
@@ -63,7 +62,7 @@ local function plain_item(dice, hidden, name)
   return {name = name, kind = kind[2], code = code, positions = positions or 1}
 end
 
-local function router_code(dice, top_k, may_pad, has_losses)
+local function router_code(dice, top_k, may_pad)
   local options = {"std = 0.7"}
   local function add(text) options[#options + 1] = text end
   if dice:one_in(3) then add 'score = "sigmoid"' end
@@ -78,12 +77,12 @@ local function router_code(dice, top_k, may_pad, has_losses)
     local keep, pads = dice:pick{"probability", "place"}, may_pad and dice:one_in(2)
     add(('capacity = {train = 1, eval = 2, min = 1, keep = "%s", pad = %s}'):format(keep, pads))
   end
-  if has_losses and dice:one_in(2) then add(("losses = {balance = 0.1, z = %s}"):format(dice:pick{0, 0.01})) end
+  if dice:one_in(2) then add(("losses = {balance = 0.1, z = %s}"):format(dice:pick{0, 0.01})) end
   return table.concat(options, ", ")
 end
 
 -- Returns an item with experts.
-local function mixture(dice, case, name, experts, has_losses)
+local function mixture(dice, case, name, experts)
   local hidden = case.hidden
   local top_k = dice:between(1, 2)
   local parts = {("experts = %d, hidden = %d, top_k = %d, axis = mesh.ep"):format(experts, hidden, top_k)}
@@ -98,8 +97,8 @@ local function mixture(dice, case, name, experts, has_losses)
   local gathers = dice:one_in(3)
   if gathers then add 'dispatcher = "all_gather"' end
   if dice:one_in(3) then add "overlap = true" end
-  local may_pad = not gathers and (features.ragged_padding or not case.is_ragged)
-  add("router = {" .. router_code(dice, top_k, may_pad, has_losses) .. "}")
+  local may_pad = not gathers and not case.is_ragged -- padded ranks need equally many tokens
+  add("router = {" .. router_code(dice, top_k, may_pad) .. "}")
   return {name = name, kind = "mixture", code = ("moe.layers{%s}"):format(table.concat(parts, ", ")), positions = positions}
 end
 
@@ -133,43 +132,36 @@ function related.tied(dice, items, hidden, name)
   end
 end
 
--- Kinds with one parameter, and kinds that stand once only.
-local single = {rmsnorm = true, tied = true, join = true, unread = true}
+-- Kinds that stand once only.
 local unique = {mixture = true, fork = true, mask = true, wide = true}
 
-local function may_repeat(item, is_piped)
-  if not item.name or unique[item.kind] then return false end
-  if item.kind == "penalty" and is_piped and not features.terms_of_several_stages then return false end
-  if not is_piped or features.repeated_layers_with_several_parameters then return true end
-  return single[item.kind] or item.code:find "^layers.mix%(%d+, 1," or item.code:find "^nn.linear.*bias = false"
-end
+local function may_repeat(item) return item.name and not unique[item.kind] end
 
 -- Uses some layers once or twice more, each after its first use.
-local function repeat_some(dice, items, is_piped)
+local function repeat_some(dice, items)
   for _ = 1, dice:below(4) do
     local at = #items > 0 and dice:between(1, #items) or 1
     local item = items[at]
-    if item and may_repeat(item, is_piped) then
+    if item and may_repeat(item) then
       local again = {again = item.name, kind = item.kind, positions = 1, needs = {item.name}}
       table.insert(items, dice:between(at + 1, #items + 1), again)
     end
   end
 end
 
---- Sets hidden, items, is_tied and norm of the case. `experts`: the number of experts, or nil. `is_piped`: over stages.
-function draw_model.draw(dice, case, experts, is_piped)
+--- Sets hidden, items, is_tied and norm of the case. `experts`: the number of experts, or nil.
+function draw_model.draw(dice, case, experts)
   local hidden, items = dice:pick{3, 4, 5, 6, 7, 8}, {}
   case.hidden = hidden
   for i = 1, dice:below(6) do items[i] = plain_item(dice, hidden, "layer" .. i) end
   for i = 1, experts and dice:between(1, 2) or 0 do
-    local has_losses = i == 1 or not is_piped or features.terms_of_several_stages
-    table.insert(items, dice:between(1, #items + 1), mixture(dice, case, "mixture" .. i, experts, has_losses))
+    table.insert(items, dice:between(1, #items + 1), mixture(dice, case, "mixture" .. i, experts))
   end
   for i = 1, dice:pick{0, 0, 1, 1, 2} do
     local kind = dice:pick{"skip", "skip", "mask", "tied"}
-    if kind ~= "mask" or not is_piped or features.masks_in_pipelines then related[kind](dice, items, hidden, kind .. i) end
+    related[kind](dice, items, hidden, kind .. i)
   end
-  repeat_some(dice, items, is_piped)
+  repeat_some(dice, items)
   case.items = items
   case.is_tied, case.norm = dice:one_in(3), dice:pick{"none", "none", "rmsnorm", "layernorm"}
 end

@@ -48,9 +48,7 @@ function draw_schedule.random(dice, ranks, chunks, micro_batches)
     for m = 0, micro_batches - 1 do done[s][m], splits[s][m] = {}, dice:one_in(2) end
   end
   dice:shuffle(rank_of_stage)
-  local schedule = pipe.schedule.empty{
-    stages = ranks, micro_batches = micro_batches, rank_of_stage = rank_of_stage,
-  }
+  local schedule = pipe.schedule.empty{stages = ranks, micro_batches = micro_batches, rank_of_stage = rank_of_stage}
   while true do
     local ready = ready_tasks(done, splits, stages, micro_batches)
     if #ready == 0 then return schedule end
