@@ -19,7 +19,7 @@ at::Tensor means_by_sample(const at::Tensor& values, const Routed& routed) {
   return of_tokens.mul(counted).sum(1) / counted.sum(1).clamp_min(1);
 }
 
-// What a micro-batch and those of other ranks are together.
+// The sums over a micro-batch and those of other ranks.
 struct Whole {
   at::Tensor load;  // [experts]
   double samples = 0, counted = 0, tokens = 0;

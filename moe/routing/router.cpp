@@ -86,7 +86,7 @@ class Router final : public Layer {
   std::string kind() const override { return "router"; }
 
  private:
-  // What experts are chosen by.
+  // The values by which experts are chosen.
   struct Given {
     const at::Tensor& logits;   // [tokens, experts]
     const at::Tensor& scores;   // [tokens, experts]

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "execute/step_handlers.h"
+#include "execute/counts.h"
 #include "mesh/mesh.h"
 #include "numerics/support/training.h"
 #include "support/message.h"

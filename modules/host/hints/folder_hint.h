@@ -1,4 +1,4 @@
-// What to do with a folder that was given in place of a script or a subcommand.
+// A hint for users who gave a folder in place of a script or a subcommand.
 #pragma once
 
 #include <string>

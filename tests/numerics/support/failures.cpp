@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <map>
 #include <mutex>
 
+#include "numerics/support/memory_checkpoint.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
-#include "zt/base/stateful.h"
 
 namespace zt::test {
 
@@ -79,34 +78,6 @@ class FailurePoints : public Pass {
 
  private:
   std::shared_ptr<Fuses> fuses_;
-};
-
-// Keeps in memory what a rank would save.
-class MemoryCheckpoint : public Visitor {
- public:
-  bool is_load() const override { return is_load_; }
-  void tensor(const std::string& name, const std::vector<int64_t>&, Piece piece) override {
-    if (is_load_) piece.data.copy_(tensors_.at(name));
-    else tensors_[name] = piece.data.clone();
-  }
-  void end_of_tensors() override {}
-  void value(const std::string& name, Value& value) override {
-    if (is_load_) value = values_.at(name);
-    else values_[name] = value;
-  }
-  void save(Trainer& trainer) {
-    is_load_ = false;
-    trainer.visit(*this);
-  }
-  void load(Trainer& trainer) {
-    is_load_ = true;
-    trainer.visit(*this);
-  }
-
- private:
-  bool is_load_ = false;
-  std::map<std::string, at::Tensor> tensors_;
-  std::map<std::string, Value> values_;
 };
 
 // The training of one rank.

@@ -1,11 +1,11 @@
 // zt.trainer and its methods.
 #include <atomic>
-#include <cmath>
 
 #include "arguments.h"
 #include "core/hooks.h"
 #include "program/batches.h"
 #include "program/open.h"
+#include "program/schedules.h"
 #include "program/values.h"
 #include "protected_call.h"
 #include "zt/base/error.h"
@@ -17,34 +17,6 @@
 namespace zt::lua {
 
 namespace {
-
-// A learning rate schedule written in Lua: function(updates) returns the rate after this many updates. Every rank calls it once
-// per step.
-class LuaSchedule : public Schedule {
- public:
-  explicit LuaSchedule(std::shared_ptr<Callable> rate) : rate_(std::move(rate)) {}
-  std::string kind() const override { return "function"; }
-  bool counts_updates() const override { return true; }
-
-  // Throws Misuse unless the function returns a finite number that is not negative.
-  double lr(int64_t updates, double) const override {
-    lua_State* L = rate_->begin();
-    push(L, updates);
-    rate_->call(1, 1);
-    const bool is_number = lua_type(L, -1) == LUA_TNUMBER;
-    const double rate = lua_tonumber(L, -1);
-    const std::string returned = is_number ? message("{}", rate) : type_text(L, -1);
-    lua_pop(L, 1);
-    if (!is_number || !std::isfinite(rate) || rate < 0) {
-      misuse("zt.trainer.schedule: the function returned {} after {} updates: a learning rate is a finite number of at least 0",
-             returned, updates);
-    }
-    return rate;
-  }
-
- private:
-  std::shared_ptr<Callable> rate_;
-};
 
 struct TrainerArguments {
   std::shared_ptr<Optimizer> optimizer;
@@ -72,17 +44,6 @@ const Schema<TrainerArguments>& trainer_schema() {
   return schema;
 }
 
-std::shared_ptr<Schedule> parse_schedule(const Value& value) {
-  if (value.is_nil()) return nullptr;
-  const auto* object = value.get_if<Object>();
-  if (object) {
-    if (auto function = object->as<Callable>()) return std::make_shared<LuaSchedule>(std::move(function));
-    if (auto schedule = object->as<Schedule>()) return schedule;
-  }
-  wrong_type(trainer_schema().name() + ".schedule", "a Schedule such as optim.warmup_cosine{...}, or a function(updates),",
-             value);
-}
-
 // Warns, once per process, if ranks train separate models because a pass was forgotten, or do the same work.
 void warn_of_idle_ranks(const World& here, const Trainer& trainer) {
   std::string text;
@@ -106,7 +67,7 @@ int make_trainer(lua_State* L) {
   const TrainerArguments given = trainer_schema().parse(check_value(L, 2));
   TrainerOptions options;
   options.optimizer = given.optimizer;
-  options.schedule = parse_schedule(given.schedule);
+  options.schedule = parse_schedule(given.schedule, trainer_schema().name() + ".schedule");
   options.clip = given.clip;
   if (given.on_nonfinite) options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
   if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, trainer_schema().name() + ".fp16");

@@ -50,7 +50,7 @@ std::string share_failure(Communicator& control, const std::optional<StepFailure
 
 namespace {
 
-// What a rank tells the others of its counts, in this order.
+// The words of a message about counts, in this order.
 enum CountWord : uint8_t {
   tokens,
   samples,

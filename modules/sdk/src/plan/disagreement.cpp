@@ -9,7 +9,7 @@ namespace zt {
 
 namespace {
 
-// A line of a program or of the common text, with the words that name it.
+// A line of a program, with the words that name it.
 struct NamedLine {
   std::string name, text;
 };
@@ -60,54 +60,26 @@ std::string difference(const ProgramLines& theirs, const ProgramLines& ours, int
 // The texts of rank 0 and of another rank.
 struct Pair {
   std::string ours, theirs;
-  bool is_equal() const { return ours == theirs; }
-};
-
-class Comparison {
- public:
-  Comparison(const Built& mine, int rank, Communicator& control) : mine_(mine), rank_(rank), control_(control) {}
-
-  std::string run() {
-    std::string hashes;
-    for (const auto& program : mine_.programs) hashes += fmt::format("{:016x}\n", program->hash());
-    const Pair programs = exchange(hashes), common = exchange(mine_.common);
-    const auto ours = lines_of_text(programs.ours), theirs = lines_of_text(programs.theirs);
-    const size_t other = static_cast<size_t>(std::ranges::mismatch(ours, theirs).in1 - ours.begin());
-    if (other < ours.size() && other < theirs.size()) {
-      const Pair texts = exchange(other < mine_.programs.size() ? mine_.programs[other]->text() : "");
-      return fmt::format(" In the program of rank {}, {}.", other,
-                         difference(program_lines(texts.theirs), program_lines(texts.ours), rank_));
-    }
-    if (ours.size() != theirs.size())
-      return fmt::format(" It built programs for {} ranks, and rank 0 for {}.", theirs.size(), ours.size());
-    return common.is_equal() ? ""
-                             : fmt::format(" {}.", difference(common_lines(common.theirs), common_lines(common.ours), rank_));
-  }
-
- private:
-  // Gathers a text of rank 0 and of the other rank on all ranks.
-  Pair exchange(const std::string& text) {
-    const bool has_part = control_.rank() == 0 || control_.rank() == rank_;
-    const auto all = control_.all_gather_values(has_part ? Value(text) : Value(""));
-    return {*all[0].get_if<std::string>(), *all[static_cast<size_t>(rank_)].get_if<std::string>()};
-  }
-
-  // The lines name themselves.
-  static std::vector<NamedLine> common_lines(const std::string& text) {
-    std::vector<NamedLine> named;
-    for (const std::string& line : lines_of_text(text)) named.push_back({"The description of the model", line});
-    return named;
-  }
-
-  const Built& mine_;
-  int rank_;
-  Communicator& control_;
 };
 
 }  // namespace
 
-std::string first_difference(const Built& mine, int rank, Communicator& control) {
-  return Comparison(mine, rank, control).run();
+std::string first_difference(const std::vector<std::shared_ptr<const Program>>& mine, int rank, Communicator& control) {
+  const bool has_part = control.rank() == 0 || control.rank() == rank;
+  const auto exchange = [&](const std::string& text) -> Pair {
+    const auto all = control.all_gather_values(has_part ? Value(text) : Value(""));
+    return {*all[0].get_if<std::string>(), *all[static_cast<size_t>(rank)].get_if<std::string>()};
+  };
+  std::string hashes;
+  for (const auto& program : mine) hashes += fmt::format("{:016x}\n", program->hash());
+  const Pair programs = exchange(hashes);
+  const auto ours = lines_of_text(programs.ours), theirs = lines_of_text(programs.theirs);
+  if (ours.size() != theirs.size())
+    return fmt::format("It built programs for {} ranks, and rank 0 for {}.", theirs.size(), ours.size());
+  const auto other = static_cast<size_t>(std::ranges::mismatch(ours, theirs).in1 - ours.begin());
+  const Pair texts = exchange(other < mine.size() ? mine[other]->text() : "");
+  return fmt::format("In the program of rank {}, {}.", other,
+                     difference(program_lines(texts.theirs), program_lines(texts.ours), rank));
 }
 
 }  // namespace zt

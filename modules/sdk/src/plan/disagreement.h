@@ -1,4 +1,4 @@
-// Says in which action, unit or option the ranks of a run built different programs.
+// Says in which action or unit the ranks of a run built different programs.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,9 @@
 
 namespace zt {
 
-// What a rank has built: the programs of all ranks, and the lines of text that all ranks must have alike besides.
-struct Built {
-  const std::vector<std::shared_ptr<const Program>>& programs;
-  std::string common;
-};
-
-// Returns the first differences between what `rank` and rank 0 have built, as a sentence: "In the program of rank 1, action 12 is
-// 'B 2 0' on rank 2 and 'R 2 0' on rank 0." Empty if there is none. Collective over `control`, with one `rank` on all ranks.
-std::string first_difference(const Built& mine, int rank, Communicator& control);
+// Returns the first differences between the programs that `rank` and rank 0 have built for all ranks, as a sentence: "In the
+// program of rank 1, action 12 is 'B 2 0' on rank 2 and 'R 2 0' on rank 0." Collective over `control`, with one `rank` on all
+// ranks.
+std::string first_difference(const std::vector<std::shared_ptr<const Program>>& mine, int rank, Communicator& control);
 
 }  // namespace zt

@@ -76,19 +76,6 @@ std::vector<std::string> Plan::idle_axes() const {
   return idle;
 }
 
-// Returns what all ranks must have alike besides their programs, in lines: settings of layers, loss terms, parameters and
-// statistics.
-static std::string common_text(const ModelInfo& model) {
-  std::string text;
-  for (const PositionInfo& position : model.positions)
-    text += fmt::format("layer {} ({}) {}\n", position.name, position.kind, position.settings);
-  for (const LossInfo& term : model.losses) text += fmt::format("loss {} per {}\n", term.name, name_of(term.per));
-  for (const ParamInfo& param : model.params)
-    text += fmt::format("parameter {} [{}]\n", param.name, fmt::join(param.logical_shape(), ", "));
-  for (const ModelStat& stat : model.stats) text += fmt::format("statistic {} of {} numbers\n", stat.name, stat.size);
-  return text;
-}
-
 // Returns the refusals as lines, one for each kind: the first one, and how many more differ from it in names and numbers only.
 static std::string grouped_text(const std::vector<Refusal>& refusals) {
   const auto kind_of = [](const std::string& reason) {
@@ -122,8 +109,7 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
   run_together(world(), [&] { programs = spec_->build_all(mode); });
   std::string hashes;
   for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
-  const std::string common = common_text(model().info());
-  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes + common));
+  const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
   std::string complaint;
   const Coord coord = spec_->coord();
   if (coord.rank == 0) {
@@ -139,8 +125,8 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
     };
     for (size_t rank = 1; rank < outcomes.size(); ++rank) {
       if (text(rank, "programs") == text(0, "programs")) continue;
-      misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank.{}", rank,
-             first_difference({programs, common}, static_cast<int>(rank), control));
+      misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank. {}", rank,
+             first_difference(programs, static_cast<int>(rank), control));
     }
     complaint = text(0, "complaint");
   }

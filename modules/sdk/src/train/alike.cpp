@@ -83,18 +83,31 @@ std::string sample_of(const Param& param, const ParamInfo& info, uint64_t seed) 
   return fmt::format("{} (hash {:016x})", first, stable_hash({bytes, values.size() * sizeof(double)}));
 }
 
+void add_model(const Model& model, Facts& facts) {
+  const ModelInfo& info = model.info();
+  facts.emplace_back("the model's seed", fmt::format("{}", model.seed()));
+  add_given("the model", model.given, facts);
+  for (size_t p = 0; p < info.positions.size(); ++p) {
+    const PositionInfo& position = info.positions[p];
+    const std::string name = fmt::format("layer '{}'", position.name);
+    facts.emplace_back(fmt::format("the kind of {}", name), position.kind);
+    add_given(name, model.positions()[p].layer->given, facts);
+    if (!position.settings.empty()) facts.emplace_back(fmt::format("the settings of {}", name), position.settings);
+  }
+  for (size_t i = 0; i < info.losses.size(); ++i)
+    facts.emplace_back(fmt::format("loss term {}", i + 1),
+                       fmt::format("'{}' per {}", info.losses[i].name, name_of(info.losses[i].per)));
+  for (const ParamInfo& param : info.params)
+    facts.emplace_back(fmt::format("the shape of '{}'", param.name), fmt::format("[{}]", fmt::join(param.logical_shape(), ", ")));
+  for (const ModelStat& stat : info.stats)
+    facts.emplace_back(fmt::format("the statistic '{}'", stat.name), fmt::format("{} numbers", stat.size));
+}
+
 }  // namespace
 
 Facts facts_of(const Model& model, const TrainerOptions& options) {
   Facts facts;
-  facts.emplace_back("the model's seed", fmt::format("{}", model.seed()));
-  add_given("the model", model.given, facts);
-  for (size_t p = 0; p < model.positions().size(); ++p) {
-    const PositionInfo& info = model.info().positions[p];
-    const std::string name = fmt::format("layer '{}'", info.name);
-    facts.emplace_back(fmt::format("the kind of {}", name), info.kind);
-    add_given(name, model.positions()[p].layer->given, facts);
-  }
+  add_model(model, facts);
   facts.emplace_back("the optimizer", options.optimizer->kind());
   add_given("the optimizer", options.optimizer->given, facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNone);

@@ -16,8 +16,8 @@ struct TrainerOptions;
 // Names and texts, in an order that is the same on all ranks if they are alike.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Returns what all ranks of a trainer must have alike: the options of layers and model, the seed, the optimizer, the schedule and
-// the trainer's own options.
+// Returns what all ranks of a trainer must have alike besides their programs: the seed, layers with their options, loss terms,
+// shapes of parameters, statistics, the optimizer, the schedule and the trainer's own options.
 Facts facts_of(const Model& model, const TrainerOptions& options);
 // Returns one fact per parameter about the initial values of the logical tensor: a hash of up to 1,024 of its elements, in blocks
 // that are spread evenly, and the first element.

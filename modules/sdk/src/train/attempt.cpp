@@ -71,7 +71,7 @@ void Runner::ensure_same_step(const Program& program) const {
   }
 }
 
-// What NORM does at the end of other programs.
+// Tells all ranks of a failure, as NORM does in training programs.
 void Runner::agree_on_failure(const Program& program) {
   const std::vector<std::string> axes = axes_of_run(program);
   if (axes.empty()) return;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "execute/compute.h"
+#include "execute/counts.h"
 #include "execute/step_handlers.h"
 #include "share_outputs.h"
 #include "step_control.h"

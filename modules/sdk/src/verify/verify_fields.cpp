@@ -57,7 +57,7 @@ class FieldCheck {
     say("{} has no buffers that change after a step, or they are frozen: remove it", subject_.position(action_.target));
   }
 
-  // What a layer sums over the batch must come from all ranks that have other samples.
+  // A layer must sum over the batch along all axes whose ranks have other samples.
   void check_batch_axes() {
     if (action_.kind != Kinds::get().count) return;
     std::vector<std::string> wanted;

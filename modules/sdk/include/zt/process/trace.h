@@ -16,7 +16,7 @@ int64_t now_ns();
 // thread (the rank's); the other functions are thread-safe.
 class Trace {
  public:
-  // What the rank's thread does: it computes, or it moves tensors between ranks and waits for other ranks (`exchange`). Works in
+  // The rank's thread computes (`compute`), or moves tensors between ranks and waits for other ranks (`exchange`). Works in
   // flight, from their begin to their end, are `communication`.
   enum class Lane : uint8_t { compute, exchange, communication };
   struct Span {

@@ -1,0 +1,143 @@
+#include "norm_handler.h"
+
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "counts.h"
+#include "zt/base/error.h"
+#include "zt/execute/gradient_norm.h"
+
+namespace zt {
+
+namespace {
+
+// The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
+// parts are added as integers. So its bits do not depend on stage, buckets or schedule.
+class Norm : public ActionHandler {
+ public:
+  Norm(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
+      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+
+  Work start(const Action& action, StepState& state) override {
+    const auto axes = action.axes();
+    Communicator* comm = axes.empty() ? nullptr : &state.control(axes);
+    reduce_losses(axes, comm, state);
+    state.is_finite = state.is_forward_finite && state.known_failure.empty();
+    if (compute_->mode() == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
+    return {};
+  }
+
+ private:
+  void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
+    compute_->add_exchange_seconds();
+    const at::Tensor mine = compute_->sums().losses_by_position(*state.model), stats = compute_->sums().stats(*state.model);
+    const int64_t n = mine.numel(), m = stats.numel();
+    const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
+    if (!comm || state.is_first_copy(axes)) {
+      sums.narrow(0, 0, n).copy_(mine);
+      sums.narrow(0, n, m).copy_(stats);
+    }
+    sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
+    if (comm) add_over_ranks(sums, axes, state);
+    if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
+    if (state.failure || !state.known_failure.empty()) {
+      state.is_forward_finite = false;
+      return;
+    }
+    set_stats(sums.narrow(0, n, m), state);
+    state.losses.clear();
+    state.loss = 0;
+    for (const LossSum& total : StepSums::add_positions(sums.narrow(0, 0, n), *state.model)) {
+      const double value = total.sum / divisor(total.term.per, state);
+      state.losses.push_back({total.term.name, value});
+      state.loss += value;
+    }
+    // A router's logits may be infinite and the loss finite all the same.
+    state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
+  }
+
+  // Adds over the stages of a pipeline first, where each number comes from one rank, and then over the others, in the order that
+  // the sum has without a pipeline.
+  static void add_over_ranks(const at::Tensor& sums, const std::vector<std::string>& axes, StepState& state) {
+    std::vector<std::string> stages, others;
+    for (const std::string& axis : axes) {
+      const bool is_split = std::ranges::find(state.split_axes, axis) != state.split_axes.end();
+      (is_split ? stages : others).push_back(axis);
+    }
+    for (const auto& part : {stages, others}) {
+      if (!part.empty()) state.control(part).all_reduce(sums, sums).synchronize();
+    }
+  }
+
+  static void set_stats(const at::Tensor& sums, StepState& state) {
+    state.stats.clear();
+    int64_t begin = 0;
+    for (const ModelStat& stat : state.model->stats) {
+      state.stats[stat.name] = sums.narrow(0, begin, stat.size).clone();
+      begin += stat.size;
+    }
+  }
+
+  double divisor(Per per, const StepState& state) const {
+    if (normalisation_->is_by_hand) return normalisation_->loss_divisor;
+    const int64_t count = per == Per::token ? state.counts.tokens : state.counts.samples;
+    if (count == 0)
+      misuse("the global batch has no valid token, so the loss per token is not defined: are all labels ignore_index?");
+    return static_cast<double>(count);
+  }
+
+  // The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
+  // Returns this rank's piece and their number.
+  static std::pair<int, int> share_of(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
+    const auto& params = state.model->units[unit.index].params;
+    const auto cut_axes = state.model->params[params.front()].cut_axes();
+    std::vector<std::string> copies;
+    bool spans_stages = false;
+    for (const std::string& axis : axes) {
+      const auto is_among = [&](const std::vector<std::string>& names) { return std::ranges::find(names, axis) != names.end(); };
+      if (is_among(state.split_axes)) spans_stages = true;
+      else if (!is_among(unit.plan.shard_axes) && !is_among(cut_axes)) copies.push_back(axis);
+    }
+    const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
+    const int holder = spans_stages ? unit.holder : 0;
+    return {state.coord.index(copies) * holders + holder, state.coord.size(copies) * holders};
+  }
+
+  static void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
+    ExactSum sum;
+    at::Tensor words;  // the sum of the gradients on a device; copied to the host once
+    for (const Unit& unit : state.units) {
+      if (!unit.grad.defined()) continue;
+      const auto [piece, pieces] = share_of(unit, axes, state);
+      const FlatLayout parts(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
+      if (unit.grad_shard.is_cpu()) {
+        add_squares(unit.grad_shard, parts.begin(piece), parts.end(piece), sum);
+      } else {
+        const at::Tensor more = squares_on_device(unit.grad_shard, parts.begin(piece), parts.end(piece));
+        words = words.defined() ? words + more : more;
+      }
+    }
+    if (words.defined()) sum.merge(ExactSum::from_state(words.cpu()));
+    if (comm) {
+      const at::Tensor limbs = sum.state();
+      comm->all_reduce(limbs, limbs).synchronize();
+      sum = ExactSum::from_state(limbs);
+    }
+    state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
+    state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
+  }
+
+  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<Normalisation> normalisation_;
+};
+
+}  // namespace
+
+std::shared_ptr<ActionHandler> norm_handler(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation) {
+  return std::make_shared<Norm>(std::move(compute), std::move(normalisation));
+}
+
+}  // namespace zt
