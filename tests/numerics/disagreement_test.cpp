@@ -115,7 +115,7 @@ TEST(Disagreement, ALossTermThatOnlySomeRanksDeclareIsNamedOnAll) {
     spawn(2, [&](const World& world) {
       const auto model = [&] { return model_with(std::make_shared<Auxiliary>(world.rank == 1, false)); };
       const auto refusal = message_of<Misuse>([&] { make_trainer(world, {.stage = stage, .model = model}); });
-      EXPECT_CONTAINS(refusal, "loss term 1 is 'loss' per token on rank 0 and 'aux' per sample on rank 1 of 'world': ");
+      EXPECT_CONTAINS(refusal, "loss term 1 is 'loss' per token on rank 0 and 'aux' per sample on rank 1 of 'dp': ");
     });
   }
 }

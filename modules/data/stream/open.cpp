@@ -5,6 +5,7 @@
 #include "document_source.h"
 #include "window_source.h"
 #include "zt/base/options.h"
+#include "zt/comm/alike.h"
 #include "zt/comm/mesh.h"
 
 namespace zt::data {
@@ -61,8 +62,23 @@ Value::Table order_of(const TokenFile& file, const Options& options) {
   return {{"tokens", file.digest()}, {"seq", options.seq}, {"split", options.split}, {"validation", options.validation}};
 }
 
+// Throws Misuse on all ranks of the axis unless they read parts of the same batches.
+void check_ranks_alike(const std::string& name, const Options& options, const Value::Table& order) {
+  if (!options.axis) return;
+  Facts facts;
+  const auto add = [&](const std::string& option, const Value& value) {
+    facts.emplace_back(fmt::format("the option '{}' of {}", option, name), text_of(value));
+  };
+  add("batch", options.batch);
+  add("seed", options.seed);
+  add("shuffle", options.shuffle);
+  for (const auto& [option, value] : order) add(option, value);
+  check_alike(facts, options.axis->control.get(), "the ranks would not read parts of the same batches");
+}
+
 std::shared_ptr<Stream> make_stream(const std::string& name, const Options& options, Value::Table order,
                                     std::unique_ptr<Source> source) {
+  check_ranks_alike(name, options, order);
   return std::make_shared<Stream>(name, std::move(source),
                                   StreamOptions{.batch = options.batch,
                                                 .rank = options.axis ? options.axis->coordinate : 0,

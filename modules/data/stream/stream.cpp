@@ -45,14 +45,13 @@ const auto kState = Schema<State>("stream")
                         .optional("first_sample", &State::first_sample, "first sample of that step", between(0, kMostSamples))
                         .optional("order", &State::order, "the options that decide the order of samples");
 
-// Returns the text of an option's value. Numbers that are equal have equal texts, whatever their types.
+}  // namespace
+
 std::string text_of(const Value& value) {
   if (const auto* text = value.get_if<std::string>()) return fmt::format("'{}'", *text);
   if (const auto* number = value.get_if<double>()) return fmt::format("{}", *number);
   return value.is_nil() ? "absent" : value.to_json().dump();
 }
-
-}  // namespace
 
 Source::~Source() = default;
 

@@ -38,6 +38,9 @@ class Source {
   virtual double entropy() const = 0;  // of the tokens of this split, in nats per token
 };
 
+// Returns the text of an option's value. Numbers that are equal have equal texts, whatever their types.
+std::string text_of(const Value& value);
+
 struct StreamOptions {
   int64_t batch = 1;          // samples per global batch
   int rank = 0, ranks = 1;    // index among the ranks that share the batch, and the number of these ranks

@@ -39,4 +39,24 @@ for _, open in ipairs {data.tokens, data.documents} do
     for row = 0, 2 * rows - 1 do assert(batch.tokens[row]:equal(single:batch(first + row).tokens[0])) end
   end
 end
+
+-- Ranks with other options are refused, by all ranks alike.
+local function open_with(changes)
+  local given = {path = options.path, seq = 16, batch = 12, seed = 5, axis = axis}
+  for name, value in pairs(changes) do given[name] = value end
+  return select(2, pcall(data.tokens, given))
+end
+local last = axis.size - 1
+local why = ("on rank %d of 'dp': the ranks would not read parts of the same batches; give all ranks the same"):format(last)
+local is_last = zt.world.rank == last
+for _, case in ipairs {{"seed", 5, 6}, {"batch", 12, 24}, {"seq", 16, 8}, {"shuffle", true, false}} do
+  local name, others, lasts = case[1], case[2], case[3]
+  local value = others
+  if is_last then value = lasts end
+  local refusal = open_with {[name] = value}
+  if axis.size > 1 then
+    local expected = ("the option '%s' of data.tokens is %s on rank 0 and %s %s"):format(name, others, lasts, why)
+    assert(type(refusal) == "string" and refusal:find(expected, 1, true), refusal)
+  end
+end
 for _, extension in ipairs {"", ".npy", ".json"} do os.remove(tokens .. extension) end

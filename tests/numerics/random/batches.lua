@@ -72,12 +72,20 @@ function batches.joined(pieces)
   return batch
 end
 
---- Returns the batch with a label that the vocabulary does not have, in the last sample.
-function batches.wrong(batch, vocab)
+--- Returns the batch with a mistake in its last sample: "labels" or "tokens" that the vocabulary does not have, or a "fuse" at
+--- which a layer fails.
+function batches.wrong(batch, vocab, mistake)
   local copy = {}
   for name, field in pairs(batch) do copy[name] = field end
-  copy.labels = batch.labels:clone()
-  copy.labels:select(0, -1):fill_(vocab + 3)
+  copy[mistake] = mistake == "fuse" and batch.factor:clone() or batch[mistake]:clone()
+  copy[mistake]:select(0, -1):fill_(vocab + 3)
+  return copy
+end
+
+--- Returns the batch with a fuse at which no layer fails.
+function batches.with_fuse(batch)
+  local copy = {fuse = batch.factor:mul(0)}
+  for name, field in pairs(batch) do copy[name] = field end
   return copy
 end
 

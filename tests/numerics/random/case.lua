@@ -49,23 +49,35 @@ local function start_run(case, variant, layout)
   return run
 end
 
+local BEGIN_AGAIN = "begin it again with its first trainer:forward"
+
 local function mine(run, step) return batches.pieces(run.case, step, run.first, run.count) end
 
--- `wrong`: the micro-batch that is given with a wrong label first, or nil. The script does then what the message says.
-local function step_by_hand(run, step, wrong)
-  local pieces, index = mine(run, step), 1
-  while index <= #pieces do
-    if wrong == index - 1 then
-      wrong = nil
-      local is_taken, message = pcall(run.trainer.forward, run.trainer, batches.wrong(pieces[index], run.case.vocab))
+-- The ranks that make the mistakes of a case: all, or those with the first part of the batch.
+local function errs(run) return run.case.mistake.of_all or run.first == 0 end
+
+-- `wrong`: the piece that is given with a wrong label first, or nil.
+local function give_by_hand(run, pieces, wrong)
+  for i, piece in ipairs(pieces) do
+    if i == wrong then
+      local is_taken, message = pcall(run.trainer.forward, run.trainer, batches.wrong(piece, run.case.vocab, "labels"))
       assert(not is_taken, "a wrong label was accepted")
-      if message:find "begin it again with its first trainer:forward" then index = 1 end
+      if message:find(BEGIN_AGAIN, 1, true) then error(message, 0) end
     end
-    run.trainer:forward(pieces[index])
+    run.trainer:forward(piece)
     run.trainer:backward()
-    index = index + 1
   end
   return run.trainer:finish_step()
+end
+
+-- After a mistake a script does what the message says: it repeats the forward, or all ranks begin the step again.
+local function step_by_hand(run, step, wrong)
+  local pieces = mine(run, step)
+  if not wrong then return give_by_hand(run, pieces) end
+  local is_done, result = pcall(give_by_hand, run, pieces, errs(run) and wrong or nil)
+  if is_done then return result end
+  assert(result:find(BEGIN_AGAIN, 1, true), result)
+  return give_by_hand(run, pieces)
 end
 
 local function make_step(run, step, wrong)
@@ -94,15 +106,20 @@ function events.generate(run, outcome, step)
   outcome.generated[#outcome.generated + 1] = zt.generate(run.trainer, prompt, {seq = 4, max_tokens = 4, seed = step})
 end
 
--- A mistake that the script catches: a batch that no step can take, on all ranks or on the first of the data-parallel ones only.
--- All ranks must learn of it, and it must leave no trace.
+-- A mistake that the script catches: a batch that the trainer cannot take. All ranks must learn of it, and no trace is left.
 function events.mistake(run, _, step)
-  local batch, mistake = batches.pieces(run.case, step, run.first, run.count), run.case.mistake
-  if run.first == 0 or mistake ~= "labels_of_one_rank" then
-    batch[#batch] = batches.wrong(batch[#batch], run.case.vocab)
-    if mistake == "no_samples" then batch = {} end
+  local mistake = run.case.mistake
+  local batch, at = batches.pieces(run.case, step, run.first, run.count, mistake.call ~= "step"), mistake.piece % run.count + 1
+  if mistake.what == "fuse" then
+    for i, piece in ipairs(batch) do batch[i] = batches.with_fuse(piece) end
   end
-  assert(not pcall(run.trainer.step, run.trainer, batch), "a wrong batch was accepted")
+  if errs(run) and mistake.what ~= "samples" then batch[at] = batches.wrong(batch[at], run.case.vocab, mistake.what) end
+  if mistake.call ~= "step" then batch = batches.joined(batch) end
+  if errs(run) and mistake.what == "samples" then batch = {} end
+  local is_taken = pcall(run.trainer[mistake.call], run.trainer, batch)
+  -- Where the ranks exchange nothing, an inference concerns one rank alone.
+  local is_alone = mistake.call == "infer" and not errs(run) and layouts.size(run.layout) == layouts.size(run.layout, true)
+  assert(is_alone or not is_taken, "a wrong batch was accepted")
 end
 
 -- Goes on from a checkpoint, with the case's second layout.
@@ -130,7 +147,7 @@ function random.run(case, variant)
       if events[name] and not (variant.without_mistakes and name == "mistake") then
         events[name](run, outcome, step, variant)
       end
-      if name == "mistake_by_hand" and not variant.without_mistakes then wrong = case.wrong_piece end
+      if name == "mistake_by_hand" and not variant.without_mistakes then wrong = case.mistake.piece % run.count + 1 end
     end
     outcomes.add_step(outcome, make_step(run, step, wrong), run)
   end

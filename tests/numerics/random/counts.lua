@@ -7,6 +7,7 @@ local function items_of(case, found)
   local uses = {}
   for _, item in ipairs(case.items) do
     if item.kind then found["layer " .. item.kind] = true end
+    if item.is_local then found["layer as expert and elsewhere"] = true end
     if item.param then found["parameter of several layers"] = true end
     if item.again then
       uses[item.again] = (uses[item.again] or 1) + 1
@@ -26,7 +27,7 @@ local function layout_of(layout, found)
   end
   if layout.split then
     local schedule = layout.split.schedule
-    found["schedule " .. (schedule.name or "random")] = true
+    found["schedule " .. (schedule.name or schedule.costs and "searched" or "random")] = true
   end
   for key, value in pairs(layout.shard or {}) do
     if key == "stage" then found["stage " .. value] = true else found["shard " .. key] = true end

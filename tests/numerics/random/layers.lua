@@ -104,6 +104,14 @@ end
 --- silu(h), of any width.
 function layers.silu() return nn.layer{kind = "silu", forward = function(_, h) return h:silu() end} end
 
+--- h. Fails where the batch field "fuse", [samples], is not 0.
+function layers.fuse()
+  return nn.layer{kind = "fuse", forward = function(_, h, ctx)
+    if ctx:has_batch "fuse" and ctx:batch "fuse":sum():item() > 0 then error "the fuse" end
+    return h
+  end}
+end
+
 --- h, with dropout in Lua.
 function layers.dropout(p)
   return nn.layer{kind = "lua_dropout", forward = function(_, h, ctx) return ctx:dropout(h, p) end}

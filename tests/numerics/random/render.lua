@@ -1,5 +1,4 @@
 --- Makes the Lua script of a case. The ranks run this script, and a failing case is printed as it.
-local Dice = require "draw.dice"
 local draw_layout, draw_schedule = require "draw.layout", require "draw.schedule"
 
 local render = {}
@@ -67,8 +66,7 @@ local function split_code(case, layout)
   local schedule, chunks = split.schedule, draw_schedule.chunks(split.schedule, ranks)
   local text = code_of(schedule.name)
   if not schedule.name then
-    local drawn = draw_schedule.random(Dice.new(schedule.seed), ranks, chunks, layout.micro_batches)
-    text = "pipe.schedule.from_text(" .. code_of(drawn:text()) .. ")"
+    text = "pipe.schedule.from_text(" .. code_of(draw_schedule.text(schedule, ranks, layout.micro_batches)) .. ")"
   end
   local partition = code_of(partition_of(case, split, ranks * chunks))
   return ("pipe.split{axis = mesh.pp, partition = %s, schedule = %s}"):format(partition, text)
@@ -97,7 +95,7 @@ end
 -- The layers that are used several times or are looked at by others are local variables; the others stand in the list.
 local function model_lines(case, add)
   local used = {}
-  for _, item in ipairs(case.items) do used[item.again or ""] = true end
+  for _, item in ipairs(case.items) do used[item.again or item.is_local and item.name or ""] = true end
   add "  model = function(mesh)"
   local is_tied = case.is_tied
   local embedding = ("nn.embedding{vocab = %d, hidden = %d, std = 0.5}"):format(case.vocab, case.hidden)
@@ -144,7 +142,7 @@ function render.script(case, notes)
   add("  optimizer = %s, frozen = %s,", code_of(case.optimizer), code_of(frozen_patterns(case)))
   add("  rows = %s, seq = %s, empty = %s, reference_in_one = %s,", code_of(case.rows), code_of(case.seq), code_of(case.empty),
     case.reference_in_one)
-  add("  events = %s, mistake = %q, wrong_piece = %d,", code_of(case.events), case.mistake, case.wrong_piece)
+  add("  events = %s, mistake = %s,", code_of(case.events), code_of(case.mistake))
   if case.fault then add("  fault = %q,", case.fault) end
   model_lines(case, add)
   layout_lines(case, "layout", case.layout, add)

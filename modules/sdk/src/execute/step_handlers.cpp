@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "counts.h"
-#include "norm_handler.h"
+#include "execute/norm/norm_handler.h"
 #include "zt/base/error.h"
 
 namespace zt {

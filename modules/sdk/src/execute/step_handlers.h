@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "compute.h"
-#include "norm_handler.h"
+#include "execute/norm/norm_handler.h"
 #include "zt/execute/executor.h"
 #include "zt/model/optimizer.h"
 

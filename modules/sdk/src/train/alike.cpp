@@ -1,8 +1,5 @@
 #include "alike.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-
 #include <algorithm>
 
 #include "zt/base/error.h"
@@ -13,54 +10,8 @@ namespace zt {
 
 namespace {
 
-constexpr const char* kNone = "not given";
-
 void add_given(const std::string& of, const GivenOptions& given, Facts& facts) {
   for (const auto& [name, text] : given) facts.emplace_back(fmt::format("the option '{}' of {}", name, of), text);
-}
-
-std::string text_of(const Facts& facts) {
-  std::string text;
-  for (const auto& [name, value] : facts) text += name + "=" + value + "\n";
-  return text;
-}
-
-Value to_value(const Facts& facts) {
-  Value::List list;
-  for (const auto& [name, text] : facts) list.emplace_back(Value::List{name, text});
-  return list;
-}
-
-Facts from_value(const Value& value) {
-  Facts facts;
-  for (const Value& entry : *value.get_if<Value::List>()) {
-    const auto& pair = *entry.get_if<Value::List>();
-    facts.emplace_back(*pair[0].get_if<std::string>(), *pair[1].get_if<std::string>());
-  }
-  return facts;
-}
-
-const std::string* find(const Facts& facts, const std::string& name) {
-  const auto found = std::ranges::find(facts, name, &Facts::value_type::first);
-  return found == facts.end() ? nullptr : &found->second;
-}
-
-// Throws Misuse for the first fact of `of_first` or `of_other` that differs.
-[[noreturn]] void refuse(const Facts& of_first, const Facts& of_other, size_t other, const std::string& group) {
-  const auto refuse_one = [&](const std::string& name, const std::string& first, const std::string& second) {
-    misuse(
-        "{} is {} on rank 0 and {} on rank {} of '{}': the ranks would train other models than one another; give all ranks the same",
-        name, first, second, other, group);
-  };
-  for (const auto& [name, text] : of_first) {
-    const std::string* theirs = find(of_other, name);
-    if (!theirs || *theirs != text) refuse_one(name, text, theirs ? *theirs : kNone);
-  }
-  for (const auto& [name, text] : of_other) {
-    if (!find(of_first, name)) refuse_one(name, kNone, text);
-  }
-  misuse("the ranks 0 and {} of '{}' give the same options in another order: make layers in the same order on all ranks", other,
-         group);
 }
 
 // Returns a hash of evenly spread blocks of the parameter's logical tensor, and its first element.
@@ -91,14 +42,18 @@ void add_model(const Model& model, Facts& facts) {
     const PositionInfo& position = info.positions[p];
     const std::string name = fmt::format("layer '{}'", position.name);
     facts.emplace_back(fmt::format("the kind of {}", name), position.kind);
-    add_given(name, model.positions()[p].layer->given, facts);
-    if (!position.settings.empty()) facts.emplace_back(fmt::format("the settings of {}", name), position.settings);
+    const GivenOptions& given = model.positions()[p].layer->given;
+    add_given(name, given, facts);
+    if (given.empty() && !position.settings.empty())
+      facts.emplace_back(fmt::format("the settings of {}", name), position.settings);
   }
   for (size_t i = 0; i < info.losses.size(); ++i)
     facts.emplace_back(fmt::format("loss term {}", i + 1),
                        fmt::format("'{}' per {}", info.losses[i].name, name_of(info.losses[i].per)));
   for (const ParamInfo& param : info.params)
-    facts.emplace_back(fmt::format("the shape of '{}'", param.name), fmt::format("[{}]", fmt::join(param.logical_shape(), ", ")));
+    facts.emplace_back(
+        fmt::format("parameter '{}'", param.name),
+        fmt::format("{} of shape [{}]", param.trainable ? "trainable" : "frozen", fmt::join(param.logical_shape(), ", ")));
   for (const ModelStat& stat : info.stats)
     facts.emplace_back(fmt::format("the statistic '{}'", stat.name), fmt::format("{} numbers", stat.size));
 }
@@ -110,11 +65,11 @@ Facts facts_of(const Model& model, const TrainerOptions& options) {
   add_model(model, facts);
   facts.emplace_back("the optimizer", options.optimizer->kind());
   add_given("the optimizer", options.optimizer->given, facts);
-  facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNone);
+  facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
   if (options.schedule) add_given("the schedule", options.schedule->given, facts);
   facts.emplace_back("the trainer's clip", fmt::format("{}", options.clip));
   const auto nonfinite = options.on_nonfinite;
-  facts.emplace_back("the trainer's on_nonfinite", !nonfinite ? kNone : *nonfinite == OnNonfinite::skip ? "skip" : "error");
+  facts.emplace_back("the trainer's on_nonfinite", !nonfinite ? kNotGiven : *nonfinite == OnNonfinite::skip ? "skip" : "error");
   if (const auto& scale = options.loss_scale) {
     facts.emplace_back("the fp16 loss scale",
                        fmt::format("{} {} {} {} {} {}", scale->loss_scale, scale->initial_scale_power, scale->loss_scale_window,
@@ -131,19 +86,6 @@ Facts initial_facts_of(const Model& model) {
                        sample_of(*model.params()[i], info, model.seed()));
   }
   return facts;
-}
-
-void check_alike(const Facts& mine, Communicator* control) {
-  if (!control) return;
-  const at::Tensor own = at::full({1}, static_cast<int64_t>(stable_hash(text_of(mine))), at::kLong);
-  const at::Tensor all = at::empty({control->size()}, at::kLong);
-  control->all_gather(all, own).synchronize();
-  const auto* hashes = all.const_data_ptr<int64_t>();
-  const auto* other = std::find_if(hashes, hashes + control->size(), [&](int64_t hash) { return hash != hashes[0]; });
-  if (other == hashes + control->size()) return;
-  const std::vector<Value> facts = control->all_gather_values(to_value(mine));
-  const auto rank = static_cast<size_t>(other - hashes);
-  refuse(from_value(facts[0]), from_value(facts[rank]), rank, control->name());
 }
 
 }  // namespace zt

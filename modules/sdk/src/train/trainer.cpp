@@ -75,10 +75,11 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
   run_together(control_of_all(*spec), [&] { check_options(*spec, options); });
   if (spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
   Communicator* control = control_of_all(*spec);
-  check_alike(facts_of(*spec->model(), options), control);
+  const std::string why = "the ranks would train other models than one another";
+  check_alike(facts_of(*spec->model(), options), control, why);
   Facts initial;
   run_together(control, [&] { initial = initial_facts_of(*spec->model()); });
-  check_alike(initial, control);
+  check_alike(initial, control, why);
   std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
   trainer->spec_->model()->set_trainer(trainer);
   return trainer;

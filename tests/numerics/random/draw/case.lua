@@ -41,6 +41,18 @@ local function may_err(case)
   return true
 end
 
+-- A mistake in a call of the trainer, on all ranks or on those with the first part of the batch.
+local function draw_mistake(dice, case)
+  local kinds = {"labels", "tokens", "samples"}
+  for _, item in ipairs(case.items) do
+    if item.kind == "fuse" then kinds[#kinds + 1] = "fuse" end
+  end
+  local mistake = {what = dice:pick(kinds), of_all = dice:one_in(3), piece = dice:below(12)}
+  mistake.call = dice:pick{"step", "step", "evaluate", "infer"}
+  if mistake.call == "infer" and mistake.what == "labels" then mistake.what = "tokens" end
+  return mistake
+end
+
 local function draw_events(dice, case)
   case.events = {}
   for step = 1, case.steps do
@@ -53,8 +65,7 @@ local function draw_events(dice, case)
     if case.second and step == case.second_from then list[#list + 1] = "checkpoint" end
     case.events[step] = list
   end
-  case.mistake = dice:pick{"labels", "labels_of_one_rank", "no_samples"}
-  case.wrong_piece = dice:below(#case.rows)
+  case.mistake = draw_mistake(dice, case)
 end
 
 -- A second layout, for the steps after a checkpoint.

@@ -2,8 +2,8 @@
 --
 -- A model is a list of items between an embedding and a head. An item is {name =, code =, positions =, [needs = {name, ...}]}:
 -- Lua code that makes a layer, or the list of the layers of a block, which read and output h of `hidden` columns. {again = name}
--- uses the layer of an earlier item once more. `needs` names items without which it has no meaning. So any part of the list that
--- is closed under needs is a model, too.
+-- uses the layer of an earlier item once more, and one that `is_local` is used in the code of later items. `needs` names items
+-- without which it has no meaning. So any part of the list that is closed under needs is a model, too.
 
 local draw_model = {}
 
@@ -44,6 +44,7 @@ local kinds = {
   {1, "sometimes", function(dice, hidden) return ("layers.sometimes(%d, %d)"):format(hidden, seed(dice)) end},
   {1, "unread", function(dice, hidden, name) return ('layers.unread(%d, "%s_aside", %d)'):format(hidden, name, seed(dice)) end},
   {1, "tally", function() return "layers.tally()" end},
+  {2, "fuse", function() return "layers.fuse()" end},
 }
 
 local function pick_kind(dice)
@@ -81,25 +82,40 @@ local function router_code(dice, top_k, may_pad)
   return table.concat(options, ", ")
 end
 
--- Returns an item with experts.
-local function mixture(dice, case, name, experts)
+-- Returns an item with experts. `dense`: the name of a layer of the model that it uses as prototype of its experts, as shared
+-- expert, or as both, or nil.
+local function mixture(dice, case, name, experts, dense)
   local hidden = case.hidden
   local top_k = dice:between(1, 2)
   local parts = {("experts = %d, hidden = %d, top_k = %d, axis = mesh.ep"):format(experts, hidden, top_k)}
   local function add(text) parts[#parts + 1] = text end
   local positions = 4
-  if dice:one_in(4) then add(("expert = layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 3), seed(dice)))
+  local role = dense and dice:pick{"expert", "shared", "both"}
+  if role == "expert" or role == "both" then add("expert = " .. dense)
+  elseif dice:one_in(4) then add(("expert = layers.mix(%d, %d, %d)"):format(hidden, dice:between(1, 3), seed(dice)))
   else add(("ffn = %d, bias = %s"):format(dice:between(2, 9), dice:one_in(2))) end
-  if dice:one_in(3) then
-    add(("shared = {ffn = %d, gate = %s}"):format(dice:between(1, 5), dice:one_in(2)))
-    positions = positions + 1
-  end
+  if role == "shared" or role == "both" then add(("shared = {layer = %s, gate = %s}"):format(dense, dice:one_in(2)))
+  elseif dice:one_in(3) then add(("shared = {ffn = %d, gate = %s}"):format(dice:between(1, 5), dice:one_in(2))) end
+  if parts[#parts]:find "^shared" then positions = positions + 1 end
   local gathers = dice:one_in(3)
   if gathers then add 'dispatcher = "all_gather"' end
   if dice:one_in(3) then add "overlap = true" end
   local may_pad = not gathers and not case.is_ragged -- padded ranks need equally many tokens
   add("router = {" .. router_code(dice, top_k, may_pad) .. "}")
-  return {name = name, kind = "mixture", code = ("moe.layers{%s}"):format(table.concat(parts, ", ")), positions = positions}
+  local code = ("moe.layers{%s}"):format(table.concat(parts, ", "))
+  return {name = name, kind = "mixture", code = code, positions = positions, needs = {dense}}
+end
+
+-- Puts an item with experts at a random place, and maybe a layer before it that it uses, too.
+local function insert_mixture(dice, case, items, name, experts)
+  local at, dense = dice:between(1, #items + 1), nil
+  if dice:one_in(4) then
+    dense = name .. "_dense"
+    local code = ("layers.mix(%d, %d, %d)"):format(case.hidden, dice:between(1, 4), seed(dice))
+    table.insert(items, dice:between(1, at), {name = dense, kind = "mix", code = code, positions = 1, is_local = true})
+    at = at + 1
+  end
+  table.insert(items, at, mixture(dice, case, name, experts, dense))
 end
 
 -- Puts two items into the list, the first before the second, at random places. The second needs the first.
@@ -155,7 +171,7 @@ function draw_model.draw(dice, case, experts)
   case.hidden = hidden
   for i = 1, dice:below(6) do items[i] = plain_item(dice, hidden, "layer" .. i) end
   for i = 1, experts and dice:between(1, 2) or 0 do
-    table.insert(items, dice:between(1, #items + 1), mixture(dice, case, "mixture" .. i, experts))
+    insert_mixture(dice, case, items, "mixture" .. i, experts)
   end
   for i = 1, dice:pick{0, 0, 1, 1, 2} do
     local kind = dice:pick{"skip", "skip", "mask", "tied"}
@@ -166,7 +182,9 @@ function draw_model.draw(dice, case, experts)
   case.is_tied, case.norm = dice:one_in(3), dice:pick{"none", "none", "rmsnorm", "layernorm"}
 end
 
-local without_parameters = {fork = true, mask = true, masked = true, dropout = true, tally = true, mixture = true, tied = true}
+local without_parameters = {
+  fork = true, mask = true, masked = true, dropout = true, tally = true, mixture = true, tied = true, fuse = true,
+}
 
 --- Returns what is frozen: some items or one parameter of them, as {item = name, pattern =}. The head stays trainable.
 function draw_model.frozen(dice, items)

@@ -1,4 +1,5 @@
 --- Draws schedules of pipelines.
+local Dice = require "draw.dice"
 local pipe = require "zt.pipe"
 
 local draw_schedule = {}
@@ -8,11 +9,29 @@ local named = {
   "dualpipe_v",
 }
 
---- Returns what stands for a schedule in a case: {name =}, or {seed =, chunks =} for one that is drawn when ranks and
---- micro-batches are known.
+--- Returns what stands for a schedule in a case: {name =}; {costs =, chunks =, placement =, [spare = memory beyond the least]}
+--- for one that is searched; or {seed =, chunks =} for one that is drawn when ranks and micro-batches are known.
 function draw_schedule.draw(dice)
   if dice:one_in(2) then return {name = dice:pick(named)} end
+  if dice:one_in(3) then
+    local function cost() return dice:between(1, 20) / 10 end
+    local schedule = {costs = {F = cost(), I = cost(), W = cost(), transfer = cost() / 2}, chunks = dice:pick{1, 1, 2}}
+    schedule.placement = schedule.chunks == 2 and dice:one_in(2) and "v" or "loop"
+    if dice:one_in(2) then schedule.spare = dice:below(4) end
+    return schedule
+  end
   return {seed = dice:below(100000), chunks = dice:pick{1, 1, 2}}
+end
+
+--- Returns the text of a schedule without a name.
+function draw_schedule.text(schedule, ranks, micro_batches)
+  if schedule.costs then
+    return pipe.schedule.search{
+      stages = ranks, micro_batches = micro_batches, costs = schedule.costs, chunks = schedule.chunks,
+      placement = schedule.placement, memory = schedule.spare and schedule.chunks * ranks + schedule.spare,
+    }:text()
+  end
+  return draw_schedule.random(Dice.new(schedule.seed), ranks, schedule.chunks, micro_batches):text()
 end
 
 --- Returns the number of stages per rank.

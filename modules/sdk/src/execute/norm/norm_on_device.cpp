@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "execute/norm_squares.h"
+#include "execute/norm/norm_squares.h"
 #include "zt/execute/gradient_norm.h"
 
 namespace zt {

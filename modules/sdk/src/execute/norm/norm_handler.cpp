@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "counts.h"
+#include "execute/counts.h"
 #include "zt/base/error.h"
 #include "zt/execute/gradient_norm.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "compute.h"
+#include "execute/compute.h"
 #include "zt/execute/executor.h"
 
 namespace zt {

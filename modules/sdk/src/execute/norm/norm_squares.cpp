@@ -1,5 +1,5 @@
 // The sums of squares of NORM: 16 lanes of double over blocks of 256 elements. The code is compiled once per instruction set.
-#include "execute/norm_squares.h"
+#include "execute/norm/norm_squares.h"
 
 #include <algorithm>
 #include <cstring>
