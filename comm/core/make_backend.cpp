@@ -24,7 +24,8 @@ namespace {
 
 std::function<void()> abort_check(const World& world) {
   return [threads = world.threads] {
-    if (threads && threads->aborted()) throw Aborted("another rank failed");
+    if (threads && threads->aborted())
+      throw Aborted("another rank of this run has failed, so this call cannot be completed: its message says why");
   };
 }
 

@@ -161,7 +161,8 @@ class LocalTransport : public Transport {
   }
   std::function<void()> abort_check() const override {
     return [threads = threads_] {
-      if (threads && threads->aborted()) throw Aborted("another rank failed");
+      if (threads && threads->aborted())
+        throw Aborted("another rank of this run has failed, so this call cannot be completed: its message says why");
     };
   }
   std::unique_ptr<Transport> pair(const ChannelPlan& plan) override {

@@ -13,6 +13,7 @@
 #include "two_level/levels.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
+#include "zt/comm/alike.h"
 #include "zt/process/log.h"
 
 namespace zt::comm {
@@ -138,6 +139,21 @@ std::shared_ptr<Communicator> make_communicator(const World& world, const std::s
   return std::make_shared<CheckedCommunicator>(std::move(made), std::move(box));
 }
 
+namespace {
+
+// Throws Misuse on all ranks, before they would wait for one another, unless all have the same axes and backends.
+void check_meshes_alike(const World& world, const MeshShape& shape, const MeshOptions& options) {
+  if (world.dry || world.size == 1) return;
+  std::vector<int> all(static_cast<size_t>(world.size));
+  std::iota(all.begin(), all.end(), 0);
+  Facts facts{{"the mesh", shape.text()}, {"the mesh's backend", options.backend.empty() ? kNotGiven : options.backend}};
+  for (const auto& [axis, backend] : options.backends) facts.emplace_back(fmt::format("the backend of axis '{}'", axis), backend);
+  const auto control = make_communicator(world, flat_backend(world), {"mesh", world.rank, all}, options.settings);
+  check_alike(facts, control.get(), "the ranks would wait for one another in different groups");
+}
+
+}  // namespace
+
 std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options) {
   const std::string complaint = world.backend.empty() ? "" : one_of(backend_names())(world.backend);
   if (!complaint.empty()) misuse("ztoolkit plan: --backend {}", complaint);
@@ -146,7 +162,9 @@ std::shared_ptr<Mesh> make_mesh(const World& world, const MeshOptions& options) 
   const auto describe = [factory](const std::vector<int>& ranks, const std::string& name) {
     return factory->describe({name, 0, ranks});
   };
-  return Mesh::make(MeshShape(options.axes, world.size), world.rank, make, describe);
+  MeshShape shape(options.axes, world.size);
+  check_meshes_alike(world, shape, options);
+  return Mesh::make(std::move(shape), world.rank, make, describe);
 }
 
 }  // namespace zt::comm

@@ -15,7 +15,8 @@ void describe_table(lua_State* L, ModuleReport& report) {
     if (lua_isfunction(L, -1)) ++report.functions;
     lua_pop(L, 1);
   }
-  lua_getfield(L, -1, "_INFO");
+  lua_pushliteral(L, "_INFO");
+  lua_rawget(L, -2);
   if (!lua_isnil(L, -1)) report.info = lua::check_value(L, -1).to_json();
   lua_pop(L, 1);
 }

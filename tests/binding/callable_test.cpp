@@ -63,11 +63,9 @@ TEST_F(CallableTest, CallsWithArgumentsAndResults) {
   EXPECT_EQ(lua_gettop(on), 0);
 }
 
-TEST_F(CallableTest, LuaErrorsBringTheirTraceback) {
+TEST_F(CallableTest, LuaErrorsHaveNoTracebackInTheirText) {
   ASSERT_EQ(run("hold(function()\n local x = nil\n return x.y end)"), "");
-  const std::string text = thrown<Error>();
-  EXPECT_TRUE(text.starts_with("test:3: attempt to index local 'x'")) << text;
-  EXPECT_NE(text.find("stack traceback:\n"), std::string::npos) << text;
+  EXPECT_EQ(thrown<Error>(), "test:3: attempt to index local 'x' (a nil value)");
   EXPECT_EQ(lua_gettop(L), 0);
 }
 

@@ -129,7 +129,11 @@ TEST_F(CoreTest, System) {
     assert(core.terminal_width() > 0 and type(core.isatty(1)) == "boolean" and core.isatty(99) == false)
     core.set_num_threads(1)
     assert(core.num_threads() == 1)
-    assert(core.suggest("matmull", {"matmul", "sum"}) == ": did you mean 'matmul'?"))"),
+    assert(core.suggest("matmull", {"matmul", "sum"}) == ": did you mean 'matmul'?")
+    local names = {"embedding.weight", "head.norm.weight", "head.weight"}
+    assert(core.suggest("embeding", names) == ": did you mean 'embedding.weight'?")
+    assert(core.suggest("hed", names) == ": did you mean 'head.norm.weight'?")
+    assert(core.suggest("head.wieght", names) == ": did you mean 'head.weight'?"))"),
             "");
   EXPECT_EQ(run("core.set_num_threads(0)"), "test:1: set_num_threads: at least 1 thread is needed, got 0");
 }

@@ -83,6 +83,23 @@ TEST_F(ObjectTest, CollectedWithTheState) {
   EXPECT_EQ(Engine::alive, 0);
 }
 
+int nothing(lua_State*) {
+  return 0;
+}
+void fill_toy(lua::Module& module) {
+  module.function<nothing>("shard").table("schedule", [](lua::Module& nested) { nested.function<nothing>("gpipe"); });
+}
+
+TEST_F(ObjectTest, ModulesRefuseUnknownNames) {
+  lua_pushcfunction(L, [](lua_State* state) { return lua::detail::open_module(state, {"toy", ZT_ABI, ZT_BUILD_ID}, fill_toy); });
+  ASSERT_EQ(lua_pcall(L, 0, 1, 0), 0);
+  lua_setglobal(L, "toy");
+  EXPECT_EQ(run("toy.shard() toy.schedule.gpipe()"), "");
+  EXPECT_EQ(run("toy.sharrd{}"), "test:1: zt.toy has no 'sharrd': did you mean 'shard'?");
+  EXPECT_EQ(run("toy.schedule.gpip()"), "test:1: zt.toy.schedule has no 'gpip': did you mean 'gpipe'?");
+  EXPECT_EQ(run("print(toy[1])"), "test:1: zt.toy is indexed by names, got 1");
+}
+
 void fill_nothing(lua::Module&) {}
 
 TEST_F(ObjectTest, ModuleOfAnotherBuildIsRefused) {

@@ -47,6 +47,50 @@ TEST_F(RuntimeTest, ErrorsCarryFileLineAndTraceback) {
   EXPECT_FALSE(error->is_aborted);
 }
 
+// Calls argument 1 from C++, as a layer's forward is called, and adds words to its errors.
+int call_from_native(lua_State* L) {
+  lua::Callable function(L, 1);
+  with_context([] { return "layer 'x'"; },
+               [&] {
+                 function.begin();
+                 function.call(0, 0);
+               });
+  return 0;
+}
+
+TEST_F(RuntimeTest, TracebacksBeginWhereTheFirstOfNestedCallsFailed) {
+  set<call_from_native>("call_from_native");
+  const auto error = run_file("local function forward()\n  error('broken')\nend\ncall_from_native(forward)");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->message, path_ + ":4: layer 'x': " + path_ + ":2: broken");
+  EXPECT_NE(error->traceback.find(path_ + ":2: in function <"), std::string::npos) << error->traceback;
+  EXPECT_NE(error->traceback.find(path_ + ":4: in main chunk"), std::string::npos) << error->traceback;
+  const auto again = run_file("pcall(call_from_native, function() error('broken') end)\nerror('other')");
+  EXPECT_EQ(again->message, path_ + ":2: other");
+  EXPECT_EQ(again->traceback.find(":1:"), std::string::npos) << again->traceback;
+}
+
+TEST_F(RuntimeTest, APlaceStandsOnceInAMessage) {
+  set<call_from_native>("call_from_native");
+  const auto error = run_file("call_from_native(function() error('broken') end)");
+  EXPECT_EQ(error->message, path_ + ":1: layer 'x': broken");
+}
+
+TEST_F(RuntimeTest, TracebacksLeaveOutTheLibrary) {
+  const std::string folder = path_ + ".library/";
+  std::filesystem::create_directory(folder);
+  ASSERT_EQ(run("require('zt.core').library_folder('" + folder + "')"), "");
+  std::ofstream(folder + "fail.lua") << "return function() error('not so', 0) end";
+  const auto error = run_file("local fail = dofile('" + folder + "fail.lua')\nlocal function f()\n  fail()\nend\nf()");
+  EXPECT_EQ(error->traceback.find("fail.lua"), std::string::npos) << error->traceback;
+  EXPECT_EQ(error->traceback.find("'error'"), std::string::npos) << error->traceback;
+  EXPECT_NE(error->traceback.find(":3: in function 'f'"), std::string::npos) << error->traceback;
+  std::ofstream(folder + "raw.lua") << "return function() local x = nil; return x.y end";
+  const auto raw = run_file("local raw = dofile('" + folder + "raw.lua')\nlocal y = raw()");
+  EXPECT_NE(raw->traceback.find("raw.lua:1:"), std::string::npos) << raw->traceback;
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(RuntimeTest, SyntaxErrorAndMissingFile) {
   const auto syntax = run_file("local x = = 1");
   ASSERT_TRUE(syntax);

@@ -31,8 +31,8 @@ struct Context : std::enable_shared_from_this<Context> {
   // The last native exception that became a Lua error. A Lua error that comes back to C++ with the same text gets this family.
   std::string last_message;
   Family last_family = Family::error;
-  std::string last_traceback;  // of the last Lua error that reached C++
-  std::string last_raised;     // its message
+  std::string last_raised;     // the message of the last Lua error that reached C++
+  std::string last_traceback;  // its traceback
 
   // Prefixes of chunk names ("@folder/file.lua"). Files with such a prefix are library files: an error names its caller's line.
   std::vector<std::string> library_folders;

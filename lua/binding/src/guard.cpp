@@ -39,6 +39,58 @@ std::string script_position(lua_State* L, const Context& context) {
   return is_command ? "" : innermost;
 }
 
+namespace {
+
+// Returns the frame's line of a traceback, as LuaJIT writes it.
+std::string frame_line(const lua_Debug& frame) {
+  const std::string_view what = frame.what;
+  const std::string place = what == "C" ? "[C]:" : fmt::format("{}:{}:", frame.short_src, frame.currentline);
+  if (*frame.namewhat) return fmt::format("\n\t{} in function '{}'", place, frame.name);
+  if (what == "main") return fmt::format("\n\t{} in main chunk", place);
+  if (what == "C") return fmt::format("\n\t{} in a native function", place);
+  return fmt::format("\n\t{} in function <{}:{}>", place, frame.short_src, frame.linedefined);
+}
+
+}  // namespace
+
+std::string traceback(lua_State* L, const Context& context, std::string_view text) {
+  constexpr int kMostFrames = 24;
+  std::string lines, natives;
+  lua_Debug frame;
+  bool is_first = true, shows_library = false;
+  int count = 0;
+  for (int level = 1; lua_getstack(L, level, &frame) && count <= kMostFrames; ++level) {
+    lua_getinfo(L, "Sln", &frame);
+    if (std::string_view(frame.what) == "C") {
+      natives += frame_line(frame);
+      continue;
+    }
+    const bool is_of_library = is_library(context, frame.source);
+    if (std::exchange(is_first, false)) shows_library = is_of_library && text.starts_with(fmt::format("{}:", frame.short_src));
+    if (!is_of_library || shows_library) {
+      lines += natives + frame_line(frame);
+      if (++count == kMostFrames) lines += "\n\t...";
+    }
+    natives.clear();
+  }
+  return lines.empty() ? "" : "stack traceback:" + lines;
+}
+
+// Returns the name by which a function of a module was called as module:name(...), or an empty string.
+static std::string called_as_method(lua_State* L) {
+  lua_Debug call;
+  if (!lua_getstack(L, 0, &call) || !lua_getinfo(L, "nf", &call)) return "";
+  std::string name;
+  if (std::string_view(call.namewhat) == "method" && lua_type(L, 1) == LUA_TTABLE) {
+    lua_pushstring(L, call.name);
+    lua_rawget(L, 1);
+    if (lua_rawequal(L, -1, -2) != 0) name = call.name;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return name;
+}
+
 // Returns whether the text begins with a place in a script, "gpt.lua:7: ".
 static bool has_place(std::string_view text) {
   const size_t number = text.find(':') + 1, end = text.find_first_not_of("0123456789", number);
@@ -47,9 +99,15 @@ static bool has_place(std::string_view text) {
 
 // A message that Lua code raised, in a function that C++ called, begins with its place already.
 void push_error(lua_State* L, Context& context, const std::exception& error) {
-  const std::string text = describe(error);
+  std::string text = describe(error);
+  if (const std::string name = called_as_method(L); !name.empty())
+    text = fmt::format("'{0}' is a function of a module: write module.{0}(...) with '.', not module:{0}(...)", name);
   const bool is_placed = has_place(context.last_raised) && text.starts_with(context.last_raised);
-  context.last_message = (is_placed ? std::string() : script_position(L, context)) + text;
+  const std::string place = is_placed ? std::string() : script_position(L, context);
+  if (!place.empty()) {
+    for (size_t at = text.find(place); at != std::string::npos; at = text.find(place, at)) text.erase(at, place.size());
+  }
+  context.last_message = place + text;
   context.last_family = family_of(error);
   lua_pushlstring(L, context.last_message.data(), context.last_message.size());
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <lua.hpp>
 #include <string>
+#include <string_view>
 
 #include "context.h"
 
@@ -14,6 +15,10 @@ namespace zt::lua {
 // if the main program is a library file, as for a subcommand: then there is no script to point to.
 // The direct caller has no frame if it called the native function by a tail call (return f(x)) or by pcall.
 std::string script_position(lua_State* L, const Context& context);
+
+// Returns "stack traceback:\n\t..." of the frames in scripts. Frames in library files and the native functions that they call are
+// left out, unless `text`, the error's, begins with a place in the innermost of them: then the library itself is wrong.
+std::string traceback(lua_State* L, const Context& context, std::string_view text);
 
 // Pushes the error's text after the script's file and line, and stores its family in the context.
 void push_error(lua_State* L, Context& context, const std::exception& error);

@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
 #include "guard.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
@@ -16,6 +21,29 @@ int call_lua(lua_State* L) {
   return lua_gettop(L);
 }
 
+// __index(module, name), for a name that the module lacks. Upvalue: the module's name.
+int refuse_unknown(lua_State* L) {
+  const std::string module = lua_tostring(L, lua_upvalueindex(1));
+  if (lua_type(L, 2) != LUA_TSTRING) misuse("{} is indexed by names, got {}", module, type_text(L, 2));
+  std::vector<std::string> names;
+  for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING && lua_tostring(L, -2)[0] != '_') names.emplace_back(lua_tostring(L, -2));
+  }
+  std::ranges::sort(names);  // so that the message is the same on every rank
+  const std::string name = lua_tostring(L, 2);
+  misuse("{} has no '{}'{}", module, name, suggest(name, names));
+}
+
+// Makes the table on top of the stack refuse names that it lacks, unless it has a metatable.
+void make_strict(lua_State* L, const std::string& module) {
+  if (lua_getmetatable(L, -1) != 0) return lua_pop(L, 1);
+  lua_newtable(L);
+  push(L, module);
+  lua_pushcclosure(L, guarded<refuse_unknown>, 1);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+}
+
 }  // namespace
 
 Module& Module::from_lua(const char* name, const char* source) {
@@ -27,7 +55,9 @@ Module& Module::from_lua(const char* name, const char* source) {
 
 Module& Module::table(const char* name, void (*fill)(Module&)) {
   lua_newtable(L_);
-  fill(*this);
+  Module nested(L_, name_ + "." + name);
+  fill(nested);
+  make_strict(L_, nested.name_);
   lua_setfield(L_, -2, name);
   return *this;
 }
@@ -53,8 +83,10 @@ int open_module(lua_State* L, const BuildInfo& info, void (*open)(Module&)) {
   return guard(L, [&](lua_State*) {
     check_build(info);
     lua_newtable(L);
-    Module module(L);
+    const std::string name = std::string("zt.") + info.module;
+    Module module(L, name);
     open(module);
+    make_strict(L, name);
     return 1;
   });
 }

@@ -1,6 +1,7 @@
 #include "protected_call.h"
 
 #include "arguments.h"
+#include "guard.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
 
@@ -12,11 +13,13 @@ constexpr const char* kNoMemory =
     "not enough memory: Lua's own objects (tables, strings, closures) need more than the process may take. "
     "Keep less in tables and more in tensors, or raise the limit (ulimit -v, the batch system's memory)";
 
-// The message handler of lua_pcall: stores the traceback before the stack is unwound. Leaves the error value as it is.
+// The message handler of lua_pcall: stores the traceback before the stack is unwound. Leaves the error value as it is. An error
+// that passes through several calls keeps the traceback of the innermost one, which holds all frames.
 int note_traceback(lua_State* L) {
-  luaL_traceback(L, L, nullptr, 1);
-  context(L).last_traceback = lua_tostring(L, -1);
-  lua_pop(L, 1);
+  Context& state = context(L);
+  const std::string_view text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
+  const bool is_passed_on = !state.last_raised.empty() && text.find(state.last_raised) != std::string_view::npos;
+  if (!is_passed_on) state.last_traceback = traceback(L, state, text);
   return 1;
 }
 
@@ -46,18 +49,17 @@ std::string error_text(lua_State* L, int status) {
 }  // namespace
 
 void Failure::raise() const {
-  const std::string text = traceback.empty() ? message : message + "\n" + traceback;
   switch (family) {
     case Family::aborted:
-      throw Aborted(text);
+      throw Aborted(message);
     case Family::fault:
-      throw Fault(text);
+      throw Fault(message);
     case Family::misuse:
-      throw Misuse(text);
+      throw Misuse(message);
     case Family::error:
       break;
   }
-  throw Error(text);
+  throw Error(message);
 }
 
 std::optional<Failure> protected_call(lua_State* L, int arguments, int results) {
@@ -65,14 +67,12 @@ std::optional<Failure> protected_call(lua_State* L, int arguments, int results) 
   const int handler = lua_gettop(L) - arguments;
   lua_pushcfunction(L, note_traceback);
   lua_insert(L, handler);
-  state.last_traceback.clear();
   const int status = lua_pcall(L, arguments, results, handler);
   lua_remove(L, handler);
   if (status == 0) return std::nullopt;
-  Failure failure{error_text(L, status), std::move(state.last_traceback), Family::error};
+  Failure failure{error_text(L, status), state.last_traceback, Family::error};
   state.last_raised = failure.message;
   if (failure.message == state.last_message) failure.family = state.last_family;
-  if (failure.message.find("\nstack traceback:") != std::string::npos) failure.traceback.clear();
   lua_pop(L, 1);
   return failure;
 }

@@ -11,10 +11,10 @@ namespace zt::lua {
 
 struct Failure {
   std::string message;    // the error value as text
-  std::string traceback;  // "stack traceback:\n..."; empty if `message` already holds the traceback of an inner call
+  std::string traceback;  // "stack traceback:\n...", where the first of the calls in each other failed
   Family family;          // the family of the native exception that was raised; Family::error for Lua's own errors
 
-  // Throws Error, Misuse, Fault or Aborted with the message and the traceback.
+  // Throws Error, Misuse, Fault or Aborted with the message.
   [[noreturn]] void raise() const;
 };
 

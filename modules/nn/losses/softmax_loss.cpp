@@ -21,6 +21,11 @@ SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index) : ignor
   if (labels.scalar_type() != at::kLong)
     misuse("the batch's labels must be int64, got {}: convert them with labels:to \"int64\"", describe(labels));
   labels_ = labels.contiguous().view({-1});
+  width_ = labels.dim() == 2 ? labels.size(1) : 0;
+}
+
+std::string SoftmaxLoss::place(int64_t row) const {
+  return width_ > 0 ? fmt::format("sample {}, index {}", row / width_, row % width_) : fmt::format("row {}", row);
 }
 
 void SoftmaxLoss::check(int64_t classes) const {
@@ -28,7 +33,8 @@ void SoftmaxLoss::check(int64_t classes) const {
   const auto* label = on_host.const_data_ptr<int64_t>();
   for (int64_t r = 0; r < labels_.numel(); ++r) {
     if (label[r] != ignore_index_ && (label[r] < 0 || label[r] >= classes)) {
-      misuse("label {} in row {} is neither one of the {} classes nor the ignore_index {}", label[r], r, classes, ignore_index_);
+      misuse("label {} at {} is neither one of the {} classes nor the ignore_index {}", label[r], place(r), classes,
+             ignore_index_);
     }
   }
 }

@@ -32,7 +32,10 @@ class SoftmaxLoss {
   at::Tensor sum_on_gpu(const at::Tensor& logits);
   void gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
+  std::string place(int64_t row) const;
+
   at::Tensor labels_;
+  int64_t width_ = 0;  // labels per sample; 0: labels without samples
   int64_t ignore_index_;
   std::vector<kernels::RowStats> stats_;
   at::Tensor device_stats_;  // used instead of stats_ on a GPU: [rows, 2] float64

@@ -118,9 +118,14 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   for (const auto& input : in) lua::push(L, input);
   lua::push(L, handle);
   const lua::NoDefaultRandom no_default_random(L);
-  call(*forward_, static_cast<int>(in.size()) + 2, static_cast<int>(io_.outputs.size()));
+  const int count = static_cast<int>(io_.outputs.size());
+  call(*forward_, static_cast<int>(in.size()) + 2, count + 1);
+  if (!lua_isnil(L, self + 1 + count)) {
+    misuse("the forward of a '{}' layer returned more values than its {}: name all of them in io = {{outputs = {{...}}}}", kind_,
+           count == 1 ? "1 output" : fmt::format("{} outputs", count));
+  }
   std::vector<at::Tensor> results;
-  for (size_t i = 0; i < io_.outputs.size(); ++i) results.push_back(result(L, self + 1 + static_cast<int>(i), io_.outputs[i]));
+  for (int i = 0; i < count; ++i) results.push_back(result(L, self + 1 + i, io_.outputs[i]));
   return results;
 }
 

@@ -64,6 +64,49 @@ function TestAlike:test_rates_that_are_set_later()
   lu.assertEquals(trainer:step(batch()).lr, 0.5)
 end
 
+function TestAlike:test_frozen_parameters()
+  if ranks == 1 then lu.skip "needs two ranks" end
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 1, vocab = 11, seq = 4}
+  if rank == 1 then model:freeze "embedding" end
+  local program = zt.program(model):apply(zero.shard{axis = mesh.dp})
+  lu.assertErrorMsgContains("parameter 'embedding.weight' is trainable of shape [11, 8] on rank 0 and frozen of shape [11, 8] on",
+    zt.trainer, program, {optimizer = optim.adamw{}})
+end
+
+function TestAlike:test_divisors()
+  if ranks == 1 then lu.skip "needs two ranks" end
+  local trainer = trainer_of{}
+  local function by_hand(divisor)
+    trainer:forward(batch())
+    trainer:backward()
+    return trainer:finish_step{divisor = divisor}
+  end
+  lu.assertErrorMsgContains("rank 0 divides the gradients of this step by 1 and rank 1 by 2", by_hand, rank + 1)
+  lu.assertEquals(by_hand(2).step, 0)
+end
+
+function TestAlike:test_values_that_are_set_later()
+  if ranks == 1 then lu.skip "needs two ranks" end
+  for stage = 0, 1 do
+    local trainer = trainer_of{stage = stage}
+    local old = trainer:parameter "head.weight"
+    lu.assertErrorMsgContains("the ranks 0 and 1 give different values for 'head.weight': give equal values, or say by `rank`",
+      trainer.set_parameter, trainer, "head.weight", old + rank)
+    lu.assertErrorMsgContains("'head.weight' is [11, 8], the values are float32[3]", trainer.set_parameter, trainer,
+      "head.weight", rank == 0 and old or zt.zeros{3})
+    lu.assertTrue(trainer:parameter "head.weight":equal(old))
+    trainer:set_parameter("head.weight", old + 1)
+    lu.assertTrue(trainer:parameter "head.weight":equal(old + 1))
+  end
+end
+
+function TestAlike:test_meshes()
+  if ranks == 1 then lu.skip "needs two ranks" end
+  local sizes = rank == 0 and {dp = 2, pp = 1} or {dp = 1, pp = 2}
+  lu.assertErrorMsgContains("the mesh is pp=1 x dp=2 on rank 0 and pp=2 x dp=1 on rank 1 of 'mesh': the ranks would wait",
+    comm.mesh, sizes)
+end
+
 function TestAlike:test_ranks_that_are_alike_train()
   for stage = 0, 3 do
     zt.manual_seed(7)

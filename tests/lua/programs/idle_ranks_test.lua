@@ -38,11 +38,33 @@ function TestIdleRanks:test_an_axis_without_a_use_is_named()
   lu.assertStrContains(output, "nothing in the program uses the mesh axis 'dp'")
 end
 
+-- COUNT and NORM run over all axes, which is no use of them.
+function TestIdleRanks:test_a_forgotten_pipeline_is_named()
+  local output = output_of [[
+    local mesh = comm.mesh{pp = 2, dp = 1}
+    zt.trainer(program:apply(zero.shard{axis = mesh.dp}), options)
+  ]]
+  lu.assertStrContains(output, "nothing in the program uses the mesh axis 'pp'")
+end
+
 function TestIdleRanks:test_ranks_with_a_use_are_not_warned_of()
   lu.assertNotStrContains(output_of [[
     local mesh = comm.mesh{dp = 2}
     zt.trainer(program:apply(zero.shard{axis = mesh.dp}), options)
   ]], "[warn")
+end
+
+function TestIdleRanks:test_equal_samples_are_said_once()
+  local steps = [[
+    local mesh = comm.mesh{dp = 2}
+    local trainer = zt.trainer(program:apply(zero.shard{axis = mesh.dp}), options)
+    local tokens = zt.arange(8):add(DIFFERENCE):view{2, 4}:to "int64"
+    for _ = 1, 3 do trainer:step{tokens = tokens, labels = tokens} end
+  ]]
+  local output = output_of((steps:gsub("DIFFERENCE", "0")))
+  lu.assertStrContains(output, "[warn rank 0] the ranks 0 and 1 of 'dp' train on the same samples: data-parallel ranks should")
+  lu.assertEquals(select(2, output:gsub("%[warn", "")), 1)
+  lu.assertNotStrContains(output_of((steps:gsub("DIFFERENCE", "zt.world.rank"))), "[warn")
 end
 
 function TestIdleRanks:test_the_script_may_say_that_it_is_meant()

@@ -66,6 +66,19 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// Returns the edit distance of `name`, which has `parts` parts between dots, to the nearest run of as many parts of `candidate`.
+size_t distance_to_part(std::string_view name, size_t parts, std::string_view candidate) {
+  std::vector<size_t> begins{0};
+  for (size_t i = 0; i < candidate.size(); ++i) {
+    if (candidate[i] == '.') begins.push_back(i + 1);
+  }
+  begins.push_back(candidate.size() + 1);
+  size_t best = edit_distance(name, candidate);
+  for (size_t i = 0; i + parts < begins.size(); ++i)
+    best = std::min(best, edit_distance(name, candidate.substr(begins[i], begins[i + parts] - 1 - begins[i])));
+  return best;
+}
+
 size_t common_start(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
@@ -74,9 +87,10 @@ size_t common_start(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
+  const auto parts = static_cast<size_t>(std::ranges::count(name, '.')) + 1;
   size_t best_distance = std::max<size_t>(1, name.size() / 2) + 1;
   for (const auto& candidate : candidates) {
-    const size_t distance = edit_distance(name, candidate);
+    const size_t distance = distance_to_part(name, parts, candidate);
     const bool is_closer = distance == best_distance && common_start(name, candidate) > common_start(name, best);
     if (distance < best_distance || (is_closer && !best.empty())) {
       best_distance = distance;
@@ -91,7 +105,7 @@ std::string suggest(std::string_view name, std::span<const std::string> candidat
   if (!found.empty()) return fmt::format(": did you mean '{}'?", found);
   if (candidates.empty()) return ": there are none";
   constexpr size_t kShown = 24;
-  if (candidates.size() > kShown) return fmt::format(", nor anything like it among {} names", candidates.size());
+  if (candidates.size() > kShown) return fmt::format(": none of the {} names is like it", candidates.size());
   return fmt::format(": known are '{}'", fmt::join(candidates, "', '"));
 }
 

@@ -16,10 +16,12 @@ namespace zt {
 
 namespace {
 
-// Calls `run` and returns its result. Puts the layer's name in front of its errors.
-template <class Run>
-auto with_layer_name(const std::string& name, const std::string& kind, Run&& run) {
-  return with_context([&] { return fmt::format("layer '{}' ({})", name, kind); }, std::forward<Run>(run));
+// Throws Misuse: the layer before has returned no tensor for an output that the layer reads.
+[[noreturn]] void refuse_missing(const PositionInfo& before, const Edge& edge) {
+  misuse(
+      "it reads the output '{}' of layer '{}', which returned none: a layer with a loss of its own, such as nn.lm_loss, outputs "
+      "nothing in training. Leave that loss out (nn.gpt{{loss = false}}), or let the layer stand before it",
+      before.outputs[edge.output].name, before.name);
 }
 
 }  // namespace
@@ -132,7 +134,7 @@ ComputeState::Run ComputeState::run(int position, int micro_batch, bool is_recom
   begin_layer(position, micro_batch, is_recompute, mine);
   const at::AutoGradMode grad_mode(keep == Keep::graph && !exchanges_[position]);
   Run run;
-  with_layer_name(info.name, info.kind, [&] {
+  with_layer_name(position, micro_batch, [&] {
     if (exchanges_[position]) run = start_exchange(position, keep, mine);
     else run.outputs = run_layer(position, mine);
   });
@@ -154,8 +156,10 @@ Work ComputeState::forward(int position, int micro_batch, Keep keep) {
   mine.inputs.clear();
   for (const Edge& edge : info.inputs) {
     const at::Tensor& source = state_.values.get(edge, micro_batch);
-    const bool wants_grad = keep != Keep::none && model_->info().positions[edge.position].outputs[edge.output].differentiable &&
-                            source.is_floating_point();
+    const PositionInfo& before = model_->info().positions[edge.position];
+    const bool is_differentiable = before.outputs[edge.output].differentiable;
+    if (!source.defined()) with_layer_name(position, micro_batch, [&] { refuse_missing(before, edge); });
+    const bool wants_grad = keep != Keep::none && is_differentiable && source.is_floating_point();
     mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
   }
   auto [outputs, work] = run(position, micro_batch, false, keep);
@@ -251,58 +255,6 @@ Work ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
     if (gradient.defined()) mine.param_gradients.emplace_back(params[k], gradient);
   }
   return {};
-}
-
-std::vector<Batch> ComputeState::fields() const {
-  std::vector<Batch> micro_batches;
-  for (const Part& part : parts_) micro_batches.push_back(part.fields);
-  return micro_batches;
-}
-
-Counts ComputeState::count() const {
-  Counts total;
-  for (int m = 0; m < micro_batches_; ++m) {
-    const Counts counts = count(m);
-    total.tokens += counts.tokens;
-    total.samples += counts.samples;
-  }
-  return total;
-}
-
-Counts ComputeState::count(int micro_batch) const {
-  const Batch& fields = parts_.at(static_cast<size_t>(micro_batch)).fields;
-  const auto field = [&](const std::string& name) {
-    const auto found = fields.find(name);
-    return found == fields.end() ? at::Tensor() : found->second;
-  };
-  Counts total{.tokens = 0, .samples = samples_of(fields)};
-  const NamedLayer* counter = nullptr;
-  for (size_t p = 0; p < model_->positions().size(); ++p) {
-    if (!runs_[p]) continue;
-    const NamedLayer& use = model_->positions()[p];
-    const Counts counts = with_layer_name(use.name, use.layer->kind(), [&] { return use.layer->count(field); });
-    if (counts.tokens == 0) continue;
-    if (counter && total.tokens != counts.tokens) {
-      misuse(
-          "the loss layers '{}' and '{}' count {} and {} valid tokens: the terms of one objective are divided by one number; "
-          "give them the same labels or make one a loss per sample",
-          counter->name, use.name, total.tokens, counts.tokens);
-    }
-    total.tokens = counts.tokens;
-    counter = &use;
-  }
-  return total;
-}
-
-std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {
-  std::map<std::string, at::Tensor> named;
-  const int last = static_cast<int>(model_->positions().size()) - 1;
-  int index = 0;
-  for (const Output& output : model_->info().positions.back().outputs) {
-    const at::Tensor& value = state_.values.get({last, index++}, micro_batch);
-    if (value.defined()) named[output.name] = value;
-  }
-  return named;
 }
 
 }  // namespace zt

@@ -13,6 +13,7 @@
 
 #include "gradients.h"
 #include "step_sums.h"
+#include "zt/base/error.h"
 #include "zt/execute/executor.h"
 #include "zt/model/model.h"
 
@@ -112,6 +113,8 @@ class ComputeState {
   };
 
   Values& values(int position, int micro_batch) { return values_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
+  template <class Body>
+  auto with_layer_name(int position, int micro_batch, Body&& body) const;
   void begin_layer(int position, int micro_batch, bool is_recompute, Values& values);
   std::vector<at::Tensor> run_layer(int position, Values& values);
   Run run(int position, int micro_batch, bool is_recompute, Keep keep);
@@ -155,5 +158,16 @@ class ComputeState {
   bool is_by_hand_ = false;
   Seeds seeds_;
 };
+
+// Calls `body` and returns its result. Puts the layer's name, and the micro-batch if there are several, in front of its errors.
+template <class Body>
+auto ComputeState::with_layer_name(int position, int micro_batch, Body&& body) const {
+  const auto name = [&] {
+    const PositionInfo& info = model_->info().positions[position];
+    const std::string part = micro_batches_ > 1 ? fmt::format(" in micro-batch {}", micro_batch) : "";
+    return fmt::format("layer '{}' ({}){}", info.name, info.kind, part);
+  };
+  return with_context(name, std::forward<Body>(body));
+}
 
 }  // namespace zt

@@ -6,12 +6,14 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <atomic>
 #include <bit>
 #include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
+#include "zt/process/log.h"
 
 namespace zt {
 
@@ -61,6 +63,7 @@ enum CountWord : uint8_t {
   field_names,
   field_values,
   rate,
+  divisor,
   has_failed,
   words
 };
@@ -86,9 +89,32 @@ void check_ranks_alike(Communicator& comm, const int64_t* first, const std::opti
           "rank 0 has the learning rate {} in this step and rank {} has {}: ranks of '{}' that train one model need the same; do "
           "trainer:set_lr and the schedule depend on the rank?",
           std::bit_cast<double>(first[rate]), rank, std::bit_cast<double>(theirs[rate]), comm.name());
+    if (theirs[divisor] != first[divisor])
+      misuse(
+          "rank 0 divides the gradients of this step by {} and rank {} by {}: ranks of '{}' that train one model need the same",
+          std::bit_cast<double>(first[divisor]), rank, std::bit_cast<double>(theirs[divisor]), comm.name());
     if (theirs[samples] != first[samples])
       misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
              rank, theirs[samples], comm.name());
+  }
+}
+
+// Warns, once per process, if ranks that should have different samples have the same ones.
+void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
+  static std::atomic<bool> is_said = false;
+  if (comm.rank() != 0 || is_said) return;
+  std::map<int64_t, int> readers;  // by samples: the first rank that has them
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t* theirs = first + rank * words;
+    if (theirs[samples] == 0 || theirs[field_values] == 0) continue;
+    const int reader = readers.emplace(theirs[field_values], rank).first->second;
+    if (first[reader * words + group] == theirs[group] || is_said.exchange(true)) continue;
+    World place;
+    place.size = comm.size();
+    log(LogLevel::warn, place,
+        fmt::format("the ranks {} and {} of '{}' train on the same samples: data-parallel ranks should read different ones. Give "
+                    "data.tokens as `axis` all axes of zero.shard, or choose samples by the rank's coordinate",
+                    reader, rank, comm.name()));
   }
 }
 
@@ -99,7 +125,7 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
   const at::Tensor own =
       at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
                   static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
-                  std::bit_cast<int64_t>(adds.lr), int64_t{adds.failure.has_value()}},
+                  std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
                  at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
@@ -114,7 +140,7 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
     if (first[reader * words + field_values] != theirs[field_values])
       misuse(
           "the ranks {} and {} of '{}' run parts of one model and read different samples: their data must not depend on the "
-          "coordinate along the pipeline (give data.tokens the data-parallel axis)",
+          "coordinate along the pipeline (give data.tokens the data-parallel axis; was a batch changed on one rank?)",
           reader, rank, comm.name());
     if (theirs[is_counted] == 0) continue;
     if (known.emplace(theirs[group], rank).second) total.samples += theirs[samples];
@@ -127,6 +153,7 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
           "are divided by one number; give them the same labels or make one a loss per sample",
           counter->second, rank, comm.name(), first[counter->second * words + tokens], theirs[tokens]);
   }
+  warn_of_same_samples(comm, first);
   return total;
 }
 

@@ -91,7 +91,8 @@ class Count : public ActionHandler {
     Contribution mine = contribution(axes, state);
     mine.failure = state.failure;
     if (compute_->mode() == Mode::train) mine.lr = state.scalars.lr;
-    if (!state.split_axes.empty() && !state.failure) mine.samples = hash_of(compute_->fields());
+    const bool is_first_step = compute_->mode() == Mode::train && state.step == 0;
+    if ((!state.split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(compute_->fields());
     try {
       state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
     } catch (const Misuse& error) {

@@ -49,25 +49,38 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, 
 
 // Returns the axes over which the programs of any rank communicate, or a trainer with these programs does between their runs.
 std::set<std::vector<std::string>> Plan::joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const {
-  const ModelInfo& info = model().info();
-  std::set<std::vector<std::string>> joined;
+  auto joined = axes_of_work(programs);
   for (const auto& program : std::set(programs.begin(), programs.end())) {
-    joined.insert(program->split_axes);
-    for (const UnitPlan& unit : program->units) joined.merge(std::set{unit.shard_axes, unit.comm_axes()});
     for (const Action& action : program->actions) {
-      if (action.kind == Kinds::get().count) joined.insert(action.sample_axes());
-      for (auto& axes : communicators_of(action, info)) joined.insert(std::move(axes));
+      for (auto& axes : communicators_of(action, model().info())) joined.insert(std::move(axes));
     }
   }
-  for (const ParamInfo& param : info.params) joined.insert(param.cut_axes());
   joined.erase(std::vector<std::string>());
   return joined;
+}
+
+// Returns the axes along which ranks have other samples, positions or elements, or communicate besides in COUNT and NORM, which
+// run over all axes of a mesh.
+std::set<std::vector<std::string>> Plan::axes_of_work(const std::vector<std::shared_ptr<const Program>>& programs) const {
+  const ModelInfo& info = model().info();
+  std::set<std::vector<std::string>> used;
+  for (const auto& program : std::set(programs.begin(), programs.end())) {
+    used.insert(program->split_axes);
+    for (const UnitPlan& unit : program->units) used.merge(std::set{unit.shard_axes, unit.comm_axes()});
+    for (const Action& action : program->actions) {
+      if (action.kind == Kinds::get().count) used.insert(action.sample_axes());
+      else if (action.kind != Kinds::get().norm)
+        for (auto& axes : communicators_of(action, info)) used.insert(std::move(axes));
+    }
+  }
+  for (const ParamInfo& param : info.params) used.insert(param.cut_axes());
+  return used;
 }
 
 std::vector<std::string> Plan::idle_axes() const {
   if (!spec_->mesh()) return {};
   std::set<std::string> used;
-  for (const auto& axes : joined_axes(training_)) used.insert(axes.begin(), axes.end());
+  for (const auto& axes : axes_of_work(training_)) used.insert(axes.begin(), axes.end());
   std::vector<std::string> idle;
   const Coord coord = spec_->coord();
   for (const auto& [name, size] : coord.shape.axes()) {

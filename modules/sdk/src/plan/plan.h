@@ -85,6 +85,7 @@ class Plan {
       : spec_(std::move(spec)), optimizer_(std::move(optimizer)) {}
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
   std::set<std::vector<std::string>> joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const;
+  std::set<std::vector<std::string>> axes_of_work(const std::vector<std::shared_ptr<const Program>>& programs) const;
   std::shared_ptr<Axis> axis(const std::vector<std::string>& axes) const;
   void check_units_alike() const;
   void check_gemm_alike() const;

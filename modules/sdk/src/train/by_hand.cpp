@@ -127,8 +127,11 @@ void ByHand::share_counts() {
   const auto& axes = plan_->data_axes();
   if (axes.empty()) return;
   try {
-    state.counts =
-        sum_counts(state.control(axes), counts_, {.lr = state.scalars.lr, .failure = state.failure}, Mode::train, state.step);
+    const Contribution mine{.samples = state.step == 0 ? hash_of(runner_.given()) : SamplesHash(),
+                            .lr = state.scalars.lr,
+                            .divisor = state.grad_divisor,
+                            .failure = state.failure};
+    state.counts = sum_counts(state.control(axes), counts_, mine, Mode::train, state.step);
   } catch (const PeerFailed&) {
     if (!state.failure) throw;
   }

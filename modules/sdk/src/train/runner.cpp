@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "model/unit_build.h"
 #include "zt/base/error.h"
@@ -89,7 +90,20 @@ void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
   is_measured_ = false;
 }
 
+// Throws Misuse if a training step could train nothing.
+void Runner::check_objective() const {
+  const ModelInfo& model = *state_.model;
+  if (model.losses.empty()) {
+    misuse(
+        "the model has no loss, so a step would train nothing: let it end with a layer that adds a loss, such as nn.lm_loss or "
+        "zt.loss(fn); without a loss there is trainer:infer");
+  }
+  if (std::ranges::none_of(model.params, &ParamInfo::trainable))
+    misuse("all parameters of the model are frozen, so a step would train nothing: freeze fewer, or use trainer:evaluate");
+}
+
 void Runner::begin(const std::vector<Batch>& micro_batches, const Executor& running) {
+  if (running.program().mode == Mode::train) check_objective();
   normalisation_->is_by_hand = micro_batches.empty();
   compute_->begin(micro_batches, running.program(), plan_->first_sample(samples_of(micro_batches)));
   is_begun_ = true;
@@ -209,6 +223,7 @@ StepResult Runner::finish_step(int64_t begin_ns) {
   const StepResult done = result(begin_ns);
   const bool is_possible = control_.finish(state_.is_finite);
   if (!state_.is_finite) skip_step();
+  else if (state_.grad_norm == 0) warn_of_zero_gradient();
   if (!is_possible) {
     fault("step {}: the gradients overflow at the least loss scale ({}): lower min_loss_scale or the learning rate, or give bf16",
           state_.step, control_.loss_scale());
@@ -217,6 +232,18 @@ StepResult Runner::finish_step(int64_t begin_ns) {
   has_partial_gradients_ = false;
   ++state_.step;
   return done;
+}
+
+// Warns, once per process.
+void Runner::warn_of_zero_gradient() const {
+  static std::atomic<bool> is_said = false;
+  const World world = plan_->place();
+  if (world.rank != 0 || is_said.exchange(true)) return;
+  log(LogLevel::warn, world,
+      fmt::format(
+          "step {}: the gradient of every parameter is exactly 0, so nothing is trained: is the loss detached, or are all "
+          "layers before it frozen?",
+          state_.step));
 }
 
 // The optimizer has changed nothing. A loss scale multiplies gradients only, so it is not the reason if the forward is not

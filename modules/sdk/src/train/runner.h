@@ -93,6 +93,8 @@ class Runner {
   bool has_changed(const Executor& running) const;
   StepResult result(int64_t begin_ns) const;
   void skip_step();
+  void check_objective() const;
+  void warn_of_zero_gradient() const;
   Executor& executor(Mode mode);
 
   std::shared_ptr<const Plan> plan_;

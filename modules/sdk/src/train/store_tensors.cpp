@@ -7,6 +7,7 @@
 #include "model/unit_build.h"
 #include "store.h"
 #include "zt/base/error.h"
+#include "zt/base/hash.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
 
@@ -167,24 +168,39 @@ void Store::await_readers() const {
   }
 }
 
-// Returns the values that all ranks set. All ranks throw what is wrong with the values of rank `from`.
+// Returns the values that all ranks set: those of rank `from`, or what all ranks give alike. All ranks throw what is wrong with
+// them. Collective.
 at::Tensor Store::agree(int tensor, const at::Tensor& values, std::optional<int> from) const {
-  std::string complaint;
   const auto& [name, shape, dtype, is_parameter] = tensors_[tensor];
+  std::string complaint;
   if (values.sizes() != at::IntArrayRef(shape))
     complaint = fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(values));
   const World place = plan_->place();
-  const auto& mesh = plan_->spec().mesh();
   if (from && (*from < 0 || *from >= place.size))
     misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
-  const bool is_taken = from && mesh;
-  if (is_taken) complaint = *mesh->world()->control->all_gather_values(complaint)[*from].get_if<std::string>();
-  if (!complaint.empty()) misuse("{}", complaint);
-  if (!is_taken) return values.detach();
+  Communicator* control = control_of_all(plan_->spec());
+  if (!control) {
+    if (!complaint.empty()) misuse("{}", complaint);
+    return values.detach();
+  }
   const at::ScalarType exact = is_parameter ? plan_->program(Mode::train).precision.master() : dtype;
-  const at::Tensor agreed = place.rank == *from ? values.detach().to(exact, false, true).contiguous()
-                                                : at::empty(shape, at::TensorOptions().dtype(exact));
-  mesh->world()->communicator->broadcast(agreed, *from).synchronize();
+  at::Tensor agreed = complaint.empty() ? values.detach().to(exact).contiguous() : values;
+  const bool is_compared = !from && complaint.empty();
+  const at::Tensor host = is_compared ? agreed.cpu() : at::Tensor();
+  const uint64_t hash = is_compared ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
+  const auto all = control->all_gather_values(Value::List{complaint, fmt::format("{:016x}", hash)});
+  const auto word = [&](size_t rank, size_t index) { return *(*all[rank].get_if<Value::List>())[index].get_if<std::string>(); };
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (from && rank != static_cast<size_t>(*from)) continue;
+    if (!word(rank, 0).empty()) misuse("{}", word(rank, 0));
+    if (!from && word(rank, 1) != word(0, 1))
+      misuse("the ranks 0 and {} give different values for '{}': give equal values, or say by `rank` whose values all take", rank,
+             name);
+  }
+  if (!from) return agreed;
+  if (place.rank != *from) agreed = at::empty(shape, at::TensorOptions().dtype(exact));
+  else if (agreed.is_same(values)) agreed = agreed.clone();
+  plan_->spec().mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
   return agreed;
 }
 

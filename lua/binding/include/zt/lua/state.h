@@ -104,7 +104,8 @@ class Callable {
   lua_State* begin();
   void push(lua_State* L) const;  // pushes the function; throws Misuse if L belongs to another Lua state
   // Calls the function with the `arguments` values that were pushed since begin. Leaves `results` values on the stack.
-  // Throws a Lua error as zt::Error with its traceback. A C++ exception that passed through Lua keeps its family.
+  // Throws a Lua error as zt::Error. Its traceback is kept for the report of an error that no script catches. A C++ exception
+  // that passed through Lua keeps its family.
   void call(int arguments, int results);
 
  private:
@@ -170,10 +171,10 @@ class TypeBuilder : TypeBuilderBase {
   }
 };
 
-// Fills the table that `require "zt.NAME"` returns.
+// Fills the table that `require "zt.NAME"` returns. Reading a name that it lacks is a Lua error that suggests the nearest one.
 class Module {
  public:
-  explicit Module(lua_State* L) : L_(L) {}
+  Module(lua_State* L, std::string name) : L_(L), name_(std::move(name)) {}
   template <Function native>
   Module& function(const char* name) {
     lua_State* L = L_;
@@ -192,6 +193,7 @@ class Module {
 
  private:
   lua_State* L_;
+  std::string name_;  // "zt.pipe", or that of a nested table, "zt.pipe.schedule"
 };
 
 }  // namespace zt::lua

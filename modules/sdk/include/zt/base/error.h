@@ -101,7 +101,7 @@ decltype(auto) with_context(Context&& context, Run&& run) {
 }
 
 // Returns the candidate with the smallest edit distance to `name`, or an empty string if more than half of the letters differ
-// in all of them.
+// in all of them. Of a candidate with dots, as "head.weight", a part may be near.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 
 // Returns the end of a message about an unknown name: ": did you mean 'lr'?", or ": known are 'a', 'b'" if no candidate is

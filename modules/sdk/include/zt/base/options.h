@@ -30,18 +30,18 @@ using Check = std::function<std::string(const V&)>;
 
 inline auto at_least(double low) {
   return [low](const auto& v) -> std::string {
-    return static_cast<double>(v) >= low ? std::string() : fmt::format("must be at least {}", low);
+    return static_cast<double>(v) >= low ? std::string() : fmt::format("must be at least {}, got {}", low, v);
   };
 }
 inline auto above(double low) {
   return [low](const auto& v) -> std::string {
-    return static_cast<double>(v) > low ? std::string() : fmt::format("must be above {}", low);
+    return static_cast<double>(v) > low ? std::string() : fmt::format("must be above {}, got {}", low, v);
   };
 }
 inline auto between(double low, double high) {
   return [low, high](const auto& v) -> std::string {
     const auto x = static_cast<double>(v);
-    return x >= low && x <= high ? std::string() : fmt::format("must lie between {} and {}", low, high);
+    return x >= low && x <= high ? std::string() : fmt::format("must lie between {} and {}, got {}", low, high, v);
   };
 }
 inline auto one_of(std::vector<std::string> names) {
@@ -49,7 +49,7 @@ inline auto one_of(std::vector<std::string> names) {
     for (const auto& name : names) {
       if (name == v) return std::string();
     }
-    return fmt::format("must be one of '{}'", fmt::join(names, "', '"));
+    return fmt::format("must be one of '{}', got '{}'", fmt::join(names, "', '"), v);
   };
 }
 
