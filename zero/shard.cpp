@@ -14,14 +14,19 @@ namespace zt::zero {
 
 namespace {
 
-// Returns the axes that are in one of the lists, in the mesh's order.
-Value::List joined(const std::vector<std::string>& some, const std::vector<std::string>& others, const MeshShape& mesh) {
-  Value::List ordered;
+// Returns the axes with other samples in the order in which their ranks follow one another in the global batch: that of the mesh.
+// If `joined`, the axes of zero.shard, have another order, they come last, in theirs.
+std::vector<std::string> order_of_samples(const std::vector<std::string>& joined, const std::set<std::string>& all,
+                                          const MeshShape& mesh) {
+  std::vector<std::string> ordered, own, others;
   for (const AxisSize& axis : mesh.axes()) {
-    const bool is_in = std::ranges::find(some, axis.name) != some.end() || std::ranges::find(others, axis.name) != others.end();
-    if (is_in) ordered.emplace_back(axis.name);
+    if (!all.contains(axis.name)) continue;
+    ordered.push_back(axis.name);
+    (std::ranges::find(joined, axis.name) != joined.end() ? own : others).push_back(axis.name);
   }
-  return ordered;
+  if (own == joined) return ordered;
+  others.insert(others.end(), joined.begin(), joined.end());
+  return others;
 }
 
 // Returns whether a REDUCE_GRAD of this part completes the sum of the step.
@@ -81,9 +86,11 @@ class Shard : public Pass {
     for (const AxisSize& axis : mesh.axes()) all.push_back(axis.name);
     if (action.kind == Kinds::get().count) {
       const std::vector<std::string> known = action.attrs.contains("axes") ? action.sample_axes() : std::vector<std::string>{};
-      Value::List samples = joined(options_.data_axes(), known, mesh);
+      std::set<std::string> with_samples(known.begin(), known.end());
+      for (const std::string& axis : options_.data_axes()) with_samples.insert(axis);
+      const std::vector<std::string> samples = order_of_samples(options_.axis->names, with_samples, mesh);
       action.attrs.erase("samples");
-      if (samples.size() < all.size()) action.attrs["samples"] = std::move(samples);
+      if (samples != all) action.attrs["samples"] = Value::List(samples.begin(), samples.end());
     }
     action.attrs["axes"] = Value::List(all.begin(), all.end());
   }

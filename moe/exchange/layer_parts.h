@@ -32,6 +32,7 @@ class TokenExchange : public ExchangeLayer {
 
   Stats report(const Stats& sums) const override;
   std::vector<std::string> axes() const override;
+  bool needs_equal_batches() const override { return options_.padding && options_.ranks > 1; }
 
  protected:
   std::vector<StatInfo> stats() const;

@@ -18,6 +18,7 @@ struct LuaLayerOptions {
                                          // losses: name -> "token" or "sample"
   std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
   std::string kind = "lua";
+  Value::Table options;  // what all ranks must have alike besides: it is compared with all that a layer is made from
   std::optional<std::string> defined_at;  // "file:line" for messages; default: where `forward` is defined
 };
 

@@ -40,7 +40,11 @@ Batch check_batch(lua_State* L, int index) {
 }
 
 StepBatch check_step_batch(lua_State* L, int index) {
-  return to_step_batch(check_value(L, index), argument(index));
+  try {
+    return to_step_batch(check_value(L, index), argument(index));
+  } catch (const Misuse& error) {
+    return StepBatch::wrong(error.what());
+  }
 }
 
 }  // namespace zt::lua

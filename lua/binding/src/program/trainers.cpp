@@ -89,14 +89,15 @@ int end_dry_run(lua_State* L, int64_t parts) {
   return 0;
 }
 
+constexpr const char* kNoBatch =
+    "trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()";
+
 // trainer:step(batch)
 int step(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  if (is_absent(L, 2)) {
-    misuse("trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()");
-  }
+  const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);
   if (world(L).dry) return end_dry_run(L, 1);
-  push(L, result_value(trainer->step(check_step_batch(L, 2))));
+  push(L, result_value(trainer->step(batch)));
   return 1;
 }
 

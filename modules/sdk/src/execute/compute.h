@@ -75,6 +75,8 @@ class ComputeState {
   // Returns the named outputs of the last position; none if this rank does not run it.
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
   // Returns the micro-batches of this run.
+  // Whether a layer of the model, on any rank, needs micro-batches of the same shapes on all ranks.
+  bool needs_equal_batches() const;
   std::vector<Batch> fields() const;
   void set_seeds(Seeds seeds) { seeds_ = seeds; }
   Seeds seeds() const { return seeds_; }

@@ -1,8 +1,14 @@
 // What a ComputeState reads from its batch, and what the last layer outputs for it.
+#include <algorithm>
+
 #include "compute.h"
 #include "zt/base/error.h"
 
 namespace zt {
+
+bool ComputeState::needs_equal_batches() const {
+  return std::ranges::any_of(exchanges_, [](const ExchangeLayer* layer) { return layer && layer->needs_equal_batches(); });
+}
 
 std::vector<Batch> ComputeState::fields() const {
   std::vector<Batch> micro_batches;

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
+#include "zt/base/hash.h"
 #include "zt/process/log.h"
 
 namespace zt {
@@ -29,6 +30,14 @@ SamplesHash hash_of(const std::vector<Batch>& micro_batches) {
     }
   }
   return hash;
+}
+
+uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches) {
+  std::string text;
+  for (const Batch& batch : micro_batches) {
+    for (const auto& [name, field] : batch) text += fmt::format("{} [{}]\n", name, fmt::join(field.sizes(), ", "));
+  }
+  return stable_hash(text);
 }
 
 std::string share_failure(Communicator& control, const std::optional<StepFailure>& mine) {
@@ -62,6 +71,7 @@ enum CountWord : uint8_t {
   group,
   field_names,
   field_values,
+  field_shapes,
   rate,
   divisor,
   has_failed,
@@ -93,6 +103,11 @@ void check_ranks_alike(Communicator& comm, const int64_t* first, const std::opti
       misuse(
           "rank 0 divides the gradients of this step by {} and rank {} by {}: ranks of '{}' that train one model need the same",
           std::bit_cast<double>(first[divisor]), rank, std::bit_cast<double>(theirs[divisor]), comm.name());
+    if (theirs[field_shapes] != first[field_shapes])
+      misuse(
+          "the ranks 0 and {} of '{}' have micro-batches of other shapes: experts with capacity.pad exchange equally many rows, so "
+          "give all ranks equally many samples and tokens, or leave pad = true out",
+          rank, comm.name());
     if (theirs[samples] != first[samples])
       misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
              rank, theirs[samples], comm.name());
@@ -125,7 +140,7 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
   const at::Tensor own =
       at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
                   static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
-                  std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
+                  static_cast<int64_t>(adds.shapes), std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
                  at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();

@@ -107,21 +107,40 @@ void Gradients::complete(int unit) {
   }
 }
 
+namespace {
+
+constexpr int64_t kSlice = 1 << 20;  // elements; bounds the memory for what other ranks send
+
+// Returns this rank's parts of a slice of a sum over holders, [rows, count], and those of all, [ranks * rows, count].
+std::pair<at::Tensor, at::Tensor> exchange_buffers(int64_t rows, int64_t ranks, int64_t count, const at::TensorOptions& options) {
+  return {at::zeros({rows, count}, options), at::empty({ranks * rows, count}, options)};
+}
+
+}  // namespace
+
+void Gradients::rehearse_over_holders(const Unit& unit) const {
+  const int64_t rows = rows_of(unit.uses).rows_of_holder;
+  for (const int param : model_.units[unit.index].params) {
+    if (model_.params[param].trainable && !uses_[param].empty())
+      exchange_buffers(rows, static_cast<int64_t>(unit.holders.size()), std::min(kSlice, model_.params[param].numel),
+                       uses_[param].front().view.options());
+  }
+}
+
 // `gathered`: the rows of each use, of which every parameter of the unit has the same, because a unit with several parameters
 // belongs to one layer.
 void Gradients::sum_over_holders(int param, const GatheredRows& gathered, Communicator& comm) {
-  constexpr int64_t kSlice = 1 << 20;  // elements; bounds the memory for what other ranks send
   std::vector<Use>& uses = uses_[param];
   for (Use& use : uses) {
     if (!use.has_sum) use.view.zero_();
   }
-  const auto& [rows, places] = gathered;
+  const int64_t rows = gathered.rows_of_holder;
+  const auto& places = gathered.places;
   const int64_t numel = model_.params[param].numel;
   for (int64_t begin = 0; begin < numel; begin += kSlice) {
     const int64_t count = std::min(kSlice, numel - begin);
-    const at::Tensor mine = at::zeros({rows, count}, uses.front().view.options());
+    const auto [mine, all] = exchange_buffers(rows, comm.size(), count, uses.front().view.options());
     for (size_t k = 0; k < uses.size(); ++k) mine[static_cast<int64_t>(k)].copy_(uses[k].view.view({-1}).narrow(0, begin, count));
-    const at::Tensor all = at::empty({comm.size() * rows, count}, mine.options());
     comm.all_gather(all.view({-1}), mine.view({-1})).synchronize();
     at::Tensor sum = uses.front().view.view({-1}).narrow(0, begin, count);
     sum.copy_(all[places.front().second]);

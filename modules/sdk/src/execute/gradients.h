@@ -42,6 +42,8 @@ class Gradients {
   // Replaces the sum of each parameter of the unit by the sum over the uses of all ranks of `comm`, which run different
   // positions, in ascending order of positions; the unit is complete then. Collective over `comm`.
   void complete_over_holders(const Unit& unit, Communicator& comm);
+  // Allocates and frees what complete_over_holders does, on device meta.
+  void rehearse_over_holders(const Unit& unit) const;
   // Returns the first parameter used at `position` for whose sum `is_wanted` is true; -1 if there is none.
   int find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const;
   // Returns the bytes of the buffers for second and later uses.

@@ -46,6 +46,7 @@ void check_list(const std::vector<Batch>& list, int count) {
 }  // namespace
 
 std::vector<Batch> StepBatch::cut(int count) const {
+  if (const auto* why = std::get_if<std::string>(&given_)) misuse("{}", *why);
   if (const auto* whole = std::get_if<Batch>(&given_)) return cut_evenly(*whole, count);
   const auto& list = std::get<std::vector<Batch>>(given_);
   check_list(list, count);

@@ -93,6 +93,7 @@ class Count : public ActionHandler {
     if (compute_->mode() == Mode::train) mine.lr = state.scalars.lr;
     const bool is_first_step = compute_->mode() == Mode::train && state.step == 0;
     if ((!state.split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(compute_->fields());
+    if (compute_->needs_equal_batches() && !state.failure) mine.shapes = hash_of_shapes(compute_->fields());
     try {
       state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
     } catch (const Misuse& error) {

@@ -25,6 +25,19 @@ class IgnoredAction : public ActionHandler {
   Work start(const Action&, StepState&) override { return {}; }
 };
 
+// Stands for REDUCE_TIE: allocates as it does.
+class RehearsedTie : public ActionHandler {
+ public:
+  explicit RehearsedTie(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  Work start(const Action& action, StepState& state) override {
+    compute_->gradients().rehearse_over_holders(state.units.at(action.target));
+    return {};
+  }
+
+ private:
+  std::shared_ptr<ComputeState> compute_;
+};
+
 // Stands for the actions that move values between ranks, by what they declare to read, to write and to free.
 class Moved : public ActionHandler {
  public:
@@ -137,6 +150,7 @@ Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_
   for (const Action& action : program.actions) {
     const Role role = role_of(action);
     if (role == Role::transfer) handlers[action.kind] = moved;
+    else if (action.kind == Kinds::get().reduce_tie) handlers[action.kind] = std::make_shared<RehearsedTie>(compute);
     else if (role != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
   }
   return handlers;

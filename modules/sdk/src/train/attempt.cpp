@@ -33,6 +33,10 @@ StepFailure describe_failure(const std::exception_ptr& failure) {
 }  // namespace
 
 void Runner::require_alive() const {
+  if (is_busy_)
+    misuse(
+        "a step of this trainer is under way: its layers, losses and actions must not call the trainer. Call it before or after the "
+        "step");
   if (!lost_.empty())
     fault(
         "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
@@ -45,11 +49,18 @@ void Runner::require_sound() const {
   if (!half_updated_.empty()) misuse("{}", half_updated_);
 }
 
+void Runner::set_half_loaded(const std::string& why) {
+  half_updated_ = fmt::format(
+      "a load has failed and may have changed a part of the parameters and optimizer state: load a complete checkpoint before "
+      "anything else. It failed with: {}",
+      why);
+}
+
 // Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait. Equal on all
 // ranks, also for a stage without layers.
 std::vector<std::string> Runner::axes_of_run(const Program& program) const {
-  const bool communicates = !program.split_axes.empty() || std::ranges::any_of(program.actions, [](const Action& action) {
-    return action.kind != Kinds::get().count && !action.axes().empty();
+  const bool communicates = !program.split_axes.empty() || std::ranges::any_of(program.actions, [&](const Action& action) {
+    return action.kind != Kinds::get().count && !communicators_of(action, *state_.model).empty();
   });
   if (!communicates) return {};
   std::vector<std::string> axes = program.split_axes;
@@ -87,6 +98,7 @@ void Runner::attempt(Executor& running, int first, const std::function<void()>& 
   const auto seed_exponent = normalisation_->seed_exponent;
   std::exception_ptr failure;
   try {
+    const Busy busy(*this);
     body();
   } catch (const Fault& error) {
     lose(error.what());

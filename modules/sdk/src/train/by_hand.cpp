@@ -182,13 +182,16 @@ void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
 // As run_forward. If it fails, the trainer is as before the call.
 void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int end) {
   try {
+    const Runner::Busy busy(runner_);
     run_forward(micro_batch, running, end);
   } catch (const Fault& error) {
     runner_.lose(error.what());
     throw;
-  } catch (...) {
+  } catch (const std::exception& error) {
     if (micro_batch_ > 0) runner_.compute().discard(micro_batch_);
-    throw;
+    throw Misuse(describe(error) +
+                 "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know "
+                 "nothing of this and wait for it");
   }
 }
 

@@ -71,10 +71,24 @@ class Runner {
   // step are then as before, unless the step had begun to change them: then the trainer refuses all but a load. After a Fault it
   // refuses everything.
   void attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue);
+  // While it lives, calls from within (by layers, losses and actions) are refused.
+  class Busy {
+   public:
+    explicit Busy(Runner& runner) : runner_(runner), before_(std::exchange(runner.is_busy_, true)) {}
+    ~Busy() { runner_.is_busy_ = before_; }
+    Busy(const Busy&) = delete;
+
+   private:
+    Runner& runner_;
+    bool before_;
+  };
   // Throws if the last failure has left parameters that must not be used.
   void require_sound() const;
-  void require_alive() const;  // the same, but allows a load
+  // Throws within a step, and after a Fault.
+  void require_alive() const;
   void set_sound() { half_updated_.clear(); }
+  // Refuses all further use but a load, after one that failed and may have changed a part of the trainer.
+  void set_half_loaded(const std::string& why);
   // Ends all further use, after a Fault.
   void lose(const std::string& why) { lost_ = why; }
   // Whether the gradients are those of a step that is under way or has failed.
@@ -113,6 +127,7 @@ class Runner {
   bool is_begun_ = false;  // the values of this run have their places
   bool has_partial_gradients_ = false;
   std::string half_updated_;  // why parameters must not be used until a load; empty: they are sound
+  bool is_busy_ = false;
   std::string lost_;          // the Fault that ended all use; empty: none
 };
 

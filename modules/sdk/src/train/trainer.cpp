@@ -97,9 +97,18 @@ ByHand& Trainer::by_hand() const {
 
 // The store, once no action is in flight.
 const Store& Trainer::drained_store() {
-  runner().require_sound();
+  runner().require_alive();
   runner().drain();
   return *store_;
+}
+
+// Returns what `read` reads from the store. Where the last step failed on this rank only, it still takes part, because the other
+// ranks do not know, and throws afterwards.
+template <class Read>
+auto Trainer::read(Read&& read) {
+  auto result = read(drained_store());
+  runner().require_sound();
+  return result;
 }
 
 const StepState& Trainer::state() const {
@@ -168,12 +177,12 @@ const ModelTensor& Trainer::tensor(const std::string& name) const {
 
 at::Tensor Trainer::parameter(const std::string& name) {
   const int tensor = store_->find(name);
-  return drained_store().parameter(tensor);
+  return read([&](const Store& store) { return store.parameter(tensor); });
 }
 
 at::Tensor Trainer::master(const std::string& name) {
   const int tensor = store_->find(name);
-  return drained_store().master(tensor);
+  return read([&](const Store& store) { return store.master(tensor); });
 }
 
 at::Tensor Trainer::gradient(const std::string& name) {
@@ -182,6 +191,7 @@ at::Tensor Trainer::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   by_hand().refuse_gradient();
   const Store& store = drained_store();
+  runner().require_sound();
   if (runner().has_partial_gradients() && !by_hand().is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
   if (plan_->held().units[info.unit].plan.state != Residence::sharded) runner().complete_gradient(info.unit);
@@ -192,12 +202,13 @@ at::Tensor Trainer::gradient(const std::string& name) {
 
 std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& name) {
   const int tensor = store_->find(name);
-  return drained_store().optimizer_state(tensor);
+  return read([&](const Store& store) { return store.optimizer_state(tensor); });
 }
 
 void Trainer::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
   const int tensor = store_->find(name);
   by_hand().refuse("set_parameter");
+  runner().require_sound();
   drained_store().set_parameter(tensor, values, from);
 }
 
@@ -205,6 +216,7 @@ void Trainer::set_optimizer_state(const std::string& name, const std::string& st
                                   std::optional<int> from) {
   const int param = store_->find_parameter(name, "optimizer state");
   by_hand().refuse("set_optimizer_state");
+  runner().require_sound();
   drained_store().set_optimizer_state(param, state, values, from);
 }
 
@@ -243,6 +255,18 @@ Costs Trainer::costs(const StepBatch& batch, int steps) {
   return meter.costs(on_meta(batch.cut(spec_->micro_batches())));
 }
 
+// A Misuse refuses what is to be loaded before anything has changed.
+void Trainer::visit_tensors(Visitor& visitor) {
+  try {
+    store_->visit_tensors(visitor);
+  } catch (const Misuse&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (visitor.is_load()) runner().set_half_loaded(error.what());
+    throw;
+  }
+}
+
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) by_hand().refuse("visit");
   runner().require_alive();
@@ -250,7 +274,7 @@ void Trainer::visit(Visitor& visitor) {
   runner().drain();
   const Store& store = *store_;
   visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
-  store.visit_tensors(visitor);
+  visit_tensors(visitor);
   Value step(state().step), products = to_value(gemm_choice());
   visitor.value("trainer/step", step);
   control_->visit(visitor);

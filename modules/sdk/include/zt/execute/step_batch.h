@@ -20,13 +20,17 @@ class StepBatch {
  public:
   StepBatch(Batch whole) : given_(std::move(whole)) {}                               // NOLINT: a batch is what most callers have
   StepBatch(std::vector<Batch> micro_batches) : given_(std::move(micro_batches)) {}  // NOLINT
+  // Returns what stands for a batch that a script gave wrongly. Its use fails with `why`, so that all ranks learn of it.
+  static StepBatch wrong(std::string why) { return StepBatch(std::move(why)); }
 
   // Returns the micro-batches. Throws Misuse if there are other than `count` in a list, if `count` does not divide the samples of
   // one batch, or if a micro-batch is empty or its fields have other names or numbers of samples.
   std::vector<Batch> cut(int count) const;
 
  private:
-  std::variant<Batch, std::vector<Batch>> given_;
+  explicit StepBatch(std::string why) : given_(std::move(why)) {}
+
+  std::variant<Batch, std::vector<Batch>, std::string> given_;
 };
 
 // Throws Misuse unless all fields are [samples, ...] with one number of samples above 0.

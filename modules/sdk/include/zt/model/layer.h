@@ -205,6 +205,9 @@ class ExchangeLayer : public Layer {
   // take part.
   virtual std::optional<Started> join(at::TensorList /*in*/, Context& /*context*/) { return std::nullopt; }
 
+  // Returns whether all ranks must give micro-batches of the same shapes. COUNT refuses others then.
+  virtual bool needs_equal_batches() const { return false; }
+
   // Runs `start` and waits.
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) final;
   std::vector<std::shared_ptr<Param>> params() const final { return {}; }

@@ -161,6 +161,9 @@ class Trainer : public Stateful {
   Runner& runner() const;
   ByHand& by_hand() const;
   const Store& drained_store();
+  template <class Read>
+  auto read(Read&& read);
+  void visit_tensors(Visitor& visitor);
 
   std::shared_ptr<ProgramSpec> spec_;
   TrainerOptions options_;
