@@ -101,22 +101,27 @@ local function check_known(name, schema, value)
   end
 end
 
+-- Returns what a value of another type than `kind` is, for messages.
+local function got_text(kind, value)
+  return kind == "integer" and type(value) == "number" and ("%g"):format(value) or check.type_name(value)
+end
+
 local function checked(name, option, value)
   local path = name .. "." .. option[1]
   local kind = TYPES[option[2]] or fail("%s: the schema has the unknown type '%s'", path, tostring(option[2]))
-  if not kind[2](value) then
-    local got = option[2] == "integer" and type(value) == "number" and ("%g"):format(value) or check.type_name(value)
-    fail("%s must be %s, got %s", path, kind[1], got)
-  end
+  if not kind[2](value) then fail("%s must be %s, got %s", path, kind[1], got_text(option[2], value)) end
   local complaint = check.complaint(option, value)
   if complaint then fail("%s %s", path, complaint) end
   return value
 end
 
+--- Returns whether `value` has the type `kind` of an option.
+function check.is(kind, value) return TYPES[kind][2](value) end
+
 --- Fails unless `value`, an argument of the function `call`, has the type `kind`: that of an option. `name` is the argument's.
 function check.argument(call, name, kind, value)
-  if not TYPES[kind][2](value) then
-    fail("%s: %s must be %s, got %s", call, name, TYPES[kind][1], check.type_name(value))
+  if not check.is(kind, value) then
+    fail("%s: %s must be %s, got %s", call, name, TYPES[kind][1], got_text(kind, value))
   end
 end
 
@@ -124,8 +129,8 @@ end
 function check.items(path, kind, list)
   if not is_list(list) then fail("%s must be a list, got %s", path, check.type_name(list)) end
   for place, item in ipairs(list) do
-    if not TYPES[kind][2](item) then
-      fail("%s[%d] must be %s, got %s", path, place, TYPES[kind][1], check.type_name(item))
+    if not check.is(kind, item) then
+      fail("%s[%d] must be %s, got %s", path, place, TYPES[kind][1], got_text(kind, item))
     end
   end
 end
