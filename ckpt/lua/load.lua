@@ -7,13 +7,16 @@
 --
 -- Collective. Waits for a save in the background first. Returns the plain values of `named`, by key. Names that do not match -
 -- missing ones, unused ones, other shapes - are an error that lists them before anything is changed. With strict = false they are
--- a warning.
+-- a warning. An expression of `only` or `map` that is found in no name is always an error.
 
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local incomplete = require "zt.ckpt.incomplete"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
+local on_rank_zero = require "zt.on_rank_zero"
+local patterns = require "zt.ckpt.patterns"
 local rng = require "zt.ckpt.rng"
 local savers = require "zt.ckpt.savers"
 
@@ -22,11 +25,38 @@ local SCHEMA = {
   {"only", "list", "load only names in which one of these regular expressions is found"},
   {"map", "table", "{[regular expression] = replacement}: turns names of the checkpoint into names of the objects"},
   {"upcycle", "boolean", "experts start as copies of the checkpoint's dense MLPs", default = false},
-  {"mesh", "any", "the ranks that load together; without it the trainer's"},
+  {"mesh", "Mesh", "the ranks that load together; without it the trainer's"},
 }
 
+-- Fails unless `only` and `map` hold regular expressions.
+local function check_types(options)
+  if options.only then
+    check.items("ckpt.load.only", "string", options.only)
+    if #options.only == 0 then fail "ckpt.load.only has no regular expression: leave it out to load all names" end
+  end
+  for pattern, replacement in pairs(options.map or {}) do
+    if type(pattern) ~= "string" or type(replacement) ~= "string" then
+      fail("ckpt.load.map must have strings, {[regular expression] = replacement}, got %s = %s", tostring(pattern),
+           tostring(replacement))
+    end
+  end
+end
+
+-- Fails if an expression of `only` or `map` is found in no name. Collective.
+local function check_found(folder, mesh, list, options)
+  if not options.only and not options.map then return end
+  local of = ("the checkpoint '%s'"):format(folder)
+  on_rank_zero(mesh and mesh:world(), function()
+    local names, content = {}, native.open(folder):describe()
+    for _, tensor in ipairs(content.tensors) do names[#names + 1] = tensor.name end
+    for _, name in ipairs(check.sorted_keys(content.values)) do names[#names + 1] = name end
+    names = patterns.renamed("ckpt.load.map", names, options.map or {}, of)
+    patterns.check("ckpt.load.only", names, options.only or {}, objects.names(list), of .. " or of the objects")
+  end)
+end
+
 -- Returns the `only` to use. A trainer under the key "model" loads parameters only; other keys load all their names.
-local function patterns(named, only)
+local function only_of(named, only)
   if only or named.trainer or not named.model then return only end
   local list = {"^model/"}
   for key in pairs(named) do
@@ -37,7 +67,8 @@ end
 
 local function load(path, named, value)
   local options = check.options("ckpt.load", SCHEMA, value or {})
-  if type(path) ~= "string" then fail "ckpt.load takes the folder of a checkpoint or of a run" end
+  check.argument("ckpt.load", "the folder of a checkpoint or of a run", "string", path)
+  check_types(options)
   if options.upcycle and named.trainer then
     fail "ckpt.load: upcycle loads parameters only, as dense MLPs have no optimizer's state of experts: give {model = trainer}"
   end
@@ -45,13 +76,16 @@ local function load(path, named, value)
   if core.world.dry then return {} end
   local mesh = objects.mesh(options.mesh, named)
   savers.wait(mesh)
-  local folder = native.find(path, mesh)
+  local folder = incomplete.find(path, mesh)
   if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
-  local only = patterns(named, options.only)
+  local only = only_of(named, options.only)
   if not only then list[#list + 1] = {"rng", {}} end
-  local values = native.load_objects(folder, mesh, list, {
-    strict = options.strict, only = only, map = options.map, upcycle = options.upcycle,
-  })
+  local values = incomplete.guard(folder, function()
+    check_found(folder, mesh, list, options)
+    return native.load_objects(folder, mesh, list, {
+      strict = options.strict, only = only, map = options.map, upcycle = options.upcycle,
+    })
+  end)
   rng.restore(values.rng)
   return objects.restore(named, values)
 end

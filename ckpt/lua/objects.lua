@@ -4,6 +4,7 @@
 -- other key is put in front of an object's names. A Lua object with `state` and `restore` is saved as the value that `state`
 -- returns. Everything else is a plain value.
 
+local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 
@@ -11,7 +12,10 @@ local objects = {}
 
 local PLAIN = {trainer = true, model = true}
 
-local function is_lua_object(value) return type(value) == "table" and type(value.state) == "function" end
+local function is_lua_object(value)
+  local has_state, state = pcall(function() return type(value) == "table" and value.state end) -- reading it may be an error
+  return has_state and type(state) == "function"
+end
 
 local function prefix_of(key, value)
   if type(value) ~= "userdata" then return key end
@@ -41,7 +45,9 @@ end
 
 --- Returns the list for the binding, in the same order on every rank. call: the public function's name, for messages.
 function objects.list(call, named)
-  if type(named) ~= "table" then fail("%s takes a table {trainer = ..., data = ..., name = value}", call) end
+  if type(named) ~= "table" or getmetatable(named) then
+    fail("%s takes a table {trainer = ..., data = ..., name = value}, got %s", call, check.type_name(named))
+  end
   local keys, list = {}, {}
   for key in pairs(named) do
     if type(key) ~= "string" or key == "" or key:find "/" then
@@ -56,6 +62,7 @@ function objects.list(call, named)
   end)
   for _, key in ipairs(keys) do
     local value = named[key]
+    if PLAIN[key] and not is_lua_object(value) then check.argument(call, "'" .. key .. "'", "Trainer", value) end
     if is_lua_object(value) then
       if type(value.restore) ~= "function" then
         fail("%s: '%s' has a method 'state' but no method 'restore', so it could be saved but not loaded", call, key)
@@ -66,6 +73,16 @@ function objects.list(call, named)
     list[#list + 1] = {prefix_of(key, value), value}
   end
   return list
+end
+
+--- Returns names, or their beginnings, of what a list of objects holds, so that regular expressions can be found in them.
+function objects.names(list)
+  local names = {}
+  for _, entry in ipairs(list) do
+    names[#names + 1] = entry[1]
+    for _, tensor in ipairs(entry[1] == "" and entry[2]:tensors() or {}) do names[#names + 1] = "model/" .. tensor.name end
+  end
+  return names
 end
 
 --- Called after a load: passes their values to Lua objects, and returns the plain values by key.

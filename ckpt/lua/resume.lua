@@ -9,7 +9,7 @@
 
 local check = require "zt.check"
 local core = require "zt.core"
-local fail = require "zt.fail"
+local incomplete = require "zt.ckpt.incomplete"
 local load = require "zt.ckpt.load"
 local log = require "zt.log"
 local native = require "zt.ckpt"
@@ -29,13 +29,27 @@ local SCHEMA = {
   {"strict", "boolean", "names that do not match are an error", default = true},
 }
 
+-- The advice of ckpt.load for a checkpoint that does not fit, and that for a run.
+local ADVICE = "load a part of it with only = {...}, rename with map = {...}, or take what fits with strict = false"
+local OWN_ADVICE = "make the model, the optimizer and the data as they were in that run, give in `objects` what was saved "
+  .. "besides them, or take what fits with ckpt.resume(run, {strict = false}). To use a part of it, begin a new run, and load "
+  .. "that part by ckpt.load(folder, {model = trainer}, {only = {...}})"
+
+local function loaded(folder, named, options)
+  local is_done, result = pcall(load, folder, named, options)
+  if is_done then return result end
+  local message = tostring(result)
+  local first, last = message:find(ADVICE, 1, true)
+  error(first and message:sub(1, first - 1) .. OWN_ADVICE .. message:sub(last + 1) or message, 0)
+end
+
 --- Returns the number of steps done, and the plain values of `objects` by key.
 local function resume(run, value)
   local options = check.options("ckpt.resume", SCHEMA, value or {})
-  if type(run) ~= "table" or not run.path then fail "ckpt.resume takes a run: zt.run{...}" end
+  check.argument("ckpt.resume", "the first argument", "Run", run)
   if core.world.dry then return 0, {} end
   local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
-  local folder = native.find(run.path, mesh)
+  local folder = incomplete.find(run.path, mesh)
   if not folder then
     begin(run, mesh, 0)
     return 0, {}
@@ -43,7 +57,7 @@ local function resume(run, value)
   local named = {trainer = run.trainer, data = run.data}
   for key, object in pairs(options.objects) do named[key] = object end
   -- Not loaded: the script's record, which is for people, and saved plain values that the script does not ask for.
-  local plain = load(folder, named, {strict = options.strict, mesh = mesh})
+  local plain = loaded(folder, named, {strict = options.strict, mesh = mesh})
   local step = tonumber(folder:match "step_(%d+)[^/]*$")
   begin(run, mesh, step)
   log.info("the run '%s' resumes after step %d (%s)", run.name, step, folder)

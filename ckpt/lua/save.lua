@@ -24,7 +24,7 @@ local SCHEMA = {
   {"every", "integer", "save only if the step is a multiple of it or the run's last one, or the run is told to stop",
    at_least = 1},
   {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}"},
-  {"mesh", "any", "the ranks that save together; without it the run's or the trainer's"},
+  {"mesh", "Mesh", "the ranks that save together; without it the run's or the trainer's"},
   {"async", "boolean", "return after copying the tensors, and write them in the background", default = true},
   {"skip_if_busy", "boolean", "skip a save while the previous one is still being written, instead of waiting", default = false,
    only_with = {"with async = true", function(o) return o.async or not o.skip_if_busy end}},
@@ -42,14 +42,34 @@ local function wait_at_end(run, saver)
   run:before_finish(function() saver:wait() end)
 end
 
+-- The runs that were warned of the number of a checkpoint.
+local warned = setmetatable({}, {__mode = "k"})
+
+-- Checks the number of steps done that a script gives for a run. It warns of the number of the last step, which is one less.
+local function check_step(run, step)
+  check.argument("ckpt.save(run, step)", "the number of steps done", "integer", step)
+  if step < 0 then fail("ckpt.save(run, step): the number of steps done must be at least 0, got %d", step) end
+  if run.steps and step > run.steps then
+    fail("ckpt.save: %d steps are more than the run has: zt.run has steps = %d", step, run.steps)
+  end
+  local is_behind = run.trainer and run.trainer.global_step == step + 1 and run.last_step >= step
+  if not is_behind or warned[run] then return end
+  warned[run] = true
+  if core.world.rank > 0 then return end
+  log.warn("ckpt.save: this is checkpoint %d of a run that has done %d steps, so a resumed run repeats a step: give step + 1",
+           step, step + 1)
+end
+
 -- Returns folder, objects by name, step and run (nil for a folder) from the arguments of ckpt.save.
 local function parts(target, what, options)
   if type(target) == "string" then
     if options.objects then fail "ckpt.save(folder, {...}) takes no option 'objects': put them into the table" end
     return target, what, options.step or 0, nil
   end
-  if type(target) ~= "table" or not target.path then fail "ckpt.save takes a run (zt.run) or the name of a folder" end
-  if type(what) ~= "number" then fail "ckpt.save(run, step) takes the number of steps that are done" end
+  if not check.is("Run", target) then
+    fail("ckpt.save takes a run (zt.run) or the name of a folder, got %s", check.type_name(target))
+  end
+  check_step(target, what)
   if options.step then fail "ckpt.save(run, step) takes no option 'step': the step is the second argument" end
   local named = {trainer = target.trainer, data = target.data}
   for key, value in pairs(options.objects or {}) do named[key] = value end

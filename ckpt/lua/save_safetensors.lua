@@ -4,7 +4,6 @@
 -- Collective. Rank 0 writes, with one tensor in memory at a time.
 
 local check = require "zt.check"
-local fail = require "zt.fail"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 
@@ -16,9 +15,8 @@ local SCHEMA = {
 
 local function save_safetensors(trainer, path, value)
   local options = check.options("ckpt.save_safetensors", SCHEMA, value or {})
-  if type(trainer) ~= "userdata" or type(path) ~= "string" then
-    fail "ckpt.save_safetensors takes a trainer and the name of a .safetensors file or of a folder"
-  end
+  check.argument("ckpt.save_safetensors", "the first argument", "Trainer", trainer)
+  check.argument("ckpt.save_safetensors", "the name of a .safetensors file or of a folder", "string", path)
   local list = {}
   for index, tensor in ipairs(trainer:tensors()) do
     list[index] = {name = tensor.name, shape = tensor.shape, dtype = tensor.dtype}

@@ -30,9 +30,22 @@ function check.sorted_keys(value)
   return keys
 end
 
---- Returns the type of `value` as text for messages: "an integer", "a list".
+local TENSOR = debug.getmetatable(core.tensor(0))
+
+-- Returns the type of an object, such as "Trainer", "tensor", or the name of a Lua class. nil for other values.
+local function object_name(value)
+  local meta = debug.getmetatable(value)
+  if type(value) == "userdata" and meta == TENSOR then return "tensor" end
+  local name = type(value) ~= "string" and type(meta) == "table" and rawget(meta, "__name")
+  return type(name) == "string" and name or nil
+end
+
+local function with_article(name) return (name:find "^[AEIOUaeiou]" and "an " or "a ") .. name end
+
+--- Returns the type of `value` as text for messages: "an integer", "a list", "a Trainer".
 function check.type_name(value)
-  local kind = type(value)
+  local kind, object = type(value), object_name(value)
+  if object then return with_article(object) end
   if kind == "nil" then return "nil" end
   if kind == "number" then return is_whole(value) and "an integer" or "a number" end
   if kind == "table" then return (is_list(value) and next(value) ~= nil) and "a list" or "a table" end
@@ -50,6 +63,12 @@ local TYPES = {
   ["function"] = {"a function", function(value) return type(value) == "function" end},
   any = {"a value", function(value) return value ~= nil end},
 }
+for name, origin in pairs {
+  Axis = "of a mesh, such as mesh.dp", Mesh = "from comm.mesh", Model = "such as nn.gpt{...}",
+  Optimizer = "such as optim.adamw{...}", Trainer = "from zt.trainer", Run = "from zt.run", tensor = "such as zt.ones(2)",
+} do
+  TYPES[name] = {with_article(name) .. ", " .. origin, function(value) return object_name(value) == name end}
+end
 
 --- Returns the complaint about a value of the right type, such as "must be at least 1", or nil. `option` may hold `at_least`,
 -- `above`, `below`, `between = {low, high}` and `one_of = {names}`. nan is refused first: every comparison with it is false.
@@ -82,22 +101,45 @@ local function check_known(name, schema, value)
   end
 end
 
+-- Returns what a value of another type than `kind` is, for messages.
+local function got_text(kind, value)
+  return kind == "integer" and type(value) == "number" and ("%g"):format(value) or check.type_name(value)
+end
+
 local function checked(name, option, value)
   local path = name .. "." .. option[1]
   local kind = TYPES[option[2]] or fail("%s: the schema has the unknown type '%s'", path, tostring(option[2]))
-  if not kind[2](value) then
-    local got = option[2] == "integer" and type(value) == "number" and ("%g"):format(value) or check.type_name(value)
-    fail("%s must be %s, got %s", path, kind[1], got)
-  end
+  if not kind[2](value) then fail("%s must be %s, got %s", path, kind[1], got_text(option[2], value)) end
   local complaint = check.complaint(option, value)
   if complaint then fail("%s %s", path, complaint) end
   return value
 end
 
+--- Returns whether `value` has the type `kind` of an option.
+function check.is(kind, value) return TYPES[kind][2](value) end
+
+--- Fails unless `value`, an argument of the function `call`, has the type `kind`: that of an option. `name` is the argument's.
+function check.argument(call, name, kind, value)
+  if not check.is(kind, value) then
+    fail("%s: %s must be %s, got %s", call, name, TYPES[kind][1], got_text(kind, value))
+  end
+end
+
+--- Fails unless `list` is a list whose items have the type `kind`. `path` is how messages name it.
+function check.items(path, kind, list)
+  if not is_list(list) then fail("%s must be a list, got %s", path, check.type_name(list)) end
+  for place, item in ipairs(list) do
+    if not check.is(kind, item) then
+      fail("%s[%d] must be %s, got %s", path, place, TYPES[kind][1], got_text(kind, item))
+    end
+  end
+end
+
 --- Returns a new table: the options in `value` (nil or a table), with defaults for the others. `name` is the start of the paths
 -- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =,
--- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any". `only_with` is
--- {when, has_effect}: who gives the option although has_effect(options) is false reads that it "has an effect only " .. when.
+-- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any", or that of an
+-- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Trainer", "tensor". `only_with` is {when, has_effect}: who gives the
+-- option although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
   if value == nil then value = {} end
   if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end

@@ -7,6 +7,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local text = require "zt.text"
 
 local OF_TOKENS = {"with per = 'token'", function(o) return o.per == "token" end}
 local SCHEMA = {
@@ -27,6 +28,7 @@ local function loss(run, value)
   if type(run) ~= "function" then fail("zt.loss takes function(out, ctx), which returns a scalar, got a %s", type(run)) end
   local options = check.options("zt.loss", SCHEMA, value or {})
   local names = options.inputs
+  check.items("zt.loss.inputs", "string", names)
   if #names == 0 then fail "zt.loss.inputs must name at least one value" end
 
   local function valid(labels) return labels:ne(options.ignore_index):sum():item() end
@@ -43,10 +45,13 @@ local function loss(run, value)
     local count = options.per == "token" and valid(ctx:batch(options.labels)) or out[names[1]]:size(0)
     if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- a mean over no tokens would be nan
     local scalar = run(out, ctx)
-    if type(scalar) ~= "userdata" then
-      local returned = scalar == nil and "nothing" or "a " .. type(scalar)
-      fail("zt.loss: the function at %s returned %s, and the loss '%s' needs a scalar tensor: let it return the %s over the %ss",
-        place, returned, options.name, options.reduction, options.per)
+    local is_tensor = check.is("tensor", scalar)
+    if not is_tensor or scalar:numel() ~= 1 then
+      local returned = scalar == nil and "nothing" or check.type_name(scalar)
+      fail("zt.loss: the function at %s returned %s, and the loss '%s' needs a scalar tensor: let it return the %s over the "
+        .. "micro-batch's %ss, as reduction = '%s' says", place,
+        is_tensor and "a tensor of the shape " .. text.shape(scalar:size()) or returned, options.name, options.reduction,
+        options.per, options.reduction)
     end
     if options.reduction == "mean" then scalar = scalar * count end
     ctx:loss(options.name, scalar, options.per)

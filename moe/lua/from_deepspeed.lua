@@ -17,7 +17,7 @@ local SCHEMA = {
   {"expert", "any", "a layer that each expert is like"},
   {"ffn", "integer", "columns inside an expert's MLP, without `expert`", at_least = 1, only_with = WITHOUT_EXPERT},
   {"activation", "string", "activation of the experts' MLPs", only_with = WITHOUT_EXPERT},
-  {"axis", "any", "the mesh axis whose ranks share the experts"},
+  {"axis", "Axis", "the mesh axis whose ranks share the experts"},
   {"ep_size", "integer", "ranks that share the experts: those of `axis`", at_least = 1},
   {"k", "integer", "experts per token", default = 1, at_least = 1},
   {"capacity_factor", "number", "room per expert in training", default = 1, above = 0},

@@ -13,7 +13,7 @@ local layers = require "zt.moe.layers"
 local nn = require "zt.nn"
 
 local OF_RUN = {
-  {"axis", "any", "the mesh axis whose ranks share the experts"},
+  {"axis", "Axis", "the mesh axis whose ranks share the experts"},
   {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},
@@ -53,7 +53,24 @@ local function defaults(o)
   return of_layers
 end
 
+-- Calls nn.gpt. An error of `layers_of`, which it calls for each block, names the option `moe` instead of that function.
+local function model_of(options, layers_of)
+  local problem
+  options.mlp = function(block)
+    local is_done, result = pcall(layers_of, block)
+    if is_done then return result end
+    problem = tostring(result):gsub("^[^\n:]+:%d+: ", ""):gsub("\nstack traceback:.*", "")
+    if not problem:find "^moe%.gpt: " then problem = ("moe.gpt: the option moe, for block %d: %s"):format(block, problem) end
+    error(result, 0)
+  end
+  local is_done, model = pcall(nn.gpt, options)
+  if problem then fail("%s", problem) end
+  if not is_done then error(model, 0) end
+  return model
+end
+
 local function gpt(given, of_run)
+  local run_options = check.options("moe.gpt.of_run", OF_RUN, of_run)
   if type(given) ~= "table" or given.moe == nil then return nn.gpt(given) end
   if type(given.moe) ~= "table" or given.mlp ~= nil then
     fail "moe.gpt: give either `moe`, a table of options of moe.layers, or the function `mlp`"
@@ -61,16 +78,15 @@ local function gpt(given, of_run)
   local options, blocks = {}, nil
   for key, value in pairs(given) do options[key] = value end
   options.moe, options.made_from = nil, given
-  options.mlp = function(block)
+  return model_of(options, function(block)
     blocks = blocks or blocks_of(given.moe.blocks, given.layers)
     if not blocks[block] then return nil end
     local of_layers = defaults(given)
     for key, value in pairs(given.moe) do of_layers[key] = value end
-    for key, value in pairs(check.options("moe.gpt", OF_RUN, of_run or {})) do of_layers[key] = value end
+    for key, value in pairs(run_options) do of_layers[key] = value end
     of_layers.blocks = nil
     return layers(of_layers)
-  end
-  return nn.gpt(options)
+  end)
 end
 
 return gpt

@@ -32,7 +32,7 @@ local SCHEMA = {
   {"router", "table", "further options of moe.router", default = {}},
   {"shared", "table", "an expert that all tokens use: {ffn =, gate =} or {layer =, gate =}"},
   {"residual", "table", "a dense branch that is mixed with the experts (PR-MoE): {ffn =} or {layer =}"},
-  {"axis", "any", "the mesh axis whose ranks share the experts"},
+  {"axis", "Axis", "the mesh axis whose ranks share the experts"},
   {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather", default = "all_to_all"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},

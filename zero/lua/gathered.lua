@@ -15,6 +15,28 @@ local SCHEMA = {
   {"state", "boolean", "also gather the optimizer state", default = false},
 }
 
+-- Returns what is wrong with the tensors after the script's function has had them, or nil.
+local function complaint(names, tensors)
+  for _, name in ipairs(names) do
+    local entry = tensors[name]
+    local value = type(entry) == "table" and entry.value
+    if not check.is("tensor", value) then
+      return ("zero.gathered: after the function, tensors['%s']%s is %s: change that tensor in place, or assign another one to "
+        .. "tensors['%s'].value"):format(name, value and ".value" or "", check.type_name(value or entry), name)
+    end
+  end
+  return nil
+end
+
+-- Fails on all ranks if the tensors of one are not such that all can take them.
+local function check_changes(trainer, names, tensors)
+  local own = {complaint = complaint(names, tensors)}
+  local of_ranks = trainer.mesh and trainer.mesh:world():gather_values(own) or {own}
+  for _, each in ipairs(of_ranks) do
+    if each.complaint then fail("%s", each.complaint) end
+  end
+end
+
 local function gather(trainer, name, options)
   return {
     value = trainer:master(name),
@@ -36,13 +58,14 @@ end
 local function gathered(trainer, names, fn, options)
   local wanted = check.options("zero.gathered", SCHEMA, options or {})
   if type(names) == "string" then names = {names} end
-  if type(names) ~= "table" or type(fn) ~= "function" then
-    fail "zero.gathered takes a trainer, parameters' names and a function"
-  end
+  check.argument("zero.gathered", "the first argument", "Trainer", trainer)
+  check.items("zero.gathered.names", "string", names)
+  check.argument("zero.gathered", "fn", "function", fn)
   local tensors = {}
   for _, name in ipairs(names) do tensors[name] = gather(trainer, name, wanted) end
   local results = {fn(tensors)}
   if wanted.write_rank then
+    check_changes(trainer, names, tensors)
     for _, name in ipairs(names) do write_back(trainer, name, tensors[name], wanted) end
   end
   return unpack(results)

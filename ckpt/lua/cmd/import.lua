@@ -8,6 +8,7 @@ local json_file = require "zt.ckpt.cmd.json_file"
 local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
+local patterns = require "zt.ckpt.patterns"
 local text = require "zt.text"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
@@ -83,7 +84,7 @@ end
 local function prepare_tensors(model, map, path)
   local list, old = model:tensors(), {}
   for index, tensor in ipairs(list) do old[index] = tensor.name end
-  local new = native.renamed(old, map)
+  local new = patterns.renamed("--map", old, map, ("'%s'"):format(path))
   check_names(path, old, new)
   return function(import)
     for index, name in ipairs(old) do import:add("model/" .. new[index], model:read(name)) end
@@ -105,6 +106,17 @@ local function write(o, add, record)
   if is_done then return folder, count end
   import:abandon()
   error(folder, 0)
+end
+
+-- Returns the expressions and replacements of the file of --map.
+local function map_of(path)
+  local map = json_file(path)
+  for _, replacement in pairs(map) do
+    if type(replacement) ~= "string" then
+      fail("'%s' has to hold {regular expression: replacement}, got the replacement %s", path, core.json.encode(replacement))
+    end
+  end
+  return map
 end
 
 local function check_target(folder)
@@ -130,7 +142,7 @@ return function()
     },
   }
   check_target(o.to)
-  local map = o.map and json_file(o.map)
+  local map = o.map and map_of(o.map)
   local model = native.safetensors(o.from)
   local config = not map and config_beside(o.from) or nil
   local add, record

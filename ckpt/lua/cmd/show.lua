@@ -2,6 +2,7 @@
 
 local cli = require "zt.cli"
 local core = require "zt.core"
+local fail = require "zt.fail"
 local folder_of = require "zt.ckpt.cmd.folder"
 local native = require "zt.ckpt"
 local text = require "zt.text"
@@ -70,8 +71,11 @@ return function()
     print(core.json.encode(description))
     return
   end
+  local rows, values = tensor_rows(checkpoint, description, o), value_lines(description.values, o.only)
+  if #rows == 1 and #values == 0 and o.only ~= "" then
+    fail("no tensor or value of '%s' has '%s' in its name: leave out --only to see all names", folder, o.only)
+  end
   print(folder)
-  print(text.columns(tensor_rows(checkpoint, description, o)))
-  local values = value_lines(description.values, o.only)
+  print(text.columns(rows))
   if #values > 0 then print("\n" .. table.concat(values, "\n")) end
 end

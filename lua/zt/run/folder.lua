@@ -43,8 +43,8 @@ local function note_changes(path, options)
   if #changed > 0 then log.warn("the run in '%s' continues with changed options: %s", path, table.concat(changed, ", ")) end
 end
 
--- Returns how to give an option of zt.run: by the script's own option of that name, if it has one, else in its call of zt.run.
-local function by(name, assignment)
+--- Returns how to give an option of zt.run: by the script's own option of that name, if it has one, else in its call of zt.run.
+function folder.by(name, assignment)
   return (" (%s)"):format(script.flags[name] or "zt.run{" .. assignment .. "}")
 end
 
@@ -56,8 +56,8 @@ function folder.open(path, options)
   core.mkdir_p(options.folder)
   local is_new = fs.make_folder(path)
   if not is_new and not options.resume and not options.overwrite then
-    fail("the folder '%s' of an earlier run exists: choose another name%s, or replace that run%s", path, by("name", "name"),
-         by("overwrite", "overwrite = true"))
+    fail("the folder '%s' of an earlier run exists: choose another name%s, or replace that run%s", path,
+         folder.by("name", "name"), folder.by("overwrite", "overwrite = true"))
   end
   local held = require("zt.ckpt").lock_run(path)
   if is_new or options.resume then return held, is_new end
@@ -68,6 +68,27 @@ function folder.open(path, options)
   if is_done then return held, true end
   held:release()
   error(message, 0)
+end
+
+--- Iterates over the lines of the folder's metrics.jsonl, without an incomplete last line that a killed run has left.
+function folder.lines(path) return fs.read(path .. "/metrics.jsonl"):gmatch "([^\n]+)\n" end
+
+--- Returns the values of a line of metrics.jsonl, or nil for a damaged one.
+function folder.values_of(line)
+  local is_whole, values = pcall(core.json.decode, line)
+  return is_whole and type(values) == "table" and type(values.step) == "number" and values or nil
+end
+
+--- Returns the step of the last line of the folder's metrics.jsonl; nil if there is none.
+function folder.last_step(path)
+  if not core.exists(path .. "/metrics.jsonl") then return nil end
+  local lines = {}
+  for line in folder.lines(path) do lines[#lines + 1] = line end
+  for place = #lines, 1, -1 do
+    local values = folder.values_of(lines[place])
+    if values then return values.step end
+  end
+  return nil
 end
 
 --- Writes the script and the options of this start, and says which options of an earlier start have changed. Returns the open

@@ -8,7 +8,7 @@
 --
 -- With resume = true the run continues an earlier run of that name (ckpt.resume), or is a first run if there is none. It changes
 -- the earlier run's files when ckpt.resume has loaded the checkpoint, or at its first log, save or finish: a start that is
--- refused before leaves them as they were.
+-- refused before leaves them as they were. Without ckpt.resume it may log only what follows the earlier run's last line.
 --
 -- The folder runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one
 -- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. A run that fails leaves
@@ -21,6 +21,7 @@ local expert_load = require "zt.run.expert_load"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
+local line_of = require "zt.run.line"
 local log = require "zt.log"
 local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
@@ -36,15 +37,14 @@ local SCHEMA = {
   {"resume", "boolean", "continue in the folder of an earlier run of that name, if there is one", default = false},
   {"options", "table", "the script's options, written to options.json", default = {}},
   {"steps", "integer", "total number of steps, to estimate the time left", at_least = 1},
-  {"mesh", "any", "the ranks of the run; all ranks when absent"},
-  {"trainer", "any", "the trainer whose trace is written"},
+  {"mesh", "Mesh", "the ranks of the run; all ranks when absent"},
+  {"trainer", "Trainer", "the trainer whose trace is written"},
   {"data", "any", "the data stream, kept as run.data"},
   {"trace", "boolean", "record the times of all actions", default = true},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
 }
 
-local Run = {}
-Run.__index = Run
+local Run = {__name = "Run"}
 
 local function check_name(name)
   if name == "" or name == "." or name == ".." or name:find("[/%z]") then
@@ -71,16 +71,16 @@ local function open(value)
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
     last_step = 0, finishers = {}, curves = {loss = {}, validation_loss = {}}, expert_load = expert_load(),
   }, Run)
-  on_rank_zero(self.ranks, function()
-    if not self.is_writer then return end
+  self.earlier_step = on_rank_zero(self.ranks, function()
+    if not self.is_writer then return nil end
     local is_empty
     self.lock, is_empty = folder.open(self.path, options)
-    local is_done, message = true, nil
-    if is_empty then is_done, message = pcall(self.begin_record, self) end
+    local is_done, result = pcall(is_empty and self.begin_record or folder.last_step, is_empty and self or self.path)
     if not is_done then
       self.lock:release()
-      error(message, 0)
+      error(result, 0)
     end
+    return not is_empty and result or nil
   end)
   if not core.world.dry then core.set_run_folder(self.path) end
   if self.is_writer then
@@ -100,20 +100,16 @@ function Run:expect_open(call)
   if self.is_finished then fail("run:%s comes after run:finish(), which has closed the run '%s'", call, self.name) end
 end
 
--- Fails, on every rank, unless run:log may write `values` for `step`.
-function Run:check_log(step, values)
-  self:expect_open "log"
+-- Fails, on every rank, unless run:log may write values for `step`.
+function Run:check_step(step)
   if type(step) ~= "number" or step % 1 ~= 0 or step < 0 then
     local got = type(step) == "number" and ("%g"):format(step) or check.type_name(step)
     fail("run:log(step, values): the step is an integer from 0 on, got %s", got)
   end
-  if type(values) ~= "table" then
-    fail("run:log(step, values): the values are a table, such as {loss = 2.5}, got %s", check.type_name(values))
-  end
-  for key in pairs(values) do
-    if type(key) ~= "string" then
-      fail("run:log(step, values): the values have names, such as {loss = 2.5}, got %s as a name", check.type_name(key))
-    end
+  if self.earlier_step and step < self.earlier_step then
+    fail("run:log: step %d is before step %d, which the earlier run in '%s' has reached: continue that run from its checkpoint "
+      .. "by ckpt.resume(run) after zt.run, or choose a new folder%s", step, self.earlier_step, self.path,
+         folder.by("name", "name"))
   end
   if step < self.last_step then
     fail("run:log: step %d is before step %d, which the run has reached: log steps in ascending order, or go back by "
@@ -128,18 +124,16 @@ end
 --- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
 -- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss` and the experts' load in `stats` are
 -- plotted at the end. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run has finished, if the
--- step is before the last one that was logged or beyond the end, or if the line cannot be written (the disk is full); the earlier
--- lines stay valid.
+-- step is before the last one that was logged or beyond the end, if a value is not plain, or if the line cannot be written (the
+-- disk is full); the earlier lines stay valid.
 function Run:log(step, values)
-  self:check_log(step, values)
+  self:expect_open "log"
+  self:check_step(step)
+  local line = line_of(step, values)
   self.last_step = step
   if not self.is_writer then return end
-  local line = {}
-  for key, value in pairs(values) do line[key] = value end
-  line.step = step
-  local text = core.json.encode(line) .. "\n"
   self:begin_record()
-  self.metrics:write(text)
+  self.metrics:write(line)
   self:plot_point(step, values)
   self.progress:update(step + 1, values)
 end
@@ -147,14 +141,15 @@ end
 --- Removes the records of step `step` and later steps, which the resumed run repeats. Collective.
 function Run:rewind(step)
   self:expect_open "rewind"
-  self.last_step = step
+  check.argument("run:rewind", "the step", "integer", step)
+  self.last_step, self.earlier_step = step, nil
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
     self:begin_record()
     local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
-    for line in fs.read(path):gmatch "([^\n]+)\n" do -- a killed run may have left an incomplete last line: it has no newline
-      local is_whole, values = pcall(core.json.decode, line)
-      if not is_whole or type(values) ~= "table" or type(values.step) ~= "number" then
+    for line in folder.lines(self.path) do
+      local values = folder.values_of(line)
+      if not values then
         damaged = damaged + 1
       elseif values.step < step then
         kept[#kept + 1] = line .. "\n"
@@ -179,7 +174,11 @@ function Run:check_lock()
 end
 
 --- Registers `action`, which run:finish() calls on every rank before it closes the files. `action` may be collective.
-function Run:before_finish(action) self.finishers[#self.finishers + 1] = action end
+function Run:before_finish(action)
+  self:expect_open "before_finish"
+  check.argument("run:before_finish", "the action", "function", action)
+  self.finishers[#self.finishers + 1] = action
+end
 
 function Run:plot_point(step, values)
   for key, points in pairs(self.curves) do
@@ -228,6 +227,6 @@ function Run:finish()
   if problem then error(problem, 0) end
 end
 
-methods(Run, "run")
+methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step"})
 
 return open

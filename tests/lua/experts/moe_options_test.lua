@@ -71,8 +71,31 @@ function TestOptions:test_blocks_without_experts()
   local options = {layers = 2, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ}
   fails("moe.gpt: moe.blocks names no block: leave moe out", moe.gpt,
         merged(options, {moe = {experts = 4, ffn = 8, blocks = {}}}))
+  fails("moe.gpt: moe.blocks names block 2, but the model's 2 blocks are 0 to 1", moe.gpt,
+        merged(options, {moe = {experts = 4, ffn = 8, blocks = {2}}}))
+  fails("moe.gpt: moe.blocks must be a list of blocks, from 0, got 3", moe.gpt,
+        merged(options, {moe = {experts = 4, ffn = 8, blocks = 3}}))
   local expert = nn.mlp{hidden = HIDDEN, ffn = 8}
   lu.assertNotNil(moe.gpt(merged(options, {moe = {experts = 4, expert = expert}})))
+end
+
+-- Messages name the user's options, not the function of moe.gpt that makes the layers.
+function TestOptions:test_mistakes_in_moe()
+  local options = {layers = 2, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = SEQ}
+  local function refused(message, more, of_run)
+    local is_done, text = pcall(function() return moe.gpt(merged(options, more), of_run) end)
+    lu.assertFalse(is_done)
+    lu.assertStrMatches(text, "[^:]*moe_options_test%.lua:%d+: .*")
+    lu.assertStrContains(text, message)
+    for _, part in ipairs {"'mlp'", "gpt.lua", "traceback"} do lu.assertNotStrContains(text, part) end
+  end
+  refused("moe.gpt: the option moe, for block 0: moe.layers: unknown option 'expert_s': did you mean 'experts'?",
+          {moe = {expert_s = 4, ffn = 8}})
+  refused("moe.gpt: the option moe, for block 1: moe.layers: give ffn", {moe = {experts = 4, blocks = {1}}})
+  refused("moe.gpt.of_run.axis must be an Axis, of a mesh, such as mesh.dp, got a string", {moe = {experts = 4, ffn = 8}},
+          {axis = "ep"})
+  refused("moe.gpt.of_run must be a table of options, got an Axis", {moe = {experts = 4, ffn = 8}}, comm.mesh{dp = -1}.dp)
+  refused("nn.gpt: unknown option 'layrs': did you mean 'layers'?", {layrs = 3, moe = {experts = 4, ffn = 8}})
 end
 
 -- The only weight of a token is 1, whatever the logits are.

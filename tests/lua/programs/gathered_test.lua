@@ -55,9 +55,23 @@ end
 function TestGathered:test_mistakes()
   local trainer = make(1)
   lu.assertErrorMsgContains("did you mean 'head.norm.weight'", zero.gathered, trainer, "head.norm.wight", function() end)
-  lu.assertErrorMsgContains("zero.gathered takes a trainer", zero.gathered, trainer, {"x"})
+  lu.assertErrorMsgContains("zero.gathered: fn must be a function, got nil", zero.gathered, trainer, {"x"})
+  lu.assertErrorMsgContains("zero.gathered.names must be a list, got nil", zero.gathered, trainer)
+  lu.assertErrorMsgContains("zero.gathered.names[1] must be a string, got an integer", zero.gathered, trainer, {3}, print)
+  lu.assertErrorMsgContains("zero.gathered: the first argument must be a Trainer, from zt.trainer, got a Mesh", zero.gathered,
+                            trainer.mesh, {"x"}, print)
+  local name = "head.norm.weight"
+  local function assigned(fn) return function() zero.gathered(trainer, name, fn, {write_rank = 0}) end end
+  lu.assertErrorMsgContains("after the function, tensors['head.norm.weight'] is a tensor: change that tensor in place, or assign "
+    .. "another one to tensors['head.norm.weight'].value", assigned(function(t) t[name] = zt.ones(8) end))
+  lu.assertErrorMsgContains("tensors['head.norm.weight'].value is an integer", assigned(function(t) t[name].value = 3 end))
+  lu.assertErrorMsgContains("tensors['head.norm.weight'] is a tensor", assigned(function(t) -- on one rank only
+    if rank == ranks - 1 then t[name] = zt.ones(8) end
+  end))
+  zero.gathered(trainer, name, function(t) t[name].value = zt.ones(8) end, {write_rank = 0})
+  lu.assertEquals(trainer:parameter(name):sum():item(), 8)
   local _, message = pcall(function() zero.gathered(trainer, {"x"}) end) -- its file is linked into the library
-  lu.assertStrMatches(message, ".*gathered_test%.lua:%d+: zero%.gathered takes.*")
+  lu.assertStrMatches(message, ".*gathered_test%.lua:%d+: zero%.gathered: fn.*")
   lu.assertErrorMsgContains("there is no rank 99", zero.gathered, trainer, "head.norm.weight", function() end, {write_rank = 99})
 end
 

@@ -86,14 +86,17 @@ function TestLoss:test_errors_name_the_script_and_the_layer()
     lu.assertStrMatches(text, "[^\n]*loss_test%.lua:%d+: layer '[^']+' %(loss%): in its function at [^\n]*loss_test%.lua:%d+: .*")
     lu.assertNil(text:find("zt/loss.lua", 1, true), text)
   end
-  lu.assertStrContains(vector, "ctx:loss takes a scalar")
+  lu.assertStrContains(vector, "returned a tensor of the shape [4, 6, 11], and the loss 'loss' needs a scalar tensor: let it "
+    .. "return the mean over the micro-batch's samples, as reduction = 'mean' says")
+  lu.assertNotStrContains(vector, ":sum()")
 end
 
 function TestLoss:test_a_function_that_returns_no_tensor()
-  for returned, value in pairs{nothing = "", ["a number"] = "return 3", ["a table"] = "return {}"} do
+  for returned, value in pairs{nothing = "", ["an integer"] = "return 3", ["a table"] = "return {}"} do
     local trainer = trainer_of(gpt(false):append(zt.loss(loadstring(value, "@own_loss.lua"), {name = "nats"})))
-    lu.assertErrorMsgContains(("zt.loss: the function at own_loss.lua:0 returned %s, and the loss 'nats' needs a scalar tensor: "
-      .. "let it return the mean over the tokens"):format(returned), trainer.step, trainer, batch())
+    local expected = ("zt.loss: the function at own_loss.lua:0 returned %s, and the loss 'nats' needs a scalar tensor: let it "
+      .. "return the mean over the micro-batch's tokens, as reduction = 'mean' says"):format(returned)
+    lu.assertErrorMsgContains(expected, trainer.step, trainer, batch())
   end
 end
 
@@ -101,6 +104,7 @@ function TestLoss:test_errors()
   lu.assertErrorMsgContains("takes function(out, ctx)", zt.loss, {})
   lu.assertErrorMsgContains("did you mean 'reduction'?", zt.loss, print, {reductions = "sum"})
   lu.assertErrorMsgContains("must be one of 'token', 'sample'", zt.loss, print, {per = "word"})
+  lu.assertErrorMsgContains("zt.loss.inputs[1] must be a string, got an integer", zt.loss, print, {inputs = {1}})
   lu.assertErrorMsgContains("'logits'", function() return gpt(true):append(zt.loss(print, {inputs = {"logit"}})) end)
   local trainer = trainer_of(gpt(false):append(zt.loss(cross_entropy)))
   lu.assertErrorMsgContains("no field 'labels'", trainer.step, trainer, {tokens = batch().tokens})

@@ -21,7 +21,9 @@ end
 -- Returns a stand-in with the methods of a trainer that zt.run calls.
 local function fake_trainer()
   local events = {'{"name":"F 0 0","ph":"X","pid":0,"tid":0,"ts":1,"dur":2}'}
-  return {trace_start = function(self) self.is_on = true end, trace_events = function() return table.concat(events, ",") end}
+  local trainer = {trace_start = function(self) self.is_on = true end}
+  function trainer.trace_events() return table.concat(events, ",") end
+  return setmetatable(trainer, {__name = "Trainer"})
 end
 
 local TestRun = {}
@@ -87,7 +89,7 @@ function TestRun:test_what_log_refuses()
   refused("the values are a table, such as {loss = 2.5}, got nil", 1)
   refused("the values have names, such as {loss = 2.5}, got an integer as a name", 1, {2.5})
   refused("step 3 is beyond the last one, 2: steps count from 0, and zt.run has steps = 3", 3, {loss = 1})
-  run:log(2, {loss = 1, step = 77})
+  run:log(2, {loss = 1})
   refused("step 1 is before step 2, which the run has reached", 1, {loss = 1})
   run:rewind(1)
   run:log(1, {loss = 2})
@@ -113,6 +115,31 @@ function TestRun:test_a_resumed_run_waits_with_its_record()
   lu.assertEquals(zt.json.decode(text "options.json").options, {layers = 2})
   lu.assertEquals(text "metrics.jsonl", metrics .. '{"loss":0.5,"step":1}\n')
   again:finish()
+end
+
+-- Without ckpt.resume, which cuts them, the lines of the earlier run count as logged.
+function TestRun:test_a_resumed_run_does_not_repeat_steps()
+  local first = open "again"
+  for step = 0, 2 do first:log(step, {loss = 1}) end
+  first:finish()
+  local path = first.path .. "/metrics.jsonl"
+  zt.write_file(path, zt.fs.read(path) .. '\0\0\n{"loss":1,"ste')
+  local again = open("again", {resume = true})
+  lu.assertErrorMsgContains("step 1 is before step 2, which the earlier run in '" .. first.path .. "' has reached: continue that "
+    .. "run from its checkpoint by ckpt.resume(run) after zt.run, or choose a new folder (zt.run{name})", again.log, again, 1,
+    {loss = 1})
+  again:rewind(1)
+  again:log(1, {loss = 2})
+  again:finish()
+  lu.assertEquals(lines_of(path), {'{"loss":1,"step":0}', '{"loss":2,"step":1}'})
+end
+
+function TestRun:test_members()
+  local run = open "members"
+  lu.assertErrorMsgContains("a Run has no member 'pathh': did you mean 'path'?", function() return run.pathh end)
+  lu.assertErrorMsgContains("a Run has no member 'finnish': did you mean 'finish'?", function() run:finnish() end)
+  lu.assertEquals({run.trainer, run.data}, {})
+  run:finish()
 end
 
 function TestRun:test_numbers_that_json_lacks()

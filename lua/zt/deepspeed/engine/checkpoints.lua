@@ -71,10 +71,10 @@ local function latest_tag(engine, folder)
   end)
 end
 
--- Returns regular expressions for the names to load; nil means all.
+-- Returns the regular expression for the names to load, in a list; nil means all.
 local function patterns(options)
-  if options.load_module_only then return {"^model/", "^client$"} end
-  if not options.load_optimizer_states then return {"^model/", "^trainer/(step|lr)$", "^data/", "^engine$", "^client$"} end
+  if options.load_module_only then return {"^model/|^client$"} end
+  if not options.load_optimizer_states then return {"^model/|^trainer/(step|lr)$|^data/|^engine$|^client$"} end
   return nil
 end
 

@@ -1,0 +1,65 @@
+-- Tests that zt.run and its methods refuse wrong values on all ranks alike, before they change anything. Also runs on two ranks.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local small = require "support.small_trainer"
+local temporary = require "support.temporary"
+
+local mesh = small.mesh
+
+local TestRunOptions = {}
+
+function TestRunOptions:setUp()
+  zt.log.set_level "error"
+  self.folder = temporary()
+end
+
+function TestRunOptions:open(more)
+  local options = {name = "r", folder = self.folder, mesh = mesh, trace = false}
+  for key, value in pairs(more or {}) do options[key] = value end
+  return zt.run(options)
+end
+
+function TestRunOptions:test_options()
+  local function refused(message, more) lu.assertErrorMsgContains(message, self.open, self, more) end
+  refused("zt.run.trainer must be a Trainer, from zt.trainer, got an integer", {trainer = 5})
+  refused("zt.run.trainer must be a Trainer, from zt.trainer, got a Mesh", {trainer = mesh})
+  refused("zt.run.mesh must be a Mesh, from comm.mesh, got an Axis", {mesh = mesh.dp})
+  lu.assertFalse(zt.exists(self.folder))
+end
+
+function TestRunOptions:test_the_values_of_log()
+  local run = self:open()
+  local function refused(message, values) lu.assertErrorMsgContains(message, run.log, run, 0, values) end
+  refused("run:log: 'loss' is plotted or shown, so it must be a number, got a string: give another kind", {loss = "x"})
+  refused("'validation_loss' is plotted or shown, so it must be a number, got a tensor: take x:item()",
+          {validation_loss = zt.ones(1)})
+  refused("'stats' has the layers' statistics, so it must be a table, got an integer", {stats = 1})
+  refused("run:log: stats['a.load'] must be a list, got an integer", {stats = {["a.load"] = 1}})
+  refused("run:log: stats['a.load'][2] must be a number, got a string", {stats = {["a.load"] = {1, "x"}}})
+  refused("run:log: 'weights' cannot be written: a tensor cannot be written as JSON", {loss = 1, weights = zt.ones(2)})
+  refused("run:log(0, values): the run writes the step itself, 0, but the values have step = 5: leave it out", {step = 5, x = 1})
+  mesh:world():barrier()
+  if zt.world.rank == 0 then lu.assertEquals(zt.fs.read(run.path .. "/metrics.jsonl"), "") end
+  run:finish()
+end
+
+-- A trainer may have made steps before the run.
+function TestRunOptions:test_the_step_of_a_result()
+  local trainer, run = small.trained(0, 2), self:open()
+  run:log(0, trainer:step(small.batch(2)))
+  if zt.world.rank == 0 then
+    lu.assertEquals(zt.json.decode(zt.fs.read(run.path .. "/metrics.jsonl")).step, 0)
+  end
+  run:finish()
+end
+
+function TestRunOptions:test_methods()
+  local run = self:open()
+  lu.assertErrorMsgContains("run:rewind: the step must be an integer, got nil", run.rewind, run)
+  lu.assertErrorMsgContains("run:before_finish: the action must be a function, got nil", run.before_finish, run)
+  run:finish()
+  lu.assertErrorMsgContains("run:before_finish comes after run:finish()", run.before_finish, run, print)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestRunOptions", TestRunOptions}})
