@@ -75,7 +75,7 @@ local function load(path, named, value)
   local list = objects.list("ckpt.load", named)
   if core.world.dry then return {} end
   local mesh = objects.mesh(options.mesh, named)
-  savers.wait(mesh)
+  savers.wait()
   local folder = incomplete.find(path, mesh)
   if not folder then fail("there is no checkpoint in '%s': give the folder of a run, or of one checkpoint", path) end
   local only = only_of(named, options.only)

@@ -21,10 +21,9 @@ function M.of(mesh)
   return saver
 end
 
---- Waits for the save of this mesh that is being written, if there is one, and raises its error. Collective.
-function M.wait(mesh)
-  local saver = find(mesh)
-  if saver then saver:wait() end
+--- Waits for all saves that are being written, of whatever mesh, and raises an error of theirs. Collective.
+function M.wait()
+  for _, entry in ipairs(savers) do entry.saver:wait() end
 end
 
 return M

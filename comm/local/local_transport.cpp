@@ -85,7 +85,8 @@ class LocalRecv : public Transport::Message {
     const std::shared_ptr<Post> post = front();
     if (!post) return false;
     int expected = Post::offered;
-    if (!post->state.compare_exchange_strong(expected, Post::claimed)) throw Aborted("the sender gave up");
+    if (!post->state.compare_exchange_strong(expected, Post::claimed))
+      throw Aborted("another rank of this run has given up this call: its message says why");
     const size_t sent = post->bytes;
     if (sent == bytes_ && bytes_ > 0) std::memcpy(data_, post->data, bytes_);
     post->state = Post::copied;

@@ -148,7 +148,8 @@ void check_meshes_alike(const World& world, const MeshShape& shape, const MeshOp
   std::iota(all.begin(), all.end(), 0);
   Facts facts{{"the mesh", shape.text()}, {"the mesh's backend", options.backend.empty() ? kNotGiven : options.backend}};
   for (const auto& [axis, backend] : options.backends) facts.emplace_back(fmt::format("the backend of axis '{}'", axis), backend);
-  const auto control = make_communicator(world, flat_backend(world), {"mesh", world.rank, all}, options.settings);
+  const Group group{"mesh", world.rank, all};
+  const auto control = make_communicator(world, default_backend(world, group, options.settings), group, options.settings);
   check_alike(facts, control.get(), "the ranks would wait for one another in different groups");
 }
 

@@ -31,7 +31,10 @@ local function loss(run, value)
   check.items("zt.loss.inputs", "string", names)
   if #names == 0 then fail "zt.loss.inputs must name at least one value" end
 
-  local function valid(labels) return labels:ne(options.ignore_index):sum():item() end
+  local function valid(labels)
+    if labels:device() == "meta" then return labels:numel() end -- a plan knows shapes only
+    return labels:ne(options.ignore_index):sum():item()
+  end
 
   local info = debug.getinfo(run, "S")
   local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
@@ -39,9 +42,9 @@ local function loss(run, value)
   for index, name in ipairs(names) do outputs[index] = {name = name, differentiable = false} end
   local function forward(_, ...)
     local ctx = select(#names + 1, ...)
-    if ctx.mode == "generate" then return ... end
-    local out = {}
-    for index, name in ipairs(names) do out[name] = (select(index, ...)) end
+    local out, given = {}, {...}
+    if ctx.mode == "generate" then return unpack(given, 1, #names) end
+    for index, name in ipairs(names) do out[name] = given[index] end
     local count = options.per == "token" and valid(ctx:batch(options.labels)) or out[names[1]]:size(0)
     if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- a mean over no tokens would be nan
     local scalar = run(out, ctx)
@@ -67,7 +70,7 @@ local function loss(run, value)
   return require("zt.nn").layer{
     kind = "loss", defined_at = place, forward = forward,
     io = {inputs = names, outputs = outputs, losses = {[options.name] = options.per}},
-    count = options.per == "token" and count_tokens or nil,
+    count = options.per == "token" and count_tokens or nil, options = options,
   }
 end
 

@@ -109,6 +109,9 @@ void check(const RouterOptions& o) {
   if (o.top_k > o.experts)
     misuse("moe.router: {} experts per token, but there are only {}: give top_k of at most {}", o.top_k, o.experts, o.experts);
   if (o.experts % o.groups != 0) misuse("moe.router: {} experts cannot be divided into {} groups evenly", o.experts, o.groups);
+  if (o.groups > 1 && o.top_groups == o.groups)
+    misuse("moe.router: a token may use all {} groups, so they have no effect: give top_groups below groups, or leave both out",
+           o.groups);
   if (o.top_groups > o.groups) misuse("moe.router: {} groups per token, but there are only {}", o.top_groups, o.groups);
   if (o.top_k > o.top_groups * (o.experts / o.groups))
     misuse("moe.router: {} groups of {} experts cannot give {} experts per token", o.top_groups, o.experts / o.groups, o.top_k);

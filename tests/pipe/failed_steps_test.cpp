@@ -59,7 +59,7 @@ TEST(FailedPipelineSteps, AllStagesHearOfALayerThatFailsOnOne) {
     for (int step = 0; step < 4; ++step) {
       fails_in = step;
       const std::string error = message_of<Misuse>([&] { failing->step(global_batch(step)); });
-      EXPECT_CONTAINS(error, "layer 'fragile' (fragile): boom in the layer");
+      EXPECT_CONTAINS(error, fmt::format("layer 'fragile' (fragile) in micro-batch {}: boom in the layer", step));
       if (world.rank != 1) {
         EXPECT_CONTAINS(error, "rank 1 of 'pp+dp' failed: ");
       }

@@ -149,7 +149,8 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
           .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")
           .optional("kind", &LuaLayerOptions::kind, "name of the kind of layer, for reports")
-          .optional("options", &LuaLayerOptions::options, "plain values on which `forward` depends: zt.trainer compares them over the ranks")
+          .optional("options", &LuaLayerOptions::options,
+                    "plain values on which `forward` depends: zt.trainer compares them over the ranks")
           .optional("defined_at", &LuaLayerOptions::defined_at,
                     "\"file:line\" for messages; default: where `forward` is defined");
   return std::make_shared<LuaLayer>(kSchema.parse(value));

@@ -42,7 +42,7 @@ end
 
 -- Ranks with other options are refused, by all ranks alike.
 local function open_with(changes)
-  local given = {path = options.path, seq = 16, batch = 12, seed = 5, axis = axis}
+  local given = {path = options.path, seq = 16, batch = 12, seed = changes.shuffle == nil and 5 or nil, axis = axis}
   for name, value in pairs(changes) do given[name] = value end
   return select(2, pcall(data.tokens, given))
 end

@@ -182,6 +182,36 @@ function TestCkpt:test_what_does_not_fit()
   lu.assertEquals(ckpt.load(self.folder, {other = 0}, {map = {["^note$"] = "other"}, only = {"^other$"}}), {other = 2})
 end
 
+function TestCkpt:test_a_load_waits_for_saves_of_other_meshes()
+  local trainer = trained(1, 1)
+  ckpt.save(self.folder, {trainer = trainer}, {step = 1, async = false})
+  trainer:step(batch(1))
+  ckpt.save(self.folder, {trainer = trainer}, {step = 2})
+  local other = trainer_of(1)
+  ckpt.load(self.folder, {trainer = other}, {mesh = require("zt.comm").mesh{dp = -1}})
+  lu.assertEquals(other.global_step, 2)
+  assert_same(other, trainer)
+end
+
+-- A shard that is missing is found when other tensors have been read.
+function TestCkpt:test_a_load_that_fails_halfway()
+  local trainer = trained(2, 1)
+  for step = 1, 2 do ckpt.save(self.folder, {trainer = trainer}, {step = step, async = false}) end
+  mesh:world():barrier()
+  if zt.world.rank == 0 then
+    assert(os.remove(("%s/step_00000002/shards/rank_%05d.h5"):format(self.folder, zt.world.size - 1)))
+  end
+  mesh:world():barrier()
+  local other = trainer_of(2)
+  lu.assertError(ckpt.load, self.folder .. "/step_00000002", {trainer = other})
+  for _, name in ipairs{"step", "evaluate"} do
+    lu.assertErrorMsgContains("a load has failed and may have changed a part of the parameters", other[name], other, batch(1))
+  end
+  lu.assertErrorMsgContains("load a complete checkpoint before anything else", other.master, other, "head.weight")
+  ckpt.load(self.folder .. "/step_00000001", {trainer = other})
+  assert_same(other, trainer)
+end
+
 function TestCkpt:test_parts_of_a_checkpoint()
   local trainer = trained(1, 2)
   ckpt.save(self.folder, {trainer = trainer}, {async = false})

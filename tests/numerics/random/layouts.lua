@@ -36,9 +36,29 @@ end
 
 local function joined(mesh, names) return #names == 1 and mesh:axis(names[1]) or mesh:join(names) end
 
+-- Whether the axes are joined in the mesh's order.
+local function is_in_order(layout, names)
+  local in_mesh = names_of(layout, function(name)
+    for _, each in ipairs(names) do
+      if each == name then return true end
+    end
+  end)
+  return table.concat(in_mesh, " ") == table.concat(names, " ")
+end
+
+-- The axes whose ranks have different data, in the order of samples: that of the mesh, or of axes joined in another one.
+local function data_axes(layout)
+  if not layout.joined or is_in_order(layout, layout.joined) then
+    return names_of(layout, function(name) return name ~= "pp" end)
+  end
+  local names = layout.joins_replicas and {} or names_of(layout, function(name) return name == "replica" end)
+  for _, name in ipairs(layout.joined) do names[#names + 1] = name end
+  return names
+end
+
 --- Returns the number of ranks with different data, and this rank's place among them.
 function layouts.data_ranks(layout, mesh)
-  local names = names_of(layout, function(name) return name ~= "pp" end)
+  local names = data_axes(layout)
   if #names == 0 then return 1, 0 end
   local axis = joined(mesh, names)
   return axis.size, axis.rank
@@ -109,8 +129,7 @@ function layouts.plain(layout)
     plain.shard.stage = 1
     return plain
   end
-  plain.joined, plain.joins_replicas = {}, true
-  for i, axis in ipairs(plain.axes) do plain.joined[i] = axis[1] end
+  plain.joined, plain.joins_replicas = data_axes(layout), true
   return plain
 end
 

@@ -104,8 +104,8 @@ TEST(LossScale, OptionsAreChecked) {
   const auto refusal = [](const char* key, const Value& value) {
     return message_of<Misuse>([&] { parse_loss_scale(Value::Table{{key, value}}, "fp16"); });
   };
-  EXPECT_EQ(refusal("hysteresis", 0), "fp16.hysteresis must be at least 1");
-  EXPECT_EQ(refusal("min_loss_scale", 0), "fp16.min_loss_scale must be above 0");
+  EXPECT_EQ(refusal("hysteresis", 0), "fp16.hysteresis must be at least 1, got 0");
+  EXPECT_EQ(refusal("min_loss_scale", 0), "fp16.min_loss_scale must be above 0, got 0");
   EXPECT_NE(refusal("loss_scale_windw", 1).find("did you mean 'loss_scale_window'"), std::string::npos);
 }
 

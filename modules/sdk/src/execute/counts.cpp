@@ -137,11 +137,11 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
 
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
   const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
-  const at::Tensor own =
-      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
-                  static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
-                  static_cast<int64_t>(adds.shapes), std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
-                 at::kLong);
+  const at::Tensor own = at::tensor(
+      {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
+       static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), static_cast<int64_t>(adds.shapes),
+       std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
+      at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
   const auto* first = all.const_data_ptr<int64_t>();

@@ -37,6 +37,10 @@ void Runner::require_alive() const {
     misuse(
         "a step of this trainer is under way: its layers, losses and actions must not call the trainer. Call it before or after the "
         "step");
+  require_not_lost();
+}
+
+void Runner::require_not_lost() const {
   if (!lost_.empty())
     fault(
         "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
@@ -45,7 +49,7 @@ void Runner::require_alive() const {
 }
 
 void Runner::require_sound() const {
-  require_alive();
+  require_not_lost();
   if (!half_updated_.empty()) misuse("{}", half_updated_);
 }
 

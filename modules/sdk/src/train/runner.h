@@ -84,7 +84,7 @@ class Runner {
   };
   // Throws if the last failure has left parameters that must not be used.
   void require_sound() const;
-  // Throws within a step, and after a Fault.
+  // Throws within a step, and after a Fault; allows a load.
   void require_alive() const;
   void set_sound() { half_updated_.clear(); }
   // Refuses all further use but a load, after one that failed and may have changed a part of the trainer.
@@ -99,6 +99,7 @@ class Runner {
   StepResult finish_step(int64_t begin_ns);
 
  private:
+  void require_not_lost() const;
   Outputs own_outputs(const StepBatch& batch);
   Outputs run_inference(const StepBatch& batch, Executor& running);
   std::vector<std::string> axes_of_run(const Program& program) const;
@@ -128,7 +129,7 @@ class Runner {
   bool has_partial_gradients_ = false;
   std::string half_updated_;  // why parameters must not be used until a load; empty: they are sound
   bool is_busy_ = false;
-  std::string lost_;          // the Fault that ended all use; empty: none
+  std::string lost_;  // the Fault that ended all use; empty: none
 };
 
 // Runs the forwards and backwards of the step that has just ended once more and returns the first loss or gradient that is not
