@@ -93,7 +93,10 @@ end
 
 local function check_known(name, schema, value)
   local known, names, keys = {}, {}, {}
-  for index, option in ipairs(schema) do known[option[1]], names[index] = true, option[1] end
+  for index, option in ipairs(schema) do
+    if type(option[1]) ~= "string" then fail("%s: entry %d of the schema has no name", name, index) end
+    known[option[1]], names[index] = true, option[1]
+  end
   for key in pairs(value) do keys[#keys + 1] = tostring(key) end
   table.sort(keys)
   for _, key in ipairs(keys) do
@@ -141,6 +144,8 @@ end
 -- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Trainer", "tensor". `only_with` is {when, has_effect}: who gives the
 -- option although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
+  if type(name) ~= "string" then check.argument("zt.check_options", "the name", "string", name) end
+  check.items(name .. ": the schema", "table", schema)
   if value == nil then value = {} end
   if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end
   check_known(name, schema, value)
