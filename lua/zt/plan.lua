@@ -2,7 +2,7 @@
 -- hold, do and send. `ztoolkit run --dry` prints the trainer's report.
 
 local core = require "zt.core"
-local picture = require "zt.picture"
+local picture = require "zt.run.picture"
 local text = require "zt.text"
 
 local MEMORY = {"parameters", "master", "gradients", "optimizer", "buckets", "activations", "total"}

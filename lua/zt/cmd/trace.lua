@@ -6,7 +6,7 @@
 -- A run that has a trainer writes RUN/trace.json at its end.
 local zt      = require "zt"
 local command = require "zt.command"
-local picture = require "zt.picture"
+local picture = require "zt.run.picture"
 local steps   = require "zt.run.steps"
 require "zt.pipe"  -- registers the kinds of messages between stages, whose role decides their color
 
