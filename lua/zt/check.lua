@@ -65,7 +65,8 @@ local TYPES = {
 }
 for name, origin in pairs {
   Axis = "of a mesh, such as mesh.dp", Mesh = "from comm.mesh", Model = "such as nn.gpt{...}",
-  Optimizer = "such as optim.adamw{...}", Trainer = "from zt.trainer", Run = "from zt.run", tensor = "such as zt.ones(2)",
+  Optimizer = "such as optim.adamw{...}", Schedule = "such as optim.warmup_cosine{...}", Trainer = "from zt.trainer",
+  Run = "from zt.run", tensor = "such as zt.ones(2)",
 } do
   TYPES[name] = {with_article(name) .. ", " .. origin, function(value) return object_name(value) == name end}
 end
@@ -141,8 +142,8 @@ end
 --- Returns a new table: the options in `value` (nil or a table), with defaults for the others. `name` is the start of the paths
 -- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =,
 -- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any", or that of an
--- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Trainer", "tensor". `only_with` is {when, has_effect}: who gives the
--- option although has_effect(options) is false reads that it "has an effect only " .. when.
+-- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Schedule", "Trainer", "tensor". `only_with` is {when, has_effect}: who
+-- gives the option although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
   if type(name) ~= "string" then check.argument("zt.check_options", "the name", "string", name) end
   check.items(name .. ": the schema", "table", schema)

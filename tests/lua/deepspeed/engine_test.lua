@@ -170,6 +170,8 @@ function TestMistakes:test_arguments()
   assert_fails("the field 'tokens' of a micro-batch must be a tensor", engine, "train_batch", function() return {tokens = 5} end)
   lu.assertErrorMsgContains("zt.initialize.optimizer must be an Optimizer, such as optim.adamw{...}, got an integer",
                             engine_of, nil, {optimizer = 5})
+  lu.assertErrorMsgContains("zt.initialize.schedule must be a Schedule, such as optim.warmup_cosine{...}, or function(updates) "
+    .. "that returns the rate, got a table", engine_of, nil, {schedule = {}})
   lu.assertErrorMsgContains("zt.initialize.data must be a stream with the method batch(step)", engine_of, nil, {data = {}})
   lu.assertErrorMsgContains("returns one, and the function returned nil", engine_of, nil, {model = function() end})
 end

@@ -66,6 +66,7 @@ function TestArguments:test_plots_and_options()
     points = function(v) lines{{name = "a", points = v}} end, point = function(v) lines{{name = "a", points = {v}}} end,
     name = function(v) lines{{name = v, points = {{0, 1}}}} end,
     ticks = zt.plot.ticks, high = function(v) zt.plot.ticks(0, v) end, number = function(v) zt.plot.ticks(0, 1, v) end,
+    class = zt.class, base = function(v) zt.class("A", v) end,
     check_options = zt.check_options, schema = function(v) zt.check_options("f", v) end,
     cli = function(v) zt.cli{name = "x", options = v, arguments = {}} end,
     option = function(v) zt.cli{name = "x", options = {v}, arguments = {}} end,

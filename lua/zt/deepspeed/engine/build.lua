@@ -46,6 +46,12 @@ local function check_data(data)
        check.type_name(data))
 end
 
+local function check_schedule(schedule)
+  if schedule == nil or type(schedule) == "function" or check.is("Schedule", schedule) then return end
+  fail("zt.initialize.schedule must be a Schedule, such as optim.warmup_cosine{...}, or function(updates) that returns the rate, "
+    .. "got %s", check.type_name(schedule))
+end
+
 -- Returns the ranks that share experts in the script's own mesh: 1 if it has no axis ep.
 local function expert_ranks(mesh)
   local has_axis, axis = pcall(function() return mesh.ep end)
@@ -227,6 +233,7 @@ function build.parts(value)
   local options = check.options("zt.initialize", SCHEMA, value)
   if type(options.model) ~= "function" then check_model(options.model, "got") end
   check_data(options.data)
+  check_schedule(options.schedule)
   check_axes(options)
   options.config = ds.load(options.config)
   local stages = pipeline_stages(options)
