@@ -145,7 +145,7 @@ end
 -- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Schedule", "Trainer", "tensor". `only_with` is {when, has_effect}: who
 -- gives the option although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
-  if type(name) ~= "string" then check.argument("zt.check_options", "the name", "string", name) end
+  check.argument("zt.check_options", "the name", "string", name)
   check.items(name .. ": the schema", "table", schema)
   if value == nil then value = {} end
   if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end
