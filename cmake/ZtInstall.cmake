@@ -9,7 +9,14 @@ install(TARGETS zt zt_io zt_lua EXPORT ztoolkitTargets DESTINATION lib)
 install(DIRECTORY modules/sdk/include/zt modules/io/include/zt lua/binding/include/zt ${CMAKE_BINARY_DIR}/include/zt DESTINATION include)
 install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua") # modules' own: ZtModule.cmake
 install(DIRECTORY scripts/exp DESTINATION share/ztoolkit/scripts)
-install(FILES LICENSE docs/install.md DESTINATION share/ztoolkit)
+install(FILES LICENSE DESTINATION share/ztoolkit)
+# The documents in their own folders, so that their links to each other, to the Lua library and to the experiments work.
+file(GLOB documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS *.md docs/*.md */README.md ckpt/FORMAT.md lua/*/README.md
+     modules/*/README.md)
+foreach(document ${documents})
+  cmake_path(GET document PARENT_PATH folder)
+  install(FILES ${document} DESTINATION share/ztoolkit/${folder})
+endforeach()
 
 # LibTorch itself is installed on request: always with this option, once by `cmake --install build/release --component torch`.
 option(ZT_BUNDLE_TORCH "Install and package LibTorch's CPU libraries too" OFF)

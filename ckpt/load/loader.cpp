@@ -94,6 +94,24 @@ void read_referred(io::FileSystem& files, const std::string& folder, const Index
   read_tensors(files, folder, index, requests);
 }
 
+// Throws a Fault on all ranks, before anything changes, if a shard with a tensor that any of them loads is missing.
+void check_shards(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index,
+                  const Matches& matches) {
+  ranks.together([&] {
+    std::set<int32_t> shards;
+    for (const int tensor : matches.tensors) {
+      if (tensor < 0) continue;
+      for (const SavedPiece& piece : index.tensors[static_cast<size_t>(tensor)].pieces) {
+        if (piece.region.count > 0) shards.insert(piece.shard);
+      }
+    }
+    for (const int32_t shard : shards) {
+      const std::string path = folder + "/" + index.shards[static_cast<size_t>(shard)].file;
+      if (files.kind_of(path) == io::EntryKind::missing) fault("cannot open '{}': No such file or directory", path);
+    }
+  });
+}
+
 // Throws Misuse on all ranks if experts are to be copies of dense MLPs, and no rank has found such MLPs.
 void check_upcycling(const Ranks& ranks, const std::string& folder, const Matches& matches, const MatchOptions& options) {
   if (!options.upcycle) return;
@@ -139,6 +157,7 @@ Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& 
   for (const std::string& each : std::set(of_ranks.begin(), of_ranks.end())) {
     if (!each.empty()) ranks.warn(fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, each));
   }
+  check_shards(files, ranks, folder, index, matches);
   LoadVisitor visitor(files, ranks, folder, index, matches);
   for (const auto& [prefix, value] : objects) {
     const auto* object = value.get_if<Object>();

@@ -12,11 +12,11 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
-local incomplete = require "zt.ckpt.incomplete"
+local incomplete = require "zt.ckpt.loading.incomplete"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 local on_rank_zero = require "zt.on_rank_zero"
-local patterns = require "zt.ckpt.patterns"
+local patterns = require "zt.ckpt.loading.patterns"
 local rng = require "zt.ckpt.rng"
 local savers = require "zt.ckpt.savers"
 

@@ -9,7 +9,7 @@
 
 local check = require "zt.check"
 local core = require "zt.core"
-local incomplete = require "zt.ckpt.incomplete"
+local incomplete = require "zt.ckpt.loading.incomplete"
 local load = require "zt.ckpt.load"
 local log = require "zt.log"
 local native = require "zt.ckpt"

@@ -65,7 +65,8 @@ local TYPES = {
 }
 for name, origin in pairs {
   Axis = "of a mesh, such as mesh.dp", Mesh = "from comm.mesh", Model = "such as nn.gpt{...}",
-  Optimizer = "such as optim.adamw{...}", Trainer = "from zt.trainer", Run = "from zt.run", tensor = "such as zt.ones(2)",
+  Optimizer = "such as optim.adamw{...}", Schedule = "such as optim.warmup_cosine{...}", Trainer = "from zt.trainer",
+  Run = "from zt.run", tensor = "such as zt.ones(2)",
 } do
   TYPES[name] = {with_article(name) .. ", " .. origin, function(value) return object_name(value) == name end}
 end
@@ -93,7 +94,10 @@ end
 
 local function check_known(name, schema, value)
   local known, names, keys = {}, {}, {}
-  for index, option in ipairs(schema) do known[option[1]], names[index] = true, option[1] end
+  for index, option in ipairs(schema) do
+    if type(option[1]) ~= "string" then fail("%s: entry %d of the schema has no name", name, index) end
+    known[option[1]], names[index] = true, option[1]
+  end
   for key in pairs(value) do keys[#keys + 1] = tostring(key) end
   table.sort(keys)
   for _, key in ipairs(keys) do
@@ -138,9 +142,11 @@ end
 --- Returns a new table: the options in `value` (nil or a table), with defaults for the others. `name` is the start of the paths
 -- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =,
 -- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any", or that of an
--- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Trainer", "tensor". `only_with` is {when, has_effect}: who gives the
--- option although has_effect(options) is false reads that it "has an effect only " .. when.
+-- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Schedule", "Trainer", "tensor". `only_with` is {when, has_effect}: who
+-- gives the option although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
+  check.argument("zt.check_options", "the name", "string", name)
+  check.items(name .. ": the schema", "table", schema)
   if value == nil then value = {} end
   if type(value) ~= "table" then fail("%s must be a table of options, got %s", name, check.type_name(value)) end
   check_known(name, schema, value)

@@ -8,6 +8,9 @@
 --   function Named:init(name, ...) Point.init(self, ...); self.name = name end
 --   assert(zt.class.is(Named("a", 1, 2), Point))
 
+local check = require "zt.check"
+local fail = require "zt.fail"
+
 local class = {}
 
 local function construct(type, ...)
@@ -19,6 +22,10 @@ end
 --- Returns a new class. Its methods, the constructor `init` and the metamethods ("__tostring", "__eq") are fields of the result.
 -- The class inherits those of `base`.
 function class.new(name, base)
+  check.argument("zt.class", "the name", "string", name)
+  if base ~= nil and not (type(base) == "table" and type(rawget(base, "__name")) == "string") then
+    fail("zt.class: the base must be a class that zt.class has made, got %s", check.type_name(base))
+  end
   local type = {}
   for key, value in pairs(base or {}) do
     if key:sub(1, 2) == "__" then type[key] = value end  -- copied, because Lua ignores __index when it looks up a metamethod

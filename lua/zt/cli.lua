@@ -14,8 +14,8 @@
 --   }                                                             -- options.layers, options.lr, ...
 --
 -- The user writes `--layers 8` or `--layers=8`, booleans as `--overwrite` and `--no-overwrite`, lists as `--sizes 1,2,3`. A `_`
--- in a name is a `-` on the command line. `--help` prints the options and ends the run with status 0; a mistake ends it with
--- status 2.
+-- in a name is a `-` on the command line. Lua does not tell 0.0 from 0: with such a default, type = "number" allows 0.2. `--help`
+-- prints the options and ends the run with status 0; a mistake ends it with status 2.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -29,6 +29,16 @@ local SCHEMA = {
   {"positional", "list", "a list of {name, help}: the words without --, in this order, all of them required", default = {}},
   {"usage", "string", "the command, for --help; when absent: ztoolkit run SCRIPT"},
   {"arguments", "list", "the words to read instead of the command line"},
+}
+
+-- What an option of the script may say besides {name, default, help}.
+local EXTRAS = {
+  {"type", "string", "its type; by default that of the default"},
+  {"at_least", "number", "the least value"},
+  {"above", "number", "values are above this"},
+  {"below", "number", "values are below this"},
+  {"between", "list", "{the least value, the largest value}"},
+  {"one_of", "list", "the allowed values"},
 }
 
 local function flag_of(option) return "--" .. option[1]:gsub("_", "-") end
@@ -65,6 +75,39 @@ local READERS = {
     return word == "" and {} or list
   end,
 }
+
+local KINDS = check.sorted_keys(READERS)
+
+-- Fails unless entry `place` of the list `list` has a name and, at the index `help`, a help text.
+local function check_entry(list, place, entry, help)
+  local path = ("zt.cli.%s[%d]"):format(list, place)
+  check.argument("zt.cli", ("%s[%d]"):format(list, place), "table", entry)
+  check.argument(path, "the name", "string", entry[1])
+  check.argument(path .. " ('" .. entry[1] .. "')", "the help", "string", entry[help])
+end
+
+-- Fails unless the script declares its option rightly.
+local function check_option(place, option)
+  check_entry("options", place, option, 3)
+  local path, extras = ("zt.cli: option '%s'"):format(option[1]), {}
+  for key, value in pairs(option) do
+    if type(key) == "string" then extras[key] = value end
+  end
+  check.options(path, EXTRAS, extras)
+  local kind = type_of(option)
+  if not READERS[kind] then fail("%s has the unknown type '%s'%s", path, kind, core.suggest(kind, KINDS)) end
+  if option[2] ~= nil and not check.is(kind, option[2]) then
+    fail("%s has the type %s, but its default is %s", path, kind, check.type_name(option[2]))
+  end
+  if option.between then
+    check.items(path .. ": between", "number", option.between)
+    if #option.between ~= 2 then fail("%s: between needs two numbers, {least, largest}", path) end
+  end
+  local is_number = kind == "integer" or kind == "number"
+  for _, bound in ipairs {"at_least", "above", "below", "between"} do
+    if option[bound] and not is_number then fail("%s: %s is for numbers, and its type is %s", path, bound, kind) end
+  end
+end
 
 local function shown(value)
   if type(value) == "table" then return table.concat(value, ",") end
@@ -117,7 +160,11 @@ end
 local function read_value(option, word)
   local kind = type_of(option)
   local value, expected = READERS[kind](word)
-  if value == nil then return nil, ("must be %s, got '%s'"):format(expected, word) end
+  if value == nil then
+    local is_fraction = kind == "integer" and not option.type and tonumber(word) -- the script's author may have meant 0.0
+    local note = is_fraction and (' (its default is %d; for other numbers the script must say type = "number")'):format(option[2])
+    return nil, ("must be %s, got '%s'%s"):format(expected, word, note or "")
+  end
   local complaint = check.complaint(option, value)
   if complaint then return nil, ("%s, got '%s'"):format(complaint, word) end
   return value
@@ -160,6 +207,12 @@ local function take_option(spec, out, words, index)
   local option, given, is_negated = find(by_flag, tostring(words[index]))
   if not option then return nil, ("unknown option '%s'%s"):format(given, core.suggest(given, flags)) end
   if type_of(option) == "boolean" and given == nil then
+    local following = words[index + 1]
+    if following == "true" or following == "false" then
+      local flag = flag_of(option)
+      return nil, ("option '%s' is switched on by %s and off by --no-%s, without the word '%s'"):format(flag, flag, flag:sub(3),
+        following)
+    end
     out[option[1]] = not is_negated
     return index
   end
@@ -200,12 +253,8 @@ end
 -- called wrongly.
 local function cli(value)
   local spec = check.options("zt.cli", SCHEMA, value)
-  for _, option in ipairs(spec.options) do
-    if not READERS[type_of(option)] then
-      fail("zt.cli: option '%s' has the unknown type '%s'%s", option[1], type_of(option),
-           core.suggest(type_of(option), {"integer", "number", "string", "boolean", "list"}))
-    end
-  end
+  for place, option in ipairs(spec.options) do check_option(place, option) end
+  for place, word in ipairs(spec.positional) do check_entry("positional", place, word, 2) end
   if not spec.arguments then
     for _, option in ipairs(spec.options) do script.flags[option[1]] = flag_of(option) end
   end

@@ -1,9 +1,11 @@
 --- File functions that zt.core (exists, mkdir_p, copy_file, write_file) lacks. On failure they raise an error with the path and
 -- the system's reason.
 
+local check = require "zt.check"
 local ffi = require "ffi"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local methods = require "zt.methods"
 
 ffi.cdef [[
 int mkdir(const char *path, unsigned int mode);
@@ -27,6 +29,7 @@ local function reason() return ffi.string(C.strerror(ffi.errno())) end
 --- Makes one folder. Returns true if this call made it, and false if a file or folder of that name exists. Of several concurrent
 -- callers exactly one gets true.
 function fs.make_folder(path)
+  check.argument("zt.fs.make_folder", "the path", "string", path)
   if C.mkdir(path, 0x1ff) == 0 then return true end
   if ffi.errno() == EEXIST then return false end
   fail("cannot make the folder '%s': %s", path, reason())
@@ -34,6 +37,7 @@ end
 
 --- Returns the content of a file as a string.
 function fs.read(path)
+  check.argument("zt.fs.read", "the path", "string", path)
   local file, why = io.open(path, "rb")
   if not file then fail("cannot read %s", why) end
   local content, cause = file:read("*a")
@@ -43,13 +47,13 @@ end
 
 --- Removes a file. Does nothing if there is none.
 function fs.remove(path)
+  check.argument("zt.fs.remove", "the path", "string", path)
   if not core.exists(path) then return end
   local is_removed, why = os.remove(path)
   if not is_removed then fail("cannot remove %s", why) end
 end
 
-local Appender = {}
-Appender.__index = Appender
+local Appender = {__name = "Appender"}
 
 local function write_all(file, content)
   local data, left = ffi.cast("const char *", content), #content
@@ -67,6 +71,8 @@ end
 --- Appends all of `content` or nothing. If the write fails (the disk is full), truncates the file to its earlier size and raises
 -- an error.
 function Appender:write(content)
+  check.argument("file:write", "the text", "string", content)
+  if not self.file then fail("file:write comes after file:close(), which has closed '%s'", self.path) end
   if write_all(self.file, content) then
     self.size = self.size + #content
     return
@@ -81,8 +87,11 @@ function Appender:close()
   self.file = nil
 end
 
+methods(Appender, "file", {"file"})
+
 --- Opens a file for appending, or creates it. Writes are unbuffered: the system has the data when `write` returns.
 function fs.append(path)
+  check.argument("zt.fs.append", "the path", "string", path)
   local file = C.open(path, O_WRONLY + O_CREAT + O_CLOEXEC, ffi.new("int", 0x1b6))
   if file < 0 then fail("cannot write '%s': %s", path, reason()) end
   -- lseek fails on a terminal or a pipe. The size is then 0.

@@ -109,6 +109,7 @@ end
 -- of the program has: there is no cache of keys and values. In a pipeline only the token is sent to the other ranks.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
+  check.argument("zt.generate", "the first argument", "Trainer", trainer)
   local given = tokens_of(prompt)
   local uniform = uniform_stream(options.seed)
   local window, out = {}, {}

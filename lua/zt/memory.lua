@@ -1,5 +1,6 @@
 --- zt.memory_text: the memory of the ranks by kind, predicted and measured, as text.
 
+local check = require "zt.check"
 local text = require "zt.text"
 
 local function shown(bytes) return bytes and bytes >= 0 and text.bytes(bytes) or "-" end
@@ -7,6 +8,8 @@ local function shown(bytes) return bytes and bytes >= 0 and text.bytes(bytes) or
 --- Returns trainer:memory() as a text table, with one column of measured bytes per rank of `ranks` (an axis, or mesh:world()).
 -- Then the call is collective. Without `ranks` the table shows this rank only.
 local function memory_text(trainer, ranks)
+  check.argument("zt.memory_text", "the first argument", "Trainer", trainer)
+  if ranks ~= nil then check.argument("zt.memory_text", "the second argument", "Axis", ranks) end
   local own = trainer:memory()
   local all = ranks and ranks:gather_values(own) or {own}
   local kinds, rows = {}, {{"kind", "predicted"}}

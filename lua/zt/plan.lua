@@ -2,6 +2,7 @@
 -- hold, do and send. `ztoolkit run --dry` prints the trainer's report.
 
 local core = require "zt.core"
+local picture = require "zt.run.picture"
 local text = require "zt.text"
 
 local MEMORY = {"parameters", "master", "gradients", "optimizer", "buckets", "activations", "total"}
@@ -101,9 +102,13 @@ end
 -- Simulates the step if the command line asks for it, and writes its picture and trace.
 local function simulate(trainer, batch, output)
   if output.costs == "" then return nil end
+  if output.picture ~= "" then picture.check(output.picture) end
   local simulation = trainer:simulate(batch, output.costs)
-  if output.picture ~= "" then simulation:write_picture(output.picture) end
-  if output.trace ~= "" then simulation:write_trace(output.trace) end
+  if output.picture ~= "" then picture.write(simulation, output.picture) end
+  if output.trace ~= "" then
+    simulation:write_trace(output.trace)
+    print("wrote " .. output.trace)
+  end
   return simulation
 end
 

@@ -7,6 +7,7 @@
 
 local class = require "zt.class"
 local core = require "zt.core"
+local methods = require "zt.methods"
 
 local State = class.new "State"
 
@@ -27,6 +28,8 @@ function State:each()
     if names[place] then return names[place], self.trainer:parameter(names[place]) end
   end
 end
+
+methods(State, "state")
 
 State.__index = function(self, key)
   local method = rawget(State, key)

@@ -1,5 +1,6 @@
 --- Formats numbers and tables for people.
 
+local check = require "zt.check"
 local core = require "zt.core"
 
 local text = {}
@@ -8,6 +9,7 @@ local UNITS = {"", " k", " M", " G", " T"}
 
 --- 41234 -> "41.2 k".
 function text.count(value)
+  check.argument("zt.text.count", "the argument", "number", value)
   local index = 1
   while math.abs(value) >= 1000 and index < #UNITS do
     value, index = value / 1000, index + 1
@@ -21,6 +23,7 @@ text.bytes = core.human_bytes
 
 --- 75 seconds -> "1:15". One hour and more -> "2:03:04".
 function text.duration(seconds)
+  check.argument("zt.text.duration", "the argument", "number", seconds)
   local whole = math.floor(math.max(seconds, 0) + 0.5)
   local hours, minutes = math.floor(whole / 3600), math.floor(whole / 60) % 60
   if hours > 0 then return ("%d:%02d:%02d"):format(hours, minutes, whole % 60) end
@@ -28,10 +31,14 @@ function text.duration(seconds)
 end
 
 --- {2, 3} -> "[2, 3]".
-function text.shape(sizes) return "[" .. table.concat(sizes, ", ") .. "]" end
+function text.shape(sizes)
+  check.items("zt.text.shape: the sizes", "number", sizes)
+  return "[" .. table.concat(sizes, ", ") .. "]"
+end
 
 --- {"a", "b", "c", "d"} -> "a, b, c and 1 more": the first three and the number of the others.
 function text.some(names)
+  check.items("zt.text.some: the names", "string", names)
   local most = 3
   if #names <= most then return table.concat(names, ", ") end
   return ("%s and %d more"):format(table.concat(names, ", ", 1, most), #names - most)
@@ -40,6 +47,7 @@ end
 --- Returns rows of cells (strings or numbers) as lines with aligned columns. The first column is left-aligned, the others are
 -- right-aligned.
 function text.columns(rows)
+  check.items("zt.text.columns: the rows", "list", rows)
   local widths = {}
   for _, row in ipairs(rows) do
     for column, cell in ipairs(row) do widths[column] = math.max(widths[column] or 0, #tostring(cell)) end

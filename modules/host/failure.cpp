@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -36,9 +37,26 @@ bool is_first_on_machine(const std::string& key) {
   return session.empty() || first_in_folder(session, key);
 }
 
+// Removes "rank 1 of 'dp' failed: " from the message of a rank that has learnt of another one's failure. Returns whether it was
+// there.
+bool remove_peer(std::string& message) {
+  constexpr std::string_view kOf = " of '", kFailed = "' failed: ";
+  for (size_t begin = message.find("rank "); begin != std::string::npos; begin = message.find("rank ", begin + 1)) {
+    const size_t number = begin + 5, after = message.find_first_not_of("0123456789", number);
+    if (after == number || message.compare(after, kOf.size(), kOf) != 0) continue;
+    const size_t end = message.find(kFailed, after);
+    if (end == std::string::npos || message.find('\'', after + kOf.size()) != end) continue;
+    message.erase(begin, end + kFailed.size() - begin);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-void report_once(const World& world, const std::string& key, const std::string& text) {
+void report_once(const World& world, const std::string& message, const std::string& text) {
+  std::string key = message;
+  if (remove_peer(key)) std::this_thread::sleep_for(100ms);  // the rank that failed itself has the better traceback
   if (!is_first_in_process(key)) return;
   if (world.launch != Launch::mpi || is_first_on_machine(key)) {
     std::fflush(stdout);

@@ -71,6 +71,9 @@ local function from_deepspeed(given)
     fail("moe.from_deepspeed: ep_size is %d, but the axis of the experts has %d ranks: give axis = mesh.ep of that size",
          o.ep_size, ranks)
   end
+  if o.k > o.num_experts then
+    fail("moe.from_deepspeed: k is %d, but there are only %d experts: give a smaller k, or more num_experts", o.k, o.num_experts)
+  end
   if not (o.ffn or o.expert) then fail "moe.from_deepspeed: give ffn or expert" end
   local noise, draw_always = noise_of(o)
   local has_loss = o.aux_loss > 0

@@ -143,8 +143,8 @@ std::vector<std::string> RouterOptions::given_up() const {
         "ranks and micro-batches");
   if (losses.balance > 0 && losses.per == "batch")
     sentences.emplace_back(
-        "losses.per = \"batch\" balances a micro-batch of all ranks: the loss and its gradients depend on the number of "
-        "micro-batches");
+        "losses.per = \"batch\" balances a micro-batch of all ranks: with several micro-batches, the loss and its gradients "
+        "depend on the numbers of ranks and micro-batches");
   if (capacity && capacity->per == "micro_batch")
     sentences.emplace_back(
         "capacity.per = \"micro_batch\" drops tokens of each rank's micro-batch: which ones depends on the numbers of ranks and "

@@ -28,10 +28,10 @@ mesh.dp:barrier()
 expect_error("Not a directory", {name = "b", folder = folder .. "/file", mesh = mesh})
 
 -- The traces of all ranks are written to one file.
-local trainer = {
+local trainer = setmetatable({
   trace_start = function() end,
   trace_events = function() return ('{"pid":%d}'):format(zt.world.rank) end,
-}
+}, {__name = "Trainer"})
 run = zt.run{name = "c", folder = folder, mesh = mesh, trainer = trainer}
 run:finish()
 if zt.world.rank == 0 then

@@ -33,10 +33,12 @@ class Install(HostTest):
                      "include/zt/model/layer.h", "include/zt/io/atomic_file.h", "include/zt/build_id.h", "include/zt/lua/state.h",
                      "share/ztoolkit/lua/zt/init.lua", "share/ztoolkit/lua/zt/cmd/flight.lua",
                      "share/ztoolkit/lua/zt/ckpt/load.lua", "share/ztoolkit/lua/zt/zero/gathered.lua",
+                     "share/ztoolkit/README.md", "share/ztoolkit/GLOSSARY.md", "share/ztoolkit/docs/lua.md",
+                     "share/ztoolkit/lua/zt/README.md", "share/ztoolkit/moe/README.md",
                      "lib/cmake/ztoolkit/ztoolkitConfig.cmake"):
             self.assertTrue((self.prefix / name).is_file(), name)
         lua = self.prefix / "share/ztoolkit/lua"
-        self.assertEqual([file for file in lua.rglob("*") if file.is_file() and file.suffix != ".lua"], [])
+        self.assertEqual([file for file in lua.rglob("*") if file.is_file() and file.suffix not in (".lua", ".md")], [])
         self.assertEqual([file for file in lua.rglob("*") if file.is_symlink()], [])
         moved = self.folder / "moved"
         self.prefix.rename(moved)

@@ -53,6 +53,23 @@ class Threads(HostTest):
         for rank in range(3):
             self.assertRegex(result.err, rf"ztoolkit: rank {rank} failed: .*script\.lua:1: from {rank}\n")
 
+    def test_a_failed_step_is_reported_once(self):
+        result = self.run_script(WORLD + '''
+            local zt, comm, nn = require "zt", require "zt.comm", require "zt.nn"
+            local optim, zero = require "zt.optim", require "zt.zero"
+            local mesh = comm.mesh{dp = 3}
+            local model = nn.sequential{seed = 1, {"embedding", nn.embedding{vocab = 5, hidden = 4}},
+                {"own", nn.layer{forward = function(_, h) if rank == 1 then error("only here") end return h end}},
+                {"head", nn.lm_loss{vocab = 5, hidden = 4}}}
+            local program = zt.program(model):apply(zero.shard{axis = mesh.dp})
+            local tokens = zt.full({2, 3}, rank, {dtype = "int64"})
+            zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}}):step{tokens = tokens, labels = tokens}
+        ''', options=THREE)
+        self.assertEqual(result.status, 1)
+        self.assertEqual(result.err.count("only here"), 1, result.err)
+        self.assertIn("ztoolkit: rank 1 failed: ", result.err)
+        self.assertRegex(result.err, r"script\.lua:7: in function")
+
     def test_a_rank_that_fails_ends_the_others_in_a_loop(self):
         result = self.run_script(WORLD + 'if rank == 1 then error("only here") end; while true do end', options=THREE)
         self.assertEqual(result.status, 1)

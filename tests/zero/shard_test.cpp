@@ -184,7 +184,7 @@ TEST(Shard, CutsEachUnitAlongTheAxesWhereItSeesOtherData) {
   for (const Action& action : sharded.actions) {
     if (!action.axes().empty()) communication.push_back(action_text(action));
   }
-  EXPECT_EQ(communication, (Lines{R"(COUNT axes=["dp","ep"])", R"(REDUCE_GRAD 1 axes=["dp"] wait=true)",
+  EXPECT_EQ(communication, (Lines{R"(COUNT axes=["dp","ep"] samples=["ep","dp"])", R"(REDUCE_GRAD 1 axes=["dp"] wait=true)",
                                   R"(REDUCE_GRAD 0 axes=["dp","ep"] wait=true)", R"(NORM axes=["dp","ep"])",
                                   R"(UNSHARD 0 axes=["dp","ep"] wait=true)", R"(UNSHARD 1 axes=["dp"] wait=true)"}));
   EXPECT_EQ(text_of(verify(maker.info, coord.shape, std::vector<const Program*>(4, &sharded))), "");

@@ -61,6 +61,10 @@ local function gathered(trainer, names, fn, options)
   check.argument("zero.gathered", "the first argument", "Trainer", trainer)
   check.items("zero.gathered.names", "string", names)
   check.argument("zero.gathered", "fn", "function", fn)
+  local ranks = trainer.mesh and trainer.mesh:world().size or 1
+  if wanted.write_rank and wanted.write_rank >= ranks then
+    fail("zero.gathered.write_rank must be a rank from 0 to %d, got %d", ranks - 1, wanted.write_rank)
+  end
   local tensors = {}
   for _, name in ipairs(names) do tensors[name] = gather(trainer, name, wanted) end
   local results = {fn(tensors)}

@@ -1,7 +1,7 @@
 --- Returns the folder of the checkpoint that a user names by its own folder, or by a run's folder for the latest one. Ends the
 -- command with status 2 if there is none.
 
-local incomplete = require "zt.ckpt.incomplete"
+local incomplete = require "zt.ckpt.loading.incomplete"
 local needed_folder = require "zt.ckpt.cmd.needed_folder"
 
 return function(path)

@@ -8,7 +8,7 @@ local json_file = require "zt.ckpt.cmd.json_file"
 local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
-local patterns = require "zt.ckpt.patterns"
+local patterns = require "zt.ckpt.loading.patterns"
 local text = require "zt.text"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 

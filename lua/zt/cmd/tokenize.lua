@@ -79,13 +79,26 @@ local function main()
     progress = progress_lines(started),
   }
   print(string.format("wrote %s: %d tokens of %d kinds in %.1f s", options.output, count, tokenizer.vocab, zt.now() - started))
+  for _, ending in ipairs {".json", ".model"} do
+    local path = options.output:gsub("%.npy$", ending)
+    if tokenizer:model() ~= "" or ending == ".json" then print("wrote " .. path) end
+  end
+end
+
+-- Returns an error of the library with the names of this command's options.
+local function by_options(message)
+  for name, flag in pairs {vocab = "--vocab", type = "--kind", sample_bytes = "--sample-bytes"} do
+    message = message:gsub("data%.tokenizer%.train%." .. name .. "%f[^%w_]", "option '" .. flag .. "'")
+    message = message:gsub("%f[%w_]" .. name .. " = (%d+)", flag .. " %1")
+  end
+  return message
 end
 
 -- Under mpirun only rank 0 works. Errors are about files and options: print the message without a stack trace.
 if zt.world.rank == 0 then
   local is_done, message = pcall(main)
   if not is_done then
-    io.stderr:write("tokenize: ", (tostring(message):gsub("^%S+:%d+: ", "")), "\n")
+    io.stderr:write("tokenize: ", by_options((tostring(message):gsub("^%S+:%d+: ", ""))), "\n")
     os.exit(1)
   end
 end

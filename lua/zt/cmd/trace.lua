@@ -6,6 +6,7 @@
 -- A run that has a trainer writes RUN/trace.json at its end.
 local zt      = require "zt"
 local command = require "zt.command"
+local picture = require "zt.run.picture"
 local steps   = require "zt.run.steps"
 require "zt.pipe"  -- registers the kinds of messages between stages, whose role decides their color
 
@@ -28,6 +29,7 @@ local function refuse(...)
 end
 
 local function draw()
+  if options.picture then picture.check(options.picture) end
   local path = options.run:match "%.json$" and options.run or options.run .. "/trace.json"
   local measured = steps.read(path)
   local number = options.step or steps.median(measured)
@@ -58,7 +60,7 @@ local function draw()
     print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(
       rank.ranks, 1e3 * rank.busy, 1e3 * seconds.exchange, 1e3 * seconds.other, 1e3 * rank.span_bubble))
   end
-  if options.picture then simulation:write_picture(options.picture) end
+  if options.picture then picture.write(simulation, options.picture) end
 end
 
 command("trace", draw)

@@ -145,6 +145,7 @@ end
 --- Returns the number of ranks in a pipeline, pipeline.stages of the table that ds.load returned, or nil. It is needed before
 -- ds.read, whose context has the number of data-parallel ranks. A value that ds.read refuses counts as absent.
 function ds.stages(config)
+  check.argument("deepspeed.config.stages", "the configuration", "table", config)
   local block = config.pipeline
   local stages = type(block) == "table" and block.stages
   return type(stages) == "number" and stages == math.floor(stages) and stages >= 1 and stages or nil

@@ -12,6 +12,7 @@
 -- last step.
 
 local build = require "zt.deepspeed.engine.build"
+local check = require "zt.check"
 local checkpoints = require "zt.deepspeed.engine.checkpoints"
 local class = require "zt.class"
 local core = require "zt.core"
@@ -50,7 +51,9 @@ end
 
 --- Sets the learning rate of all later steps. nil returns to the schedule.
 function Engine:set_lr(lr)
-  if lr ~= nil and not (type(lr) == "number" and lr >= 0) then fail("engine:set_lr takes a rate of at least 0, or nil") end
+  if lr ~= nil and not (type(lr) == "number" and lr >= 0) then
+    fail("engine:set_lr takes a rate of at least 0, or nil, got %s", type(lr) == "number" and tostring(lr) or check.type_name(lr))
+  end
   self.own_lr = lr
   self.trainer:set_lr(lr)
   self:follow_schedule()
@@ -82,23 +85,30 @@ function Engine:dump_state() log.info("%s", reports.dump(self)) end
 
 --- Sets the mode of `forward`: after train() (or train(true)) it runs a micro-batch of a step, after eval() it evaluates the
 -- loss.
-function Engine:train(is_training) self.training = is_training ~= false end
+function Engine:train(is_training)
+  if is_training ~= nil then check.argument("engine:train", "the argument", "boolean", is_training) end
+  self.training = is_training ~= false
+end
+
 function Engine:eval() self.training = false end
 
 -- Batches ---------------------------------------------------------------------------------------------------------------------
 
 -- Returns the batch with its float fields cast to fp16 if fp16.auto_cast is set; otherwise the batch itself.
 function Engine:cast(batch)
-  if not self.config.precision.cast_inputs then return batch end
+  if not self.config.precision.cast_inputs or type(batch) ~= "table" then return batch end
   local out = {}
-  for name, field in pairs(batch) do out[name] = field:is_floating_point() and field:to "float16" or field end
+  for name, field in pairs(batch) do
+    local is_float = check.is("tensor", field) and field:is_floating_point() -- the trainer refuses other values
+    out[name] = is_float and field:to "float16" or field
+  end
   return out
 end
 
 -- Fails if `batch` does not have `expected` samples. Values that are no batch pass: the trainer refuses them.
 local function check_samples(call, batch, expected, what)
   local field = type(batch) == "table" and select(2, next(batch))
-  if type(field) ~= "userdata" or field:size(0) == expected then return end
+  if not check.is("tensor", field) or field:dim() == 0 or field:size(0) == expected then return end
   fail("engine:%s got %d samples, but this rank's part is %d, %s: give that many, or change the configuration", call,
        field:size(0), expected, what)
 end
@@ -108,7 +118,13 @@ local function joined(call, iterator, count)
   local fields, out = {}, {}
   for index = 1, count do
     local part = iterator() or fail("engine:%s: the iterator ended after %d of %d micro-batches", call, index - 1, count)
+    if type(part) ~= "table" then
+      fail("engine:%s: the iterator returned %s, where a micro-batch, a table of tensors, is needed", call, check.type_name(part))
+    end
     for name, field in pairs(part) do
+      if not check.is("tensor", field) then
+        fail("engine:%s: the field '%s' of a micro-batch must be a tensor, got %s", call, tostring(name), check.type_name(field))
+      end
       fields[name] = fields[name] or {}
       table.insert(fields[name], field)
     end
@@ -249,7 +265,7 @@ for name, use in pairs {
   Engine[name] = function() fail("engine:%s: %s", name, use) end
 end
 
-methods(Engine, "engine")
+methods(Engine, "engine", {"data", "schedule", "rate", "own_lr", "loss", "result", "pace"})
 
 --- Makes an engine. Collective. Requires the options model and config (a file's name, JSON text or a table). Optional: optimizer
 -- and schedule, which replace the JSON's; data; mesh with axis and replicate; pipeline = {stages, schedule, partition, chunks},

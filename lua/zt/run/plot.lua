@@ -6,6 +6,7 @@
 --   }
 
 local check = require "zt.check"
+local fail = require "zt.fail"
 local new_canvas = require "zt.run.canvas"
 
 local plot = {}
@@ -22,6 +23,11 @@ local SCHEMA = {
   {"series", "list", "a list of {name, points = {{x, y}, ...}}", required = true},
 }
 
+local SERIES = {
+  {"name", "string", "its name in the legend", required = true},
+  {"points", "list", "a list of {x, y}", required = true},
+}
+
 local function is_finite(value) return value == value and math.abs(value) < math.huge end
 
 -- Returns the distance of ticks, 1, 2 or 5 times a power of ten, so that about `count` of them cover [low, high].
@@ -36,6 +42,9 @@ end
 
 --- Returns the tick values that cover [low, high] in round steps, and a number format that makes their labels differ.
 function plot.ticks(low, high, count)
+  check.argument("zt.plot.ticks", "the lowest value", "number", low)
+  check.argument("zt.plot.ticks", "the highest value", "number", high)
+  if count ~= nil then check.argument("zt.plot.ticks", "the number of ticks", "number", count) end
   if low == high then low, high = low - 0.5, high + 0.5 end
   local step = tick_step(low, high, count or 6)
   local ticks = {}
@@ -126,10 +135,26 @@ local function draw_legend(canvas, series)
   end
 end
 
+-- Fails unless the series are lists of points with names.
+local function check_series(series)
+  for place, one in ipairs(series) do
+    local path = ("zt.plot.lines.series[%d]"):format(place)
+    check.options(path, SERIES, one)
+    check.items(path .. ".points", "list", one.points)
+    for number, point in ipairs(one.points) do
+      if type(point[1]) ~= "number" or type(point[2]) ~= "number" then
+        fail("%s.points[%d] must be {x, y}, two numbers, got %s and %s", path, number, check.type_name(point[1]),
+             check.type_name(point[2]))
+      end
+    end
+  end
+end
+
 --- Returns an SVG with all series in one pair of axes. Points that are not finite are left out. A series without points appears
 -- in the legend only.
 function plot.lines(value)
   local spec = check.options("zt.plot.lines", SCHEMA, value)
+  check_series(spec.series)
   local all = {}
   for index, one in ipairs(spec.series) do all[index] = thinned(one.points, MOST_POINTS) end
   local canvas = new_canvas(WIDTH, HEIGHT)

@@ -40,7 +40,8 @@ function TestBuild:test_zero()
 end
 
 function TestBuild:test_copies_of_the_shards()
-  local axes = {mesh = {}, axis = {size = 4}, replicate = {size = 2}}
+  local axes = {mesh = stand_ins.of("Mesh", {}), axis = stand_ins.of("Axis", {size = 4}),
+                replicate = stand_ins.of("Axis", {size = 2})}
   local _, given = build({zero_optimization = {mics_shard_size = 4}}, axes)
   lu.assertEquals({given.mesh, given.shard.axis, given.shard.replicate}, {nil, axes.axis, axes.replicate})
   lu.assertErrorMsgContains("zt.initialize.replicate has 2 ranks, but zero_optimization.mics_shard_size means 4 copies", build,

@@ -4,6 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local comm, moe, nn = require "zt.comm", require "zt.moe", require "zt.nn"
 local small = require "support.small_engine"
+local stand_ins = require "support.stand_ins"
 
 local ranks = zt.world.size
 
@@ -59,7 +60,8 @@ function TestExperts:test_the_scripts_own_mesh()
   local engine = engine_of({enabled = true, autoep_size = ranks}, nil, {mesh = mesh, model = model(mesh, {})})
   lu.assertEquals(engine.axis.size, ranks)
   lu.assertTrue(engine:train_batch(small.batch(0)) > 0)
-  local other = {dp = {size = 1}, ep = {size = 2}, join = function() return {size = 2} end}
+  local axis = stand_ins.of("Axis", {size = 2})
+  local other = stand_ins.of("Mesh", {dp = {size = 1}, ep = axis, join = function() return axis end})
   lu.assertErrorMsgContains("expert_parallel.autoep_size = 1, but the axis ep of the mesh has 2 ranks", engine_of,
                             {enabled = true}, nil, {mesh = other})
 end

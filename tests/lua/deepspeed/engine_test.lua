@@ -150,6 +150,32 @@ function TestMistakes:test_calls_in_the_wrong_order()
   assert_same(engine, other) -- the mistakes changed nothing
 end
 
+function TestMistakes:test_unknown_members()
+  local engine = engine_of()
+  lu.assertErrorMsgContains("an Engine has no member 'gloabl_steps': did you mean 'global_steps'?",
+                            function() return engine.gloabl_steps end)
+  lu.assertErrorMsgContains("'train_bach': did you mean 'train_batch'?", function() engine:train_bach{} end)
+  lu.assertEquals({engine.data, engine.schedule, engine.result}, {})
+end
+
+function TestMistakes:test_arguments()
+  local engine = engine_of()
+  assert_fails("engine:save_checkpoint: the folder must be a string, got nil", engine, "save_checkpoint")
+  assert_fails("engine:load_checkpoint: the folder must be a string, got nil", engine, "load_checkpoint")
+  assert_fails("engine:save_16bit_model: the folder must be a string, got nil", engine, "save_16bit_model")
+  assert_fails("engine:save_checkpoint: the client state must be a table, got an integer", engine, "save_checkpoint", "x", "t", 5)
+  assert_fails("engine:set_lr takes a rate of at least 0, or nil, got a string", engine, "set_lr", "x")
+  assert_fails("engine:train: the argument must be true or false, got an integer", engine, "train", 0)
+  assert_fails("the iterator returned an integer, where a micro-batch", engine, "train_batch", function() return 5 end)
+  assert_fails("the field 'tokens' of a micro-batch must be a tensor", engine, "train_batch", function() return {tokens = 5} end)
+  lu.assertErrorMsgContains("zt.initialize.optimizer must be an Optimizer, such as optim.adamw{...}, got an integer",
+                            engine_of, nil, {optimizer = 5})
+  lu.assertErrorMsgContains("zt.initialize.schedule must be a Schedule, such as optim.warmup_cosine{...}, or function(updates) "
+    .. "that returns the rate, got a table", engine_of, nil, {schedule = {}})
+  lu.assertErrorMsgContains("zt.initialize.data must be a stream with the method batch(step)", engine_of, nil, {data = {}})
+  lu.assertErrorMsgContains("returns one, and the function returned nil", engine_of, nil, {model = function() end})
+end
+
 function TestMistakes:test_batches()
   local engine = engine_of()
   assert_fails(("engine:forward got %d samples, but this rank's part is %d, train_micro_batch"):format(ROWS, MICRO), engine,

@@ -188,6 +188,8 @@ function TestMoe:test_options_of_deepspeed()
     if k == 2 then lu.assertTrue(dropped >= 32 * 2 - 4 * 8) end
     if k == 3 then lu.assertEquals(dropped, 0) end
   end
+  lu.assertErrorMsgContains("moe.from_deepspeed: k is 3, but there are only 2 experts", moe.from_deepspeed,
+                            {hidden_size = HIDDEN, ffn = 8, num_experts = 2, k = 3})
   lu.assertErrorMsgContains("ep_size is 3", moe.from_deepspeed, {hidden_size = HIDDEN, ffn = 8, ep_size = 3})
   lu.assertErrorMsgContains("must be one of", moe.from_deepspeed, {hidden_size = HIDDEN, ffn = 8, noisy_gate_policy = "Gumbel"})
 end

@@ -72,6 +72,12 @@ function TestCli:test_booleans()
   lu.assertTrue(parse("--no-overwrite", "--overwrite").overwrite)
 end
 
+function TestCli:test_a_word_after_a_boolean()
+  assert_mistake("option '--trace' is switched on by --trace and off by --no-trace, without the word 'false'", "--trace",
+                 "false")
+  lu.assertFalse(parse("--no-trace").trace)
+end
+
 function TestCli:test_lists()
   lu.assertEquals(parse("--sizes", "1,2,3").sizes, {1, 2, 3})
   lu.assertEquals(parse("--sizes=a,2").sizes, {"a", 2})
@@ -90,7 +96,8 @@ end
 
 function TestCli:test_wrong_types()
   assert_mistake("option '--layers' must be an integer, got 'x'", "--layers", "x")
-  assert_mistake("option '--layers' must be an integer, got '1.5'", "--layers", "1.5")
+  assert_mistake("option '--layers' must be an integer, got '1.5' (its default is 4; for other numbers the script must say "
+    .. 'type = "number")', "--layers", "1.5")
   assert_mistake("option '--layers' must be an integer, got 'nan'", "--layers", "nan")
   assert_mistake("option '--lr' must be a number, got ''", "--lr=")
   assert_mistake("option '--trace' must be true or false, got 'maybe'", "--trace=maybe")
@@ -120,8 +127,20 @@ function TestCli:test_mistakes_of_the_script()
                             {name = "exp", option = {}})
   lu.assertErrorMsgContains("option 'data' has no default, so it needs a type", zt.cli,
                             {name = "exp", options = {{"data", nil, "the tokens"}}, arguments = {}})
-  lu.assertErrorMsgContains("unknown type 'int'", zt.cli,
-                            {name = "exp", options = {{"n", 1, "a number", type = "int"}}, arguments = {}})
+  local function refused(message, option)
+    lu.assertErrorMsgContains(message, zt.cli, {name = "exp", options = {option}, arguments = {}})
+  end
+  refused("unknown type 'int'", {"n", 1, "a number", type = "int"})
+  refused("zt.cli: options[1] must be a table, got an integer", 5)
+  refused("zt.cli.options[1]: the name must be a string, got nil", {nil, 3, "x"})
+  refused("zt.cli.options[1] ('n'): the help must be a string, got nil", {"n", 3})
+  refused("zt.cli: option 'n': unknown option 'at_leest': did you mean 'at_least'?", {"n", 3, "x", at_leest = 1})
+  refused("zt.cli: option 'n'.at_least must be a number, got a string", {"n", 3, "x", at_least = "1"})
+  refused("zt.cli: option 'n': between needs two numbers", {"n", 3, "x", between = {1}})
+  refused("zt.cli: option 'n': above is for numbers, and its type is string", {"n", "a", "x", above = 1})
+  refused("zt.cli: option 'n' has the type integer, but its default is a string", {"n", "a", "x", type = "integer"})
+  lu.assertErrorMsgContains("zt.cli: positional[1] must be a table, got a string", zt.cli,
+                            {name = "exp", options = {}, positional = {"folder"}, arguments = {"a"}})
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCli", TestCli}})

@@ -71,7 +71,7 @@ function TestAlike:test_options_of_layers_in_lua()
   local loss = zt.loss(function(out) return out.h:mean() end, {inputs = {"h"}, reduction = rank == 0 and "mean" or "sum"})
   local model = nn.sequential{{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"loss", loss}, seed = 1}
   lu.assertErrorMsgContains("the option 'options.reduction' of layer 'loss' is ", zt.trainer,
-    zt.program(model):apply(zero.shard{axis = mesh.dp}), {optimizer = optim.adamw{}})
+    zt.program(model):apply(zero.shard{axis = mesh.dp}), {optimizer = optim.adamw{lr = 0.1}})
 end
 
 function TestAlike:test_frozen_parameters()
@@ -80,7 +80,7 @@ function TestAlike:test_frozen_parameters()
   if rank == 1 then model:freeze "embedding" end
   local program = zt.program(model):apply(zero.shard{axis = mesh.dp})
   lu.assertErrorMsgContains("parameter 'embedding.weight' is trainable of shape [11, 8] on rank 0 and frozen of shape [11, 8] on",
-    zt.trainer, program, {optimizer = optim.adamw{}})
+    zt.trainer, program, {optimizer = optim.adamw{lr = 0.1}})
 end
 
 function TestAlike:test_divisors()

@@ -59,7 +59,7 @@ function TestCallsInStep:test_an_action_that_calls_its_trainer()
     return program
   end}
   local model = nn.gpt{layers = 1, hidden = 8, heads = 1, vocab = 11, seq = 4}
-  trainer = zt.trainer(zt.program(model):apply(zero.shard{axis = mesh.dp}):apply(pass), {optimizer = optim.adamw{}})
+  trainer = zt.trainer(zt.program(model):apply(zero.shard{axis = mesh.dp}):apply(pass), {optimizer = optim.adamw{lr = 0.1}})
   lu.assertErrorMsgContains(UNDER_WAY, trainer.step, trainer, batch(1))
 end
 

@@ -72,7 +72,8 @@ function TestGathered:test_mistakes()
   lu.assertEquals(trainer:parameter(name):sum():item(), 8)
   local _, message = pcall(function() zero.gathered(trainer, {"x"}) end) -- its file is linked into the library
   lu.assertStrMatches(message, ".*gathered_test%.lua:%d+: zero%.gathered: fn.*")
-  lu.assertErrorMsgContains("there is no rank 99", zero.gathered, trainer, "head.norm.weight", function() end, {write_rank = 99})
+  lu.assertErrorMsgContains("zero.gathered.write_rank must be a rank from 0 to", zero.gathered, trainer, "head.norm.weight",
+                            function() end, {write_rank = 99})
 end
 
 local TestState = {}

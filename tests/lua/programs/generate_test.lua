@@ -21,7 +21,7 @@ local function counting_trainer()
     end
     return reduce{logits = zt.tensor({rows})}
   end
-  return trainer
+  return setmetatable(trainer, {__name = "Trainer"})
 end
 
 local function generate(options, prompt)
@@ -47,10 +47,10 @@ end
 
 -- Returns a trainer whose logits are the same after every token.
 local function constant_trainer(logits)
-  return {
+  return setmetatable({
     program = {eval_micro_batches = 1},
     infer = function(_, _, reduce) return reduce{logits = zt.tensor({{logits}})} end,
-  }
+  }, {__name = "Trainer"})
 end
 
 function TestGenerate:test_the_next_seed_is_no_shifted_copy()

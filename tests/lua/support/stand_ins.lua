@@ -5,10 +5,13 @@ local zero = require "zt.zero"
 
 local stand_ins = {}
 
+--- Makes `object`, a table, count as an object of the type `kind`, such as "Mesh", where options are checked.
+function stand_ins.of(kind, object) return setmetatable(object, {__name = kind}) end
+
 --- A model with three units of 100, 42 (4, padded to 32, and 10) and 1000 elements.
-stand_ins.model = {parameters = function()
+stand_ins.model = stand_ins.of("Model", {parameters = function()
   return {{unit = "a", numel = 100}, {unit = "b", numel = 4}, {unit = "b", numel = 10}, {unit = "c", numel = 1000}}
-end}
+end})
 
 local Trainer = {}
 Trainer.__index = Trainer

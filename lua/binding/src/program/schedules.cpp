@@ -48,7 +48,7 @@ std::shared_ptr<Schedule> parse_schedule(const Value& value, const std::string& 
     if (auto function = object->as<Callable>()) return std::make_shared<LuaSchedule>(std::move(function));
     if (auto schedule = object->as<Schedule>()) return schedule;
   }
-  wrong_type(option, "a Schedule such as optim.warmup_cosine{...}, or a function(updates),", value);
+  wrong_type(option, "a Schedule such as optim.warmup_cosine{...}, or a function(updates)", value);
 }
 
 }  // namespace zt::lua

@@ -10,12 +10,12 @@ local units = require "zt.deepspeed.engine.units"
 local SCHEMA = {
   {"model", "any", "a model, such as nn.gpt{...}, or function(mesh, experts) that returns one", required = true},
   {"config", "any", "DeepSpeed's JSON: a file's name, its text, or a table", required = true},
-  {"optimizer", "any", "an optimizer, such as optim.adamw{...}; replaces the JSON's"},
+  {"optimizer", "Optimizer", "an optimizer, such as optim.adamw{...}; replaces the JSON's"},
   {"schedule", "any", "a schedule, such as optim.warmup_cosine{...}, or function(updates) -> rate; replaces the JSON's"},
   {"data", "any", "a stream of zt.data, which train_batch() reads"},
-  {"mesh", "any", "from comm.mesh; when absent, all ranks are data parallel"},
-  {"axis", "any", "the mesh's data-parallel axis; dp when absent, joined with ep if that has several ranks"},
-  {"replicate", "any", "the mesh's axis of copies of the shards, for mics_shard_size"},
+  {"mesh", "Mesh", "from comm.mesh; when absent, all ranks are data parallel"},
+  {"axis", "Axis", "the mesh's data-parallel axis; dp when absent, joined with ep if that has several ranks"},
+  {"replicate", "Axis", "the mesh's axis of copies of the shards, for mics_shard_size"},
   {"pipeline", "table", "a pipeline: {stages =, schedule =, partition =, chunks =}; the options of pipe.split"},
   {"auto", "table", "the values for \"auto\": {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
 }
@@ -31,6 +31,26 @@ local PIPELINE = {
 local PERSIST_BELOW = 1e5
 
 local build = {}
+
+local function check_model(model, what)
+  if check.is("Model", model) then return end
+  fail("zt.initialize.model must be a Model, such as nn.gpt{...}, or function(mesh, experts) that returns one, %s %s", what,
+       check.type_name(model))
+end
+
+-- Fails unless the data are a stream: any object with the method `batch`.
+local function check_data(data)
+  local has_method, method = pcall(function() return data.batch end)
+  if data == nil or has_method and type(method) == "function" then return end
+  fail("zt.initialize.data must be a stream with the method batch(step), such as data.tokens{...}, got %s",
+       check.type_name(data))
+end
+
+local function check_schedule(schedule)
+  if schedule == nil or type(schedule) == "function" or check.is("Schedule", schedule) then return end
+  fail("zt.initialize.schedule must be a Schedule, such as optim.warmup_cosine{...}, or function(updates) that returns the rate, "
+    .. "got %s", check.type_name(schedule))
+end
 
 -- Returns the ranks that share experts in the script's own mesh: 1 if it has no axis ep.
 local function expert_ranks(mesh)
@@ -211,6 +231,9 @@ end
 -- schedule is one of DeepSpeed's or a function, otherwise nil.
 function build.parts(value)
   local options = check.options("zt.initialize", SCHEMA, value)
+  if type(options.model) ~= "function" then check_model(options.model, "got") end
+  check_data(options.data)
+  check_schedule(options.schedule)
   check_axes(options)
   options.config = ds.load(options.config)
   local stages = pipeline_stages(options)
@@ -223,8 +246,11 @@ function build.parts(value)
   local copies
   parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1, stages, config.experts)
   local experts = config.experts
-  parts.model = type(options.model) == "function"
-    and options.model(parts.mesh, experts and {top_k = experts.top_k, router = experts.router} or {router = {}}) or options.model
+  parts.model = options.model
+  if type(options.model) == "function" then
+    parts.model = options.model(parts.mesh, experts and {top_k = experts.top_k, router = experts.router} or {router = {}})
+  end
+  check_model(parts.model, "and the function returned")
   local is_function = type(parts.schedule) == "function"
   parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
   parts.trainer = core.trainer(make_program(options, parts.model, config, parts.mesh, parts.axis, copies), {

@@ -37,6 +37,8 @@ local function agreed(engine, call, what, value)
   return all[1][1]
 end
 
+local function check_folder(call, folder) check.argument("engine:" .. call, "the folder", "string", folder) end
+
 local function check_tag(call, tag)
   if type(tag) ~= "string" or tag == "" or tag == "." or tag == ".." or tag == "latest" or tag:find "/" then
     fail("engine:%s: a tag is the name of a folder, such as \"global_step200\", got '%s'", call, tostring(tag))
@@ -53,6 +55,8 @@ end
 --- Saves the trainer, the data stream, the counters and `client_state`, a table of plain values, as folder/tag. Without a tag,
 -- the tag is "global_step" and the number of steps. Collective. Returns true.
 function checkpoints.save_checkpoint(engine, folder, tag, client_state)
+  check_folder("save_checkpoint", folder)
+  if client_state ~= nil then check.argument("engine:save_checkpoint", "the client state", "table", client_state) end
   engine:expect_boundary "save_checkpoint"
   tag = agreed(engine, "save_checkpoint", "tags", tag or "global_step" .. engine.global_steps)
   check_tag("save_checkpoint", tag)
@@ -98,6 +102,7 @@ end
 -- nil and {}.
 function checkpoints.load_checkpoint(engine, folder, tag, value)
   local options = check.options("engine:load_checkpoint", LOAD, value or {})
+  check_folder("load_checkpoint", folder)
   engine:expect_boundary "load_checkpoint"
   check_schedule(engine, options)
   tag = agreed(engine, "load_checkpoint", "tags", tag) or latest_tag(engine, folder)
@@ -120,6 +125,7 @@ end
 --- Writes the whole parameters in the compute type to folder/name, a safetensors file. Collective. Rank 0 writes and holds one
 -- parameter in memory at a time. Returns true.
 function checkpoints.save_16bit_model(engine, folder, name)
+  check_folder("save_16bit_model", folder)
   name = name or "model.safetensors"
   if type(name) ~= "string" or not name:find "%.safetensors$" or name:find "/" then
     fail("engine:save_16bit_model writes safetensors: give a name that ends in .safetensors, got '%s'", tostring(name))
