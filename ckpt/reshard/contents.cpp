@@ -13,10 +13,11 @@ namespace {
 
 class Collector final : public Visitor {
  public:
-  explicit Collector(Contents& contents) : contents_(contents) {}
+  Collector(Contents& contents, bool precedes_load) : contents_(contents), precedes_load_(precedes_load) {}
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
   bool is_load() const override { return false; }
+  bool precedes_load() const override { return precedes_load_; }
   void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) override {
     note(prefix_ + name);
     check(prefix_ + name, shape, piece);
@@ -52,6 +53,7 @@ class Collector final : public Visitor {
   }
 
   Contents& contents_;
+  const bool precedes_load_;
   std::string prefix_;
   std::set<std::string> names_;
 };
@@ -123,7 +125,7 @@ void for_each_reference(Value& value, const std::function<void(Value&, const std
 
 Contents contents_of(const Objects& objects, ValueTensors tensors) {
   Contents contents;
-  Collector collector(contents);
+  Collector collector(contents, tensors == ValueTensors::left_out);
   for (const auto& [prefix, value] : objects) {
     const auto* object = value.get_if<Object>();
     if (!object) {

@@ -56,7 +56,7 @@ class Flights(HostTest):
                     self.assertIn("the process of rank 1 (", result.err)
                     self.assertIn("is gone and said nothing", result.err)
                     self.assertFalse(self.flight(1)["is_alive"])
-                    axis = next(each for each in self.flight(1)["communicators"] if each["name"] == "dp")
+                    axis = next(each for each in self.flight(1)["communicators"] if each["axis"] == "dp")
                     self.assertGreater(axis["collectives"], 4)
 
     def test_a_rank_that_is_killed_while_another_sends_to_it(self):

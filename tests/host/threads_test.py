@@ -68,7 +68,7 @@ class Threads(HostTest):
         self.assertEqual(result.status, 1)
         self.assertEqual(result.err.count("only here"), 1, result.err)
         self.assertIn("ztoolkit: rank 1 failed: ", result.err)
-        self.assertRegex(result.err, r"script\.lua:7: in function")
+        self.assertRegex(result.err, r"script\.lua:6: in function")
 
     def test_a_rank_that_fails_ends_the_others_in_a_loop(self):
         result = self.run_script(WORLD + 'if rank == 1 then error("only here") end; while true do end', options=THREE)

@@ -57,12 +57,6 @@ int batch_field(lua_State* L) {
   return 1;
 }
 
-// batch.name
-int refuse_member(lua_State* L) {
-  const std::string name = lua::check_string(L, 2);
-  misuse("the batch given to a layer's `count` has no member '{0}': read a field by batch(\"{0}\")", name);
-}
-
 template <auto member>
 int field(lua_State* L) {
   lua::push(L, self(L)->context->*member);
@@ -83,7 +77,7 @@ int micro_batch(lua_State* L) {
 }  // namespace
 
 void open_context_type(lua::Module& module) {
-  module.type<LuaBatch>().fallback<refuse_member>().metamethod<batch_field>("__call");
+  module.type<LuaBatch>().metamethod<batch_field>("__call");
   module.type<LuaContext>()
       .method<batch>("batch")
       .method<has_batch>("has_batch")

@@ -270,7 +270,7 @@ void Trainer::visit_tensors(Visitor& visitor) {
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) by_hand().refuse("visit");
   runner().require_alive();
-  if (!visitor.is_load()) runner().require_sound();
+  if (!visitor.is_load() && !visitor.precedes_load()) runner().require_sound();
   runner().drain();
   const Store& store = *store_;
   visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});

@@ -25,6 +25,8 @@ class Visitor {
  public:
   virtual ~Visitor();
   virtual bool is_load() const = 0;
+  // Whether this walk only finds out which tensors and values a load will replace: their contents are not read.
+  virtual bool precedes_load() const { return false; }
   // Visits a tensor of global shape `shape`, of which this rank holds `piece`. A save reads piece.data, a load writes it.
   // Several ranks may hold the same elements: these must be equal.
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
