@@ -80,6 +80,9 @@ local function check_steps(check, run_of, wanted, bound, steps)
     check_vectors(check, what .. ": gradient", wanted.trainable, run_of.gradients[i], wanted.gradients[i], bound)
     check_numbers(check, what .. ": norm of the gradient", a.norm, b.norm, bound)
     check_counts(check, what, a.stats, b.stats)
+    for name, values in pairs(b.means) do
+      for k, value in ipairs(values) do check_numbers(check, what .. ": statistic " .. name, a.means[name][k], value, bound) end
+    end
     if a.tokens ~= b.tokens then fail(check, "%s: %d valid tokens, not %d", what, a.tokens, b.tokens) end
   end
 end

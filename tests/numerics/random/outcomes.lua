@@ -43,20 +43,27 @@ end
 -- Statistics that are numbers of things: equal on every layout.
 local COUNTED = {load = true, dropped = true, tokens = true, positive = true}
 
-local function counted(stats)
-  local found = {}
+-- Statistics of the machine: other ones in each run.
+local MEASURED = {seconds = true, bytes_sent = true}
+
+-- Returns the numbers of things, and the other statistics, which are sums or means.
+local function split(stats)
+  local counted, means = {}, {}
   for name, value in pairs(stats) do
-    if COUNTED[name:match "[^.]*$"] then found[name] = value end
+    local last = name:match "[^.]*$"
+    if COUNTED[last] then counted[name] = value
+    elseif not MEASURED[last] then means[name] = type(value) == "table" and value or {value} end
   end
-  return found
+  return counted, means
 end
 
 --- Adds the result of a step and its gradient.
 function outcomes.add_step(outcome, result, run)
   local terms = {}
   for name, value in pairs(result.terms) do terms[name] = value end
+  local counted, means = split(result.stats)
   outcome.steps[#outcome.steps + 1] = {
-    loss = result.loss, norm = result.grad_norm, terms = terms, stats = counted(result.stats), tokens = result.tokens,
+    loss = result.loss, norm = result.grad_norm, terms = terms, stats = counted, means = means, tokens = result.tokens,
   }
   outcome.gradients[#outcome.gradients + 1], outcome.trainable = flat(run.trainer, trainable(run.model), run.trainer.gradient)
 end

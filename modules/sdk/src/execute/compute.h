@@ -58,7 +58,7 @@ class ComputeState {
   Counts count() const;
   Counts count(int micro_batch) const;
   // Returns this rank's sums so far of losses and statistics.
-  const StepSums& sums() const { return sums_; }
+  StepSums& sums() { return sums_; }
   std::vector<LossSum> losses() const { return sums_.losses(model_->info()); }
   // Calls Layer::update for the position's layer, once per step. `stats`: of all layers, as StepState has them.
   void update_layer(int position, const Stats& stats);

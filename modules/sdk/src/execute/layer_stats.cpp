@@ -33,13 +33,14 @@ void ComputeState::LayerContext::stat(const std::string& name, const at::Tensor&
   const int64_t size = model.stats[stat].size;
   if (values.numel() != size)
     misuse("the statistic '{}' of layer '{}' has {} numbers, got {}", name, layer, size, describe(values));
-  compute_.sums_.add_stat(stat, micro_batch_index_, values.reshape({size}));
+  compute_.sums_.add_stat(stat, position_index_, micro_batch_index_, values.reshape({size}));
 }
 
 void ComputeState::LayerContext::sent(int64_t bytes) {
   compute_.sent_bytes_ += bytes;
   const int stat = mode == Mode::generate ? -1 : compute_.find_stat(position_index_, "bytes_sent");
-  if (stat >= 0) compute_.sums_.add_stat(stat, micro_batch_index_, at::tensor({static_cast<double>(bytes)}, at::kDouble));
+  if (stat < 0) return;
+  compute_.sums_.add_stat(stat, position_index_, micro_batch_index_, at::tensor({static_cast<double>(bytes)}, at::kDouble));
 }
 
 void ComputeState::LayerContext::watch(const std::string& name, const at::Tensor& values) {
@@ -53,7 +54,7 @@ void ComputeState::add_exchange_seconds() {
   if (mode_ == Mode::generate) return;
   for (auto& [position, nanoseconds] : exchange_ns_) {
     const double seconds = static_cast<double>(std::exchange(nanoseconds, 0)) * 1e-9;
-    sums_.add_stat(find_stat(position, "seconds"), 0, at::tensor({seconds, 1.0}, at::kDouble));
+    sums_.add_stat(find_stat(position, "seconds"), position, 0, at::tensor({seconds, 1.0}, at::kDouble));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "step_sums.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -33,8 +34,8 @@ void StepSums::add_loss(const std::string& term, int position, int micro_batch, 
   add(losses_[{position, term}], micro_batch, value);
 }
 
-void StepSums::add_stat(int stat, int micro_batch, const at::Tensor& values) {
-  add(stats_[stat], micro_batch, values.detach().to(at::kDouble));
+void StepSums::add_stat(int stat, int position, int micro_batch, const at::Tensor& values) {
+  add(stats_[{stat, position}], micro_batch, values.detach().to(at::kDouble));
 }
 
 at::Tensor StepSums::losses_by_position(const ModelInfo& model) const {
@@ -63,17 +64,37 @@ std::vector<LossSum> StepSums::losses(const ModelInfo& model) const {
   return add_positions(losses_by_position(model), model);
 }
 
-at::Tensor StepSums::stats(const ModelInfo& model) const {
-  int64_t size = 0;
-  for (const ModelStat& stat : model.stats) size += stat.size;
-  at::Tensor all = at::zeros({size}, at::kDouble);
-  int64_t begin = 0;
-  for (size_t i = 0; i < model.stats.size(); ++i) {
-    if (const auto found = stats_.find(static_cast<int>(i)); found != stats_.end())
-      all.narrow(0, begin, model.stats[i].size).copy_(total(found->second));
-    begin += model.stats[i].size;
+// Returns the statistics, each once per position of its layer, in the order of stats_by_position.
+const std::vector<std::pair<int, int>>& StepSums::places_of_stats(const ModelInfo& model) {
+  if (!places_.empty()) return places_;
+  for (int stat = 0; stat < static_cast<int>(model.stats.size()); ++stat) {
+    for (int position = 0; position < static_cast<int>(model.positions.size()); ++position) {
+      if (model.positions[position].layer == model.stats[stat].layer) places_.emplace_back(stat, position);
+    }
   }
-  return all;
+  return places_;
+}
+
+at::Tensor StepSums::stats_by_position(const ModelInfo& model) {
+  std::vector<at::Tensor> parts;
+  for (const auto& place : places_of_stats(model)) {
+    const auto found = stats_.find(place);
+    parts.push_back(found == stats_.end() ? at::zeros({model.stats[place.first].size}, at::kDouble) : total(found->second).cpu());
+  }
+  return parts.empty() ? at::zeros({0}, at::kDouble) : at::cat(parts);
+}
+
+std::map<std::string, at::Tensor> StepSums::add_stats(const at::Tensor& by_position, const ModelInfo& model) {
+  std::map<std::string, at::Tensor> sums;
+  int64_t begin = 0;
+  for (const auto& [stat, position] : places_of_stats(model)) {
+    const ModelStat& info = model.stats[stat];
+    const at::Tensor part = by_position.narrow(0, begin, info.size);
+    at::Tensor& sum = sums[info.name];
+    sum = sum.defined() ? sum + part : part.clone();
+    begin += info.size;
+  }
+  return sums;
 }
 
 }  // namespace zt

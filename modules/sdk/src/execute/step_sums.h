@@ -16,8 +16,8 @@ struct LossSum {
   double sum = 0;
 };
 
-// Keeps one sum per micro-batch, and of losses per position, and adds them in ascending order when it is asked: first over
-// micro-batches, then over positions. So neither a schedule nor a pipeline changes the order of a sum.
+// Keeps one sum per micro-batch and position, and adds them in ascending order when it is asked: first over micro-batches, then
+// over positions. So neither a schedule nor a pipeline changes the order of a sum.
 // Threads: the rank's thread only.
 class StepSums {
  public:
@@ -26,7 +26,7 @@ class StepSums {
   // `value`: a float64 scalar.
   void add_loss(const std::string& term, int position, int micro_batch, const at::Tensor& value);
   // `stat`: index in ModelInfo::stats. `values`: [size] of any dtype.
-  void add_stat(int stat, int micro_batch, const at::Tensor& values);
+  void add_stat(int stat, int position, int micro_batch, const at::Tensor& values);
 
   // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
   std::vector<LossSum> losses(const ModelInfo& model) const;
@@ -34,16 +34,21 @@ class StepSums {
   at::Tensor losses_by_position(const ModelInfo& model) const;
   // Adds up such numbers.
   static std::vector<LossSum> add_positions(const at::Tensor& by_position, const ModelInfo& model);
-  // Returns this rank's sums so far of all statistics of the model, one after the other: float64 [total size] in host memory.
-  at::Tensor stats(const ModelInfo& model) const;
+  // Returns this rank's sums so far of all statistics of the model, one after the other, each once per position of its layer:
+  // float64 in host memory.
+  at::Tensor stats_by_position(const ModelInfo& model);
+  // Adds up such numbers: the sums by name.
+  std::map<std::string, at::Tensor> add_stats(const at::Tensor& by_position, const ModelInfo& model);
 
  private:
   using Parts = std::map<int, at::Tensor>;  // by micro-batch
   static void add(Parts& parts, int micro_batch, const at::Tensor& value);
   static at::Tensor total(const Parts& parts);
+  const std::vector<std::pair<int, int>>& places_of_stats(const ModelInfo& model);
 
   std::map<std::pair<int, std::string>, Parts> losses_;  // by position and term
-  std::map<int, Parts> stats_;
+  std::map<std::pair<int, int>, Parts> stats_;           // by statistic and position
+  std::vector<std::pair<int, int>> places_;              // statistics and their positions; made at the first use, of one model
 };
 
 }  // namespace zt

@@ -33,7 +33,8 @@ class Norm : public ActionHandler {
  private:
   void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
     compute_->add_exchange_seconds();
-    const at::Tensor mine = compute_->sums().losses_by_position(*state.model), stats = compute_->sums().stats(*state.model);
+    const at::Tensor mine = compute_->sums().losses_by_position(*state.model),
+                     stats = compute_->sums().stats_by_position(*state.model);
     const int64_t n = mine.numel(), m = stats.numel();
     const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
     if (!comm || state.is_first_copy(axes)) {
@@ -47,7 +48,7 @@ class Norm : public ActionHandler {
       state.is_forward_finite = false;
       return;
     }
-    set_stats(sums.narrow(0, n, m), state);
+    state.stats = compute_->sums().add_stats(sums.narrow(0, n, m), *state.model);
     state.losses.clear();
     state.loss = 0;
     for (const LossSum& total : StepSums::add_positions(sums.narrow(0, 0, n), *state.model)) {
@@ -69,15 +70,6 @@ class Norm : public ActionHandler {
     }
     for (const auto& part : {stages, others}) {
       if (!part.empty()) state.control(part).all_reduce(sums, sums).synchronize();
-    }
-  }
-
-  static void set_stats(const at::Tensor& sums, StepState& state) {
-    state.stats.clear();
-    int64_t begin = 0;
-    for (const ModelStat& stat : state.model->stats) {
-      state.stats[stat.name] = sums.narrow(0, begin, stat.size).clone();
-      begin += stat.size;
     }
   }
 
