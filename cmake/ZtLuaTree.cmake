@@ -1,5 +1,5 @@
-# Links the Lua sources into the build tree, as share/ztoolkit/lua/zt. So an edited file, and a new file in a linked folder, need
-# no build. The entries of lua/zt are linked one by one. The folder lua of a module (ztoolkit_add_module) is linked as zt/NAME.
+# Links the documents into the build tree, as share/ztoolkit/docs, and the Lua sources, as share/ztoolkit/lua/zt. So an edited
+# file, and a new file in a linked folder, need no build. The entries of lua/zt are linked one by one. The folder lua of a module (ztoolkit_add_module) is linked as zt/NAME.
 set(source ${CMAKE_SOURCE_DIR}/lua/zt)
 file(GLOB entries RELATIVE ${source} CONFIGURE_DEPENDS ${source}/*.lua ${source}/*/*.lua)
 list(TRANSFORM entries REPLACE "/.*" "") # files, and folders with Lua files
@@ -24,6 +24,7 @@ foreach(name ${names})
   list(APPEND links ${name})
 endforeach()
 
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/docs ${CMAKE_BINARY_DIR}/share/ztoolkit/docs SYMBOLIC)
 file(GLOB found RELATIVE ${tree}/zt ${tree}/zt/*)
 foreach(name ${found})
   if(NOT name IN_LIST links)

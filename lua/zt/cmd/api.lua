@@ -1,12 +1,14 @@
--- ztoolkit api: lists the names of the public Lua API, one per line.
+-- ztoolkit api: lists the names of the public Lua API, one per line, or says what some of them are.
 --
 --   ztoolkit api                 prints the list
+--   ztoolkit api zero.shard step prints what docs/lua.md says of zt.zero.shard and of all methods "step"
 --   ztoolkit api --check FILE    compares the list with FILE; status 1 if they differ
 --
 -- A function ends in (), a method is Type:name(), a field is Type.name. The list leaves out ATen's operators, which zt.ops()
 -- returns, and Lua files that scripts do not require.
 
 local zt = require "zt"
+local reference = require "zt.reference"
 
 local FILE = "tests/lua/api_surface.txt"
 
@@ -78,8 +80,45 @@ local function difference(path, found)
   return changes
 end
 
+-- Returns lines of at most `width` columns, each after `indent`.
+local function wrapped(text, width, indent)
+  local lines, line = {}, indent
+  for word in text:gmatch "%S+" do
+    if #line > #indent and #line + #word + 1 > width then
+      lines[#lines + 1], line = line, indent
+    end
+    line = line .. (#line > #indent and " " or "") .. word
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+local function print_entry(entry)
+  local width = math.max(60, math.min(zt.terminal_width(), 128))
+  local text = entry.text:gsub("%[([^%]]*)%]%([^)]*%)", "%1"):gsub("%*", "") -- links, and emphasis
+  print(("%s\n%s"):format(entry.code, wrapped(text, width, "  ")))
+  if entry.example then print(("  example: %s"):format(entry.example)) end
+end
+
+-- Prints the entries of these names. Ends with status 1 if one of them is unknown.
+local function explain(names)
+  local entries, is_known = reference.read(), true
+  for _, name in ipairs(names) do
+    local found, hint = reference.find(entries, name)
+    for _, entry in ipairs(found or {}) do print_entry(entry) end
+    if not found then
+      is_known = false
+      local bare = name:gsub("^zt%.", "")
+      if OPERATORS[bare] then hint = (": it is an operator of LibTorch, zt.%s(...) or x:%s(...)"):format(bare, bare) end
+      io.stderr:write(("api: the Lua API has no '%s'%s\n"):format(name, hint))
+    end
+  end
+  if not is_known then os.exit(1) end
+end
+
 if arg[1] == "--help" then
-  print("usage: ztoolkit api [--check FILE]\nprints the names of the public Lua API, or compares them with a file")
+  print "usage: ztoolkit api [NAME... | --check FILE]"
+  print "prints the names of the public Lua API, says what some of them are, or compares all with a file"
 elseif arg[1] == "--check" and arg[2] then
   local changes = difference(arg[2], surface())
   if #changes > 0 then
@@ -89,9 +128,11 @@ elseif arg[1] == "--check" and arg[2] then
     os.exit(1)
   end
   print("the public names are as listed")
-elseif arg[1] then
-  io.stderr:write(("api: unknown argument '%s': give --check FILE or nothing\n"):format(arg[1]))
+elseif arg[1] and arg[1]:sub(1, 1) == "-" then
+  io.stderr:write(("api: unknown argument '%s': give names, --check FILE, or nothing\n"):format(arg[1]))
   os.exit(2)
+elseif arg[1] then
+  explain(arg)
 else
   print(table.concat(surface(), "\n"))
 end

@@ -2,6 +2,7 @@
 -- in one process. Runs in the repository's root on one rank.
 local lu = require "luaunit"
 local zt = require "zt"
+local reference = require "zt.reference"
 
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/../support/?.lua;" .. package.path
@@ -55,7 +56,7 @@ local TestReference = {}
 function TestReference:test_every_name_is_there_and_no_other()
   local listed, seen, problems = listed_names(), {}, {}
   local function complain(...) problems[#problems + 1] = string.format(...) end
-  for _, row in ipairs(markdown.api_rows(zt.fs.read "docs/lua.md")) do
+  for _, row in ipairs(reference.entries(zt.fs.read "docs/lua.md")) do
     if seen[row.name] then complain("line %d: %s is there twice", row.line, row.name) end
     seen[row.name] = true
     if not listed[row.name] then complain("line %d: there is no %s", row.line, row.name) end

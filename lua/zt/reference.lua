@@ -1,0 +1,62 @@
+--- The entries of docs/lua.md: the rows of its tables whose first cell is a name of the API.
+
+local core = require "zt.core"
+local fail = require "zt.fail"
+
+local reference = {}
+
+-- share/ztoolkit/lua/zt/reference.lua -> share/ztoolkit/docs/lua.md
+local FILE = debug.getinfo(1, "S").source:match("^@(.*)lua/zt/[^/]*$") .. "docs/lua.md"
+
+-- `zt.nn.linear{in, out}` -> "zt.nn.linear()", `Axis.rank` -> "Axis.rank". Returns nil if `code` does not begin with a name of
+-- the API.
+local function name_of(code)
+  if code == "Mesh.*" then return code end
+  local name, rest = code:match "^([%a][%w_.:]*)(.*)$"
+  if not name or not (name:match "^zt%." or name:match "^%u%w*[.:]%l") then return nil end
+  return name .. (rest:match "^[({]" and "()" or "")
+end
+
+--- Returns the entries of a document as a list of {name, code, text, example, line}.
+function reference.entries(document)
+  local entries, number = {}, 0
+  for line in (document .. "\n"):gmatch "(.-)\n" do
+    number = number + 1
+    local code, rest = line:match "^| `([^`]+)` |(.*)$"
+    local name = code and name_of(code)
+    if name then
+      local text, example = rest:match "^ (.-) | `([^`]+)` |$"
+      entries[#entries + 1] = {name = name, code = code, text = text or rest, example = example, line = number}
+    end
+  end
+  return entries
+end
+
+--- Returns the entries of docs/lua.md.
+function reference.read()
+  local file = io.open(FILE)
+  if not file then fail("there is no %s: it comes with ztoolkit, beside its Lua files", FILE) end
+  local document = file:read "*a"
+  file:close()
+  return reference.entries(document)
+end
+
+-- "zt.zero.shard()" -> "zero.shard", for names that people write with or without zt and parentheses.
+local function plain(name) return (name:gsub("%(%)$", ""):gsub("^zt%.", ""):gsub(":", ".")) end
+
+--- Returns the entries that `name` means: that of this name, or those whose last part it is, such as "shard" or "step". If there
+-- are none, returns nil and the nearest name, or an empty string.
+function reference.find(entries, name)
+  local wanted, exact, ends, names = plain(name), {}, {}, {}
+  for _, entry in ipairs(entries) do
+    local own = plain(entry.name)
+    if own == wanted then exact[#exact + 1] = entry end
+    if own:match "[^.]*$" == wanted then ends[#ends + 1] = entry end
+    names[#names + 1] = own
+  end
+  if #exact > 0 then return exact end
+  if #ends > 0 then return ends end
+  return nil, core.suggest(wanted, names)
+end
+
+return reference
