@@ -18,6 +18,4 @@ scripts/corpus.sh
 
 step "training: scripts/exp/gpt.lua on 2 ranks"
 export OMP_NUM_THREADS=1
-binding=(--bind-to core)
-if [ "$(nproc)" -lt 2 ]; then binding=(--oversubscribe --bind-to none); fi
-exec mpirun -n 2 "${binding[@]}" build/release/bin/ztoolkit run scripts/exp/gpt.lua "$@"
+exec build/release/bin/ztoolkit run -n 2 scripts/exp/gpt.lua "$@"

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFooter = R"(
-Ranks: under mpirun each process is a rank. Without mpirun there is one rank, or N with --threads N (threads of one process,
-for tests and debugging). Lines printed by ranks other than 0 begin with [rank].
+Ranks: run -n N starts N processes by mpirun, each a rank: root may do so, and ranks share cores if there are fewer. `mpirun -n N
+ztoolkit run` is the same with mpirun's own options. --threads N runs N ranks as threads of one process, for tests and debugging. Lines printed by ranks other than 0 begin with [rank].
 
 Threads: a rank computes with OMP_NUM_THREADS threads. If this is not set, the machine's cores are divided by its ranks, and
 a rank uses no more cores than mpirun bound it to.
@@ -31,7 +31,7 @@ const std::vector<std::string> kBuiltIn{"run", "plan", "info", "modules"};
 // The subcommands and their options.
 struct Parser {
   CLI::App app{"ztoolkit trains models that do not fit one device: experiments are Lua scripts", "ztoolkit"};
-  CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [--dry] [--threads N] script.lua [arguments...]");
+  CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [-n N] [--dry] [--threads N] script.lua [arguments...]");
   CLI::App* plan =
       app.add_subcommand("plan",
                          "what each kind of rank would hold, do and send: ztoolkit plan script.lua [arguments...] "
@@ -52,8 +52,12 @@ struct Parser {
     // All words after the script's path belong to the script.
     run->prefix_command();
     run->add_flag("--dry", options.is_dry, "stop before the first step, without communication, and print the report");
+    CLI::Option* processes = run->add_option("-n,--ranks", options.processes, "run N ranks as processes that mpirun starts")
+                                 ->check(CLI::Range(1, 1 << 20))
+                                 ->type_name("N");
     run->add_option("--threads", options.threads, "run N ranks as threads of this process")
         ->check(CLI::Range(1, 4096))
+        ->excludes(processes)
         ->type_name("N");
     // Unknown words belong to the script.
     plan->allow_extras();

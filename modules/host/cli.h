@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "launch.h"
 #include "paths.h"
-#include "rank.h"
+#include "ranks/launch.h"
+#include "ranks/rank.h"
 
 namespace zt::host {
 

@@ -7,7 +7,7 @@
 
 #include "machine.h"
 #include "module_list.h"
-#include "rank.h"
+#include "ranks/rank.h"
 #include "zt/build_id.h"
 #include "zt/gemm/gemm_choice.h"
 

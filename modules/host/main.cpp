@@ -8,9 +8,9 @@
 #include "cli.h"
 #include "failure.h"
 #include "info.h"
-#include "launch.h"
 #include "memory.h"
 #include "module_list.h"
+#include "ranks/launch.h"
 #include "signals.h"
 #include "zt/base/error.h"
 

@@ -1,7 +1,7 @@
 -- Trains the GPT of gpt.lua with DeepSpeed's calls: an engine and its JSON configuration.
 --
 --   ztoolkit run scripts/exp/deepspeed.lua
---   mpirun -n 2 ztoolkit run scripts/exp/deepspeed.lua --config my_ds_config.json
+--   ztoolkit run -n 2 scripts/exp/deepspeed.lua --config my_ds_config.json
 local zt = require "zt"
 local data = require "zt.data"
 local nn = require "zt.nn"

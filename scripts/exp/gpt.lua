@@ -1,6 +1,6 @@
 -- Trains a GPT on English text, then generates a paragraph. Copy this file and change it.
 --
---   mpirun -n 2 ztoolkit run scripts/exp/gpt.lua --steps 400
+--   ztoolkit run -n 2 scripts/exp/gpt.lua --steps 400
 --   ztoolkit run scripts/exp/gpt.lua --help
 --
 -- With the default options the validation loss is 4.71, 1.69 nats below the entropy of single tokens, on one rank and on two.

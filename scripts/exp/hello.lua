@@ -1,6 +1,6 @@
 -- Shows the collectives, each with a result that is easy to compute by hand.
 --
---   mpirun -n 4 ztoolkit run scripts/exp/hello.lua
+--   ztoolkit run -n 4 scripts/exp/hello.lua
 --   ztoolkit run --threads 4 scripts/exp/hello.lua
 local zt = require "zt"
 local comm = require "zt.comm"

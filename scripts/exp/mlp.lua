@@ -2,7 +2,7 @@
 -- it.
 --
 --   ztoolkit run scripts/exp/mlp.lua
---   mpirun -n 2 ztoolkit run scripts/exp/mlp.lua
+--   ztoolkit run -n 2 scripts/exp/mlp.lua
 --
 -- The final loss is 0.012 on one rank and on two; guessing gives ln 2 = 0.693.
 local zt = require "zt"

@@ -1,8 +1,8 @@
 -- Trains two GPTs of equal cost per token on the corpus of scripts/corpus.sh: a dense one, and one with experts in every second
 -- block. Shows the gain in loss, the speed of both and the load of the experts (plot: runs/moe_experts/expert_load.svg).
 --
---   mpirun -n 2 ztoolkit run scripts/exp/moe.lua --experts 8 --ep 2
---   mpirun -n 4 ztoolkit run scripts/exp/moe.lua --ep 2 --stage 3 --top-k 1 --capacity 1.25
+--   ztoolkit run -n 2 scripts/exp/moe.lua --experts 8 --ep 2
+--   ztoolkit run -n 4 scripts/exp/moe.lua --ep 2 --stage 3 --top-k 1 --capacity 1.25
 --   ztoolkit plan scripts/exp/moe.lua --ranks 64 --ep 8 --batch 64
 --   ztoolkit run scripts/exp/moe.lua --help
 --

@@ -1,6 +1,6 @@
 -- A pipeline schedule of your own: written as data, checked, simulated, and run. Copy this file and change my_schedule.
 --
---   mpirun -n 2 ztoolkit run scripts/exp/own_schedule.lua
+--   ztoolkit run -n 2 scripts/exp/own_schedule.lua
 local zt = require "zt"
 local comm, nn, optim, pipe = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe"
 

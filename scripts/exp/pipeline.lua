@@ -1,7 +1,7 @@
 -- Trains a small GPT through a pipeline, on a task that needs no data: the next token follows from the last one by a fixed rule.
 --
---   mpirun -n 2 ztoolkit run scripts/exp/pipeline.lua --schedule zb_v --micro-batches 8
---   mpirun -n 4 ztoolkit run scripts/exp/pipeline.lua --stages 2 --stage 3       (2 stages, 2 data-parallel ranks, ZeRO-3)
+--   ztoolkit run -n 2 scripts/exp/pipeline.lua --schedule zb_v --micro-batches 8
+--   ztoolkit run -n 4 scripts/exp/pipeline.lua --stages 2 --stage 3       (2 stages, 2 data-parallel ranks, ZeRO-3)
 --   ztoolkit plan scripts/exp/pipeline.lua --ranks 4 --simulate --costs h200 --picture pipeline.svg
 --   ztoolkit run scripts/exp/pipeline.lua --help
 --

@@ -8,7 +8,7 @@
 -- returns, and Lua files that scripts do not require.
 
 local zt = require "zt"
-local reference = require "zt.reference"
+local reference = require "zt.help.reference"
 
 local FILE = "tests/lua/api_surface.txt"
 

@@ -2,7 +2,7 @@
 -- in one process. Runs in the repository's root on one rank.
 local lu = require "luaunit"
 local zt = require "zt"
-local reference = require "zt.reference"
+local reference = require "zt.help.reference"
 
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/../support/?.lua;" .. package.path

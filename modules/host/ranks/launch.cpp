@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "failure.h"
+#include "ranks/mpirun.h"
 #include "zt/base/error.h"
 
 namespace zt::host {
@@ -119,6 +120,15 @@ int run_threads(const Paths& paths, const Script& script, const World& world) {
   return status;
 }
 
+// Returns the command line of a rank that mpirun starts.
+std::vector<std::string> words_of_rank(const Script& script, const LaunchOptions& options) {
+  std::vector<std::string> words{script.before.front(), "run"};
+  if (options.is_dry) words.emplace_back("--dry");
+  words.push_back(script.path);
+  words.insert(words.end(), script.arguments.begin(), script.arguments.end());
+  return words;
+}
+
 // Returns the world of a `ztoolkit plan`. With --json, redirects the script's standard output to standard error.
 World planned_world(World world, const LaunchOptions& options) {
   if (world.launch == Launch::mpi) misuse("ztoolkit plan needs no ranks: start it without mpirun, with --ranks N");
@@ -137,6 +147,7 @@ World planned_world(World world, const LaunchOptions& options) {
 }  // namespace
 
 int launch(const Paths& paths, const Script& script, const LaunchOptions& options) {
+  if (options.processes > 0) start_by_mpirun(options.processes, words_of_rank(script, options));
   World world = World::from_environment();
   if (options.is_plan) return run_process(paths, script, planned_world(world, options));
   world.dry = options.is_dry;

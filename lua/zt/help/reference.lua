@@ -5,8 +5,8 @@ local fail = require "zt.fail"
 
 local reference = {}
 
--- share/ztoolkit/lua/zt/reference.lua -> share/ztoolkit/docs/lua.md
-local FILE = debug.getinfo(1, "S").source:match("^@(.*)lua/zt/[^/]*$") .. "docs/lua.md"
+-- share/ztoolkit/lua/zt/help/reference.lua -> share/ztoolkit/docs/lua.md
+local FILE = debug.getinfo(1, "S").source:match("^@(.*)lua/zt/help/[^/]*$") .. "docs/lua.md"
 
 -- `zt.nn.linear{in, out}` -> "zt.nn.linear()", `Axis.rank` -> "Axis.rank". Returns nil if `code` does not begin with a name of
 -- the API.

@@ -4,12 +4,13 @@
 #include <string>
 
 #include "paths.h"
-#include "rank.h"
+#include "ranks/rank.h"
 #include "zt/process/world.h"
 
 namespace zt::host {
 
 struct LaunchOptions {
+  int processes = 0;     // number of ranks that mpirun is to start; 0: this process is a rank
   int threads = 0;       // number of ranks that run as threads of this process; 0: this process is one rank
   bool is_dry = false;   // World::dry
   bool is_plan = false;  // runs dry as rank `rank` of `ranks`; prints the plan of each kind of rank
