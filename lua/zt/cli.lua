@@ -26,7 +26,8 @@ local SCHEMA = {
   {"name", "string", "what the experiment is called", required = true},
   {"about", "string", "a sentence for --help", default = ""},
   {"options", "list", "a list of {name, default, help}", required = true},
-  {"positional", "list", "a list of {name, help}: the words without --, in this order, all of them required", default = {}},
+  {"positional", "list", "a list of {name, help}: the words without --, in this order, all of them required. The last may say "
+    .. "at_least = N: then it is a list of N words or more", default = {}},
   {"usage", "string", "the command, for --help; when absent: ztoolkit run SCRIPT"},
   {"arguments", "list", "the words to read instead of the command line"},
 }
@@ -116,7 +117,7 @@ end
 
 local function usage(spec)
   local words = {spec.usage or "ztoolkit run " .. (arg and arg[0] or spec.name .. ".lua")}
-  for _, word in ipairs(spec.positional) do words[#words + 1] = word[1]:upper() end
+  for _, word in ipairs(spec.positional) do words[#words + 1] = word[1]:upper() .. (word.at_least and "..." or "") end
   if #spec.options > 0 then words[#words + 1] = "[options]" end
   return table.concat(words, " ")
 end
@@ -184,8 +185,14 @@ end
 -- Assigns `word`, which has no "--", to the next positional argument. Returns true, or nil and the complaint.
 local function take_positional(spec, out, word)
   for _, wanted in ipairs(spec.positional) do
-    if out[wanted[1]] == nil then
-      out[wanted[1]] = word
+    local name = wanted[1]
+    if wanted.at_least then
+      out[name] = out[name] or {}
+      table.insert(out[name], word)
+      return true
+    end
+    if out[name] == nil then
+      out[name] = word
       return true
     end
   end
@@ -194,7 +201,9 @@ end
 
 local function complaint_of_missing(spec, out)
   for _, wanted in ipairs(spec.positional) do
-    if out[wanted[1]] == nil then return ("%s is missing: %s"):format(wanted[1]:upper(), wanted[2]) end
+    local name, given, least = wanted[1]:upper(), out[wanted[1]], wanted.at_least
+    if given == nil then return ("%s is missing: %s"):format(name, wanted[2]) end
+    if least and #given < least then return ("%s needs at least %d words, got %d: %s"):format(name, least, #given, wanted[2]) end
   end
   return nil
 end

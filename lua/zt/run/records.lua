@@ -1,0 +1,47 @@
+--- Reads what runs have recorded: options.json and metrics.jsonl of their folders.
+
+local core = require "zt.core"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+
+local records = {}
+
+-- Adds a line of metrics.jsonl to `metrics`: of each number its points, its last value, and the least one with its step.
+local function add_line(metrics, line)
+  for name, value in pairs(line) do
+    if type(value) == "number" and name ~= "step" then
+      local metric = metrics[name] or {points = {}, least = math.huge, least_step = line.step}
+      metrics[name], metric.last = metric, value
+      metric.points[#metric.points + 1] = {line.step, value}
+      if value < metric.least then metric.least, metric.least_step = value, line.step end
+    end
+  end
+end
+
+local function metrics_of(path)
+  local metrics, steps = {}, 0
+  if not core.exists(path) then return metrics, steps end
+  for text in fs.read(path):gmatch "[^\n]+" do
+    local is_whole, line = pcall(core.json.decode, text) -- a run that was killed may have left a part of a line
+    if is_whole and type(line) == "table" and type(line.step) == "number" then
+      add_line(metrics, line)
+      steps = math.max(steps, line.step + 1)
+    end
+  end
+  return metrics, steps
+end
+
+--- Returns {path, options, steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}} of the run in the
+--- folder `path`. Fails if it holds no run.
+function records.read(path)
+  local file = path .. "/options.json"
+  if not core.exists(file) then fail("'%s' is no run: it has no options.json", path) end
+  local is_whole, record = pcall(core.json.decode, fs.read(file))
+  if not is_whole or type(record) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
+  local metrics, steps = metrics_of(path .. "/metrics.jsonl")
+  local options = type(record.options) == "table" and record.options or {}
+  options.ranks = options.ranks == nil and record.ranks or options.ranks
+  return {path = path, options = options, steps = steps, metrics = metrics}
+end
+
+return records
