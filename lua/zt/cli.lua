@@ -25,7 +25,7 @@ local script = require "zt.run.script"
 local SCHEMA = {
   {"name", "string", "what the experiment is called", required = true},
   {"about", "string", "a sentence for --help", default = ""},
-  {"options", "list", "a list of {name, default, help}", required = true},
+  {"options", "list", "a list of {name, default, help}", default = {}},
   {"positional", "list", "a list of {name, help}: the words without --, in this order, all of them required. The last may say "
     .. "at_least = N: then it is a list of N words or more", default = {}},
   {"usage", "string", "the command, for --help; when absent: ztoolkit run SCRIPT"},

@@ -1,6 +1,7 @@
 --- Keeps the load of experts over the steps of a run, in bounded memory, and draws it: a map of steps x experts per router, and
 -- the line of the largest load divided by the mean.
 
+local check = require "zt.check"
 local new_canvas = require "zt.run.canvas"
 local ticks = require("zt.run.plot").ticks
 
@@ -126,7 +127,8 @@ local function draw_map(canvas, rows, top, width, height)
       end
     end
   end
-  for color, path in pairs(paths) do
+  for _, color in ipairs(check.sorted_keys(paths)) do
+    local path = paths[color]
     canvas:add('<path d="%s" fill="%s" shape-rendering="crispEdges"/>', table.concat(path), color)
   end
   local bottom = top + #rows * height
@@ -197,7 +199,8 @@ local function draw_head(canvas, title, shown, all)
     canvas:add('<rect x="%d" y="%d" width="%d" height="16" fill="%s"/>', left + (level + LEVELS) * cell, top, cell,
                color_of(level))
   end
-  for power, label in pairs{[-2] = "1/4", [-1] = "1/2", [0] = "1", [1] = "2", [2] = "4"} do
+  for index, label in ipairs{"1/4", "1/2", "1", "2", "4"} do
+    local power = index - 3
     canvas:text(left + (power * LEVELS / 2 + LEVELS + 0.5) * cell, top + 30, "middle", label)
   end
   local idle = left + (2 * LEVELS + 1) * cell + 30

@@ -17,7 +17,7 @@
 
 local check = require "zt.check"
 local core = require "zt.core"
-local expert_load = require "zt.run.expert_load"
+local new_curves = require "zt.run.curves"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
@@ -25,7 +25,6 @@ local line_of = require "zt.run.line"
 local log = require "zt.log"
 local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
-local plot = require "zt.run.plot"
 local progress = require "zt.run.progress"
 local terminal = require "zt.run.terminal"
 local trace = require "zt.run.trace"
@@ -69,7 +68,7 @@ local function open(value)
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
-    last_step = 0, finishers = {}, curves = {loss = {}, validation_loss = {}}, expert_load = expert_load(),
+    last_step = 0, finishers = {}, curves = new_curves(),
   }, Run)
   self.earlier_step = on_rank_zero(self.ranks, function()
     if not self.is_writer then return nil end
@@ -134,7 +133,7 @@ function Run:log(step, values)
   if not self.is_writer then return end
   self:begin_record()
   self.metrics:write(line)
-  self:plot_point(step, values)
+  self.curves:add(step, values)
   self.progress:update(step + 1, values)
 end
 
@@ -153,7 +152,7 @@ function Run:rewind(step)
         damaged = damaged + 1
       elseif values.step < step then
         kept[#kept + 1] = line .. "\n"
-        self:plot_point(values.step, values)
+        self.curves:add(values.step, values)
       end
     end
     if damaged > 0 then log.warn("%s: removed %d damaged lines", path, damaged) end
@@ -180,25 +179,6 @@ function Run:before_finish(action)
   self.finishers[#self.finishers + 1] = action
 end
 
-function Run:plot_point(step, values)
-  for key, points in pairs(self.curves) do
-    if type(values[key]) == "number" then points[#points + 1] = {step, values[key]} end
-  end
-  if type(values.stats) == "table" then self.expert_load:add(step, values.stats) end
-end
-
-function Run:write_plot()
-  local series = {}
-  for _, curve in ipairs {{"loss", "train"}, {"validation_loss", "validation"}} do
-    local points = self.curves[curve[1]]
-    if #points > 0 then series[#series + 1] = {name = curve[2], points = points} end
-  end
-  local svg = plot.lines{title = "loss of " .. self.name, x = "step", y = "nats per token", series = series}
-  core.write_file(self.path .. "/loss.svg", svg)
-  local loads = self.expert_load:svg("load of the experts of " .. self.name)
-  if loads then core.write_file(self.path .. "/expert_load.svg", loads) end
-end
-
 --- Calls the actions of before_finish, writes the plots and trace.json, closes the files. Collective. The ranks must share one
 -- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
@@ -216,7 +196,7 @@ function Run:finish()
     self:begin_record()
     self.progress:close()
     self.metrics:close()
-    self:write_plot()
+    self.curves:write(self.path, self.name)
     if not self.has_trace then return end
     local missing = trace.join(self.path, core.world.size)
     if #missing > 0 then

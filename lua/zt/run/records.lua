@@ -2,6 +2,7 @@
 
 local core = require "zt.core"
 local fail = require "zt.fail"
+local folder = require "zt.run.folder"
 local fs = require "zt.fs"
 
 local records = {}
@@ -20,10 +21,10 @@ end
 
 local function metrics_of(path)
   local metrics, steps = {}, 0
-  if not core.exists(path) then return metrics, steps end
-  for text in fs.read(path):gmatch "[^\n]+" do
-    local is_whole, line = pcall(core.json.decode, text) -- a run that was killed may have left a part of a line
-    if is_whole and type(line) == "table" and type(line.step) == "number" then
+  if not core.exists(path .. "/metrics.jsonl") then return metrics, steps end
+  for text in folder.lines(path) do
+    local line = folder.values_of(text) -- nil for a part of a line, which a run that was killed may have left
+    if line then
       add_line(metrics, line)
       steps = math.max(steps, line.step + 1)
     end
@@ -38,7 +39,7 @@ function records.read(path)
   if not core.exists(file) then fail("'%s' is no run: it has no options.json", path) end
   local is_whole, record = pcall(core.json.decode, fs.read(file))
   if not is_whole or type(record) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
-  local metrics, steps = metrics_of(path .. "/metrics.jsonl")
+  local metrics, steps = metrics_of(path)
   local options = type(record.options) == "table" and record.options or {}
   options.ranks = options.ranks == nil and record.ranks or options.ranks
   return {path = path, options = options, steps = steps, metrics = metrics}
