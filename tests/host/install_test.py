@@ -46,6 +46,7 @@ class Install(HostTest):
         script = self.script('local zt = require "zt"; print(zt.ones({2}):sum():item(), package.loaded["zt.core"] ~= nil)')
         self.assertEqual(self.installed("run", script), "2\ttrue\n")
         self.assertIn("ztoolkit ckpt ls", self.installed("ckpt", "ls", "--help"))
+        self.assertIn("Returns a pass that makes the ranks", self.installed("api", "zero.shard"))
         self.assertNotIn("cannot be loaded", self.installed("modules"))
         self.assertNotIn(str(SOURCE), self.installed("modules"))
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include "sentencepiece/library.h"
@@ -22,10 +23,18 @@ constexpr int kOwnScope = 0;  // the sanitizers refuse RTLD_DEEPBIND
 constexpr int kOwnScope = RTLD_DEEPBIND;
 #endif
 
+// Returns the path of libzt_sentencepiece.so, which lies beside libzt.so. (Under a sanitizer, dlopen does not search the folders
+// that the calling library names.)
+std::string path_of_library() {
+  Dl_info sdk;
+  if (dladdr(reinterpret_cast<void*>(&describe), &sdk) == 0) return "libzt_sentencepiece.so";
+  return std::filesystem::path(sdk.dli_fname).replace_filename("libzt_sentencepiece.so");
+}
+
 // Opens libzt_sentencepiece.so on the first call. It is never closed. Throws Fault if the installation lacks it.
 const PieceLibrary& piece_library() {
   static const PieceLibrary& library = []() -> const PieceLibrary& {
-    void* handle = dlopen("libzt_sentencepiece.so", RTLD_NOW | RTLD_LOCAL | kOwnScope);
+    void* handle = dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_LOCAL | kOwnScope);
     const auto function = handle ? reinterpret_cast<PieceLibraryFunction>(dlsym(handle, kPieceLibraryFunction)) : nullptr;
     if (!function) fault("cannot use sentencepiece's library: {}. Install ztoolkit again", dlerror());
     return function();
