@@ -11,10 +11,10 @@ class Tally : public Layer {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor positive = (in[0].detach() > 0).sum().to(at::kDouble);
     context.stat("positive", at::stack({positive, at::full_like(positive, static_cast<double>(in[0].numel()))}));
-    context.stat("sum", in[0].detach().to(at::kDouble).sum());
+    context.stat("squares", in[0].detach().to(at::kDouble).square().sum());
     return {in[0] * (1 + level_.item<double>())};
   }
-  Io io() const override { return {.stats = {{"positive", 2}, {"sum", 1}}}; }
+  Io io() const override { return {.stats = {{"positive", 2}, {"squares", 1}}}; }
   std::vector<LayerBuffer> buffers() const override { return {{"level", level_}}; }
   bool has_update() const override { return true; }
   void update(const Stats& stats) override {
