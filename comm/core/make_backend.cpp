@@ -22,13 +22,6 @@ namespace zt::comm {
 
 namespace {
 
-std::function<void()> abort_check(const World& world) {
-  return [threads = world.threads] {
-    if (threads && threads->aborted())
-      throw Aborted("another rank of this run has failed, so this call cannot be completed: its message says why");
-  };
-}
-
 std::unique_ptr<Backend> make_host(const World& world, const std::string& backend, Group group, const Settings& settings) {
   if (backend == "mpi") {
     if (world.launch != Launch::mpi)
@@ -45,7 +38,7 @@ std::unique_ptr<Backend> make_host(const World& world, const std::string& backen
 std::unique_ptr<Backend> make_shm(const World& world, Group group, const Settings& settings) {
   CheckedCommunicator first_contact(make_host(world, flat_backend(world), group, settings));
   first_contact.set_timeout(settings.timeout);
-  return make_shm_backend(first_contact, std::move(group), abort_check(world));
+  return make_shm_backend(first_contact, std::move(group), abort_check(world.threads));
 }
 
 std::unique_ptr<Backend> make_two_level(const World& world, Group group, const Settings& settings) {
@@ -54,7 +47,7 @@ std::unique_ptr<Backend> make_two_level(const World& world, Group group, const S
   const std::string flat = flat_backend(world);
   Levels levels{make_communicator(world, "shm", groups.inside, settings), make_communicator(world, flat, groups.across, settings),
                 make_communicator(world, flat, group.renamed(group.name + "/flat"), settings)};
-  return make_two_level_backend(std::move(levels), std::move(group), order, abort_check(world));
+  return make_two_level_backend(std::move(levels), std::move(group), order, abort_check(world.threads));
 }
 
 #ifdef ZT_HAS_NCCL

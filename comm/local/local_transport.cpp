@@ -160,12 +160,7 @@ class LocalTransport : public Transport {
     return at::from_blob(
         all.data_ptr(), shape, [all](void*) {}, all.options());  // one tensor object per thread: autograd writes to it
   }
-  std::function<void()> abort_check() const override {
-    return [threads = threads_] {
-      if (threads && threads->aborted())
-        throw Aborted("another rank of this run has failed, so this call cannot be completed: its message says why");
-    };
-  }
+  std::function<void()> abort_check() const override { return comm::abort_check(threads_); }
   std::unique_ptr<Transport> pair(const ChannelPlan& plan) override {
     return std::make_unique<LocalTransport>(threads_, plan.pair(group_));
   }
@@ -182,6 +177,13 @@ class LocalTransport : public Transport {
 };
 
 }  // namespace
+
+std::function<void()> abort_check(std::shared_ptr<ThreadGroup> threads) {
+  return [threads = std::move(threads)] {
+    if (threads && threads->aborted())
+      throw Aborted("another rank of this run has failed, so this call cannot be completed: its message says why");
+  };
+}
 
 std::unique_ptr<Transport> make_local_transport(std::shared_ptr<ThreadGroup> threads, Group group) {
   return std::make_unique<LocalTransport>(std::move(threads), std::move(group));
