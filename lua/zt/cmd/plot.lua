@@ -16,10 +16,7 @@ local options = zt.cli {
 local function draw(path)
   if not zt.exists(path .. "/metrics.jsonl") then fail("'%s' has no metrics.jsonl: give the folder of a run", path) end
   local curves = new_curves()
-  for line in folder.lines(path) do
-    local values = folder.values_of(line)
-    if values then curves:add(values.step, values) end
-  end
+  for values in folder.records(path) do curves:add(values.step, values) end
   for _, file in ipairs(curves:write(path, path:gsub("/+$", ""):match "[^/]+$" or path)) do print("wrote " .. file) end
 end
 

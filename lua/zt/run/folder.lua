@@ -79,6 +79,17 @@ function folder.values_of(line)
   return is_whole and type(values) == "table" and type(values.step) == "number" and values or nil
 end
 
+--- Iterates over the values of the lines that are whole.
+function folder.records(path)
+  local next_line = folder.lines(path)
+  return function()
+    for line in next_line do
+      local values = folder.values_of(line)
+      if values then return values end
+    end
+  end
+end
+
 --- Returns the step of the last line of the folder's metrics.jsonl; nil if there is none.
 function folder.last_step(path)
   if not core.exists(path .. "/metrics.jsonl") then return nil end

@@ -22,12 +22,9 @@ end
 local function metrics_of(path)
   local metrics, steps = {}, 0
   if not core.exists(path .. "/metrics.jsonl") then return metrics, steps end
-  for text in folder.lines(path) do
-    local line = folder.values_of(text) -- nil for a part of a line, which a run that was killed may have left
-    if line then
-      add_line(metrics, line)
-      steps = math.max(steps, line.step + 1)
-    end
+  for line in folder.records(path) do
+    add_line(metrics, line)
+    steps = math.max(steps, line.step + 1)
   end
   return metrics, steps
 end
