@@ -1,4 +1,4 @@
-// What the ranks of a trainer must have alike besides their programs: options and initial values.
+// Facts for check_alike: the options and initial values that all ranks of a trainer must have alike.
 #pragma once
 
 #include "zt/comm/alike.h"

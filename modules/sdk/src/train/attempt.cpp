@@ -18,8 +18,9 @@ StepFailure describe_failure(const std::exception_ptr& failure) {
   }
 }
 
-// Throws `failure` with `more` at the end of its message.
-[[noreturn]] void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
+}  // namespace
+
+void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
   if (more.empty()) std::rethrow_exception(failure);
   try {
     std::rethrow_exception(failure);
@@ -29,8 +30,6 @@ StepFailure describe_failure(const std::exception_ptr& failure) {
     throw Error(describe(error) + more);
   }
 }
-
-}  // namespace
 
 void Runner::require_alive() const {
   if (is_busy_)

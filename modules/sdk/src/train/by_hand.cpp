@@ -187,9 +187,9 @@ void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int
   } catch (const Fault& error) {
     runner_.lose(error.what());
     throw;
-  } catch (const std::exception& error) {
+  } catch (...) {
     if (micro_batch_ > 0) runner_.compute().discard(micro_batch_);
-    throw Misuse(describe(error) +
+    rethrow_with(std::current_exception(),
                  "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know "
                  "nothing of this and wait for it");
   }

@@ -17,6 +17,9 @@
 
 namespace zt {
 
+// Throws `failure` with `more` at the end of its message.
+[[noreturn]] void rethrow_with(const std::exception_ptr& failure, const std::string& more);
+
 // Invariant: the works in flight are those of one mode's program, which the runner waits for before another mode runs.
 // Threads: the rank's thread only. All functions that run actions are collective over the mesh.
 class Runner {
