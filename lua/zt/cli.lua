@@ -32,7 +32,7 @@ local SCHEMA = {
   {"arguments", "list", "the words to read instead of the command line"},
 }
 
--- What an option of the script may say besides {name, default, help}.
+-- The fields that an option of the script may have besides {name, default, help}.
 local EXTRAS = {
   {"type", "string", "its type; by default that of the default"},
   {"at_least", "number", "the least value"},

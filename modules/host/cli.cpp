@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFooter = R"(
 Ranks: run -n N starts N processes by mpirun, each a rank: root may do so, and ranks share cores if there are fewer. `mpirun -n N
-ztoolkit run` is the same with mpirun's own options. --threads N runs N ranks as threads of one process, for tests and debugging. Lines printed by ranks other than 0 begin with [rank].
+ztoolkit run` is the same with mpirun's own options. --threads N runs N ranks as threads of one process, for tests and debugging.
+Lines printed by ranks other than 0 begin with [rank].
 
 Threads: a rank computes with OMP_NUM_THREADS threads. If this is not set, the machine's cores are divided by its ranks, and
 a rank uses no more cores than mpirun bound it to.

@@ -1,4 +1,4 @@
-// What a ComputeState reads from its batch, and what the last layer outputs for it.
+// Functions of ComputeState that read its batch, or the outputs of the last layer.
 #include <algorithm>
 
 #include "compute.h"
