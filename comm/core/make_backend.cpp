@@ -1,6 +1,7 @@
 #include "make_backend.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "checked.h"
 #include "local/local_transport.h"
@@ -58,11 +59,21 @@ std::shared_ptr<Communicator> make_nccl_host(const World& world, const Group& gr
 
 #endif
 
+#ifdef ZT_HAS_NCCL
+LocalRank local_rank(const World& world) {
+  if (world.launch != Launch::mpi) return {world.rank, world.size};
+  const char* index = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  if (!index)
+    misuse("backend 'nccl' needs the variable OMPI_COMM_WORLD_LOCAL_RANK to choose a GPU: start the ranks by Open MPI's mpirun");
+  return {std::atoi(index), world.ranks_per_node};
+}
+#endif
+
 std::unique_ptr<Backend> make_nccl([[maybe_unused]] const World& world, [[maybe_unused]] Group group,
                                    [[maybe_unused]] const Settings& settings) {
 #ifdef ZT_HAS_NCCL
   auto host = make_nccl_host(world, group, settings);
-  return make_nccl_backend(std::move(host), std::move(group), settings.sum_order.value_or(SumOrder::any));
+  return make_nccl_backend(std::move(host), std::move(group), settings.sum_order.value_or(SumOrder::any), local_rank(world));
 #else
   misuse("backend 'nccl' is not in this build, which was made without CUDA or NCCL: 'mpi' and 'local' work on host memory");
 #endif

@@ -54,7 +54,10 @@ std::string version_text(int code) {
 // Uses LibTorch's device-independent interface to streams, so that CUDA is not linked.
 class CudaStreams : public StreamApi {
  public:
-  CudaStreams() : guard_(at::kCUDA), device_(guard_.getDevice()) {}
+  explicit CudaStreams(LocalRank here)
+      : guard_(at::kCUDA), device_(at::kCUDA, static_cast<c10::DeviceIndex>(gpu_of(here, guard_.deviceCount()))) {
+    guard_.setDevice(device_);
+  }
   at::Device device() const override { return device_; }
   c10::Stream current() const override { return guard_.getStream(device_); }
   c10::Stream exchange(const c10::Stream& stream) const override { return guard_.exchangeStream(stream); }
@@ -102,9 +105,17 @@ const NcclApi& load_nccl() {
   return api;
 }
 
-std::shared_ptr<const StreamApi> cuda_streams() {
+int gpu_of(LocalRank here, int gpus) {
+  if (gpus == 1) return 0;
+  if (here.count > gpus)
+    misuse("backend 'nccl' needs a GPU for each of the {} ranks of a machine, and this one has {}: start fewer ranks on it",
+           here.count, gpus);
+  return here.index;
+}
+
+std::shared_ptr<const StreamApi> cuda_streams(LocalRank here) {
   if (!at::hasCUDA()) misuse("backend 'nccl' needs a GPU, and this run has none: 'mpi' and 'local' work on host memory");
-  return std::make_shared<CudaStreams>();
+  return std::make_shared<CudaStreams>(here);
 }
 
 }  // namespace zt::comm

@@ -77,7 +77,16 @@ class OnStream {
   const c10::Stream before_;
 };
 
-// Returns the streams of the current CUDA device, through LibTorch. Throws Misuse if LibTorch has no CUDA or there is no GPU.
-std::shared_ptr<const StreamApi> cuda_streams();
+// The place of a rank among those of its machine.
+struct LocalRank {
+  int index = 0, count = 1;
+};
+// Returns the index of the rank's GPU among those that its process sees: its place, or 0 if it sees one only, as with
+// CUDA_VISIBLE_DEVICES set for each rank. Throws Misuse if there are several, but fewer than ranks.
+int gpu_of(LocalRank here, int gpus);
+
+// Makes the rank's GPU the current device of this thread, and returns its streams, through LibTorch. Throws Misuse as gpu_of, if
+// LibTorch has no CUDA, or if there is no GPU.
+std::shared_ptr<const StreamApi> cuda_streams(LocalRank here);
 
 }  // namespace zt::comm

@@ -196,8 +196,8 @@ class NcclBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, Group group, SumOrder order) {
-  return make_nccl_backend(std::move(host), std::move(group), order, load_nccl(), cuda_streams());
+std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, Group group, SumOrder order, LocalRank here) {
+  return make_nccl_backend(std::move(host), std::move(group), order, load_nccl(), cuda_streams(here));
 }
 
 std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, Group group, SumOrder order, const NcclApi& api,

@@ -17,6 +17,12 @@ namespace {
 
 using namespace fake;
 
+TEST(Gpus, EachRankOfAMachineHasItsOwn) {
+  EXPECT_EQ(gpu_of({3, 4}, 8), 3);
+  EXPECT_EQ(gpu_of({3, 4}, 1), 0) << "each process sees one only";
+  EXPECT_CONTAINS(test::message_of<Misuse>([] { gpu_of({0, 8}, 4); }), "each of the 8 ranks of a machine, and this one has 4");
+}
+
 TEST_F(NcclTest, OrdersItsStreamBehindTheCurrentOneAndBack) {
   const auto comm = make();
   const auto t = at::ones({4});

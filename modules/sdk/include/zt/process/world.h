@@ -51,6 +51,7 @@ struct PlanOutput {
   std::string costs = {};                  // simulate the step with these costs (see find_costs); empty: do not
   std::string picture = {};                // file for a picture of the simulated step; empty: none
   std::string trace = {};                  // file for its trace; empty: none
+  int ranks_per_machine = 0;               // of the simulated machine; 0: as its costs say
   std::vector<std::string> compared = {};  // schedules of a pipeline with which to simulate the step, too
 };
 
