@@ -7,31 +7,19 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "zt/base/error.h"
+#include "zt/base/machine_memory.h"
 #include "zt/base/tensor.h"
 
 namespace zt::comm {
 
 namespace {
 
-// Returns the bytes of memory that the machine has left, or -1 if that is unknown.
-int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string word; file >> word;) {
-    if (word != "MemAvailable:") continue;
-    int64_t kilobytes = -1;
-    file >> kilobytes;
-    return kilobytes * 1024;
-  }
-  return -1;
-}
-
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& doing) {
   const std::string why = std::strerror(errno);
-  const int64_t available = available_bytes();
+  const int64_t available = machine_memory().free;
   fault(
       "cannot get {} of shared memory ({}: {}); the machine has {} left. Use smaller buffers, more ranks, or raise the limit "
       "(ulimit -a)",
@@ -40,7 +28,7 @@ int64_t available_bytes() {
 
 // Throws Fault if the machine has less. The kernel would grant more than there is and kill a rank later.
 void check_available(size_t bytes) {
-  const int64_t available = available_bytes();
+  const int64_t available = machine_memory().free;
   if (available < 0 || bytes <= static_cast<size_t>(available)) return;
   errno = ENOMEM;
   out_of_memory(bytes, "taking the pages");

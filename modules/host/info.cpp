@@ -8,6 +8,7 @@
 #include "machine.h"
 #include "module_list.h"
 #include "ranks/rank.h"
+#include "zt/base/machine_memory.h"
 #include "zt/build_id.h"
 #include "zt/gemm/gemm_choice.h"
 
@@ -39,14 +40,14 @@ Json versions(lua_State* L) {
 
 Json machine() {
   const Cpu cpu = find_cpu();
-  const Memory memory = find_memory();
+  const MachineMemory memory = machine_memory();
   const auto gigabytes = [](int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9); };
   return {{"CPU", cpu.model},
           {"CPU features", fmt::format("{}", fmt::join(cpu.features, " "))},
           {"cores", cpu.cores},
           {"cores for this process", cpu.allowed},
-          {"memory", gigabytes(memory.total_bytes)},
-          {"memory available", gigabytes(memory.available_bytes)}};
+          {"memory", gigabytes(memory.whole)},
+          {"memory available", gigabytes(memory.free)}};
 }
 
 Json gpu() {

@@ -26,10 +26,6 @@ std::string proc_value(const char* file, const std::string& key) {
   return "";
 }
 
-int64_t proc_bytes(const std::string& key) {
-  return std::atoll(proc_value("/proc/meminfo", key).c_str()) * 1024;
-}
-
 // The functions of the CUDA driver that this file calls. They are looked up at run time, so no CUDA header is needed.
 struct CudaDriver {
   int (*init)(unsigned) = nullptr;
@@ -63,10 +59,6 @@ Cpu find_cpu() {
   cpu_set_t allowed;
   cpu.allowed = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : cpu.cores;
   return cpu;
-}
-
-Memory find_memory() {
-  return {proc_bytes("MemTotal"), proc_bytes("MemAvailable")};
 }
 
 Gpus find_gpus() {

@@ -15,12 +15,6 @@ struct Cpu {
 };
 Cpu find_cpu();
 
-struct Memory {
-  int64_t total_bytes = 0;
-  int64_t available_bytes = 0;
-};
-Memory find_memory();
-
 struct Gpus {
   std::string problem;  // why no GPU was found: "no NVIDIA driver (libcuda.so.1)"; empty if one was found
   std::string driver;   // the CUDA version the driver supports: "13.0"

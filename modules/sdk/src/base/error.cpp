@@ -3,10 +3,14 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <new>
 #include <numeric>
 #include <system_error>
 #include <vector>
+
+#include "zt/base/machine_memory.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 
@@ -14,22 +18,25 @@ namespace zt {
 Error::~Error() = default;
 Misuse::~Misuse() = default;
 Fault::~Fault() = default;
+OutOfMemory::~OutOfMemory() = default;
 Aborted::~Aborted() = default;
 PeerFailed::~PeerFailed() = default;
 
 namespace {
 
-constexpr const char* kMemoryAdvice =
-    "use smaller batches, a smaller model or more ranks, or raise the limit of this process (ulimit -v)";
+constexpr std::string_view kRefused = "can't allocate memory: you tried to allocate ";
+
+// "there is no memory for 4 GiB; 1.2 GiB of 23.4 GiB are free on this machine"
+std::string no_memory_text(const std::string& what) {
+  const std::string left = machine_memory().text();
+  return fmt::format("there is no memory{}{}{}", what, left.empty() ? "" : "; ", left);
+}
 
 // Returns LibTorch's text. For memory that the system refused, says so in plain words. Of an operator that a device does not
 // have, leaves out the list of all devices and their source files.
 std::string describe_torch(const std::string& text) {
-  constexpr std::string_view kRefused = "can't allocate memory: you tried to allocate ";
-  if (const size_t at = text.find(kRefused); at != std::string::npos) {
-    const size_t begin = at + kRefused.size();
-    return fmt::format("there is no memory for {} bytes: {}", text.substr(begin, text.find(' ', begin) - begin), kMemoryAdvice);
-  }
+  if (const size_t at = text.find(kRefused); at != std::string::npos)
+    return no_memory_text(" for " + human_bytes(std::atoll(text.c_str() + at + kRefused.size())));
   if (text.starts_with("Could not run '")) return text.substr(0, text.find(" This could be because"));
   return text;
 }
@@ -45,8 +52,16 @@ std::string describe(const std::exception& error) {
         "ulimit -u)",
         system->what());
   }
-  if (dynamic_cast<const std::bad_alloc*>(&error)) return fmt::format("there is no memory left: {}", kMemoryAdvice);
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return no_memory_text("");
   return error.what();
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const OutOfMemory*>(&error) || dynamic_cast<const std::bad_alloc*>(&error)) return true;
+  const auto* torch = dynamic_cast<const c10::Error*>(&error);
+  if (!torch) return false;
+  return dynamic_cast<const c10::OutOfMemoryError*>(torch) ||
+         std::string_view(torch->what()).find(kRefused) != std::string_view::npos;
 }
 
 namespace {

@@ -24,6 +24,13 @@ namespace {
       before.outputs[edge.output].name, before.name);
 }
 
+// "with the inputs float32 [8, 128, 512]: ", or nothing for a layer without inputs.
+std::string inputs_text(const std::vector<at::Tensor>& inputs) {
+  std::vector<std::string> texts;
+  for (const at::Tensor& input : inputs) texts.push_back(describe(input));
+  return texts.empty() ? "" : fmt::format("with the inputs {}: ", fmt::join(texts, ", "));
+}
+
 }  // namespace
 
 Keep parse_keep(const std::string& name) {
@@ -135,8 +142,13 @@ ComputeState::Run ComputeState::run(int position, int micro_batch, bool is_recom
   const at::AutoGradMode grad_mode(keep == Keep::graph && !exchanges_[position]);
   Run run;
   with_layer_name(position, micro_batch, [&] {
-    if (exchanges_[position]) run = start_exchange(position, keep, mine);
-    else run.outputs = run_layer(position, mine);
+    try {
+      if (exchanges_[position]) run = start_exchange(position, keep, mine);
+      else run.outputs = run_layer(position, mine);
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      throw OutOfMemory(fmt::format("{}{}", inputs_text(mine.inputs), describe(error)));
+    }
   });
   const bool drops_all = run.outputs.empty() && mode_ != Mode::generate;  // a loss layer may return no values
   if (!drops_all && run.outputs.size() != info.outputs.size())

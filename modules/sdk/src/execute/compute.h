@@ -66,8 +66,8 @@ class ComputeState {
   Stats report(const Stats& stats) const;
   // Adds the time of exchanges since the last call to their statistics.
   void add_exchange_seconds();
-  // Returns the bytes that layers have noted as sent since the last call.
-  int64_t take_sent_bytes() { return std::exchange(sent_bytes_, 0); }
+  // Returns the bytes that layers have noted as sent since the last call, by axis.
+  std::map<std::string, SentBytes> take_sent() { return std::exchange(sent_, {}); }
   // Turns the search for values that are not finite on or off; see Context::watch. `take_nonfinite` returns the first of them
   // since the last call, in words; empty: there is none.
   void search_nonfinite(bool is_on) { searches_nonfinite_ = is_on; }
@@ -150,7 +150,7 @@ class ComputeState {
   StepSums sums_;
   std::vector<ExchangeLayer*> exchanges_;  // by position: null for other layers
   std::map<int, int64_t> exchange_ns_;     // by position of exchanges with the statistic `seconds`
-  int64_t sent_bytes_ = 0;
+  std::map<std::string, SentBytes> sent_;  // by axis
   bool searches_nonfinite_ = false;
   std::string nonfinite_;
   std::set<int> updated_layers_;  // in this step

@@ -18,7 +18,7 @@ class ComputeState::LayerContext : public Context {
   Communicator& control(const std::string& axis) override { return compute_.state_.control({axis}); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   void stat(const std::string& name, const at::Tensor& values) override;
-  void sent(int64_t bytes) override;
+  void sent(const std::string& axis, int64_t bytes, Pattern pattern) override;
   void watch(const std::string& name, const at::Tensor& values) override;
   void keep(std::vector<at::Tensor> choices) override;
   std::vector<at::Tensor> kept() const override;

@@ -13,7 +13,7 @@ namespace zt {
 void ComputeState::begin_sums() {
   sums_.clear();
   updated_layers_.clear();
-  sent_bytes_ = 0;
+  sent_.clear();
   for (auto& [position, nanoseconds] : exchange_ns_) nanoseconds = 0;
 }
 
@@ -36,8 +36,9 @@ void ComputeState::LayerContext::stat(const std::string& name, const at::Tensor&
   compute_.sums_.add_stat(stat, position_index_, micro_batch_index_, values.reshape({size}));
 }
 
-void ComputeState::LayerContext::sent(int64_t bytes) {
-  compute_.sent_bytes_ += bytes;
+void ComputeState::LayerContext::sent(const std::string& axis, int64_t bytes, Pattern pattern) {
+  SentBytes& sent = compute_.sent_[axis];
+  (pattern == Pattern::collective ? sent.collective : sent.all_to_all) += bytes;
   const int stat = mode == Mode::generate ? -1 : compute_.find_stat(position_index_, "bytes_sent");
   if (stat < 0) return;
   compute_.sums_.add_stat(stat, position_index_, micro_batch_index_, at::tensor({static_cast<double>(bytes)}, at::kDouble));

@@ -1,12 +1,23 @@
 // Runs that fail: all ranks learn of it, and what can be kept is kept.
 #include <algorithm>
 
+#include "memory_check.h"
 #include "runner.h"
 #include "zt/base/error.h"
 
 namespace zt {
 
 namespace {
+
+// Adds to an OutOfMemory what the rank holds and what would need less.
+std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& plan) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) return failure;
+    return std::make_exception_ptr(OutOfMemory(describe(error) + ". " + memory_advice(plan)));
+  }
+}
 
 StepFailure describe_failure(const std::exception_ptr& failure) {
   try {
@@ -26,6 +37,8 @@ void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
     std::rethrow_exception(failure);
   } catch (const Misuse& error) {
     throw Misuse(error.what() + more);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error.what() + more);
   } catch (const std::exception& error) {
     throw Error(describe(error) + more);
   }
@@ -112,6 +125,7 @@ void Runner::attempt(Executor& running, int first, const std::function<void()>& 
   } catch (...) {
     failure = std::current_exception();
   }
+  if (failure) failure = with_advice(failure, *plan_);
   if (!failure && state_.known_failure.empty()) return;
   normalisation_->seed_exponent = seed_exponent;
   fail(running, failure, rescue);

@@ -3,6 +3,8 @@
 #include <set>
 
 #include "execute/counts.h"
+#include "train/memory_check.h"
+#include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/base/zeros.h"
 
@@ -74,6 +76,15 @@ std::vector<at::Tensor> Store::allocate_slots(const Slots& slots, at::ScalarType
   return buffers;
 }
 
+// "unit 4, 'blocks.3.mlp.up.weight' [4096, 1024] and 5 more parameters"
+std::string Store::unit_text(const Unit& unit) const {
+  const std::vector<int>& params = state_.model->units[unit.index].params;
+  const ParamInfo& first = state_.model->params[params.front()];
+  std::string text = fmt::format("unit {}, '{}' [{}]", unit.index, first.name, fmt::join(first.shape, ", "));
+  if (params.size() > 1) text += fmt::format(" and {} more parameters", params.size() - 1);
+  return text;
+}
+
 // Programs of all modes use the same buffers, so a Param's values never move.
 void Store::allocate_units() {
   const Program& training = plan_->program(Mode::train);
@@ -90,7 +101,12 @@ void Store::allocate_units() {
                                buffer(gradients, slots.gradients.of_unit[unit.index])};
     if (unit.plan.held && unit.is_node_shared())
       unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
-    allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
+    try {
+      allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      throw OutOfMemory(fmt::format("the buffers of {}: {}. {}", unit_text(unit), describe(error), memory_advice(*plan_)));
+    }
   }
   run_together(plan_->world(), [&] {  // values that a script gives may be wrong
     for (Unit& unit : state_.units) initialise_unit(plan_->model(), unit, state_.coord);

@@ -63,6 +63,7 @@ class Store {
  private:
   at::Tensor allocate(const AxesList& movers, int64_t numel, at::ScalarType dtype) const;
   std::vector<at::Tensor> allocate_slots(const Slots& slots, at::ScalarType dtype) const;
+  std::string unit_text(const Unit& unit) const;
   void allocate_units();
   void release_parameters() const;
   void await_readers() const;

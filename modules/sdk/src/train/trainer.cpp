@@ -4,6 +4,7 @@
 #include "by_hand.h"
 #include "execute/counts.h"
 #include "measure.h"
+#include "memory_check.h"
 #include "plan/plan.h"
 #include "report.h"
 #include "runner.h"
@@ -22,6 +23,12 @@ Stateful::~Stateful() = default;
 Visitor::~Visitor() = default;
 
 namespace {
+
+std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, const TrainerOptions& options) {
+  if (options.dry) return std::make_unique<Store>(plan, *options.optimizer, Buffers::none);
+  check_memory(*plan);
+  return std::make_unique<Store>(plan, *options.optimizer, Buffers::allocated);
+}
 
 // Throws Misuse if the options do not fit the program, or the model has a trainer.
 void check_options(const ProgramSpec& spec, const TrainerOptions& options) {
@@ -61,7 +68,7 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
     : spec_(std::move(spec)),
       options_(std::move(options)),
       plan_(Plan::make(spec_, options_.optimizer)),
-      store_(std::make_unique<Store>(plan_, *options_.optimizer, options_.dry ? Buffers::none : Buffers::allocated)),
+      store_(make_store(plan_, options_)),
       control_(std::make_unique<StepControl>(options_)),
       report_(std::make_unique<Report>(plan_)) {
   if (options_.dry) return;

@@ -36,6 +36,13 @@ class Fault : public Error {
   ~Fault() override;
 };
 
+// There was no memory for something.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+  ~OutOfMemory() override;
+};
+
 // Another rank failed, so this rank ends as well. The other rank prints the cause: this message is not worth printing beside it.
 class Aborted : public Fault {
  public:
@@ -79,6 +86,8 @@ template <class... Args>
 
 // Returns the text of any exception for a person: for c10 errors without the C++ backtrace.
 std::string describe(const std::exception& error);
+// Returns whether the error is an OutOfMemory, or what the allocators of LibTorch and C++ throw instead.
+bool is_out_of_memory(const std::exception& error);
 
 // Calls `run` and returns its result. If `run` throws, throws an error of the same family (Misuse, Fault, Error) whose text
 // starts with what `context()` returns and ": ". Aborted and PeerFailed pass unchanged.
@@ -96,6 +105,7 @@ decltype(auto) with_context(Context&& context, Run&& run) {
   } catch (const Misuse& error) {
     throw Misuse(text(error));
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) throw OutOfMemory(text(error));
     throw Error(text(error));
   }
 }

@@ -1,0 +1,76 @@
+#include "zt/base/machine_memory.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+namespace {
+
+// Returns the number after a key in a file of lines "key number"; -1 if there is none.
+int64_t number_after(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    if (word != key) continue;
+    int64_t number = -1;
+    return file >> number ? number : -1;
+  }
+  return -1;
+}
+
+// Returns the number that a file begins with; -1 if there is none ("max").
+int64_t number_in(const char* path) {
+  std::ifstream file(path);
+  int64_t number = -1;
+  return file >> number ? number : -1;
+}
+
+// The files of a control group that hold its limit, what it uses, and how much of that is a cache of files.
+struct GroupFiles {
+  const char *limit, *used, *details, *cache;
+};
+constexpr GroupFiles kGroups[] = {
+    {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"},
+    {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+     "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"},
+};
+
+void bound_by_group(MachineMemory& memory, const GroupFiles& files) {
+  const int64_t limit = number_in(files.limit), used = number_in(files.used);
+  if (limit <= 0 || used < 0 || (memory.whole >= 0 && limit >= memory.whole)) return;
+  const int64_t cache = std::max<int64_t>(0, number_after(files.details, files.cache));
+  memory.whole = limit;
+  memory.free = std::min(memory.free < 0 ? limit : memory.free, std::max<int64_t>(0, limit - used + cache));
+}
+
+}  // namespace
+
+std::string MachineMemory::text() const {
+  std::string words;
+  if (free >= 0 && whole >= 0) words = fmt::format("{} of {} are free on this machine", human_bytes(free), human_bytes(whole));
+  if (limit >= 0)
+    words += fmt::format("{}this process may use {} more (ulimit -v)", words.empty() ? "" : "; ", human_bytes(limit));
+  return words;
+}
+
+MachineMemory machine_memory() {
+  constexpr int64_t kKilobyte = 1024;
+  MachineMemory memory;
+  const int64_t total = number_after("/proc/meminfo", "MemTotal:"), available = number_after("/proc/meminfo", "MemAvailable:");
+  if (total >= 0) memory.whole = total * kKilobyte;
+  if (available >= 0) memory.free = available * kKilobyte;
+  for (const GroupFiles& files : kGroups) bound_by_group(memory, files);
+  rlimit bound{};
+  const int64_t reserved = number_after("/proc/self/status", "VmSize:");
+  if (getrlimit(RLIMIT_AS, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY && reserved >= 0)
+    memory.limit = std::max<int64_t>(0, static_cast<int64_t>(bound.rlim_cur) - reserved * kKilobyte);
+  return memory;
+}
+
+}  // namespace zt

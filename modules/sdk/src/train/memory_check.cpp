@@ -1,0 +1,108 @@
+#include "memory_check.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "execute/counts.h"
+#include "zt/base/error.h"
+#include "zt/base/machine_memory.h"
+#include "zt/base/tensor.h"
+#include "zt/process/log.h"
+
+namespace zt {
+
+namespace {
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+int64_t bytes_of(const RankPlan& plan) {
+  int64_t bytes = 0;
+  for (const auto& [kind, held] : plan.held) bytes += held;
+  return bytes;
+}
+
+// "parameters 1.2 GiB, gradients 1.2 GiB"
+std::string held_text(const RankPlan& plan) {
+  std::string text;
+  for (const auto& [kind, bytes] : plan.held) {
+    if (bytes > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind, human_bytes(bytes));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+// The buffers of this machine's ranks, and whether this rank is the first of them.
+struct Here {
+  int64_t bytes = 0;
+  int ranks = 0;
+  bool is_first = true;
+};
+
+Here gather_here(const Plan& plan, int64_t mine) {
+  Communicator* world = plan.world();
+  if (!world) return {mine, 1, true};
+  const std::string name = machine_name();
+  Here here;
+  const auto all = world->all_gather_values(Value::Table{{"machine", name}, {"bytes", mine}});
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    const auto& theirs = *all[rank].get_if<Value::Table>();
+    if (*theirs.at("machine").get_if<std::string>() != name) continue;
+    here.is_first = here.is_first && rank >= world->rank();
+    here.bytes += *theirs.at("bytes").get_if<int64_t>();
+    ++here.ranks;
+  }
+  return here;
+}
+
+bool is_on_gpus(const Plan& plan) {
+  const auto& mesh = plan.spec().mesh();
+  return mesh && plan.place().size > 1 && mesh->world()->link.backend == "nccl";
+}
+
+}  // namespace
+
+std::string memory_advice(const Plan& plan) {
+  const auto& held = plan.rank().held;
+  const auto largest = std::ranges::max_element(held, {}, [](const auto& line) { return line.second; });
+  const auto& units = plan.program(Mode::train).units;
+  const bool is_sharded = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.is_spread(); });
+  std::vector<std::string> advice;
+  if (plan.data_ranks() > 1 && largest != held.end()) {
+    if (largest->first == "optimizer" || largest->first == "master") advice.emplace_back("shard it by zero.shard{stage = 1}");
+    if (largest->first == "gradients") advice.emplace_back("shard them by zero.shard{stage = 2}");
+    if (largest->first == "parameters") advice.emplace_back("shard them by zero.shard{stage = 3}");
+  } else if (!is_sharded) {
+    advice.emplace_back("shard the model over more ranks by zero.shard");
+  }
+  advice.emplace_back("make a step of more micro-batches, or of shorter or fewer samples");
+  advice.emplace_back("recompute blocks by zt.recompute");
+  if (plan.program(Mode::train).precision.params == at::kFloat) advice.emplace_back("compute in bf16");
+  return fmt::format("this rank's buffers are: {}; to need less, {}", held_text(plan.rank()), fmt::join(advice, "; or "));
+}
+
+void check_memory(const Plan& plan) {
+  if (is_on_gpus(plan)) return;
+  const Here here = gather_here(plan, bytes_of(plan.rank()));
+  const MachineMemory memory = machine_memory();
+  const bool is_one_process = plan.place().launch == Launch::threads;
+  const int64_t of_process = is_one_process ? here.bytes : bytes_of(plan.rank());
+  const auto need = [&] {
+    return fmt::format("the buffers of {} on this machine need {}",
+                       here.ranks == 1 ? "the rank" : fmt::format("the {} ranks", here.ranks), human_bytes(here.bytes));
+  };
+  run_together(plan.world(), [&] {
+    const bool exceeds = memory.whole >= 0 && here.bytes > memory.whole;
+    const bool exceeds_limit = memory.limit >= 0 && of_process > memory.limit;
+    if (exceeds || exceeds_limit) misuse("{}, without activations, and {}. {}", need(), memory.text(), memory_advice(plan));
+  });
+  if (here.is_first && memory.free >= 0 && here.bytes > memory.free)
+    log(LogLevel::warn, plan.place(),
+        fmt::format("{}, without activations, and {}: it may end for lack of memory. {}", need(), memory.text(),
+                    memory_advice(plan)));
+}
+
+}  // namespace zt
