@@ -38,6 +38,7 @@ class Shard : public Pass {
  public:
   explicit Shard(ShardOptions options) : options_(std::move(options)) {}
   std::string name() const override { return "zero.shard"; }
+  std::string summary() const override { return fmt::format("zero.shard stage {}", options_.stage); }
   Phase phase() const override { return Phase::residency; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
   std::shared_ptr<Mesh> mesh() const override { return std::const_pointer_cast<Mesh>(options_.axis->mesh.lock()); }

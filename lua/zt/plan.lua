@@ -49,12 +49,12 @@ end
 
 -- Simulates the step with each schedule of the list instead of its own. Returns one table per schedule: the times of the rank
 -- that is worst in each, or what is wrong with the schedule here.
-local function compare(trainer, batch, output)
+local function compare(trainer, batch, output, costs)
   local pipe = #output.compared > 0 and require "zt.pipe"
   local rows = {}
   for index, name in ipairs(output.compared) do
     local program = pipe.with_schedule(trainer.program, name)
-    local is_done, result = pcall(trainer.simulate, trainer, batch, output.costs, program)
+    local is_done, result = pcall(trainer.simulate, trainer, batch, costs, program)
     local row = {schedule = name, error = not is_done and result:gsub("^%S+:%d+: ", "") or nil}
     for _, rank in ipairs(is_done and result.ranks or {}) do
       row.seconds = result.seconds
@@ -93,17 +93,26 @@ local function write(kinds, simulation, compared, output)
     if #compared > 0 then print(comparison_text(compared)) end
     return
   end
-  local simulated = simulation and {seconds = simulation.seconds, ranks = summaries(simulation)}
+  local simulated = simulation
+    and {seconds = simulation.seconds, work = simulation.work, ranks = summaries(simulation)}
   local out = assert(io.open(("/dev/fd/%d"):format(output.descriptor), "a"))
   assert(out:write(core.json.encode{ranks = ranks, kinds = kinds, simulation = simulated, compared = compared}, "\n"))
   assert(out:close())
 end
 
--- Simulates the step if the command line asks for it, and writes its picture and trace.
-local function simulate(trainer, batch, output)
+-- Returns the costs that the command line asks for; nil if it asks for no simulation.
+local function costs_of(output)
   if output.costs == "" then return nil end
+  local costs = core.costs(output.costs)
+  if output.ranks_per_machine > 0 then costs.hardware.ranks_per_machine = output.ranks_per_machine end
+  return costs
+end
+
+-- Simulates the step if there are costs, and writes its picture and trace.
+local function simulate(trainer, batch, output, costs)
+  if not costs then return nil end
   if output.picture ~= "" then picture.check(output.picture) end
-  local simulation = trainer:simulate(batch, output.costs)
+  local simulation = trainer:simulate(batch, costs)
   if output.picture ~= "" then picture.write(simulation, output.picture) end
   if output.trace ~= "" then
     simulation:write_trace(output.trace)
@@ -129,8 +138,8 @@ end
 local function finish(trainer, batch, parts)
   local output = require("zt.host").plan()
   if output then
-    local whole = whole_batch(batch, parts)
-    write(trainer:plan(whole), simulate(trainer, whole, output), compare(trainer, whole, output), output)
+    local whole, costs = whole_batch(batch, parts), costs_of(output)
+    write(trainer:plan(whole), simulate(trainer, whole, output, costs), compare(trainer, whole, output, costs), output)
   else
     print(trainer:report())
   end

@@ -66,14 +66,17 @@ struct Parser {
     plan->footer("--help before the script prints this text, after the script the script's own help.");
     plan->add_option("--ranks", options.ranks, "number of ranks of the run (1)")->check(CLI::Range(1, 1 << 20))->type_name("N");
     plan->add_option("--rank", options.rank, "rank that the script runs as (0)")->check(CLI::Range(0, 1 << 20))->type_name("R");
-    plan->add_option("--ranks-per-node", options.ranks_per_node, "number of ranks that share a machine's memory (1)")
+    plan->add_option("--ranks-per-node", options.ranks_per_node, "number of ranks on each machine (that of --costs, else 1)")
         ->check(CLI::Range(1, 1 << 20))
         ->type_name("K");
-    plan->add_option("--backend", options.backend, "backend of the axes for which the script names none")->type_name("NAME");
+    plan->add_option("--backend", options.backend,
+                     "backend of the axes for which the script names none (nccl for the machines of --costs)")
+        ->type_name("NAME");
     plan->add_flag("--json", options.plan.is_json, "print JSON; the script's own output goes to standard error");
     plan->add_flag("--simulate", simulates,
                    "simulate the step: time, bubbles and memory of each kind of rank. The options below imply it");
-    plan->add_option("--costs", options.plan.costs, "a machine (a100, h100, h200) or a JSON file of trainer:costs (h200)")
+    plan->add_option("--costs", options.plan.costs,
+                     "a machine (v100, a100, h100, h200) or a JSON file, as docs/plans.md describes it (h200)")
         ->type_name("NAME");
     plan->add_option("--picture", options.plan.picture, "write the simulated step as an SVG picture")->type_name("FILE");
     plan->add_option("--trace", options.plan.trace, "write the simulated step as a trace for Chrome or Perfetto")

@@ -156,6 +156,7 @@ int plan_output(lua_State* L) {
                                   {"costs", plan.costs},
                                   {"picture", plan.picture},
                                   {"trace", plan.trace},
+                                  {"ranks_per_machine", plan.ranks_per_machine},
                                   {"compared", Value::List(plan.compared.begin(), plan.compared.end())}}));
   return 1;
 }

@@ -75,15 +75,15 @@ class GatherDispatch final : public DispatchLayer {
     const Gathered tokens = find_longest(own.size(0), control);
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
     const at::Tensor experts = gather_rows(routes_on_host(in[1]), tokens, control, -1);
-    context.sent(tokens.sent_bytes(all) + tokens.sent_bytes(experts));
+    context.sent(options_.axis, tokens.sent_bytes(all) + tokens.sent_bytes(experts), Pattern::collective);
     const int64_t own_experts = options_.experts / options_.ranks;
     const RowOrder order = order_rows(own_routes(experts, comm.rank(), own_experts), own_experts);
     const at::Tensor rows = rows_of_tokens(all, order), group_rows = at::tensor(order.counts, at::kLong);
-    const auto backward = [=, shape = in[0].sizes().vec(), async = options_.transport.async, &comm,
+    const auto backward = [=, axis = options_.axis, shape = in[0].sizes().vec(), async = options_.transport.async, &comm,
                            &context](at::TensorList gradients) {
       const at::Tensor sums = at::empty_like(all), result = at::empty(shape, own.options());
       sum_rows(sums, gradient_or_zeros(gradients[0], rows), order);
-      context.sent(tokens.sent_bytes(sums));
+      context.sent(axis, tokens.sent_bytes(sums), Pattern::collective);
       return Exchanged{{result, {}}, scatter_sums(as_rows(result), sums, tokens, comm, async)};
     };
     return {{{rows, group_rows, order.places, group_rows}, {}}, backward};
@@ -112,19 +112,19 @@ class GatherCombine final : public CombineLayer {
     const at::Tensor factors = gather_rows(own_weights, tokens, comm, 0);
     const at::Tensor sums = at::empty({tokens.all(), options_.hidden}, rows.options());
     sum_rows(sums, rows, order, factors);
-    context.sent(tokens.sent_bytes(factors) + tokens.sent_bytes(sums));
+    context.sent(options_.axis, tokens.sent_bytes(factors) + tokens.sent_bytes(sums), Pattern::collective);
     const at::Tensor own = as_rows(result);
     Work work = scatter_sums(own, sums, tokens, comm, options_.transport.async);
     const auto finish = [=] {
       if (more.defined()) at::Tensor(own).add_(as_rows(more));
     };
-    const auto backward = [=, &comm, &context](at::TensorList gradients) {
+    const auto backward = [=, axis = options_.axis, &comm, &context](at::TensorList gradients) {
       const at::Tensor gradient = gradient_or_zeros(gradients[0], result);
       const at::Tensor of_tokens = gather_rows(as_rows(gradient), tokens, comm, 0);
       const at::Tensor of_weights = at::empty_like(own_weights);
       const SumGradients sums_of = sum_rows_backward(of_tokens, rows, order, factors);
       const at::Tensor products = sums_of.weights.to(own_weights.scalar_type());
-      context.sent(tokens.sent_bytes(of_tokens) + tokens.sent_bytes(products));
+      context.sent(axis, tokens.sent_bytes(of_tokens) + tokens.sent_bytes(products), Pattern::collective);
       Exchanged gone{{sums_of.rows, of_weights.view(weights.sizes()), {}, {}},
                      scatter_sums(of_weights, products, tokens, comm, Async::no)};
       if (more.defined()) gone.tensors.push_back(gradient);

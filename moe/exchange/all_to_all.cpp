@@ -24,13 +24,13 @@ class Dispatch final : public DispatchLayer {
     Communicator* comm = comm_of(options_, context);
     const auto send = [&] { return to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport); };
     auto [rows, work, sent] = options_.padding ? with_context([&] { return need_of_padding(in[0]); }, send) : send();
-    context.sent(sent);
+    context.sent(options_.axis, sent, Pattern::all_to_all);
     const at::Tensor group_rows = at::tensor(traffic.rows_of_experts(), at::kLong);
-    const auto backward = [=, shape = in[0].sizes().vec(), transport = options_.transport, rows = rows,
+    const auto backward = [=, axis = options_.axis, shape = in[0].sizes().vec(), transport = options_.transport, rows = rows,
                            &context](at::TensorList gradients) {
       const at::Tensor of_rows = gradient_or_zeros(gradients[0], rows);
       auto [back, moved, bytes] = from_experts(of_rows, traffic, comm, transport);
-      context.sent(bytes);
+      context.sent(axis, bytes, Pattern::all_to_all);
       const at::Tensor result = at::empty(shape, tokens.options());
       return Exchanged{{result, {}}, then(std::move(moved), [=, back = back] { sum_rows(as_rows(result), back, order); })};
     };
@@ -72,16 +72,17 @@ class Combine final : public CombineLayer {
     const at::Tensor factors = weights.reshape(order.places.sizes());
     Communicator* comm = comm_of(options_, context);
     auto [back, work, sent] = from_experts(rows, traffic, comm, options_.transport);
-    context.sent(sent);
+    context.sent(options_.axis, sent, Pattern::all_to_all);
     const auto finish = [=, back = back] {
       sum_rows(as_rows(result), back, order, factors, more.defined() ? as_rows(more) : more);
     };
-    const auto backward = [=, transport = options_.transport, back = back, &context](at::TensorList gradients) {
+    const auto backward = [=, axis = options_.axis, transport = options_.transport, back = back,
+                           &context](at::TensorList gradients) {
       const at::Tensor gradient = gradient_or_zeros(gradients[0], result), of_tokens = as_rows(gradient);
       const SumGradients gradients_of = sum_rows_backward(of_tokens, back, order, factors);
       const at::Tensor of_weights = gradients_of.weights.to(weights.scalar_type()).view(weights.sizes());
       auto [of_rows, moved, bytes] = to_experts(gradients_of.rows, traffic, comm, transport);
-      context.sent(bytes);
+      context.sent(axis, bytes, Pattern::all_to_all);
       Exchanged gone{{of_rows, of_weights, {}, {}}, std::move(moved)};
       if (more.defined()) gone.tensors.push_back(gradient);
       return gone;

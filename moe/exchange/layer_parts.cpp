@@ -142,6 +142,11 @@ std::vector<at::Tensor> transfer_buffers(const PlannedRows& planned, int64_t tok
   return {rows(planned.sent), rows(planned.received)};
 }
 
+// Notes the bytes of a planned exchange.
+void note_sent(int64_t bytes, const ExchangeOptions& options, Context& context) {
+  context.sent(options.axis, bytes, options.gathers ? Pattern::collective : Pattern::all_to_all);
+}
+
 // Returns the bytes that a rank sends of a tensor that it gathers, or sums for all.
 int64_t gathered_bytes(const at::Tensor& own, const ExchangeOptions& options) {
   return (options.ranks - 1) * static_cast<int64_t>(own.nbytes());
@@ -164,13 +169,14 @@ ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tens
       numbers({ranks * experts.numel() / std::max<int64_t>(1, routes), routes}), numbers({2 * options.experts})};
   const int64_t count = tokens.numel() / options.hidden;
   const std::vector<at::Tensor> buffers = transfer_buffers(planned, count, tokens, options);
-  context.sent(options.gathers ? all + gathered_bytes(experts, options) : planned_bytes(planned.sent, tokens, options));
+  note_sent(options.gathers ? all + gathered_bytes(experts, options) : planned_bytes(planned.sent, tokens, options), options,
+            context);
   // The backward holds the rows and their order, and after an all_gather the tokens of all ranks.
   const at::Tensor kept = options.gathers ? at::empty({options.ranks * tokens.numel()}, tokens.options()) : at::Tensor();
   const auto backward = [=, &context, rows = outputs.front(), order = numbers({planned.sent})](at::TensorList) {
     const std::vector<at::Tensor> of_gradients = transfer_buffers(planned, count, tokens, options);
-    context.sent(options.gathers ? static_cast<int64_t>(kept.nbytes()) - static_cast<int64_t>(tokens.nbytes())
-                                 : planned_bytes(planned.received, tokens, options));
+    const auto gathered = static_cast<int64_t>(kept.defined() ? kept.nbytes() - tokens.nbytes() : 0);
+    note_sent(options.gathers ? gathered : planned_bytes(planned.received, tokens, options), options, context);
     return ExchangeLayer::Exchanged{{at::empty_like(tokens), {}}, {}};
   };
   return {{outputs, {}}, backward};
@@ -184,14 +190,14 @@ ExchangeLayer::Backward planned_combine(at::TensorList in, const at::Tensor& res
   const int64_t sums = (options.ranks - 1) * tokens * options.hidden * static_cast<int64_t>(rows.element_size());
   const int64_t gathered = gathered_bytes(weights, options) + sums;
   const std::vector<at::Tensor> buffers = transfer_buffers(planned, tokens, rows, options);
-  context.sent(options.gathers ? gathered : planned_bytes(planned.received, rows, options));
+  note_sent(options.gathers ? gathered : planned_bytes(planned.received, rows, options), options, context);
   // The backward holds the result, the order of rows, and for the gradient of the weights the rows that came back.
   const at::Tensor order = at::empty({planned.sent}, in[2].options());
   const bool keeps = options.ranks > 1 && !options.gathers;
   const at::Tensor kept = keeps ? at::empty({planned.sent, options.hidden}, rows.options()) : at::Tensor();
   return [=, &context, in = in.vec(), kept = kept, result = result, order = order](at::TensorList gradients) {
     const std::vector<at::Tensor> of_gradients = transfer_buffers(planned, tokens, in[0], options);
-    context.sent(options.gathers ? gathered : planned_bytes(planned.sent, in[0], options));
+    note_sent(options.gathers ? gathered : planned_bytes(planned.sent, in[0], options), options, context);
     ExchangeLayer::Exchanged gone{{at::empty_like(in[0]), at::empty_like(in[1]), {}, {}}, {}};
     if (in.size() > 4) gone.tensors.push_back(gradients[0]);
     return gone;

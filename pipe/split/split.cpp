@@ -17,6 +17,7 @@ class Split : public Pass {
   explicit Split(SplitOptions options) : options_(std::move(options)) {}
   const SplitOptions& options() const { return options_; }
   std::string name() const override { return "pipe.split"; }
+  std::string summary() const override { return "pipe.split " + (options_.name.empty() ? "own schedule" : options_.name); }
   Phase phase() const override { return Phase::structure; }
   std::shared_ptr<Mesh> mesh() const override { return std::const_pointer_cast<Mesh>(options_.axis->mesh.lock()); }
   std::optional<std::vector<std::string>> differs_along() const override { return options_.axis->names; }

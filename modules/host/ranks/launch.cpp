@@ -14,6 +14,7 @@
 #include "failure.h"
 #include "ranks/mpirun.h"
 #include "zt/base/error.h"
+#include "zt/simulate/costs.h"
 
 namespace zt::host {
 
@@ -135,10 +136,12 @@ World planned_world(World world, const LaunchOptions& options) {
   if (options.rank >= options.ranks) misuse("there is no rank {} of {}: ranks are counted from 0", options.rank, options.ranks);
   world.rank = options.rank;
   world.size = options.ranks;
-  world.ranks_per_node = options.ranks_per_node;
-  world.backend = options.backend;
+  const Hardware machine = options.plan.costs.empty() ? Hardware{} : find_costs(options.plan.costs).hardware;
+  world.ranks_per_node = options.ranks_per_node > 0 ? options.ranks_per_node : machine.ranks_per_machine;
+  world.backend = options.backend.empty() ? machine.backend : options.backend;
   world.dry = true;
   world.plan = options.plan;
+  world.plan.ranks_per_machine = options.ranks_per_node;
   world.plan.descriptor = dup(STDOUT_FILENO);
   if (options.plan.is_json) dup2(STDERR_FILENO, STDOUT_FILENO);
   return world;

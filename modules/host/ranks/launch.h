@@ -17,7 +17,7 @@ struct LaunchOptions {
   PlanOutput plan = {};  // what the plan shows, and how; without a descriptor
   int ranks = 1;
   int rank = 0;
-  int ranks_per_node = 1;
+  int ranks_per_node = 0;    // of a planned run; 0: not given
   std::string backend = {};  // backend of the planned run; empty: the default
 };
 

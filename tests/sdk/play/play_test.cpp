@@ -120,7 +120,7 @@ Line simulate_passes(Passes (*schedule)(int, int, int), int p, int m, double inp
   const ModelInfo model = bare_chain(p);
   const PlayedRanks played = played_ranks(model, stages(p), pointers);
   const Kinds& kinds = Kinds::get();
-  const auto time = [&](int index, int step) -> ActionTime {
+  const auto time = [&](int index, int step, size_t) -> ActionTime {
     const KindId kind = played.ranks[index].program->actions[step].kind;
     if (kind == kinds.forward) return {1, 0};
     if (kind == kinds.backward) return {input_grad + weight_grad, 0};
@@ -247,12 +247,28 @@ TEST(Play, OverlapsWhatDoesNotConflict) {
   program.actions = {layer(Kinds::get().backward, 2, 0), parse_action("REDUCE_GRAD 2 axes=[\"dp\"]"),
                      layer(Kinds::get().backward, 1, 0), parse_action("STEP 2")};
   const std::vector<const Program*> pointers{&program, &program};
-  const auto time = [&](int, int step) { return step == 1 ? ActionTime{0, 5} : ActionTime{2, 0}; };
+  const auto time = [&](int, int step, size_t) { return step == 1 ? ActionTime{0, 5} : ActionTime{2, 0}; };
   const auto end = [&](Waiting waiting) {
     return play(played_ranks(model, MeshShape({{"dp", 2}}, 2), pointers), model, {.waiting = waiting, .time = time}).lines[0].end;
   };
   EXPECT_DOUBLE_EQ(end(Waiting::at_once), 2 + 5 + 2 + 2);
   EXPECT_DOUBLE_EQ(end(Waiting::when_needed), 2 + 5 + 2) << "STEP waits, B does not";
+}
+
+// Two reductions of one rank over different axes share its link to other machines.
+TEST(Play, TransfersThatShareALinkTakeLonger) {
+  const ModelInfo model = chain(1);
+  Program program = base_program(model, Mode::train, 1);
+  program.actions = {parse_action("REDUCE_GRAD 1 axes=[\"dp\"]"), parse_action("REDUCE_GRAD 2 axes=[\"ep\"]"),
+                     parse_action("STEP 1"), parse_action("STEP 2")};
+  const std::vector<const Program*> pointers(4, &program);
+  const PlayedRanks played = played_ranks(model, MeshShape({{"dp", 2}, {"ep", 2}}, 4), pointers);
+  const auto end = [&](const LinkUse& use) {
+    const auto time = [&](int, int step, size_t) { return step < 2 ? ActionTime{0, 3, use} : ActionTime{}; };
+    return play(played, model, {.waiting = Waiting::when_needed, .time = time}).lines[0].end;
+  };
+  EXPECT_DOUBLE_EQ(end({}), 3);
+  EXPECT_DOUBLE_EQ(end({0, 1}), 6);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Simulated steps: program:simulate, trainer:simulate and trainer:costs.
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 
 #include "program/batches.h"
@@ -97,7 +98,11 @@ SimulatedAction to_action(const Value& value, const std::vector<std::string>& ki
   const DrawnAction drawn = schema.parse(value);
   SimulatedAction action{
       .text = drawn.text, .kind = drawn.text.substr(0, drawn.text.find(' ')), .micro_batch = drawn.micro_batch};
-  if (std::ranges::find(kinds, action.kind) != kinds.end()) action.role = kind(kind_id(action.kind)).role;
+  if (std::ranges::find(kinds, action.kind) != kinds.end()) {
+    const Kind& known = kind(kind_id(action.kind));
+    action.role = known.role;
+    if (known.target != Target::none) std::sscanf(drawn.text.c_str(), "%*s %d", &action.target);
+  }
   if (drawn.stop < drawn.begin) misuse("zt.simulation: the action {} ends before it begins", drawn.text);
   (drawn.is_transfer ? action.transfer_begin : action.begin) = drawn.begin;
   (drawn.is_transfer ? action.transfer_end : action.end) = drawn.stop;
@@ -139,6 +144,22 @@ int make_simulation(lua_State* L) {
     simulation->seconds = std::max(simulation->seconds, drawn.seconds);
   }
   push(L, simulation);
+  return 1;
+}
+
+// zt.costs("h200") -> a table for simulate, with all rates of the machine
+int named_costs(lua_State* L) {
+  push(L, to_value(find_costs(check_string(L, 1))));
+  return 1;
+}
+
+// simulation.work -> {samples, tokens, flops, mfu}: of a step, over all ranks. mfu: nil if the peak is not known
+int step_work(lua_State* L) {
+  const auto simulation = check<Simulation>(L, 1);
+  const StepWork& work = simulation->work;
+  Value::Table table{{"samples", work.samples}, {"tokens", work.tokens}, {"flops", work.flops}};
+  if (simulation->mfu() > 0) table["mfu"] = simulation->mfu();
+  push(L, Value(std::move(table)));
   return 1;
 }
 
@@ -211,10 +232,12 @@ int write_trace(lua_State* L) {
 
 void open_simulations(Module& module) {
   module.function<make_simulation>("simulation");
+  module.function<named_costs>("costs");
   module.type<ProgramSpec>().method<simulate_program>("simulate");
   module.type<Trainer>().method<simulate_trainer>("simulate").method<measure_costs>("costs");
   module.type<Simulation>()
       .getter<step_seconds>("seconds")
+      .getter<step_work>("work")
       .getter<simulated_ranks>("ranks")
       .method<write_picture>("write_picture")
       .method<write_trace>("write_trace")

@@ -263,6 +263,10 @@ std::shared_ptr<Axis> Plan::axis(const std::vector<std::string>& axes) const {
   return spec_->mesh()->join(axes);
 }
 
+AxisLink Plan::link(const std::vector<std::string>& axes) const {
+  return spec_->mesh() ? axis(axes)->link : AxisLink{};
+}
+
 Communicator& Plan::comm(const std::vector<std::string>& axes) const {
   return *axis(axes)->communicator;
 }

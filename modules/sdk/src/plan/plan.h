@@ -45,6 +45,8 @@ class Plan {
   // Return the communicators of these axes for data and for control, as in Axis. Throw Misuse without a mesh.
   Communicator& comm(const std::vector<std::string>& axes) const;
   Communicator& control(const std::vector<std::string>& axes) const;
+  // Returns how the ranks along these axes communicate; nothing without a mesh.
+  AxisLink link(const std::vector<std::string>& axes) const;
   // Returns the communicator over the axes that shard the unit.
   Communicator& axis_of(const Unit& unit) const;
   // Returns the communicator over the ranks that hold the unit, of this rank's group along the program's split_axes.

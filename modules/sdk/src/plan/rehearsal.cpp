@@ -186,7 +186,8 @@ class Run {
     }
   }
   const StepState& state() const { return state_; }
-  int64_t take_sent_bytes() { return compute_->take_sent_bytes() + moved_->take_sent_bytes(); }
+  std::map<std::string, SentBytes> take_sent() { return compute_->take_sent(); }
+  int64_t take_message_bytes() { return moved_->take_sent_bytes(); }
 
  private:
   const Stage& stage_;
@@ -206,7 +207,10 @@ Rehearsal run_all(const Stage& stage, const Program& program, const RankUnits& h
   MetaWatch memory;
   run.run([&](int) {
     const MetaWatch::Reading reading = memory.take();
-    rehearsal.actions.push_back({flops.take(), run.take_sent_bytes(), reading.allocated, reading.peak, reading.held});
+    const auto along = run.take_sent();
+    int64_t sent = run.take_message_bytes();
+    for (const auto& [axis, bytes] : along) sent += bytes.collective + bytes.all_to_all;
+    rehearsal.actions.push_back({flops.take(), sent, along, reading.allocated, reading.peak, reading.held});
   });
   return rehearsal;
 }

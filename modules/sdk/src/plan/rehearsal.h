@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "plan/rank_plan.h"
@@ -12,10 +14,11 @@ namespace zt {
 // An action of a rehearsal. Bytes are those of tensors that are made within the step: values kept for the backward, temporaries.
 struct RehearsedAction {
   double flops = 0;
-  int64_t sent = 0;  // bytes that its layer sends to other ranks, or that a message has
-  int64_t made = 0;  // bytes of all tensors that it made
-  int64_t peak = 0;  // most bytes held during the action
-  int64_t held = 0;  // bytes held after it
+  int64_t sent = 0;                                  // bytes that its layer sends to other ranks, or that a message has
+  std::map<std::string, SentBytes> sent_along = {};  // those of its layer, by axis
+  int64_t made = 0;                                  // bytes of all tensors that it made
+  int64_t peak = 0;                                  // most bytes held during the action
+  int64_t held = 0;                                  // bytes held after it
 };
 
 struct Rehearsal {

@@ -4,34 +4,29 @@
 
 namespace zt {
 
-GroupCalls::GroupCalls(const PlayedRanks& played) : played_(played), groups_(played.groups.size()) {
-  for (size_t group = 0; group < groups_.size(); ++group) groups_[group].posted.resize(played.groups[group].members.size());
+GroupCalls::GroupCalls(const PlayedRanks& played) : played_(played) {
+  for (const PlayedGroup& group : played.groups) posted_.emplace_back(group.members.size());
 }
 
 bool GroupCalls::post(int group, int played, const PostedCall& call) {
-  auto& posted = groups_[group].posted;
+  auto& posted = posted_[group];
   posted[played_.groups[group].member_of(played)].push_back(call);
   return std::ranges::none_of(posted, &std::deque<PostedCall>::empty);
 }
 
-std::vector<std::pair<int, PostedCall>> GroupCalls::complete(int group) {
-  Group& mine = groups_[group];
+std::vector<std::pair<int, PostedCall>> GroupCalls::take(int group) {
   std::vector<std::pair<int, PostedCall>> calls;
-  double begin = mine.last.end, transfer = 0;
-  for (size_t member = 0; member < mine.posted.size(); ++member) {
-    const PostedCall call = mine.posted[member].front();
-    mine.posted[member].pop_front();
-    begin = std::max(begin, call.time);
-    transfer = std::max(transfer, call.transfer);
-    calls.emplace_back(played_.groups[group].members[member].played, call);
+  for (size_t member = 0; member < posted_[group].size(); ++member) {
+    auto& posted = posted_[group][member];
+    calls.emplace_back(played_.groups[group].members[member].played, posted.front());
+    posted.pop_front();
   }
-  mine.last = {begin, begin + transfer};
   return calls;
 }
 
 bool GroupCalls::has_posted(int group, int played) const {
   const int member = played_.groups[group].member_of(played);
-  return member >= 0 && !groups_[group].posted[member].empty();
+  return member >= 0 && !posted_[group][member].empty();
 }
 
 bool ChannelQueues::await_slot(const PlayedEnd& end, double& now) const {
@@ -43,18 +38,20 @@ bool ChannelQueues::await_slot(const PlayedEnd& end, double& now) const {
   return true;
 }
 
-PlaySpan ChannelQueues::send(const PlayedEnd& end, int step, double now, double transfer) {
+size_t ChannelQueues::send(const PlayedEnd& end, int step) {
   Channel& channel = channels_[end.channel];
-  const double begin = std::max(now, channel.last_end);
-  channel.last_end = begin + transfer;
-  channel.messages.push_back({step, end.depth, channel.last_end});
-  ++channel.sent;
-  return {begin, channel.last_end};
+  channel.messages.push_back({step, end.depth});
+  return channel.sent++;
+}
+
+void ChannelQueues::arrive(const PlayedEnd& end, size_t message, double time) {
+  Channel& channel = channels_[end.channel];
+  channel.messages[message - channel.taken.size()].arrival = time;
 }
 
 const SentMessage* ChannelQueues::next(const PlayedEnd& end) const {
   const auto& messages = channels_[end.channel].messages;
-  return messages.empty() ? nullptr : &messages.front();
+  return messages.empty() || !messages.front().arrival ? nullptr : &messages.front();
 }
 
 void ChannelQueues::take(const PlayedEnd& end, double now) {

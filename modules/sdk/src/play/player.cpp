@@ -5,18 +5,24 @@
 
 #include "play/play_errors.h"
 #include "play/play_links.h"
+#include "play/transfers.h"
 #include "play/work_list.h"
 
 namespace zt {
 
 namespace {
 
-// Plays each rank until it has to wait for another one, which wakes it up. The times do not depend on the order in which ranks
-// are played, because each communicator and channel is used in the order of its calls.
+// Plays each rank until it has to wait for another one or for a transfer, which wakes it up. Transfers that share links end one
+// by one, each when no rank can move: nothing can begin before it then. So times do not depend on the order in which ranks are
+// played.
 class Player {
  public:
   Player(const PlayedRanks& played, const ModelInfo& model, const PlayOptions& options)
-      : played_(played), options_(options), groups_(played), channels_(played) {
+      : played_(played),
+        options_(options),
+        groups_(played),
+        channels_(played),
+        transfers_(played.groups.size() + played.channels.size()) {
     for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
       RankState& rank = ranks_.emplace_back();
       rank.size = static_cast<int>(played.ranks[index].program->actions.size());
@@ -29,13 +35,15 @@ class Player {
   PlayResult run() {
     std::deque<int> moving;
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) moving.push_back(rank);
-    while (!moving.empty() && errors_.empty()) {
+    while (errors_.empty()) {
+      moving.insert(moving.end(), woken_.begin(), woken_.end());
+      woken_.clear();
+      if (moving.empty() && !transfers_.finish_next()) break;
+      if (moving.empty()) continue;
       const int rank = moving.front();
       moving.pop_front();
       while (errors_.empty() && move(rank)) {
       }
-      moving.insert(moving.end(), woken_.begin(), woken_.end());
-      woken_.clear();
     }
     if (errors_.empty()) errors_ = find_stuck(played_, positions(), groups_, channels_);
     PlayResult result{.lines = {}, .errors = std::move(errors_)};
@@ -49,7 +57,7 @@ class Player {
     int next = 0;         // action that is next, over all repeats
     size_t call = 0;      // calls of this action that have been made
     bool begun = false;   // its own time has passed
-    bool posted = false;  // its next call waits for other ranks
+    bool posted = false;  // it waits for the end of its call, or of its message
     double now = 0;
     WorkList works;
     PlayedLine line;
@@ -67,7 +75,9 @@ class Player {
     return steps;
   }
 
-  ActionTime time_of(int index, int step) const { return options_.time ? options_.time(index, step) : ActionTime{}; }
+  ActionTime time_of(int index, int step, size_t call = 0) const {
+    return options_.time ? options_.time(index, step, call) : ActionTime{};
+  }
   const Action& action(int index, int step) const { return played_.ranks[index].program->actions[step]; }
 
   // Plays the rank's next action as far as it can. Returns whether the action is over.
@@ -76,7 +86,7 @@ class Player {
     if (rank.next == rank.size * options_.repeats) return false;
     const int step = rank.step();
     if (!rank.begun && !begin(index, step)) return false;
-    if (!make_calls(index, step)) return false;
+    if (rank.posted || !make_calls(index, step)) return false;
     if (step + 1 == rank.size && !rank.works.await_unneeded(rank.now)) return false;
     rank.begun = false;
     rank.call = 0;
@@ -95,7 +105,7 @@ class Player {
     rank.line.computes[step] = {rank.now, rank.now + time.compute};
     rank.now += time.compute;
     rank.begun = true;
-    if (end) pass_message(index, step, *end, time.transfer);
+    if (end) pass_message(index, step, *end, time);
     return true;
   }
 
@@ -106,11 +116,11 @@ class Player {
       errors_.push_back(std::move(*error));
       return false;
     }
-    ranks_[index].now = std::max(ranks_[index].now, message->arrival);
+    ranks_[index].now = std::max(ranks_[index].now, *message->arrival);
     return true;
   }
 
-  void pass_message(int index, int step, const PlayedEnd& end, double transfer) {
+  void pass_message(int index, int step, const PlayedEnd& end, const ActionTime& time) {
     RankState& rank = ranks_[index];
     const PlayedChannel& channel = played_.channels[end.channel];
     if (!end.is_send) {
@@ -118,11 +128,26 @@ class Player {
       woken_.push_back(channel.sender);
       return;
     }
-    const PlaySpan span = channels_.send(end, step, rank.now, transfer);
+    const size_t message = channels_.send(end, step);
+    rank.posted = waits(index, step);
+    const int work = rank.posted ? -1 : rank.works.add(step);
+    const int lane = static_cast<int>(played_.groups.size()) + end.channel;
+    // A link carries both directions at their full speed, so a message is counted at its sender.
+    transfers_.add({lane, rank.now, time.transfer, time.use, {index}}, [=, this](const PlaySpan& span) {
+      channels_.arrive(end, message, span.end);
+      woken_.push_back(played_.channels[end.channel].receiver);
+      finish(index, step, work, span);
+    });
+  }
+
+  // Notes at a rank when its transfer was under way.
+  void finish(int index, int step, int work, const PlaySpan& span) {
+    RankState& rank = ranks_[index];
     rank.line.transfers[step] = span;
-    woken_.push_back(channel.receiver);
-    if (waits(index, step)) rank.now = span.end;
-    else rank.works.add(step, span.end);
+    woken_.push_back(index);
+    if (work >= 0) return rank.works.finish(work, span.end);
+    rank.posted = false;
+    rank.now = std::max(rank.now, span.end);
   }
 
   bool waits(int index, int step) const { return options_.waiting == Waiting::at_once || action(index, step).flag("wait"); }
@@ -133,34 +158,31 @@ class Player {
     RankState& rank = ranks_[index];
     const std::vector<int>& calls = played_.calls[index][step];
     while (rank.call < calls.size()) {
-      if (rank.posted) return false;
-      const int group = calls[rank.call];
-      const bool is_async = rank.call + 1 == calls.size() && !waits(index, step) && role_of(action(index, step)) != Role::compute;
+      const size_t call = rank.call++;
+      const bool is_async = call + 1 == calls.size() && !waits(index, step) && role_of(action(index, step)) != Role::compute;
       rank.posted = !is_async;
-      if (is_async) ++rank.call;
-      post(group, index, {step, rank.now, time_of(index, step).transfer, is_async ? rank.works.add(step) : -1});
-      if (!errors_.empty()) return false;
+      const ActionTime time = time_of(index, step, call);
+      post(calls[call], index, {step, rank.now, time.transfer, time.use, is_async ? rank.works.add(step) : -1});
+      if (rank.posted || !errors_.empty()) return false;
     }
     return true;
   }
 
   void post(int group, int index, const PostedCall& call) {
     if (!groups_.post(group, index, call)) return;
-    const auto calls = groups_.complete(group);
+    auto calls = groups_.take(group);
     if (auto error = compare_calls(played_, group, calls)) return errors_.push_back(std::move(*error));
-    const PlaySpan span = groups_.last(group);
+    Transfers::Transfer transfer{.lane = group};
     for (const auto& [member, made] : calls) {
-      RankState& rank = ranks_[member];
-      rank.line.transfers[made.step] = span;
-      woken_.push_back(member);
-      if (made.work >= 0) {
-        rank.works.finish(made.work, span.end);
-        continue;
-      }
-      rank.posted = false;
-      ++rank.call;
-      rank.now = std::max(rank.now, span.end);
+      transfer.ready = std::max(transfer.ready, made.time);
+      transfer.seconds = std::max(transfer.seconds, made.transfer);
+      transfer.use.inside = std::max(transfer.use.inside, made.use.inside);
+      transfer.use.across = std::max(transfer.use.across, made.use.across);
+      transfer.ranks.push_back(member);
     }
+    transfers_.add(std::move(transfer), [this, calls = std::move(calls)](const PlaySpan& span) {
+      for (const auto& [member, made] : calls) finish(member, made.step, made.work, span);
+    });
   }
 
   void end_step(RankState& rank) {
@@ -173,6 +195,7 @@ class Player {
   std::vector<RankState> ranks_;
   GroupCalls groups_;
   ChannelQueues channels_;
+  Transfers transfers_;
   std::vector<int> woken_;
   std::vector<PlayError> errors_;
 };

@@ -16,15 +16,24 @@ enum class Waiting : uint8_t {
   when_needed,  // as the executor: before the first later action that touches one of its resources
 };
 
+// The parts of a rank's links that a transfer needs, from 0 to 1, to run at its full speed.
+struct LinkUse {
+  double inside = 0;  // to the other ranks of its machine
+  double across = 0;  // to other machines
+  bool any() const { return inside > 0 || across > 0; }
+};
+
 struct ActionTime {
   double compute = 0;   // seconds on the rank itself
-  double transfer = 0;  // seconds from the moment at which all ranks of its communicator have arrived
+  double transfer = 0;  // seconds of each of its calls, from the moment at which all ranks of the communicator have arrived
+  LinkUse use = {};     // of the calls; without it they share no link, and take this time whatever else is under way
 };
 
 struct PlayOptions {
   Waiting waiting = Waiting::at_once;
   // Returns the time of an action. Empty: none takes time.
-  std::function<ActionTime(int played, int step)> time = {};
+  // `call`: the index of a communicator in the action's calls; 0 also for a message, and for `compute`.
+  std::function<ActionTime(int played, int step, size_t call)> time = {};
   // Maps resources that share a buffer to one resource; see Executor::BufferOf.
   std::function<Resource(int played, const Resource&)> buffer_of = {};
   int repeats = 1;  // number of steps in a row

@@ -1,13 +1,12 @@
 #include "action_times.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "zt/base/error.h"
 
 namespace zt {
 
-ActionTime ActionTimes::of(int played, int step) const {
+ActionTime ActionTimes::of(int played, int step, size_t call) const {
   const Action& action = played_.ranks[played].program->actions[step];
   const Cost cost = cost_of_action(action, played, step);
   const auto known = costs_.measured.find(measured_name(action, plan_.model().info()));
@@ -18,10 +17,11 @@ ActionTime ActionTimes::of(int played, int step) const {
     const double scale = scales ? static_cast<double>(cost.sent_bytes) / static_cast<double>(measured.sent_bytes) : 1;
     time = {measured.compute, measured.transfer * scale};
   } else {
-    time = {compute_seconds(action, cost), transfer_seconds(action, played, step, cost)};
+    const LinkTime transfer = transfer_time(action, played, step, call, cost);
+    time = {compute_seconds(action, cost), transfer.seconds, transfer.use};
   }
   const bool may_overlap = !action.flag("wait") && role_of(action) != Role::compute && role_of(action) != Role::scalars;
-  if (!costs_.hardware.overlaps && may_overlap) time = {time.compute + time.transfer, 0};
+  if (!costs_.hardware.overlaps && may_overlap) time = {time.compute + time.transfer};
   return time;
 }
 
@@ -59,37 +59,36 @@ double ActionTimes::compute_seconds(const Action& action, const Cost& cost) cons
     misuse("the costs '{}' do not tell how long {} takes: measure it, or give hardware.{}", machine.name,
            measured_name(action, plan_.model().info()), is_known ? "memory_bandwidth" : "flops." + type);
   }
-  const double computing = cost.flops > 0 ? cost.flops / rate->second : 0;
-  const double moving = machine.memory_bandwidth > 0 ? static_cast<double>(cost.memory_bytes) / machine.memory_bandwidth : 0;
-  return std::max(computing, moving) / machine.efficiency + machine.launch;
+  const double computing = cost.flops > 0 ? cost.flops / (rate->second * machine.efficiency.flops) : 0;
+  const double bandwidth = machine.memory_bandwidth * machine.efficiency.memory;
+  const double moving = bandwidth > 0 ? static_cast<double>(cost.memory_bytes) / bandwidth : 0;
+  return std::max(computing, moving) + machine.launch;
 }
 
-const LinkSpeed& ActionTimes::link(int rank, const std::vector<std::string>& axes) const {
-  const auto [known, is_new] = links_.emplace(std::pair(rank, axes), nullptr);
-  if (!is_new) return *known->second;
-  const Hardware& machine = costs_.hardware;
-  const auto machine_of = [&](int other) { return other / machine.ranks_per_machine; };
-  const bool is_inside =
-      std::ranges::all_of(played_.mesh.group(rank, axes), [&](int other) { return machine_of(other) == machine_of(rank); });
-  known->second = is_inside ? &machine.inside : &machine.across;
-  return *known->second;
+LinkTime ActionTimes::transfer_time(const Action& action, int played, int step, size_t call, const Cost& cost) const {
+  if (const auto message = message_of(action)) {
+    if (!message->is_send) return {};
+    return links_.message(played_.ranks[played].rank, message->axes, message->peer, cost.sent_bytes);
+  }
+  return call < played_.calls[played][step].size() ? call_time(played, step, call, cost) : LinkTime{};
 }
 
-double ActionTimes::transfer_seconds(const Action& action, int played, int step, const Cost& cost) const {
-  const auto over = [&](const std::vector<std::string>& axes, double ranks) {
-    const LinkSpeed& way = link(played_.ranks[played].rank, axes);
-    if (cost.sent_bytes > 0 && way.bandwidth == 0) {
-      misuse("the costs '{}' do not tell how long {} takes: measure it, or give the bandwidth of hardware.inside and across",
-             costs_.hardware.name, measured_name(action, plan_.model().info()));
-    }
-    const double sending =
-        cost.sent_bytes > 0 ? static_cast<double>(cost.sent_bytes) / (way.bandwidth * costs_.hardware.efficiency) : 0;
-    return way.latency * std::ceil(std::log2(ranks)) + sending;
-  };
-  if (const auto message = message_of(action)) return message->is_send ? over(message->axes, 2) : 0;
-  double seconds = 0;
-  for (const int group : played_.calls[played][step]) seconds += over(played_.groups[group].axes, played_.groups[group].size());
-  return seconds;
+// A layer says what it sends along each axis.
+LinkTime ActionTimes::call_time(int played, int step, size_t call, const Cost& cost) const {
+  const int rank = played_.ranks[played].rank;
+  const PlayedGroup& group = played_.groups[played_.calls[played][step][call]];
+  const bool is_two_level = plan_.link(group.axes).backend == "two_level";
+  if (role_of(played_.ranks[played].program->actions[step]) != Role::compute)
+    return links_.collective(rank, group.axes, cost.sent_bytes, is_two_level);
+  const auto& along = parts_[played].rehearsal.actions[step].sent_along;
+  const auto found = along.find(group.name());
+  const SentBytes sent = found == along.end() ? SentBytes{} : found->second;
+  const LinkTime to_each = links_.all_to_all(rank, group.axes, sent.all_to_all);
+  if (sent.collective == 0) return to_each;
+  const LinkTime around = links_.collective(rank, group.axes, sent.collective, is_two_level);
+  if (sent.all_to_all == 0) return around;
+  return {to_each.seconds + around.seconds,
+          {std::max(to_each.use.inside, around.use.inside), std::max(to_each.use.across, around.use.across)}};
 }
 
 }  // namespace zt

@@ -17,6 +17,10 @@ Value to_value(const LinkSpeed& link) {
   return Value::Table{{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
 
+Value to_value(const Efficiency& efficiency) {
+  return Value::Table{{"flops", efficiency.flops}, {"memory", efficiency.memory}, {"links", efficiency.links}};
+}
+
 Value to_value(const Hardware& hardware) {
   return Value::Table{{"name", hardware.name},
                       {"flops", Value::Table(hardware.flops.begin(), hardware.flops.end())},
@@ -24,9 +28,11 @@ Value to_value(const Hardware& hardware) {
                       {"inside", to_value(hardware.inside)},
                       {"across", to_value(hardware.across)},
                       {"ranks_per_machine", hardware.ranks_per_machine},
-                      {"efficiency", hardware.efficiency},
+                      {"cards_per_machine", hardware.cards_per_machine},
+                      {"efficiency", to_value(hardware.efficiency)},
                       {"launch", hardware.launch},
                       {"overlaps", hardware.overlaps},
+                      {"backend", hardware.backend},
                       {"source", hardware.source}};
 }
 
@@ -43,7 +49,7 @@ struct Parts {
 void convert(const Value& value, const std::string& path, LinkSpeed& out) {
   out = Schema<LinkSpeed>(path)
             .optional("latency", &LinkSpeed::latency, "seconds of one message", at_least(0))
-            .optional("bandwidth", &LinkSpeed::bandwidth, "bytes per second that a rank sends", at_least(0))
+            .optional("bandwidth", &LinkSpeed::bandwidth, "bytes per second, in one direction", at_least(0))
             .parse(value);
 }
 void convert(const Value& value, const std::string& path, std::map<std::string, double>& out) {
@@ -55,17 +61,34 @@ void convert(const Value& value, const std::string& path, std::map<std::string, 
     convert(rate, path + "." + type, out[type]);
   }
 }
+// A number stands for all three.
+void convert(const Value& value, const std::string& path, Efficiency& out) {
+  if (value.get_if<double>() || value.get_if<int64_t>()) {
+    convert(value, path, out.flops);
+    if (!(out.flops > 0)) misuse("{} must be above 0, got {}", path, out.flops);
+    out.memory = out.links = out.flops;
+    return;
+  }
+  out = Schema<Efficiency>(path)
+            .optional("flops", &Efficiency::flops, "the part of flops that layers reach", above(0))
+            .optional("memory", &Efficiency::memory, "the part of memory_bandwidth that is reached", above(0))
+            .optional("links", &Efficiency::links, "the part of the links' bandwidths that is reached", above(0))
+            .parse(value);
+}
 void convert(const Value& value, const std::string& path, Hardware& out) {
   out = Schema<Hardware>(path)
             .optional("name", &Hardware::name, "a name for reports")
             .optional("flops", &Hardware::flops, "operations per second, by type: {bf16 = 989e12}")
             .optional("memory_bandwidth", &Hardware::memory_bandwidth, "bytes per second", at_least(0))
             .optional("inside", &Hardware::inside, "{latency, bandwidth} between ranks of a machine")
-            .optional("across", &Hardware::across, "{latency, bandwidth} between ranks of two machines")
+            .optional("across", &Hardware::across, "{latency, bandwidth} of one network card")
             .optional("ranks_per_machine", &Hardware::ranks_per_machine, "ranks of one machine", at_least(1))
-            .optional("efficiency", &Hardware::efficiency, "the part of these rates that is reached", above(0))
+            .optional("cards_per_machine", &Hardware::cards_per_machine, "network cards of a machine; 0: as many as ranks",
+                      at_least(0))
+            .optional("efficiency", &Hardware::efficiency, "{flops, memory, links}: the parts of these rates that are reached")
             .optional("launch", &Hardware::launch, "least seconds of an action", at_least(0))
             .optional("overlaps", &Hardware::overlaps, "whether transfers run beside computation")
+            .optional("backend", &Hardware::backend, "of axes for which the script names none, in ztoolkit plan")
             .optional("source", &Hardware::source, "where the numbers are from")
             .parse(value);
 }
@@ -98,6 +121,21 @@ Costs parse_costs(const Value& value) {
   Costs costs{.hardware = parts.hardware, .measured = {}};
   for (const auto& [name, cost] : parts.measured) costs.measured[name] = entry.parse(cost);
   return costs;
+}
+
+std::string describe(const Hardware& hardware, const std::string& type) {
+  const Efficiency& reached = hardware.efficiency;
+  std::string text = fmt::format("{} rank{} per machine", hardware.ranks_per_machine, hardware.ranks_per_machine == 1 ? "" : "s");
+  if (const auto rate = hardware.flops.find(type); rate != hardware.flops.end())
+    text += fmt::format(", {} {:.4g} TFLOP/s x {:.2g}", type, rate->second / 1e12, reached.flops);
+  const auto add = [&](const std::string& what, double bandwidth, double part) {
+    if (bandwidth > 0) text += fmt::format(", {} {:.4g} GB/s x {:.2g}", what, bandwidth / 1e9, part);
+  };
+  add("memory", hardware.memory_bandwidth, reached.memory);
+  add("links inside", hardware.inside.bandwidth, reached.links);
+  add(fmt::format("across by {:.0f} card{} of", hardware.cards(), hardware.cards() == 1 ? "" : "s"), hardware.across.bandwidth,
+      reached.links);
+  return text;
 }
 
 std::vector<std::string> hardware_names() {

@@ -15,13 +15,14 @@ namespace {
 // All lengths are in pixels.
 constexpr double kLeft = 130, kWidth = 1200, kRight = 230, kTop = 74;
 constexpr double kBox = 26, kLane = 9, kCurve = 34, kGap = 14;
-constexpr double kRow = kBox + kLane + kCurve + kGap;
 constexpr double kLeastText = 13;  // a narrower box has no text
 
 const char* color_of(const std::string& kind, Role role) {
-  static const std::map<std::string, const char*> layers{{"F", "#4c8bd6"}, {"R", "#9cc4f0"}, {"B", "#3fa66b"},
-                                                         {"I", "#58c28b"}, {"W", "#e0a030"}, {"exchange", "#b8478a"}};
-  if (const auto known = layers.find(kind); known != layers.end()) return known->second;
+  static const std::map<std::string, const char*> kinds{{"F", "#4c8bd6"},       {"R", "#9cc4f0"},       {"B", "#3fa66b"},
+                                                        {"I", "#58c28b"},       {"W", "#e0a030"},       {"exchange", "#b8478a"},
+                                                        {"UNSHARD", "#c7b23f"}, {"RESHARD", "#8f8a5a"}, {"COUNT", "#5a6b7a"},
+                                                        {"NORM", "#2f3e4e"},    {"wait", "#d9d9d9"}};
+  if (const auto known = kinds.find(kind); known != kinds.end()) return known->second;
   switch (role) {
     case Role::reduce:
       return "#8e63c7";
@@ -38,19 +39,27 @@ const char* color_of(const std::string& kind, Role role) {
   }
 }
 
+// Returns the step of a scale with at most so many marks: 1, 2 or 5 times a power of ten.
+double round_step(double length, int marks) {
+  const double rough = std::max(length / marks, 1e-9), power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= rough * (1 - 1e-9)) return factor * power;
+  }
+  return 10 * power;
+}
+
 std::string escaped(const std::string& text) {
   std::string safe;
   for (const char c : text) safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
   return safe;
 }
 
-// Actions of one kind and micro-batch that follow each other without a gap.
+// Actions of one kind, label and chunk that follow each other without a gap.
 struct Bar {
-  std::string kind;
-  Role role;
-  int micro_batch;
-  double begin, end;
-  std::string first, last;  // texts of the actions
+  const SimulatedAction* first;
+  const SimulatedAction* last;
+  int label;  // a number on the box; -1: none
+  int chunk;  // of the rank's positions, from 0
 };
 
 class Picture {
@@ -58,38 +67,52 @@ class Picture {
   explicit Picture(const Simulation& simulation) : simulation_(simulation) {}
 
   std::string draw() {
-    const double height = kTop + kRow * static_cast<double>(simulation_.ranks.size()) + 40;
+    for (const SimulatedRank& rank : simulation_.ranks) {
+      for (const SimulatedAction& action : rank.actions) {
+        end_ = std::max(end_, action.end);
+        has_transfers_ |= action.transfer_end > action.transfer_begin;
+        most_micro_batch_ = std::max(most_micro_batch_, action.micro_batch);
+      }
+      most_bytes_ = std::max(most_bytes_, rank.peak_bytes);
+    }
+    end_ = std::max(end_, simulation_.seconds);
+    const double row = row_height(), height = kTop + row * static_cast<double>(simulation_.ranks.size()) + 40;
     svg_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
         "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         kLeft + kWidth + kRight, height);
-    text(10, 20,
-         fmt::format("One step: {:.3f} ms, {}{}", simulation_.seconds * 1e3, simulation_.mesh,
-                     simulation_.costs.empty() ? "" : fmt::format(", costs '{}'", simulation_.costs)),
-         "font-size=\"15\"");
-    for (const SimulatedRank& rank : simulation_.ranks) {
-      for (const SimulatedAction& action : rank.actions) end_ = std::max({end_, action.end, action.transfer_end});
-      most_bytes_ = std::max(most_bytes_, rank.peak_bytes);
-    }
-    end_ = std::max(end_, simulation_.seconds);
+    text(10, 20, title(), "font-size=\"15\"");
     draw_legend();
     draw_axis(height - 36);
     for (size_t index = 0; index < simulation_.ranks.size(); ++index)
-      draw_rank(simulation_.ranks[index], kTop + kRow * static_cast<double>(index));
+      draw_rank(simulation_.ranks[index], kTop + row * static_cast<double>(index));
     return svg_ + "</svg>\n";
   }
 
  private:
-  double x(double seconds) const { return kLeft + (end_ > 0 ? seconds / end_ : 0) * kWidth; }
+  double x(double seconds) const { return kLeft + (end_ > 0 ? std::min(seconds / end_, 1.0) : 0) * kWidth; }
+  // A measured step has no transfers and no memory.
+  double row_height() const { return kBox + (has_transfers_ ? kLane : 0) + (most_bytes_ > 0 ? kCurve : 0) + kGap; }
+  double curve_top() const { return kBox + (has_transfers_ ? kLane : 0); }
+
+  std::string title() const {
+    std::string words = fmt::format("One step: {:.3f} ms, {}", simulation_.seconds * 1e3, simulation_.mesh);
+    if (!simulation_.program.empty()) words += "; " + simulation_.program;
+    if (!simulation_.costs.empty()) words += fmt::format("; costs '{}'", simulation_.costs);
+    return words;
+  }
 
   void text(double at_x, double at_y, const std::string& words, const std::string& style = "") {
     svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", at_x, at_y, style, escaped(words));
   }
-  void box(double begin, double end, double y, double height, const char* color, const std::string& title) {
+  // `opacity`: below 1 for a lighter box.
+  void box(double begin, double end, double y, double height, const char* color, const std::string& title, double opacity = 1) {
+    if (x(begin) >= kLeft + kWidth) return;  // a transfer of the next step
     svg_ += fmt::format(
-        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"white\" stroke-width=\"0.4\">"
-        "<title>{}</title></rect>\n",
-        x(begin), y, std::max(x(end) - x(begin), 0.3), height, color, escaped(title));
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"{} stroke=\"white\" "
+        "stroke-width=\"0.4\"><title>{}</title></rect>\n",
+        x(begin), y, std::max(x(end) - x(begin), 0.3), height, color,
+        opacity < 1 ? fmt::format(" fill-opacity=\"{:.2f}\"", opacity) : "", escaped(title));
   }
 
   void draw_legend() {
@@ -105,14 +128,16 @@ class Picture {
     }
   }
 
+  // Round marks, and one at the end of the step.
   void draw_axis(double y) {
-    const double rough = end_ * 1e3 / 8, power = std::pow(10, std::floor(std::log10(std::max(rough, 1e-9))));
-    const double tick = std::ceil(rough / power) * power;
-    for (double ms = 0; ms <= end_ * 1e3 + tick * 1e-6 && tick > 0; ms += tick) {
+    const double end = end_ * 1e3, step = round_step(end, 10);
+    const auto mark = [&](double ms, const std::string& label) {
       svg_ += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\" stroke=\"#dddddd\"/>\n", x(ms / 1e3),
                           kTop - 8, y);
-      text(x(ms / 1e3), y + 14, fmt::format("{:g} ms", ms), "text-anchor=\"middle\"");
-    }
+      text(x(ms / 1e3), y + 14, label, "text-anchor=\"middle\"");
+    };
+    for (int index = 0; index * step < end - 0.4 * step; ++index) mark(index * step, fmt::format("{:g} ms", index * step));
+    mark(end, fmt::format("{:.3f} ms", end));
   }
 
   void draw_rank(const SimulatedRank& rank, double y) {
@@ -120,14 +145,7 @@ class Picture {
     text(10, y + 12, simulation_.costs.empty() ? rank.name : kind + rank.name);
     if (rank.ranks.size() > 1) text(10, y + 25, fmt::format("{} alike", rank.ranks.size()), "fill=\"#777777\"");
     svg_ += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"#f4f4f4\"/>\n", kLeft, y, kWidth, kBox);
-    for (const Bar& each : bars(rank)) {
-      const std::string title = each.first == each.last ? each.first : each.first + " ... " + each.last;
-      box(each.begin, each.end, y, kBox, color_of(each.kind, each.role),
-          fmt::format("{}: {:.3f} to {:.3f} ms", title, each.begin * 1e3, each.end * 1e3));
-      if (each.micro_batch >= 0 && x(each.end) - x(each.begin) >= kLeastText)
-        text((x(each.begin) + x(each.end)) / 2, y + 17, std::to_string(each.micro_batch),
-             "text-anchor=\"middle\" fill=\"white\"");
-    }
+    for (const Bar& bar : bars(rank)) draw_bar(bar, y);
     for (const SimulatedAction& action : rank.actions) {
       if (action.transfer_end > action.transfer_begin)
         box(action.transfer_begin, action.transfer_end, y + kBox + 1, kLane - 2, color_of(action.kind, action.role),
@@ -138,9 +156,20 @@ class Picture {
     text(right, y + 10, fmt::format("span bubble {:.3f} ms", rank.span_bubble * 1e3));
     text(right, y + 24, fmt::format("barrier bubble {:.3f} ms", rank.barrier_bubble * 1e3));
     if (rank.peak_bytes == 0) return;
-    draw_curve(rank, y + kBox + kLane);
-    text(right, y + kBox + kLane + 14, fmt::format("memory {}", human_bytes(rank.peak_bytes)));
-    text(right, y + kBox + kLane + 28, "in " + rank.peak_action.substr(0, 30), "fill=\"#777777\"");
+    draw_curve(rank, y + curve_top());
+    text(right, y + curve_top() + 14, fmt::format("memory {}", human_bytes(rank.peak_bytes)));
+    text(right, y + curve_top() + 28, "in " + rank.peak_action.substr(0, 30), "fill=\"#777777\"");
+  }
+
+  void draw_bar(const Bar& bar, double y) {
+    const SimulatedAction &first = *bar.first, &last = *bar.last;
+    const std::string words = &first == &last ? first.text : first.text + " ... " + last.text;
+    constexpr double kLightest = 0.55, kLighter = 0.2;
+    box(first.begin, last.end, y, kBox, color_of(first.kind, first.role),
+        fmt::format("{}: {:.3f} to {:.3f} ms", words, first.begin * 1e3, last.end * 1e3),
+        std::max(kLightest, 1 - kLighter * bar.chunk));
+    if (bar.label >= 0 && x(last.end) - x(first.begin) >= kLeastText)
+      text((x(first.begin) + x(last.end)) / 2, y + 17, std::to_string(bar.label), "text-anchor=\"middle\" fill=\"white\"");
   }
 
   // The memory that the rank holds: the constant part dark, what the step's actions hold light.
@@ -160,15 +189,34 @@ class Picture {
                         floor - constant, kWidth, constant);
   }
 
-  static std::vector<Bar> bars(const SimulatedRank& rank) {
+  // Returns the chunk of each position that the rank runs: consecutive positions are one chunk.
+  static std::map<int, int> chunks_of(const SimulatedRank& rank) {
+    std::map<int, int> chunks;
+    for (const SimulatedAction& action : rank.actions) {
+      if (action.role == Role::compute && action.target >= 0) chunks[action.target] = 0;
+    }
+    int chunk = 0, before = chunks.empty() ? 0 : chunks.begin()->first;
+    for (auto& [position, number] : chunks) {
+      if (position > before + 1) ++chunk;
+      number = chunk;
+      before = position;
+    }
+    return chunks;
+  }
+
+  // Boxes have the number of their micro-batch; if there is only one, that of their position or unit.
+  std::vector<Bar> bars(const SimulatedRank& rank) const {
+    const std::map<int, int> chunks = chunks_of(rank);
     std::vector<Bar> bars;
     for (const SimulatedAction& action : rank.actions) {
       if (action.end <= action.begin) continue;
-      const bool continues = !bars.empty() && bars.back().kind == action.kind && bars.back().micro_batch == action.micro_batch &&
-                             action.begin - bars.back().end < 1e-9;
-      if (!continues) bars.push_back({action.kind, action.role, action.micro_batch, action.begin, action.end, action.text, ""});
-      bars.back().end = action.end;
-      bars.back().last = action.text;
+      const auto chunk = action.role == Role::compute ? chunks.find(action.target) : chunks.end();
+      const Bar bar{&action, &action, most_micro_batch_ > 0 ? action.micro_batch : action.target,
+                    chunk == chunks.end() ? 0 : chunk->second};
+      const bool continues = !bars.empty() && bars.back().first->kind == action.kind && bars.back().label == bar.label &&
+                             bars.back().chunk == bar.chunk && action.begin - bars.back().last->end < 1e-9;
+      if (continues) bars.back().last = &action;
+      else bars.push_back(bar);
     }
     return bars;
   }
@@ -177,6 +225,8 @@ class Picture {
   std::string svg_;
   double end_ = 0;
   int64_t most_bytes_ = 0;
+  int most_micro_batch_ = 0;
+  bool has_transfers_ = false;
 };
 
 }  // namespace

@@ -78,6 +78,38 @@ SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, in
   return rank;
 }
 
+// "pipe.split zb_v, zero.shard stage 1, 8 micro-batches"
+std::string describe_program(const ProgramSpec& spec) {
+  std::string text;
+  for (const auto& pass : spec.passes()) text += pass->summary() + ", ";
+  return text + fmt::format("{} micro-batch{}", spec.micro_batches(), spec.micro_batches() == 1 ? "" : "es");
+}
+
+int64_t tokens_of(const Batch& batch) {
+  const auto tokens = batch.find("tokens");
+  return tokens == batch.end() ? 0 : tokens->second.numel();
+}
+
+StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts,
+                 const std::vector<Batch>& micro_batches, const Costs& costs) {
+  StepWork work;
+  for (const Batch& batch : micro_batches) {
+    work.samples += samples_of(batch) * plan.data_ranks();
+    work.tokens += tokens_of(batch) * plan.data_ranks();
+  }
+  for (size_t index = 0; index < parts.size(); ++index) {
+    const auto& actions = played.ranks[index].program->actions;
+    double flops = 0;
+    for (size_t step = 0; step < actions.size(); ++step) {
+      if (actions[step].kind != Kinds::get().recompute) flops += parts[index].rehearsal.actions[step].flops;
+    }
+    work.flops += flops * played.ranks[index].count;
+  }
+  const auto rate = costs.hardware.flops.find(float_type_name(plan.program(Mode::train).precision.params));
+  if (costs.measured.empty() && rate != costs.hardware.flops.end()) work.peak = rate->second * played.mesh.world_size();
+  return work;
+}
+
 constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long run do
 
 }  // namespace
@@ -92,7 +124,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   const PlayResult result =
       play(played, model,
            {.waiting = Waiting::when_needed,
-            .time = [&](int index, int step) { return times.of(index, step); },
+            .time = [&](int index, int step, size_t call) { return times.of(index, step, call); },
             .buffer_of = [&](int index, const Resource& resource) { return parts[index].held.slots.buffer_of(resource); },
             .repeats = kSteps});
   double begin = result.lines.front().begin, last_begin = 0, end = 0;
@@ -104,6 +136,11 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   auto simulation = std::make_shared<Simulation>();
   simulation->seconds = end - last_begin;
   simulation->costs = costs.hardware.name.empty() ? "measured" : costs.hardware.name;
+  if (costs.measured.empty())
+    simulation->assumed = describe(costs.hardware, float_type_name(plan.program(Mode::train).precision.params));
+  simulation->program = describe_program(plan.spec());
+  simulation->world_size = played.mesh.world_size();
+  simulation->work = work_of(plan, played, parts, micro_batches, costs);
   simulation->mesh = played.mesh.axes().empty() ? "one rank" : played.mesh.text();
   for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
     SimulatedRank& rank = simulation->ranks.emplace_back(describe_simulated(plan, played, index, parts[index]));

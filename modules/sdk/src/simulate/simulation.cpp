@@ -15,6 +15,18 @@ double share(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
+std::string rate_text(const Simulation& simulation) {
+  const StepWork& work = simulation.work;
+  if (simulation.seconds <= 0 || work.samples == 0) return "";
+  const auto rate = [&](int64_t count, const char* what) {
+    const double all = static_cast<double>(count) / simulation.seconds;
+    return fmt::format("{:.5g} {}/s, {:.4g} per rank", all, what, all / simulation.world_size);
+  };
+  std::string text = "rate      " + (work.tokens > 0 ? rate(work.tokens, "tokens") : rate(work.samples, "samples"));
+  if (simulation.mfu() > 0) text += fmt::format("; {:.1f} % MFU, of the machine's peak", 100 * simulation.mfu());
+  return text + "\n";
+}
+
 }  // namespace
 
 void set_bubbles(SimulatedRank& rank, double seconds) {
@@ -32,8 +44,14 @@ void set_bubbles(SimulatedRank& rank, double seconds) {
   rank.barrier_bubble = seconds - rank.busy;
 }
 
+double Simulation::mfu() const {
+  return work.peak > 0 && seconds > 0 ? work.flops / seconds / work.peak : 0;
+}
+
 std::string Simulation::text() const {
   std::string table = fmt::format("step      {:.3f} ms, simulated for {} with the costs '{}'\n", seconds * 1e3, mesh, costs);
+  table += rate_text(*this);
+  if (!assumed.empty()) table += fmt::format("assumes   {}\n", assumed);
   table += fmt::format("{:<16} {:>10} {:>16} {:>16} {:>12}  {}\n", "ranks", "busy ms", "span bubble", "barrier bubble", "memory",
                        "most memory in");
   for (const SimulatedRank& rank : ranks) {

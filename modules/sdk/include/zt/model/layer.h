@@ -65,6 +65,16 @@ struct Counts {
   int64_t samples = 0;
 };
 
+// How the bytes that a rank sends reach the others.
+enum class Pattern : uint8_t {
+  collective,  // as in an all_gather, a reduce_scatter or an all_reduce, around the ranks
+  all_to_all,  // equal parts go to each rank
+};
+// The bytes that a rank sends along an axis.
+struct SentBytes {
+  int64_t collective = 0, all_to_all = 0;
+};
+
 // The services of the executor for a running layer. There is one Context per forward of a (position, micro-batch). It lives until
 // the backward of that forward is done, so the backward may use it, too.
 class Context {
@@ -95,9 +105,10 @@ class Context {
   // Adds to a statistic that io() declares. `values`: [size], of any dtype; sums are in float64. A recompute adds nothing.
   virtual void stat(const std::string& /*name*/, const at::Tensor& /*values*/) {}
 
-  // Notes that this rank sends `bytes` to other ranks. Plans show them, and the statistic `bytes_sent`, if io() declares it,
-  // counts them. Call it wherever the layer sends: also in a backward, in a recompute and on device meta.
-  virtual void sent(int64_t /*bytes*/) {}
+  // Notes that this rank sends `bytes` to other ranks along `axis`. Plans show them, simulations compute their time, and the
+  // statistic `bytes_sent`, if io() declares it, counts them. Call it wherever the layer sends: also in a backward, in a
+  // recompute and on device meta.
+  virtual void sent(const std::string& /*axis*/, int64_t /*bytes*/, Pattern /*pattern*/) {}
 
   // Shows values that must be finite, [samples, ...]. Does nothing, except when a step that was not finite is repeated to find
   // out where that began.

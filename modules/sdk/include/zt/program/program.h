@@ -90,7 +90,8 @@ class ActionHandler;
 class Pass {
  public:
   virtual ~Pass();
-  virtual std::string name() const = 0;  // "zero.shard": for messages and reports
+  virtual std::string name() const = 0;                   // "zero.shard": for messages and reports
+  virtual std::string summary() const { return name(); }  // for titles: the name with what matters most, "zero.shard stage 1"
   virtual Phase phase() const = 0;
   // Returns the changed program of the rank `coord`. Throws Misuse if the pass does not fit the program.
   virtual Program apply(Program program, const ModelInfo& model, const Coord& coord) const = 0;

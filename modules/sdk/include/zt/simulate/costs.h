@@ -12,23 +12,34 @@
 
 namespace zt {
 
-// A way between two ranks.
+// A link between ranks, in one direction. Both directions have this speed at the same time.
 struct LinkSpeed {
   double latency = 0;    // seconds of one message
-  double bandwidth = 0;  // bytes per second that a rank sends; 0: not known
+  double bandwidth = 0;  // bytes per second; 0: not known
 };
 
-// The speed of a machine, for one rank. Peak rates are reached only in part: `efficiency` is the part that is assumed.
+// The parts of peak rates that are assumed to be reached.
+struct Efficiency {
+  double flops = 1;   // of a layer's matrices
+  double memory = 1;  // of memory_bandwidth
+  double links = 1;   // of the links' bandwidths
+};
+
+// The speed of a machine, for one rank.
 struct Hardware {
   std::string name;
   std::map<std::string, double> flops;  // per second, by type: "bf16", "fp16", "fp32", "fp64"; a missing type is not known
   double memory_bandwidth = 0;          // bytes per second; 0: not known
-  LinkSpeed inside, across;             // between ranks of one machine, and of two machines
+  LinkSpeed inside;                     // of a rank to the other ranks of its machine
+  LinkSpeed across;                     // of one network card to other machines
   int ranks_per_machine = 1;
-  double efficiency = 1;  // of flops, memory_bandwidth and the links' bandwidths
-  double launch = 0;      // seconds that each action takes at least
-  bool overlaps = true;   // transfers run beside computation; false: they take the time of the rank's core
-  std::string source;     // where the numbers are from
+  int cards_per_machine = 0;  // network cards that its ranks share; 0: as many as ranks. A rank drives one at a time
+  Efficiency efficiency;
+  double launch = 0;     // seconds that each action takes at least
+  bool overlaps = true;  // transfers run beside computation; false: they take the time of the rank's core
+  std::string backend;   // of axes for which neither script nor command line names one; empty: as for any machine
+  std::string source;    // where the numbers are from
+  double cards() const { return cards_per_machine > 0 ? cards_per_machine : ranks_per_machine; }
 };
 
 // Costs of actions. Plain data: equal on all ranks.
@@ -49,6 +60,9 @@ std::string measured_name(const Action& action, const ModelInfo& model);
 // Return a table with all fields, for files and scripts, and read it. Throw Misuse for a wrong field.
 Value to_value(const Costs& costs);
 Costs parse_costs(const Value& value);
+
+// Returns the rates of the machine in words: "8 ranks per machine, bf16 989 TFLOP/s x 0.55, ...". `type`: that of the arithmetic.
+std::string describe(const Hardware& hardware, const std::string& type);
 
 // Returns the costs that a name stands for: a machine that hardware_names() lists, or a JSON file (a name that ends in ".json")
 // with what to_value returns. Throws Misuse, with the nearest name, for another.

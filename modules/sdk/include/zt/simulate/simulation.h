@@ -39,13 +39,26 @@ struct SimulatedRank {
 // Sets busy, span_bubble and barrier_bubble, which follow from the actions and the time of the step.
 void set_bubbles(SimulatedRank& rank, double seconds);
 
+// What a step does, over all ranks.
+struct StepWork {
+  int64_t samples = 0, tokens = 0;  // of the global batch; tokens are those of its field "tokens", 0 without
+  double flops = 0;                 // of forwards and backwards as counted, without what is computed again
+  double peak = 0;                  // operations per second of all ranks at the machine's peak; 0: not known
+};
+
 struct Simulation {
-  double seconds = 0;  // from one step to the next
-  std::string costs;   // the name of the machine, "measured" for measured costs, or empty if the step was not simulated
-  std::string mesh;    // "dp=2 x pp=4"
+  double seconds = 0;   // from one step to the next
+  std::string costs;    // the name of the machine, "measured" for measured costs, or empty if the step was not simulated
+  std::string assumed;  // the rates of that machine, in words
+  std::string mesh;     // "dp=2 x pp=4"
+  std::string program;  // its passes and the number of its micro-batches, in words
+  int world_size = 1;
+  StepWork work;
   std::vector<SimulatedRank> ranks;
 
-  // Returns a table for people: time, and for each kind of rank its bubbles and memory.
+  // Returns the model FLOPs utilisation: the part of the peak that forwards and backwards use; 0 if it is not known.
+  double mfu() const;
+  // Returns a table for people: time, throughput, the rates assumed, and for each kind of rank its bubbles and memory.
   std::string text() const;
   // Returns an SVG picture: one row per kind of rank with its actions in the colors of their roles, transfers below them, and the
   // memory that it holds.
