@@ -269,8 +269,8 @@ methods(Engine, "engine", {"data", "schedule", "rate", "own_lr", "loss", "result
 
 --- Makes an engine. Collective. Requires the options model and config (a file's name, JSON text or a table). Optional: optimizer
 -- and schedule, which replace the JSON's; data; mesh with axis and replicate; pipeline = {stages, schedule, partition, chunks},
--- whose steps are made by train_batch; auto, the values that replace "auto" in the JSON
--- (the context of ds.read).
+-- whose steps are made by train_batch; auto, the values that replace "auto" in the JSON (the context of ds.read); strict, which
+-- refuses the keys that are noted.
 local function initialize(options) return Engine(options) end
 
 return initialize

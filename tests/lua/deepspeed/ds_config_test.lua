@@ -184,6 +184,41 @@ function TestFates:test_not_built_yet()
   lu.assertErrorMsgContains("optimizer.type = 'AdamWW' is unknown: did you mean 'AdamW'?", with, 'optimizer: {type: "AdamWW"}')
 end
 
+function TestFates:test_what_is_noted_does_not_stop_a_run()
+  local more = 'wandb: {enabled: true, project: "x"}, comet: {enabled: true, online: false}'
+  local config = with(more)
+  lu.assertEquals(#config.notices, 2)
+  lu.assertEquals(config.notices[1].key, "wandb")
+  lu.assertStrContains(config.notices[1].text, "`ztoolkit export-run RUN --wandb-offline FOLDER`")
+  lu.assertEquals(config.notices[2].key, "comet")
+  lu.assertEquals(select(2, reason_of(config, "wandb.project")), "noted")
+  for _, off in ipairs{'wandb: {project: "x"}', "wandb: {enabled: false}", "wandb: null", "wandb: false"} do
+    lu.assertEquals(with(off, {strict = true}).notices, {}, off)
+  end
+  lu.assertErrorMsgContains("wandb.team must be a string, got 1", with, "wandb: {enabled: true, team: 1}")
+  for _, part in ipairs{"2 mistakes", "wandb is not done, and strict = true refuses that: nothing is sent", "comet is not"} do
+    lu.assertErrorMsgContains(part, with, more, {strict = true})
+  end
+end
+
+-- DeepSpeed's users write these values of other types, and DeepSpeed takes them.
+function TestFates:test_values_of_other_types()
+  lu.assertNil(with("steps_per_print: Infinity").reports.steps_per_print)
+  lu.assertNil(read{train_batch_size = 8, steps_per_print = math.huge}.reports.steps_per_print)
+  lu.assertEquals(with("steps_per_print: 1e9").reports.steps_per_print, 1e9)
+  lu.assertErrorMsgContains("steps_per_print must be an integer, got -inf", read,
+                            {train_batch_size = 8, steps_per_print = -math.huge})
+  lu.assertErrorMsgContains("gradient_accumulation_steps must be an integer, got inf", with,
+                            "gradient_accumulation_steps: Infinity")
+  lu.assertNil(with("activation_checkpointing: {number_checkpoints: false}").recompute)
+  lu.assertErrorMsgContains("number_checkpoints must be an integer, got true", with,
+                            "activation_checkpointing: {number_checkpoints: true}")
+  lu.assertNil(with("gradient_clipping: false").clip)
+  lu.assertEquals(with("zero_optimization: {stage: 2, reduce_bucket_size: 5e8}").zero.bucket_bytes, 2e9)
+  local persist = "zero_optimization: {stage: 3, model_persistence_threshold: %s}"
+  for _, none in ipairs{"9223372036854775807", "Infinity"} do lu.assertNil(with(persist:format(none)).zero.persist_total) end
+end
+
 function TestFates:test_what_is_off_is_accepted()
   local config = with [[
     fp16: {enabled: false, loss_scale: 128}, flops_profiler: {enabled: false, top_modules: 3}, wandb: {project: "x"},

@@ -81,7 +81,7 @@ end
 function reports.dump(engine)
   local lines, keys = {}, {}
   for key in pairs(engine.config) do
-    if key ~= "notes" then keys[#keys + 1] = key end
+    if key ~= "notes" and key ~= "notices" then keys[#keys + 1] = key end
   end
   table.sort(keys)
   for _, key in ipairs(keys) do lines[#lines + 1] = ("  %s = %s"):format(key, settings(engine.config[key])) end

@@ -2,16 +2,21 @@
 
 local METRICS = "until then zt.run writes metrics.jsonl, one line per step, and a plot"
 
-local function monitor(name, inherit)
+-- Returns the block of a monitor.
+local function monitor(name, fate, text, inherit)
   table.insert(inherit, 1, {"enabled", "boolean", default = false})
-  return {path = name, fate = "not_yet", text = METRICS, is_on = "enabled", inherit = inherit}
+  return {path = name, fate = fate, text = text, is_on = "enabled", inherit = inherit}
 end
 
 return {
-  monitor("tensorboard", {{"output_path", "string"}, {"job_name", "string"}}),
-  monitor("csv_monitor", {{"output_path", "string"}, {"job_name", "string"}}),
-  monitor("wandb", {{"group", "string"}, {"team", "string"}, {"project", "string"}}),
-  monitor("comet", {
+  monitor("tensorboard", "not_yet", METRICS, {{"output_path", "string"}, {"job_name", "string"}}),
+  monitor("csv_monitor", "not_yet", METRICS, {{"output_path", "string"}, {"job_name", "string"}}),
+  monitor("wandb", "noted", "nothing is sent to Weights & Biases during the run: give the script a zt.run, whose record "
+    .. "`ztoolkit export-run RUN --wandb-offline FOLDER` writes for `wandb sync`", {
+    {"group", "string"}, {"team", "string"}, {"project", "string"},
+  }),
+  monitor("comet", "noted", "nothing is sent to Comet: zt.run writes metrics.jsonl, "
+    .. "`ztoolkit export-run RUN --mlflow FOLDER` a folder that MLflow reads", {
     {"samples_log_interval", "integer"}, {"project", "string"}, {"workspace", "string"}, {"api_key", "string"},
     {"experiment_name", "string"}, {"experiment_key", "string"}, {"online", "boolean"}, {"mode", "string"},
   }),
