@@ -109,7 +109,8 @@ end
 --   pipeline? = {stages?, partition?}              as given; partition as DeepSpeed names it
 --   experts? = {size, data_first, top_k?, router}  ranks along axis ep; its place in the mesh; options of moe.layers
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
---   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
+--   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?, csv_monitor? = {folder},
+--              tensorboard? = {folder}, flops_profiler? = {step, top, detailed, file?}, comms_logger? = {verbose}}
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
 --   notices = {{key, text}, ...}                   what is not done, although the configuration asks for it; empty with strict
 --
@@ -143,6 +144,7 @@ function ds.read(source, context)
   out.clip = given.gradient_clipping or 1
   if out.clip == 0 then out.clip = nil end
   out.reports.log_level = LOG_LEVELS[given.log_level]
+  for name, report in pairs(result.reports(given)) do out.reports[name] = report end
   return out
 end
 

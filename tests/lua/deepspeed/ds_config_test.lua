@@ -196,9 +196,28 @@ function TestFates:test_what_is_noted_does_not_stop_a_run()
     lu.assertEquals(with(off, {strict = true}).notices, {}, off)
   end
   lu.assertErrorMsgContains("wandb.team must be a string, got 1", with, "wandb: {enabled: true, team: 1}")
+  local logger = "comms_logger: {enabled: true, prof_all: %s, prof_ops: [%s]}"
+  lu.assertEquals(with(logger:format("true", "")).notices, {})
+  config = with(logger:format("false", '"all_reduce"'))
+  lu.assertEquals({#config.notices, config.notices[1].key, config.notices[2].key},
+                  {2, "comms_logger.prof_all", "comms_logger.prof_ops"})
+  lu.assertErrorMsgContains("comms_logger.prof_all is not done", with, logger:format("false", ""), {strict = true})
   for _, part in ipairs{"2 mistakes", "wandb is not done, and strict = true refuses that: nothing is sent", "comet is not"} do
     lu.assertErrorMsgContains(part, with, more, {strict = true})
   end
+end
+
+function TestFates:test_reports()
+  local function reports(more) return with(more).reports end
+  lu.assertEquals(reports('csv_monitor: {enabled: true}').csv_monitor, {folder = "DeepSpeedJobName"})
+  lu.assertEquals(reports('tensorboard: {enabled: true, output_path: "out/", job_name: "j"}').tensorboard, {folder = "out/j"})
+  lu.assertEquals(reports('csv_monitor: {enabled: true, output_path: "out", job_name: "/j"}').csv_monitor, {folder = "/j"})
+  lu.assertNil(reports('csv_monitor: {output_path: "out"}').csv_monitor)
+  lu.assertEquals(reports("flops_profiler: {enabled: true}").flops_profiler, {step = 1, top = 1, detailed = true})
+  local given = 'flops_profiler: {enabled: true, profile_step: 0, top_modules: 3, detailed: false, output_file: "%s"}'
+  lu.assertEquals(reports(given:format "f").flops_profiler, {step = 0, top = 3, detailed = false, file = "f"})
+  lu.assertNil(reports(given:format "").flops_profiler.file)
+  lu.assertEquals(reports("comms_logger: {enabled: true}").comms_logger, {verbose = false})
 end
 
 -- DeepSpeed's users write these values of other types, and DeepSpeed takes them.
@@ -226,7 +245,7 @@ function TestFates:test_what_is_off_is_accepted()
     torch_autocast: {enabled: false, dtype: "bfloat16"}, elasticity: {enabled: false, max_train_batch_size: 4}, amp: {},
     pipeline: {stages: "auto", seed_layers: false}, tensor_parallel: {autotp_size: 1, tp: {tp_size: 4}}, nebula: null]]
   lu.assertEquals(config.precision, {name = "fp32", on_nonfinite = "skip", cast_inputs = false})
-  lu.assertEquals({reason_of(config, "flops_profiler.top_modules")}, {"off", "not_yet"})
+  lu.assertEquals({reason_of(config, "flops_profiler.top_modules")}, {"off", "mapped"})
   lu.assertEquals({reason_of(config, "zero_optimization.offload_optimizer.pin_memory")}, {"off", "not_yet"})
   lu.assertErrorMsgContains("flops_profiler.top_modules must be an integer, got 'x'", with, 'flops_profiler: {top_modules: "x"}')
 end
