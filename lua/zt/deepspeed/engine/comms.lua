@@ -24,12 +24,12 @@ function Comms:add(events)
   self.steps = self.steps + 1
   for _, event in ipairs(core.json.decode("[" .. events .. "]")) do
     if event.cat == "communication" and event.dur then
-      local wait, kind = event.name:match "^(w?a?i?t? ?)([%u_]+)"
-      kind = trace.is_exchange(event) and LAYERS or kind or "other"
+      local action, waits = event.name:gsub("^wait ", "")
+      local kind = trace.is_exchange(event) and LAYERS or action:match "^%S+"
       for _, sums in ipairs{self:sums_of(kind), step:sums_of(kind)} do
         local place = event.tid == 0 and "thread" or "transfer"
         sums[place] = sums[place] + event.dur / 1000
-        if event.tid == 0 and wait ~= "wait " then sums.calls = sums.calls + 1 end
+        if event.tid == 0 and waits == 0 then sums.calls = sums.calls + 1 end
       end
     end
   end
