@@ -15,7 +15,7 @@ CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch
 TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
 DEEPSPEED_WHEEL=deepspeed==0.19.8
 HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0)
-RECORDS_WHEELS=(tensorboard==2.21.0)
+RECORDS_WHEELS=(tensorboard==2.21.0 mlflow-skinny==3.17.2 wandb==0.31.0)
 MIN_CMAKE=3.25
 NEEDED_MB=6000
 

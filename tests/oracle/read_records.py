@@ -1,12 +1,18 @@
-"""Checks that TensorBoard reads what zt.run writes. Usage: read_records.py ZTOOLKIT
+"""Checks that TensorBoard, MLflow and W&B read the records of a run. Usage: read_records.py ZTOOLKIT
 
-A run of five steps is resumed at step 3, as after a crash. The package must find the values of the resumed run."""
+A run of five steps is resumed at step 3, as after a crash. Each package must find the values of the resumed run, those of W&B
+and MLflow in what `ztoolkit export-run` writes."""
 
+import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # MLflow refuses file stores without it since 3.7
+
+from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 SCRIPT = """
@@ -48,9 +54,38 @@ def check_tensorboard(run):
     check(times == sorted(times) and times[0] > 1.7e9, f"TensorBoard reads the times {times}")
 
 
+def check_mlflow(run, store):
+    ztoolkit("export-run", run, "--mlflow", store)
+    client = MlflowClient(f"file://{store}")
+    (found,) = client.search_runs(["0"])
+    check((found.info.run_name, found.info.status) == ("a", "FINISHED"), f"MLflow reads the run {found.info}")
+    check(found.data.params == {"lr": "0.5", "layers": "[1,2]", "ranks": "1"}, f"MLflow reads the options {found.data.params}")
+    losses = [(metric.step, metric.value) for metric in client.get_metric_history(found.info.run_id, "loss")]
+    check(losses == LOSSES, f"MLflow reads the losses {losses}")
+    check(found.data.metrics["stats/norm"] == 1e6, f"MLflow reads the metrics {found.data.metrics}")
+
+
+def check_wandb(run, folder):
+    ztoolkit("export-run", run, "--wandb-offline", folder, "--project", "p")
+    (file,) = folder.glob("offline-run-*/run-*.wandb")
+    wandb = [sys.executable, "-m", "wandb"]
+    text = subprocess.run([*wandb, "leet", "inspect", "--json", file], capture_output=True, text=True, check=True).stdout
+    records = [json.loads(line) for line in text.splitlines()]
+    kinds = [record["type"] for record in records]
+    check(kinds == ["header", "run"] + 6 * ["history"] + ["summary", "exit"], f"W&B reads the records {kinds}")
+    start = records[1]["run"]
+    check((start["project"], start["display_name"]) == ("p", "a"), f"W&B reads the run {start}")
+    losses = [(record["history"]["step"].get("num", 0), record["history"]["item"]["loss"]) for record in records[2:-2]]
+    check(losses == LOSSES, f"W&B reads the losses {losses}")
+    done = subprocess.run([*wandb, "sync", "--dry-run", file.parent], capture_output=True, text=True)
+    check("Would sync 1 run" in done.stdout + done.stderr, f"W&B would sync: {done.stdout}{done.stderr}")
+
+
 with tempfile.TemporaryDirectory() as temporary:
     folder = pathlib.Path(temporary)
     (folder / "run.lua").write_text(SCRIPT % folder)
     ztoolkit("run", folder / "run.lua")
     check_tensorboard(folder / "a")
-    print("TensorBoard: equal")
+    check_mlflow(folder / "a", folder / "mlruns")
+    check_wandb(folder / "a", folder / "wandb")
+    print("TensorBoard, MLflow and W&B: equal")

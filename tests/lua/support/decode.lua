@@ -82,4 +82,29 @@ function decode.tfrecords(text)
   return out
 end
 
+--- Returns the records of a log of LevelDB with the CRC-32 of zlib that begins at the place `at`, after a check of its blocks, and
+-- the number of blocks whose end is filled with zeros.
+function decode.leveldb(text, at)
+  local out, filled, parts, block = {}, 0, nil, 32768
+  while at <= #text do
+    local room = block - (at - 1) % block
+    if room < 7 then
+      assert(text:sub(at, at + room - 1) == ("\0"):rep(room), "the end of a block is not zero")
+      at, filled = at + room, filled + 1
+    else
+      local length, kind = decode.number("uint16_t", text, at + 4), text:byte(at + 6)
+      local data = text:sub(at + 7, at + 6 + length)
+      assert(#data == length and length + 7 <= room, "a record crosses a block")
+      assert(decode.crc(0xedb88320, string.char(kind) .. data) == decode.number("uint32_t", text, at), "a check is wrong")
+      assert((kind == 1 or kind == 2) == (parts == nil), "a record begins within another, or goes on without a begin")
+      parts = parts or {}
+      parts[#parts + 1] = data
+      if kind == 1 or kind == 4 then out[#out + 1], parts = table.concat(parts), nil end
+      at = at + 7 + length
+    end
+  end
+  assert(parts == nil, "the last record has no end")
+  return out, filled
+end
+
 return decode
