@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # MLflow refuses file stores without it since 3.7
+os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # newer versions of MLflow refuse file stores without it
 
 from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -121,6 +121,17 @@ function TestExport:test_wandb()
   lu.assertNotNil(field(records[6], 18))
 end
 
+function TestExport:test_a_run_that_was_sent_stays()
+  self:record({}, {{step = 0, loss = 3}})
+  local folder = self:export("--wandb-offline", self.out)
+  lu.assertEquals(self:export("--wandb-offline", self.out), folder)
+  zt.write_file(("%s/run-%s.wandb.synced"):format(folder, folder:match "[^-]+$"), "")
+  local output, status = export_run(self.run, "--wandb-offline", self.out)
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(output, "was sent by wandb sync")
+  lu.assertEquals(#records_of(folder), 5)
+end
+
 -- Records of many lengths end at every place of a block, and one is longer than a block.
 function TestExport:test_the_blocks_of_the_log()
   local lines = {{step = 0, [("n"):rep(70000)] = 1}}

@@ -82,8 +82,8 @@ function decode.tfrecords(text)
   return out
 end
 
---- Returns the records of a log of LevelDB with the CRC-32 of zlib that begins at the place `at`, after a check of its blocks, and
--- the number of blocks whose end is filled with zeros.
+--- Returns the records of a log of LevelDB with the CRC-32 of zlib that begins at the place `at`, after a check of its blocks,
+-- and the number of blocks whose end is filled with zeros.
 function decode.leveldb(text, at)
   local out, filled, parts, block = {}, 0, nil, 32768
   while at <= #text do

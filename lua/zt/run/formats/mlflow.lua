@@ -1,6 +1,6 @@
 --- Writes a run into a file store of MLflow, the folder that MLflow calls mlruns: an experiment "Default" with the number 0, and
--- in it a folder per run with the files meta.yaml, metrics/NAME, params/NAME and tags/NAME. MLflow 3.7 and later read such a store
--- with MLFLOW_ALLOW_FILE_STORE=true, or after `mlflow migrate-filestore`.
+-- in it a folder per run with the files meta.yaml, metrics/NAME, params/NAME and tags/NAME. Newer versions of MLflow (3.17 does)
+-- read such a store with MLFLOW_ALLOW_FILE_STORE=true, or after `mlflow migrate-filestore`.
 
 local core = require "zt.core"
 local crc = require "zt.run.formats.crc"

@@ -6,6 +6,7 @@
 
 local core = require "zt.core"
 local crc = require "zt.run.formats.crc"
+local fail = require "zt.fail"
 local fs = require "zt.fs"
 local methods = require "zt.methods"
 local protobuf = require "zt.run.formats.protobuf"
@@ -110,13 +111,17 @@ local function add_history(log, run)
 end
 
 --- Writes the run (recorded.lua) below the folder `folder`, for the project `project`. An earlier export of the run is replaced.
--- Returns the folder of the offline run.
+-- Returns the folder of the offline run. Fails if the earlier one was sent.
 function wandb.write(run, folder, project)
   local id = id_of(run)
   local path = ("%s/offline-run-%s-%s"):format(folder, os.date("!%Y%m%d_%H%M%S", run.began), id)
+  local file = path .. "/run-" .. id .. ".wandb"
+  if core.exists(file .. ".synced") then
+    fail("'%s' was sent by wandb sync, which sends no run twice: to send it again, remove this folder, and the run in W&B", path)
+  end
   core.mkdir_p(path .. "/files")
   core.mkdir_p(path .. "/logs")
-  local log = open_log(path .. "/run-" .. id .. ".wandb")
+  local log = open_log(file)
   add_run(log, run, id, project)
   local latest = add_history(log, run)
   log:add(RECORD.summary, items(latest))
