@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", WANDB_ERROR_REPORTING="false")  # tests call no server
 os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # newer versions of MLflow refuse file stores without it
 
 from mlflow import MlflowClient

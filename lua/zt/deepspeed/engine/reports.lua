@@ -88,12 +88,6 @@ local function count_communication(engine, events)
   if not is_done then log.warn("comms_logger: the bytes that this model sends are not known: %s", plan) end
 end
 
--- Returns whether the coming or the current step, which began with `engine.global_steps - done` steps, is the one to profile.
-local function is_profiled(engine, done)
-  local wanted = engine.config.reports.flops_profiler
-  return wanted and core.world.rank == 0 and engine.global_steps - done == wanted.step
-end
-
 --- Opens the files that the reports need, on rank 0. Collective.
 function reports.open(engine)
   local wanted, state = engine.config.reports, {}
@@ -103,7 +97,6 @@ function reports.open(engine)
   local file = wanted.flops_profiler and wanted.flops_profiler.file
   if not (wanted.csv_monitor or wanted.tensorboard or file) then return end
   on_rank_zero(engine.mesh:world(), function()
-    if core.world.rank ~= 0 then return end
     state.monitors = monitors.open(wanted)
     if file and file:find "/" then core.mkdir_p(file:match "^(.*)/") end
     if file then fs.append(file):close() end -- a file that cannot be written is an error now, not at the step
@@ -123,26 +116,27 @@ local function repeated(batch, copies)
   return out
 end
 
---- Starts the clocks of a step. Called before its first micro-batch. `copies` times `batch` has the shapes of
--- this rank's batch of the step.
+--- Starts the clocks of a step. Called before its first micro-batch. `copies` times `batch` has the shapes of this rank's batch of
+-- the step.
 function reports.begin_step(engine, batch, copies)
   local wanted, state = engine.config.reports, engine.reporting
   state.pace = state.pace or {samples = engine.global_samples, since = core.now()}
   state.step_begin = core.now()
-  local is_profiled_now = is_profiled(engine, 0)
-  if is_profiled_now or state.comms and not state.sent then state.batch = repeated(batch, copies) end
-  if wanted.wall_clock_breakdown or state.comms or is_profiled_now then engine.trainer:trace_start() end
+  local profiler = wanted.flops_profiler
+  state.is_profiled = profiler and core.world.rank == 0 and engine.global_steps == profiler.step
+  if state.is_profiled or state.comms and not state.sent then state.batch = repeated(batch, copies) end
+  state.is_traced = wanted.wall_clock_breakdown or state.comms ~= nil or state.is_profiled
+  if state.is_traced then engine.trainer:trace_start() end
 end
 
 --- Writes the reports that are due. Called after a step. With memory_breakdown, which reports after the first step and with every
 -- progress line, the call is collective.
 function reports.end_step(engine)
   local wanted, state = engine.config.reports, engine.reporting
-  local is_profiled_now = is_profiled(engine, 1)
-  local events = (wanted.wall_clock_breakdown or state.comms or is_profiled_now) and engine.trainer:trace_events()
+  local events = state.is_traced and engine.trainer:trace_events()
   local times = wanted.wall_clock_breakdown and reports.times(events)
   if times then print_times(engine, times) end
-  if is_profiled_now then print_flops(engine, events) end
+  if state.is_profiled then print_flops(engine, events) end
   if state.comms then count_communication(engine, events) end
   if state.monitors then write_numbers(engine, times) end
   state.batch = nil
