@@ -116,8 +116,8 @@ local function repeated(batch, copies)
   return out
 end
 
---- Starts the clocks of a step. Called before its first micro-batch. `copies` times `batch` has the shapes of this rank's batch of
--- the step.
+--- Starts the clocks of a step. Called before its first micro-batch. `copies` times `batch` has the shapes of this rank's batch
+-- of the step.
 function reports.begin_step(engine, batch, copies)
   local wanted, state = engine.config.reports, engine.reporting
   state.pace = state.pace or {samples = engine.global_samples, since = core.now()}
