@@ -3,8 +3,9 @@
 # A second run does nothing.
 #
 #   scripts/setup.sh             installs what building, testing and training need
-#   scripts/setup.sh --oracle    installs also the full PyTorch wheel in .venv-oracle and transformers in .venv-huggingface, which
-#                                uses that PyTorch: for golden files and comparisons
+#   scripts/setup.sh --oracle    installs also the full PyTorch wheel in .venv-oracle, transformers in .venv-huggingface, which
+#                                uses that PyTorch, and in .venv-records the tools that read the records of runs: for golden
+#                                files and comparisons
 #   ZT_TORCH_DIR=/path           uses the LibTorch in that folder (with include/ and lib/) instead of the wheel
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +15,7 @@ CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch
 TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
 DEEPSPEED_WHEEL=deepspeed==0.19.8
 HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0)
+RECORDS_WHEELS=(tensorboard==2.21.0 mlflow-skinny==3.17.2 wandb==0.31.0)
 MIN_CMAKE=3.25
 NEEDED_MB=6000
 
@@ -24,7 +26,7 @@ oracle=no
 for argument in "$@"; do
   case $argument in
     --oracle) oracle=yes ;;
-    -h|--help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "unknown argument '$argument': give --oracle or nothing" ;;
   esac
 done
@@ -143,9 +145,18 @@ install_huggingface() {
   stamp .venv-huggingface "$want"
 }
 
+install_records() {
+  local want="${RECORDS_WHEELS[*]}"
+  up_to_date .venv-records "$want" && return
+  make_venv .venv-records
+  pip_install .venv-records "the tools that read the records of runs" "${RECORDS_WHEELS[@]}"
+  stamp .venv-records "$want"
+}
+
 install_system_packages
 install_venv
 if [ "$oracle" = yes ]; then
   install_oracle
   install_huggingface
+  install_records
 fi

@@ -15,6 +15,11 @@ long write(int file, const void *data, size_t count);
 int ftruncate(int file, long length);
 long lseek(int file, long offset, int whence);
 char *strerror(int code);
+/* struct dirent of Linux on machines of 64 bits */
+struct zt_entry { uint64_t number; int64_t next; uint16_t length; uint8_t type; char name[256]; };
+void *opendir(const char *path);
+struct zt_entry *readdir(void *folder);
+int closedir(void *folder);
 ]]
 
 local C = ffi.C
@@ -45,7 +50,27 @@ function fs.read(path)
   return content or fail("cannot read %s: %s", path, cause)
 end
 
---- Removes a file. Does nothing if there is none.
+--- Returns the sorted names of the files and folders in a folder.
+function fs.list(path)
+  check.argument("zt.fs.list", "the path", "string", path)
+  local folder = C.opendir(path)
+  if folder == nil then fail("cannot read the folder '%s': %s", path, reason()) end
+  local names = {}
+  ffi.errno(0) -- readdir returns null at the end, and after an error, which it sets
+  local entry = C.readdir(folder)
+  while entry ~= nil do
+    local name = ffi.string(entry.name)
+    if name ~= "." and name ~= ".." then names[#names + 1] = name end
+    entry = C.readdir(folder)
+  end
+  local code, why = ffi.errno(), reason()
+  C.closedir(folder)
+  if code ~= 0 then fail("cannot read the folder '%s': %s", path, why) end
+  table.sort(names)
+  return names
+end
+
+--- Removes a file, or an empty folder. Does nothing if there is none.
 function fs.remove(path)
   check.argument("zt.fs.remove", "the path", "string", path)
   if not core.exists(path) then return end

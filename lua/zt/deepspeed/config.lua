@@ -4,7 +4,8 @@
 --   local config = ds.read("ds_config.json", {world = mesh.dp.size, model = {hidden_size = 512}})
 --
 -- Every key of DeepSpeed's schema is known and has one fate: mapped into the result, accepted because ztoolkit always works so,
--- refused with what to use instead, or refused as not built yet. A key without effect gives an error or a note.
+-- refused with what to use instead, refused as not built yet, or noted: not done, but the run goes on. A key without effect gives
+-- an error or a note.
 
 local check = require "zt.check"
 local fail = require "zt.fail"
@@ -24,6 +25,7 @@ local CONTEXT = {
   {"clip", "number", "largest gradient norm, for \"auto\"", at_least = 0},
   {"precision", "string", "for \"auto\"", one_of = {"fp32", "bf16", "fp16"}},
   {"model", "table", "{hidden_size =, vocab =} for \"auto\" and checks"},
+  {"strict", "boolean", "refuse the keys whose fate is noted", default = false},
   {"own_optimizer", "table", "{name =, options = {lr =}} of the script's own optimizer; schedules use its rate"},
 }
 
@@ -89,8 +91,8 @@ end
 -- `context` holds `world`, the number of data-parallel ranks, and the values for "auto": {batch = {global =, micro =,
 -- accumulation =}, optimizer = {lr =, betas =, eps =, weight_decay =}, schedule = {warmup =, total =}, clip =, precision =,
 -- model = {hidden_size =, vocab =}}. context.own_optimizer = {name =, options = {lr =}} is the script's own optimizer: schedules
--- use its rate, not the rate of the file's optimizer. Returns a table. Fields marked with ? are absent unless given; then the
--- engine uses its own default:
+-- use its rate, not the rate of the file's optimizer. context.strict = true refuses the keys that are noted. Returns a table.
+-- Fields marked with ? are absent unless given; then the engine uses its own default:
 --
 --   batch = {global, micro, accumulation}          samples per step; samples per rank's micro-batch; micro-batches per step
 --   precision = {name = "fp32" | "bf16" | "fp16", on_nonfinite = "skip" | "error", cast_inputs = boolean,
@@ -107,8 +109,10 @@ end
 --   pipeline? = {stages?, partition?}              as given; partition as DeepSpeed names it
 --   experts? = {size, data_first, top_k?, router}  ranks along axis ep; its place in the mesh; options of moe.layers
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
---   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?}
+--   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?, csv_monitor? = {folder},
+--              tensorboard? = {folder}, flops_profiler? = {step, top, detailed, file?}, comms_logger? = {verbose}}
 --   notes = {{key, fate, reason}, ...}             every key that was given, in the order of ds.keys()
+--   notices = {{key, text}, ...}                   what is not done, although the configuration asks for it; empty with strict
 --
 -- Fails for unknown keys (the message suggests the nearest one), keys given twice, wrong types, values out of range, and refused
 -- keys. One error lists the mistakes of all keys with their paths. If the type of the optimizer or of the schedule is unknown,
@@ -121,12 +125,13 @@ function ds.read(source, context)
   for _, name in ipairs {"optimizer", "scheduler"} do -- the parameters cannot be judged if the type is unknown
     if not mistakes:try(name .. ".type", result_optim.check_type, config, name) then config[name] = nil end
   end
-  local given, notes = judge.run(keys.blocks, config, context, mistakes)
+  local given, notes, notices = judge.run(keys.blocks, config, context, mistakes)
   local out = {
     batch = mistakes:try_with(BATCH_KEYS, result.batch, given, context),
     precision = mistakes:try_with({"fp16", "bf16", "data_types"}, result.precision, given),
     checkpoint = {tag_validation = "warn"},
-    reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false}, notes = notes,
+    reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false},
+    notes = notes, notices = notices,
   }
   put_given(out, given, notes, given["zero_optimization.stage"] or 0)
   out.zero = mistakes:try_with({"zero_optimization", "fp16", "bf16", "data_types"}, result.zero, given, context, out)
@@ -139,6 +144,7 @@ function ds.read(source, context)
   out.clip = given.gradient_clipping or 1
   if out.clip == 0 then out.clip = nil end
   out.reports.log_level = LOG_LEVELS[given.log_level]
+  for name, report in pairs(result.reports(given)) do out.reports[name] = report end
   return out
 end
 
@@ -151,7 +157,7 @@ function ds.stages(config)
   return type(stages) == "number" and stages == math.floor(stages) and stages >= 1 and stages or nil
 end
 
---- Returns all keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet", text =}, ...}. A block is a key too.
+--- Returns all keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet" | "noted", text =}, ...}. A block is a key too.
 function ds.keys()
   local out = {}
   for index, entry in ipairs(keys.list) do out[index] = {path = entry.path, fate = entry.fate, text = entry.text} end
@@ -161,7 +167,7 @@ end
 --- Returns the keys with their fates as a Markdown table.
 ds.table = keys.markdown
 
---- Returns the number of keys per fate: {mapped =, always =, refused =, not_yet =, all =}.
+--- Returns the number of keys per fate: {mapped =, always =, refused =, not_yet =, noted =, all =}.
 ds.counts = keys.counts
 
 return ds

@@ -32,6 +32,7 @@ function Engine:init(options)
   self.phase = "step" -- the last call: "forward", "backward" or "step"
   self.is_applied = false
   self:follow_schedule()
+  reports.open(self)
   if self.config.reports.dump_state then self:dump_state() end
 end
 
@@ -82,6 +83,14 @@ function Engine:gradient_accumulation_steps() return self.config.batch.accumulat
 
 --- Logs the configuration as ds.read understood it.
 function Engine:dump_state() log.info("%s", reports.dump(self)) end
+
+--- Logs the statistics of communication since the engine's begin, on rank 0. Requires comms_logger in the configuration.
+function Engine:log_summary()
+  if not self.config.reports.comms_logger then
+    fail 'engine:log_summary: nothing was recorded: give "comms_logger": {"enabled": true} in the configuration'
+  end
+  reports.print_communication(self)
+end
 
 --- Sets the mode of `forward`: after train() (or train(true)) it runs a micro-batch of a step, after eval() it evaluates the
 -- loss.
@@ -183,7 +192,7 @@ function Engine:forward(batch)
   end
   self:expect "forward"
   check_samples("forward", batch, self.config.batch.micro, "train_micro_batch_size_per_gpu")
-  if self:parts_done() == 0 then reports.begin_step(self) end
+  if self:parts_done() == 0 then reports.begin_step(self, batch, self.config.batch.accumulation) end
   self.loss = self.trainer:forward(self:cast(batch))
   self.phase = "forward"
   return self.loss
@@ -235,7 +244,7 @@ function Engine:train_batch(source)
   check_samples("train_batch", batch, sizes.micro * sizes.accumulation,
                 "train_micro_batch_size_per_gpu x gradient_accumulation_steps")
   self.training = true
-  reports.begin_step(self)
+  reports.begin_step(self, batch, 1)
   local result = self.trainer:step(batch)
   self.micro_steps = self.micro_steps + sizes.accumulation
   self:end_step(result)
@@ -250,7 +259,11 @@ function Engine:evaluated(call, batch)
 end
 
 --- Returns the loss of a batch of any size, or of an iterator's next micro-batches, without an update. Collective.
-function Engine:eval_batch(source) return self:evaluated("eval_batch", self:whole_batch("eval_batch", source)) end
+function Engine:eval_batch(source)
+  local loss = self:evaluated("eval_batch", self:whole_batch("eval_batch", source))
+  reports.evaluated(self, loss)
+  return loss
+end
 
 for name, method in pairs(checkpoints) do Engine[name] = method end
 
@@ -265,12 +278,12 @@ for name, use in pairs {
   Engine[name] = function() fail("engine:%s: %s", name, use) end
 end
 
-methods(Engine, "engine", {"data", "schedule", "rate", "own_lr", "loss", "result", "pace"})
+methods(Engine, "engine", {"data", "schedule", "rate", "own_lr", "loss", "result"})
 
 --- Makes an engine. Collective. Requires the options model and config (a file's name, JSON text or a table). Optional: optimizer
 -- and schedule, which replace the JSON's; data; mesh with axis and replicate; pipeline = {stages, schedule, partition, chunks},
--- whose steps are made by train_batch; auto, the values that replace "auto" in the JSON
--- (the context of ds.read).
+-- whose steps are made by train_batch; auto, the values that replace "auto" in the JSON (the context of ds.read); strict, which
+-- refuses the keys that are noted.
 local function initialize(options) return Engine(options) end
 
 return initialize

@@ -1,6 +1,6 @@
 --- zt.deepspeed.hjson: reads JSON and some extensions that people write: comments (`//` and `#` to the end of the line, `/* */`),
 -- keys without quotes, a comma after the last entry, and no comma between entries on different lines. Values stay JSON: text
--- needs quotes.
+-- needs quotes. `Infinity` is a number, as in Python's JSON.
 --
 --   local value = hjson.decode('{train_batch_size: 32,  # all ranks\n}', "ds_config.json")
 --
@@ -14,7 +14,7 @@ local hjson = {}
 hjson.null = setmetatable({}, {__tostring = function() return "null" end})
 
 local ESCAPES = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
-local WORDS = {["true"] = true, ["false"] = false, null = hjson.null}
+local WORDS = {["true"] = true, ["false"] = false, null = hjson.null, Infinity = math.huge}
 local MAX_DEPTH = 200 -- nested tables; some thousands would overflow Lua's stack, with a message that does not name the cause
 
 local function line_of(reader, at)

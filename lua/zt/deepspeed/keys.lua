@@ -16,6 +16,9 @@
 --             refused    text says why and what to use instead. Accepted: values that turn the feature off: null, DeepSpeed's
 --                        default, false (unless true is the default), values in `off`, and a table with "enabled": false
 --             not_yet    like refused, for features that are not built yet; text names the feature
+--             noted      not done, without an effect on the run's numbers: the run goes on, with one line that has the text, for
+--                        the block if it has a switch, otherwise for the key; text says what to use instead. With
+--                        context.strict it is refused
 -- type      string, boolean, number, integer, list, table, any; "string|list" is either
 -- default   DeepSpeed's default, in rows that are not mapped
 -- auto      the inference for "auto" (values/infer.lua); without it "auto" is a mistake
@@ -24,7 +27,8 @@
 -- lower     letter case does not matter
 -- is_dtype  the value is a name of fp32, fp16 or bf16
 -- is_valid  a function that returns whether a value is valid; `expected` is for the message
--- no_limit  numbers from here on mean "no limit"
+-- no_limit  numbers from here on mean "no limit"; with math.huge, only Infinity does
+-- means     {[value] = other}: DeepSpeed takes `value`, of another type, as `other`. hjson.null is as if absent
 -- needs_stage  the lowest ZeRO stage at which the key has an effect
 
 local keys = {}
@@ -33,7 +37,7 @@ local FILES = {"train", "zero", "offload", "precision", "optimizer", "scheduler"
                "removed"}
 
 --- The fates, in the order of the summaries.
-keys.FATES = {"mapped", "always", "refused", "not_yet"}
+keys.FATES = {"mapped", "always", "refused", "not_yet", "noted"}
 
 local function joined(path, key) return path == "" and key or path .. "." .. key end
 
@@ -54,7 +58,7 @@ end
 local function add_rows(block, spec)
   for _, row in ipairs(spec.rows or {}) do add_row(block, row) end
   for _, row in ipairs(spec.inherit or {}) do
-    local full = {row[1], spec.fate, row[2], spec.text}
+    local full = {row[1], spec.fate, row[2], spec.text, is_in_notice = spec.fate == "noted"}
     for name, value in pairs(row) do
       if type(name) == "string" then full[name] = value end
     end
@@ -69,7 +73,8 @@ end
 
 -- Makes a block and adds it to its parent as an entry. `path` differs from spec.path if it is another name of the block.
 local function new_block(blocks, spec, path, text)
-  local block = {path = path, main = spec.path, text = text, is_on = spec.is_on, whole = spec.whole, entries = {}, by_name = {}}
+  local block = {path = path, main = spec.path, fate = spec.fate, text = text, is_on = spec.is_on, whole = spec.whole,
+                 entries = {}, by_name = {}}
   blocks[path] = block
   if path == "" then return block end
   local parent, key = parent_of(path)
@@ -162,6 +167,7 @@ Every key of the JSON of DeepSpeed 0.19.8 is known and has one fate; [lua/zt](..
 | always | %d | is how ztoolkit always works; a value that says otherwise is an error |
 | refused | %d | is an error that says what to use instead, unless the value turns the feature off |
 | not yet | %d | is not built yet: an error, unless the value turns the feature off |
+| noted | %d | is not done: the run goes on, and one line says what to use instead; with `strict = true` it is an error |
 
 There are %d keys; a block is a key too. This file is written by `ztoolkit run scripts/dev/deepspeed_keys.lua`.
 
@@ -170,7 +176,8 @@ There are %d keys; a block is a key too. This file is written by `ztoolkit run s
 --- Returns the text of docs/deepspeed_keys.md.
 function keys.document()
   local counts = keys.counts()
-  return DOCUMENT:format(counts.mapped, counts.always, counts.refused, counts.not_yet, counts.all, keys.markdown())
+  return DOCUMENT:format(counts.mapped, counts.always, counts.refused, counts.not_yet, counts.noted,
+                         counts.all, keys.markdown())
 end
 
 --- Returns the number of entries per fate, and `all`, their sum.

@@ -6,6 +6,7 @@ local fail = require "zt.fail"
 local fs = require "zt.fs"
 local log = require "zt.log"
 local script = require "zt.run.script"
+local tensorboard = require "zt.run.formats.tensorboard"
 
 local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
 
@@ -63,6 +64,7 @@ function folder.open(path, options)
   if is_new or options.resume then return held, is_new end
   local is_done, message = pcall(function()
     for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
+    tensorboard.remove(path .. "/tensorboard")
     require("zt.ckpt").remove_all(path)
   end)
   if is_done then return held, true end

@@ -11,9 +11,10 @@
 -- refused before leaves them as they were. Without ckpt.resume it may log only what follows the earlier run's last line.
 --
 -- The folder runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one
--- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. A run that fails leaves
--- the files that it has written so far. The process holds the folder's lock from zt.run to run:finish() or the end of the script:
--- meanwhile a second run of that name is an error.
+-- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. With tensorboard = true
+-- the folder tensorboard/ has the numbers as event files. A run that fails leaves the files that it has written so far. The
+-- process holds the folder's lock from zt.run to run:finish() or the end of the script: meanwhile a second run of that name is an
+-- error.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -26,6 +27,8 @@ local log = require "zt.log"
 local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
 local progress = require "zt.run.progress"
+local scalars_of = require "zt.run.formats.scalars"
+local tensorboard = require "zt.run.formats.tensorboard"
 local terminal = require "zt.run.terminal"
 local trace = require "zt.run.trace"
 
@@ -40,6 +43,7 @@ local SCHEMA = {
   {"trainer", "Trainer", "the trainer whose trace is written"},
   {"data", "any", "the data stream, kept as run.data"},
   {"trace", "boolean", "record the times of all actions", default = true},
+  {"tensorboard", "boolean", "write the numbers of run:log also as TensorBoard's event files", default = false},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
 }
 
@@ -93,7 +97,11 @@ local function open(value)
 end
 
 -- Writes this start's script and options, and opens the metrics. Called by rank 0, before the first change of a run's files.
-function Run:begin_record() self.metrics = self.metrics or folder.record(self.path, self.given) end
+function Run:begin_record()
+  if self.metrics then return end
+  if self.given.tensorboard then self.events = tensorboard.open(self.path .. "/tensorboard") end
+  self.metrics = folder.record(self.path, self.given)
+end
 
 function Run:expect_open(call)
   if self.is_finished then fail("run:%s comes after run:finish(), which has closed the run '%s'", call, self.name) end
@@ -133,6 +141,7 @@ function Run:log(step, values)
   if not self.is_writer then return end
   self:begin_record()
   self.metrics:write(line)
+  if self.events then self.events:add(step, scalars_of(values)) end
   self.curves:add(step, values)
   self.progress:update(step + 1, values)
 end
@@ -159,6 +168,7 @@ function Run:rewind(step)
     self.metrics:close()
     core.write_file(path, table.concat(kept))
     self.metrics = fs.append(path)
+    if self.events then self.events:restart(step) end
   end)
 end
 
@@ -196,6 +206,7 @@ function Run:finish()
     self:begin_record()
     self.progress:close()
     self.metrics:close()
+    if self.events then self.events:close() end
     self.curves:write(self.path, self.name)
     if not self.has_trace then return end
     local missing = trace.join(self.path, core.world.size)
@@ -207,6 +218,8 @@ function Run:finish()
   if problem then error(problem, 0) end
 end
 
-methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step"})
+methods(Run, "run", {
+  "trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "events", "progress", "is_finished", "earlier_step",
+})
 
 return open

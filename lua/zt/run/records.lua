@@ -29,16 +29,27 @@ local function metrics_of(path)
   return metrics, steps
 end
 
---- Returns {path, options, steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}} of the run in the
---- folder `path`. Fails if it holds no run.
-function records.read(path)
+--- Returns the content of options.json in the folder `path`. Fails if it holds no run.
+function records.record(path)
   local file = path .. "/options.json"
   if not core.exists(file) then fail("'%s' is no run: it has no options.json", path) end
   local is_whole, record = pcall(core.json.decode, fs.read(file))
   if not is_whole or type(record) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
-  local metrics, steps = metrics_of(path)
+  return record
+end
+
+--- Returns the options of the script in `record`, with the number of ranks.
+function records.options(record)
   local options = type(record.options) == "table" and record.options or {}
   options.ranks = options.ranks == nil and record.ranks or options.ranks
+  return options
+end
+
+--- Returns {path, options, steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}} of the run in the
+--- folder `path`. Fails if it holds no run.
+function records.read(path)
+  local options = records.options(records.record(path))
+  local metrics, steps = metrics_of(path)
   return {path = path, options = options, steps = steps, metrics = metrics}
 end
 

@@ -1,5 +1,5 @@
 -- Tests zt.deepspeed.config: the fate of every key. A mapped key changes the result, a key that is always so does not, and a
--- refused key or one that is not built yet is an error.
+-- refused key or one that is not built yet is an error. A noted key is an error with strict.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -79,6 +79,26 @@ function TestFates:test_every_refused_key_is_refused_and_off_by_null()
       lu.assertTrue(refused > 0, entry.path)
       -- cycle_momentum is the exception: without it OneCycle would change the momentum, which is an error.
       if is_alone and entry.key ~= "cycle_momentum" then lu.assertNotNil(read(entry, ds.null), entry.path) end
+    end
+  end
+end
+
+-- A value that turns on a noted key changes nothing else, and strict refuses it.
+function TestFates:test_every_noted_key_is_noted()
+  for _, entry in ipairs(keys.list) do
+    if entry.fate == "noted" and not entry.block then
+      local noted = 0
+      for _, value in ipairs(values.candidates(entry)) do
+        local source = values.configuration(entry, value)
+        local is_done, config = pcall(ds.read, source, {world = 4})
+        if is_done and #config.notices > 0 then
+          noted = noted + 1
+          lu.assertErrorMsgContains("is not done, and strict = true refuses that: ", ds.read, source, {world = 4, strict = true})
+        elseif is_done then
+          ds.read(source, {world = 4, strict = true})
+        end
+      end
+      lu.assertTrue(noted > 0, entry.path)
     end
   end
 end

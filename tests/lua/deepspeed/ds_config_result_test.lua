@@ -20,7 +20,8 @@ function TestResult:test_what_an_empty_configuration_is()
                                   reason = "`batch.micro`: samples per micro-batch on one rank"}})
   config.notes = nil
   lu.assertEquals(config, {
-    batch = {global = 4, micro = 1, accumulation = 1}, precision = {name = "fp32", on_nonfinite = "skip", cast_inputs = false},
+    notices = {}, batch = {global = 4, micro = 1, accumulation = 1},
+    precision = {name = "fp32", on_nonfinite = "skip", cast_inputs = false},
     zero = {stage = 0, reduce_every = "step"}, clip = 1, checkpoint = {tag_validation = "warn"},
     reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false},
   })

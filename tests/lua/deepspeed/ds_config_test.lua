@@ -191,7 +191,7 @@ function TestFates:test_what_is_off_is_accepted()
     torch_autocast: {enabled: false, dtype: "bfloat16"}, elasticity: {enabled: false, max_train_batch_size: 4}, amp: {},
     pipeline: {stages: "auto", seed_layers: false}, tensor_parallel: {autotp_size: 1, tp: {tp_size: 4}}, nebula: null]]
   lu.assertEquals(config.precision, {name = "fp32", on_nonfinite = "skip", cast_inputs = false})
-  lu.assertEquals({reason_of(config, "flops_profiler.top_modules")}, {"off", "not_yet"})
+  lu.assertEquals({reason_of(config, "flops_profiler.top_modules")}, {"off", "mapped"})
   lu.assertEquals({reason_of(config, "zero_optimization.offload_optimizer.pin_memory")}, {"off", "not_yet"})
   lu.assertErrorMsgContains("flops_profiler.top_modules must be an integer, got 'x'", with, 'flops_profiler: {top_modules: "x"}')
 end

@@ -16,7 +16,8 @@ local ELSEWHERE = {
 }
 local function is_elsewhere(entry) return ELSEWHERE[entry.main] or entry.main:find "^expert_parallel%." ~= nil end
 
-local function is_report(entry) return (entry.row.to or ""):find "^reports%." end
+local REPORTS = {tensorboard = true, csv_monitor = true, flops_profiler = true, comms_logger = true}
+local function is_report(entry) return (entry.row.to or ""):find "^reports%." or REPORTS[entry.main:match "^[^.]+"] end
 
 local function recorder(name)
   return function(options) return {kind = name, lr = options.lr, options = options} end

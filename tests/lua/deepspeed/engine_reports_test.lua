@@ -101,6 +101,18 @@ function TestReports:test_keys_of_no_effect_are_said()
   lu.assertEquals(text, "zero_optimization.stage3_max_live_parameters: no effect at stage 1: it is for stage 3")
 end
 
+function TestReports:test_what_is_noted_is_said_once()
+  local warn, warnings = zt.log.warn, {}
+  zt.log.warn = function(message, ...) warnings[#warnings + 1] = message:format(...) end
+  local is_done, text = pcall(lines_of, {wandb = {enabled = true, team = "t"}}, 2)
+  zt.log.warn = warn
+  lu.assertEquals({is_done, text, #warnings}, {true, "", 1})
+  lu.assertStrContains(warnings[1], "wandb: nothing is sent to Weights & Biases")
+  lu.assertErrorMsgContains("wandb is not done, and strict = true refuses that", zt.initialize,
+                            {model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = 3}, strict = true,
+                             config = {train_micro_batch_size_per_gpu = 1, wandb = {enabled = true}}})
+end
+
 function TestReports:test_the_level_of_messages()
   local before = zt.log.set_level "info"
   lines_of({log_level = "warning"}, 0)

@@ -12,6 +12,7 @@ function TestHjson:test_what_is_read()
   local value = hjson.decode(text:gsub("'f'$", "\r\n}"), "f")
   lu.assertEquals(value, {a = {1, -2500, 0.125}, ["b c"] = "q\195\164\240\159\152\128\n/", d = true, e = hjson.null})
   lu.assertEquals(tostring(value.e), "null")
+  lu.assertEquals(hjson.decode("{a: Infinity}"), {a = math.huge})
 end
 
 function TestHjson:test_mistakes_name_line_and_column()

@@ -51,7 +51,7 @@ function TestArguments:test_text_and_files()
   local function opened() return zt.fs.append(folder .. "file") end
   try_all {
     count = zt.text.count, bytes = zt.text.bytes, duration = zt.text.duration, shape = zt.text.shape, some = zt.text.some,
-    columns = zt.text.columns, read = zt.fs.read, remove = zt.fs.remove,
+    columns = zt.text.columns, read = zt.fs.read, remove = zt.fs.remove, list = zt.fs.list,
     make_folder = function(v) zt.fs.make_folder(type(v) == "string" and folder or v) end,
     append = function(v) zt.fs.append(type(v) == "string" and folder .. v or v) end,
     write = function(v) opened():write(v) end, write_dot = function(v) opened().write(v) end,

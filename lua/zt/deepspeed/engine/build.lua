@@ -17,6 +17,7 @@ local SCHEMA = {
   {"axis", "Axis", "the mesh's data-parallel axis; dp when absent, joined with ep if that has several ranks"},
   {"replicate", "Axis", "the mesh's axis of copies of the shards, for mics_shard_size"},
   {"pipeline", "table", "a pipeline: {stages =, schedule =, partition =, chunks =}; the options of pipe.split"},
+  {"strict", "boolean", "refuse what the configuration asks for and the engine only notes, such as wandb", default = false},
   {"auto", "table", "the values for \"auto\": {batch =, optimizer =, schedule =, clip =, precision =, model =}", default = {}},
 }
 
@@ -95,7 +96,7 @@ local function data_ranks(options, stages)
 end
 
 local function read_config(options, stages)
-  local context = {world = data_ranks(options, stages)}
+  local context = {world = data_ranks(options, stages), strict = options.strict}
   for key, value in pairs(options.auto) do context[key] = value end
   local own = options.optimizer
   if own then
@@ -106,6 +107,7 @@ local function read_config(options, stages)
   for _, note in ipairs(config.notes) do
     if note.reason:find "^no effect" then log.info("%s: %s", note.key, note.reason) end
   end
+  for _, notice in ipairs(core.world.rank == 0 and config.notices or {}) do log.warn("%s: %s", notice.key, notice.text) end
   return config
 end
 

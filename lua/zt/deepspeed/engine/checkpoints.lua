@@ -7,6 +7,7 @@ local fail = require "zt.fail"
 local fs = require "zt.fs"
 local log = require "zt.log"
 local on_rank_zero = require "zt.on_rank_zero"
+local reports = require "zt.deepspeed.engine.reports"
 
 local COUNTERS = {"global_steps", "micro_steps", "skipped_steps", "global_samples", "own_lr", "schedule_start"}
 
@@ -119,6 +120,7 @@ function checkpoints.load_checkpoint(engine, folder, tag, value)
     strict = options.load_module_strict, only = patterns(options), mesh = engine.mesh,
   })
   if values.engine then take_counters(engine, values.engine, options) end
+  reports.loaded(engine)
   return path, values.client or {}
 end
 

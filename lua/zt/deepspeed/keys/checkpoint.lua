@@ -1,5 +1,7 @@
 --- Keys of checkpoints and of activation checkpointing.
 
+local hjson = require "zt.deepspeed.hjson"
+
 local WRITER = "writing a checkpoint during training; leave the block out"
 
 return {
@@ -28,8 +30,9 @@ return {
 
   {path = "activation_checkpointing", fate = "mapped", text = "`recompute`, the pass zt.recompute", rows = {
     {"number_checkpoints", "mapped", "integer",
-     "`recompute.checkpoints`: layers are recomputed, each from its own input, whatever the number (`zt.recompute{every = 1}`)",
-     at_least = 1, to = "recompute.checkpoints"},
+     "`recompute.checkpoints`: layers are recomputed, each from its own input, whatever the number (`zt.recompute{every = 1}`); "
+     .. "`false`: as if absent",
+     at_least = 1, means = {[false] = hjson.null}, to = "recompute.checkpoints"},
     {"partition_activations", "not_yet", "boolean",
      "sharding kept inputs over the ranks of tensor parallelism; leave the key out", default = false},
     {"cpu_checkpointing", "not_yet", "boolean",

@@ -75,6 +75,7 @@ local function named(entry, path, value)
 end
 
 local function check_type(entry, path, value)
+  if value == math.huge and entry.row.no_limit then return end
   local names = {}
   for name in entry.type:gmatch("%a+") do
     if TYPES[name][2](value) then return end
@@ -115,6 +116,9 @@ local function expectation(row)
   return choices(row.agrees or {row.default})
 end
 
+-- The fates of features that `false` turns off.
+local FEATURE = {refused = true, not_yet = true, noted = true}
+
 -- By fate: stores the value of a key, or accepts it, or fails.
 local TREATMENTS = {}
 
@@ -136,6 +140,16 @@ end
 
 function TREATMENTS.not_yet(entry, path, value)
   if not is_off(entry.row, value) then fail("%s = %s is not built yet: %s", path, shown(value), entry.row[4]) end
+end
+
+-- Adds the line of a feature that is not done, or fails with context.strict.
+local function add_notice(state, path, text)
+  if state.context.strict then fail("%s is not done, and strict = true refuses that: %s", path, text) end
+  state.notices[#state.notices + 1] = {key = path, text = text}
+end
+
+function TREATMENTS.noted(entry, path, value, state)
+  if not entry.row.is_in_notice and not is_off(entry.row, value) then add_notice(state, path, entry.row[4]) end
 end
 
 local function note(state, entry, path, reason)
@@ -191,9 +205,11 @@ local function judge_off(entry, path, value, state)
 end
 
 local function judge_key(entry, path, value, state, is_on)
+  local means = entry.row.means and entry.row.means[value]
+  if means ~= nil then value = means end
   if value == hjson.null then return note(state, entry, path, "null: as if absent") end
   if entry.block and not is_table(value) then
-    if value == false and (entry.fate == "refused" or entry.fate == "not_yet") then return note(state, entry, path, "off") end
+    if value == false and FEATURE[entry.fate] then return note(state, entry, path, "off") end
     fail("%s must be a table of options, got %s", path, shown(value))
   end
   if not is_on then return judge_off(entry, path, value, state) end
@@ -208,6 +224,7 @@ end
 function walk(block, path, value, state, is_on)
   check_names(block, path, value, state)
   is_on = is_on and is_block_on(block, value)
+  if is_on and block.fate == "noted" then state.mistakes:try(path, add_notice, state, path, block.text) end
   if block.by_name["*"] then
     for _, key in ipairs(check.sorted_keys(value)) do
       local key_path = path .. "." .. key
@@ -224,11 +241,12 @@ function walk(block, path, value, state, is_on)
 end
 
 --- Judges the table `config` by `blocks` (keys.lua). Returns the values of mapped keys by their main paths, and the list of notes
--- {key =, fate =, reason =}. Adds every mistake to `mistakes` (mistakes.lua).
+-- {key =, fate =, reason =}, and the list {key =, text =} of the features that are not done. Adds every mistake to `mistakes`
+-- (mistakes.lua).
 function judge.run(blocks, config, context, mistakes)
-  local state = {context = context, given = {}, names = {}, notes = {}, mistakes = mistakes}
+  local state = {context = context, given = {}, names = {}, notes = {}, notices = {}, mistakes = mistakes}
   walk(blocks[""], "", config, state, true)
-  return state.given, state.notes
+  return state.given, state.notes, state.notices
 end
 
 return judge

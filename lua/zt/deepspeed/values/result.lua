@@ -117,4 +117,32 @@ function result.recompute(given, out)
   return {every = every}
 end
 
+-- Returns the folder of a monitor: output_path/job_name, with DeepSpeed's defaults.
+local function monitor_folder(given, name)
+  local path, job = given[name .. ".output_path"] or "", given[name .. ".job_name"] or "DeepSpeedJobName"
+  if path == "" or job:sub(1, 1) == "/" then return job end
+  return path:gsub("/+$", "") .. "/" .. job
+end
+
+--- Returns the parts of the field `reports` that are tables, for features that are on: tensorboard, csv_monitor, flops_profiler,
+-- comms_logger.
+function result.reports(given)
+  local out = {}
+  for _, name in ipairs {"tensorboard", "csv_monitor"} do
+    if given[name .. ".enabled"] then out[name] = {folder = monitor_folder(given, name)} end
+  end
+  if given["flops_profiler.enabled"] then
+    local function of(key, default)
+      local value = given["flops_profiler." .. key]
+      if value == nil then return default end
+      return value
+    end
+    local file = of("output_file", "")
+    out.flops_profiler = {step = of("profile_step", 1), top = of("top_modules", 1), detailed = of("detailed", true),
+                          file = file ~= "" and file or nil}
+  end
+  if given["comms_logger.enabled"] then out.comms_logger = {verbose = given["comms_logger.verbose"] or false} end
+  return out
+end
+
 return result
