@@ -107,8 +107,9 @@ if seen > 0 then
   say("%d steps, %s tokens in %s: %s tokens/s", o.steps - done, zt.text.count(seen), zt.text.duration(zt.now() - began),
       zt.text.count(seen / training_seconds))
 end
-say("validation loss %.4f; entropy of single tokens %.4f nats: the model is %.2f nats under it", final, train:entropy(),
-    train:entropy() - final)
+local entropy = train:entropy()
+say("validation loss %.4f: %.2f nats %s the entropy of single tokens, %.4f", final, math.abs(entropy - final),
+    final <= entropy and "below" or "above", entropy)
 if o.generate > 0 then
   local tokenizer = train.tokenizer
   local prompt = tokenizer:encode(o.prompt):tolist()
