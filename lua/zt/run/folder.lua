@@ -21,6 +21,7 @@ local function options_text(options)
   return core.json.encode{
     name = options.name,
     options = options.options,
+    show = options.show,
     command = command_line(),
     versions = core.versions(),
     ranks = core.world.size,
@@ -30,10 +31,21 @@ local function options_text(options)
   } .. "\n"
 end
 
+--- Returns the content of the folder's options.json, which the latest start of the run has written; nil if there is none. Fails
+--- if it is damaged.
+function folder.start(path)
+  local file = path .. "/options.json"
+  if not core.exists(file) then return nil end
+  local is_whole, start = pcall(core.json.decode, fs.read(file))
+  if not is_whole or type(start) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
+  return start
+end
+
 -- Warns about the options of a resumed run that differ from those in its options.json.
 local function note_changes(path, options)
-  if not core.exists(path .. "/options.json") then return end
-  local before, now, changed = core.json.decode(fs.read(path .. "/options.json")).options or {}, options.options, {}
+  local start = folder.start(path)
+  if not start then return end
+  local before, now, changed = start.options or {}, options.options, {}
   for key in pairs(now) do
     if core.json.encode{now[key]} ~= core.json.encode{before[key]} then
       changed[#changed + 1] = ("%s = %s (was %s)"):format(key, tostring(now[key]), tostring(before[key]))

@@ -21,7 +21,7 @@ local new_curves = require "zt.run.curves"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
-local line_of = require "zt.run.line"
+local line = require "zt.run.line"
 local log = require "zt.log"
 local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
@@ -41,6 +41,7 @@ local SCHEMA = {
   {"data", "any", "the data stream, kept as run.data"},
   {"trace", "boolean", "record the times of all actions", default = true},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
+  {"show", "list", "keys of the logged values to show besides loss, validation_loss and tokens_per_second", default = {}},
 }
 
 local Run = {__name = "Run"}
@@ -48,6 +49,16 @@ local Run = {__name = "Run"}
 local function check_name(name)
   if name == "" or name == "." or name == ".." or name:find("[/%z]") then
     fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
+  end
+end
+
+local function check_show(show)
+  check.items("zt.run.show", "string", show)
+  local is_known = {}
+  for _, key in ipairs(show) do
+    if key == "" then fail "zt.run.show holds an empty name: give the names of values that run:log gets" end
+    if is_known[key] then fail("zt.run.show holds '%s' twice: give each name once", key) end
+    is_known[key] = true
   end
 end
 
@@ -63,12 +74,13 @@ end
 local function open(value)
   local options = check.options("zt.run", SCHEMA, value)
   check_name(options.name)
+  check_show(options.show)
   if options.resume and options.overwrite then fail "zt.run: either resume or overwrite the earlier run, not both" end
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
-    last_step = 0, finishers = {}, curves = new_curves(),
+    last_step = 0, finishers = {}, curves = new_curves(options.show),
   }, Run)
   self.earlier_step = on_rank_zero(self.ranks, function()
     if not self.is_writer then return nil end
@@ -85,7 +97,7 @@ local function open(value)
   if self.is_writer then
     self.progress = progress.new{
       name = options.name, total = options.steps, is_terminal = terminal.is_watched(), every = options.every,
-      out = io.stdout, now = core.now,
+      show = options.show, out = io.stdout, now = core.now,
     }
   end
   if self.has_trace then self.trainer:trace_start() end
@@ -121,18 +133,18 @@ function Run:check_step(step)
 end
 
 --- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
--- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss` and the experts' load in `stats` are
--- plotted at the end. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run has finished, if the
--- step is before the last one that was logged or beyond the end, if a value is not plain, or if the line cannot be written (the
--- disk is full); the earlier lines stay valid.
+-- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss`, the keys of the option `show` and
+-- the experts' load in `stats` are plotted. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run
+-- has finished, if the step is before the last one that was logged or beyond the end, if a value is not plain, or if the line
+-- cannot be written (the disk is full); the earlier lines stay valid.
 function Run:log(step, values)
   self:expect_open "log"
   self:check_step(step)
-  local line = line_of(step, values)
+  local text = line.text(step, values, self.given.show)
   self.last_step = step
   if not self.is_writer then return end
   self:begin_record()
-  self.metrics:write(line)
+  self.metrics:write(text)
   self.curves:add(step, values)
   self.progress:update(step + 1, values)
 end
@@ -146,12 +158,12 @@ function Run:rewind(step)
     if not self.is_writer then return end
     self:begin_record()
     local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
-    for line in folder.lines(self.path) do
-      local values = folder.values_of(line)
+    for one in folder.lines(self.path) do
+      local values = folder.values_of(one)
       if not values then
         damaged = damaged + 1
       elseif values.step < step then
-        kept[#kept + 1] = line .. "\n"
+        kept[#kept + 1] = one .. "\n"
         self.curves:add(values.step, values)
       end
     end
@@ -179,6 +191,14 @@ function Run:before_finish(action)
   self.finishers[#self.finishers + 1] = action
 end
 
+-- Warns about the keys of the option `show` that no step had.
+function Run:note_missing()
+  local missing = self.curves:missing(self.given.show)
+  if #missing == 0 then return end
+  log.warn("zt.run{show}: no step of the run '%s' had a number named '%s': name the values as run:log gets them, and one in a "
+    .. "table as in 'stats.NAME'", self.name, table.concat(missing, "', '"))
+end
+
 --- Calls the actions of before_finish, writes the plots and trace.json, closes the files. Collective. The ranks must share one
 -- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
@@ -197,6 +217,7 @@ function Run:finish()
     self.progress:close()
     self.metrics:close()
     self.curves:write(self.path, self.name)
+    self:note_missing()
     if not self.has_trace then return end
     local missing = trace.join(self.path, core.world.size)
     if #missing > 0 then

@@ -3,7 +3,6 @@
 local core = require "zt.core"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
-local fs = require "zt.fs"
 
 local records = {}
 
@@ -32,10 +31,7 @@ end
 --- Returns {path, options, steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}} of the run in the
 --- folder `path`. Fails if it holds no run.
 function records.read(path)
-  local file = path .. "/options.json"
-  if not core.exists(file) then fail("'%s' is no run: it has no options.json", path) end
-  local is_whole, record = pcall(core.json.decode, fs.read(file))
-  if not is_whole or type(record) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
+  local record = folder.start(path) or fail("'%s' is no run: it has no options.json", path)
   local metrics, steps = metrics_of(path)
   local options = type(record.options) == "table" and record.options or {}
   options.ranks = options.ranks == nil and record.ranks or options.ranks
