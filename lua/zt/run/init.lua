@@ -11,8 +11,9 @@
 -- refused before leaves them as they were. Without ckpt.resume it may log only what follows the earlier run's last line.
 --
 -- The folder runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one
--- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. A run that fails leaves
--- the files that it has written so far. The process holds the folder's lock from zt.run to run:finish() or the end of the script:
+-- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. `log` keeps them up to date:
+-- the metrics at once, the plots and the trace about once per second. So a run that fails or is killed leaves all of them;
+-- `ztoolkit plot` and `ztoolkit trace` then add what the last second lacks. The process holds the folder's lock from zt.run to run:finish() or the end of the script:
 -- meanwhile a second run of that name is an error.
 
 local check = require "zt.check"
@@ -43,6 +44,8 @@ local SCHEMA = {
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
   {"show", "list", "keys of the logged values to show besides loss, validation_loss and tokens_per_second", default = {}},
 }
+
+local REFRESH_SECONDS, REFRESH_SHARE = 1, 0.01 -- between two refreshes of the plots; the part of the time that they may take
 
 local Run = {__name = "Run"}
 
@@ -78,12 +81,13 @@ local function open(value)
   if options.resume and options.overwrite then fail "zt.run: either resume or overwrite the earlier run, not both" end
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
-    is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
+    is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
     last_step = 0, finishers = {}, curves = new_curves(options.show),
   }, Run)
-  self.earlier_step = on_rank_zero(self.ranks, function()
-    if not self.is_writer then return nil end
+  local found = on_rank_zero(self.ranks, function()
+    self.start = {started = folder.time(), ranks = core.world.size}
+    if not self.is_writer then return {start = self.start} end
     local is_empty
     self.lock, is_empty = folder.open(self.path, options)
     local is_done, result = pcall(is_empty and self.begin_record or folder.last_step, is_empty and self or self.path)
@@ -91,8 +95,9 @@ local function open(value)
       self.lock:release()
       error(result, 0)
     end
-    return not is_empty and result or nil
-  end)
+    return {start = self.start, earlier_step = not is_empty and result or nil}
+  end) or {} -- a planned rank that is not 0
+  self.start, self.earlier_step = found.start, found.earlier_step
   if not core.world.dry then core.set_run_folder(self.path) end
   if self.is_writer then
     self.progress = progress.new{
@@ -100,12 +105,14 @@ local function open(value)
       show = options.show, out = io.stdout, now = core.now,
     }
   end
-  if self.has_trace then self.trainer:trace_start() end
+  if options.trace and options.trainer and not core.world.dry then
+    self.recorder = trace.record(self.trainer, self.path, self.start)
+  end
   return self
 end
 
 -- Writes this start's script and options, and opens the metrics. Called by rank 0, before the first change of a run's files.
-function Run:begin_record() self.metrics = self.metrics or folder.record(self.path, self.given) end
+function Run:begin_record() self.metrics = self.metrics or folder.record(self.path, self.given, self.start) end
 
 function Run:expect_open(call)
   if self.is_finished then fail("run:%s comes after run:finish(), which has closed the run '%s'", call, self.name) end
@@ -142,11 +149,29 @@ function Run:log(step, values)
   self:check_step(step)
   local text = line.text(step, values, self.given.show)
   self.last_step = step
-  if not self.is_writer then return end
-  self:begin_record()
-  self.metrics:write(text)
-  self.curves:add(step, values)
-  self.progress:update(step + 1, values)
+  if core.world.dry then return end
+  if self.is_writer then
+    self:begin_record()
+    self.metrics:write(text)
+    self.curves:add(step, values)
+    self.progress:update(step + 1, values)
+  end
+  if self.recorder then self.recorder:mark(step) end
+  self:refresh()
+end
+
+-- Brings the plots and the trace up to date, so that a run that is killed leaves them: at most once per second, and in at most a
+-- hundredth of the time.
+function Run:refresh()
+  local begin = core.now()
+  if begin < self.next_refresh then return end
+  if self.recorder then self.recorder:write() end
+  if self.is_writer then
+    self.curves:write(self.path, self.name)
+    if self.recorder then trace.join(self.path, self.start, "run") end
+  end
+  local ended = core.now()
+  self.next_refresh = ended + math.max(REFRESH_SECONDS, (ended - begin) / REFRESH_SHARE)
 end
 
 --- Removes the records of step `step` and later steps, which the resumed run repeats. Collective.
@@ -210,7 +235,7 @@ function Run:finish()
     local is_done, message = pcall(action)
     if not is_done then problem = problem or message end
   end
-  if self.has_trace then trace.write_part(self.path, core.world.rank, self.trainer:trace_events()) end
+  if self.recorder then self.recorder:close() end
   if self.ranks then self.ranks:barrier() end
   on_rank_zero(self.ranks, function()
     self:begin_record()
@@ -218,16 +243,19 @@ function Run:finish()
     self.metrics:close()
     self.curves:write(self.path, self.name)
     self:note_missing()
-    if not self.has_trace then return end
-    local missing = trace.join(self.path, core.world.size)
+    if not self.recorder then return end
+    local missing = trace.join(self.path, self.start, "run")
     if #missing > 0 then
       log.warn("%s/trace.json lacks the ranks %s: they use another file system", self.path, table.concat(missing, ", "))
     end
+    trace.remove_parts(self.path, self.start)
   end)
   if self.lock then self.lock:release() end
   if problem then error(problem, 0) end
 end
 
-methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step"})
+methods(Run, "run", {
+  "trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step", "start", "recorder",
+})
 
 return open
