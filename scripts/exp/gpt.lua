@@ -94,10 +94,13 @@ for step, batch in train:steps(o.steps) do
   local s = trainer:step(batch)
   seen, training_seconds = seen + s.tokens, training_seconds + s.seconds
   run:log(step, s)
-  if o.eval_every > 0 and (step + 1) % o.eval_every == 0 then run:log(step, {validation_loss = validation_loss()}) end
+  if o.eval_every > 0 and (step + 1) % o.eval_every == 0 and step + 1 < o.steps then
+    run:log(step, {validation_loss = validation_loss()})
+  end
   if o.save_every > 0 then ckpt.save(run, step + 1, {every = o.save_every, keep = o.keep}) end
 end
 local final = validation_loss()
+if done < o.steps then run:log(o.steps - 1, {validation_loss = final}) end -- else an earlier start has logged it
 run:finish()
 
 -- Results.
@@ -107,8 +110,9 @@ if seen > 0 then
   say("%d steps, %s tokens in %s: %s tokens/s", o.steps - done, zt.text.count(seen), zt.text.duration(zt.now() - began),
       zt.text.count(seen / training_seconds))
 end
-say("validation loss %.4f; entropy of single tokens %.4f nats: the model is %.2f nats under it", final, train:entropy(),
-    train:entropy() - final)
+local entropy = train:entropy()
+say("validation loss %.4f: %.2f nats %s the entropy of single tokens, %.4f", final, math.abs(entropy - final),
+    final <= entropy and "below" or "above", entropy)
 if o.generate > 0 then
   local tokenizer = train.tokenizer
   local prompt = tokenizer:encode(o.prompt):tolist()

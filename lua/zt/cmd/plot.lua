@@ -14,8 +14,13 @@ local options = zt.cli {
 }
 
 local function draw(path)
-  if not zt.exists(path .. "/metrics.jsonl") then fail("'%s' has no metrics.jsonl: give the folder of a run", path) end
-  local curves = new_curves()
+  if not zt.exists(path) then fail("there is no folder '%s': give the folder of a run, such as runs/gpt", path) end
+  if not zt.exists(path .. "/metrics.jsonl") then
+    fail("'%s' has no metrics.jsonl: give the folder of a run, such as runs/gpt. A run has the file from its first run:log on",
+         path)
+  end
+  local start = folder.start(path) or {}
+  local curves = new_curves(start.show or {})
   for values in folder.records(path) do curves:add(values.step, values) end
   for _, file in ipairs(curves:write(path, path:gsub("/+$", ""):match "[^/]+$" or path)) do print("wrote " .. file) end
 end

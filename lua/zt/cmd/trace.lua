@@ -3,22 +3,26 @@
 --   ztoolkit trace runs/pipeline --picture step.svg
 --   ztoolkit trace runs/pipeline --picture step.svg --plan plan.json    with the step of ztoolkit plan --trace plan.json above it
 --
--- A run that has a trainer writes RUN/trace.json at its end.
+-- A run that has a trainer records RUN/trace.json. If the run goes on or was killed, this command first joins what its ranks have
+-- recorded so far.
 local zt      = require "zt"
 local command = require "zt.command"
+local fail    = require "zt.fail"
+local folder  = require "zt.run.folder"
 local picture = require "zt.run.picture"
 local steps   = require "zt.run.steps"
+local trace   = require "zt.run.trace"
 require "zt.pipe"  -- registers the kinds of messages between stages, whose role decides their color
 
 local options = zt.cli {
   name = "trace", usage = "ztoolkit trace",
   about = "Draws a step of a run: what each rank computed and when it waited. 'exchange' is the time in which a rank sent tokens "
-    .. "to experts and back, or waited for that.",
+    .. "to experts and back, or waited for that. The run may have ended in any way, also by kill -9, or go on.",
   positional = {{"run", "the run's folder, or a trace file"}},
   options = {
     {"picture", nil, "write the picture to this SVG file", type = "string"},
-    {"step", nil, "the training step to draw, from 0; by default that whose time is the median", type = "integer",
-     at_least = 0},
+    {"step", nil, "the training step to draw, as metrics.jsonl counts; by default that whose time is the median",
+     type = "integer", at_least = 0},
     {"plan", nil, "a file of ztoolkit plan --trace, to be drawn above on the same axis", type = "string"},
   },
 }
@@ -28,14 +32,32 @@ local function refuse(...)
   os.exit(2)
 end
 
+-- Returns the path of the run's trace, with all that its ranks have recorded.
+local function trace_of(run)
+  if run:find "%.json$" then return run end
+  local path, start = run .. "/trace.json", folder.start(run)
+  if start and start.started and trace.has_parts(run, start) then
+    local missing = trace.join(run, start, "command")
+    print(("joined the events of %d ranks into %s"):format(start.ranks - #missing, path))
+    if #missing > 0 then
+      print(("there are no events of the ranks %s yet: a rank writes them when it calls run:log"):format(
+        table.concat(missing, ", ")))
+    end
+  end
+  if zt.exists(path) then return path end
+  if not start then fail("'%s' is no run, it has no options.json: give the folder of a run, such as runs/gpt", run) end
+  fail("the run '%s' has no trace: a run records one from its first run:log on, if it has zt.run{trainer = trainer} and not "
+    .. "trace = false", run)
+end
+
 local function draw()
   if options.picture then picture.check(options.picture) end
-  local path = options.run:match "%.json$" and options.run or options.run .. "/trace.json"
+  local path = trace_of(options.run)
   local measured = steps.read(path)
-  local number = options.step or steps.median(measured)
-  if number >= #measured then refuse("the trace has %d steps: option '--step' must be below that, got %d", #measured, number) end
-  local step = measured[number + 1]
-  local drawing = {title = ("%s, step %d"):format(path, number), ranks = {}}
+  local numbers = steps.numbers_text(measured)
+  local step = options.step and steps.find(measured, options.step) or not options.step and steps.median(measured)
+  if not step then refuse("the trace has the steps %s: option '--step' must be one of them, got %d", numbers, options.step) end
+  local drawing = {title = ("%s, step %d"):format(path, step.number), ranks = {}}
 
   local communication = {} -- by row, as zt.run.steps has it
 
@@ -53,7 +75,7 @@ local function draw()
     print(("planned   %.3f ms"):format(1e3 * planned.seconds))
   end
   append("run", step)
-  print(("measured  %.3f ms, step %d of %d"):format(1e3 * step.seconds, number, #measured))
+  print(("measured  %.3f ms, step %d; the trace has the steps %s"):format(1e3 * step.seconds, step.number, numbers))
   local simulation = zt.simulation(drawing)
   for index, rank in ipairs(simulation.ranks) do
     local seconds = communication[index]

@@ -7,6 +7,7 @@ local fs = require "zt.fs"
 local log = require "zt.log"
 local script = require "zt.run.script"
 local tensorboard = require "zt.run.formats.tensorboard"
+local trace = require "zt.run.trace"
 
 local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
 
@@ -18,23 +19,41 @@ local function command_line()
   return words
 end
 
-local function options_text(options)
+local function options_text(options, start)
   return core.json.encode{
     name = options.name,
     options = options.options,
+    show = options.show,
     command = command_line(),
     versions = core.versions(),
-    ranks = core.world.size,
+    ranks = start.ranks,
     launch = core.world.launch,
     mesh = options.mesh and tostring(options.mesh):match("mesh (.-) %("),
-    started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
+    started = start.started,
   } .. "\n"
+end
+
+--- Returns the content of the folder's options.json, which the latest start of the run has written; nil if there is none. Fails
+--- if it is damaged.
+function folder.start(path)
+  local file = path .. "/options.json"
+  if not core.exists(file) then return nil end
+  local is_whole, start = pcall(core.json.decode, fs.read(file))
+  if not is_whole or type(start) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
+  return start
+end
+
+-- Removes the parts of the trace that an earlier start has left.
+local function remove_parts(path)
+  local start = folder.start(path)
+  if start and start.started and start.ranks then trace.remove_parts(path, start) end
 end
 
 -- Warns about the options of a resumed run that differ from those in its options.json.
 local function note_changes(path, options)
-  if not core.exists(path .. "/options.json") then return end
-  local before, now, changed = core.json.decode(fs.read(path .. "/options.json")).options or {}, options.options, {}
+  local start = folder.start(path)
+  if not start then return end
+  local before, now, changed = start.options or {}, options.options, {}
   for key in pairs(now) do
     if core.json.encode{now[key]} ~= core.json.encode{before[key]} then
       changed[#changed + 1] = ("%s = %s (was %s)"):format(key, tostring(now[key]), tostring(before[key]))
@@ -43,6 +62,9 @@ local function note_changes(path, options)
   table.sort(changed)
   if #changed > 0 then log.warn("the run in '%s' continues with changed options: %s", path, table.concat(changed, ", ")) end
 end
+
+--- Returns the time, as options.json has it.
+function folder.time() return os.date "!%Y-%m-%dT%H:%M:%SZ" end
 
 --- Returns how to give an option of zt.run: by the script's own option of that name, if it has one, else in its call of zt.run.
 function folder.by(name, assignment)
@@ -63,6 +85,7 @@ function folder.open(path, options)
   local held = require("zt.ckpt").lock_run(path)
   if is_new or options.resume then return held, is_new end
   local is_done, message = pcall(function()
+    remove_parts(path)
     for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
     tensorboard.remove(path .. "/tensorboard")
     require("zt.ckpt").remove_all(path)
@@ -104,12 +127,13 @@ function folder.last_step(path)
   return nil
 end
 
---- Writes the script and the options of this start, and says which options of an earlier start have changed. Returns the open
--- file of the metrics.
-function folder.record(path, options)
+--- Writes the script and the options of this start, and says which options of an earlier start have changed. `start` is this
+-- start: {started = time, ranks =}. Returns the open file of the metrics.
+function folder.record(path, options, start)
   note_changes(path, options)
+  remove_parts(path)
   if script.text then core.write_file(path .. "/script.lua", script.text) end
-  core.write_file(path .. "/options.json", options_text(options))
+  core.write_file(path .. "/options.json", options_text(options, start))
   return fs.append(path .. "/metrics.jsonl")
 end
 

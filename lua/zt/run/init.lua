@@ -12,9 +12,10 @@
 --
 -- The folder runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one
 -- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. With tensorboard = true
--- the folder tensorboard/ has the numbers as event files. A run that fails leaves the files that it has written so far. The
--- process holds the folder's lock from zt.run to run:finish() or the end of the script: meanwhile a second run of that name is an
--- error.
+-- the folder tensorboard/ has the numbers as event files. `log` keeps all of them up to date: the metrics at once, the plots and
+-- the trace about once per second. So a run that fails or is killed leaves them; `ztoolkit plot` and `ztoolkit trace` then add
+-- what the last second lacks. The process holds the folder's lock from zt.run to run:finish() or the end of the script: meanwhile
+-- a second run of that name is an error.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -22,7 +23,7 @@ local new_curves = require "zt.run.curves"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
-local line_of = require "zt.run.line"
+local line = require "zt.run.line"
 local log = require "zt.log"
 local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
@@ -45,13 +46,26 @@ local SCHEMA = {
   {"trace", "boolean", "record the times of all actions", default = true},
   {"tensorboard", "boolean", "write the numbers of run:log also as TensorBoard's event files", default = false},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
+  {"show", "list", "keys of the logged values to show besides loss, validation_loss and tokens_per_second", default = {}},
 }
+
+local REFRESH_SECONDS, REFRESH_SHARE = 1, 0.01 -- between two refreshes of the plots; the part of the time that they may take
 
 local Run = {__name = "Run"}
 
 local function check_name(name)
   if name == "" or name == "." or name == ".." or name:find("[/%z]") then
     fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
+  end
+end
+
+local function check_show(show)
+  check.items("zt.run.show", "string", show)
+  local is_known = {}
+  for _, key in ipairs(show) do
+    if key == "" then fail "zt.run.show holds an empty name: give the names of values that run:log gets" end
+    if is_known[key] then fail("zt.run.show holds '%s' twice: give each name once", key) end
+    is_known[key] = true
   end
 end
 
@@ -67,15 +81,17 @@ end
 local function open(value)
   local options = check.options("zt.run", SCHEMA, value)
   check_name(options.name)
+  check_show(options.show)
   if options.resume and options.overwrite then fail "zt.run: either resume or overwrite the earlier run, not both" end
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
-    is_writer = core.world.rank == 0 and not core.world.dry, has_trace = options.trace and options.trainer ~= nil,
+    is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
-    last_step = 0, finishers = {}, curves = new_curves(),
+    last_step = 0, finishers = {}, curves = new_curves(options.show),
   }, Run)
-  self.earlier_step = on_rank_zero(self.ranks, function()
-    if not self.is_writer then return nil end
+  local found = on_rank_zero(self.ranks, function()
+    self.start = {started = folder.time(), ranks = core.world.size}
+    if not self.is_writer then return {start = self.start} end
     local is_empty
     self.lock, is_empty = folder.open(self.path, options)
     local is_done, result = pcall(is_empty and self.begin_record or folder.last_step, is_empty and self or self.path)
@@ -83,16 +99,19 @@ local function open(value)
       self.lock:release()
       error(result, 0)
     end
-    return not is_empty and result or nil
-  end)
+    return {start = self.start, earlier_step = not is_empty and result or nil}
+  end) or {} -- a planned rank that is not 0
+  self.start, self.earlier_step = found.start, found.earlier_step
   if not core.world.dry then core.set_run_folder(self.path) end
   if self.is_writer then
     self.progress = progress.new{
       name = options.name, total = options.steps, is_terminal = terminal.is_watched(), every = options.every,
-      out = io.stdout, now = core.now,
+      show = options.show, out = io.stdout, now = core.now,
     }
   end
-  if self.has_trace then self.trainer:trace_start() end
+  if options.trace and options.trainer and not core.world.dry then
+    self.recorder = trace.record(self.trainer, self.path, self.start)
+  end
   return self
 end
 
@@ -100,7 +119,7 @@ end
 function Run:begin_record()
   if self.metrics then return end
   if self.given.tensorboard then self.events = tensorboard.open(self.path .. "/tensorboard") end
-  self.metrics = folder.record(self.path, self.given)
+  self.metrics = folder.record(self.path, self.given, self.start)
 end
 
 function Run:expect_open(call)
@@ -129,21 +148,39 @@ function Run:check_step(step)
 end
 
 --- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
--- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss` and the experts' load in `stats` are
--- plotted at the end. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run has finished, if the
--- step is before the last one that was logged or beyond the end, if a value is not plain, or if the line cannot be written (the
--- disk is full); the earlier lines stay valid.
+-- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss`, the keys of the option `show` and
+-- the experts' load in `stats` are plotted. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run
+-- has finished, if the step is before the last one that was logged or beyond the end, if a value is not plain, or if the line
+-- cannot be written (the disk is full); the earlier lines stay valid.
 function Run:log(step, values)
   self:expect_open "log"
   self:check_step(step)
-  local line = line_of(step, values)
+  local text = line.text(step, values, self.given.show)
   self.last_step = step
-  if not self.is_writer then return end
-  self:begin_record()
-  self.metrics:write(line)
-  if self.events then self.events:add(step, scalars_of(values)) end
-  self.curves:add(step, values)
-  self.progress:update(step + 1, values)
+  if core.world.dry then return end
+  if self.is_writer then
+    self:begin_record()
+    self.metrics:write(text)
+    if self.events then self.events:add(step, scalars_of(values)) end
+    self.curves:add(step, values)
+    self.progress:update(step + 1, values)
+  end
+  if self.recorder then self.recorder:mark(step) end
+  self:refresh()
+end
+
+-- Brings the plots and the trace up to date, so that a run that is killed leaves them: at most once per second, and in at most a
+-- hundredth of the time.
+function Run:refresh()
+  local begin = core.now()
+  if begin < self.next_refresh then return end
+  if self.recorder then self.recorder:write() end
+  if self.is_writer then
+    self.curves:write(self.path, self.name)
+    if self.recorder then trace.join(self.path, self.start, "run") end
+  end
+  local ended = core.now()
+  self.next_refresh = ended + math.max(REFRESH_SECONDS, (ended - begin) / REFRESH_SHARE)
 end
 
 --- Removes the records of step `step` and later steps, which the resumed run repeats. Collective.
@@ -155,12 +192,12 @@ function Run:rewind(step)
     if not self.is_writer then return end
     self:begin_record()
     local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
-    for line in folder.lines(self.path) do
-      local values = folder.values_of(line)
+    for one in folder.lines(self.path) do
+      local values = folder.values_of(one)
       if not values then
         damaged = damaged + 1
       elseif values.step < step then
-        kept[#kept + 1] = line .. "\n"
+        kept[#kept + 1] = one .. "\n"
         self.curves:add(values.step, values)
       end
     end
@@ -189,6 +226,14 @@ function Run:before_finish(action)
   self.finishers[#self.finishers + 1] = action
 end
 
+-- Warns about the keys of the option `show` that no step had.
+function Run:note_missing()
+  local missing = self.curves:missing(self.given.show)
+  if #missing == 0 then return end
+  log.warn("zt.run{show}: no step of the run '%s' had a number named '%s': name the values as run:log gets them, and one in a "
+    .. "table as in 'stats.NAME'", self.name, table.concat(missing, "', '"))
+end
+
 --- Calls the actions of before_finish, writes the plots and trace.json, closes the files. Collective. The ranks must share one
 -- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
@@ -200,7 +245,7 @@ function Run:finish()
     local is_done, message = pcall(action)
     if not is_done then problem = problem or message end
   end
-  if self.has_trace then trace.write_part(self.path, core.world.rank, self.trainer:trace_events()) end
+  if self.recorder then self.recorder:close() end
   if self.ranks then self.ranks:barrier() end
   on_rank_zero(self.ranks, function()
     self:begin_record()
@@ -208,18 +253,21 @@ function Run:finish()
     self.metrics:close()
     if self.events then self.events:close() end
     self.curves:write(self.path, self.name)
-    if not self.has_trace then return end
-    local missing = trace.join(self.path, core.world.size)
+    self:note_missing()
+    if not self.recorder then return end
+    local missing = trace.join(self.path, self.start, "run")
     if #missing > 0 then
       log.warn("%s/trace.json lacks the ranks %s: they use another file system", self.path, table.concat(missing, ", "))
     end
+    trace.remove_parts(self.path, self.start)
   end)
   if self.lock then self.lock:release() end
   if problem then error(problem, 0) end
 end
 
 methods(Run, "run", {
-  "trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "events", "progress", "is_finished", "earlier_step",
+  "trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "events", "progress", "is_finished", "earlier_step", "start",
+  "recorder",
 })
 
 return open

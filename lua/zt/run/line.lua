@@ -1,10 +1,29 @@
---- The line of metrics.jsonl that run:log writes. Every rank makes it, so that all ranks refuse the same values.
+--- The line of metrics.jsonl that run:log writes, and the values in it. Every rank makes the line, so that all ranks refuse the
+-- same values.
 
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 
-local SHOWN = {"loss", "validation_loss", "tokens_per_second"} -- by the progress line and the plot
+local line = {}
+
+--- The keys that every run shows, by its progress or its plot.
+line.SHOWN = {"loss", "validation_loss", "tokens_per_second"}
+
+--- Returns the value with the name `name`, or nil. "stats.balance" is the key `balance` of the table `stats`. Keys may have dots:
+--- "stats.blocks.1.router.balance" is that of stats["blocks.1.router.balance"].
+function line.value(values, name)
+  if values[name] ~= nil then return values[name] end
+  local dot = name:find(".", 1, true)
+  while dot do
+    local inner = values[name:sub(1, dot - 1)]
+    local value
+    if type(inner) == "table" then value = line.value(inner, name:sub(dot + 1)) end
+    if value ~= nil then return value end
+    dot = name:find(".", dot + 1, true)
+  end
+  return nil
+end
 
 local function check_names(values)
   if type(values) ~= "table" then
@@ -24,14 +43,16 @@ local function check_step(step, values)
     .. "name", step, step, tostring(values.step))
 end
 
-local function check_shown(values)
-  for _, name in ipairs(SHOWN) do
-    local value = values[name]
-    if value ~= nil and type(value) ~= "number" then
-      fail("run:log: '%s' is plotted or shown, so it must be a number, got %s: %s", name, check.type_name(value),
-           type(value) == "userdata" and "take x:item() of a tensor" or "give another kind of value another name")
-    end
-  end
+local function check_number(values, name)
+  local value = line.value(values, name)
+  if value == nil or type(value) == "number" then return end
+  fail("run:log: '%s' is plotted or shown, so it must be a number, got %s: %s", name, check.type_name(value),
+       type(value) == "userdata" and "take x:item() of a tensor" or "give another kind of value another name")
+end
+
+local function check_shown(values, show)
+  for _, name in ipairs(line.SHOWN) do check_number(values, name) end
+  for _, name in ipairs(show) do check_number(values, name) end
   if values.stats == nil then return end
   if type(values.stats) ~= "table" then
     fail("run:log: 'stats' has the layers' statistics, so it must be a table, got %s: give another kind of value another name",
@@ -42,25 +63,27 @@ local function check_shown(values)
   end
 end
 
--- Returns `line` as JSON. The error for a value that JSON cannot hold names it.
-local function encoded(line)
-  local is_done, text = pcall(core.json.encode, line)
+-- Returns `values` as JSON. The error for a value that JSON cannot hold names it.
+local function encoded(values)
+  local is_done, text = pcall(core.json.encode, values)
   if is_done then return text end
-  for _, name in ipairs(check.sorted_keys(line)) do
-    local is_right, why = pcall(core.json.encode, line[name])
+  for _, name in ipairs(check.sorted_keys(values)) do
+    local is_right, why = pcall(core.json.encode, values[name])
     if not is_right then fail("run:log: '%s' cannot be written: %s", name, (tostring(why):gsub("^%S+:%d+: ", ""))) end
   end
   error(text, 0)
 end
 
---- Returns the text of the line with the `values` of step `step`. Fails for values that are not plain or have no names, for
--- another `step` in them, and if the loss or another value that is plotted or shown is no number.
-return function(step, values)
+--- Returns the text of the line with the `values` of step `step`. `show` is the run's option. Fails for values that are not plain
+--- or have no names, for another `step` in them, and if the loss or another value that is plotted or shown is no number.
+function line.text(step, values, show)
   check_names(values)
   check_step(step, values)
-  check_shown(values)
-  local line = {}
-  for key, value in pairs(values) do line[key] = value end
-  line.step = step
-  return encoded(line) .. "\n"
+  check_shown(values, show)
+  local all = {}
+  for key, value in pairs(values) do all[key] = value end
+  all.step = step
+  return encoded(all) .. "\n"
 end
+
+return line

@@ -3,6 +3,7 @@
 --   local svg = zt.plot.lines{
 --     title = "loss of gpt", x = "step", y = "loss",
 --     series = {{name = "train", points = {{0, 8.3}, {1, 8.1}}}, {name = "validation", points = {}}},
+--     panels = {{y = "grad_norm", series = {{name = "grad_norm", points = {{0, 40}, {1, 35}}}}}},
 --   }
 
 local check = require "zt.check"
@@ -13,6 +14,7 @@ local plot = {}
 
 local WIDTH, HEIGHT = 800, 480
 local LEFT, RIGHT, TOP, BOTTOM = 70, 30, 48, 56
+local PANEL, PANEL_TOP, PANEL_BOTTOM = 150, 24, 26 -- pixels: the height of a panel, and its margins
 local COLOURS = {"#1f6fb4", "#d9541e", "#2f8f46", "#8a4fa3", "#7a5a3c", "#c2307e"}
 local MOST_POINTS = 1000 -- per series: about one per pixel
 
@@ -20,6 +22,12 @@ local SCHEMA = {
   {"title", "string", "text above the plot", default = ""},
   {"x", "string", "name of the horizontal axis", default = ""},
   {"y", "string", "name of the vertical axis", default = ""},
+  {"series", "list", "a list of {name, points = {{x, y}, ...}}", required = true},
+  {"panels", "list", "a list of {y, series}, which are drawn below, each with a vertical axis of its own", default = {}},
+}
+
+local PANELS = {
+  {"y", "string", "name of the panel", required = true},
   {"series", "list", "a list of {name, points = {{x, y}, ...}}", required = true},
 }
 
@@ -72,32 +80,30 @@ local function thinned(points, most)
   return out
 end
 
--- Returns the corners {x, y} of the smallest rectangle around all points; {0, 0} and {1, 1} if there are none.
-local function bounds(all)
-  local low, high = {math.huge, math.huge}, {-math.huge, -math.huge}
+-- Returns the least and the greatest value of all points in the dim: 1 for x, 2 for y. 0 and 1 if there are no points.
+local function bounds(all, dim)
+  local low, high = math.huge, -math.huge
   for _, points in ipairs(all) do
-    for _, point in ipairs(points) do
-      for dim = 1, 2 do
-        low[dim], high[dim] = math.min(low[dim], point[dim]), math.max(high[dim], point[dim])
-      end
-    end
+    for _, point in ipairs(points) do low, high = math.min(low, point[dim]), math.max(high, point[dim]) end
   end
-  if low[1] > high[1] then return {0, 0}, {1, 1} end
+  if low > high then return 0, 1 end
   return low, high
 end
 
--- Draws the grid lines with their numbers and the axes. Returns the function from data to pixels: place(x, y) -> x, y.
-local function draw_axes(canvas, spec, low, high)
-  local x_ticks, x_format = plot.ticks(low[1], high[1], 8)
-  local y_ticks, y_format = plot.ticks(low[2], high[2], 6)
+-- Draws the grid lines with their numbers and the axes of a frame: {top =, bottom =, all =, x_low =, x_high =, y_ticks =}.
+-- Returns the function from data to pixels: place(x, y) -> x, y.
+local function draw_axes(canvas, frame)
+  local x_ticks, x_format = plot.ticks(frame.x_low, frame.x_high, 8)
+  local low, high = bounds(frame.all, 2)
+  local y_ticks, y_format = plot.ticks(low, high, frame.y_ticks)
   local x_low, x_high, y_low, y_high = x_ticks[1], x_ticks[#x_ticks], y_ticks[1], y_ticks[#y_ticks]
-  local right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+  local right, top, bottom = WIDTH - RIGHT, frame.top, frame.bottom
   local function place(x, y)
-    return LEFT + (x - x_low) / (x_high - x_low) * (right - LEFT), bottom - (y - y_low) / (y_high - y_low) * (bottom - TOP)
+    return LEFT + (x - x_low) / (x_high - x_low) * (right - LEFT), bottom - (y - y_low) / (y_high - y_low) * (bottom - top)
   end
   for _, tick in ipairs(x_ticks) do
     local x = place(tick, y_low)
-    canvas:add('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#e4e4e4"/>', x, TOP, x, bottom)
+    canvas:add('<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#e4e4e4"/>', x, top, x, bottom)
     canvas:text(x, bottom + 18, "middle", x_format:format(tick))
   end
   for _, tick in ipairs(y_ticks) do
@@ -105,10 +111,7 @@ local function draw_axes(canvas, spec, low, high)
     canvas:add('<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#e4e4e4"/>', LEFT, y, right, y)
     canvas:text(LEFT - 8, y + 4, "end", y_format:format(tick))
   end
-  canvas:add('<path d="M%d %dV%dH%d" fill="none" stroke="#444"/>', LEFT, TOP, bottom, right)
-  canvas:text((LEFT + right) / 2, HEIGHT - 14, "middle", spec.x)
-  local middle = (TOP + bottom) / 2
-  canvas:text(18, middle, "middle", spec.y, ('transform="rotate(-90 18 %.1f)"'):format(middle))
+  canvas:add('<path d="M%d %dV%dH%d" fill="none" stroke="#444"/>', LEFT, top, bottom, right)
   return place
 end
 
@@ -125,6 +128,12 @@ local function draw_series(canvas, place, points, colour)
   end
 end
 
+-- Draws the curves of a frame into its axes.
+local function draw_frame(canvas, frame)
+  local place = draw_axes(canvas, frame)
+  for index, points in ipairs(frame.all) do draw_series(canvas, place, points, COLOURS[(index - 1) % #COLOURS + 1]) end
+end
+
 local function draw_legend(canvas, series)
   for index, one in ipairs(series) do
     local y = TOP + 8 + 18 * (index - 1)
@@ -135,32 +144,56 @@ local function draw_legend(canvas, series)
   end
 end
 
--- Fails unless the series are lists of points with names.
-local function check_series(series)
+-- Fails unless the series are lists of points with names. `path` is how messages name them.
+local function check_series(path, series)
   for place, one in ipairs(series) do
-    local path = ("zt.plot.lines.series[%d]"):format(place)
-    check.options(path, SERIES, one)
-    check.items(path .. ".points", "list", one.points)
+    local here = ("%s[%d]"):format(path, place)
+    check.options(here, SERIES, one)
+    check.items(here .. ".points", "list", one.points)
     for number, point in ipairs(one.points) do
       if type(point[1]) ~= "number" or type(point[2]) ~= "number" then
-        fail("%s.points[%d] must be {x, y}, two numbers, got %s and %s", path, number, check.type_name(point[1]),
+        fail("%s.points[%d] must be {x, y}, two numbers, got %s and %s", here, number, check.type_name(point[1]),
              check.type_name(point[2]))
       end
     end
   end
 end
 
---- Returns an SVG with all series in one pair of axes. Points that are not finite are left out. A series without points appears
--- in the legend only.
+local function all_thinned(series)
+  local all = {}
+  for index, one in ipairs(series) do all[index] = thinned(one.points, MOST_POINTS) end
+  return all
+end
+
+--- Returns an SVG with all series in one pair of axes, and below a smaller one per panel with the same horizontal axis. Points
+-- that are not finite are left out. A series without points appears in the legend only.
 function plot.lines(value)
   local spec = check.options("zt.plot.lines", SCHEMA, value)
-  check_series(spec.series)
-  local all = {}
-  for index, one in ipairs(spec.series) do all[index] = thinned(one.points, MOST_POINTS) end
-  local canvas = new_canvas(WIDTH, HEIGHT)
+  check_series("zt.plot.lines.series", spec.series)
+  local frames = {{top = TOP, bottom = HEIGHT - BOTTOM, y_ticks = 6, all = all_thinned(spec.series)}}
+  for index, panel in ipairs(spec.panels) do
+    local path, top = ("zt.plot.lines.panels[%d]"):format(index), HEIGHT + PANEL * (index - 1)
+    check.options(path, PANELS, panel)
+    check_series(path .. ".series", panel.series)
+    frames[index + 1] = {
+      top = top + PANEL_TOP, bottom = top + PANEL - PANEL_BOTTOM, y_ticks = 3, all = all_thinned(panel.series),
+    }
+  end
+  local curves = {}
+  for _, frame in ipairs(frames) do
+    for _, points in ipairs(frame.all) do curves[#curves + 1] = points end
+  end
+  local x_low, x_high = bounds(curves, 1)
+  local canvas = new_canvas(WIDTH, HEIGHT + PANEL * #spec.panels)
   canvas:text(WIDTH / 2, 28, "middle", spec.title, 'font-size="16"')
-  local place = draw_axes(canvas, spec, bounds(all))
-  for index, points in ipairs(all) do draw_series(canvas, place, points, COLOURS[(index - 1) % #COLOURS + 1]) end
+  for index, frame in ipairs(frames) do
+    frame.x_low, frame.x_high = x_low, x_high
+    draw_frame(canvas, frame)
+    if index > 1 then canvas:text(LEFT, frame.top - 8, "start", spec.panels[index - 1].y, 'font-weight="bold"') end
+  end
+  local middle = (TOP + HEIGHT - BOTTOM) / 2
+  canvas:text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, "middle", spec.x)
+  canvas:text(18, middle, "middle", spec.y, ('transform="rotate(-90 18 %.1f)"'):format(middle))
   draw_legend(canvas, spec.series)
   return canvas:svg()
 end

@@ -3,7 +3,6 @@
 local core = require "zt.core"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
-local fs = require "zt.fs"
 
 local records = {}
 
@@ -31,11 +30,7 @@ end
 
 --- Returns the content of options.json in the folder `path`. Fails if it holds no run.
 function records.record(path)
-  local file = path .. "/options.json"
-  if not core.exists(file) then fail("'%s' is no run: it has no options.json", path) end
-  local is_whole, record = pcall(core.json.decode, fs.read(file))
-  if not is_whole or type(record) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
-  return record
+  return folder.start(path) or fail("'%s' is no run: it has no options.json", path)
 end
 
 --- Returns the options of the script in `record`, with the number of ranks.

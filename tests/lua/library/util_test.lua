@@ -116,6 +116,12 @@ local function display(options)
   return progress.new(options), shown
 end
 
+local function lines_of(text)
+  local lines = {}
+  for line in text:gmatch("[^\n]+") do lines[#lines + 1] = line end
+  return lines
+end
+
 function TestProgress:test_lines()
   local bar, shown = display{total = 100, is_terminal = false}
   for step = 1, 100 do
@@ -123,12 +129,51 @@ function TestProgress:test_lines()
     shown.time = step
   end
   bar:close()
-  local lines = {}
-  for line in shown.text:gmatch("[^\n]+") do lines[#lines + 1] = line end
+  local lines = lines_of(shown.text)
   lu.assertEquals(lines[1], "exp: step 1/100  loss 2.0000  1.5 k tokens/s")
   lu.assertEquals(lines[2], "exp: step 11/100  loss 2.0000  1.5 k tokens/s  1:29 left")
   lu.assertEquals(lines[#lines], "exp: step 100/100  loss 2.0000  1.5 k tokens/s")
   lu.assertEquals(#lines, 11)
+end
+
+-- A validation follows the last step: its line waits for the end, and is not repeated.
+function TestProgress:test_the_last_line_has_the_newest_values()
+  for _, is_late in ipairs{false, true} do
+    local bar, shown = display{total = 2, is_terminal = false}
+    bar:update(1, {loss = 3})
+    shown.time = is_late and 100 or 1
+    bar:update(2, {loss = 2})
+    bar:update(2, {validation_loss = 2.5})
+    bar:close()
+    bar:close()
+    lu.assertEquals(lines_of(shown.text), {"exp: step 1/2  loss 3.0000", "exp: step 2/2  loss 2.0000  validation 2.5000"})
+  end
+end
+
+-- The last step of a run that stops early is shown, too. One that is shown already is not repeated.
+function TestProgress:test_the_last_step_of_a_run_that_stops_early()
+  local bar, shown = display{total = 9, is_terminal = false}
+  bar:update(1, {loss = 3})
+  bar:close()
+  lu.assertEquals(lines_of(shown.text), {"exp: step 1/9  loss 3.0000"})
+  shown.time = 1
+  bar:update(2, {loss = 2})
+  bar:close()
+  lu.assertEquals(lines_of(shown.text)[2], "exp: step 2/9  loss 2.0000") -- without the time left: there is no next step
+end
+
+function TestProgress:test_the_bar_ends_with_the_newest_values()
+  local bar, shown = display{total = 1, is_terminal = true}
+  bar:update(1, {loss = 3})
+  bar:update(1, {validation_loss = 2.5})
+  bar:close()
+  lu.assertStrMatches(shown.text, ".*step 1/1  loss 3%.0000  validation 2%.5000 *\n")
+end
+
+function TestProgress:test_keys_of_the_script()
+  local bar, shown = display{is_terminal = false, show = {"loss", "a%d", "stats.balance"}}
+  bar:update(1, {loss = 3, ["a%d"] = 12345.6, stats = {balance = 0.25}})
+  lu.assertEquals(shown.text, "exp: step 1  loss 3.0000  a%d 1.235e+04  stats.balance 0.25\n")
 end
 
 function TestProgress:test_a_bar_is_redrawn_ten_times_a_second_at_most()

@@ -9,9 +9,10 @@ local TestPlot = {}
 
 function TestPlot:test_a_run_that_was_killed()
   local folder = temporary()
-  local run = zt.run{name = "r", folder = folder, steps = 3}
+  local run = zt.run{name = "r", folder = folder, steps = 3, show = {"aux", "stats.balance"}}
   for step = 0, 2 do
-    run:log(step, {loss = 3 - step, validation_loss = step == 2 and 1.5 or nil, stats = {["blocks.0.router.load"] = {step, 4}}})
+    run:log(step, {loss = 3 - step, aux = 100 * step, validation_loss = step == 2 and 1.5 or nil,
+                   stats = {["blocks.0.router.load"] = {step, 4}, balance = step}})
   end
   run:finish()
   local files = {"loss.svg", "expert_load.svg"}
@@ -30,9 +31,14 @@ function TestPlot:test_a_run_that_was_killed()
 end
 
 function TestPlot:test_what_is_refused()
-  local output, status = plot(temporary())
+  local folder = temporary()
+  local output, status = plot(folder)
   lu.assertEquals(status, 1)
-  lu.assertStrContains(output, "has no metrics.jsonl: give the folder of a run")
+  lu.assertStrContains(output, "plot: there is no folder '" .. folder .. "': give the folder of a run, such as runs/gpt")
+  zt.mkdir_p(folder)
+  output, status = plot(folder)
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(output, "has no metrics.jsonl: give the folder of a run, such as runs/gpt. A run has the file from its")
   output, status = plot()
   lu.assertEquals(status, 2)
   lu.assertStrContains(output, "plot: RUNS is missing: the folders of runs")

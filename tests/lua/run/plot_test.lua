@@ -66,7 +66,28 @@ function TestPlot:test_a_long_series_is_thinned_by_means()
   lu.assertEquals(different, 1)
 end
 
+-- Curves of other ranges have axes of their own below, with the same steps.
+function TestPlot:test_panels()
+  local losses = {{name = "train", points = {{0, 2}, {100, 1}}}}
+  local svg = zt.plot.lines{
+    series = losses, panels = {{y = "a<b", series = {{name = "aux", points = {{0, 1e6}, {50, 3e6}}}}}, {y = "none", series = {}}},
+  }
+  lu.assertEquals(svg:match 'height="(%d+)"', "780")
+  lu.assertEquals(count(svg, "<polyline"), 2)
+  lu.assertStrContains(svg, ">a&lt;b</text>")
+  lu.assertStrContains(svg, ">none</text>")
+  local first, second = svg:match '<polyline points="([^"]*)".*<polyline points="([^"]*)"'
+  lu.assertEquals({first:match "^[%d.]+", first:match " ([%d.]+)"}, {"70.0", "770.0"})
+  lu.assertEquals({second:match "^[%d.]+", second:match " ([%d.]+)"}, {"70.0", "420.0"})
+  lu.assertTrue(tonumber(second:match ",([%d.]+)") > 480) -- below the losses
+  lu.assertEquals(zt.plot.lines{series = losses}:match 'height="(%d+)"', "480")
+end
+
 function TestPlot:test_options_are_checked()
+  lu.assertErrorMsgContains("zt.plot.lines.panels[1]: option 'y' is missing", zt.plot.lines,
+                            {series = {}, panels = {{series = {}}}})
+  lu.assertErrorMsgContains("zt.plot.lines.panels[1].series[1].points[1] must be {x, y}", zt.plot.lines,
+                            {series = {}, panels = {{y = "", series = {{name = "s", points = {{1}}}}}}})
   local expected = "zt.plot.lines: unknown option 'titel': did you mean 'title'?"
   lu.assertErrorMsgContains(expected, zt.plot.lines, {titel = "x", series = {}})
 end

@@ -44,6 +44,35 @@ function TestRunOptions:test_the_values_of_log()
   run:finish()
 end
 
+-- Values that the script chooses are shown, plotted and checked like the loss.
+function TestRunOptions:test_the_keys_to_show()
+  local function refused(message, show) lu.assertErrorMsgContains(message, self.open, self, {show = show}) end
+  refused("zt.run.show must be a list, got a string", "aux")
+  refused("zt.run.show[2] must be a string, got an integer", {"aux", 2})
+  refused("zt.run.show holds 'aux' twice: give each name once", {"aux", "aux"})
+  refused("zt.run.show holds an empty name", {""})
+  lu.assertFalse(zt.exists(self.folder))
+  local run = self:open{show = {"loss", "aux", "stats.a.balance", "terms.x", "gone"}}
+  lu.assertErrorMsgContains("run:log: 'aux' is plotted or shown, so it must be a number, got a tensor: take x:item()", run.log,
+                            run, 0, {aux = zt.ones(1)})
+  lu.assertErrorMsgContains("run:log: 'terms.x' is plotted or shown, so it must be a number, got a string", run.log, run, 0,
+                            {terms = {x = "1"}})
+  run:log(0, {aux = 2, stats = {["a.balance"] = 3}, terms = {x = 4}, loss = 1})
+  local warnings, warn = {}, zt.log.warn
+  zt.log.warn = function(...) warnings[#warnings + 1] = (...):format(select(2, ...)) end
+  run:finish()
+  zt.log.warn = warn
+  if zt.world.rank > 0 then return lu.assertEquals(warnings, {}) end
+  lu.assertEquals(#warnings, 1)
+  lu.assertStrContains(warnings[1], "no step of the run 'r' had a number named 'gone': name the values as run:log gets them")
+  local svg = zt.fs.read(run.path .. "/loss.svg")
+  for _, name in ipairs{"aux", "stats.a.balance", "terms.x"} do lu.assertStrContains(svg, ">" .. name .. "</text>") end
+  local _, names = svg:gsub('font%-weight="bold">', "")
+  lu.assertEquals(names, 4) -- a panel per key that is no loss
+  lu.assertEquals(zt.json.decode(zt.fs.read(run.path .. "/options.json")).show,
+                  {"loss", "aux", "stats.a.balance", "terms.x", "gone"})
+end
+
 -- A trainer may have made steps before the run.
 function TestRunOptions:test_the_step_of_a_result()
   local trainer, run = small.trained(0, 2), self:open()

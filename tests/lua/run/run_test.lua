@@ -18,12 +18,26 @@ local function open(name, more)
   return zt.run(options)
 end
 
--- Returns a stand-in with the methods of a trainer that zt.run calls.
+-- Returns a stand-in with the methods of a trainer that zt.run calls. trainer:add(event) records an event.
 local function fake_trainer()
-  local events = {'{"name":"F 0 0","ph":"X","pid":0,"tid":0,"ts":1,"dur":2}'}
-  local trainer = {trace_start = function(self) self.is_on = true end}
-  function trainer.trace_events() return table.concat(events, ",") end
+  local events, trainer = {}, {}
+  function trainer:trace_start()
+    self.is_on, events = true, {'{"name":"process_name","ph":"M","pid":0,"args":{"name":"rank 0"}}'}
+  end
+  function trainer:add(event) events[#events + 1] = event end
+  function trainer:trace_events() return table.concat(events, ",\n") end
   return setmetatable(trainer, {__name = "Trainer"})
+end
+
+local function event(ts) return ('{"name":"F 0 0","ph":"X","pid":0,"tid":0,"ts":%d,"dur":2}'):format(ts) end
+
+-- Returns the words for the events of the run's trace.json: "F 0 0" and the like, with the time for those of actions.
+local function traced(path)
+  local words = {}
+  for index, one in ipairs(zt.json.decode(zt.fs.read(path .. "/trace.json")).traceEvents) do
+    words[index] = one.ph == "X" and one.name .. "@" .. one.ts or one.name
+  end
+  return words
 end
 
 local TestRun = {}
@@ -34,14 +48,19 @@ function TestRun:test_a_whole_run()
   local trainer = fake_trainer()
   local run = open("whole", {trainer = trainer, options = {layers = 2}})
   lu.assertTrue(trainer.is_on)
-  for step = 0, 2 do run:log(step, {loss = 3 - step, tokens_per_second = 10}) end
+  for step = 0, 2 do
+    trainer:add(event(step))
+    run:log(step, {loss = 3 - step, tokens_per_second = 10})
+  end
   run:log(2, {validation_loss = 1.5})
   run:finish()
   local lines = lines_of(run.path .. "/metrics.jsonl")
   lu.assertEquals(#lines, 4)
   lu.assertEquals(zt.json.decode(lines[2]), {step = 1, loss = 2, tokens_per_second = 10})
   lu.assertStrContains(zt.fs.read(run.path .. "/loss.svg"), ">validation</text>")
-  lu.assertEquals(#zt.json.decode(zt.fs.read(run.path .. "/trace.json")).traceEvents, 1)
+  local names = traced(run.path)
+  table.sort(names)
+  lu.assertEquals(names, {"F 0 0@0", "F 0 0@1", "F 0 0@2", "process_name", "step 0", "step 1", "step 2", "step 2"})
   lu.assertEquals(zt.fs.read(run.path .. "/script.lua"), zt.fs.read(arg[0]))
   local record = zt.json.decode(zt.fs.read(run.path .. "/options.json"))
   lu.assertEquals({record.name, record.options, record.ranks}, {"whole", {layers = 2}, 1})
@@ -188,17 +207,98 @@ function TestRun:test_a_folder_that_cannot_be_made()
   lu.assertErrorMsgContains("Not a directory", open, "x", {folder = folder .. "/file"})
 end
 
+-- Moves the run's clock, so that its next log brings the plots and the trace up to date.
+local function make_due(run) run.next_refresh = -math.huge end
+
+-- A run that goes on or was killed leaves a plot and a trace.
+function TestRun:test_the_plot_and_the_trace_of_a_run_that_goes_on()
+  local trainer = fake_trainer()
+  local run = open("live", {trainer = trainer})
+  lu.assertFalse(zt.exists(run.path .. "/trace.json"))
+  for step = 0, 1 do
+    trainer:add(event(step))
+    make_due(run)
+    run:log(step, {loss = 3 - step})
+  end
+  local _, points = zt.fs.read(run.path .. "/loss.svg"):gsub("<circle", "")
+  lu.assertEquals(points, 2)
+  lu.assertEquals(traced(run.path), {"process_name", "F 0 0@0", "step 0", "F 0 0@1", "step 1"})
+  trainer:add(event(2))
+  run:log(2, {loss = 1})
+  lu.assertEquals(#traced(run.path), 5) -- less than a second later
+  run:finish()
+  lu.assertEquals(#traced(run.path), 7)
+  lu.assertEquals(zt.fs.read(run.path .. "/options.json"):match '"ranks":(%d+)', "1")
+  lu.assertEquals(io.popen("ls " .. run.path .. "/*.part " .. run.path .. "/*.new 2>/dev/null"):read "*a", "")
+end
+
+-- The time that the refreshes take is a hundredth of the run's.
+function TestRun:test_refreshes_are_rare_if_they_take_long()
+  local trainer = fake_trainer()
+  local run = open("slow", {trainer = trainer})
+  local events = trainer.trace_events
+  function trainer.trace_events(...)
+    zt.sleep(0.05)
+    return events(...)
+  end
+  run:log(0, {loss = 1})
+  lu.assertTrue(run.next_refresh - zt.now() > 4)
+  trainer.trace_events = events
+  run:finish()
+end
+
+function TestRun:test_a_part_has_a_limit()
+  local trainer = fake_trainer()
+  local run = open("long", {trainer = trainer, steps = 9})
+  for step = 0, 3 do
+    trainer:add(('{"name":"%s","ph":"X","pid":0,"tid":0,"ts":1,"dur":2}'):format(("x"):rep(9 * 2 ^ 20)))
+    make_due(run)
+    run:log(step, {loss = 1})
+  end
+  run:finish()
+  lu.assertEquals(#traced(run.path), 7) -- three steps are more than the limit
+end
+
 local TestTrace = {}
 
 function TestTrace:test_parts_are_joined()
   zt.mkdir_p(folder)
-  trace.write_part(folder, 0, '{"pid":0},{"pid":0}')
-  trace.write_part(folder, 1, "")
-  trace.write_part(folder, 3, '{"pid":3}')
-  lu.assertEquals(trace.join(folder, 4), {2})
+  local start = {started = "2026-01-02T03:04:05Z", ranks = 4}
+  local function part(rank) return ("%s/trace.20260102T030405Z.%d.part"):format(folder, rank) end
+  lu.assertFalse(trace.has_parts(folder, start))
+  zt.write_file(part(0), '{"pid":0},\n{"pid":0},\n')
+  zt.write_file(part(1), "")
+  zt.write_file(part(3), '{"pid":3},\n{"pid":3},\n{"pi') -- killed while it wrote
+  zt.write_file(part(4), '{"pid":4},\n') -- of no rank of this start
+  lu.assertTrue(trace.has_parts(folder, start))
+  lu.assertEquals(trace.join(folder, start, "run"), {2})
   local events = zt.json.decode(zt.fs.read(folder .. "/trace.json")).traceEvents
-  lu.assertEquals({#events, events[3].pid}, {3, 3})
-  lu.assertFalse(zt.exists(trace.part(folder, 3)))
+  lu.assertEquals({#events, events[3].pid}, {4, 3})
+  trace.remove_parts(folder, start)
+  lu.assertFalse(trace.has_parts(folder, start))
+  lu.assertErrorMsgContains("cannot write " .. folder .. "/none/trace.json", trace.join, folder .. "/none", start, "run")
+end
+
+-- The parts of an earlier start are removed with the first file of a new one, and never joined.
+function TestTrace:test_parts_of_an_earlier_start()
+  local path = folder .. "/parts"
+  local first = zt.run{name = "parts", folder = folder}
+  first:log(0, {loss = 1})
+  first:finish()
+  for _, options in ipairs{{resume = true}, {overwrite = true}} do
+    local start = zt.json.decode(zt.fs.read(path .. "/options.json"))
+    start.started, start.ranks = "2026-01-02T03:04:05Z", 3
+    zt.write_file(path .. "/options.json", zt.json.encode(start))
+    local part = path .. "/trace.20260102T030405Z.2.part"
+    zt.write_file(part, '{"pid":2},\n')
+    local run = zt.run{name = "parts", folder = folder, trainer = fake_trainer(), resume = options.resume,
+                       overwrite = options.overwrite}
+    lu.assertEquals(zt.exists(part), options.resume == true) -- a start that resumes changes nothing yet
+    run:log(1, {loss = 1})
+    lu.assertFalse(zt.exists(part))
+    run:finish()
+    lu.assertEquals(traced(path), {"process_name", "step 1"})
+  end
 end
 
 local failures = lu.LuaUnit.new():runSuiteByInstances{{"TestRun", TestRun}, {"TestTrace", TestTrace}}

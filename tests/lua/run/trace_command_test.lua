@@ -45,13 +45,91 @@ function TestTrace:test_steps()
   local list = steps.read(recorded(temporary()))
   lu.assertEquals(#list, 3)
   for index, milliseconds in ipairs{10, 8, 6} do lu.assertAlmostEquals(list[index].seconds, 1e-3 * milliseconds, 1e-9) end
-  lu.assertEquals(steps.median(list), 2)  -- of 8 and 6 ms: the first step warms up
+  lu.assertEquals(steps.median(list).number, 2)  -- of 8 and 6 ms: the first step warms up
   local actions = list[1].ranks[2].actions
   lu.assertEquals({list[1].ranks[2].name, actions[2].text, actions[2].micro_batch}, {"rank 1", "F 0 0", 0})
   lu.assertAlmostEquals(actions[2].begin, 1.1e-3, 1e-9)
   local waits = {}
   for index, action in ipairs(actions) do waits[index] = action.is_transfer end
   lu.assertEquals(waits, {true, false, true, false, true, false})
+end
+
+-- Writes a trace of two ranks with a training step at each of `times`, in milliseconds, and a run:log of each {time, step} of
+-- `logs`. Returns its steps.
+local function logged(times, logs, ranks_that_log)
+  local folder, events = temporary(), {}
+  for rank = 0, 1 do
+    for _, time in ipairs(times) do
+      table.insert(events, event(rank, "COUNT", 1e3 * time, 10))
+      table.insert(events, event(rank, "STEP 0", 1e3 * time + 10, 100 + time))
+      table.insert(events, event(rank, "COUNT", 1e3 * time + 200, 10)) -- an evaluation
+      table.insert(events, event(rank, "F 0 0", 1e3 * time + 210, 10))
+    end
+    for _, log in ipairs(rank < (ranks_that_log or 2) and logs or {}) do
+      table.insert(events, {name = "step " .. log[2], cat = "run", ph = "i", pid = rank, tid = 0, ts = 1e3 * log[1],
+                            args = {step = log[2]}})
+    end
+  end
+  zt.write_file(folder .. "/trace.json", zt.json.encode{traceEvents = events})
+  return steps.read(folder .. "/trace.json"), folder
+end
+
+local function numbers(list)
+  local all = {}
+  for place, step in ipairs(list) do all[place] = step.number end
+  return all
+end
+
+-- Steps have the numbers with which the run logs them.
+function TestTrace:test_the_numbers_of_steps()
+  local resumed = {{1.5, 400}, {1.7, 400}, {2.5, 401}, {3.5, 402}}
+  local list, folder = logged({1, 2, 3}, resumed)
+  lu.assertEquals(numbers(list), {400, 401, 402})
+  lu.assertAlmostEquals(steps.find(list, 401).seconds, 112e-6, 1e-9)
+  lu.assertNil(steps.find(list, 0))
+  lu.assertEquals(numbers(logged({1, 2, 3}, resumed, 1)), {400, 401, 402}) -- only rank 0 calls run:log
+  lu.assertEquals(numbers(logged({1, 2, 3, 4}, {{2.5, 9}})), {8, 9, 10, 11}) -- logs every second step, and was killed
+  lu.assertEquals(numbers(logged({1, 4}, {{1.5, 0}, {2.5, 1}, {3.5, 2}, {4.5, 3}})), {0, 3}) -- lacks steps
+  lu.assertEquals(numbers(logged({1, 2, 3}, {{1.5, 5}, {3.5, 6}})), {5, 6}) -- two steps are logged as one
+  lu.assertEquals(numbers(logged({1, 2, 3}, {{1.5, 5}, {2.5, 6}, {3.5, 6}})), {5, 6})
+  lu.assertEquals(numbers(logged({1, 2, 3}, {{1.5, 5}, {2.5, 6}, {3.5, 2}})), {2, 5, 6}) -- run:rewind
+
+  local text, status = command(folder, "--step", "401")
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "measured  0.112 ms, step 401; the trace has the steps 400 to 402\n")
+  text, status = command(folder, "--step", "1")
+  lu.assertEquals(status, 2)
+  lu.assertStrContains(text, "the trace has the steps 400 to 402: option '--step' must be one of them, got 1")
+end
+
+function TestTrace:test_the_text_of_numbers()
+  local function text(...)
+    local list = {}
+    for place, number in ipairs{...} do list[place] = {number = number} end
+    return steps.numbers_text(list)
+  end
+  lu.assertEquals({text(3), text(0, 1, 2), text(0, 2, 3, 7)}, {"3", "0 to 2", "0, 2 to 3, 7"})
+end
+
+-- The command joins what the ranks of a run that was killed have recorded.
+function TestTrace:test_a_run_that_was_killed()
+  local _, folder = logged({1, 2}, {{1.5, 0}, {2.5, 1}})
+  local all = zt.json.decode(zt.fs.read(folder .. "/trace.json")).traceEvents
+  os.remove(folder .. "/trace.json")
+  zt.write_file(folder .. "/options.json", zt.json.encode{started = "2026-01-02T03:04:05Z", ranks = 3})
+  for rank = 0, 1 do
+    local lines = {}
+    for _, one in ipairs(all) do
+      if one.pid == rank then lines[#lines + 1] = zt.json.encode(one) .. ",\n" end
+    end
+    zt.write_file(("%s/trace.20260102T030405Z.%d.part"):format(folder, rank), table.concat(lines) .. '{"pid":')
+  end
+  local text, status = command(folder)
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "joined the events of 2 ranks into " .. folder .. "/trace.json\n"
+    .. "there are no events of the ranks 2 yet: a rank writes them when it calls run:log\n")
+  lu.assertStrContains(text, "step 1; the trace has the steps 0 to 1")
+  lu.assertEquals(#zt.json.decode(zt.fs.read(folder .. "/trace.json")).traceEvents, #all)
 end
 
 -- What a layer does to exchange tokens with other ranks is not compute: neither its start, nor the wait for its end.
@@ -103,7 +181,7 @@ function TestTrace:test_the_command()
   recorded(folder)
   local text, status = command(folder, "--picture", folder .. "/step.svg")
   lu.assertEquals(status, 0, text)
-  lu.assertStrContains(text, "measured  6.000 ms, step 2 of 3")
+  lu.assertStrContains(text, "measured  6.000 ms, step 2; the trace has the steps 0 to 2\n")
   lu.assertStrContains(text, "span bubble      0.500 ms")
   lu.assertStrContains(text, "wrote " .. folder .. "/step.svg\n")
   local picture = zt.fs.read(folder .. "/step.svg")
@@ -127,9 +205,16 @@ function TestTrace:test_mistakes()
     lu.assertNotStrContains(text, "traceback")
     lu.assertTrue(status ~= 0)
   end
-  refused("the trace has 3 steps: option '--step' must be below that, got 3", folder, "--step", "3")
+  refused("the trace has the steps 0 to 2: option '--step' must be one of them, got 3", folder, "--step", "3")
   refused("option '--picture' needs the name of an SVG file, NAME.svg, got 'x.png'", folder, "--picture", "x.png")
-  refused("there is no trace '" .. folder .. "/nothing/trace.json'", folder .. "/nothing")
+  refused("'" .. folder .. "/nothing' is no run, it has no options.json: give the folder of a run", folder .. "/nothing")
+  refused("there is no trace '" .. folder .. "/nothing.json': give the folder of a run that has a trainer, or a file",
+          folder .. "/nothing.json")
+  local run = zt.run{name = "r", folder = folder}
+  run:log(0, {loss = 1})
+  run:finish()
+  refused("the run '" .. run.path .. "' has no trace: a run records one from its first run:log on, if it has zt.run{trainer",
+          run.path)
   zt.write_file(folder .. "/cut.json", '{"traceEvents": [{"name"')
   refused("is not a trace", folder .. "/cut.json")
   zt.write_file(folder .. "/empty.json", '{"traceEvents": []}')
