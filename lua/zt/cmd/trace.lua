@@ -35,26 +35,15 @@ local function draw()
   local number = options.step or steps.median(measured)
   if number >= #measured then refuse("the trace has %d steps: option '--step' must be below that, got %d", #measured, number) end
   local step = measured[number + 1]
-  local drawing = {title = ("%s, step %d"):format(path, number), ranks = {}}
-
-  local communication = {} -- by row, as zt.run.steps has it
-
-  -- Appends the rows of a step, named after where it comes from.
-  local function append(origin, from)
-    for index, rank in ipairs(from.ranks) do
-      table.insert(drawing.ranks, {name = origin .. " " .. rank.name, seconds = from.seconds, actions = rank.actions})
-      table.insert(communication, from.communication[index])
-    end
-  end
-
+  local parts = {}
   if options.plan then
     local planned = steps.read(options.plan)[1]
-    append("plan", planned)
+    parts[1] = {"plan", planned}
     print(("planned   %.3f ms"):format(1e3 * planned.seconds))
   end
-  append("run", step)
+  parts[#parts + 1] = {"run", step}
   print(("measured  %.3f ms, step %d of %d"):format(1e3 * step.seconds, number, #measured))
-  local simulation = zt.simulation(drawing)
+  local simulation, communication = picture.of_steps(("%s, step %d"):format(path, number), parts)
   for index, rank in ipairs(simulation.ranks) do
     local seconds = communication[index]
     print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(

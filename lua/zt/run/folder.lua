@@ -7,7 +7,8 @@ local fs = require "zt.fs"
 local log = require "zt.log"
 local script = require "zt.run.script"
 
-local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
+local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json", "summary.json",
+               "report.html"}
 
 local folder = {}
 
@@ -110,5 +111,8 @@ function folder.record(path, options)
   core.write_file(path .. "/options.json", options_text(options))
   return fs.append(path .. "/metrics.jsonl")
 end
+
+--- Returns the time of this start, as options.json has it.
+function folder.started(path) return core.json.decode(fs.read(path .. "/options.json")).started end
 
 return folder

@@ -26,6 +26,7 @@ local log = require "zt.log"
 local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
 local progress = require "zt.run.progress"
+local summary = require "zt.run.report.summary"
 local terminal = require "zt.run.terminal"
 local trace = require "zt.run.trace"
 
@@ -133,6 +134,8 @@ function Run:log(step, values)
   if not self.is_writer then return end
   self:begin_record()
   self.metrics:write(line)
+  if not self.has_summary then summary.begin(self) end
+  self.has_summary = true
   self.curves:add(step, values)
   self.progress:update(step + 1, values)
 end
@@ -203,10 +206,12 @@ function Run:finish()
       log.warn("%s/trace.json lacks the ranks %s: they use another file system", self.path, table.concat(missing, ", "))
     end
   end)
+  summary.finish(self)
   if self.lock then self.lock:release() end
   if problem then error(problem, 0) end
 end
 
-methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step"})
+methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step",
+  "has_summary"})
 
 return open
