@@ -15,7 +15,8 @@ local DEFAULT_SECONDS = 5
 local options = zt.cli {
   name = "report", usage = "ztoolkit report",
   about = "Writes one HTML page about runs, which needs no other file and no network: charts of all metrics, options and what "
-    .. "differs, memory, a step, the load of experts, logged texts, and where to resume. Also while a run goes on or after it was killed.",
+    .. "differs, memory, a step, the load of experts, logged texts, and where to resume. Also while a run goes on, or after "
+    .. "it was killed.",
   positional = {{"runs", "the folders of one run or more", at_least = 1}},
   options = {
     {"out", nil, "the file to write; by default report.html in the folder of the first run", type = "string"},

@@ -17,8 +17,8 @@ function picture.write(simulation, path)
   print("wrote " .. path)
 end
 
---- Returns the simulation that draws `parts` below each other, a list of {origin, step}: `step` is one of zt.run.steps, and `origin`
---- begins the names of its rows. Also returns the seconds of communication by row, as zt.run.steps has them.
+--- Returns the simulation that draws `parts` below each other, a list of {origin, step}: `step` is one of zt.run.steps, and
+--- `origin` begins the names of its rows. Also returns the seconds of communication by row, as zt.run.steps has them.
 function picture.of_steps(title, parts)
   local drawing, communication = {title = title, ranks = {}}, {}
   for _, part in ipairs(parts) do

@@ -30,8 +30,8 @@ local function metrics_of(path)
   return metrics, steps
 end
 
---- Returns {path, options, record} of the run in the folder `path`, without its metrics: `record` is all of options.json. Fails if
---- the folder holds no run.
+--- Returns {path, options, record} of the run in the folder `path`, without its metrics: `record` is all of options.json. Fails
+--- if the folder holds no run.
 function records.open(path)
   local file = path .. "/options.json"
   if not core.exists(file) then fail("'%s' is no run: it has no options.json", path) end

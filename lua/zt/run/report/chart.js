@@ -1,44 +1,39 @@
-// One chart: curves of a metric over steps, as SVG. `page` (page.js) has the state that all charts share.
+// One chart: curves of a metric over steps, as SVG. `page` (page.js) has the state that all charts share. A chart without a metric
+// of its own shows those of the controls.
 const MARGIN = {left: 66, right: 16, top: 10, bottom: 34};
 
 class Chart {
-  constructor(page, host, metric, height) {
-    Object.assign(this, {page, host, metric, height, cache: new Map()});
-    host.innerHTML = '<figcaption></figcaption><svg tabindex="0" role="application"></svg><output class="legend"></output>';
+  constructor(page, host) {
+    Object.assign(this, {page, host, metric: host.dataset.metric, height: host.dataset.metric ? 210 : 380, averages: new Map()});
     [this.caption, this.svg, this.legend] = host.children;
-    this.legend.setAttribute("aria-live", "polite");
     this.listen();
   }
 
-  // Returns the curves to draw: {curve, average, run, name, isDashed}.
+  // Returns the curves to draw: {curve, average, run, name, style}.
   lines() {
-    const {data, state} = this.page, metrics = this.metric ? [this.metric] : [state.metric, state.also].filter(Boolean), lines = [];
-    metrics.forEach((metric, place) => data.series[metric].forEach((curve, run) => {
+    const {data, state} = this.page, lines = [];
+    this.metrics.forEach((metric, place) => data.series[metric].forEach((curve, run) => {
       if (!curve || state.hidden.has(run)) return;
-      const name = [data.runs.length > 1 && data.runs[run], metrics.length > 1 && metric].filter(Boolean).join(" ") || metric;
-      lines.push({curve, average: this.averageOf(curve), run, name, isDashed: place > 0});
+      const name = [data.runs.length > 1 && data.runs[run], this.metrics.length > 1 && metric].filter(Boolean).join(" ") || metric;
+      lines.push({curve, average: this.averageOf(curve), run, name, style: `c${run % 6}${place ? " dashed" : ""}`});
     }));
     return lines;
   }
 
   averageOf(curve) {
-    const weight = this.page.state.smooth;
-    if (!weight) return null;
-    const kept = this.cache.get(curve);
-    if (kept && kept.weight === weight) return kept;
-    this.cache.set(curve, Object.assign(smoothed(curve, weight), {weight}));
-    return this.cache.get(curve);
+    const weight = this.page.state.smooth, kept = this.averages.get(curve);
+    if (weight && !(kept && kept.weight === weight)) this.averages.set(curve, smoothed(curve, weight));
+    return weight ? this.averages.get(curve) : null;
   }
 
-  // Returns the range of the values that are seen; null if there are none.
-  bounds(lines, [from, to]) {
+  isShown(value) { return value !== null && (value > 0 || !this.isLog); }
+
+  // Returns the range of the values within the steps of `range`, with a margin; null if there are none.
+  bounds(range) {
     let low = Infinity, high = -Infinity;
-    for (const {curve} of lines) {
-      for (let i = lowerBound(curve.x, from); i < curve.x.length && curve.x[i] <= to; i++) {
-        const value = curve.y[i];
-        if (value === null || this.isLog && value <= 0) continue;
-        low = Math.min(low, value);
-        high = Math.max(high, value);
+    for (const {curve} of this.shown) {
+      for (let i = lowerBound(curve.x, range[0]); i < curve.x.length && curve.x[i] <= range[1]; i++) {
+        if (this.isShown(curve.y[i])) [low, high] = [Math.min(low, curve.y[i]), Math.max(high, curve.y[i])];
       }
     }
     if (low > high) return null;
@@ -47,102 +42,88 @@ class Chart {
     return [low - pad, high + pad];
   }
 
-  path(curve, [from, to]) {
+  path(curve, range) {
+    const last = Math.min(curve.x.length, lowerBound(curve.x, range[1]) + 2);
     let text = "", command = "M";
-    const last = Math.min(curve.x.length, lowerBound(curve.x, to) + 2);
-    for (let i = Math.max(0, lowerBound(curve.x, from) - 1); i < last; i++) {
-      const value = curve.y[i];
-      if (value === null || this.isLog && value <= 0) { command = "M"; continue; }
-      const place = this.toX(curve.x[i]).toFixed(1) + " " + this.toY(value).toFixed(1);
-      text += command + place + (command === "M" ? "h0" : ""); // a point alone is a dot: the line's round end
-      command = "L";
+    for (let i = Math.max(0, lowerBound(curve.x, range[0]) - 1); i < last; i++) {
+      const isShown = this.isShown(curve.y[i]);
+      if (isShown) text += command + this.toX(curve.x[i]).toFixed(1) + " " + this.toY(curve.y[i]).toFixed(1);
+      if (isShown && command === "M") text += "h0"; // a point between gaps is a dot: the round end of a line
+      command = isShown ? "L" : "M";
     }
     return text;
   }
 
   draw() {
-    const {page, svg} = this, width = Math.max(240, this.host.clientWidth), {height} = this, range = page.range();
+    const {page, svg, height} = this, width = Math.max(240, this.host.clientWidth), range = page.range();
+    this.metrics = this.metric ? [this.metric] : [page.state.metric, page.state.also].filter(Boolean);
     this.isLog = page.state.log && !this.metric;
-    this.shownLines = this.lines();
-    const bounds = this.bounds(this.shownLines, range);
+    this.shown = this.lines();
+    this.caption.textContent = this.metrics.join(" and ");
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    this.caption.textContent = this.metric || [page.state.metric, page.state.also].filter(Boolean).join(" and ");
-    svg.setAttribute("aria-label", `${this.caption.textContent} over steps; arrow keys move the cursor, + and - zoom, Escape resets`);
-    if (!bounds) {
-      const why = this.isLog ? "no positive value to show on a log scale" : "no value to show here";
-      svg.innerHTML = `<text x="${width / 2}" y="${height / 2}" text-anchor="middle">${why}</text>`;
-      this.toX = null;
-      return this.drawCursor();
-    }
-    this.toX = scale(range[0], range[1], MARGIN.left, width - MARGIN.right);
-    this.toY = scale(bounds[0], bounds[1], height - MARGIN.bottom, MARGIN.top, this.isLog);
-    this.toStep = x => range[0] + (x - MARGIN.left) / (width - MARGIN.right - MARGIN.left) * (range[1] - range[0]);
-    const id = "clip-" + (this.metric || "").replace(/\W/g, "_");
-    svg.innerHTML = this.axes(width, height, range, bounds)
-      + `<clipPath id="${id}"><rect x="${MARGIN.left}" y="${MARGIN.top - 4}" width="${width - MARGIN.left - MARGIN.right}"`
-      + ` height="${height - MARGIN.top - MARGIN.bottom + 8}"/></clipPath><g clip-path="url(#${id})">`
-      + this.shownLines.map(line => this.curves(line, range)).join("") + '</g><g class="cursor"></g><rect class="drag" y="0" width="0"'
-      + ` height="${height - MARGIN.bottom}"/>`;
+    svg.setAttribute("aria-label", `${this.metrics.join(" and ")} over steps: arrow keys move, + and - zoom, Escape goes back`);
+    const bounds = this.bounds(range), right = width - MARGIN.right, bottom = height - MARGIN.bottom, id = `clip-${this.metric || ""}`;
+    this.toX = bounds && scale(...range, MARGIN.left, right);
+    this.toY = bounds && scale(...bounds, bottom, MARGIN.top, this.isLog);
+    svg.innerHTML = bounds ? this.axes(right, bottom, range, bounds)
+      + `<clipPath id="${id}"><rect x="${MARGIN.left - 2}" width="${right - MARGIN.left + 4}" height="${bottom + 2}"/></clipPath>`
+      + `<g clip-path="url(#${id})">${this.shown.map(line => this.curves(line, range)).join("")}</g><g class="cursor"></g>`
+      + `<rect class="drag" width="0" height="${bottom}"/>`
+      : `<text x="${width / 2}" y="${height / 2}" text-anchor="middle">no ${this.isLog ? "positive " : ""}value to show here</text>`;
     this.drawCursor();
   }
 
-  curves(line, range) {
-    const style = `c${line.run % 6}${line.isDashed ? " dashed" : ""}`, raw = this.path(line.curve, range);
-    if (!line.average) return `<path class="curve ${style}" d="${raw}"/>`;
-    return `<path class="curve faint ${style}" d="${raw}"/><path class="curve ${style}" d="${this.path(line.average, range)}"/>`;
+  curves({curve, average, style}, range) {
+    const faint = average ? "faint " : "", raw = `<path class="curve ${faint}${style}" d="${this.path(curve, range)}"/>`;
+    return raw + (average ? `<path class="curve ${style}" d="${this.path(average, range)}"/>` : "");
   }
 
-  axes(width, height, range, bounds) {
-    const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
-    const ys = (this.isLog ? logTicks(...bounds) : linearTicks(...bounds, height / 60)).map(tick => {
-      const y = this.toY(tick).toFixed(1);
-      return `<path class="grid" d="M${MARGIN.left} ${y}H${right}"/><text x="${MARGIN.left - 8}" y="${y}" dy="4" text-anchor="end">${shown(tick)}</text>`;
+  axes(right, bottom, range, bounds) {
+    const ys = (this.isLog ? logTicks(...bounds) : linearTicks(...bounds, this.height / 50)).map(tick => {
+      const y = this.toY(tick).toFixed(1), label = `<text x="${MARGIN.left - 8}" y="${y}" dy="4" text-anchor="end">${shown(tick)}</text>`;
+      return `<path class="grid" d="M${MARGIN.left} ${y}H${right}"/>` + label;
     });
-    const xs = linearTicks(range[0], range[1], Math.min(10, width / 110)).filter(tick => tick % 1 === 0).map(tick => {
-      const x = this.toX(tick).toFixed(1);
-      return `<path class="grid" d="M${x} ${MARGIN.top}V${bottom}"/><text x="${x}" y="${bottom + 16}" text-anchor="middle">${tick}</text>`;
+    const xs = linearTicks(...range, Math.min(10, right / 90)).filter(tick => tick % 1 === 0).map(tick => {
+      const x = this.toX(tick).toFixed(1), label = `<text x="${x}" y="${bottom + 16}" text-anchor="middle">${tick}</text>`;
+      return `<path class="grid" d="M${x} ${MARGIN.top}V${bottom}"/>` + label;
     });
     return ys.join("") + xs.join("") + `<path class="axis" d="M${MARGIN.left} ${MARGIN.top}V${bottom}H${right}"/>`
-      + `<text class="name" x="${right}" y="${height - 4}" text-anchor="end">step</text>`;
+      + `<text x="${right}" y="${bottom + 30}" text-anchor="end">step</text>`;
   }
 
-  // Draws the cursor, and writes the values below it, or the last values, into the legend.
+  // Draws the cursor. Writes the values at it, or else the last values, into the legend.
   drawCursor() {
-    const at = this.page.cursor, marks = [], {legend} = this;
-    legend.replaceChildren();
-    const step = legend.appendChild(document.createElement("span"));
-    step.textContent = at === null ? "last" : `step ${Math.round(at)}`;
-    for (const {curve, average, run, name, isDashed} of this.shownLines) {
-      const i = at === null ? curve.x.length - 1 : nearest(curve, at), value = curve.y[i];
-      const item = legend.appendChild(document.createElement("span"));
-      item.append(Object.assign(document.createElement("i"), {className: `swatch c${run % 6}${isDashed ? " dashed" : ""}`}), name + " ",
-                  Object.assign(document.createElement("b"), {textContent: shown(value)}));
+    const at = this.page.cursor, make = (tag, values) => Object.assign(document.createElement(tag), values), marks = [];
+    this.legend.replaceChildren(make("span", {textContent: at === null ? "last" : `step ${Math.round(at)}`}));
+    for (const {curve, average, name, style} of this.shown) {
+      const i = at === null ? curve.x.length - 1 : nearest(curve, at), value = curve.y[i], item = make("span");
+      item.append(make("i", {className: `swatch ${style}`}), name + " ", make("b", {textContent: shown(value)}));
       if (average) item.append(` (${shown(average.y[nearest(average, curve.x[i])])})`);
-      if (at === null || !this.toX || value === null || this.isLog && value <= 0) continue;
-      marks.push(`<circle class="c${run % 6}" cx="${this.toX(curve.x[i]).toFixed(1)}" cy="${this.toY(value).toFixed(1)}" r="4"/>`);
+      this.legend.append(item);
+      if (at === null || !this.toX || !this.isShown(value)) continue;
+      marks.push(`<circle class="${style}" cx="${this.toX(curve.x[i]).toFixed(1)}" cy="${this.toY(value).toFixed(1)}" r="4"/>`);
     }
-    const group = this.svg.querySelector(".cursor");
-    if (!group) return;
-    const x = at === null ? 0 : this.toX(at).toFixed(1);
-    group.innerHTML = at === null ? "" : `<path d="M${x} ${MARGIN.top}V${this.height - MARGIN.bottom}"/>` + marks.join("");
+    if (!this.toX) return;
+    const line = at === null ? "" : `<path d="M${this.toX(at).toFixed(1)} ${MARGIN.top}V${this.height - MARGIN.bottom}"/>`;
+    this.svg.querySelector(".cursor").innerHTML = line + marks.join("");
   }
 
   // Returns the step below a pointer.
   stepOf(event) {
-    const box = this.svg.getBoundingClientRect(), [from, to] = this.page.range();
-    return Math.min(to, Math.max(from, this.toStep((event.clientX - box.left) * this.svg.viewBox.baseVal.width / box.width)));
+    const box = this.svg.getBoundingClientRect(), {width} = this.svg.viewBox.baseVal, [from, to] = this.page.range();
+    const part = ((event.clientX - box.left) * width / box.width - MARGIN.left) / (width - MARGIN.left - MARGIN.right);
+    return from + Math.min(1, Math.max(0, part)) * (to - from);
   }
 
   listen() {
-    const {svg, page} = this;
+    const {svg, page} = this, ends = event => [begin, this.stepOf(event)].sort((a, b) => a - b);
     let begin = null;
     svg.addEventListener("pointermove", event => {
       if (!this.toX) return;
       page.moveCursor(this.stepOf(event));
       if (begin === null) return;
-      const [low, high] = [begin, this.stepOf(event)].sort((a, b) => a - b).map(this.toX), drag = svg.querySelector(".drag");
-      drag.setAttribute("x", low);
-      drag.setAttribute("width", high - low);
+      const [low, high] = ends(event).map(this.toX), drag = svg.querySelector(".drag");
+      Object.entries({x: low, width: high - low}).forEach(([name, value]) => drag.setAttribute(name, value));
     });
     svg.addEventListener("pointerdown", event => {
       if (event.button !== 0 || !this.toX) return;
@@ -151,13 +132,12 @@ class Chart {
     });
     svg.addEventListener("pointerup", event => {
       if (begin === null) return;
-      const [low, high] = [begin, this.stepOf(event)].sort((a, b) => a - b);
+      const [low, high] = ends(event);
       begin = null;
-      if (this.toX(high) - this.toX(low) > 5) page.zoom(low, high); else svg.querySelector(".drag").setAttribute("width", 0);
+      if (this.toX(high) - this.toX(low) > 5) page.change({from: low, to: high}); else this.draw();
     });
-    svg.addEventListener("pointercancel", () => { begin = null; this.draw(); });
-    svg.addEventListener("pointerleave", () => { if (begin === null) page.moveCursor(null); });
-    svg.addEventListener("dblclick", () => page.zoom(null, null));
-    svg.addEventListener("keydown", event => { if (page.press(event, this)) event.preventDefault(); });
+    Object.assign(svg, {onpointercancel: () => { begin = null; this.draw(); }, onpointerleave: () => page.moveCursor(null)});
+    svg.addEventListener("dblclick", () => page.change({from: null, to: null}));
+    svg.addEventListener("keydown", event => page.press(event, this) && event.preventDefault());
   }
 }

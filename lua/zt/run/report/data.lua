@@ -24,21 +24,33 @@ function data.names(runs)
   return names
 end
 
+--- Returns those of the names that have charts of their own.
+function data.fixed(names)
+  local known, list = {}, {}
+  for _, name in ipairs(names) do known[name] = true end
+  for _, name in ipairs(FIXED) do
+    if known[name] then list[#list + 1] = name end
+  end
+  return list
+end
+
 -- Returns JSON text that may stand in a script element: there, "</script>" and "<!--" would end it or change its meaning.
 local function safe(value)
   return (core.json.encode(value):gsub("[<>&]", function(sign) return ("\\u%04x"):format(sign:byte()) end))
 end
 
--- Returns bytes that are no UTF-8, which JSON cannot hold, as question marks: a folder's name may have some.
-local function valid(name)
-  return pcall(core.json.encode, name) and name or (name:gsub("[\128-\255]", "?"))
+-- Returns a list of names as JSON.
+local function list_of(names)
+  local parts = {}
+  for index, name in ipairs(names) do parts[index] = safe(name) end
+  return "[" .. table.concat(parts, ",") .. "]"
 end
 
---- Returns the JSON text: {runs, metrics, fixed, series = {name = [curve or null of each run]}, written, reload}. `reload` is the
---- number of seconds after which the page is written again; nil if it is not.
+--- Returns the JSON text: {runs, metrics, series = {name = [curve or null of each run]}, written, reload}. `reload` is the number
+--- of seconds after which the page is written again; nil if it is not.
 function data.json(runs, reload)
-  local names, run_names, curves, fixed = data.names(runs), {}, {}, {}
-  for index, run in ipairs(runs) do run_names[index] = valid(run.name) end
+  local names, run_names, curves = data.names(runs), {}, {}
+  for index, run in ipairs(runs) do run_names[index] = run.name end
   local most = math.max(LEAST_BUCKETS, math.floor(MOST_BUCKETS / math.max(1, #names * #runs)))
   for place, name in ipairs(names) do
     local of_runs = {}
@@ -47,13 +59,9 @@ function data.json(runs, reload)
       of_runs[index] = series and series.count > 0 and series:json(most) or "null"
     end
     curves[place] = safe(name) .. ":[" .. table.concat(of_runs, ",\n") .. "]"
-    for _, own in ipairs(FIXED) do
-      if own == name then fixed[#fixed + 1] = name end
-    end
   end
-  return ('{"runs":%s,"metrics":%s,"fixed":%s,"written":%d,"reload":%s,"series":{%s}}'):format(
-    safe(run_names), #names > 0 and safe(names) or "[]", #fixed > 0 and safe(fixed) or "[]", os.time(), reload and ("%g"):format(reload) or "null",
-    table.concat(curves, ",\n"))
+  return ('{"runs":%s,"metrics":%s,"written":%d,"reload":%s,"series":{%s}}'):format(
+    list_of(run_names), list_of(names), os.time(), reload and ("%g"):format(reload) or "null", table.concat(curves, ",\n"))
 end
 
 return data

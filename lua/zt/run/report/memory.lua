@@ -2,13 +2,16 @@
 
 local check = require "zt.check"
 local html = require "zt.run.report.html"
+local overview = require "zt.run.report.overview"
 local text = require "zt.text"
 
 local MOST_RANKS = 16 -- rows of the table of ranks
 
+local memory = {}
+
 local function shown(bytes) return bytes and bytes >= 0 and text.bytes(bytes) or "-" end
 
--- Returns the ranks, from 0, with the most memory first.
+-- Returns the ranks, from 0, with the most memory first, and their bytes by rank.
 local function fullest_first(ranks)
   local order, bytes = {}, {}
   for index, kinds in ipairs(ranks) do
@@ -23,7 +26,8 @@ local function fullest_first(ranks)
 end
 
 local function bar(bytes, most, class)
-  return ('<span class="bar %s" style="width:%.2f%%"></span>'):format(class, most > 0 and 100 * math.max(0, bytes or 0) / most or 0)
+  local percent = most > 0 and 100 * math.max(0, bytes or 0) / most or 0
+  return ('<span class="bar %s" style="width:%.2f%%"></span>'):format(class, percent)
 end
 
 -- Returns the kinds of a rank's memory, the total last.
@@ -36,16 +40,16 @@ local function names_of(kinds)
   return names
 end
 
-local function table_of_kinds(kinds, most)
+local function table_of_kinds(kinds, most, color)
   local rows = {}
   for _, name in ipairs(names_of(kinds)) do
     local line = kinds[name]
-    local bars = '<span class="bars" aria-hidden="true">' .. bar(line.predicted, most, "planned")
+    local bars = ('<span class="bars %s" aria-hidden="true">'):format(color) .. bar(line.predicted, most, "planned")
       .. bar(line.measured, most, "measured") .. "</span>"
     rows[#rows + 1] = {name, shown(line.predicted), shown(line.measured), {html = bars}}
   end
   return html.table(rows, {"kind", "planned", "measured", {html = '<span class="key planned"></span> planned '
-    .. '<span class="key measured"></span> measured'}}, "numbers memory")
+    .. ('<span class="key measured %s"></span> measured'):format(color)}}, "numbers memory")
 end
 
 local function table_of_ranks(ranks, order)
@@ -54,25 +58,38 @@ local function table_of_ranks(ranks, order)
     local total = ranks[order[place] + 1].total or {}
     rows[place] = {"rank " .. order[place], shown(total.predicted), shown(total.measured)}
   end
-  local title = #order > MOST_RANKS and ("the %d fullest of %d ranks"):format(MOST_RANKS, #order) or ("all %d ranks"):format(#order)
+  local title = ("all %d ranks"):format(#order)
+  if #order > MOST_RANKS then title = ("the %d fullest of %d ranks"):format(MOST_RANKS, #order) end
   return title, html.table(rows, {"rank", "planned", "measured"}, "numbers")
 end
 
---- Returns the section of a run.
-return function(run)
+--- Returns the bytes of the fullest rank of all runs; 0 if no run has recorded its memory.
+function memory.most(runs)
+  local most = 0
+  for _, run in ipairs(runs) do
+    local order, bytes = fullest_first(run.summary and run.summary.memory or {})
+    most = math.max(most, bytes[order[1]] or 0)
+  end
+  return most
+end
+
+--- Returns the section of a run, with bars of which the longest has the bytes `most`.
+function memory.section(run, most)
   local ranks = run.summary and run.summary.memory
   if not ranks or #ranks == 0 then
     return "<p>The run has recorded no memory: it has no trainer, or no line of metrics yet.</p>"
   end
-  local order, bytes = fullest_first(ranks)
+  local order = fullest_first(ranks)
   local all = run.record.ranks or #ranks
   local of = #ranks > 1 and ("Rank %d, the fullest of %d"):format(order[1], #ranks)
     or all > 1 and ("Rank 0 of %d; those of all ranks come with the end of the run"):format(all) or "The run's rank"
   local parts = {html.format("<p>%s. Activations are at their peak within a step.</p>", of),
-                 table_of_kinds(ranks[order[1] + 1], bytes[order[1]])}
+                 table_of_kinds(ranks[order[1] + 1], most, overview.color(run))}
   if #ranks > 1 then
     local title, content = table_of_ranks(ranks, order)
     parts[3] = html.details("memory-" .. run.number, title, content)
   end
   return table.concat(parts, "\n")
 end
+
+return memory

@@ -32,7 +32,7 @@ end
 
 local function least(run, name)
   local series = run.metrics[name]
-  return series and series.least and ("%s at step %d"):format(number(series.least), series.least_step) or nil
+  return series and series.least and number(series.least) .. " at step " .. series.least_step or nil
 end
 
 local function mean_count(run, name)
@@ -43,7 +43,9 @@ end
 -- Returns the largest total of a rank, measured.
 local function memory(run)
   local most = -1
-  for _, kinds in ipairs(run.summary and run.summary.memory or {}) do most = math.max(most, (kinds.total or {}).measured or -1) end
+  for _, kinds in ipairs(run.summary and run.summary.memory or {}) do
+    most = math.max(most, (kinds.total or {}).measured or -1)
+  end
   return most >= 0 and text.bytes(most) or nil
 end
 
@@ -57,10 +59,11 @@ function overview.badge(run)
   return html.format('<span class="badge %s">%s</span>', run.status.state, run.status.state)
 end
 
+--- Returns the class of a run's color in the charts.
+function overview.color(run) return "c" .. (run.number - 1) % 6 end
+
 --- Returns the name of a run beside its color in the charts.
-function overview.named(run, is_alone)
-  return (is_alone and "" or ('<span class="swatch c%d"></span>'):format((run.number - 1) % 6)) .. html.escape(run.name)
-end
+function overview.named(run) return ('<i class="swatch %s"></i>'):format(overview.color(run)) .. html.escape(run.name) end
 
 -- The numbers of a run: {title, function that returns its text, or nil}.
 local FACTS = {
@@ -70,7 +73,7 @@ local FACTS = {
   {"least loss", function(run) return least(run, "loss") end},
   {"validation loss", function(run) return last(run, "validation_loss") end},
   {"least validation loss", function(run) return least(run, "validation_loss") end},
-  {"tokens per second", function(run) return mean_count(run, "tokens_per_second") end},
+  {"mean tokens per second", function(run) return mean_count(run, "tokens_per_second") end},
   {"memory per rank", memory},
   {"ranks", function(run) return run.record.ranks end},
 }
@@ -80,9 +83,8 @@ local function tiles(run)
   for _, fact in ipairs(FACTS) do
     local value = fact[2](run)
     if value then
-      local main, rest = tostring(value):match "^(.-)( at step .*)$"
-      parts[#parts + 1] = html.format('<div class="tile"><dt>%s</dt><dd>%s<small>%s</small></dd></div>', fact[1], main or value,
-                                      rest or "")
+      local main, rest = tostring(value):match "^(%S+)( %l%l .*)$" -- "12 of 40", "1.5 at step 7"
+      parts[#parts + 1] = html.format('<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>', fact[1], main or value, rest or "")
     end
   end
   return '<dl class="tiles">' .. table.concat(parts, "\n") .. "</dl>"
@@ -110,11 +112,11 @@ local function notes_of(run)
   local notes = {run.status.text}
   local age = status.age(run.path .. "/metrics.jsonl")
   if run.status.state == "running" and age then
-    notes[#notes + 1] = ("The last line of metrics was written %s before this page."):format(text.duration(age))
+    notes[#notes + 1] = ("Its last line of metrics is %s old."):format(age < 60 and age .. " s" or text.duration(age))
   end
   if run.lines == 0 then notes[#notes + 1] = "It has recorded no metrics yet." end
   if run.damaged > 0 then
-    notes[#notes + 1] = ("%d damaged lines of metrics.jsonl are left out."):format(run.damaged)
+    notes[#notes + 1] = ("Damaged lines of metrics.jsonl, which are left out: %d."):format(run.damaged)
   end
   return table.concat(notes, " ")
 end

@@ -1,5 +1,6 @@
 --- Writes a report: one HTML page about one run or several, which needs no other file and no network.
 
+local controls = require "zt.run.report.controls"
 local data = require "zt.run.report.data"
 local fs = require "zt.fs"
 local html = require "zt.run.report.html"
@@ -10,35 +11,31 @@ local records = require "zt.run.records"
 local resume = require "zt.run.report.resume"
 
 local HERE = debug.getinfo(1, "S").source:match "^@(.*/)" or "./"
-local MOST_CHARACTERS = 4000 -- of a text that a run has logged
+local MOST_BYTES = 4000 -- of a text that a run has logged
+local MOST_TEXTS = 4 -- that are seen at once
+local BESIDE = {memory = true, resume = true} -- sections whose runs stand beside each other if there is room
 local SECTION = '<section id="%s"><h2>%s</h2>%s</section>'
 
 local function section(id, title, content) return SECTION:format(id, html.escape(title), content) end
 
--- Returns a section with the same part of each run; a run whose part is nil is left out. nil if no run has one.
-local function of_each(runs, id, title, part)
+-- Returns a section with the same part of each run, part(run, argument). Leaves out a run whose part is nil, and an empty section.
+local function of_each(runs, id, title, part, argument)
   local parts = {}
   for _, run in ipairs(runs) do
-    local content = part(run)
+    local content = part(run, argument)
     if content then
-      parts[#parts + 1] = #runs > 1 and ("<h3>%s</h3>%s"):format(overview.named(run), content) or content
+      parts[#parts + 1] = #runs > 1 and ("<div><h3>%s</h3>%s</div>"):format(overview.named(run), content) or content
     end
   end
-  return #parts > 0 and section(id, title, table.concat(parts, "\n")) or ""
+  if #parts == 0 then return "" end
+  local content = table.concat(parts, "\n")
+  return section(id, title, #runs > 1 and BESIDE[id] and '<div class="each">' .. content .. "</div>" or content)
 end
 
 local function names_row(runs, first)
   local head = {first}
-  for index, run in ipairs(runs) do head[index + 1] = {html = overview.named(run, #runs == 1)} end
+  for index, run in ipairs(runs) do head[index + 1] = #runs == 1 and "value" or {html = overview.named(run)} end
   return head
-end
-
-local function charts(runs)
-  if #data.names(runs) == 0 then
-    return section("charts", "Metrics", "<p>There are no numbers to draw: run:log(step, values) records them.</p>")
-  end
-  return section("charts", "Metrics", '<noscript><p>The charts need JavaScript. The numbers are in the table of values below.</p>'
-    .. "</noscript><div id=\"plots\"></div>")
 end
 
 -- Returns the table of the last and least values of all metrics.
@@ -63,8 +60,10 @@ end
 local function options(runs)
   local differing, same = records.options_of(runs)
   if #runs == 1 then
-    if #same == 0 then return section("options", "Options", "<p>The run has recorded no options.</p>") end
-    return section("options", "Options", html.table(same, {"option", "value"}, "options"))
+    local parts = {}
+    for index, row in ipairs(same) do parts[index] = html.format("<div><dt>%s</dt><dd>%s</dd></div>", row[1], row[2]) end
+    local none = #same == 0 and "<p>The run has recorded no options.</p>" or ""
+    return section("options", "Options", none .. '<dl class="options">' .. table.concat(parts, "\n") .. "</dl>")
   end
   local first = #differing > 0 and html.table(differing, names_row(runs, "option"), "options")
     or "<p>The runs have the same options.</p>"
@@ -79,8 +78,8 @@ local function texts(run)
   for name, list in pairs(run.texts) do
     for _, entry in ipairs(list) do
       local shown = entry.text
-      if #shown > MOST_CHARACTERS then
-        shown = shown:sub(1, MOST_CHARACTERS):gsub("[\192-\255][\128-\191]*$", "") .. (" ... (%d bytes)"):format(#entry.text)
+      if #shown > MOST_BYTES then
+        shown = shown:sub(1, MOST_BYTES):gsub("[\192-\255][\128-\191]*$", "") .. (" ... (%d bytes)"):format(#entry.text)
       end
       rows[#rows + 1] = {("step %d"):format(entry.step), name, {html = html.format('<div class="text">%s</div>', shown)},
                          order = entry.step}
@@ -90,7 +89,12 @@ local function texts(run)
     if a.order == b.order then return a[2] < b[2] end
     return a.order > b.order
   end)
-  return #rows > 0 and html.table(rows, nil, "texts") or nil
+  if #rows == 0 then return nil end
+  local earlier = {}
+  while #rows > MOST_TEXTS do table.insert(earlier, 1, table.remove(rows)) end
+  local latest = html.table(rows, nil, "texts")
+  if #earlier == 0 then return latest end
+  return latest .. html.details("texts-" .. run.number, ("%d earlier texts"):format(#earlier), html.table(earlier, nil, "texts"))
 end
 
 local function versions_of(record)
@@ -105,15 +109,18 @@ end
 -- Returns how a run was started.
 local function start(run)
   local record = run.record
-  local rows = {{"command", {html = html.format("<code>%s</code>", resume.command_of(record))}}, {"started", record.started or "-"},
-                {"ranks", ("%s, %s"):format(tostring(record.ranks or "-"), tostring(record.launch or "-"))},
-                {"mesh", record.mesh or "-"}, {"versions", versions_of(record)}, {"folder", run.path}}
+  local rows = {
+    {"command", {html = html.format("<code>%s</code>", resume.command_of(record))}}, {"started", record.started or "-"},
+    {"ranks", ("%s (%s)"):format(tostring(record.ranks or "-"), tostring(record.launch or "-"))},
+    {"mesh", record.mesh or "-"}, {"versions", versions_of(record)}, {"folder", run.path},
+  }
   local parts = {html.table(rows, nil, "facts")}
-  local report = run.summary and run.summary.report
-  if report then parts[#parts + 1] = html.details("program-" .. run.number, "the model, the program and what it sends",
-                                                  html.format("<pre>%s</pre>", report)) end
-  if run.script then parts[#parts + 1] = html.details("script-" .. run.number, "the script",
-                                                      html.format("<pre>%s</pre>", run.script)) end
+  local listings = {{"program", "the model, the program and what it sends", run.summary and run.summary.report},
+                    {"script", "the script", run.script}}
+  for _, listing in ipairs(listings) do
+    local id, title, content = listing[1] .. "-" .. run.number, listing[2], listing[3]
+    if content then parts[#parts + 1] = html.details(id, title, html.format("<pre>%s</pre>", content)) end
+  end
   return table.concat(parts, "\n")
 end
 
@@ -126,7 +133,7 @@ end
 local function head(runs, reload)
   local title = title_of(runs)
   local badge = #runs == 1 and " " .. overview.badge(runs[1]) or ""
-  local note = reload and html.format(', again every %s s while <span id="watched">the run goes on</span>', ("%g"):format(reload)) or ""
+  local note = reload and (', <span id="watched">again every %g s while a run goes on</span>'):format(reload) or ""
   return html.format("<header><h1>%s", title) .. badge .. "</h1>" .. html.format(
     '<p class="written">ztoolkit report, written at <time>%s</time>', os.date "!%Y-%m-%d %H:%M:%S UTC") .. note .. "</p></header>"
 end
@@ -138,12 +145,19 @@ return function(runs, reload)
     "<!DOCTYPE html>", '<html lang="en"><head><meta charset="utf-8">',
     '<meta name="viewport" content="width=device-width, initial-scale=1">', '<meta name="color-scheme" content="light dark">',
     '<link rel="icon" href="data:,">',
-    html.format("<title>%s - ztoolkit report</title>", title_of(runs)), "<style>", fs.read(HERE .. "page.css"), "</style></head><body>",
-    head(runs, reload), "<main>", section("overview", "Overview", overview.section(runs)), charts(runs),
-    #runs > 1 and options(runs) or "", of_each(runs, "texts", "Texts", texts), of_each(runs, "memory", "Memory", memory),
-    of_each(runs, "step", "A step", pictures.step), of_each(runs, "experts", "Experts", pictures.experts),
-    of_each(runs, "resume", "Where to resume", resume.section), #runs == 1 and options(runs) or "",
-    of_each(runs, "start", "How it was started", start), values(runs), "</main>",
+    html.format("<title>%s - ztoolkit report</title>", title_of(runs)),
+    "<style>", fs.read(HERE .. "page.css"), "</style></head><body>", head(runs, reload), "<main>",
+    section("overview", "Overview", overview.section(runs)),
+    section("charts", "Metrics", controls(runs)),
+    #runs > 1 and options(runs) or "",
+    of_each(runs, "texts", "Texts", texts),
+    of_each(runs, "memory", "Memory", memory.section, memory.most(runs)),
+    of_each(runs, "step", "A step", pictures.step),
+    of_each(runs, "experts", "Experts", pictures.experts),
+    of_each(runs, "resume", "Where to resume", resume.section),
+    #runs == 1 and options(runs) or "",
+    of_each(runs, "start", "How it was started", start),
+    values(runs), "</main>",
     '<script type="application/json" id="data">', data.json(runs, reload), "</script>",
     "<script>", fs.read(HERE .. "scale.js"), fs.read(HERE .. "chart.js"), fs.read(HERE .. "page.js"), "</script></body></html>",
   }

@@ -38,8 +38,8 @@ function pictures.step(run)
   end
   local size = status.size(path)
   if size > MOST_BYTES then
-    return html.format("<p>The trace has %s, too much for this page. <code>ztoolkit trace %s --picture step.svg</code> draws it.</p>",
-                       text.bytes(size), run.path)
+    return html.format("<p>The trace has %s, too much for this page. This command draws it: <code>ztoolkit trace %s --picture "
+      .. "step.svg</code></p>", text.bytes(size), run.path)
   end
   local is_done, result = pcall(drawn, path)
   return is_done and result or html.format("<p>The step cannot be drawn: %s.</p>", result)

@@ -1,6 +1,5 @@
 --- Reads all that a report shows of a run, also of one that goes on or was killed.
 
-local check = require "zt.check"
 local core = require "zt.core"
 local expert_load = require "zt.run.expert_load"
 local fail = require "zt.fail"
@@ -88,8 +87,8 @@ local function summary_of(path)
   fail("'%s' is damaged: it holds no JSON. Remove it: then the report lacks the run's memory and its end", file)
 end
 
---- Returns what records.open returns, and {name, number, status, summary, script, steps, lines, damaged, metrics = {name = Series},
---- texts = {name = {{step =, text =}}}, loads}. `number` is the place of the run in the report.
+--- Returns what records.open returns, and {name, number, status, summary, script, steps, lines, damaged, loads, metrics = {name =
+--- Series}, texts = {name = {{step =, text =}}}}. `number` is the place of the run in the report.
 return function(path, name, number)
   local run = records.open(path)
   run.name, run.number, run.summary = name, number, summary_of(path)

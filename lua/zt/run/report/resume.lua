@@ -28,15 +28,18 @@ local function continuation_of(run)
   return command_of(run.record, "^%-%-overwrite") .. (run.options.resume == false and " --resume" or "")
 end
 
--- Returns what to do with the checkpoint.
-local function advice(run, folder)
+-- Returns what to do with the checkpoint of `step` steps.
+local function advice(run, folder, step)
   if run.status.state == "running" then return "<p>The run is under way. Should it end early, this command continues it:</p>" end
   if not (run.script or ""):find("resume", 1, true) then
     return html.format("<p>The script does not resume runs. Add <code>resume = true</code> to zt.run and "
       .. "<code>ckpt.resume(run)</code> after it, or load the checkpoint by <code>ckpt.load(\"%s\", {trainer = trainer})</code>. "
       .. "Then this command continues the run:</p>", folder)
   end
-  return "<p>This command continues the run, from the folder in which it was started:</p>"
+  if step == (run.summary or {}).steps then
+    return "<p>All steps of the run are done. With more steps, this command, in the folder in which it was started, continues it:</p>"
+  end
+  return "<p>This command, in the folder in which it was started, continues the run:</p>"
 end
 
 local resume = {command_of = command_of}
@@ -50,9 +53,9 @@ function resume.section(run)
   for _, entry in ipairs(list) do
     if entry.name == name then step = entry.step end
   end
-  local done = html.format("<p>The newest complete checkpoint is <code>%s</code>: %s steps, %s. The run has %s of them.</p>", folder,
-                           step, text.bytes(native.folder_bytes(folder)), #list)
-  return done .. advice(run, folder) .. html.format('<pre class="command">%s</pre>', continuation_of(run))
+  local done = html.format("<p>The newest of %s complete checkpoints is <code>%s</code>: %s steps done, %s.</p>", #list, folder,
+                           step, text.bytes(native.folder_bytes(folder)))
+  return done .. advice(run, folder, step) .. html.format('<pre class="command">%s</pre>', continuation_of(run))
 end
 
 return resume

@@ -45,7 +45,7 @@ end
 
 --- Adds the value of a step. nil, nan and infinities are gaps of the curve.
 function Series:add(step, value)
-  if value and not (math.abs(value) < math.huge) then value = nil end
+  if value and (value ~= value or math.abs(value) == math.huge) then value = nil end
   if value then
     self.count, self.sum, self.last, self.last_step = self.count + 1, self.sum + value, value, step
     if not self.least or value < self.least then self.least, self.least_step = value, step end
@@ -70,8 +70,8 @@ local function append(x, y, step, value)
   x[#x + 1], y[#y + 1] = ("%.0f"):format(step), value and number(value) or "null"
 end
 
---- Returns the curve as JSON, with about `most` buckets or fewer: {"x": steps, "y": values, "m": means}. Without "m", these are all
---- the values. With it, a bucket has two points, and a mean. A null is a gap. Merges buckets for good.
+--- Returns the curve as JSON, {"x": steps, "y": values, "m": means}, with at most `most` buckets and the last value. Without "m",
+--- these are all the values. With it, a bucket has two points, and a mean. A null is a gap. Merges buckets for good.
 function Series:json(most)
   while self.size > most do halve(self) end
   local x, y, means = {}, {}, {}

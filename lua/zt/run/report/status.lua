@@ -11,8 +11,8 @@ long readlink(const char *path, char *buffer, size_t size);
 int kill(int pid, int signal);
 struct zt_statx_time { int64_t seconds; uint32_t nanoseconds; int32_t unused; };
 struct zt_statx {
-  uint32_t mask, block_size; uint64_t attributes; uint32_t links, user, group; uint16_t mode, unused; uint64_t inode, size, blocks,
-  attributes_mask; struct zt_statx_time accessed, born, changed, modified; uint64_t rest[16];
+  uint32_t mask, block_size; uint64_t attributes; uint32_t links, user, group; uint16_t mode, unused;
+  uint64_t inode, size, blocks, attributes_mask; struct zt_statx_time accessed, born, changed, modified; uint64_t rest[16];
 };
 int statx(int folder, const char *path, int flags, unsigned int mask, struct zt_statx *out);
 ]]
@@ -58,9 +58,9 @@ end
 -- Returns whether the process of a lock lives. Its start time tells it from a later process with the same id.
 local function is_alive(holder)
   local line = first_line(("/proc/%d/stat"):format(holder.pid))
-  local fields, state = {}, nil
+  local fields = {}
   for field in (line:match "^.*%)%s+(.*)$" or ""):gmatch "%S+" do fields[#fields + 1] = field end
-  state = fields[1]
+  local state = fields[1]
   if state and state ~= "Z" and state ~= "X" then return tonumber(fields[20]) == holder.start end
   return not state and C.kill(holder.pid, 0) ~= 0 and ffi.errno() == EPERM -- /proc may hide the processes of other users
 end
@@ -83,8 +83,8 @@ local function of_holder(path, holder)
   end
   local age = status.age(path .. "/run.lock") or 0
   if age <= STALE_SECONDS then return {state = "running", text = ("It is under way: %s."):format(where)} end
-  return {state = "killed", text = ("It was killed, or its machine cannot be reached: %s has not renewed its lock for %s."):format(
-    where, text.duration(age))}
+  local lost = "It was killed, or its machine cannot be reached: %s has not renewed its lock for %s."
+  return {state = "killed", text = lost:format(where, text.duration(age))}
 end
 
 --- Returns {state = "running", "ended", "killed", "stopped" or "unknown", text = a sentence about it}.

@@ -1,5 +1,5 @@
---- Writes RUN/summary.json: what ztoolkit report shows beside the metrics. Rank 0 writes it at the first log, with its own memory,
---- and at the end of the run, with that of all ranks:
+--- Writes RUN/summary.json: what ztoolkit report shows beside the metrics. Rank 0 writes it at the first log, with its own
+--- memory, and at the end of the run, with that of all ranks:
 ---
 ---   {"started": as in options.json, "steps": the total, "finished": the time of run:finish(), "report": trainer:report(),
 ---    "memory": [{KIND: {"predicted": bytes, "measured": bytes}}, ...] by rank; -1 is not known}
