@@ -94,7 +94,11 @@ local function open(value)
 end
 
 -- Writes this start's script and options, and opens the metrics. Called by rank 0, before the first change of a run's files.
-function Run:begin_record() self.metrics = self.metrics or folder.record(self.path, self.given) end
+function Run:begin_record()
+  if self.metrics then return end
+  self.metrics = folder.record(self.path, self.given)
+  summary.begin(self)
+end
 
 function Run:expect_open(call)
   if self.is_finished then fail("run:%s comes after run:finish(), which has closed the run '%s'", call, self.name) end
@@ -134,8 +138,6 @@ function Run:log(step, values)
   if not self.is_writer then return end
   self:begin_record()
   self.metrics:write(line)
-  if not self.has_summary then summary.begin(self) end
-  self.has_summary = true
   self.curves:add(step, values)
   self.progress:update(step + 1, values)
 end
@@ -211,7 +213,6 @@ function Run:finish()
   if problem then error(problem, 0) end
 end
 
-methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step",
-  "has_summary"})
+methods(Run, "run", {"trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "progress", "is_finished", "earlier_step"})
 
 return open

@@ -23,6 +23,8 @@ local function fake_trainer()
   local events = {'{"name":"F 0 0","ph":"X","pid":0,"tid":0,"ts":1,"dur":2}'}
   local trainer = {trace_start = function(self) self.is_on = true end}
   function trainer.trace_events() return table.concat(events, ",") end
+  function trainer.memory() return {parameters = {predicted = 8, measured = 8}} end
+  function trainer.report() return "memory    parameters 8 B per rank" end
   return setmetatable(trainer, {__name = "Trainer"})
 end
 

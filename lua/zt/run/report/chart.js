@@ -1,5 +1,5 @@
-// One chart: curves of a metric over steps, as SVG. `page` (page.js) has the state that all charts share. A chart without a metric
-// of its own shows those of the controls.
+// One chart: curves of a metric over steps, as SVG. `page` (page.js) has the state of all charts. A chart without a metric of its
+// own shows those of the controls.
 const MARGIN = {left: 66, right: 16, top: 10, bottom: 34};
 
 class Chart {
@@ -20,10 +20,11 @@ class Chart {
     return lines;
   }
 
+  // Returns the smoothed curve; without smoothing, the means of a long curve, or null.
   averageOf(curve) {
     const weight = this.page.state.smooth, kept = this.averages.get(curve);
-    if (weight && !(kept && kept.weight === weight)) this.averages.set(curve, smoothed(curve, weight));
-    return weight ? this.averages.get(curve) : null;
+    if (!kept || kept.weight !== weight) this.averages.set(curve, smoothed(curve, weight));
+    return weight || curve.m ? this.averages.get(curve) : null;
   }
 
   isShown(value) { return value !== null && (value > 0 || !this.isLog); }
@@ -67,15 +68,16 @@ class Chart {
     this.toY = bounds && scale(...bounds, bottom, MARGIN.top, this.isLog);
     svg.innerHTML = bounds ? this.axes(right, bottom, range, bounds)
       + `<clipPath id="${id}"><rect x="${MARGIN.left - 2}" width="${right - MARGIN.left + 4}" height="${bottom + 2}"/></clipPath>`
-      + `<g clip-path="url(#${id})">${this.shown.map(line => this.curves(line, range)).join("")}</g><g class="cursor"></g>`
+      + `<g clip-path="url(#${id})">${this.curves(range)}</g><g class="cursor"></g>`
       + `<rect class="drag" width="0" height="${bottom}"/>`
       : `<text x="${width / 2}" y="${height / 2}" text-anchor="middle">no ${this.isLog ? "positive " : ""}value to show here</text>`;
     this.drawCursor();
   }
 
-  curves({curve, average, style}, range) {
-    const faint = average ? "faint " : "", raw = `<path class="curve ${faint}${style}" d="${this.path(curve, range)}"/>`;
-    return raw + (average ? `<path class="curve ${style}" d="${this.path(average, range)}"/>` : "");
+  curves(range) {
+    const drawn = (style, curve) => `<path class="curve ${style}" d="${this.path(curve, range)}"/>`;
+    const raw = this.shown.map(({curve, average, style}) => drawn(average ? "faint " + style : style, curve));
+    return raw.join("") + this.shown.map(({average, style}) => average ? drawn(style, average) : "").join("");
   }
 
   axes(right, bottom, range, bounds) {

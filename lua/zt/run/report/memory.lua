@@ -11,7 +11,7 @@ local memory = {}
 
 local function shown(bytes) return bytes and bytes >= 0 and text.bytes(bytes) or "-" end
 
--- Returns the ranks, from 0, with the most memory first, and their bytes by rank.
+-- Returns the ranks, from 0, with the most memory first.
 local function fullest_first(ranks)
   local order, bytes = {}, {}
   for index, kinds in ipairs(ranks) do
@@ -22,7 +22,7 @@ local function fullest_first(ranks)
     if bytes[a] == bytes[b] then return a < b end
     return bytes[a] > bytes[b]
   end)
-  return order, bytes
+  return order
 end
 
 local function bar(bytes, most, class)
@@ -63,12 +63,15 @@ local function table_of_ranks(ranks, order)
   return title, html.table(rows, {"rank", "planned", "measured"}, "numbers")
 end
 
---- Returns the bytes of the fullest rank of all runs; 0 if no run has recorded its memory.
+--- Returns the most bytes that the tables of kinds show, of all runs; 0 if no run has recorded its memory.
 function memory.most(runs)
   local most = 0
   for _, run in ipairs(runs) do
-    local order, bytes = fullest_first(run.summary and run.summary.memory or {})
-    most = math.max(most, bytes[order[1]] or 0)
+    local ranks = run.summary and run.summary.memory or {}
+    local fullest = fullest_first(ranks)[1]
+    for _, line in pairs(fullest and ranks[fullest + 1] or {}) do
+      most = math.max(most, line.predicted or 0, line.measured or 0)
+    end
   end
   return most
 end
@@ -76,14 +79,15 @@ end
 --- Returns the section of a run, with bars of which the longest has the bytes `most`.
 function memory.section(run, most)
   local ranks = run.summary and run.summary.memory
-  if not ranks or #ranks == 0 then
-    return "<p>The run has recorded no memory: it has no trainer, or no line of metrics yet.</p>"
-  end
+  if not ranks or #ranks == 0 then return "<p>The run has recorded no memory, as it has no trainer.</p>" end
   local order = fullest_first(ranks)
   local all = run.record.ranks or #ranks
   local of = #ranks > 1 and ("Rank %d, the fullest of %d"):format(order[1], #ranks)
-    or all > 1 and ("Rank 0 of %d; those of all ranks come with the end of the run"):format(all) or "The run's rank"
-  local parts = {html.format("<p>%s. Activations are at their peak within a step.</p>", of),
+    or all > 1 and ("Rank 0 of %d; the others come with the end of the run"):format(all) or "The run's rank"
+  local peak = (ranks[order[1] + 1].activations or {}).measured
+  local activations = peak and peak >= 0 and "Activations are at their peak within a step"
+    or "Activations, and so the total, come with the end of the run"
+  local parts = {html.format("<p>%s. %s.</p>", of, activations),
                  table_of_kinds(ranks[order[1] + 1], most, overview.color(run))}
   if #ranks > 1 then
     local title, content = table_of_ranks(ranks, order)

@@ -56,7 +56,8 @@ end
 
 --- Returns the mark of a run's state.
 function overview.badge(run)
-  return html.format('<span class="badge %s">%s</span>', run.status.state, run.status.state)
+  local state = run.status.state
+  return html.format('<span class="badge %s">%s</span>', state, state == "killed" and "killed or failed" or state)
 end
 
 --- Returns the class of a run's color in the charts.

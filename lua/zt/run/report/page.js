@@ -27,7 +27,6 @@ class Page {
     this.cursor = number("at") === null ? null : Math.min(this.extent[1], Math.max(this.extent[0], number("at")));
     this.show();
   }
-
   // Takes the state of the controls. Another metric is shown alone.
   take() {
     const {metric, also, log, smooth} = this.form, hidden = this.boxes.filter(box => !box.checked).map(box => Number(box.value));
@@ -86,7 +85,6 @@ for (const part of document.querySelectorAll("details")) {
   part.open = sessionStorage.getItem(key) === "1";
   part.addEventListener("toggle", () => sessionStorage.setItem(key, part.open ? "1" : ""));
 }
-
 const data = JSON.parse(document.getElementById("data").textContent);
 if (data.metrics.length) new Page(data);
 // Loads a page again that is watched. A page that was not written again within three times that time is no longer watched.

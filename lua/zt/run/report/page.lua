@@ -18,7 +18,7 @@ local SECTION = '<section id="%s"><h2>%s</h2>%s</section>'
 
 local function section(id, title, content) return SECTION:format(id, html.escape(title), content) end
 
--- Returns a section with the same part of each run, part(run, argument). Leaves out a run whose part is nil, and an empty section.
+-- Returns a section with the same part of each run, part(run, argument). Leaves out runs whose part is nil, and an empty section.
 local function of_each(runs, id, title, part, argument)
   local parts = {}
   for _, run in ipairs(runs) do

@@ -37,9 +37,9 @@ local function advice(run, folder, step)
       .. "Then this command continues the run:</p>", folder)
   end
   if step == (run.summary or {}).steps then
-    return "<p>All steps of the run are done. With more steps, this command, in the folder in which it was started, continues it:</p>"
+    return "<p>All steps of the run are done. With more steps, this command continues it, in the folder where it was started:</p>"
   end
-  return "<p>This command, in the folder in which it was started, continues the run:</p>"
+  return "<p>This command continues the run, in the folder where it was started:</p>"
 end
 
 local resume = {command_of = command_of}

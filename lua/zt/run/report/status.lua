@@ -79,7 +79,7 @@ local function of_holder(path, holder)
   local boot = first_line "/proc/sys/kernel/random/boot_id"
   if boot ~= "" and holder.boot == boot and holder.pid_namespace == own_namespace() then
     if is_alive(holder) then return {state = "running", text = ("It is under way: %s."):format(where)} end
-    return {state = "killed", text = ("It was killed: %s ended without closing the run."):format(where)}
+    return {state = "killed", text = ("It was killed, or its script failed: %s ended without run:finish()."):format(where)}
   end
   local age = status.age(path .. "/run.lock") or 0
   if age <= STALE_SECONDS then return {state = "running", text = ("It is under way: %s."):format(where)} end
@@ -97,7 +97,7 @@ function status.of(path, record, summary)
   if summary.finished and summary.started == record.started then
     return {state = "ended", text = ("It ended at %s."):format(summary.finished)}
   end
-  return {state = "stopped", text = "It stopped before run:finish(): the script failed, or was told to stop."}
+  return {state = "stopped", text = "It stopped before run:finish(): it was told to stop, or the script ended early."}
 end
 
 return status
