@@ -2,9 +2,9 @@
 --- with its own memory, and at the end of the run, with that of all ranks:
 ---
 ---   {"started": as in options.json, "steps": their total, "finished": the time of run:finish(), "report": the text of
----    trainer:report(), "memory": [{KIND: {"predicted": bytes, "measured": bytes}}, ...] by rank; -1 is not known}
+---    trainer:report(), "memory": [{KIND: {"predicted": bytes, "measured": bytes}}, ...] by rank; what is not known is missing}
 ---
---- It is not written between steps: once a step has shown the shapes of a batch, a trainer's memory is predicted by a rehearsal of
+--- It is not written between steps: once a step has shown the shapes of a batch, a trainer predicts its memory by a rehearsal of
 --- the step, which takes time.
 
 local core = require "zt.core"
