@@ -83,7 +83,7 @@ end
 
 function TestReport:test_where_to_resume()
   local content = section(page_of(self.run.path), "resume")
-  lu.assertStrContains(content, ("of 2 complete checkpoints is <code>%s/step_00000002</code>: 2 steps done"):format(self.run.path))
+  lu.assertStrContains(content, ("2 complete checkpoints is <code>%s/step_00000002</code>: 2 steps done"):format(self.run.path))
   lu.assertNotStrContains(content, "The script does not resume runs") -- this file has the word "resume"
   change(self.run.path .. "/options.json", function(record)
     record.command = {"/opt/bin/ztoolkit", "run", "a b.lua", "--overwrite", "--lr", "0.1"}
