@@ -7,7 +7,8 @@ set_target_properties(zt_io PROPERTIES EXPORT_NAME io)
 set_target_properties(zt_lua PROPERTIES EXPORT_NAME binding)
 install(TARGETS zt zt_io zt_lua EXPORT ztoolkitTargets DESTINATION lib)
 install(DIRECTORY modules/sdk/include/zt modules/io/include/zt lua/binding/include/zt ${CMAKE_BINARY_DIR}/include/zt DESTINATION include)
-install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua") # modules' own: ZtModule.cmake
+# The Lua library, and the script and the style of the page that ztoolkit report writes. Modules' own files: ZtModule.cmake.
+install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua" PATTERN "*.js" PATTERN "*.css")
 install(DIRECTORY scripts/exp DESTINATION share/ztoolkit/scripts)
 install(FILES LICENSE DESTINATION share/ztoolkit)
 # The documents in their own folders, so that their links to each other, to the Lua library and to the experiments work.

@@ -99,25 +99,31 @@ for step, batch in train:steps(o.steps) do
   end
   if o.save_every > 0 then ckpt.save(run, step + 1, {every = o.save_every, keep = o.keep}) end
 end
-local final = validation_loss()
+local seconds, final = zt.now() - began, validation_loss()
 if done < o.steps then run:log(o.steps - 1, {validation_loss = final}) end -- else an earlier start has logged it
+
+-- Returns the prompt with the tokens that the model adds to it. All ranks take part.
+local function generated()
+  local tokenizer = train.tokenizer
+  local prompt = tokenizer:encode(o.prompt):tolist()
+  local new = zt.generate(trainer, prompt, {max_tokens = o.generate, seq = o.seq, temperature = 0.8, top_k = 40, seed = o.seed})
+  for _, token in ipairs(new) do prompt[#prompt + 1] = token end
+  return (tokenizer:decode(prompt):gsub("%s+$", ""))
+end
+
+local sample = o.generate > 0 and generated()
+if sample and done < o.steps then run:log(o.steps - 1, {sample = sample}) end -- ztoolkit report shows it
 run:finish()
 
 -- Results.
 local memory = zt.memory_text(trainer, mesh:world())
 say("\nmemory\n%s\n", memory)
 if seen > 0 then
-  say("%d steps, %s tokens in %s: %s tokens/s", o.steps - done, zt.text.count(seen), zt.text.duration(zt.now() - began),
+  say("%d steps, %s tokens in %s: %s tokens/s", o.steps - done, zt.text.count(seen), zt.text.duration(seconds),
       zt.text.count(seen / training_seconds))
 end
 local entropy = train:entropy()
 say("validation loss %.4f: %.2f nats %s the entropy of single tokens, %.4f", final, math.abs(entropy - final),
     final <= entropy and "below" or "above", entropy)
-if o.generate > 0 then
-  local tokenizer = train.tokenizer
-  local prompt = tokenizer:encode(o.prompt):tolist()
-  local new = zt.generate(trainer, prompt, {max_tokens = o.generate, seq = o.seq, temperature = 0.8, top_k = 40, seed = o.seed})
-  for _, token in ipairs(new) do prompt[#prompt + 1] = token end
-  say("\n%s", (tokenizer:decode(prompt):gsub("%s+$", "")))
-end
+if sample then say("\n%s", sample) end
 say("\nkept in %s/: checkpoints, metrics.jsonl, loss.svg, trace.json, script.lua, options.json", run.path)

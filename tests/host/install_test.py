@@ -38,7 +38,7 @@ class Install(HostTest):
                      "lib/cmake/ztoolkit/ztoolkitConfig.cmake"):
             self.assertTrue((self.prefix / name).is_file(), name)
         lua = self.prefix / "share/ztoolkit/lua"
-        self.assertEqual([file for file in lua.rglob("*") if file.is_file() and file.suffix not in (".lua", ".md")], [])
+        self.assertEqual([file for file in lua.rglob("*") if file.is_file() and file.suffix not in (".lua", ".md", ".js", ".css")], [])
         self.assertEqual([file for file in lua.rglob("*") if file.is_symlink()], [])
         moved = self.folder / "moved"
         self.prefix.rename(moved)
@@ -46,6 +46,12 @@ class Install(HostTest):
         script = self.script('local zt = require "zt"; print(zt.ones({2}):sum():item(), package.loaded["zt.core"] ~= nil)')
         self.assertEqual(self.installed("run", script), "2\ttrue\n")
         self.assertIn("ztoolkit ckpt ls", self.installed("ckpt", "ls", "--help"))
+        run = self.script(f'require("zt").run{{name = "r", folder = "{self.folder}"}}:finish()', "run.lua")
+        self.installed("run", run)
+        self.installed("report", self.folder / "r")
+        page = (self.folder / "r/report.html").read_text()
+        for part in ("class Chart", "@media print"):  # from the page's script and its style
+            self.assertIn(part, page)
         self.assertIn("Returns a pass that makes the ranks", self.installed("api", "zero.shard"))
         self.assertNotIn("cannot be loaded", self.installed("modules"))
         self.assertNotIn(str(SOURCE), self.installed("modules"))

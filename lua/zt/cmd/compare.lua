@@ -19,40 +19,10 @@ local options = zt.cli {
   },
 }
 
--- Returns short names of the runs: the last parts of their paths, if these differ.
-local function names_of(paths)
-  local names, seen, differ = {}, {}, true
-  for i, path in ipairs(paths) do
-    names[i] = path:gsub("/+$", ""):match "[^/]+$" or path
-    differ = differ and not seen[names[i]]
-    seen[names[i]] = true
-  end
-  return differ and names or paths
-end
-
 local function with(first, cells)
   local row = {first}
   for _, cell in ipairs(cells) do row[#row + 1] = cell end
   return row
-end
-
-local function shown(value) return type(value) == "table" and zt.json.encode(value) or tostring(value) end
-
--- Returns a row per option in which the runs differ.
-local function differing(runs)
-  local keys, rows = {}, {}
-  for _, run in ipairs(runs) do
-    for key in pairs(run.options) do keys[key] = true end
-  end
-  for _, key in ipairs(check.sorted_keys(keys)) do
-    local cells, is_same = {}, true
-    for i, run in ipairs(runs) do
-      cells[i] = run.options[key] == nil and "-" or shown(run.options[key])
-      is_same = is_same and cells[i] == cells[1]
-    end
-    if not is_same then rows[#rows + 1] = with(key, cells) end
-  end
-  return rows
 end
 
 -- Returns rows of the metrics in which the runs differ: the last values, and of losses the least ones with their steps.
@@ -93,11 +63,11 @@ end
 
 local function compare()
   if options.picture then picture.check(options.picture) end
-  local runs, names = {}, names_of(options.runs)
+  local runs, names = {}, records.names(options.runs)
   for i, path in ipairs(options.runs) do runs[i] = records.read(path) end
   local rows = {with("", names), with("steps", {})}
   for i, run in ipairs(runs) do rows[2][i + 1] = run.steps end
-  for _, part in ipairs{differing(runs), values(runs)} do
+  for _, part in ipairs{(records.options_of(runs)), values(runs)} do
     for _, row in ipairs(part) do rows[#rows + 1] = row end
   end
   print(zt.text.columns(rows))

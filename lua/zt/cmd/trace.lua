@@ -57,26 +57,15 @@ local function draw()
   local numbers = steps.numbers_text(measured)
   local step = options.step and steps.find(measured, options.step) or not options.step and steps.median(measured)
   if not step then refuse("the trace has the steps %s: option '--step' must be one of them, got %d", numbers, options.step) end
-  local drawing = {title = ("%s, step %d"):format(path, step.number), ranks = {}}
-
-  local communication = {} -- by row, as zt.run.steps has it
-
-  -- Appends the rows of a step, named after where it comes from.
-  local function append(origin, from)
-    for index, rank in ipairs(from.ranks) do
-      table.insert(drawing.ranks, {name = origin .. " " .. rank.name, seconds = from.seconds, actions = rank.actions})
-      table.insert(communication, from.communication[index])
-    end
-  end
-
+  local parts = {}
   if options.plan then
     local planned = steps.read(options.plan)[1]
-    append("plan", planned)
+    parts[1] = {"plan", planned}
     print(("planned   %.3f ms"):format(1e3 * planned.seconds))
   end
-  append("run", step)
+  parts[#parts + 1] = {"run", step}
   print(("measured  %.3f ms, step %d; the trace has the steps %s"):format(1e3 * step.seconds, step.number, numbers))
-  local simulation = zt.simulation(drawing)
+  local simulation, communication = picture.of_steps(("%s, step %d"):format(path, step.number), parts)
   for index, rank in ipairs(simulation.ranks) do
     local seconds = communication[index]
     print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(

@@ -9,7 +9,8 @@ local script = require "zt.run.script"
 local tensorboard = require "zt.run.formats.tensorboard"
 local trace = require "zt.run.trace"
 
-local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json"}
+local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json", "summary.json",
+               "report.html"}
 
 local folder = {}
 
@@ -136,5 +137,8 @@ function folder.record(path, options, start)
   core.write_file(path .. "/options.json", options_text(options, start))
   return fs.append(path .. "/metrics.jsonl")
 end
+
+--- Returns the time of this start, as options.json has it.
+function folder.started(path) return core.json.decode(fs.read(path .. "/options.json")).started end
 
 return folder

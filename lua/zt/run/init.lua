@@ -29,6 +29,7 @@ local methods = require "zt.methods"
 local on_rank_zero = require "zt.on_rank_zero"
 local progress = require "zt.run.progress"
 local scalars_of = require "zt.run.formats.scalars"
+local summary = require "zt.run.report.summary"
 local tensorboard = require "zt.run.formats.tensorboard"
 local terminal = require "zt.run.terminal"
 local trace = require "zt.run.trace"
@@ -120,6 +121,7 @@ function Run:begin_record()
   if self.metrics then return end
   if self.given.tensorboard then self.events = tensorboard.open(self.path .. "/tensorboard") end
   self.metrics = folder.record(self.path, self.given, self.start)
+  summary.begin(self)
 end
 
 function Run:expect_open(call)
@@ -261,6 +263,7 @@ function Run:finish()
     end
     trace.remove_parts(self.path, self.start)
   end)
+  summary.finish(self)
   if self.lock then self.lock:release() end
   if problem then error(problem, 0) end
 end

@@ -1,5 +1,6 @@
 --- Reads what runs have recorded: options.json and metrics.jsonl of their folders.
 
+local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
@@ -28,24 +29,51 @@ local function metrics_of(path)
   return metrics, steps
 end
 
---- Returns the content of options.json in the folder `path`. Fails if it holds no run.
-function records.record(path)
-  return folder.start(path) or fail("'%s' is no run: it has no options.json", path)
-end
-
---- Returns the options of the script in `record`, with the number of ranks.
-function records.options(record)
+--- Returns {path, options, record} of the run in the folder `path`, without its metrics: `record` is the content of options.json,
+-- `options` are those of the script in it, with the number of ranks. Fails if the folder holds no run.
+function records.open(path)
+  local record = folder.start(path) or fail("'%s' is no run: it has no options.json", path)
   local options = type(record.options) == "table" and record.options or {}
   options.ranks = options.ranks == nil and record.ranks or options.ranks
-  return options
+  return {path = path, options = options, record = record}
 end
 
---- Returns {path, options, steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}} of the run in the
---- folder `path`. Fails if it holds no run.
+--- Returns what records.open returns, and {steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}}.
 function records.read(path)
-  local options = records.options(records.record(path))
-  local metrics, steps = metrics_of(path)
-  return {path = path, options = options, steps = steps, metrics = metrics}
+  local run = records.open(path)
+  run.metrics, run.steps = metrics_of(path)
+  return run
+end
+
+--- Returns short names of the runs: the last parts of their paths, if these differ.
+function records.names(paths)
+  local names, seen, differ = {}, {}, true
+  for i, path in ipairs(paths) do
+    names[i] = path:gsub("/+$", ""):match "[^/]+$" or path
+    differ = differ and not seen[names[i]]
+    seen[names[i]] = true
+  end
+  return differ and names or paths
+end
+
+local function shown(value) return type(value) == "table" and core.json.encode(value) or tostring(value) end
+
+--- Returns a row {key, value of the first run, ...} per option of the runs, in the order of the keys: a list with the options in
+--- which the runs differ, and one with the others. A run without the option has "-".
+function records.options_of(runs)
+  local keys, differing, same = {}, {}, {}
+  for _, run in ipairs(runs) do
+    for key in pairs(run.options) do keys[key] = true end
+  end
+  for _, key in ipairs(check.sorted_keys(keys)) do
+    local row, is_same = {key}, true
+    for i, run in ipairs(runs) do
+      row[i + 1] = run.options[key] == nil and "-" or shown(run.options[key])
+      is_same = is_same and row[i + 1] == row[2]
+    end
+    table.insert(is_same and same or differing, row)
+  end
+  return differing, same
 end
 
 return records

@@ -26,6 +26,8 @@ local function fake_trainer()
   end
   function trainer:add(event) events[#events + 1] = event end
   function trainer:trace_events() return table.concat(events, ",\n") end
+  function trainer.memory() return {parameters = {predicted = 8, measured = 8}} end
+  function trainer.report() return "memory    parameters 8 B per rank" end
   return setmetatable(trainer, {__name = "Trainer"})
 end
 

@@ -27,12 +27,13 @@ end
 --- Returns {path, name, started, began, options, command} of the run in the folder `path`: `started` is a time as text, `began`
 -- the same in seconds since 1970, and `command` the command line. Fails if it holds no run.
 function recorded.read(path)
-  local record = records.record(path)
+  local run = records.open(path)
+  local record = run.record
   local began = seconds_of(record.started) or fail("'%s/options.json' is damaged: it does not say when the run started", path)
   local name = type(record.name) == "string" and record.name or path:gsub("/+$", ""):match "[^/]+$"
   return {
     path = path, name = name, started = record.started, began = began,
-    options = records.options(record), command = table.concat(record.command or {}, " "),
+    options = run.options, command = table.concat(record.command or {}, " "),
   }
 end
 
