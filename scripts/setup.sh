@@ -3,6 +3,7 @@
 # A second run does nothing.
 #
 #   scripts/setup.sh             installs what building, testing and training need
+#   scripts/setup.sh --tests     installs also Chromium, in which the tests open pages
 #   scripts/setup.sh --oracle    installs also the full PyTorch wheel in .venv-oracle, transformers in .venv-huggingface, which
 #                                uses that PyTorch, and in .venv-records the tools that read the records of runs: for golden
 #                                files and comparisons
@@ -22,12 +23,14 @@ NEEDED_MB=6000
 step() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+tests=no
 oracle=no
 for argument in "$@"; do
   case $argument in
+    --tests) tests=yes ;;
     --oracle) oracle=yes ;;
-    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) fail "unknown argument '$argument': give --oracle or nothing" ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) fail "unknown argument '$argument': give --tests, --oracle or nothing" ;;
   esac
 done
 
@@ -58,6 +61,9 @@ require_space() { # folder
   free_mb=$(df -Pm "$1" | awk 'NR == 2 {print $4}')
   [ "$free_mb" -ge "$NEEDED_MB" ] || fail "only $free_mb MB are free in $1, $NEEDED_MB MB are needed: free some space and run this again"
 }
+
+# Ubuntu's package of that name asks for snap, which containers lack: there the tests that need it are skipped and say so.
+if [ "$tests" = yes ] && [ "$ID" = debian ]; then PACKAGES+=(chromium); fi
 
 install_system_packages() {
   local missing=() installed package

@@ -33,7 +33,9 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-if [ "$oracle" = yes ]; then scripts/setup.sh --oracle; else scripts/setup.sh; fi
+setup=(--tests)
+if [ "$oracle" = yes ]; then setup+=(--oracle); fi
+scripts/setup.sh "${setup[@]}"
 build "$preset" all "${all[@]}" -DZT_EXHAUSTIVE=$exhaustive
 
 if [ "$oracle" = yes ]; then

@@ -2,25 +2,22 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <thread>
 
+#include "lock_holder.h"
 #include "zt/base/error.h"
 
 namespace zt::ckpt {
@@ -29,101 +26,6 @@ namespace {
 
 constexpr const char* kLockName = "/run.lock";
 constexpr int kAttempts = 100;  // how often the file may be removed between opening and locking it
-
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// Returns the id of this process's pid namespace. Process ids of other namespaces have no meaning here.
-std::string pid_namespace() {
-  std::array<char, 64> text{};
-  const ssize_t size = readlink("/proc/self/ns/pid", text.data(), text.size());
-  return size > 0 ? std::string(text.data(), static_cast<size_t>(size)) : "";
-}
-
-// Returns a process's start time in clock ticks after the machine's. nullopt: there is no such process, or it is a zombie.
-std::optional<int64_t> start_of(int64_t pid) {
-  const std::string stat = first_line(("/proc/" + std::to_string(pid) + "/stat").c_str());
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string state, field;
-  fields >> state;
-  if (state == "Z" || state == "X") return std::nullopt;
-  for (int i = 0; i < 18; ++i) fields >> field;
-  int64_t start = 0;
-  fields >> start;
-  return start;
-}
-
-}  // namespace
-
-struct LockHolder {
-  std::string host, boot, pids, since, token;
-  int64_t pid = 0, start = 0;
-
-  static LockHolder of_this_process() {
-    std::array<char, 256> host{};
-    gethostname(host.data(), host.size() - 1);
-    std::array<char, 32> since{};
-    const std::time_t now = std::time(nullptr);
-    std::tm utc{};
-    gmtime_r(&now, &utc);
-    std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    std::random_device random;
-    return {host.data(),
-            first_line("/proc/sys/kernel/random/boot_id"),
-            pid_namespace(),
-            since.data(),
-            fmt::format("{:08x}{:08x}", random(), random()),
-            getpid(),
-            start_of(getpid()).value_or(0)};
-  }
-
-  std::string text() const {
-    return nlohmann::json{{"host", host},   {"boot", boot},   {"pid_namespace", pids}, {"pid", pid},
-                          {"start", start}, {"since", since}, {"token", token}}
-               .dump() +
-           "\n";
-  }
-
-  // Returns nullopt if the text is not a complete record.
-  static std::optional<LockHolder> parsed(const std::string& text) {
-    const auto json = nlohmann::json::parse(text, nullptr, false);
-    if (!json.is_object()) return std::nullopt;
-    try {
-      return LockHolder{json.at("host"),  json.at("boot"), json.at("pid_namespace"), json.at("since"),
-                        json.at("token"), json.at("pid"),  json.at("start")};
-    } catch (const nlohmann::json::exception&) {
-      return std::nullopt;
-    }
-  }
-
-  bool is_visible_to(const LockHolder& other) const { return !boot.empty() && boot == other.boot && pids == other.pids; }
-  bool is_alive() const {
-    if (const auto now = start_of(pid)) return *now == start;
-    return kill(static_cast<pid_t>(pid), 0) != 0 && errno == EPERM;  // /proc may hide the processes of other users
-  }
-};
-
-namespace {
-
-std::string read_text(int descriptor) {
-  std::array<char, 4096> text{};
-  const ssize_t size = pread(descriptor, text.data(), text.size(), 0);
-  return size > 0 ? std::string(text.data(), static_cast<size_t>(size)) : "";
-}
-
-std::string read_text(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return "";
-  std::string text = read_text(descriptor);
-  close(descriptor);
-  return text;
-}
 
 // True if the file system is local: then only processes of this kernel see the file, and flock sees all of them.
 bool is_local(int descriptor) {
@@ -197,7 +99,7 @@ struct RunLock::State {
       descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
       if (descriptor < 0) refuse("open", path);
       is_flocked = flock(descriptor, LOCK_EX | LOCK_NB) == 0;
-      if (!is_flocked && errno == EWOULDBLOCK) refuse_held(folder, LockHolder::parsed(read_text(descriptor)));
+      if (!is_flocked && errno == EWOULDBLOCK) refuse_held(folder, LockHolder::parsed(read_lock(descriptor)));
       struct stat opened {
       }, named{};
       if (fstat(descriptor, &opened) != 0) refuse("open", path);
@@ -210,7 +112,7 @@ struct RunLock::State {
 
   void take() {
     const bool is_sure = is_flocked && is_local(descriptor);
-    const std::string text = read_text(descriptor);
+    const std::string text = read_lock(descriptor);
     if (!text.empty()) {
       const auto holder = LockHolder::parsed(text);
       const bool is_visible = holder && holder->is_visible_to(self);
@@ -220,7 +122,7 @@ struct RunLock::State {
     write();
     if (is_sure) return;
     std::this_thread::sleep_for(kSettle);
-    if (!is_ours()) refuse_held(folder, LockHolder::parsed(read_text(path)));
+    if (!is_ours()) refuse_held(folder, LockHolder::parsed(read_lock(path)));
   }
 
   void write() const {
@@ -232,7 +134,7 @@ struct RunLock::State {
   }
 
   bool is_ours() const {
-    const auto holder = LockHolder::parsed(read_text(path));
+    const auto holder = LockHolder::parsed(read_lock(path));
     return holder && holder->token == self.token;
   }
 
@@ -265,12 +167,28 @@ void RunLock::release() noexcept {
 void RunLock::check() const {
   if (!state_) misuse("the run has been finished: its folder is no longer held, and nothing may be saved there by it");
   if (state_->is_ours()) return;
-  const auto holder = LockHolder::parsed(read_text(state_->path));
+  const auto holder = LockHolder::parsed(read_lock(state_->path));
   const std::string who = holder ? fmt::format("process {} on host '{}'", holder->pid, holder->host) : "another process";
   fault(
       "the folder '{}' is no longer held by this run: {} has taken it, or '{}' was removed. This run saves nothing more there; "
       "start it again once the other has ended",
       state_->folder, who, state_->path);
+}
+
+std::optional<RunHolder> run_holder(const std::string& folder) {
+  const std::string path = folder + kLockName;
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0) return std::nullopt;
+  const auto holder = LockHolder::parsed(read_lock(path));
+  if (!holder) return RunHolder{};
+  RunHolder found{.host = holder->host, .pid = holder->pid};
+  if (holder->is_visible_to(LockHolder::of_this_process())) {
+    found.is_alive = holder->is_alive();
+  } else {
+    found.silent = std::max(0.0, std::difftime(std::time(nullptr), file.st_mtim.tv_sec));
+    found.is_alive = found.silent <= double(RunLock::kStale.count());
+  }
+  return found;
 }
 
 }  // namespace zt::ckpt

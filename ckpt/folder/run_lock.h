@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace zt::ckpt {
@@ -38,5 +40,16 @@ class RunLock {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Who holds a run's folder.
+struct RunHolder {
+  std::string host;
+  int64_t pid = 0;       // 0: a process that is taking the folder and has not yet written its name
+  bool is_alive = true;  // a holder that this process cannot see is alive if it has renewed the file within kStale
+  double silent = 0;     // seconds since such a holder has renewed the file, by this machine's clock; 0 for others
+};
+
+// Returns what RUN/run.lock says, without touching it; nullopt if there is no such file: no run is under way.
+std::optional<RunHolder> run_holder(const std::string& folder);
 
 }  // namespace zt::ckpt

@@ -117,6 +117,18 @@ int lock_run(lua_State* L) {
   return 1;
 }
 
+// run_holder(folder) -> {host, pid, is_alive, silent}, or nil if no process holds the folder
+int run_holder(lua_State* L) {
+  const auto holder = ckpt::run_holder(check_path(L, 1));
+  if (!holder) return 0;
+  const Value::Table found{{"host", Value(holder->host)},
+                           {"pid", Value(holder->pid)},
+                           {"is_alive", Value(holder->is_alive)},
+                           {"silent", Value(holder->silent)}};
+  lua::push(L, Value(found));
+  return 1;
+}
+
 int release_lock(lua_State* L) {
   lua::check<RunLock>(L, 1)->release();
   return 0;
@@ -183,6 +195,7 @@ void open(lua::Module& module) {
       .function<stop_requested>("is_stop_requested")
       .function<digest>("digest");
   module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
+  module.function<run_holder>("run_holder");
   module.function<lock_run>("lock_run").type<RunLock>().method<release_lock>("release").method<check_lock>("check");
   open_tools(module);
   open_formats(module);

@@ -138,7 +138,4 @@ function folder.record(path, options, start)
   return fs.append(path .. "/metrics.jsonl")
 end
 
---- Returns the time of this start, as options.json has it.
-function folder.started(path) return core.json.decode(fs.read(path .. "/options.json")).started end
-
 return folder

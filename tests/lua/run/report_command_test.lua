@@ -139,7 +139,8 @@ end
 -- The lock of a process on another machine counts for 60 s.
 function TestReport:test_a_run_on_another_machine()
   local path = self:make "a"
-  zt.write_file(path .. "/run.lock", '{"host": "elsewhere", "boot": "b", "pid_namespace": "n", "pid": 1, "start": 1}')
+  zt.write_file(path .. "/run.lock", '{"host": "elsewhere", "boot": "b", "pid_namespace": "n", "pid": 1, "start": 1, '
+                .. '"since": "2026-01-02T03:04:05Z", "token": "t"}')
   assert_has(page_of(path), "It is under way: process 1 on elsewhere.")
   os.execute(("touch -d '3 minutes ago' '%s/run.lock'"):format(path))
   assert_has(page_of(path), "process 1 on elsewhere has not renewed its lock for 3:0")

@@ -73,7 +73,7 @@ end
 
 function TestReport:test_pictures()
   local page = page_of(self.run.path)
-  lu.assertStrContains(section(page, "step"), "Step 1 of 2, whose time is the median")
+  lu.assertStrContains(section(page, "step"), "Step 1, whose time is the median of the steps 0 to 1: ")
   lu.assertStrContains(section(page, "step"), ">run rank 0</text>")
   lu.assertStrContains(section(page, "experts"), "load of the experts of r</text>")
   lu.assertStrContains(section(page, "start"), "the model, the program and what it sends")

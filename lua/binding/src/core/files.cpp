@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 
@@ -16,6 +18,20 @@ namespace {
 int exists(lua_State* L) {
   std::error_code ignored;  // an unreadable path counts as missing
   push(L, std::filesystem::exists(check_string(L, 1), ignored));
+  return 1;
+}
+
+// file_facts(path) -> {bytes, age}: the age in seconds since it was written, by this machine's clock; nil if there is no such
+// file
+int file_facts(lua_State* L) {
+  const std::filesystem::path path = check_string(L, 1);
+  std::error_code code;
+  const auto bytes = std::filesystem::file_size(path, code);
+  if (code) return 0;
+  const auto written = std::filesystem::last_write_time(path, code);
+  if (code) return 0;
+  const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - written;
+  push(L, Value(Value::Table{{"bytes", Value(static_cast<int64_t>(bytes))}, {"age", Value(std::max(0.0, age.count()))}}));
   return 1;
 }
 
@@ -47,6 +63,7 @@ int write_file(lua_State* L) {
 
 void open_files(Module& module) {
   module.function<exists>("exists")
+      .function<file_facts>("file_facts")
       .function<mkdir_p>("mkdir_p")
       .function<copy_file>("copy_file")
       .function<write_file>("write_file");

@@ -1,10 +1,16 @@
 --- The head of a report: what the runs are, how far they are, and their most important numbers.
 
+local core = require "zt.core"
 local html = require "zt.run.report.html"
-local status = require "zt.run.report.status"
 local text = require "zt.text"
 
 local overview = {}
+
+-- Returns the whole seconds since the last line of metrics; nil if there is none.
+local function age_of_metrics(run)
+  local facts = core.file_facts(run.path .. "/metrics.jsonl")
+  return facts and math.floor(facts.age)
+end
 
 local function seconds_of(time)
   local year, month, day, hour, minute, second = tostring(time):match "^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)Z$"
@@ -18,7 +24,7 @@ local function duration_of(run)
   local now = seconds_of(os.date "!%Y-%m-%dT%H:%M:%SZ")
   if run.status.state == "ended" then stop = seconds_of(run.summary.finished) end
   if run.status.state == "running" then stop = now end
-  local age = status.age(run.path .. "/metrics.jsonl")
+  local age = age_of_metrics(run)
   stop = stop or age and now - age
   return stop and text.duration(math.max(0, stop - begin)) or "-"
 end
@@ -111,7 +117,7 @@ end
 -- Returns the sentences about a run: its state, and what its records lack.
 local function notes_of(run)
   local notes = {run.status.text}
-  local age = status.age(run.path .. "/metrics.jsonl")
+  local age = age_of_metrics(run)
   if run.status.state == "running" and age then
     notes[#notes + 1] = ("Its last line of metrics is %s old."):format(age < 60 and age .. " s" or text.duration(age))
   end

@@ -4,7 +4,6 @@ local core = require "zt.core"
 local fs = require "zt.fs"
 local html = require "zt.run.report.html"
 local picture = require "zt.run.picture"
-local status = require "zt.run.report.status"
 local steps = require "zt.run.steps"
 local text = require "zt.text"
 require "zt.pipe" -- registers the kinds of messages between stages, whose role decides their color
@@ -33,13 +32,13 @@ end
 --- Returns the picture of the median step of the run's trace, or a sentence that says why there is none.
 function pictures.step(run)
   local path = run.path .. "/trace.json"
-  if not core.exists(path) then
+  local facts = core.file_facts(path)
+  if not facts then
     return "<p>There is no trace.json: run:log writes it, if the run has a trainer and its trace is on.</p>"
   end
-  local size = status.size(path)
-  if size > MOST_BYTES then
+  if facts.bytes > MOST_BYTES then
     return html.format("<p>The trace has %s, too much for this page. This command draws it: <code>ztoolkit trace %s --picture "
-      .. "step.svg</code></p>", text.bytes(size), run.path)
+      .. "step.svg</code></p>", text.bytes(facts.bytes), run.path)
   end
   local is_done, result = pcall(drawn, path)
   return is_done and result or html.format("<p>The step cannot be drawn: %s.</p>", result)
