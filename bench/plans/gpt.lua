@@ -7,13 +7,16 @@ local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.op
 local o = zt.cli{
   name = "gpt", about = "Plans a step of a GPT under data parallelism.",
   options = {
-    {"layers", 32, "blocks", at_least = 1}, {"hidden", 4096, "width", at_least = 1}, {"heads", 32, "attention heads", at_least = 1},
+    {"layers", 32, "blocks", at_least = 1}, {"hidden", 4096, "width", at_least = 1},
+    {"heads", 32, "attention heads", at_least = 1},
     {"kv_heads", 0, "heads of keys and values; 0: as many as heads", at_least = 0},
     {"ffn", 0, "columns inside an MLP; 0: the family's default", at_least = 0},
     {"vocab", 32000, "tokens in the vocabulary", at_least = 1}, {"seq", 2048, "tokens per sample", at_least = 1},
     {"family", "gpt2", "kind of model", one_of = {"gpt2", "llama"}},
-    {"samples", 1, "samples per rank and micro-batch", at_least = 1}, {"micro_batches", 1, "micro-batches per step", at_least = 1},
-    {"recompute", 0, "recompute every so many blocks; 0: none", at_least = 0}, {"stage", 3, "ZeRO stage", one_of = {0, 1, 2, 3}},
+    {"samples", 1, "samples per rank and micro-batch", at_least = 1},
+    {"micro_batches", 1, "micro-batches per step", at_least = 1},
+    {"recompute", 0, "recompute every so many blocks; 0: none", at_least = 0},
+    {"stage", 3, "ZeRO stage", one_of = {0, 1, 2, 3}},
     {"precision", "bf16", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},
   },
 }

@@ -29,49 +29,80 @@ MODELS = {
     "Llama-3 8B": {"family": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256},
     "Llama-3 70B": {"family": "llama", "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256},
     "GPT-2 1.2B": {"layers": 40, "hidden": 1536, "heads": 16, "vocab": 51200},
+    "GPT-2 1.5B": {"layers": 48, "hidden": 1600, "heads": 16, "vocab": 50304},
+    "GPT-2 13B": {"layers": 40, "hidden": 5120, "heads": 40, "vocab": 50304},
+}
+# The machines that are not in the list of `ztoolkit plan --costs`: its name there, and what differs.
+MACHINES = {
+    "Azure's V100": ("v100", {"ranks_per_machine": 8, "cards_per_machine": 1}),  # Standard_ND40rs_v2
 }
 FOUNDRY = "MosaicML llm-foundry, scripts/train/benchmarking"
 IBM = "Maximizing training throughput using PyTorch FSDP (PyTorch blog, 2024)"
 TITAN = "torchtitan, docs/performance.md"
 MEGATRON = "MegatronLM's supercharged V1.0 (NVIDIA ADLR, 2019)"
+DEEPSPEED = "DeepSpeed, docs/_tutorials/azure.md (2020): 100,000 steps of 1,536 samples in less than 2 weeks"
+ZERO = "ZeRO (SC 2020), section 10.4: up to 13B on 128 GPUs at over 40 TFLOP/s each, which count what is recomputed"
 
-# model, machine, GPUs, tokens per sample, samples per GPU and micro-batch, micro-batches, recomputed blocks, tokens per second and
-# GPU as published, source.
+# model, machine, GPUs, ZeRO stage, tokens per sample, samples per GPU and micro-batch, micro-batches, whether all blocks are
+# recomputed, tokens per second and GPU as published, source. The last two are bounds from below, and their samples per GPU and
+# micro-batch are guesses.
 RUNS = [
-    ("MPT 7B", "a100", 8, 2048, 6, 2, False, 4641, FOUNDRY),
-    ("MPT 7B", "a100", 16, 2048, 16, 1, True, 3645, FOUNDRY),
-    ("MPT 7B", "a100", 128, 2048, 18, 1, True, 3623, FOUNDRY),
-    ("MPT 3B", "a100", 128, 2048, 6, 1, False, 9538, FOUNDRY),
-    ("MPT 13B", "a100", 128, 2048, 16, 1, True, 1972, FOUNDRY),
-    ("MPT 30B", "a100", 128, 2048, 6, 1, True, 865, FOUNDRY),
-    ("MPT 70B", "a100", 128, 2048, 4, 1, True, 376, FOUNDRY),
-    ("MPT 70B", "a100", 64, 2048, 2, 1, True, 276, FOUNDRY),
-    ("Llama-2 7B", "a100", 128, 4096, 2, 1, False, 3700, IBM),
-    ("Llama-3 8B", "a100", 64, 8192, 1, 1, False, 2904, TITAN),
-    ("Llama-3 70B", "a100", 64, 8192, 1, 1, True, 331, TITAN),
-    ("MPT 7B", "h100", 8, 2048, 6, 1, False, 10643, FOUNDRY),
-    ("MPT 13B", "h100", 64, 2048, 2, 1, False, 4800, FOUNDRY),
-    ("MPT 3B", "h100", 64, 2048, 6, 3, False, 22525, FOUNDRY),
-    ("MPT 1B", "h100", 64, 2048, 20, 1, False, 44402, FOUNDRY),
-    ("MPT 30B", "h100", 32, 2048, 14, 3, True, 2308, FOUNDRY),
-    ("MPT 70B", "h100", 64, 2048, 8, 4, True, 1039, FOUNDRY),
-    ("GPT-2 1.2B", "v100", 1, 1024, 8, 1, False, 6361, MEGATRON),
+    ("MPT 7B", "a100", 8, 3, 2048, 6, 2, False, 4641, FOUNDRY),
+    ("MPT 7B", "a100", 16, 3, 2048, 16, 1, True, 3645, FOUNDRY),
+    ("MPT 7B", "a100", 128, 3, 2048, 18, 1, True, 3623, FOUNDRY),
+    ("MPT 3B", "a100", 128, 3, 2048, 6, 1, False, 9538, FOUNDRY),
+    ("MPT 13B", "a100", 128, 3, 2048, 16, 1, True, 1972, FOUNDRY),
+    ("MPT 30B", "a100", 128, 3, 2048, 6, 1, True, 865, FOUNDRY),
+    ("MPT 70B", "a100", 128, 3, 2048, 4, 1, True, 376, FOUNDRY),
+    ("MPT 70B", "a100", 64, 3, 2048, 2, 1, True, 276, FOUNDRY),
+    ("Llama-2 7B", "a100", 128, 3, 4096, 2, 1, False, 3700, IBM),
+    ("Llama-3 8B", "a100", 64, 3, 8192, 1, 1, False, 2904, TITAN),
+    ("Llama-3 70B", "a100", 64, 3, 8192, 1, 1, True, 331, TITAN),
+    ("MPT 7B", "h100", 8, 3, 2048, 6, 1, False, 10643, FOUNDRY),
+    ("MPT 13B", "h100", 64, 3, 2048, 2, 1, False, 4800, FOUNDRY),
+    ("MPT 3B", "h100", 64, 3, 2048, 6, 3, False, 22525, FOUNDRY),
+    ("MPT 1B", "h100", 64, 3, 2048, 20, 1, False, 44402, FOUNDRY),
+    ("MPT 30B", "h100", 32, 3, 2048, 14, 3, True, 2308, FOUNDRY),
+    ("MPT 70B", "h100", 64, 3, 2048, 8, 4, True, 1039, FOUNDRY),
+    ("GPT-2 1.2B", "v100", 1, 0, 1024, 8, 1, True, 6361, MEGATRON),
+    ("GPT-2 1.5B", "Azure's V100", 64, 1, 1024, 12, 2, True, 2032, DEEPSPEED),
+    ("GPT-2 13B", "v100", 128, 2, 1024, 4, 1, True, 385, ZERO),
 ]
 
 
-def plan(run):
-    model, machine, gpus, seq, samples, micro_batches, recomputes, _, _ = run
-    words = [ZTOOLKIT, "plan", "--json", "--ranks", str(gpus), "--costs", machine,
-             os.path.join(TOP, "bench/plans/gpt.lua"), "--seq", str(seq), "--samples", str(samples),
-             "--micro_batches", str(micro_batches), "--recompute", "1" if recomputes else "0",
-             "--precision", "fp16" if machine == "v100" else "bf16", "--stage", "3" if gpus > 1 else "0"]
-    for name, value in MODELS[model].items():
-        words += ["--" + name, str(value)]
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(words, capture_output=True, text=True, cwd=folder)
+def run_command(words, folder):
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)} failed:\n{done.stderr}")
-    simulation = json.loads(done.stdout)["simulation"]
+    return done.stdout
+
+
+def costs_of(machine, folder):
+    """Returns what --costs gets for a machine: a name, or the path of a file in `folder`."""
+    if machine not in MACHINES:
+        return machine
+    name, changes = MACHINES[machine]
+    script = os.path.join(folder, "costs.lua")
+    with open(script, "w", encoding="utf8") as file:
+        file.write(f'local zt = require "zt" print(zt.json.encode(zt.costs "{name}"))\n')
+    costs = json.loads(run_command([ZTOOLKIT, "run", script], folder))
+    costs["hardware"].update(changes)
+    path = os.path.join(folder, "costs.json")
+    with open(path, "w", encoding="utf8") as file:
+        json.dump(costs, file)
+    return path
+
+
+def plan(run):
+    model, machine, gpus, stage, seq, samples, micro_batches, recomputes, _, _ = run
+    with tempfile.TemporaryDirectory() as folder:
+        words = [ZTOOLKIT, "plan", "--json", "--ranks", str(gpus), "--costs", costs_of(machine, folder),
+                 os.path.join(TOP, "bench/plans/gpt.lua"), "--seq", str(seq), "--samples", str(samples),
+                 "--micro_batches", str(micro_batches), "--recompute", "1" if recomputes else "0",
+                 "--precision", "fp16" if "v100" in machine.lower() else "bf16", "--stage", str(stage)]
+        for name, value in MODELS[model].items():
+            words += ["--" + name, str(value)]
+        simulation = json.loads(run_command(words, folder))["simulation"]
     return {"tokens": simulation["work"]["tokens"] / simulation["seconds"] / gpus, "mfu": simulation["work"].get("mfu", 0)}
 
 
@@ -85,15 +116,15 @@ def main():
         if options.only and options.only not in f"{run[0]} {run[1]}":
             continue
         found = plan(run)
-        rows.append({"model": run[0], "machine": run[1], "gpus": run[2], "published": run[7], "simulated": found["tokens"],
-                     "mfu": found["mfu"], "ratio": found["tokens"] / run[7], "recompute": run[6], "source": run[8]})
+        rows.append({"model": run[0], "machine": run[1], "gpus": run[2], "published": run[8], "simulated": found["tokens"],
+                     "mfu": found["mfu"], "ratio": found["tokens"] / run[8], "recompute": run[7], "source": run[9]})
     if options.json:
         print(json.dumps(rows, indent=1))
         return
     print("| model | GPUs | blocks recomputed | tokens/s per GPU, published | simulated | simulated / published | simulated MFU | source |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
-        print(f"| {row['model']} | {row['gpus']} {row['machine'].upper()} | {'all' if row['recompute'] else 'none'} | "
+        print(f"| {row['model']} | {row['gpus']} {row['machine'][:1].upper() + row['machine'][1:]} | {'all' if row['recompute'] else 'none'} | "
               f"{row['published']:,} | {row['simulated']:,.0f} | {row['ratio']:.2f} | {100 * row['mfu']:.0f} % | {row['source']} |")
 
 

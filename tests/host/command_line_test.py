@@ -119,8 +119,8 @@ class CommandLine(HostTest):
             command = f"ulimit -v {limit}; exec {ZTOOLKIT} run {script} {self.folder}/text"
             result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment({"OMP_NUM_THREADS": 1}), check=False)
             self.assertEqual(result.returncode, 1, result.stderr)
-            self.assertRegex(result.stdout, r"^false\t.*script.lua:6: there is no memory for 1000000 bytes: ")
-            self.assertRegex(result.stderr, r"^ztoolkit: .*script.lua:6: there is no memory for 1000000 bytes: ")
+            self.assertRegex(result.stdout, r"^false\t.*script.lua:6: there is no memory for 977 KiB; .* more \(ulimit -v\)")
+            self.assertRegex(result.stderr, r"^ztoolkit: .*script.lua:6: there is no memory for 977 KiB; .* more \(ulimit -v\)")
 
     def test_output_before_an_error_is_kept(self):
         result = self.run_script('io.write("half a line"); local f = io.open(arg[1], "w"); f:write("text"); error("x")',

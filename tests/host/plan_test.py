@@ -1,6 +1,7 @@
 """`ztoolkit plan`: what the ranks of a run would hold, do and send."""
 
 import json
+import re
 import unittest
 
 from host import HostTest, ztoolkit
@@ -156,6 +157,56 @@ trainer:step{tokens = tokens, labels = tokens}
         alone = self.plan(1, 2, 128, 100, options=("--compare", "gpipe"))
         self.assertEqual(alone.status, 1)
         self.assertIn("the program has no pipeline, so it has no schedule: apply pipe.split first", alone.err)
+
+    def simulated(self, *options, ranks=16):
+        """Returns the text and the JSON of a simulated step at stage 3."""
+        options = ("--ranks", ranks, *options)
+        text = self.plan(3, 4, 512, 1000, options=options)
+        self.assertEqual(text.status, 0, text.err)
+        return text.out, json.loads(self.plan(3, 4, 512, 1000, options=(*options, "--json")).out)["simulation"]
+
+    def test_rate_and_mfu(self):
+        text, simulation = self.simulated("--costs", "a100", "--ranks-per-node", 4)
+        work = simulation["work"]
+        self.assertEqual((work["samples"], work["tokens"]), (16 * 4, 16 * 4 * 64))
+        self.assertAlmostEqual(work["mfu"], work["flops"] / (16 * 312e12) / simulation["seconds"], delta=1e-9)
+        self.assertLess(work["mfu"], 0.7)
+        rate = work["tokens"] / simulation["seconds"]
+        stated = re.search(r"\nrate +([\d.]+) k tokens/s, ([\d.]+) k per rank; ([\d.]+) % MFU", text)
+        self.assertAlmostEqual(1e3 * float(stated[1]) / rate, 1, delta=0.06)
+        self.assertAlmostEqual(1e3 * float(stated[2]) * 16 / rate, 1, delta=0.06)
+        self.assertAlmostEqual(float(stated[3]), 100 * work["mfu"], delta=0.06)
+        self.assertIn("\nassumes   4 ranks per machine, bf16 312 TFLOP/s x 0.7, memory 2039 GB/s x 0.8, ", text)
+
+    def test_machines_and_their_cards(self):
+        def seconds(*options):
+            return self.simulated("--costs", *options)[1]["seconds"]
+
+        one, eight = seconds("h100", "--ranks-per-node", 1), seconds("h100", "--ranks-per-node", 8)
+        self.assertEqual(seconds("h100"), eight)
+        self.assertGreater(one, eight)
+        exported = self.run_script('local zt = require "zt" print(zt.json.encode(zt.costs "h100"))')
+        self.assertEqual(exported.status, 0, exported.err)
+        costs = json.loads(exported.out)
+        self.assertEqual(costs["hardware"]["cards_per_machine"], 8)
+        mine = self.folder / "mine.json"
+        mine.write_text(json.dumps(costs))
+        self.assertEqual(seconds(mine), eight)
+        costs["hardware"]["cards_per_machine"] = 1
+        mine.write_text(json.dumps(costs))
+        self.assertGreater(seconds(mine), 1.5 * eight)
+        costs["hardware"].update(cards_per_machine=8, efficiency=1)
+        mine.write_text(json.dumps(costs))
+        self.assertLess(seconds(mine), eight)
+
+    def test_what_is_wrong_in_a_file_of_costs(self):
+        mine = self.folder / "mine.json"
+        for hardware, text in (({"efficiency": {"flops": 0}}, "efficiency.flops must be above 0"), ({"efficiency": {"flop": 1}}, "did you mean 'flops'?"),
+                               ({"cards_per_machine": -1}, "cards_per_machine"), ({"cards": 1}, "cards")):
+            mine.write_text(json.dumps({"version": 1, "hardware": hardware}))
+            refused = self.plan(3, 4, 512, 1000, options=("--ranks", 16, "--costs", mine))
+            self.assertEqual(refused.status, 2, refused.out)
+            self.assertIn(text, refused.err)
 
     def test_without_the_lua_library(self):
         parts = SCRIPT.replace('require "zt"\n', 'require "zt.core"\n').replace("trainer:step{", "%s trainer:forward{")

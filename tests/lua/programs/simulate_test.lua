@@ -1,7 +1,7 @@
 -- Tests simulated steps and lists of micro-batches in Lua.
 local lu = require "luaunit"
 local zt = require "zt"
-local nn, optim = require "zt.nn", require "zt.optim"
+local comm, moe, nn, optim = require "zt.comm", require "zt.moe", require "zt.nn", require "zt.optim"
 
 local VOCAB, SEQ = 11, 4
 
@@ -61,6 +61,19 @@ function TestSimulate:test_another_program_with_the_same_trainer()
   local longer = trainer:simulate(batch(4), "h200", other)
   lu.assertTrue(longer.seconds > trainer:simulate(batch(4), "h200").seconds)
   lu.assertErrorMsgContains("of another model", trainer.simulate, trainer, batch(4), "h200", program_of(2))
+end
+
+-- Experts of the cost of a dense MLP take longer than it: they also route tokens, and read more parameters.
+function TestSimulate:test_experts_of_equal_cost()
+  local function seconds(mlp)
+    local model = nn.gpt{layers = 2, hidden = 256, heads = 2, vocab = VOCAB, seq = 64, ffn = 1024, seed = 3, mlp = mlp}
+    local program = zt.program(model, {precision = "bf16"})
+    return program:simulate{costs = "h100", batch = batch(4, 64), optimizer = optim.sgd{lr = 1}}.seconds
+  end
+  local experts = seconds(function()
+    return moe.layers{experts = 8, hidden = 256, ffn = 512, top_k = 2, axis = comm.mesh{ep = 1}.ep}
+  end)
+  lu.assertTrue(experts > 1.02 * seconds(nil))
 end
 
 function TestSimulate:test_files()

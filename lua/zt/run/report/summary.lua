@@ -8,7 +8,6 @@
 --- the step, which takes time.
 
 local core = require "zt.core"
-local folder = require "zt.run.folder"
 local log = require "zt.log"
 local on_rank_zero = require "zt.on_rank_zero"
 

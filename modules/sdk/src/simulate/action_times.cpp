@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hardware.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -56,13 +57,13 @@ double ActionTimes::compute_seconds(const Action& action, const Cost& cost) cons
   const auto rate = machine.flops.find(type);
   const bool is_known = cost.flops == 0 || (rate != machine.flops.end() && rate->second > 0);
   if (!is_known || (cost.flops == 0 && machine.memory_bandwidth == 0)) {
-    misuse("the costs '{}' do not tell how long {} takes: measure it, or give hardware.{}", machine.name,
+    misuse("the costs{} do not tell how long {} takes: measure it, or give hardware.{}", quoted(machine.name),
            measured_name(action, plan_.model().info()), is_known ? "memory_bandwidth" : "flops." + type);
   }
   const double computing = cost.flops > 0 ? cost.flops / (rate->second * machine.efficiency.flops) : 0;
   const double bandwidth = machine.memory_bandwidth * machine.efficiency.memory;
   const double moving = bandwidth > 0 ? static_cast<double>(cost.memory_bytes) / bandwidth : 0;
-  return std::max(computing, moving) + machine.launch;
+  return computing + moving + machine.launch;
 }
 
 LinkTime ActionTimes::transfer_time(const Action& action, int played, int step, size_t call, const Cost& cost) const {

@@ -16,8 +16,8 @@ struct PlayedPart {
   Rehearsal rehearsal;
 };
 
-// Measured times where there are some, else times from operations and bytes: the longer one of computation and memory, and the
-// times of links.
+// Measured times where there are some, else times from operations and bytes: those of computation and of memory, one after the
+// other as the operators of a layer run, and those of links.
 class ActionTimes {
  public:
   // `parts`: by played rank. All arguments must outlive this.

@@ -86,7 +86,7 @@ void convert(const Value& value, const std::string& path, Hardware& out) {
             .optional("cards_per_machine", &Hardware::cards_per_machine, "network cards of a machine; 0: as many as ranks",
                       at_least(0))
             .optional("efficiency", &Hardware::efficiency, "{flops, memory, links}: the parts of these rates that are reached")
-            .optional("launch", &Hardware::launch, "least seconds of an action", at_least(0))
+            .optional("launch", &Hardware::launch, "seconds of each action beside its operations and bytes", at_least(0))
             .optional("overlaps", &Hardware::overlaps, "whether transfers run beside computation")
             .optional("backend", &Hardware::backend, "of axes for which the script names none, in ztoolkit plan")
             .optional("source", &Hardware::source, "where the numbers are from")

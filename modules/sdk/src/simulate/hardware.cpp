@@ -6,8 +6,8 @@ namespace zt {
 namespace {
 
 // Rates are the vendor's peaks for dense matrices; a link's bandwidth is that of one direction. The efficiency of flops is what
-// blocks of large GPTs reach with everything that they do, from runs on one machine: published ones of MosaicML's llm-foundry
-// (scripts/train/benchmarking) for A100 and H100, and of NVIDIA's Megatron-LM 1.0 for V100 (62 TFLOP/s). That of links is what
+// matrices must reach, beside the time of memory, for the steps of large GPTs that were published for one machine: by MosaicML's
+// llm-foundry (scripts/train/benchmarking) for A100 and H100, and by NVIDIA's Megatron-LM 1.0 for V100. That of links is what
 // NVIDIA's nccl-tests show for large messages.
 std::vector<Hardware> make_known() {
   Hardware a100{
@@ -45,7 +45,7 @@ std::vector<Hardware> make_known() {
   v100.inside.bandwidth = 150e9;
   v100.across.bandwidth = 12.5e9;
   v100.ranks_per_machine = 16;
-  v100.efficiency.flops = 0.48;
+  v100.efficiency.flops = 0.62;
   v100.source = "NVIDIA V100 SXM data sheet (NVLink 300 GB/s both ways); DGX-2 with 16 GPUs and 8 cards of 100 Gbit/s";
   return {v100, a100, h100, h200};
 }

@@ -1,6 +1,7 @@
 // Machines that are known by name.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "zt/simulate/costs.h"
@@ -8,5 +9,10 @@
 namespace zt {
 
 const std::vector<Hardware>& known_hardware();
+
+// Returns " 'h100'" for a message; nothing for a machine without a name.
+inline std::string quoted(const std::string& name) {
+  return name.empty() ? "" : " '" + name + "'";
+}
 
 }  // namespace zt

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "hardware.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -23,9 +24,8 @@ LinkTime timed(double latency, double inside, double across) {
 }  // namespace
 
 void LinkTimes::refuse(const char* link) const {
-  misuse(
-      "the costs '{}' do not tell how long transfers take: give the bandwidth of hardware.{}, or measure them by trainer:costs",
-      machine_.name, link);
+  misuse("the costs{} do not tell how long transfers take: give the bandwidth of hardware.{}, or measure them by trainer:costs",
+         quoted(machine_.name), link);
 }
 
 double LinkTimes::inside() const {

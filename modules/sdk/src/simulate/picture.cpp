@@ -76,6 +76,7 @@ class Picture {
       most_bytes_ = std::max(most_bytes_, rank.peak_bytes);
     }
     end_ = std::max(end_, simulation_.seconds);
+    begin_ = simulation_.seconds > 0 ? end_ - simulation_.seconds : 0;
     const double row = row_height(), height = kTop + row * static_cast<double>(simulation_.ranks.size()) + 40;
     svg_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
@@ -90,7 +91,15 @@ class Picture {
   }
 
  private:
-  double x(double seconds) const { return kLeft + (end_ > 0 ? std::min(seconds / end_, 1.0) : 0) * kWidth; }
+  double x(double seconds) const {
+    const double length = end_ - begin_;
+    return kLeft + (length > 0 ? std::clamp((seconds - begin_) / length, 0.0, 1.0) : 0) * kWidth;
+  }
+
+  // "1.250 to 1.500 ms"
+  std::string interval(double begin, double end) const {
+    return fmt::format("{:.3f} to {:.3f} ms", (begin - begin_) * 1e3, (end - begin_) * 1e3);
+  }
   // A measured step has no transfers and no memory.
   double row_height() const { return kBox + (has_transfers_ ? kLane : 0) + (most_bytes_ > 0 ? kCurve : 0) + kGap; }
   double curve_top() const { return kBox + (has_transfers_ ? kLane : 0); }
@@ -107,7 +116,7 @@ class Picture {
   }
   // `opacity`: below 1 for a lighter box.
   void box(double begin, double end, double y, double height, const char* color, const std::string& title, double opacity = 1) {
-    if (x(begin) >= kLeft + kWidth) return;  // a transfer of the next step
+    if (x(begin) >= kLeft + kWidth || (end <= begin_ && begin < begin_)) return;  // of another step
     svg_ += fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"{} stroke=\"white\" "
         "stroke-width=\"0.4\"><title>{}</title></rect>\n",
@@ -130,11 +139,11 @@ class Picture {
 
   // Round marks, and one at the end of the step.
   void draw_axis(double y) {
-    const double end = end_ * 1e3, step = round_step(end, 10);
+    const double end = (end_ - begin_) * 1e3, step = round_step(end, 10);
     const auto mark = [&](double ms, const std::string& label) {
-      svg_ += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\" stroke=\"#dddddd\"/>\n", x(ms / 1e3),
-                          kTop - 8, y);
-      text(x(ms / 1e3), y + 14, label, "text-anchor=\"middle\"");
+      svg_ += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\" stroke=\"#dddddd\"/>\n",
+                          x(begin_ + ms / 1e3), kTop - 8, y);
+      text(x(begin_ + ms / 1e3), y + 14, label, "text-anchor=\"middle\"");
     };
     for (int index = 0; index * step < end - 0.4 * step; ++index) mark(index * step, fmt::format("{:g} ms", index * step));
     mark(end, fmt::format("{:.3f} ms", end));
@@ -149,8 +158,7 @@ class Picture {
     for (const SimulatedAction& action : rank.actions) {
       if (action.transfer_end > action.transfer_begin)
         box(action.transfer_begin, action.transfer_end, y + kBox + 1, kLane - 2, color_of(action.kind, action.role),
-            fmt::format("{} under way: {:.3f} to {:.3f} ms", action.text, action.transfer_begin * 1e3,
-                        action.transfer_end * 1e3));
+            fmt::format("{} under way: {}", action.text, interval(action.transfer_begin, action.transfer_end)));
     }
     const double right = kLeft + kWidth + 10;
     text(right, y + 10, fmt::format("span bubble {:.3f} ms", rank.span_bubble * 1e3));
@@ -166,8 +174,7 @@ class Picture {
     const std::string words = &first == &last ? first.text : first.text + " ... " + last.text;
     constexpr double kLightest = 0.55, kLighter = 0.2;
     box(first.begin, last.end, y, kBox, color_of(first.kind, first.role),
-        fmt::format("{}: {:.3f} to {:.3f} ms", words, first.begin * 1e3, last.end * 1e3),
-        std::max(kLightest, 1 - kLighter * bar.chunk));
+        fmt::format("{}: {}", words, interval(first.begin, last.end)), std::max(kLightest, 1 - kLighter * bar.chunk));
     if (bar.label >= 0 && x(last.end) - x(first.begin) >= kLeastText)
       text((x(first.begin) + x(last.end)) / 2, y + 17, std::to_string(bar.label), "text-anchor=\"middle\" fill=\"white\"");
   }
@@ -176,7 +183,7 @@ class Picture {
   void draw_curve(const SimulatedRank& rank, double y) {
     const auto height = [&](int64_t bytes) { return kCurve * static_cast<double>(bytes) / static_cast<double>(most_bytes_); };
     const double floor = y + kCurve, constant = height(rank.constant_bytes);
-    std::string points = fmt::format("{:.2f},{:.1f}", x(0), floor - constant);
+    std::string points = fmt::format("{:.2f},{:.1f}", x(begin_), floor - constant);
     int64_t held = 0;
     for (const SimulatedAction& action : rank.actions) {
       points += fmt::format(" {0:.2f},{1:.1f} {0:.2f},{2:.1f}", x(action.end), floor - height(rank.constant_bytes + held),
@@ -184,7 +191,7 @@ class Picture {
       held = action.held_bytes;
     }
     svg_ += fmt::format("<polygon points=\"{0} {1:.2f},{2:.1f} {3:.2f},{2:.1f}\" fill=\"#f0b8a0\"/>\n", points, x(end_),
-                        floor - constant, x(0));
+                        floor - constant, x(begin_));
     svg_ += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{:.1f}\" fill=\"#b09088\"/>\n", kLeft,
                         floor - constant, kWidth, constant);
   }
@@ -223,7 +230,7 @@ class Picture {
 
   const Simulation& simulation_;
   std::string svg_;
-  double end_ = 0;
+  double begin_ = 0, end_ = 0;  // of what is drawn: the last rank to begin its step, and the end
   int64_t most_bytes_ = 0;
   int most_micro_batch_ = 0;
   bool has_transfers_ = false;

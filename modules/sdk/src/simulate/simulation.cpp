@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "zt/base/tensor.h"
@@ -15,12 +16,20 @@ double share(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
+// 41234 -> "41.2 k"
+std::string count_text(double value) {
+  constexpr std::array<const char*, 5> kUnits{"", " k", " M", " G", " T"};
+  size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  return fmt::format("{:.{}f}{}", value, value < 100 ? 1 : 0, kUnits[unit]);
+}
+
 std::string rate_text(const Simulation& simulation) {
   const StepWork& work = simulation.work;
   if (simulation.seconds <= 0 || work.samples == 0) return "";
   const auto rate = [&](int64_t count, const char* what) {
     const double all = static_cast<double>(count) / simulation.seconds;
-    return fmt::format("{:.5g} {}/s, {:.4g} per rank", all, what, all / simulation.world_size);
+    return fmt::format("{} {}/s, {} per rank", count_text(all), what, count_text(all / simulation.world_size));
   };
   std::string text = "rate      " + (work.tokens > 0 ? rate(work.tokens, "tokens") : rate(work.samples, "samples"));
   if (simulation.mfu() > 0) text += fmt::format("; {:.1f} % MFU, of the machine's peak", 100 * simulation.mfu());

@@ -37,22 +37,25 @@ std::string held_text(const RankPlan& plan) {
 
 // The buffers of this machine's ranks, and whether this rank is the first of them.
 struct Here {
-  int64_t bytes = 0;
+  int64_t bytes = 0, of_process = 0;  // of_process: of those that are threads of this process
   int ranks = 0;
   bool is_first = true;
 };
 
 Here gather_here(const Plan& plan, int64_t mine) {
   Communicator* world = plan.world();
-  if (!world) return {mine, 1, true};
+  if (!world) return {mine, mine, 1, true};
   const std::string name = machine_name();
+  const int64_t process = getpid();
   Here here;
-  const auto all = world->all_gather_values(Value::Table{{"machine", name}, {"bytes", mine}});
+  const auto all = world->all_gather_values(Value::Table{{"machine", name}, {"process", process}, {"bytes", mine}});
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
     const auto& theirs = *all[rank].get_if<Value::Table>();
     if (*theirs.at("machine").get_if<std::string>() != name) continue;
     here.is_first = here.is_first && rank >= world->rank();
-    here.bytes += *theirs.at("bytes").get_if<int64_t>();
+    const int64_t bytes = *theirs.at("bytes").get_if<int64_t>();
+    here.bytes += bytes;
+    if (*theirs.at("process").get_if<int64_t>() == process) here.of_process += bytes;
     ++here.ranks;
   }
   return here;
@@ -81,22 +84,20 @@ std::string memory_advice(const Plan& plan) {
   advice.emplace_back("make a step of more micro-batches, or of shorter or fewer samples");
   advice.emplace_back("recompute blocks by zt.recompute");
   if (plan.program(Mode::train).precision.params == at::kFloat) advice.emplace_back("compute in bf16");
-  return fmt::format("this rank's buffers are: {}; to need less, {}", held_text(plan.rank()), fmt::join(advice, "; or "));
+  return fmt::format("This rank's buffers are: {}. To need less, {}", held_text(plan.rank()), fmt::join(advice, "; or "));
 }
 
 void check_memory(const Plan& plan) {
   if (is_on_gpus(plan)) return;
   const Here here = gather_here(plan, bytes_of(plan.rank()));
   const MachineMemory memory = machine_memory();
-  const bool is_one_process = plan.place().launch == Launch::threads;
-  const int64_t of_process = is_one_process ? here.bytes : bytes_of(plan.rank());
   const auto need = [&] {
     return fmt::format("the buffers of {} on this machine need {}",
                        here.ranks == 1 ? "the rank" : fmt::format("the {} ranks", here.ranks), human_bytes(here.bytes));
   };
   run_together(plan.world(), [&] {
     const bool exceeds = memory.whole >= 0 && here.bytes > memory.whole;
-    const bool exceeds_limit = memory.limit >= 0 && of_process > memory.limit;
+    const bool exceeds_limit = memory.limit >= 0 && here.of_process > memory.limit;
     if (exceeds || exceeds_limit) misuse("{}, without activations, and {}. {}", need(), memory.text(), memory_advice(plan));
   });
   if (here.is_first && memory.free >= 0 && here.bytes > memory.free)

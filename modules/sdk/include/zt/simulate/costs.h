@@ -35,7 +35,7 @@ struct Hardware {
   int ranks_per_machine = 1;
   int cards_per_machine = 0;  // network cards that its ranks share; 0: as many as ranks. A rank drives one at a time
   Efficiency efficiency;
-  double launch = 0;     // seconds that each action takes at least
+  double launch = 0;     // seconds of each action beside its operations and bytes
   bool overlaps = true;  // transfers run beside computation; false: they take the time of the rank's core
   std::string backend;   // of axes for which neither script nor command line names one; empty: as for any machine
   std::string source;    // where the numbers are from
