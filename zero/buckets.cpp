@@ -46,7 +46,7 @@ class BucketBuilder {
     const Resources resources = resources_of(action, model_);
     const auto is_in_bucket = [&](const Resource& resource) {
       const auto& touched = bucketing_.touched;
-      return std::find(touched.begin(), touched.end(), resource.kind) != touched.end() &&
+      return std::find(touched.begin(), touched.end(), resource.type) != touched.end() &&
              std::any_of(bucket.units.begin(), bucket.units.end(),
                          [&](const ReadyUnit& ready) { return ready.unit == resource.index; });
     };

@@ -14,7 +14,7 @@ namespace zt::zero {
 struct Bucketing {
   KindId kind = 0;
   const std::vector<UnitPlan>& plans;  // by unit; units communicate along their comm_axes
-  std::vector<ResourceKind> touched;   // a bucket ends before an action that reads or writes one of these resources of its units
+  std::vector<ResourceId> touched;     // a bucket ends before an action that reads or writes one of these resources of its units
   bool waits = false;                  // the executor waits for each action's work before the next action
   int64_t bytes = 0;                   // maximum size of a bucket, counted as 4 bytes per element; 0: no merging
 };

@@ -11,11 +11,11 @@ namespace {
 
 // Calls visit(unit, index) for each write of `resource` to one of `units`, in order.
 template <class Visit>
-void for_each_write(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
+void for_each_write(const std::vector<Action>& actions, const ModelInfo& model, ResourceId resource,
                     const std::vector<bool>& units, Visit visit) {
   for (int index = 0; index < static_cast<int>(actions.size()); ++index) {
     for (const Resource& write : resources_of(actions[index], model).writes) {
-      if (write.kind == resource && units.at(write.index)) visit(write.index, index);
+      if (write.type == resource && units.at(write.index)) visit(write.index, index);
     }
   }
 }
@@ -27,7 +27,7 @@ void sort(std::vector<ReadyUnit>& ready) {
 
 }  // namespace
 
-std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
+std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceId resource,
                                    const std::vector<bool>& units) {
   std::vector<int> last(units.size(), -1);
   for_each_write(actions, model, resource, units, [&](int unit, int index) { last[unit] = index; });
@@ -49,7 +49,7 @@ std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions,
     int micro_batch, last;
   };
   std::vector<std::vector<Run>> runs(units.size());
-  for_each_write(actions, model, ResourceKind::grad, units, [&](int unit, int index) {
+  for_each_write(actions, model, resource::grad, units, [&](int unit, int index) {
     const int micro_batch = actions[index].micro_batch;
     auto& unit_runs = runs[unit];
     if (!unit_runs.empty() && (micro_batch < 0 || micro_batch == unit_runs.back().micro_batch)) {
@@ -90,7 +90,7 @@ std::vector<ReadyUnit> gradients_by_micro_batch(const std::vector<Action>& actio
     (has_uses ? untied : tied)[unit] = false;
   }
   auto ready = micro_batch_gradients(actions, model, untied);
-  const auto once = last_writes(actions, model, ResourceKind::grad, tied);
+  const auto once = last_writes(actions, model, resource::grad, tied);
   ready.insert(ready.end(), once.begin(), once.end());
   sort(ready);
   return ready;

@@ -16,7 +16,7 @@ struct ReadyUnit {
 };
 
 // Returns where the resource of each unit in `units` is written for the last time. Sorted by action, then by unit.
-std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceKind resource,
+std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceId resource,
                                    const std::vector<bool>& units);
 
 // Returns where each unit's gradient is complete for each micro-batch. Units with a parameter that several positions use are

@@ -98,10 +98,10 @@ class Shard : public Pass {
 
   void insert_reductions(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
     const std::vector<bool> summed = summed_units(model, plans);
-    const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, ResourceKind::grad, summed)
+    const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, resource::grad, summed)
                                                       : gradients_by_micro_batch(program.actions, model, summed);
     program.actions = insert_buckets(std::move(program.actions), model, ready,
-                                     {Kinds::get().reduce_grad, plans, {ResourceKind::grad}, waits(), options_.bucket_bytes});
+                                     {Kinds::get().reduce_grad, plans, {resource::grad}, waits(), options_.bucket_bytes});
     mark_conversions(program);
     insert_replication(program.actions, plans);
   }
@@ -113,10 +113,10 @@ class Shard : public Pass {
       const bool is_gathered = plans[unit].state == Residence::sharded && plans[unit].params != Residence::sharded;
       whole[unit] = whole[unit] && is_gathered;
     }
-    const auto ready = last_writes(program.actions, model, ResourceKind::master, whole);
+    const auto ready = last_writes(program.actions, model, resource::master, whole);
     const Bucketing bucketing{Kinds::get().unshard,
                               plans,
-                              {ResourceKind::param, ResourceKind::master},
+                              {resource::param, resource::master},
                               waits(),
                               options_.gather_bucket_bytes.value_or(options_.bucket_bytes)};
     program.actions = insert_buckets(std::move(program.actions), model, ready, bucketing);

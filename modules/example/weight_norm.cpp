@@ -32,7 +32,7 @@ KindId weight_norm_kind() {
                         .has_micro_batch = false,
                         .doc = "report the norm of a unit's weights",
                         .resources = [](const Action& action, const ModelInfo&) {
-                          return Resources{.reads = {{ResourceKind::master, action.target}}, .writes = {}};
+                          return Resources{.reads = {{resource::master, action.target}}, .writes = {}};
                         }});
 }
 

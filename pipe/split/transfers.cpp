@@ -7,31 +7,31 @@ namespace zt::pipe {
 
 namespace {
 
-Resource resource(ResourceKind kind, const Action& action) {
+Resource resource(ResourceId kind, const Action& action) {
   return {kind, action.target, action.micro_batch};
 }
 
 Resources send_resources(const Action& action, const ModelInfo&) {
-  Resources resources{.reads = {resource(ResourceKind::value, action)}, .writes = {}};
+  Resources resources{.reads = {resource(resource::value, action)}, .writes = {}};
   if (action.flag("free")) resources.frees = resources.reads;
   return resources;
 }
 
 Resources recv_resources(const Action& action, const ModelInfo&) {
-  return {.reads = {}, .writes = {resource(ResourceKind::value, action)}};
+  return {.reads = {}, .writes = {resource(resource::value, action)}};
 }
 
 Resources send_grad_resources(const Action& action, const ModelInfo&) {
-  const Resource gradient = resource(ResourceKind::value_grad, action);
+  const Resource gradient = resource(resource::value_grad, action);
   return {.reads = {gradient}, .writes = {}, .frees = {gradient}};
 }
 
 Resources recv_grad_resources(const Action& action, const ModelInfo&) {
-  return {.reads = {}, .writes = {resource(ResourceKind::value_grad, action)}};
+  return {.reads = {}, .writes = {resource(resource::value_grad, action)}};
 }
 
 Resources free_resources(const Action& action, const ModelInfo&) {
-  return {.reads = {}, .writes = {}, .frees = {resource(ResourceKind::value, action)}};
+  return {.reads = {}, .writes = {}, .frees = {resource(resource::value, action)}};
 }
 
 // Checks the attributes of a kind's actions.

@@ -11,7 +11,7 @@
 namespace zt::test {
 namespace {
 
-KindId unit_kind(const char* name, std::vector<ResourceKind> reads, std::vector<ResourceKind> writes) {
+KindId unit_kind(const char* name, std::vector<ResourceId> reads, std::vector<ResourceId> writes) {
   return register_kind({name, Target::unit, false, "", [=](const Action& action, const ModelInfo&) {
                           Resources resources;
                           for (const auto kind : reads) resources.reads.push_back({kind, action.target});
@@ -31,7 +31,7 @@ const Lines kInterleaved{"COUNT", "F 0 0", "F 1 0", "F 0 1", "F 1 1",  "B 1 0",
                          "B 1 1", "B 0 0", "B 0 1", "NORM",  "STEP 0", "STEP 1"};
 
 TEST(Readiness, GradientsAreCompleteAfterTheLastBackward) {
-  const auto ready = zero::last_writes(program_of(kInterleaved, 2, 2).actions, chain(0), ResourceKind::grad, {true, true});
+  const auto ready = zero::last_writes(program_of(kInterleaved, 2, 2).actions, chain(0), resource::grad, {true, true});
   ASSERT_EQ(ready.size(), 2u);
   EXPECT_EQ(ready[0].unit, 1);
   EXPECT_EQ(ready[0].after, 6);
@@ -75,7 +75,7 @@ TEST(Readiness, TiedUnitsAreReducedOncePerStep) {
 }
 
 TEST(Readiness, UnknownKindsAreWaitedFor) {
-  unit_kind("NOISE", {ResourceKind::grad}, {ResourceKind::grad});
+  unit_kind("NOISE", {resource::grad}, {resource::grad});
   Program program = base_program(chain(0), Mode::train, 2);
   program.actions.insert(program.actions.begin() + 8, parse_action("NOISE 1"));  // after B 1 1, at index 7
   ASSERT_EQ(action_text(program.actions[7]), "B 1 1");
@@ -89,8 +89,8 @@ TEST(Readiness, UnknownKindsAreWaitedFor) {
 }
 
 TEST(Readiness, BucketsEndBeforeWhatTouchesTheirUnits) {
-  unit_kind("LOOK", {ResourceKind::param}, {});
-  unit_kind("CLIP_UNIT", {ResourceKind::grad}, {ResourceKind::scalars});
+  unit_kind("LOOK", {resource::param}, {});
+  unit_kind("CLIP_UNIT", {resource::grad}, {resource::scalars});
   Program program = base_program(chain(1), Mode::train, 1);
   program.actions.insert(program.actions.end() - 1, parse_action("LOOK 1"));         // between STEP 1 and STEP 2
   program.actions.insert(program.actions.begin() + 6, parse_action("CLIP_UNIT 2"));  // between B 1 0 and B 0 0
@@ -103,7 +103,7 @@ TEST(Readiness, BucketsEndBeforeWhatTouchesTheirUnits) {
 }
 
 TEST(Readiness, UnshardComesAfterTheLastChangeOfTheMaster) {
-  unit_kind("CLAMP", {ResourceKind::master}, {ResourceKind::master});
+  unit_kind("CLAMP", {resource::master}, {resource::master});
   Program program = base_program(chain(0), Mode::train, 1);
   program.actions.push_back(parse_action("CLAMP 0"));
   const auto lines = lines_of(shard(1)->apply(program, chain(0), coord_of(0, 2)));

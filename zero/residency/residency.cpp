@@ -17,18 +17,18 @@ struct Use {
 };
 
 std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<UnitPlan>& plans) {
-  const auto is_use = [&](const Resource& resource, ResourceKind kind) {
-    return resource.kind == kind && plans.at(resource.index).params == Residence::sharded;
+  const auto is_use = [&](const Resource& resource, ResourceId type) {
+    return resource.type == type && plans.at(resource.index).params == Residence::sharded;
   };
   std::vector<Use> uses;
   for (const Action& action : actions) {
     Use& use = uses.emplace_back();
     const Resources resources = resources_of(action, model);
     for (const Resource& read : resources.reads) {
-      if (is_use(read, ResourceKind::param)) use.params_read.push_back(read.index);
+      if (is_use(read, resource::param)) use.params_read.push_back(read.index);
     }
     for (const Resource& write : resources.writes) {
-      if (is_use(write, ResourceKind::grad)) use.grads_written.push_back(write.index);
+      if (is_use(write, resource::grad)) use.grads_written.push_back(write.index);
     }
   }
   return uses;

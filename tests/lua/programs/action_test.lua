@@ -46,6 +46,50 @@ function TestAction:test_fields_that_there_are()
     grad_divisor = true})
 end
 
+-- Returns a step whose action after STEP 1 calls `run`, with the resources `reads` and `writes`.
+local function step_with(reads, writes, run, freeze)
+  names = names + 1
+  local action = zt.action{name = "TRY_" .. names, reads = reads, writes = writes, run = run}
+  local pass = zt.pass{phase = "overlap", actions = {action}, apply = function(program)
+    program.actions[#program.actions + 1] = action(1)
+    return program
+  end}
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3}
+  if freeze then model:freeze "^embedding[.]position" end
+  local trainer = zt.trainer(zt.program(model):apply(pass), {optimizer = optim.adamw{lr = 0.1}})
+  return trainer:step(batch()), trainer
+end
+
+-- What an action declares it can reach: the optimizer's state, too.
+function TestAction:test_the_state_of_the_optimizer()
+  local keys, first = {}, nil
+  local _, trainer = step_with({}, {"state"}, function(_, unit)
+    for name, tensor in pairs(unit.state) do keys[#keys + 1] = name .. tensor:dim() end
+    first = unit.state.exp_avg[0]:item()
+    unit.state.exp_avg:zero_()
+    lu.assertErrorMsgContains("unit.state.exp_avgs does not exist: did you mean 'exp_avg'?", function() return unit.state.exp_avgs end)
+  end)
+  table.sort(keys)
+  lu.assertEquals(keys, {"exp_avg1", "exp_avg_sq1"})
+  lu.assertTrue(first ~= 0)
+  lu.assertEquals(trainer:optimizer_state(trainer:parameters()[2]).exp_avg:abs():sum():item(), 0)
+  lu.assertErrorMsgContains("unit.state.mine is assigned", step_with, {}, {"state"}, function(_, unit) unit.state.mine = 1 end)
+  lu.assertErrorMsgContains("unit.state is assigned", step_with, {}, {"state"}, function(_, unit) unit.state = {} end)
+end
+
+function TestAction:test_a_frozen_unit_has_no_state()
+  local seen = {}
+  step_with({"state", "grad"}, {}, function(_, unit) seen = {unit.state == nil, unit.grad == nil, unit.grad_sum == nil} end, true)
+  lu.assertEquals(seen, {true, true, true})
+end
+
+function TestAction:test_resources_that_no_action_of_a_script_touches()
+  for _, name in ipairs{"value", "buffers"} do
+    lu.assertErrorMsgContains("an action of a script can touch resources of units, and scalars", zt.action,
+                              {name = "TRY", reads = {name}, run = print})
+  end
+end
+
 function TestAction:test_unknown_fields_are_errors()
   assert_refused("unit.masters does not exist: did you mean 'master'?", function(_, unit) return unit.masters end)
   assert_refused("state.norm does not exist", function(_, _, state) return state.norm end)
@@ -85,16 +129,7 @@ function TestResourceCheck:test_undeclared_fields_are_errors()
 end
 
 function TestResourceCheck:test_changes_of_what_is_only_read_are_errors()
-  local function try(reads, writes, run)
-    names = names + 1
-    local action = zt.action{name = "TRY_" .. names, reads = reads, writes = writes, run = run}
-    local pass = zt.pass{phase = "overlap", actions = {action}, apply = function(program)
-      program.actions[#program.actions + 1] = action(1)
-      return program
-    end}
-    local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3}
-    return zt.trainer(zt.program(model):apply(pass), {optimizer = optim.adamw{lr = 0.1}}):step(batch())
-  end
+  local try = step_with
   local function halve(_, unit) unit.master:mul_(0.5) end
   lu.assertErrorMsgContains("changed the param of unit 1", try, {"master"}, {}, halve)
   try({}, {"master"}, halve)

@@ -23,10 +23,8 @@ const Transfers& transfers() {
     };
     return register_kind(std::move(kind));
   };
-  static const auto value = [](const Action& action) { return Resource{ResourceKind::value, action.target, action.micro_batch}; };
-  static const auto grad = [](const Action& action) {
-    return Resource{ResourceKind::value_grad, action.target, action.micro_batch};
-  };
+  static const auto value = [](const Action& action) { return Resource{resource::value, action.target, action.micro_batch}; };
+  static const auto grad = [](const Action& action) { return Resource{resource::value_grad, action.target, action.micro_batch}; };
   static const Transfers kinds{add("HAND_SEND", true, "forward",
                                    [](const Action& a, const ModelInfo&) {
                                      return Resources{{value(a)}, {}};

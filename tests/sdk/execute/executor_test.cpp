@@ -46,11 +46,11 @@ class FakeHandler : public ActionHandler {
 };
 
 // Registers a kind that reads and writes these resources of its target.
-KindId register_fake(const char* name, Target target, std::vector<ResourceKind> reads, std::vector<ResourceKind> writes) {
+KindId register_fake(const char* name, Target target, std::vector<ResourceId> reads, std::vector<ResourceId> writes) {
   return register_kind({name, target, false, "", [=](const Action& action, const ModelInfo&) {
                           Resources resources;
-                          for (const ResourceKind each : reads) resources.reads.push_back({each, action.target});
-                          for (const ResourceKind each : writes) resources.writes.push_back({each, action.target});
+                          for (const ResourceId each : reads) resources.reads.push_back({each, action.target});
+                          for (const ResourceId each : writes) resources.writes.push_back({each, action.target});
                           return resources;
                         }});
 }
@@ -60,13 +60,13 @@ KindId register_slice() {
   return register_kind({"FAKE_SLICE", Target::unit, false, "", [](const Action& action, const ModelInfo&) {
                           const auto part = static_cast<int32_t>(action.number("part", 0));
                           const auto parts = static_cast<int32_t>(action.number("parts", 1));
-                          return Resources{{}, {{ResourceKind::param, action.target, -1, part, parts}}};
+                          return Resources{{}, {{resource::param, action.target, -1, part, parts}}};
                         }});
 }
 
 KindId register_free() {
   return register_kind({"FAKE_FREE", Target::unit, false, "", [](const Action& action, const ModelInfo&) {
-                          return Resources{{}, {}, {{ResourceKind::param, action.target}}};
+                          return Resources{{}, {}, {{resource::param, action.target}}};
                         }});
 }
 
@@ -76,10 +76,10 @@ class ExecutorTest : public ::testing::Test {
   void make(const Lines& actions, const Executor::BufferOf& buffer_of = nullptr) {
     const auto handler = std::make_shared<FakeHandler>(lines_);
     Executor::Handlers handlers;
-    handlers[register_fake("FAKE_WRITE", Target::unit, {}, {ResourceKind::param})] = handler;
-    handlers[register_fake("FAKE_READ", Target::unit, {ResourceKind::param}, {})] = handler;
-    handlers[register_fake("FAKE_GRAD", Target::unit, {ResourceKind::grad}, {})] = handler;
-    handlers[register_fake("FAKE_GRAD_WRITE", Target::unit, {}, {ResourceKind::grad})] = handler;
+    handlers[register_fake("FAKE_WRITE", Target::unit, {}, {resource::param})] = handler;
+    handlers[register_fake("FAKE_READ", Target::unit, {resource::param}, {})] = handler;
+    handlers[register_fake("FAKE_GRAD", Target::unit, {resource::grad}, {})] = handler;
+    handlers[register_fake("FAKE_GRAD_WRITE", Target::unit, {}, {resource::grad})] = handler;
     handlers[register_slice()] = handler;
     handlers[register_free()] = handler;
     handlers[register_fake("FAKE_NOTHING", Target::none, {}, {})] = handler;
@@ -157,7 +157,7 @@ TEST_F(ExecutorTest, FreeingWaitsForReaders) {
 }
 
 TEST_F(ExecutorTest, TreatsResourcesInOneBufferAsOne) {
-  make({"FAKE_WRITE 0", "FAKE_WRITE 1 now=true"}, [](const Resource& resource) { return Resource{resource.kind, 0}; });
+  make({"FAKE_WRITE 0", "FAKE_WRITE 1 now=true"}, [](const Resource& resource) { return Resource{resource.type, 0}; });
   EXPECT_EQ(run(), (Lines{"start FAKE_WRITE 0", "wait FAKE_WRITE 0", "start FAKE_WRITE 1"}));
 }
 

@@ -178,7 +178,7 @@ TEST(Kinds, AreFoundByNameAndStayOpen) {
             "the action kind 'AVERAGE' is registered already with another target: choose another name, or give the same "
             "declaration again");
   const auto reads_state = [](const Action& action, const ModelInfo&) {
-    return Resources{{{ResourceKind::state, action.target}}, {}};
+    return Resources{{{resource::state, action.target}}, {}};
   };
   EXPECT_NE(misuse_of([&] {
               register_kind({"AVERAGE", Target::unit, false, "averages the weights", reads_state});
@@ -206,7 +206,7 @@ TEST(Kinds, DeclareTheirResources) {
     const Action action = parse_action(line);
     return resources_of(action, model);
   };
-  using enum ResourceKind;
+  using namespace resource;
   const auto forward = resources("F 4 1");
   EXPECT_EQ(forward.reads, (std::vector<Resource>{{value, 0, 1}, {value, 3, 1}}));
   EXPECT_EQ(forward.writes, (std::vector<Resource>{{graph, 4, 1}, {value, 4, 1}}));

@@ -34,10 +34,10 @@ TEST(Verify, GradientsAreSentInTheProgramsType) {
 
 TEST(Verify, NodeSharedParametersAreNotUsedWhileOtherRanksUpdate) {
   const Kind reads{"READ_PARAM", Target::unit, false, "reads parameters", [](const Action& action, const ModelInfo&) {
-                     return Resources{{{ResourceKind::param, action.target}}, {}};
+                     return Resources{{{resource::param, action.target}}, {}};
                    }};
   const Kind writes{"WRITE_MASTER", Target::unit, false, "writes parameters", [](const Action& action, const ModelInfo&) {
-                      return Resources{{}, {{ResourceKind::master, action.target}, {ResourceKind::param, action.target}}};
+                      return Resources{{}, {{resource::master, action.target}, {resource::param, action.target}}};
                     }};
   register_kind(reads);
   register_kind(writes);

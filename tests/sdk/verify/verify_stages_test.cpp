@@ -10,17 +10,16 @@ namespace {
 
 // Kinds that move a position's output and its gradient.
 void register_moves() {
-  const auto resource = [](ResourceKind kind, const Action& action) { return Resource{kind, action.target, action.micro_batch}; };
+  const auto resource = [](ResourceId kind, const Action& action) { return Resource{kind, action.target, action.micro_batch}; };
   register_kind({"GIVE_VALUE", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
-                   return Resources{{}, {resource(ResourceKind::value, action)}};
+                   return Resources{{}, {resource(resource::value, action)}};
                  }});
   register_kind({"GIVE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
-                   return Resources{{}, {resource(ResourceKind::value_grad, action)}};
+                   return Resources{{}, {resource(resource::value_grad, action)}};
                  }});
-  register_kind(
-      {"TAKE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
-         return Resources{{resource(ResourceKind::value_grad, action)}, {}, {resource(ResourceKind::value_grad, action)}};
-       }});
+  register_kind({"TAKE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+                   return Resources{{resource(resource::value_grad, action)}, {}, {resource(resource::value_grad, action)}};
+                 }});
 }
 
 // The embedding and the head are tied. Rank 0 runs the embedding and the block, rank 1 the head.

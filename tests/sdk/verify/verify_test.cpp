@@ -234,17 +234,17 @@ TEST(Verify, FindsTheOddOneOfThree) {
 
 // Kinds that a script registers are checked by their declared resources.
 TEST(Verify, ChecksUnknownKindsByTheirResources) {
-  const auto touching = [](ResourceKind resource, bool writes) {
+  const auto touching = [](ResourceId resource, bool writes) {
     return [=](const Action& action, const ModelInfo&) {
-      const std::vector<Resource> all{{resource, action.target, resource == ResourceKind::value ? 0 : -1}};
+      const std::vector<Resource> all{{resource, action.target, resource == resource::value ? 0 : -1}};
       return writes ? Resources{{}, all} : Resources{all, {}};
     };
   };
-  register_kind({"AVERAGE", Target::unit, false, "", touching(ResourceKind::master, true)});
-  register_kind({"NOISE", Target::unit, false, "", touching(ResourceKind::grad, true)});
-  register_kind({"LOOK", Target::position, false, "", touching(ResourceKind::value, false)});
+  register_kind({"AVERAGE", Target::unit, false, "", touching(resource::master, true)});
+  register_kind({"NOISE", Target::unit, false, "", touching(resource::grad, true)});
+  register_kind({"LOOK", Target::position, false, "", touching(resource::value, false)});
   register_kind({"LOOK_FAR", Target::none, false, "", [](const Action&, const ModelInfo&) {
-                   return Resources{{{ResourceKind::param, 77}}, {}};
+                   return Resources{{{resource::param, 77}}, {}};
                  }});
   const auto refusals = [](const Edit& edit) {
     Lines lines = stage_1_lines();

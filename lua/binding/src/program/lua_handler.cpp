@@ -13,16 +13,12 @@ namespace {
 
 // A table for a script that may only be read. A name in `names` without a field reads as nil; any other name is an error.
 struct Record {
-  const char* name;   // "unit"
-  const char* names;  // "index name master"
+  std::string name;   // "unit"
+  std::string names;  // "index name master"
   Value::Table fields;
-  std::string undeclared = {};  // names of fields that the action must not touch
+  std::map<std::string, Record> parts = {};  // fields that are records
+  std::string undeclared = {};               // "full=param": fields that the action must not touch, and their resource
 };
-
-// The resource that a field of the record `unit` shows.
-const char* resource_of_field(const std::string& field) {
-  return field == "master" ? "master" : field == "full" ? "param" : "grad";
-}
 
 std::vector<std::string> words(const std::string& text) {
   std::istringstream stream(text);
@@ -33,10 +29,10 @@ std::vector<std::string> words(const std::string& text) {
 // has not declared.
 int read_field(lua_State* L) {
   const std::string key = text_of(L, 2);
-  const std::vector<std::string> undeclared = words(lua_tostring(L, lua_upvalueindex(3)));
-  if (std::ranges::find(undeclared, key) != undeclared.end()) {
+  for (const std::string& word : words(lua_tostring(L, lua_upvalueindex(3)))) {
+    if (!word.starts_with(key + "=")) continue;
     misuse("the action touches {}.{} and does not declare it: add \"{}\" to its reads or writes (found by ZT_CHECK_RESOURCES)",
-           lua_tostring(L, lua_upvalueindex(1)), key, resource_of_field(key));
+           lua_tostring(L, lua_upvalueindex(1)), key, word.substr(key.size() + 1));
   }
   const std::vector<std::string> names = words(lua_tostring(L, lua_upvalueindex(2)));
   if (std::find(names.begin(), names.end(), key) != names.end()) return 0;
@@ -54,10 +50,14 @@ int assign_field(lua_State* L) {
 
 void push_record(lua_State* L, const Record& record) {
   push(L, Value(record.fields));
+  for (const auto& [field, part] : record.parts) {
+    push_record(L, part);
+    lua_setfield(L, -2, field.c_str());
+  }
   lua_newtable(L);
   for (const auto& [event, function] : {std::pair{"__index", &guarded<read_field>}, {"__newindex", &guarded<assign_field>}}) {
-    lua_pushstring(L, record.name);
-    lua_pushstring(L, record.names);
+    lua_pushstring(L, record.name.c_str());
+    lua_pushstring(L, record.names.c_str());
     lua_pushstring(L, record.undeclared.c_str());
     lua_pushcclosure(L, function, 3);
     lua_setfield(L, -2, event);
@@ -84,45 +84,59 @@ bool is_same(lua_State* L, int a, int b) {
 
 // Throws Misuse if a field of the record at `index` differs from the copy at `copy`: then the script has assigned it.
 void check_unchanged(lua_State* L, const Record& record, int index, int copy) {
-  for (const auto& [key, value] : record.fields) {
+  const auto check = [&](const std::string& key) {
     lua_pushlstring(L, key.data(), key.size());
     lua_rawget(L, index);
     lua_pushlstring(L, key.data(), key.size());
     lua_rawget(L, copy);
     if (!is_same(L, -1, -2)) refuse_assignment(record.name, key);
     lua_pop(L, 2);
-  }
+  };
+  for (const auto& [key, value] : record.fields) check(key);
+  for (const auto& [key, part] : record.parts) check(key);
 }
 
-Record unit_record(const StepState& state, int index) {
-  const Unit& unit = state.units.at(index);
-  Value::Table fields{{"index", index}, {"name", state.model->units[index].name}, {"master", unit.master}};
-  // A buffer that units share may hold another unit's values now, so it is not shown.
-  if (!unit.owns_shard()) fields["full"] = unit.full;
-  if (unit.grad.defined()) fields["grad_shard"] = unit.grad_shard;
-  if (unit.grad.defined() && !unit.owns_grad_shard()) fields["grad"] = unit.grad;
-  return {"unit", "index name master grad_shard full grad", std::move(fields)};
+// Adds a tensor of a resource under its name, "grad_shard" or "state.exp_avg". An undefined one, and a buffer that may hold
+// another unit's values now, reads as nil.
+void add_tensor(Record& record, const NamedTensor& named) {
+  const size_t dot = named.name.find('.');
+  const std::string field = named.name.substr(0, dot);
+  record.names += " " + field;
+  if (!named.tensor.defined() || named.memory == Memory::slot) return;
+  if (dot == std::string::npos) {
+    record.fields[field] = named.tensor;
+    return;
+  }
+  Record& part = record.parts[field];
+  const std::string name = named.name.substr(dot + 1);
+  part.name = record.name + "." + field;
+  part.names += " " + name;
+  part.fields[name] = named.tensor;
+}
+
+// Shows the tensors of all resources of the unit. `declared`: what the action may touch; null for everything.
+Record unit_record(const StepState& state, int index, const Resources* declared) {
+  Record record{"unit", "index name", {{"index", index}, {"name", state.model->units.at(index).name}}};
+  const auto is_declared = [&](ResourceId type) {
+    return !declared || std::ranges::find(declared->reads, type, &Resource::type) != declared->reads.end() ||
+           std::ranges::find(declared->writes, type, &Resource::type) != declared->writes.end();
+  };
+  for (const ResourceId type : resource_ids()) {
+    const TensorsOf* tensors = tensors_of(type);
+    if (!tensors || type_of(type).index != Index::unit) continue;
+    record.names += " " + type_of(type).name;
+    for (const NamedTensor& named : (*tensors)({.type = type, .index = index}, state)) {
+      if (is_declared(type)) add_tensor(record, named);
+      else record.undeclared += fmt::format("{}={} ", named.name.substr(0, named.name.find('.')), type_of(type).name);
+    }
+  }
+  return record;
 }
 
 Record state_record(const StepState& state) {
   return {"state", "step loss grad_norm grad_divisor",
           Value::Table{
               {"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}, {"grad_divisor", state.grad_divisor}}};
-}
-
-// Takes away the fields that show what the action has not declared.
-void hide_undeclared(Record& unit, const Resources& declared) {
-  const std::map<std::string, ResourceKind> kinds{{"master", ResourceKind::master},
-                                                  {"full", ResourceKind::param},
-                                                  {"grad", ResourceKind::grad},
-                                                  {"grad_shard", ResourceKind::grad}};
-  const auto has = [&](ResourceKind kind) {
-    return std::ranges::find(declared.reads, kind, &Resource::kind) != declared.reads.end() ||
-           std::ranges::find(declared.writes, kind, &Resource::kind) != declared.writes.end();
-  };
-  for (const auto& [field, kind] : kinds) {
-    if (!has(kind) && unit.fields.erase(field) > 0) unit.undeclared += field + " ";
-  }
 }
 
 // Restores the height of the stack on destruction, also after an exception.
@@ -136,8 +150,8 @@ struct StackHeight {
 
 Work LuaHandler::start(const Action& action, StepState& state) {
   const bool has_unit = action.target >= 0;
-  Record unit = has_unit ? unit_record(state, action.target) : Record{"unit", "", {}};
-  if (has_unit && checks_) hide_undeclared(unit, resources_of(action, *state.model));
+  const Resources declared = resources_of(action, *state.model);
+  const Record unit = has_unit ? unit_record(state, action.target, checks_ ? &declared : nullptr) : Record{"unit", "", {}};
   const Record step = state_record(state);
   lua_State* L = run_->begin();
   const int function = lua_gettop(L);

@@ -18,10 +18,10 @@ class LuaHandler : public ActionHandler {
 
   // Calls run(action, unit, state), which returns nothing and changes tensors in place.
   //
-  // unit: {index, name, master, grad_shard, full, grad}; nil for a kind without a unit. master [chunk] and grad_shard [chunk] are
-  // the parts that this rank owns. full and grad [padded] are the whole unit; they are nil if units share these buffers.
-  // grad_shard and grad are nil for a frozen unit.
-  // state: {step, loss, grad_norm, grad_divisor}. grad_shard and grad hold grad_divisor times the gradient of the objective.
+  // unit: {index, name} and the tensors of all resources of units, by their names; nil for a kind without a unit. Those of the
+  // SDK: shard, master, grad_shard, grad_sum and state.NAME [chunk] are of the part that this rank owns. full and grad [padded]
+  // are the whole unit; they are nil if units share these buffers. Gradients and state are nil for a frozen unit. state: {step,
+  // loss, grad_norm, grad_divisor}. grad_shard and grad hold grad_divisor times the gradient of the objective.
   //
   // Throws Misuse if the function reads an unknown field of unit or state, assigns any field, or returns a value; with
   // ZT_CHECK_RESOURCES=1 also if it reads a field of unit that its kind does not declare.

@@ -95,29 +95,24 @@ const Schema<ActionOptions>& action_schema() {
           .required("run", &ActionOptions::run, "function(action, unit, state)")
           .optional("target", &ActionOptions::target, "what an action of this kind refers to: 'unit' or 'none'",
                     Check<std::string>(one_of({"unit", "none"})))
-          .optional("reads", &ActionOptions::reads, "resources: param, master, grad, state, scalars")
-          .optional("writes", &ActionOptions::writes, "resources: param, master, grad, state, scalars")
+          .optional("reads", &ActionOptions::reads, "names of resources, such as param, master, grad, state, scalars")
+          .optional("writes", &ActionOptions::writes, "names of resources")
           .optional("axes", &ActionOptions::axes, "names of the mesh axes it communicates on");
   return schema;
 }
 
-ResourceKind parse_resource(const std::string& name) {
-  static const std::map<std::string, ResourceKind> known{{"param", ResourceKind::param},
-                                                         {"master", ResourceKind::master},
-                                                         {"grad", ResourceKind::grad},
-                                                         {"state", ResourceKind::state},
-                                                         {"scalars", ResourceKind::scalars}};
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [text, unused] : known) names.push_back(text);
-  misuse("zt.action: unknown resource '{}'{}", name, suggest(name, names));
+// An action of a script has a unit or nothing as its target, so it touches data of units, or those without an index.
+ResourceId parse_resource(const std::string& name) {
+  const ResourceId id = resource_id(name);
+  if (const ResourceType& type = type_of(id); type.index != Index::unit && type.index != Index::none)
+    misuse("zt.action: '{}' is {}: an action of a script can touch resources of units, and scalars", name, type.doc);
+  return id;
 }
 
-std::vector<ResourceKind> parse_resources(const std::vector<std::string>& names) {
-  std::vector<ResourceKind> kinds;
-  for (const auto& name : names) kinds.push_back(parse_resource(name));
-  return kinds;
+std::vector<ResourceId> parse_resources(const std::vector<std::string>& names) {
+  std::vector<ResourceId> types;
+  for (const auto& name : names) types.push_back(parse_resource(name));
+  return types;
 }
 
 int make_action(lua_State* L) {
@@ -129,13 +124,15 @@ int make_action(lua_State* L) {
   kind.doc = "defined by a script";
   kind.resources = [reads, writes](const Action& action, const ModelInfo&) {
     Resources resources;
-    const auto place = [&](ResourceKind k) { return Resource{k, k == ResourceKind::scalars ? 0 : std::max(action.target, 0)}; };
-    for (const ResourceKind k : reads) resources.reads.push_back(place(k));
-    for (const ResourceKind k : writes) resources.writes.push_back(place(k));
+    const auto place = [&](ResourceId type) {
+      return Resource{type, type_of(type).index == Index::none ? 0 : std::max(action.target, 0)};
+    };
+    for (const ResourceId type : reads) resources.reads.push_back(place(type));
+    for (const ResourceId type : writes) resources.writes.push_back(place(type));
     return resources;
   };
   const KindId id = register_kind(std::move(kind));
-  const bool writes_master = std::find(writes.begin(), writes.end(), ResourceKind::master) != writes.end();
+  const bool writes_master = std::find(writes.begin(), writes.end(), resource::master) != writes.end();
   push(L, std::make_shared<LuaAction>(
               LuaAction{id, options.axes, std::make_shared<LuaHandler>(options.name, options.run, writes_master)}));
   return 1;

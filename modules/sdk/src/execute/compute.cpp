@@ -74,7 +74,7 @@ void ComputeState::count_readers(const Program& program) {
   for (const Action& action : program.actions) {
     if (role_of(action) == Role::compute) continue;
     for (const Resource& read : resources_of(action, info).reads) {
-      if (read.kind == ResourceKind::value) readers.at(read.index) = -1;
+      if (read.type == resource::value) readers.at(read.index) = -1;
     }
   }
 }

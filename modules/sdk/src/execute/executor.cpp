@@ -28,7 +28,7 @@ namespace {
 std::vector<int> gradients_in(const std::vector<Resource>& resources) {
   std::vector<int> units;
   for (const Resource& resource : resources) {
-    if (resource.kind == ResourceKind::grad) units.push_back(resource.index);
+    if (resource.type == resource::grad) units.push_back(resource.index);
   }
   return units;
 }

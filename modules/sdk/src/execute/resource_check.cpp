@@ -12,41 +12,40 @@ namespace zt {
 
 namespace {
 
-// A tensor of a unit and the resource that it belongs to.
+// A tensor and the resource that it belongs to.
 struct Held {
-  ResourceKind kind;
-  int unit;
+  Resource resource;
   at::Tensor tensor;
 };
 
-const char* name_of(ResourceKind kind) {
-  switch (kind) {
-    case ResourceKind::param:
-      return "param";
-    case ResourceKind::master:
-      return "master";
-    case ResourceKind::grad:
-      return "grad";
-    default:
-      return "state";
-  }
-}
-
+// Returns the tensors of all resources that outlive an action and have one tensor for all micro-batches. Values and their
+// gradients come and go within a step.
 std::vector<Held> held_by(const StepState& state) {
   std::vector<Held> all;
-  const auto add = [&](ResourceKind kind, int unit, const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.numel() > 0) all.push_back({kind, unit, tensor});
-  };
-  for (const Unit& unit : state.units) {
-    if (!unit.plan.held) continue;
-    if (!unit.is_node_shared()) add(ResourceKind::param, unit.index, unit.full);
-    add(ResourceKind::master, unit.index, unit.master);
-    add(ResourceKind::grad, unit.index, unit.grad);
-    add(ResourceKind::grad, unit.index, unit.grad_shard);
-    add(ResourceKind::grad, unit.index, unit.grad_sum);
-    for (const auto& [name, tensor] : unit.state) add(ResourceKind::state, unit.index, tensor);
+  for (const ResourceId type : resource_ids()) {
+    const TensorsOf* tensors = tensors_of(type);
+    if (!tensors || type_of(type).has_micro_batch) continue;
+    for (int32_t index = 0; index < count_of(type_of(type).index, *state.model); ++index) {
+      const Resource resource{.type = type, .index = index};
+      for (const NamedTensor& named : (*tensors)(resource, state)) {
+        const bool is_watched = named.tensor.defined() && named.tensor.numel() > 0 && named.memory != Memory::node;
+        if (is_watched) all.push_back({resource, named.tensor});
+      }
+    }
   }
   return all;
+}
+
+// "the grad of unit 3 ('blocks.1')"
+std::string described(const Resource& resource, const ModelInfo& model) {
+  const ResourceType& type = type_of(resource.type);
+  if (type.index == Index::none) return "the " + type.name;
+  if (type.index == Index::unit)
+    return fmt::format("the {} of unit {} ('{}')", type.name, resource.index, model.units[resource.index].name);
+  const auto position = std::ranges::find_if(model.positions, [&](const PositionInfo& info) {
+    return type.index == Index::position ? &info == &model.positions[resource.index] : info.layer == resource.index;
+  });
+  return fmt::format("the {} of '{}'", type.name, position->name);
 }
 
 uint64_t contents(const at::Tensor& tensor) {
@@ -67,10 +66,9 @@ class CheckedHandler : public ActionHandler {
     for (size_t i = 0; i < watched.size(); ++i) {
       if (contents(watched[i].tensor) == before[i]) continue;
       misuse(
-          "the action {} changed the {} of unit {} ('{}'), which it does not declare: add \"{}\" to its writes, or other actions may "
-          "use it at the same time (found by ZT_CHECK_RESOURCES)",
-          action_text(action), name_of(watched[i].kind), watched[i].unit, state.model->units[watched[i].unit].name,
-          name_of(watched[i].kind));
+          "the action {} changed {}, which it does not declare: add \"{}\" to its writes, or other actions may use it at the same "
+          "time (found by ZT_CHECK_RESOURCES)",
+          action_text(action), described(watched[i].resource, *state.model), type_of(watched[i].resource.type).name);
     }
     return {};
   }
@@ -80,7 +78,9 @@ class CheckedHandler : public ActionHandler {
   static std::vector<Held> not_written(const Action& action, const StepState& state) {
     const Resources declared = resources_of(action, *state.model);
     const auto is_written = [&](const Held& held) {
-      const auto is_it = [&](const Resource& resource) { return resource.kind == held.kind && resource.index == held.unit; };
+      const auto is_it = [&](const Resource& resource) {
+        return resource.type == held.resource.type && resource.index == held.resource.index;
+      };
       return std::ranges::any_of(declared.writes, is_it) || std::ranges::any_of(declared.frees, is_it);
     };
     std::vector<Held> all = held_by(state);

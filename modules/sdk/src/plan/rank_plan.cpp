@@ -3,44 +3,16 @@
 #include <algorithm>
 
 #include "model/unit_build.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 
 namespace {
 
-int64_t size_of(at::ScalarType type) {
-  return static_cast<int64_t>(c10::elementSize(type));
-}
-
 int64_t ranks_of(const Action& action, const Coord& coord) {
   int64_t ranks = 1;
   for (const auto& axis : action.axes()) ranks *= coord.size(axis);
   return ranks;
-}
-
-int64_t parameter_elements(const RankUnits& held) {
-  int64_t elements = held.slots.parameters.total();
-  for (const Unit& unit : held.units) {
-    if (!unit.plan.held) continue;
-    const bool is_whole = held.slots.parameters.of_unit[unit.index] < 0 && !unit.is_node_shared();
-    elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
-  }
-  return elements;
-}
-
-int64_t gradient_elements(const ModelInfo& model, const Program& training, const RankUnits& held) {
-  int64_t elements = held.slots.gradients.total();
-  for (const Unit& unit : held.units) {
-    if (!model.units[unit.index].trainable || !unit.plan.held) continue;
-    elements += held.slots.gradients.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
-  }
-  const std::vector<bool> runs = positions_run(training, model);
-  for (const ParamInfo& param : model.params) {
-    const auto uses = std::ranges::count_if(param.positions, [&](int position) { return runs[position]; });
-    if (param.trainable && uses > 1) elements += (uses - 1) * param.numel;
-  }
-  for (const int unit : units_summed_apart(training)) elements += held.units[unit].layout.chunk;
-  return elements;
 }
 
 }  // namespace
@@ -61,7 +33,8 @@ RankUnits describe_units(const ModelInfo& model, std::span<const Program* const>
   RankUnits held;
   for (size_t u = 0; u < model.units.size(); ++u)
     held.units.push_back(describe_unit(model, static_cast<int>(u), training.units[u], coord));
-  held.slots = {parameter_slots(programs, model, held.units), gradient_slots(training, model, held.units)};
+  held.slots.by_type = {{resource::param, parameter_slots(programs, model, held.units)},
+                        {resource::grad, gradient_slots(training, model, held.units)}};
   return held;
 }
 
@@ -75,16 +48,11 @@ RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUn
     const CostBasis basis{.model = model, .program = training, .units = held.units, .ranks = ranks_of(action, coord)};
     if (const int64_t bytes = cost_of(action, basis).sent_bytes; bytes > 0) plan.sent[name] += bytes;
   }
-  int64_t updated = 0;
-  for (const Unit& unit : held.units) {
-    if (model.units[unit.index].trainable) updated += unit.layout.chunk;
+  const RankBasis basis{model, training, held, optimizer};
+  for (const ResourceId type : resource_ids()) {
+    if (const BytesOf* bytes = bytes_of(type)) plan.held.emplace_back(type_of(type).memory, (*bytes)(basis));
   }
-  const int64_t exact = updated * size_of(precision.master());
-  plan.held = {{"parameters", parameter_elements(held) * size_of(precision.params)},
-               {"master", precision.is_mixed() ? exact : 0},
-               {"gradients", gradient_elements(model, training, held) * size_of(precision.grads)},
-               {"optimizer", exact * static_cast<int64_t>(optimizer.state_names().size())},
-               {"buckets", wire_elements(training, held.units) * size_of(precision.reduce)}};
+  plan.held.emplace_back("buckets", wire_elements(training, held.units) * size_of(precision.reduce));
   return plan;
 }
 

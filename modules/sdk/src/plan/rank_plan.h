@@ -29,6 +29,14 @@ struct RankUnits {
   SharedSlots slots;
 };
 
+// The data from which the bytes of a rank's resources follow.
+struct RankBasis {
+  const ModelInfo& model;
+  const Program& training;  // of the rank
+  const RankUnits& held;
+  const Optimizer& optimizer;
+};
+
 // `programs`: the rank's programs of all modes, training first. Pure.
 RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord);
 

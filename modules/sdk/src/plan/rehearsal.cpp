@@ -51,8 +51,8 @@ class Moved : public ActionHandler {
     }
     for (const Resource& written : declared.writes) receive(written, state);
     for (const Resource& freed : declared.frees) {
-      if (freed.kind == ResourceKind::value) state.values.drop_values(freed.index, freed.micro_batch);
-      if (freed.kind == ResourceKind::value_grad) state.values.drop_gradients(freed.index, freed.micro_batch);
+      if (freed.type == resource::value) state.values.drop_values(freed.index, freed.micro_batch);
+      if (freed.type == resource::value_grad) state.values.drop_gradients(freed.index, freed.micro_batch);
     }
     return {};
   }
@@ -70,10 +70,10 @@ class Moved : public ActionHandler {
 
   // Counts the tensors that are there. They stay, until the action frees them.
   void send(const Resource& sent, StepState& state) {
-    if (sent.kind != ResourceKind::value && sent.kind != ResourceKind::value_grad) return;
+    if (sent.type != resource::value && sent.type != resource::value_grad) return;
     for (int output = 0; output < static_cast<int>(model_.positions[sent.index].outputs.size()); ++output) {
       const Edge edge{sent.index, output};
-      const bool is_value = sent.kind == ResourceKind::value;
+      const bool is_value = sent.type == resource::value;
       const at::Tensor tensor =
           is_value ? state.values.get(edge, sent.micro_batch) : state.values.take_gradient(edge, sent.micro_batch);
       if (tensor.defined()) sent_ += static_cast<int64_t>(tensor.nbytes());
@@ -83,12 +83,12 @@ class Moved : public ActionHandler {
 
   // A gradient comes back for the outputs that some position reads as numbers.
   void receive(const Resource& written, StepState& state) const {
-    if (written.kind != ResourceKind::value && written.kind != ResourceKind::value_grad) return;
+    if (written.type != resource::value && written.type != resource::value_grad) return;
     const auto& outputs = shapes_.of(written.index, written.micro_batch);
     for (int output = 0; output < static_cast<int>(outputs.size()); ++output) {
       if (!outputs[output].defined()) continue;
       const Edge edge{written.index, output};
-      if (written.kind == ResourceKind::value) state.values.put(edge, written.micro_batch, at::empty_like(outputs[output]));
+      if (written.type == resource::value) state.values.put(edge, written.micro_batch, at::empty_like(outputs[output]));
       else if (model_.positions[written.index].outputs[output].differentiable && outputs[output].is_floating_point() &&
                read_.contains({written.index, output}))
         state.values.add_gradient(edge, written.micro_batch, at::empty_like(outputs[output]));
@@ -135,10 +135,10 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
       return slots.of_unit[unit.index] < 0 ? at::Tensor() : meta_buffer(unit.layout.padded(), dtype);
     };
     if (unit.is_node_shared()) unit.plan.params = Residence::whole;
-    allocate_unit(
-        unit, model.units[unit.index], program.precision, {},
-        [](const auto&, int64_t numel, at::ScalarType dtype) { return meta_buffer(numel, dtype); },
-        {shared(held.slots.parameters, program.precision.params), shared(held.slots.gradients, program.precision.grads)});
+    allocate_unit(unit, model.units[unit.index], program.precision, {},
+                  [](const auto&, int64_t numel, at::ScalarType dtype) { return meta_buffer(numel, dtype); },
+                  {shared(held.slots.of(resource::param), program.precision.params),
+                   shared(held.slots.of(resource::grad), program.precision.grads)});
   }
   return units;
 }

@@ -83,7 +83,7 @@ class Assignment {
 
 bool writes_gradient(const Resources& resources, int unit) {
   return std::any_of(resources.writes.begin(), resources.writes.end(), [&](const Resource& resource) {
-    return resource.kind == ResourceKind::grad && (unit < 0 || resource.index == unit);
+    return resource.type == resource::grad && (unit < 0 || resource.index == unit);
   });
 }
 
@@ -94,16 +94,17 @@ int64_t Slots::total() const {
 }
 
 Resource SharedSlots::buffer_of(const Resource& resource) const {
-  if (resource.kind != ResourceKind::param && resource.kind != ResourceKind::grad) return resource;
-  const Slots& slots = resource.kind == ResourceKind::param ? parameters : gradients;
-  const int slot = slots.of_unit[resource.index];
-  return slot < 0 ? resource : Resource{resource.kind, static_cast<int32_t>(slots.of_unit.size()) + slot};
+  const auto slots = by_type.find(resource.type);
+  if (slots == by_type.end()) return resource;
+  const std::vector<int>& of_unit = slots->second.of_unit;
+  const int slot = of_unit[resource.index];
+  return slot < 0 ? resource : Resource{resource.type, static_cast<int32_t>(of_unit.size()) + slot};
 }
 
 Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units) {
   std::vector<std::vector<Interval>> held(units.size());
   const auto is_slotted = [](const Program& program, const Resource& resource) {
-    return resource.kind == ResourceKind::param && program.units[resource.index].params == Residence::sharded;
+    return resource.type == resource::param && program.units[resource.index].params == Residence::sharded;
   };
   for (int number = 0; number < static_cast<int>(programs.size()); ++number) {
     const Program& program = *programs[static_cast<size_t>(number)];

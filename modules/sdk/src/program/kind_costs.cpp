@@ -1,12 +1,10 @@
 #include "kind_costs.h"
 
+#include "zt/base/tensor.h"
+
 namespace zt {
 
 namespace {
-
-int64_t size_of(at::ScalarType type) {
-  return static_cast<int64_t>(c10::elementSize(type));
-}
 
 // Returns the bytes of the action's units, each of as many elements as `elements` returns for it.
 int64_t unit_bytes(const Action& action, const CostBasis& basis, at::ScalarType type, auto elements) {

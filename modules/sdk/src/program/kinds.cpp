@@ -15,21 +15,21 @@ const PositionInfo& position_of(const Action& action, const ModelInfo& model) {
 }
 
 void add_params(const Action& action, const ModelInfo& model, std::vector<Resource>& to) {
-  for (const int unit : position_of(action, model).units) to.push_back({ResourceKind::param, unit});
+  for (const int unit : position_of(action, model).units) to.push_back({resource::param, unit});
 }
 
 void add_inputs(const Action& action, const ModelInfo& model, std::vector<Resource>& to) {
   std::set<int> positions;
   for (const Edge& edge : position_of(action, model).inputs) positions.insert(edge.position);
-  for (const int position : positions) to.push_back({ResourceKind::value, position, action.micro_batch});
+  for (const int position : positions) to.push_back({resource::value, position, action.micro_batch});
 }
 
-void add_units(ResourceKind kind, const Action& action, std::vector<Resource>& to) {
-  for (const int unit : action.units()) to.push_back({kind, unit});
+void add_units(ResourceId type, const Action& action, std::vector<Resource>& to) {
+  for (const int unit : action.units()) to.push_back({type, unit});
 }
 
 Resource buffers_of(const Action& action, const ModelInfo& model) {
-  return {ResourceKind::buffers, position_of(action, model).layer};
+  return {resource::buffers, position_of(action, model).layer};
 }
 
 Resources recompute_resources(const Action& action, const ModelInfo& model) {
@@ -37,39 +37,39 @@ Resources recompute_resources(const Action& action, const ModelInfo& model) {
   add_params(action, model, resources.reads);
   if (position_of(action, model).has_update) resources.reads.push_back(buffers_of(action, model));
   add_inputs(action, model, resources.reads);
-  resources.writes = {{ResourceKind::graph, action.target, action.micro_batch}};
+  resources.writes = {{resource::graph, action.target, action.micro_batch}};
   return resources;
 }
 
 Resources forward_resources(const Action& action, const ModelInfo& model) {
   Resources resources = recompute_resources(action, model);
-  resources.writes.push_back({ResourceKind::value, action.target, action.micro_batch});
+  resources.writes.push_back({resource::value, action.target, action.micro_batch});
   return resources;
 }
 
 // Returns the resources that B and I have in common: those of the gradients of the inputs.
 Resources input_grad_resources(const Action& action, const ModelInfo& model) {
-  const Resource value{ResourceKind::value, action.target, action.micro_batch};
-  const Resource graph{ResourceKind::graph, action.target, action.micro_batch};
-  const Resource value_grad{ResourceKind::value_grad, action.target, action.micro_batch};
+  const Resource value{resource::value, action.target, action.micro_batch};
+  const Resource graph{resource::graph, action.target, action.micro_batch};
+  const Resource value_grad{resource::value_grad, action.target, action.micro_batch};
   Resources resources{.reads = {graph, value_grad}, .writes = {}, .frees = {value, graph, value_grad}};
   add_params(action, model, resources.reads);
   std::set<int> sources;
   for (const Edge& edge : position_of(action, model).inputs) {
     if (model.positions.at(edge.position).outputs.at(edge.output).differentiable) sources.insert(edge.position);
   }
-  for (const int source : sources) resources.writes.push_back({ResourceKind::value_grad, source, action.micro_batch});
+  for (const int source : sources) resources.writes.push_back({resource::value_grad, source, action.micro_batch});
   return resources;
 }
 
 void add_gradients(const Action& action, const ModelInfo& model, std::vector<Resource>& to) {
   for (const int unit : position_of(action, model).units) {
-    if (model.units.at(unit).trainable) to.push_back({ResourceKind::grad, unit});
+    if (model.units.at(unit).trainable) to.push_back({resource::grad, unit});
   }
 }
 
 Resources weight_grad_resources(const Action& action, const ModelInfo& model) {
-  const Resource deferred{ResourceKind::deferred, action.target, action.micro_batch};
+  const Resource deferred{resource::deferred, action.target, action.micro_batch};
   Resources resources{.reads = {deferred}, .writes = {}, .frees = {deferred}};
   add_gradients(action, model, resources.writes);
   return resources;
@@ -77,7 +77,7 @@ Resources weight_grad_resources(const Action& action, const ModelInfo& model) {
 
 Resources split_input_grad_resources(const Action& action, const ModelInfo& model) {
   Resources resources = input_grad_resources(action, model);
-  resources.writes.push_back({ResourceKind::deferred, action.target, action.micro_batch});
+  resources.writes.push_back({resource::deferred, action.target, action.micro_batch});
   return resources;
 }
 
@@ -88,33 +88,33 @@ Resources backward_resources(const Action& action, const ModelInfo& model) {
 }
 
 Resources count_resources(const Action&, const ModelInfo&) {
-  return {{}, {{ResourceKind::scalars}}};
+  return {{}, {{resource::scalars}}};
 }
 
 Resources norm_resources(const Action&, const ModelInfo& model) {
-  Resources resources{{{ResourceKind::scalars}}, {{ResourceKind::scalars}}};
+  Resources resources{{{resource::scalars}}, {{resource::scalars}}};
   for (size_t unit = 0; unit < model.units.size(); ++unit) {
-    if (model.units[unit].trainable) resources.reads.push_back({ResourceKind::grad, static_cast<int32_t>(unit)});
+    if (model.units[unit].trainable) resources.reads.push_back({resource::grad, static_cast<int32_t>(unit)});
   }
   return resources;
 }
 
 Resources step_resources(const Action& action, const ModelInfo&) {
-  const auto slice = [&](ResourceKind kind) {
+  const auto slice = [&](ResourceId type) {
     const auto part = static_cast<int32_t>(action.number("part", 0)), parts = static_cast<int32_t>(action.number("parts", 1));
-    return Resource{.kind = kind, .index = action.target, .part = part, .parts = parts};
+    return Resource{.type = type, .index = action.target, .part = part, .parts = parts};
   };
-  return {.reads = {{ResourceKind::scalars}, slice(ResourceKind::grad)},
-          .writes = {slice(ResourceKind::master), slice(ResourceKind::state), slice(ResourceKind::param)}};
+  return {.reads = {{resource::scalars}, slice(resource::grad)},
+          .writes = {slice(resource::master), slice(resource::state), slice(resource::param)}};
 }
 
 Resources update_resources(const Action& action, const ModelInfo& model) {
-  return {{{ResourceKind::scalars}}, {buffers_of(action, model)}};
+  return {{{resource::scalars}}, {buffers_of(action, model)}};
 }
 
 Resources reduce_grad_resources(const Action& action, const ModelInfo&) {
   Resources resources;
-  add_units(ResourceKind::grad, action, resources.reads);
+  add_units(resource::grad, action, resources.reads);
   resources.writes = resources.reads;
   return resources;
 }
@@ -122,20 +122,20 @@ Resources reduce_grad_resources(const Action& action, const ModelInfo&) {
 // Reading a gradient would add up the uses on this rank, but the sum is over the uses of all ranks, in ascending order.
 Resources reduce_tie_resources(const Action& action, const ModelInfo&) {
   Resources resources;
-  add_units(ResourceKind::grad, action, resources.writes);
+  add_units(resource::grad, action, resources.writes);
   return resources;
 }
 
 Resources unshard_resources(const Action& action, const ModelInfo&) {
   Resources resources;
-  add_units(ResourceKind::master, action, resources.reads);
-  add_units(ResourceKind::param, action, resources.writes);
+  add_units(resource::master, action, resources.reads);
+  add_units(resource::param, action, resources.writes);
   return resources;
 }
 
 Resources reshard_resources(const Action& action, const ModelInfo&) {
   Resources resources;
-  add_units(ResourceKind::param, action, resources.frees);
+  add_units(resource::param, action, resources.frees);
   return resources;
 }
 

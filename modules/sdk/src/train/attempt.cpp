@@ -173,9 +173,8 @@ bool Runner::has_changed(const Executor& running) const {
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
   if (!axes_of_run(running.program()).empty() && norm - actions.begin() < running.next()) return true;
   return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
-    return std::ranges::any_of(resources_of(action, *state_.model).writes, [](const Resource& written) {
-      return written.kind == ResourceKind::master || written.kind == ResourceKind::state || written.kind == ResourceKind::buffers;
-    });
+    return std::ranges::any_of(resources_of(action, *state_.model).writes,
+                               [](const Resource& written) { return type_of(written.type).is_saved; });
   });
 }
 

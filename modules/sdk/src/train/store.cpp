@@ -12,18 +12,23 @@ namespace zt {
 
 namespace {
 
-// Counts memory that several tensors share once.
+// Counts memory that several tensors share once, for the first of them.
 class Storages {
  public:
-  void add(const at::Tensor& tensor) {
-    if (tensor.defined() && seen_.insert(tensor.storage().unsafeGetStorageImpl()).second)
-      bytes_ += static_cast<int64_t>(tensor.storage().nbytes());
+  int64_t add(const NamedTensor& named) {
+    const at::Tensor& tensor = named.tensor;
+    if (!tensor.defined()) return 0;
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    if (named.memory == Memory::node) {  // counted by the parts that the ranks own
+      of_nodes_.insert(storage);
+      return 0;
+    }
+    if (of_nodes_.contains(storage)) return seen_.insert(tensor.const_data_ptr()).second ? int64_t(tensor.nbytes()) : 0;
+    return seen_.insert(storage).second ? static_cast<int64_t>(tensor.storage().nbytes()) : 0;
   }
-  int64_t bytes() const { return bytes_; }
 
  private:
-  std::set<const c10::StorageImpl*> seen_;
-  int64_t bytes_ = 0;
+  std::set<const void*> seen_, of_nodes_;
 };
 
 }  // namespace
@@ -90,15 +95,15 @@ void Store::allocate_units() {
   const Program& training = plan_->program(Mode::train);
   const Precision& precision = training.precision;
   const SharedSlots& slots = plan_->held().slots;
-  const auto parameters = allocate_slots(slots.parameters, precision.params);
-  const auto gradients = allocate_slots(slots.gradients, precision.grads);
+  const Slots &of_params = slots.of(resource::param), &of_grads = slots.of(resource::grad);
+  const auto parameters = allocate_slots(of_params, precision.params), gradients = allocate_slots(of_grads, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
   const AllocateFn make = [this](const auto& movers, int64_t numel, at::ScalarType dtype) {
     return allocate(movers, numel, dtype);
   };
   for (Unit& unit : state_.units) {
-    const SharedBuffers shared{buffer(parameters, slots.parameters.of_unit[unit.index]),
-                               buffer(gradients, slots.gradients.of_unit[unit.index])};
+    const SharedBuffers shared{buffer(parameters, of_params.of_unit[unit.index]),
+                               buffer(gradients, of_grads.of_unit[unit.index])};
     if (unit.plan.held && unit.is_node_shared())
       unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
     try {
@@ -128,22 +133,18 @@ void Store::gather_parameters() const {
 }
 
 std::map<std::string, int64_t> Store::bytes() const {
-  Storages parameters, master, gradients, optimizer;
-  int64_t shared = 0;  // this rank's part of memory that the node has once
-  for (const Unit& unit : state_.units) {
-    if (!unit.plan.held) continue;
-    if (unit.is_node_shared()) shared += static_cast<int64_t>(unit.shard.nbytes());
-    else
-      for (const auto& tensor : {unit.full, unit.shard}) parameters.add(tensor);
-    if (unit.owns_master()) master.add(unit.master);
-    for (const auto& tensor : {unit.grad, unit.grad_shard, unit.grad_sum}) gradients.add(tensor);
-    for (const auto& [name, buffer] : unit.state) optimizer.add(buffer);
+  std::map<std::string, int64_t> bytes{{"buckets", state_.wire.defined() ? static_cast<int64_t>(state_.wire.nbytes()) : 0}};
+  Storages storages;
+  for (const ResourceId id : resource_ids()) {
+    const ResourceType& type = type_of(id);
+    const TensorsOf* tensors = tensors_of(id);
+    if (type.memory.empty() || !tensors) continue;
+    int64_t& held = bytes[type.memory];
+    for (int32_t index = 0; index < count_of(type.index, *state_.model); ++index) {
+      for (const NamedTensor& named : (*tensors)({.type = id, .index = index}, state_)) held += storages.add(named);
+    }
   }
-  return {{"parameters", parameters.bytes() + shared},
-          {"master", master.bytes()},
-          {"gradients", gradients.bytes()},
-          {"optimizer", optimizer.bytes()},
-          {"buckets", state_.wire.defined() ? static_cast<int64_t>(state_.wire.nbytes()) : 0}};
+  return bytes;
 }
 
 }  // namespace zt

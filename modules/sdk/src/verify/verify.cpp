@@ -18,21 +18,7 @@ std::string as_list(const std::vector<std::string>& axes) {
 }
 
 bool is_in_range(const Subject& subject, const Resource& resource) {
-  const auto within = [](int32_t index, size_t size) { return index >= 0 && index < static_cast<int32_t>(size); };
-  switch (resource.kind) {
-    case ResourceKind::scalars:
-      return true;
-    case ResourceKind::buffers:
-      return within(resource.index, subject.model.positions.size());
-    case ResourceKind::value:
-    case ResourceKind::graph:
-    case ResourceKind::value_grad:
-    case ResourceKind::deferred:
-      return within(resource.index, subject.model.positions.size()) &&
-             within(resource.micro_batch, subject.program.micro_batches);
-    default:
-      return within(resource.index, subject.model.units.size()) && within(resource.part, resource.parts);
-  }
+  return exists(resource, subject.model, subject.program.micro_batches);
 }
 
 namespace {
@@ -42,8 +28,7 @@ void check_held(const Subject& subject, int step, Findings& findings) {
   const Resources& declared = subject.resources[static_cast<size_t>(step)];
   for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
     for (const Resource& resource : *list) {
-      const bool is_of_unit =
-          resource.micro_batch < 0 && resource.kind != ResourceKind::scalars && resource.kind != ResourceKind::buffers;
+      const bool is_of_unit = type_of(resource.type).index == Index::unit;
       if (!is_of_unit || !is_in_range(subject, resource) || subject.program.units[resource.index].held) continue;
       return refuse(findings, step, "it touches {}, which this rank does not hold: remove held=false, or the action",
                     subject.unit(resource.index));

@@ -174,14 +174,14 @@ class GradientCheck {
   void check_others(int step) {
     check_writes(step);
     for (const Resource& read : subject_.resources[step].reads) {
-      if (read.kind != ResourceKind::grad) continue;
+      if (read.type != resource::grad) continue;
       if (units_[read.index].write >= 0) units_[read.index].read = step;
     }
   }
 
   void check_writes(int step) {
     for (const Resource& write : subject_.resources[step].writes) {
-      if (write.kind != ResourceKind::grad) continue;
+      if (write.type != resource::grad) continue;
       UnitState& state = units_[write.index];
       if (role_of(subject_.action(step)) == Role::compute && state.read > state.write) {
         say(step,

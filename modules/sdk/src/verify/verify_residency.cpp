@@ -57,7 +57,7 @@ class ResidencyCheck {
   static std::vector<int> units_in(const std::vector<Resource>& resources) {
     std::vector<int> units;
     for (const Resource& resource : resources) {
-      if (resource.kind == ResourceKind::param) units.push_back(resource.index);
+      if (resource.type == resource::param) units.push_back(resource.index);
     }
     return units;
   }
@@ -101,14 +101,14 @@ class ResidencyCheck {
   void use(int step) {
     const Resources& declared = subject_.resources[step];
     for (const Resource& read : declared.reads) {
-      if (read.kind == ResourceKind::param) check_read(step, read.index);
+      if (read.type == resource::param) check_read(step, read.index);
     }
     for (const Resource& write : declared.writes) {
-      if (write.kind == ResourceKind::param || write.kind == ResourceKind::master) check_write(step, write);
+      if (write.type == resource::param || write.type == resource::master) check_write(step, write);
     }
     // If the state is sharded, a change of the owned part makes the full parameters out of date.
     for (const Resource& write : declared.writes) {
-      if (write.kind != ResourceKind::master || !subject_.is_sharded(write.index)) continue;
+      if (write.type != resource::master || !subject_.is_sharded(write.index)) continue;
       if (units_[write.index].presence == Presence::current) units_[write.index] = {Presence::stale, step};
     }
     if (subject_.action(step).kind == Kinds::get().norm) norm_ = step;
@@ -142,8 +142,8 @@ class ResidencyCheck {
     }
     const bool is_copy = subject_.has_sharded_params(unit) || subject_.program.precision.is_mixed();
     const auto& writes = subject_.resources[step].writes;
-    if (write.kind != ResourceKind::param || !is_copy) return;
-    if (std::find(writes.begin(), writes.end(), Resource{ResourceKind::master, unit}) != writes.end()) return;
+    if (write.type != resource::param || !is_copy) return;
+    if (std::find(writes.begin(), writes.end(), Resource{resource::master, unit}) != writes.end()) return;
     refuse(findings_, step, "it writes the parameters of {}, which are overwritten from the parts that ranks own: write master",
            subject_.unit(unit));
   }

@@ -60,7 +60,7 @@ class StageCheck {
     const Program& program = *programs_[rank];
     const auto touches = [&](const std::vector<Resource>& resources) {
       return std::ranges::any_of(
-          resources, [&](const Resource& resource) { return resource.kind == ResourceKind::grad && resource.index == unit; });
+          resources, [&](const Resource& resource) { return resource.type == resource::grad && resource.index == unit; });
     };
     int tie = -1;
     for (int step = 0; step < static_cast<int>(program.actions.size()); ++step) {

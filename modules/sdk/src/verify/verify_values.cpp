@@ -78,7 +78,7 @@ class ValueCheck {
   // Checks that the values that the action reads are present.
   void check_reads(int step) {
     for (const Resource& read : subject_.resources[step].reads) {
-      if (read.kind != ResourceKind::value) continue;
+      if (read.type != resource::value) continue;
       const Place& source = place(read.index, read.micro_batch);
       if (source.written < 0 && !runs_[read.index]) {
         say(step, "it reads the output of {}, which this rank neither runs nor has received: put a RECV before",
@@ -97,11 +97,11 @@ class ValueCheck {
   void move(int step) {
     check_reads(step);
     for (const Resource& write : subject_.resources[step].writes) {
-      if (write.kind == ResourceKind::value) place(write.index, write.micro_batch).written = step;
-      if (write.kind == ResourceKind::value_grad) place(write.index, write.micro_batch).received_gradient = step;
+      if (write.type == resource::value) place(write.index, write.micro_batch).written = step;
+      if (write.type == resource::value_grad) place(write.index, write.micro_batch).received_gradient = step;
     }
     for (const Resource& free : subject_.resources[step].frees) {
-      if (free.kind == ResourceKind::value) place(free.index, free.micro_batch).freed = step;
+      if (free.type == resource::value) place(free.index, free.micro_batch).freed = step;
     }
   }
 
@@ -110,16 +110,16 @@ class ValueCheck {
     const Resources& declared = subject_.resources[step];
     const bool is_layer = role_of(subject_.action(step)) == Role::compute;
     for (const Resource& read : declared.reads) {
-      if (read.kind != ResourceKind::value_grad || is_layer) continue;
+      if (read.type != resource::value_grad || is_layer) continue;
       if (place(read.index, read.micro_batch).open_gradient < 0)
         say(step, "it reads the gradient of the outputs of {}, to which nothing was added before: put it after the readers' B",
             subject_.position(read.index));
     }
     for (const Resource& free : declared.frees) {
-      if (free.kind == ResourceKind::value_grad) place(free.index, free.micro_batch).open_gradient = -1;
+      if (free.type == resource::value_grad) place(free.index, free.micro_batch).open_gradient = -1;
     }
     for (const Resource& write : declared.writes) {
-      if (write.kind == ResourceKind::value_grad) place(write.index, write.micro_batch).open_gradient = step;
+      if (write.type == resource::value_grad) place(write.index, write.micro_batch).open_gradient = step;
     }
   }
 

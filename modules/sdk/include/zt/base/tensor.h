@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <string>
 #include <string_view>
@@ -15,6 +16,11 @@ std::string dtype_name(at::ScalarType dtype);
 
 // Returns dtype, shape and device for messages: "float32[4, 128] on cpu".
 std::string describe(const at::Tensor& tensor);
+
+// Returns the bytes of one element.
+inline int64_t size_of(at::ScalarType type) {
+  return static_cast<int64_t>(c10::elementSize(type));
+}
 
 // Returns "3.2 MiB": the unit is a power of 1024, with one decimal below 100 of it. Below 1 KiB: "640 B".
 std::string human_bytes(int64_t bytes);

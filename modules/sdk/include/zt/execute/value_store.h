@@ -21,6 +21,8 @@ class ValueStore {
   void put(const Edge& output, int micro_batch, at::Tensor value) { at(output, micro_batch).value = std::move(value); }
   // Returns the value; undefined if there is none.
   const at::Tensor& get(const Edge& output, int micro_batch) const { return at(output, micro_batch).value; }
+  // Returns the gradient, which stays; undefined if nothing was added.
+  const at::Tensor& gradient(const Edge& output, int micro_batch) const { return at(output, micro_batch).gradient; }
   // Adds to the gradient of the output, unless `gradient` is undefined. The sum depends on the order of the calls: the latest
   // reader comes first.
   void add_gradient(const Edge& output, int micro_batch, const at::Tensor& gradient);

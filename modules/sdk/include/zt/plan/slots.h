@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -25,10 +26,11 @@ Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo&
 // at once, the slot stays in use until the second next unit's first write, so that the reduction overlaps one unit's backward.
 Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units);
 
-// The shared buffers of one rank.
+// The shared buffers of one rank, by the type of resource that lies in them.
 struct SharedSlots {
-  Slots parameters, gradients;
+  std::map<ResourceId, Slots> by_type;
 
+  const Slots& of(ResourceId type) const { return by_type.at(type); }
   // Returns the resource that stands for the buffer of this one: units that share a slot count as one. Its number follows those
   // of the units.
   Resource buffer_of(const Resource& resource) const;

@@ -9,6 +9,7 @@
 
 #include "zt/model/model.h"
 #include "zt/model/unit.h"
+#include "zt/program/resource.h"
 
 namespace zt {
 
@@ -16,33 +17,6 @@ struct Action;
 struct Program;
 
 using KindId = int32_t;
-
-// Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of
-// its resources.
-enum class ResourceKind : uint8_t {
-  param,       // index: unit. Its full parameters
-  master,      // index: unit. The owned part that the optimizer updates. After writing it, call Unit::round_master
-  grad,        // index: unit. The gradient of its parameters
-  state,       // index: unit. Its optimizer state
-  value,       // index: position. Its outputs for one micro-batch
-  graph,       // index: position. What its forward has kept for its backward, for one micro-batch
-  value_grad,  // index: position. The gradient of its outputs for one micro-batch
-  buffers,     // index: layer. The tensors that the layer changes itself
-  deferred,    // index: position. The weight gradients of one micro-batch that I has left to W
-  scalars,     // counts, norm and loss of the step; no index
-};
-// A resource of a unit may be one of several equal slices: slice `part` of `parts`. Different slices do not conflict.
-struct Resource {
-  ResourceKind kind = ResourceKind::param;
-  int32_t index = 0;
-  int32_t micro_batch = -1;  // of value, graph, value_grad and deferred; -1 otherwise
-  int32_t part = 0, parts = 1;
-  auto operator<=>(const Resource&) const = default;
-};
-struct Resources {
-  std::vector<Resource> reads, writes;
-  std::vector<Resource> frees = {};  // their data are gone after the action; for conflicts they count as written
-};
 
 // The purpose of an action. Code that treats several kinds alike asks for the role, because modules and scripts add kinds.
 enum class Role : uint8_t {

@@ -1,0 +1,66 @@
+// Where the data of the SDK's resources lie on a rank.
+#include "zt/execute/executor.h"
+#include "zt/program/resource.h"
+
+namespace zt {
+
+namespace {
+
+using List = std::vector<NamedTensor>;
+
+const Unit& unit_of(const Resource& resource, const StepState& state) {
+  return state.units.at(static_cast<size_t>(resource.index));
+}
+
+List param_tensors(const Resource& resource, const StepState& state) {
+  const Unit& unit = unit_of(resource, state);
+  const bool is_slot = unit.full.defined() && unit.owns_shard();
+  return {{"full", unit.full,
+           unit.is_node_shared() ? Memory::node
+           : is_slot             ? Memory::slot
+                                 : Memory::own},
+          {"shard", unit.shard}};
+}
+
+List master_tensors(const Resource& resource, const StepState& state) {
+  return {{"master", unit_of(resource, state).master}};
+}
+
+List grad_tensors(const Resource& resource, const StepState& state) {
+  const Unit& unit = unit_of(resource, state);
+  return {{"grad", unit.grad, unit.owns_grad_shard() ? Memory::slot : Memory::own},
+          {"grad_shard", unit.grad_shard},
+          {"grad_sum", unit.grad_sum}};
+}
+
+List state_tensors(const Resource& resource, const StepState& state) {
+  List list;
+  for (const auto& [name, tensor] : unit_of(resource, state).state) list.push_back({"state." + name, tensor});
+  return list;
+}
+
+template <const at::Tensor& (ValueStore::*Get)(const Edge&, int) const>
+List output_tensors(const Resource& resource, const StepState& state) {
+  List list;
+  const std::vector<Output>& outputs = state.model->positions.at(static_cast<size_t>(resource.index)).outputs;
+  for (int output = 0; output < static_cast<int>(outputs.size()); ++output)
+    list.push_back(
+        {outputs[static_cast<size_t>(output)].name, (state.values.*Get)({resource.index, output}, resource.micro_batch)});
+  return list;
+}
+
+// Attaches the functions when the library is loaded. What a forward has kept and what I has left to W belong to autograd, and
+// scalars are numbers of the state: these types have no tensors.
+[[maybe_unused]] const bool is_attached = [] {
+  set_tensors(resource::param, param_tensors);
+  set_tensors(resource::master, master_tensors);
+  set_tensors(resource::grad, grad_tensors);
+  set_tensors(resource::state, state_tensors);
+  set_tensors(resource::value, output_tensors<&ValueStore::get>);
+  set_tensors(resource::value_grad, output_tensors<&ValueStore::gradient>);
+  return true;
+}();
+
+}  // namespace
+
+}  // namespace zt

@@ -1,0 +1,70 @@
+// The bytes that a rank will hold of the SDK's resources outside of a step. Those of values within it come from a rehearsal.
+#include <algorithm>
+
+#include "plan/rank_plan.h"
+#include "zt/base/tensor.h"
+#include "zt/program/resource.h"
+
+namespace zt {
+
+namespace {
+
+// Whole parameters, owned parts, and the slots of gathered ones.
+int64_t param_bytes(const RankBasis& basis) {
+  const RankUnits& held = basis.held;
+  const Slots& slots = held.slots.of(resource::param);
+  int64_t elements = slots.total();
+  for (const Unit& unit : held.units) {
+    if (!unit.plan.held) continue;
+    const bool is_whole = slots.of_unit[unit.index] < 0 && !unit.is_node_shared();
+    elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
+  }
+  return elements * size_of(basis.training.precision.params);
+}
+
+int64_t grad_bytes(const RankBasis& basis) {
+  const auto& [model, training, held, optimizer] = basis;
+  const Slots& slots = held.slots.of(resource::grad);
+  int64_t elements = slots.total();
+  for (const Unit& unit : held.units) {
+    if (!model.units[unit.index].trainable || !unit.plan.held) continue;
+    elements += slots.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
+  }
+  const std::vector<bool> runs = positions_run(training, model);
+  for (const ParamInfo& param : model.params) {
+    const auto uses = std::ranges::count_if(param.positions, [&](int position) { return runs[position]; });
+    if (param.trainable && uses > 1) elements += (uses - 1) * param.numel;
+  }
+  for (const int unit : units_summed_apart(training)) elements += held.units[unit].layout.chunk;
+  return elements * size_of(training.precision.grads);
+}
+
+// Of what the optimizer updates, one tensor in its precision.
+int64_t updated_bytes(const RankBasis& basis) {
+  int64_t elements = 0;
+  for (const Unit& unit : basis.held.units) {
+    if (basis.model.units[unit.index].trainable) elements += unit.layout.chunk;
+  }
+  return elements * size_of(basis.training.precision.master());
+}
+
+int64_t master_bytes(const RankBasis& basis) {
+  return basis.training.precision.is_mixed() ? updated_bytes(basis) : 0;
+}
+
+int64_t state_bytes(const RankBasis& basis) {
+  return updated_bytes(basis) * static_cast<int64_t>(basis.optimizer.state_names().size());
+}
+
+// Attaches the functions when the library is loaded.
+[[maybe_unused]] const bool is_attached = [] {
+  set_bytes(resource::param, param_bytes);
+  set_bytes(resource::master, master_bytes);
+  set_bytes(resource::grad, grad_bytes);
+  set_bytes(resource::state, state_bytes);
+  return true;
+}();
+
+}  // namespace
+
+}  // namespace zt
