@@ -151,7 +151,7 @@ std::vector<Flight> read_machine() {
 std::string save(const std::string& folder, const std::vector<Flight>& flights) {
   try {
     write_flights(folder + "/flight", flights);
-    return fmt::format("the last calls of every rank are in {0}/flight: ztoolkit flight --run {0} --last 5\n", folder);
+    return fmt::format("the last calls of every rank are in {0}/flight: ztoolkit flight {0} --last 5\n", folder);
   } catch (const std::exception& error) {
     return fmt::format("{}\n", describe(error));
   }

@@ -104,7 +104,12 @@ end
 local function costs_of(output)
   if output.costs == "" then return nil end
   local costs = core.costs(output.costs)
-  if output.ranks_per_machine > 0 then costs.hardware.ranks_per_machine = output.ranks_per_machine end
+  local machine, ranks = costs.hardware, output.ranks_per_machine
+  if ranks > 0 then
+    local cards = machine.cards_per_machine * ranks / machine.ranks_per_machine -- as many for each rank as the named machine has
+    machine.cards_per_machine = machine.cards_per_machine > 0 and math.max(1, math.floor(cards + 0.5)) or 0
+    machine.ranks_per_machine = ranks
+  end
   return costs
 end
 

@@ -43,7 +43,7 @@ bool remove_peer(std::string& message) {
   constexpr std::string_view kOf = " of '", kFailed = "' failed: ";
   for (size_t begin = message.find("rank "); begin != std::string::npos; begin = message.find("rank ", begin + 1)) {
     const size_t number = begin + 5, after = message.find_first_not_of("0123456789", number);
-    if (after == number || message.compare(after, kOf.size(), kOf) != 0) continue;
+    if (after == number || after == std::string::npos || message.compare(after, kOf.size(), kOf) != 0) continue;
     const size_t end = message.find(kFailed, after);
     if (end == std::string::npos || message.find('\'', after + kOf.size()) != end) continue;
     message.erase(begin, end + kFailed.size() - begin);

@@ -96,6 +96,12 @@ class CommandLine(HostTest):
         self.assertIn("stack traceback", result.err)
         self.assertRegex(result.err, r"script\.lua:4:")
 
+    def test_an_error_that_ends_like_one_of_another_rank(self):
+        for text in ("no data for rank 1", "bad rank ", "rank 1 of 'dp", "rank 1 of 'dp' failed: "):
+            result = self.run_script(f'error("{text}", 0)')
+            self.assertEqual(result.status, 1, result.err)
+            self.assertIn(text, result.err)
+
     def test_a_syntax_error_and_an_error_that_is_no_text(self):
         result = self.run_script("local x = = 1")
         self.assertEqual(result.status, 1)

@@ -34,7 +34,7 @@ class Flights(HostTest):
         self.assertLess(result.seconds_since_mark(), AT_ONCE, result.err)
 
     def assert_same_verdict_later(self, result):
-        later = ztoolkit("flight", "--run", self.folder_of_run / "run", "--last", 2)
+        later = ztoolkit("flight", self.folder_of_run / "run", "--last", 2)
         self.assertEqual(later.status, 0, later.err)
         verdict = result.err.split("who waits for whom:\n")[1].splitlines()[0]
         self.assertEqual(later.out.splitlines()[0], verdict)
@@ -261,7 +261,7 @@ class Flights(HostTest):
         self.assertTrue(any(action.startswith("REDUCE_GRAD") for action in actions), actions)
 
     def test_a_record_that_is_not_there(self):
-        result = ztoolkit("flight", "--run", self.folder)
+        result = ztoolkit("flight", self.folder)
         self.assertEqual(result.status, 1)
         self.assertIn("cannot read the flight records in", result.err)
         self.assertEqual(ztoolkit("flight").status, 2)

@@ -51,7 +51,7 @@ class Memory(HostTest):
         self.assertEqual(refused.returncode, 1, refused.stdout)
         self.assertEqual(refused.stderr.count("the buffers of the 2 ranks on this machine need 8"), 1, refused.stderr)
         for text in (r"this process may use 7\d\d MiB more \(ulimit -v\)", r"This rank's buffers are: parameters \d+ MiB, gradients \d+ MiB, "
-                     r"optimizer \d+ MiB\. To need less, shard it by zero\.shard\{stage = 1\}; or "):
+                     r"optimizer \d+ MiB\. To need less, shard them by zero\.shard\{stage = 1\}, or a higher stage; or use more ranks; or "):
             self.assertRegex(refused.stderr, text)
         self.assertNotIn("loss", refused.stdout)
         helped = self.run_limited(8, 1, 3, limit=limit)

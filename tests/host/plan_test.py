@@ -184,6 +184,8 @@ trainer:step{tokens = tokens, labels = tokens}
 
         one, eight = seconds("h100", "--ranks-per-node", 1), seconds("h100", "--ranks-per-node", 8)
         self.assertEqual(seconds("h100"), eight)
+        for ranks, cards in ((4, 4), (1, 1), (16, 16)):
+            self.assertIn(f" across by {cards} card", self.simulated("--costs", "h100", "--ranks-per-node", ranks)[0])
         self.assertGreater(one, eight)
         exported = self.run_script('local zt = require "zt" print(zt.json.encode(zt.costs "h100"))')
         self.assertEqual(exported.status, 0, exported.err)
@@ -201,12 +203,20 @@ trainer:step{tokens = tokens, labels = tokens}
 
     def test_what_is_wrong_in_a_file_of_costs(self):
         mine = self.folder / "mine.json"
-        for hardware, text in (({"efficiency": {"flops": 0}}, "efficiency.flops must be above 0"), ({"efficiency": {"flop": 1}}, "did you mean 'flops'?"),
-                               ({"cards_per_machine": -1}, "cards_per_machine"), ({"cards": 1}, "cards")):
+        links = {"inside": {"bandwidth": 1e9}, "across": {"bandwidth": 1e9}}
+        for status, hardware, text in (
+                (2, {"efficiency": {"flops": 65}}, "efficiency.flops must be above 0 and at most 1, got 65"),
+                (2, {"efficiency": 1.5}, "efficiency must be above 0 and at most 1, got 1.5"), (2, {"flops": {"bf16": -3}}, "flops.bf16 must be above 0"),
+                (2, {"efficiency": {"flop": 1}}, "did you mean 'flops'?"), (2, {"cards_per_machine": -1}, "cards_per_machine"),
+                (2, {"cards": 1}, "unknown option 'cards'"),
+                (1, {"name": "x", "flops": {"fp16": 1e12}, "memory_bandwidth": 1e12, **links},
+                 "the costs 'x' have no rate of bf16 products, for F blocks.0: compute in another type (fp16), measure it, or give hardware.flops.bf16")):
             mine.write_text(json.dumps({"version": 1, "hardware": hardware}))
             refused = self.plan(3, 4, 512, 1000, options=("--ranks", 16, "--costs", mine))
-            self.assertEqual(refused.status, 2, refused.out)
+            self.assertEqual(refused.status, status, refused.out)
             self.assertIn(text, refused.err)
+        mine.write_text('{"version": 2}')
+        self.assertIn("version must lie between 1 and 1, got 2", self.plan(3, 4, 512, 1000, options=("--ranks", 16, "--costs", mine)).err)
 
     def test_without_the_lua_library(self):
         parts = SCRIPT.replace('require "zt"\n', 'require "zt.core"\n').replace("trainer:step{", "%s trainer:forward{")

@@ -97,6 +97,7 @@ std::optional<ScriptError> run_script(lua_State* L, const std::string& path, con
     failure = protected_call(L, 0, 0);
   }
   if (!failure) return std::nullopt;
+  if (push_hook_if_set(L, Hook::script_failed)) protected_call(L, 0, 0);
   return ScriptError{std::move(failure->message), std::move(failure->traceback), failure->family == Family::aborted};
 }
 

@@ -1,8 +1,8 @@
 -- ztoolkit flight: explains why a run hung or failed. The flight recorder's files in the run's folder show which rank waited for
 -- which.
 --
---   ztoolkit flight --run runs/gpt             prints the verdict, as the run printed it
---   ztoolkit flight --run runs/gpt --last 5    prints also the last five calls of every rank on every axis
+--   ztoolkit flight runs/gpt             prints the verdict, as the run printed it
+--   ztoolkit flight runs/gpt --last 5    prints also the last five calls of every rank on every axis
 --
 -- A run writes RUN/flight/rank*.json when it fails, crashes, receives a signal to end, or receives SIGUSR1 (kill -USR1 PID).
 local zt   = require "zt"
@@ -11,16 +11,11 @@ local comm = require "zt.comm"
 local options = zt.cli {
   name = "flight", usage = "ztoolkit flight",
   about = "Explains from a run's flight record which rank waited for which.",
+  positional = {{"run", "the run's folder, with flight/rank*.json in it"}},
   options = {
-    {"run", nil, "the run's folder, with flight/rank*.json in it", type = "string"},
     {"last", 0, "number of last calls to show, per rank and axis", at_least = 0},
   },
 }
-if not options.run then
-  io.stderr:write "flight: option '--run' is missing\nRun it with --help to see the options.\n"
-  os.exit(2)
-end
-
 local folder = options.run .. "/flight"
 
 -- Returns one line for a call:

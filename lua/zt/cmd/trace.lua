@@ -34,10 +34,14 @@ end
 
 -- Returns the path of the run's trace, with all that its ranks have recorded.
 local function trace_of(run)
-  if run:find "%.json$" then return run end
   local path, start = run .. "/trace.json", folder.start(run)
+  if not start and run:find "%.json$" then return run end
   if start and start.started and trace.has_parts(run, start) then
-    local missing = trace.join(run, start, "command")
+    local is_joined, missing = pcall(trace.join, run, start, "command")
+    if not is_joined then
+      print(("the last events of the ranks are left out: %s"):format(missing))
+      return path
+    end
     print(("joined the events of %d ranks into %s"):format(start.ranks - #missing, path))
     if #missing > 0 then
       print(("there are no events of the ranks %s yet: a rank writes them when it calls run:log"):format(
@@ -68,8 +72,12 @@ local function draw()
   local simulation, communication = picture.of_steps(("%s, step %d"):format(path, step.number), parts)
   for index, rank in ipairs(simulation.ranks) do
     local seconds = communication[index]
-    print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(
-      rank.ranks, 1e3 * rank.busy, 1e3 * seconds.exchange, 1e3 * seconds.other, 1e3 * rank.span_bubble))
+    if options.plan and index <= #parts[1][2].ranks then -- waiting is no event of a plan
+      print(("%-16s busy %10.3f ms, span bubble %10.3f ms"):format(rank.ranks, 1e3 * rank.busy, 1e3 * rank.span_bubble))
+    else
+      print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(
+        rank.ranks, 1e3 * rank.busy, 1e3 * seconds.exchange, 1e3 * seconds.other, 1e3 * rank.span_bubble))
+    end
   end
   if options.picture then picture.write(simulation, options.picture) end
 end

@@ -9,24 +9,28 @@ local reference = {}
 local FILE = debug.getinfo(1, "S").source:match("^@(.*)lua/zt/help/[^/]*$") .. "docs/lua.md"
 
 -- `zt.nn.linear{in, out}` -> "zt.nn.linear()", `Axis.rank` -> "Axis.rank". Returns nil if `code` does not begin with a name of
--- the API.
-local function name_of(code)
+-- the API. `with_objects`: methods and fields of objects of the Lua library, `run:log(step, values)`, are names, too.
+local function name_of(code, with_objects)
   if code == "Mesh.*" then return code end
   local name, rest = code:match "^([%a][%w_.:]*)(.*)$"
-  if not name or not (name:match "^zt%." or name:match "^%u%w*[.:]%l") then return nil end
+  local is_name = name and (name:match "^zt%." or name:match "^%u%w*[.:]%l" or with_objects and name:match "^%l%w*[.:]%l")
+  if not is_name then return nil end
   return name .. (rest:match "^[({]" and "()" or "")
 end
 
---- Returns the entries of a document as a list of {name, code, text, example, line}.
-function reference.entries(document)
+--- Returns the entries of a document as a list of {name, code, text, example, line}. `with_objects`: also those of objects that
+--- the Lua library makes, such as runs and engines, which the list of the API lacks.
+function reference.entries(document, with_objects)
   local entries, number = {}, 0
   for line in (document .. "\n"):gmatch "(.-)\n" do
     number = number + 1
-    local code, rest = line:match "^| `([^`]+)` |(.*)$"
-    local name = code and name_of(code)
+    local code, rest = line:match(with_objects and "^| `([^`]+)`[^|]* |(.*)$" or "^| `([^`]+)` |(.*)$")
+    local name = code and name_of(code, with_objects)
     if name then
       local text, example = rest:match "^ (.-) | `([^`]+)` |$"
-      entries[#entries + 1] = {name = name, code = code, text = text or rest, example = example, line = number}
+      entries[#entries + 1] = {
+        name = name, code = code, text = text or rest:match "^ (.-) |$" or rest, example = example, line = number,
+      }
     end
   end
   return entries
@@ -38,11 +42,14 @@ function reference.read()
   if not file then fail("there is no %s: it comes with ztoolkit, beside its Lua files", FILE) end
   local document = file:read "*a"
   file:close()
-  return reference.entries(document)
+  return reference.entries(document, true)
 end
 
--- "zt.zero.shard()" -> "zero.shard", for names that people write with or without zt and parentheses.
-local function plain(name) return (name:gsub("%(%)$", ""):gsub("^zt%.", ""):gsub(":", ".")) end
+-- "zt.zero.shard()" -> "zero.shard", "trainer:costs" and "Trainer:costs()" -> "trainer.costs": people write names with or without
+-- zt, parentheses and the capital of a type.
+local function plain(name)
+  return (name:gsub("%(%)$", ""):gsub("^zt%.", ""):gsub(":", "."):gsub("^%u%w*%.", string.lower))
+end
 
 --- Returns the entries that `name` means: that of this name, or those whose last part it is, such as "shard" or "step". If there
 -- are none, returns nil and the nearest name, or an empty string.
@@ -52,7 +59,7 @@ function reference.find(entries, name)
     local own = plain(entry.name)
     if own == wanted then exact[#exact + 1] = entry end
     if own:match "[^.]*$" == wanted then ends[#ends + 1] = entry end
-    names[#names + 1] = own
+    names[#names + 1] = entry.name:gsub("%(%)$", ""):gsub("^zt%.", "")
   end
   if #exact > 0 then return exact end
   if #ends > 0 then return ends end

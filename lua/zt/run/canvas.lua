@@ -1,5 +1,7 @@
 --- An SVG picture in the making.
 
+local core = require "zt.core"
+
 local Canvas = {}
 Canvas.__index = Canvas
 
@@ -8,10 +10,16 @@ local ESCAPES = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot
 --- Adds an element as text.
 function Canvas:add(format, ...) self[#self + 1] = format:format(...) end
 
+-- Returns a label as XML text, which has no control characters.
+local function xml(label)
+  local text = core.json.decode(core.json.encode(tostring(label))) -- with U+FFFD in place of what is no UTF-8
+  return (text:gsub('[&<>"]', ESCAPES):gsub("%c", " "))
+end
+
 --- Adds a label. `anchor` is "start", "middle" or "end"; `more` are further attributes.
 function Canvas:text(x, y, anchor, label, more)
   self:add('<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>', x, y, anchor, more and " " .. more or "",
-           (tostring(label):gsub('[&<>"]', ESCAPES)))
+           xml(label))
 end
 
 --- Ends the picture and returns it.

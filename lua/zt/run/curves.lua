@@ -19,6 +19,11 @@ function Curves:add(step, values)
   if type(values.stats) == "table" then self.loads:add(step, values.stats) end
 end
 
+--- Adds the values of the lines that the iterator `records` returns.
+function Curves:read(records)
+  for values in records do self:add(values.step, values) end
+end
+
 --- Returns the keys among `names` of which no step had a number.
 function Curves:missing(names)
   local missing = {}

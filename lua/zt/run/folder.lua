@@ -9,6 +9,7 @@ local script = require "zt.run.script"
 local tensorboard = require "zt.run.formats.tensorboard"
 local trace = require "zt.run.trace"
 
+local MOST_RANKS = 2 ^ 24 -- of a run
 local FILES = {"metrics.jsonl", "loss.svg", "expert_load.svg", "trace.json", "script.lua", "options.json", "summary.json",
                "report.html"}
 
@@ -20,7 +21,8 @@ local function command_line()
   return words
 end
 
-local function options_text(options, start)
+-- `begun`: when the first start of the run was.
+local function options_text(options, start, begun)
   return core.json.encode{
     name = options.name,
     options = options.options,
@@ -31,6 +33,7 @@ local function options_text(options, start)
     launch = core.world.launch,
     mesh = options.mesh and tostring(options.mesh):match("mesh (.-) %("),
     started = start.started,
+    begun = begun,
   } .. "\n"
 end
 
@@ -41,6 +44,10 @@ function folder.start(path)
   if not core.exists(file) then return nil end
   local is_whole, start = pcall(core.json.decode, fs.read(file))
   if not is_whole or type(start) ~= "table" then fail("'%s' is damaged: it holds no JSON", file) end
+  local ranks = start.ranks
+  if ranks ~= nil and not (type(ranks) == "number" and ranks >= 1 and ranks <= MOST_RANKS and ranks % 1 == 0) then
+    fail("'%s' is damaged: ranks = %s is no number of ranks", file, core.json.encode(ranks))
+  end
   return start
 end
 
@@ -50,9 +57,8 @@ local function remove_parts(path)
   if start and start.started and start.ranks then trace.remove_parts(path, start) end
 end
 
--- Warns about the options of a resumed run that differ from those in its options.json.
-local function note_changes(path, options)
-  local start = folder.start(path)
+-- Warns about the options of a resumed run that differ from those of its earlier start, the content of its options.json.
+local function note_changes(path, start, options)
   if not start then return end
   local before, now, changed = start.options or {}, options.options, {}
   for key in pairs(now) do
@@ -128,13 +134,25 @@ function folder.last_step(path)
   return nil
 end
 
+-- Removes a last line that a killed run has not finished: the next line would be appended to it.
+local function cut_unfinished(path)
+  if not core.exists(path) then return end
+  local content = fs.read(path)
+  if content == "" or content:sub(-1) == "\n" then return end
+  log.warn("%s: removed an unfinished last line", path)
+  core.write_file(path, content:match "^(.*\n)" or "")
+end
+
 --- Writes the script and the options of this start, and says which options of an earlier start have changed. `start` is this
 -- start: {started = time, ranks =}. Returns the open file of the metrics.
 function folder.record(path, options, start)
-  note_changes(path, options)
+  local earlier = folder.start(path)
+  note_changes(path, earlier, options)
   remove_parts(path)
   if script.text then core.write_file(path .. "/script.lua", script.text) end
-  core.write_file(path .. "/options.json", options_text(options, start))
+  local begun = earlier and (earlier.begun or earlier.started) or start.started
+  core.write_file(path .. "/options.json", options_text(options, start, begun))
+  cut_unfinished(path .. "/metrics.jsonl")
   return fs.append(path .. "/metrics.jsonl")
 end
 

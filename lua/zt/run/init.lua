@@ -13,9 +13,9 @@
 -- The folder runs/gpt/ holds script.lua and options.json (the exact script, options, versions, command line), metrics.jsonl (one
 -- JSON object per call of `log`), loss.svg, expert_load.svg if the model has experts, and trace.json. With tensorboard = true
 -- the folder tensorboard/ has the numbers as event files. `log` keeps all of them up to date: the metrics at once, the plots and
--- the trace about once per second. So a run that fails or is killed leaves them; `ztoolkit plot` and `ztoolkit trace` then add
--- what the last second lacks. The process holds the folder's lock from zt.run to run:finish() or the end of the script: meanwhile
--- a second run of that name is an error.
+-- the trace about once per second, and when the script fails. So a run that fails or is killed leaves them. Of one that is
+-- killed, `ztoolkit plot` adds the steps of its last second, which the trace lacks. The process holds the folder's lock from
+-- zt.run to run:finish() or the end of the script: meanwhile a second run of that name is an error.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -52,7 +52,14 @@ local SCHEMA = {
 
 local REFRESH_SECONDS, REFRESH_SHARE = 1, 0.01 -- between two refreshes of the plots; the part of the time that they may take
 
+-- Returns when work may be done again that began at `begin` and has just ended.
+local function next_time(begin)
+  local ended = core.now()
+  return ended + math.max(REFRESH_SECONDS, (ended - begin) / REFRESH_SHARE)
+end
+
 local Run = {__name = "Run"}
+local open_runs = setmetatable({}, {__mode = "k"}) -- those that a failing script leaves open
 
 local function check_name(name)
   if name == "" or name == "." or name == ".." or name:find("[/%z]") then
@@ -86,7 +93,7 @@ local function open(value)
   if options.resume and options.overwrite then fail "zt.run: either resume or overwrite the earlier run, not both" end
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
-    is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge,
+    is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge, next_part = -math.huge,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
     last_step = 0, finishers = {}, curves = new_curves(options.show),
   }, Run)
@@ -113,14 +120,17 @@ local function open(value)
   if options.trace and options.trainer and not core.world.dry then
     self.recorder = trace.record(self.trainer, self.path, self.start)
   end
+  open_runs[self] = true
   return self
 end
 
 -- Writes this start's script and options, and opens the metrics. Called by rank 0, before the first change of a run's files.
 function Run:begin_record()
   if self.metrics then return end
+  local is_resumed = self.earlier_step ~= nil
   if self.given.tensorboard then self.events = tensorboard.open(self.path .. "/tensorboard") end
   self.metrics = folder.record(self.path, self.given, self.start)
+  if is_resumed then self.curves:read(folder.records(self.path)) end
   summary.begin(self)
 end
 
@@ -171,18 +181,28 @@ function Run:log(step, values)
   self:refresh()
 end
 
--- Brings the plots and the trace up to date, so that a run that is killed leaves them: at most once per second, and in at most a
--- hundredth of the time.
-function Run:refresh()
-  local begin = core.now()
-  if begin < self.next_refresh then return end
+-- Writes the plots and what the trace lacks.
+function Run:write_pictures()
   if self.recorder then self.recorder:write() end
   if self.is_writer then
     self.curves:write(self.path, self.name)
     if self.recorder then trace.join(self.path, self.start, "run") end
   end
-  local ended = core.now()
-  self.next_refresh = ended + math.max(REFRESH_SECONDS, (ended - begin) / REFRESH_SHARE)
+end
+
+-- Brings the files up to date, so that a run that is killed leaves them: at most once per second, and in at most a hundredth of
+-- the time. A rank's own part of the trace, of which only the end is written, does not wait for the plots and the whole trace.
+function Run:refresh()
+  local begin = core.now()
+  if begin < math.min(self.next_part, self.next_refresh) then return end
+  if self.recorder and begin >= self.next_part then
+    self.recorder:write()
+    self.next_part = next_time(begin)
+    begin = core.now()
+  end
+  if begin < self.next_refresh then return end
+  self:write_pictures()
+  self.next_refresh = next_time(begin)
 end
 
 --- Removes the records of step `step` and later steps, which the resumed run repeats. Collective.
@@ -194,6 +214,8 @@ function Run:rewind(step)
     if not self.is_writer then return end
     self:begin_record()
     local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
+    self.curves = new_curves(self.given.show)
+    self.progress:forget()
     for one in folder.lines(self.path) do
       local values = folder.values_of(one)
       if not values then
@@ -240,7 +262,7 @@ end
 -- file system to join their traces. If an action fails (such as a save in the background), raises its error at the end.
 function Run:finish()
   self:expect_open "finish"
-  self.is_finished = true
+  self.is_finished, open_runs[self] = true, nil
   if core.world.dry then return end
   local problem
   for _, action in ipairs(self.finishers) do
@@ -272,5 +294,11 @@ methods(Run, "run", {
   "trainer", "data", "mesh", "steps", "ranks", "lock", "metrics", "events", "progress", "is_finished", "earlier_step", "start",
   "recorder",
 })
+
+core.set_hook("script_failed", function()
+  for run in pairs(open_runs) do
+    if run.metrics or not run.is_writer then pcall(run.write_pictures, run) end
+  end
+end)
 
 return open

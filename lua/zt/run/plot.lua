@@ -36,7 +36,9 @@ local SERIES = {
   {"points", "list", "a list of {x, y}", required = true},
 }
 
-local function is_finite(value) return value == value and math.abs(value) < math.huge end
+local MOST = 1e300 -- greater numbers are not drawn: their differences would not be finite
+
+local function is_drawn(value) return value == value and math.abs(value) <= MOST end
 
 -- Returns the distance of ticks, 1, 2 or 5 times a power of ten, so that about `count` of them cover [low, high].
 local function tick_step(low, high, count)
@@ -48,25 +50,38 @@ local function tick_step(low, high, count)
   return 10 * power
 end
 
+-- Returns bounds that contain low and high, and are so far apart that the numbers between them differ.
+local function widened(low, high)
+  local least = math.max(math.max(math.abs(low), math.abs(high)) * 2 ^ -40, 1e-280)
+  if high - low >= least then return low, high end
+  local pad = low == high and math.max(0.5, least) or least
+  return low - pad, high + pad
+end
+
 --- Returns the tick values that cover [low, high] in round steps, and a number format that makes their labels differ.
 function plot.ticks(low, high, count)
   check.argument("zt.plot.ticks", "the lowest value", "number", low)
   check.argument("zt.plot.ticks", "the highest value", "number", high)
   if count ~= nil then check.argument("zt.plot.ticks", "the number of ticks", "number", count) end
-  if low == high then low, high = low - 0.5, high + 0.5 end
+  if not (is_drawn(low) and is_drawn(high)) then
+    fail("zt.plot.ticks: the values must lie between -%g and %g, got %g and %g", MOST, MOST, low, high)
+  end
+  low, high = widened(low, high)
   local step = tick_step(low, high, count or 6)
-  local ticks = {}
-  for index = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) do ticks[#ticks + 1] = index * step end
+  local ticks, first = {}, math.floor(low / step + 1e-9)
+  for index = 0, math.ceil(high / step - 1e-9) - first do ticks[#ticks + 1] = (first + index) * step end
   local digits = math.max(0, -math.floor(math.log10(step) + 1e-9))
-  return ticks, ("%%.%df"):format(digits)
+  local largest = math.max(math.abs(low), math.abs(high))
+  if digits <= 9 and largest < 1e15 then return ticks, ("%%.%df"):format(digits) end
+  return ticks, ("%%.%dg"):format(math.min(17, math.max(1, math.ceil(math.log10(largest / step)) + 1)))
 end
 
 -- Returns at most `most` points: means of neighbouring points, so that the curve of a long run stays readable. Drops points that
--- are not finite.
+-- are not finite, or too large.
 local function thinned(points, most)
   local finite = {}
   for _, point in ipairs(points) do
-    if is_finite(point[1]) and is_finite(point[2]) then finite[#finite + 1] = point end
+    if is_drawn(point[1]) and is_drawn(point[2]) then finite[#finite + 1] = point end
   end
   if #finite <= most then return finite end
   local out, size = {}, math.ceil(#finite / most)
@@ -166,7 +181,7 @@ local function all_thinned(series)
 end
 
 --- Returns an SVG with all series in one pair of axes, and below a smaller one per panel with the same horizontal axis. Points
--- that are not finite are left out. A series without points appears in the legend only.
+-- that are not finite, or beyond 1e300, are left out. A series without points appears in the legend only.
 function plot.lines(value)
   local spec = check.options("zt.plot.lines", SCHEMA, value)
   check_series("zt.plot.lines.series", spec.series)

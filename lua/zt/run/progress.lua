@@ -82,6 +82,9 @@ function Progress:update(step, fields)
   if is_last and self.is_terminal or not is_last and now - self.shown >= interval then self:draw(self:left(step)) end
 end
 
+--- Forgets the values that were shown, because the run has removed their steps.
+function Progress:forget() self.latest, self.is_pending = {}, false end
+
 --- Shows the last step with its newest values, if they are not shown yet, and ends the line of the bar, so that the next output
 -- begins on a new line.
 function Progress:close()

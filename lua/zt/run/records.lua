@@ -4,12 +4,16 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
+local fs = require "zt.fs"
 
 local records = {}
 
--- Adds a line of metrics.jsonl to `metrics`: of each number its points, its last value, and the least one with its step.
-local function add_line(metrics, line)
-  for name, value in pairs(line) do
+-- Adds the values of a line of metrics.jsonl to `metrics`: of each number its points, its last value, and the least one with its
+-- step. Numbers in a table `stats` are named "stats.NAME"; those in lists are left out.
+local function add_values(metrics, line, values, prefix)
+  for key, value in pairs(values) do
+    local name = prefix .. tostring(key)
+    if type(value) == "table" and #value == 0 then add_values(metrics, line, value, name .. ".") end
     if type(value) == "number" and name ~= "step" then
       local metric = metrics[name] or {points = {}, least = math.huge, least_step = line.step}
       metrics[name], metric.last = metric, value
@@ -23,7 +27,7 @@ local function metrics_of(path)
   local metrics, steps = {}, 0
   if not core.exists(path .. "/metrics.jsonl") then return metrics, steps end
   for line in folder.records(path) do
-    add_line(metrics, line)
+    add_values(metrics, line, line, "")
     steps = math.max(steps, line.step + 1)
   end
   return metrics, steps
@@ -36,6 +40,15 @@ function records.open(path)
   local options = type(record.options) == "table" and record.options or {}
   options.ranks = options.ranks == nil and record.ranks or options.ranks
   return {path = path, options = options, record = record}
+end
+
+--- Returns the content of summary.json (report/summary.lua) of the run in the folder `path`; nil if there is none.
+function records.summary(path)
+  local file = path .. "/summary.json"
+  if not core.exists(file) then return nil end
+  local is_whole, summary = pcall(core.json.decode, fs.read(file))
+  if is_whole and type(summary) == "table" then return summary end
+  fail("'%s' is damaged: it holds no JSON. Remove it: then the run lacks its memory and its end", file)
 end
 
 --- Returns what records.open returns, and {steps, metrics = {name = {last, least, least_step, points = {{step, value}, ...}}}}.

@@ -42,13 +42,22 @@ local function by_rank(events)
   return list
 end
 
--- Cuts the events of a rank into programs, of which each begins with COUNT, and returns those that update parameters. A planned
--- step has no event for COUNT, because it takes no time there.
-local function training_steps(events)
-  local all, training = {}, {}
+-- Cuts the events of a rank into programs, and returns those that update parameters. A program begins with COUNT; one of a step
+-- by hand with the first F after an update, or with what follows the run:log after it. A planned step has no event for COUNT,
+-- because it takes no time there.
+local function training_steps(events, marks)
+  local all, training, mark = {}, {}, 1
   for _, event in ipairs(events) do
-    if #all == 0 or event.name:match "^COUNT" and event.tid == 0 then all[#all + 1] = {events = {}} end
     local latest = all[#all]
+    while marks[mark] and marks[mark].ts <= event.ts do
+      mark = mark + 1
+      if latest then latest.is_logged = latest.is_training end
+    end
+    local is_over = latest and latest.is_training and (latest.is_logged or event.name:match "^F ")
+    if not latest or event.tid == 0 and (is_over or event.name:match "^COUNT") then
+      latest = {events = {}}
+      all[#all + 1] = latest
+    end
     table.insert(latest.events, event)
     latest.is_training = latest.is_training or event.name:match "^STEP" ~= nil
   end
@@ -80,7 +89,7 @@ local function numbered(ranks)
   local numbers, first, counts = {}, nil, {}
   local training, by_number, common = {}, {}, {}
   for index, rank in ipairs(ranks) do
-    training[index] = training_steps(rank.events)
+    training[index] = training_steps(rank.events, rank.marks)
     numbers[index] = numbers_of(training[index], rank.marks)
     if #rank.marks > 0 then first = first or numbers[index] end
   end

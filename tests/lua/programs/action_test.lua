@@ -67,7 +67,8 @@ function TestAction:test_the_state_of_the_optimizer()
     for name, tensor in pairs(unit.state) do keys[#keys + 1] = name .. tensor:dim() end
     first = unit.state.exp_avg[0]:item()
     unit.state.exp_avg:zero_()
-    lu.assertErrorMsgContains("unit.state.exp_avgs does not exist: did you mean 'exp_avg'?", function() return unit.state.exp_avgs end)
+    lu.assertErrorMsgContains("unit.state.exp_avgs does not exist: did you mean 'exp_avg'?",
+                              function() return unit.state.exp_avgs end)
   end)
   table.sort(keys)
   lu.assertEquals(keys, {"exp_avg1", "exp_avg_sq1"})

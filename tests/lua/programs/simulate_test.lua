@@ -55,6 +55,27 @@ function TestSimulate:test_measured_costs()
   os.remove(path)
 end
 
+-- A measured time grows with the work: a batch of twice the samples takes twice the operations.
+function TestSimulate:test_measured_costs_of_another_batch()
+  local trainer = trainer_of(2)
+  local costs = trainer:costs(batch(4), {steps = 1})
+  lu.assertTrue(costs.measured["F head"].flops > 0)
+  lu.assertTrue(costs.measured["STEP head"].memory_bytes > 0)
+  for name in pairs(costs.measured) do costs.measured[name].compute = name:match "^[FB] " and 1 or 0 end
+  local function seconds(samples) return trainer:simulate(batch(samples), costs).seconds end
+  lu.assertAlmostEquals(seconds(4), 2 * 2 * 3, 1e-9)
+  local more = seconds(8) - seconds(4)
+  local ratio = seconds(8) / seconds(4) -- the embedding, which has no operations, reads its parameters once
+  lu.assertTrue(ratio > 1.7 and ratio <= 2, ratio)
+  local simulation = trainer:simulate(batch(4), costs)
+  lu.assertNil(simulation.work.mfu)
+  lu.assertNotStrContains(tostring(simulation), "assumes")
+  costs.measured["F head"] = nil
+  lu.assertStrContains(tostring(trainer:simulate(batch(4), costs)), "assumes   for what was not measured: ")
+  costs.measured["F head"] = {compute = 1} -- as it is: its work is not known
+  lu.assertAlmostEquals(seconds(8) - seconds(4), more - 2, 1e-9)
+end
+
 function TestSimulate:test_another_program_with_the_same_trainer()
   local trainer = trainer_of(2)
   local other = trainer.program:apply(zt.recompute())

@@ -47,6 +47,15 @@ function TestCompare:test_what_differs()
   lu.assertEquals(row(compare(self.a, self.b, "--all"), "other"), "- | 2")
 end
 
+function TestCompare:test_numbers_in_tables()
+  for place, path in ipairs{self.a, self.b} do
+    local lines = zt.fs.read(path .. "/metrics.jsonl")
+    zt.write_file(path .. "/metrics.jsonl", ('%s{"step":2,"stats":{"balance":%d,"list":[1,2]}}\n'):format(lines, place))
+  end
+  lu.assertEquals(row(compare(self.a, self.b), "stats.balance"), "1 | 2")
+  lu.assertStrContains(compare(self.a, self.b, "--metric", "stats.balance", "--picture", self.folder .. "/d.svg"), "wrote ")
+end
+
 function TestCompare:test_the_plot()
   local picture = self.folder .. "/c.svg"
   lu.assertStrContains(compare(self.a, self.b, "--picture", picture), "wrote " .. picture)

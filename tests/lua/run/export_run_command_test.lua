@@ -74,6 +74,21 @@ function TestExport:test_names_that_mlflow_does_not_allow()
   lu.assertStrMatches(output, "export%-run: 'a[%[%(]b' and 'a[%[%(]b' have the same name in MLflow, 'a_b': give one of them .*\n")
 end
 
+-- A value and a table of one name, names that file systems lack, and metrics that are no longer there.
+function TestExport:test_names_that_files_cannot_have()
+  local long = ("n"):rep(300)
+  self:record({x = 1, ["x/y"] = 2}, {{step = 0, val = 3, [""] = 1, ["trail/"] = 2, [long] = 4, gone = 5},
+                                     {step = 1, val = {x = 4}}})
+  local folder = self:export("--mlflow", self.out)
+  lu.assertEquals(zt.fs.list(folder .. "/metrics/val"), {"value", "x"})
+  lu.assertEquals(zt.fs.list(folder .. "/params/x"), {"value", "y"})
+  lu.assertEquals(#zt.fs.list(folder .. "/metrics"), 5)
+  self:record({}, {{step = 0, val = 3}})
+  folder = self:export("--mlflow", self.out)
+  lu.assertEquals(zt.fs.list(folder .. "/metrics"), {"val"})
+  lu.assertEquals(zt.fs.list(folder .. "/params"), {"ranks"})
+end
+
 -- Returns the list of the fields `number` of a message.
 local function fields(message, number)
   local all = {}
@@ -119,6 +134,31 @@ function TestExport:test_wandb()
   lu.assertEquals(items(field(records[5], 3)), {loss = 0.1, validation_loss = 4, seconds = 0.25, ["stats/norm"] = 7, _step = 200,
                                                 _runtime = 0.25, _timestamp = time})
   lu.assertNotNil(field(records[6], 18))
+end
+
+-- The tools are told how the run has ended. Its first start is its beginning.
+function TestExport:test_how_a_run_ended()
+  local lines = {{step = 0, loss = 3, seconds = 0.25}, {step = 1, loss = 2, seconds = 0.5}}
+  local function exported(summary, lock)
+    self:record({}, lines, "2026-01-02T03:04:05Z")
+    local record = zt.json.decode(zt.fs.read(self.run .. "/options.json"))
+    record.begun = STARTED
+    zt.write_file(self.run .. "/options.json", zt.json.encode(record))
+    zt.write_file(self.run .. "/summary.json", zt.json.encode(summary))
+    if lock then zt.write_file(self.run .. "/run.lock", lock) else os.remove(self.run .. "/run.lock") end
+    local meta = zt.fs.read(self:export("--mlflow", self.out) .. "/meta.yaml")
+    local records = records_of(self:export("--wandb-offline", self.out))
+    local exit = field(records[#records], 18)
+    return {meta:match "status: (%d)", meta:match "end_time: (%w+)", exit and field(exit, 1) or "goes on"}
+  end
+  local ended = {started = "2026-01-02T03:04:05Z", finished = "2026-01-02T03:05:05Z", steps = 2}
+  local at = BEGAN .. "750"
+  lu.assertEquals(exported(ended), {"3", at, 0})
+  ended.steps = 9
+  lu.assertEquals(exported(ended), {"5", at, 75})
+  lu.assertEquals(exported({started = "2026-01-02T03:04:05Z", steps = 2}, "{}"), {"1", "null", "goes on"})
+  local lock = '{"host":"gone","boot":"b","pid_namespace":"n","pid":1,"start":1,"since":"s","token":"t"}'
+  lu.assertEquals(exported({started = "2026-01-02T03:04:05Z", steps = 2}, lock), {"1", "null", "goes on"}) -- renewed just now
 end
 
 function TestExport:test_a_run_that_was_sent_stays()

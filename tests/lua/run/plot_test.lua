@@ -30,6 +30,24 @@ function TestPlot:test_ticks_of_small_and_large_ranges()
   lu.assertEquals(ticks[1], -6e8)
 end
 
+-- Ranges at the ends of what numbers can hold, and narrower than the numbers in them are exact.
+function TestPlot:test_ticks_of_extreme_ranges()
+  for _, range in ipairs{{5e15, 5e15}, {6.77e17, 6.77e17}, {1e16, 1e16 + 4}, {9e15, 9e15 + 2}, {0, 1e-110}, {0, 5e-324},
+                         {-1e300, 1e300}, {1e-300, 1e300}, {1, 1 + 2 ^ -52}, {-3e17, -3e17}} do
+    local ticks, format = zt.plot.ticks(range[1], range[2])
+    lu.assertTrue(#ticks >= 2 and #ticks <= 20, #ticks)
+    lu.assertTrue(ticks[1] <= range[1] and ticks[#ticks] >= range[2])
+    local seen = {}
+    for place, tick in ipairs(ticks) do
+      lu.assertTrue(place == 1 or tick > ticks[place - 1])
+      local label = format:format(tick)
+      lu.assertNil(seen[label])
+      seen[label] = true
+    end
+  end
+  lu.assertErrorMsgContains("must lie between -1e+300 and 1e+300", zt.plot.ticks, 0, 1e301)
+end
+
 function TestPlot:test_an_svg_has_a_line_for_each_series()
   local svg = zt.plot.lines{
     title = "a <b> & c", x = "step", y = "loss",

@@ -1,6 +1,8 @@
 -- Tests zt.run on one rank: the folder of a run and its files. tests/experiments tests it on several ranks.
+package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
+local command = require "support.command"
 local trace = require "zt.run.trace"
 
 local folder = os.tmpname()
@@ -138,6 +140,47 @@ function TestRun:test_a_resumed_run_waits_with_its_record()
   again:finish()
 end
 
+-- A line that a killed run has not finished does not swallow the next one. The plot has the earlier lines, too.
+function TestRun:test_a_run_resumes_after_an_unfinished_line()
+  local first = open("cut")
+  for step = 0, 1 do first:log(step, {loss = 1}) end
+  first:finish()
+  local path = first.path .. "/metrics.jsonl"
+  zt.write_file(path, zt.fs.read(path) .. '{"loss":9.5,"st')
+  local again = open("cut", {resume = true})
+  again:log(2, {loss = 0.5})
+  again:finish()
+  lu.assertEquals(lines_of(path), {'{"loss":1,"step":0}', '{"loss":1,"step":1}', '{"loss":0.5,"step":2}'})
+  local _, points = zt.fs.read(again.path .. "/loss.svg"):gsub("<circle", "")
+  lu.assertEquals(points, 3)
+end
+
+-- The plot and the progress forget the steps that are repeated.
+function TestRun:test_rewind()
+  local run = open("back", {steps = 9})
+  for step = 0, 4 do run:log(step, {loss = 5 - step, validation_loss = step == 4 and 7 or nil}) end
+  run:rewind(3)
+  run:log(3, {loss = 2})
+  run:rewind(2)
+  run:log(2, {loss = 3})
+  lu.assertEquals(run.progress.latest, {loss = 3})
+  run:finish()
+  local svg = zt.fs.read(run.path .. "/loss.svg")
+  local _, points = svg:gsub("<circle", "")
+  lu.assertEquals({points, svg:find "validation"}, {3})
+  lu.assertEquals(#lines_of(run.path .. "/metrics.jsonl"), 3)
+end
+
+-- Numbers that cannot be drawn do not hold the run up.
+function TestRun:test_very_large_numbers()
+  local run = open("large", {show = {"flops"}})
+  run:log(0, {loss = 1e17, flops = 6.77e17})
+  run:log(1, {loss = 1e17, flops = 1.7e308})
+  run:log(2, {loss = 5e-324, flops = -1.7e308})
+  run:finish()
+  lu.assertStrContains(zt.fs.read(run.path .. "/loss.svg"), "</svg>")
+end
+
 -- Without ckpt.resume, which cuts them, the lines of the earlier run count as logged.
 function TestRun:test_a_resumed_run_does_not_repeat_steps()
   local first = open "again"
@@ -232,6 +275,32 @@ function TestRun:test_the_plot_and_the_trace_of_a_run_that_goes_on()
   lu.assertEquals(#traced(run.path), 7)
   lu.assertEquals(zt.fs.read(run.path .. "/options.json"):match '"ranks":(%d+)', "1")
   lu.assertEquals(io.popen("ls " .. run.path .. "/*.part " .. run.path .. "/*.new 2>/dev/null"):read "*a", "")
+end
+
+-- A script that fails writes what the last second lacks.
+function TestRun:test_a_script_that_fails()
+  local file = os.tmpname()
+  zt.write_file(file, ([[
+    local zt = require "zt"
+    local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+    local mesh = comm.mesh{dp = -1}
+    local program = zt.program(nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4}):apply(zero.shard{axis = mesh.dp})
+    local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+    local run = zt.run{name = "fails", folder = "%s", trainer = trainer, steps = 9, mesh = mesh}
+    local tokens = zt.zeros({2, 4}, {dtype = "int64"})
+    for step = 0, 4 do run:log(step, trainer:step{tokens = tokens, labels = tokens}) end
+    error "this script fails"]]):format(folder))
+  local output, status = command "run" ("--threads", "2", file)
+  lu.assertEquals(status, 1, output)
+  local path = folder .. "/fails"
+  local _, points = zt.fs.read(path .. "/loss.svg"):gsub("<circle", "")
+  lu.assertEquals(points, 5)
+  local steps = {}
+  for _, word in ipairs(traced(path)) do
+    if word:match "^step" then steps[word] = (steps[word] or 0) + 1 end
+  end
+  lu.assertEquals(steps, {["step 0"] = 2, ["step 1"] = 2, ["step 2"] = 2, ["step 3"] = 2, ["step 4"] = 2}) -- of each rank
+  os.remove(file)
 end
 
 -- The time that the refreshes take is a hundredth of the run's.

@@ -102,6 +102,25 @@ function TestTrace:test_the_numbers_of_steps()
   lu.assertStrContains(text, "the trace has the steps 400 to 402: option '--step' must be one of them, got 1")
 end
 
+-- Steps by hand have no COUNT. They are cut where the run logs, and where a forward follows an update.
+function TestTrace:test_steps_by_hand()
+  local folder, events = temporary(), {}
+  for step = 0, 3 do
+    local begin = 1000 * step
+    for place, name in ipairs{"UNSHARD 0", "F 0 0", "B 0 0", "NORM", "STEP 0"} do
+      table.insert(events, event(0, name, begin + 10 * place, 10))
+    end
+    if step ~= 2 then -- logs steps 0, 1 and 3
+      table.insert(events, {name = "step " .. step, cat = "run", ph = "i", pid = 0, tid = 0, ts = begin + 500,
+                            args = {step = step}})
+    end
+  end
+  zt.write_file(folder .. "/trace.json", zt.json.encode{traceEvents = events})
+  local list = steps.read(folder .. "/trace.json")
+  lu.assertEquals(numbers(list), {0, 1, 2, 3})
+  for _, place in ipairs{1, 2, 4} do lu.assertAlmostEquals(list[place].seconds, place == 4 and 40e-6 or 50e-6, 1e-9) end
+end
+
 function TestTrace:test_the_text_of_numbers()
   local function text(...)
     local list = {}

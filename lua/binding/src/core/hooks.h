@@ -6,9 +6,11 @@
 namespace zt::lua {
 
 enum class Hook {
-  dry_step,      // function(trainer, batch, parts): ends a dry run in place of its first step
-  model_state,   // function(trainer): returns the result of model:state()
-  module_names,  // function(): returns the names of all modules, such as "zt.nn", for the message about an unknown name
+  dry_step,       // function(trainer, batch, parts): ends a dry run in place of its first step
+  model_state,    // function(trainer): returns the result of model:state()
+  module_names,   // function(): returns the names of all modules, such as "zt.nn", for the message about an unknown name
+  script_failed,  // function(): is called once the script has ended with an error, before that is reported. Its errors are
+                  // ignored
 };
 
 // Pushes the function that the Lua library has registered with zt.core.set_hook. Throws Misuse if there is none; the message

@@ -6,6 +6,7 @@ local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local records = require "zt.run.records"
 local scalars_of = require "zt.run.formats.scalars"
+local status = require "zt.run.report.status"
 
 local DAY = 86400
 
@@ -24,16 +25,18 @@ local function seconds_of(text)
   return days * DAY + hour * 3600 + minute * 60 + second
 end
 
---- Returns {path, name, started, began, options, command} of the run in the folder `path`: `started` is a time as text, `began`
--- the same in seconds since 1970, and `command` the command line. Fails if it holds no run.
+--- Returns {path, name, started, began, options, command, state} of the run in the folder `path`: `started` is the time of its
+-- first start as text, `began` the same in seconds since 1970, `command` the command line, and `state` that of status.of. Fails
+-- if it holds no run.
 function recorded.read(path)
   local run = records.open(path)
   local record = run.record
-  local began = seconds_of(record.started) or fail("'%s/options.json' is damaged: it does not say when the run started", path)
+  local started = record.begun or record.started
+  local began = seconds_of(started) or fail("'%s/options.json' is damaged: it does not say when the run started", path)
   local name = type(record.name) == "string" and record.name or path:gsub("/+$", ""):match "[^/]+$"
   return {
-    path = path, name = name, started = record.started, began = began,
-    options = run.options, command = table.concat(record.command or {}, " "),
+    path = path, name = name, started = started, began = began, options = run.options,
+    command = table.concat(record.command or {}, " "), state = status.of(path, record, records.summary(path)).state,
   }
 end
 

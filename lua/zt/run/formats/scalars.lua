@@ -2,14 +2,18 @@
 -- number in a nested table has the name "stats/NAME". The step, lists, text and booleans are left out.
 
 local check = require "zt.check"
+local core = require "zt.core"
+
+-- Returns the text with U+FFFD in place of what is no UTF-8, as metrics.jsonl has it.
+local function repaired(text) return core.json.decode(core.json.encode(text)) end
 
 local function add(out, prefix, values)
   for _, name in ipairs(check.sorted_keys(values)) do
     local value = values[name] -- nil for the items of a list, whose keys are numbers
     if type(value) == "number" then
-      out[#out + 1] = {prefix .. name, value}
+      out[#out + 1] = {prefix .. repaired(name), value}
     elseif type(value) == "table" then
-      add(out, prefix .. name .. "/", value)
+      add(out, prefix .. repaired(name) .. "/", value)
     end
   end
   return out

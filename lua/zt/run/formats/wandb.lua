@@ -24,7 +24,8 @@ local ITEMS = 1 -- the items of these three
 local HISTORY_STEP, STEP_NUMBER = 2, 1
 local HEADER_VERSION, PRODUCER, MIN_CONSUMER = 1, 1, 2
 local TIME_SECONDS = 1
-local EXIT_RUNTIME = 2
+local EXIT = {code = 1, runtime = 2}
+local CODES = {killed = 1, stopped = 75} -- of the process, by the state of a run; 0 for others
 
 local wandb = {}
 local Log = {__name = "Log"}
@@ -125,7 +126,10 @@ function wandb.write(run, folder, project)
   add_run(log, run, id, project)
   local latest = add_history(log, run)
   log:add(RECORD.summary, items(latest))
-  log:add(RECORD.exit, protobuf.integer(EXIT_RUNTIME, math.floor(latest._runtime or 0)))
+  if run.state ~= "running" then
+    log:add(RECORD.exit, protobuf.integer(EXIT.code, CODES[run.state] or 0)
+      .. protobuf.integer(EXIT.runtime, math.floor(latest._runtime or 0)))
+  end
   log.file:close()
   return path
 end

@@ -27,7 +27,7 @@ class Chart {
     return weight || curve.m ? this.averages.get(curve) : null;
   }
 
-  isShown(value) { return value !== null && (value > 0 || !this.isLog); }
+  isShown(value) { return value !== null && Math.abs(value) <= 1e300 && (value > 1e-300 || !this.isLog); }
 
   // Returns the range of the values within the steps of `range`, with a margin; null if there are none.
   bounds(range) {
@@ -38,7 +38,8 @@ class Chart {
       }
     }
     if (low > high) return null;
-    if (this.isLog) return low === high ? [low / 2, high * 2] : [low / (high / low) ** 0.04, high * (high / low) ** 0.04];
+    const factor = low === high ? 2 : 10 ** (0.04 * (Math.log10(high) - Math.log10(low)));
+    if (this.isLog) return [low / factor, high * factor];
     const pad = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
     return [low - pad, high + pad];
   }

@@ -41,9 +41,10 @@ local function least(run, name)
   return series and series.least and number(series.least) .. " at step " .. series.least_step or nil
 end
 
-local function mean_count(run, name)
-  local series = run.metrics[name]
-  return series and series.count > 0 and text.count(series.sum / series.count) or nil
+-- Returns the tokens of all steps divided by their seconds.
+local function throughput(run)
+  local tokens, seconds = run.metrics.tokens, run.metrics.seconds
+  return tokens and seconds and seconds.sum > 0 and text.count(tokens.sum / seconds.sum) or nil
 end
 
 -- Returns the largest total of a rank, measured.
@@ -75,12 +76,13 @@ function overview.named(run) return ('<i class="swatch %s"></i>'):format(overvie
 -- The numbers of a run: {title, function that returns its text, or nil}.
 local FACTS = {
   {"steps", steps},
-  {"time", duration_of},
+  {"time since the last start", function(run) return run.record.begun ~= run.record.started and duration_of(run) or nil end},
+  {"time", function(run) return run.record.begun == run.record.started and duration_of(run) or nil end},
   {"loss", function(run) return last(run, "loss") end},
   {"least loss", function(run) return least(run, "loss") end},
   {"validation loss", function(run) return last(run, "validation_loss") end},
   {"least validation loss", function(run) return least(run, "validation_loss") end},
-  {"mean tokens per second", function(run) return mean_count(run, "tokens_per_second") end},
+  {"tokens per second", throughput},
   {"memory per rank", memory},
   {"ranks", function(run) return run.record.ranks end},
 }
@@ -101,7 +103,7 @@ local function table_of_runs(runs)
   local head, rows = {""}, {{"state"}, {"started"}}
   for index, run in ipairs(runs) do
     head[index + 1] = {html = overview.named(run)}
-    rows[1][index + 1], rows[2][index + 1] = {html = overview.badge(run)}, run.record.started or "-"
+    rows[1][index + 1], rows[2][index + 1] = {html = overview.badge(run)}, run.record.begun or run.record.started or "-"
   end
   for _, fact in ipairs(FACTS) do
     local row, is_known = {fact[1]}, false

@@ -110,7 +110,9 @@ end
 local function start(run)
   local record = run.record
   local rows = {
-    {"command", {html = html.format("<code>%s</code>", resume.command_of(record))}}, {"started", record.started or "-"},
+    {"command", {html = html.format("<code>%s</code>", resume.command_of(record))}},
+    {"first started", record.begun or record.started or "-"},
+    {"last started", record.started or "-"},
     {"ranks", ("%s (%s)"):format(tostring(record.ranks or "-"), tostring(record.launch or "-"))},
     {"mesh", record.mesh or "-"}, {"versions", versions_of(record)}, {"folder", run.path},
   }

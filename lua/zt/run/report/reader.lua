@@ -2,7 +2,6 @@
 
 local core = require "zt.core"
 local expert_load = require "zt.run.expert_load"
-local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
 local new_series = require "zt.run.report.series"
@@ -78,20 +77,11 @@ local function read_metrics(run)
   end
 end
 
--- Returns the content of summary.json; nil if there is none.
-local function summary_of(path)
-  local file = path .. "/summary.json"
-  if not core.exists(file) then return nil end
-  local is_whole, summary = pcall(core.json.decode, fs.read(file))
-  if is_whole and type(summary) == "table" then return summary end
-  fail("'%s' is damaged: it holds no JSON. Remove it: then the report lacks the run's memory and its end", file)
-end
-
 --- Returns what records.open returns, and {name, number, status, summary, script, steps, lines, damaged, loads, metrics = {name =
 --- Series}, texts = {name = {{step =, text =}}}}. `number` is the place of the run in the report.
 return function(path, name, number)
   local run = records.open(path)
-  run.name, run.number, run.summary = name, number, summary_of(path)
+  run.name, run.number, run.summary = name, number, records.summary(path)
   run.steps, run.lines, run.damaged, run.metrics, run.texts = 0, 0, 0, {}, {}
   run.loads = expert_load()
   run.status = status.of(path, run.record, run.summary)

@@ -20,7 +20,7 @@ function linearTicks(low, high, count) {
 // Returns powers of ten within [low, high]; also their multiples if these are few; linear ticks within less than a factor of 3.
 function logTicks(low, high) {
   if (high / low < 3) return linearTicks(low, high, 5);
-  const decades = Math.log10(high / low), every = Math.ceil(decades / 7), ticks = [];
+  const decades = Math.log10(high) - Math.log10(low), every = Math.ceil(decades / 7), ticks = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
     if (power % every === 0) ticks.push(...(decades > 3 ? [1] : [1, 2, 5]).map(factor => factor * 10 ** power));
   }

@@ -2,10 +2,28 @@
 
 #include <algorithm>
 
+#include "action_cost.h"
 #include "hardware.h"
 #include "zt/base/error.h"
 
 namespace zt {
+
+namespace {
+
+// Returns the part of the measured work that this work is; 1 if either is not known.
+double scale(double work, double measured) {
+  return work > 0 && measured > 0 ? work / measured : 1;
+}
+
+// A measured time grows with the operations, or with the bytes of memory for actions without operations.
+ActionTime scaled(const Costs::Measured& measured, const Cost& cost) {
+  const double compute = measured.flops > 0 ? scale(cost.flops, measured.flops)
+                                            : scale(static_cast<double>(cost.memory_bytes), measured.memory_bytes);
+  return {measured.compute * compute,
+          measured.transfer * scale(static_cast<double>(cost.sent_bytes), static_cast<double>(measured.sent_bytes))};
+}
+
+}  // namespace
 
 ActionTime ActionTimes::of(int played, int step, size_t call) const {
   const Action& action = played_.ranks[played].program->actions[step];
@@ -13,10 +31,7 @@ ActionTime ActionTimes::of(int played, int step, size_t call) const {
   const auto known = costs_.measured.find(measured_name(action, plan_.model().info()));
   ActionTime time;
   if (known != costs_.measured.end()) {
-    const Costs::Measured& measured = known->second;
-    const bool scales = measured.sent_bytes > 0 && cost.sent_bytes > 0;
-    const double scale = scales ? static_cast<double>(cost.sent_bytes) / static_cast<double>(measured.sent_bytes) : 1;
-    time = {measured.compute, measured.transfer * scale};
+    time = scaled(known->second, cost);
   } else {
     const LinkTime transfer = transfer_time(action, played, step, call, cost);
     time = {compute_seconds(action, cost), transfer.seconds, transfer.use};
@@ -26,28 +41,15 @@ ActionTime ActionTimes::of(int played, int step, size_t call) const {
   return time;
 }
 
-// A layer reads its parameters, and writes and reads once what it makes.
 Cost ActionTimes::cost_of_action(const Action& action, int played, int step) const {
   const PlayedRank& rank = played_.ranks[played];
   const PlayedPart& part = parts_[played];
-  const ModelInfo& model = plan_.model().info();
-  if (role_of(action) == Role::compute) {
-    const RehearsedAction& rehearsed = part.rehearsal.actions[step];
-    Cost cost{.flops = rehearsed.flops, .memory_bytes = 2 * rehearsed.made, .sent_bytes = rehearsed.sent};
-    for (const int unit : model.positions[action.target].units)
-      cost.memory_bytes +=
-          part.held.units[unit].layout.numel * static_cast<int64_t>(c10::elementSize(rank.program->precision.params));
-    return cost;
-  }
-  if (message_of(action)) {
-    const int64_t bytes = part.rehearsal.actions[step].sent;
-    return {.memory_bytes = 2 * bytes, .sent_bytes = bytes};
-  }
-  return cost_of(action, {.model = model,
-                          .program = *rank.program,
-                          .units = part.held.units,
-                          .ranks = Coord{played_.mesh, rank.rank}.size(action.axes()),
-                          .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())});
+  return action_cost(action, part.rehearsal.actions[step],
+                     {.model = plan_.model().info(),
+                      .program = *rank.program,
+                      .units = part.held.units,
+                      .ranks = Coord{played_.mesh, rank.rank}.size(action.axes()),
+                      .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())});
 }
 
 double ActionTimes::compute_seconds(const Action& action, const Cost& cost) const {
@@ -56,9 +58,12 @@ double ActionTimes::compute_seconds(const Action& action, const Cost& cost) cons
   const std::string type = float_type_name(plan_.program(Mode::train).precision.params);
   const auto rate = machine.flops.find(type);
   const bool is_known = cost.flops == 0 || (rate != machine.flops.end() && rate->second > 0);
-  if (!is_known || (cost.flops == 0 && machine.memory_bandwidth == 0)) {
-    misuse("the costs{} do not tell how long {} takes: measure it, or give hardware.{}", quoted(machine.name),
-           measured_name(action, plan_.model().info()), is_known ? "memory_bandwidth" : "flops." + type);
+  if (!is_known) {
+    std::vector<std::string> others;
+    for (const auto& [name, unused] : machine.flops) others.push_back(name);
+    misuse("the costs{} have no rate of {} products, for {}: compute in another type{}, measure it, or give hardware.flops.{}",
+           quoted(machine.name), type, measured_name(action, plan_.model().info()),
+           others.empty() ? "" : fmt::format(" ({})", fmt::join(others, ", ")), type);
   }
   const double computing = cost.flops > 0 ? cost.flops / (rate->second * machine.efficiency.flops) : 0;
   const double bandwidth = machine.memory_bandwidth * machine.efficiency.memory;

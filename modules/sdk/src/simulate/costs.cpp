@@ -36,6 +36,10 @@ Value to_value(const Hardware& hardware) {
                       {"source", hardware.source}};
 }
 
+std::string part_of_one(double value) {
+  return value > 0 && value <= 1 ? "" : fmt::format("must be above 0 and at most 1, got {}", value);
+}
+
 // The parts of a table of costs, before the nested tables are read.
 struct Parts {
   int version = kVersion;
@@ -59,20 +63,21 @@ void convert(const Value& value, const std::string& path, std::map<std::string, 
   for (const auto& [type, rate] : table) {
     parse_float_type(type, path);
     convert(rate, path + "." + type, out[type]);
+    if (!(out[type] > 0)) misuse("{}.{} must be above 0, got {}", path, type, out[type]);
   }
 }
 // A number stands for all three.
 void convert(const Value& value, const std::string& path, Efficiency& out) {
   if (value.get_if<double>() || value.get_if<int64_t>()) {
     convert(value, path, out.flops);
-    if (!(out.flops > 0)) misuse("{} must be above 0, got {}", path, out.flops);
+    if (!(out.flops > 0 && out.flops <= 1)) misuse("{} must be above 0 and at most 1, got {}", path, out.flops);
     out.memory = out.links = out.flops;
     return;
   }
   out = Schema<Efficiency>(path)
-            .optional("flops", &Efficiency::flops, "the part of flops that layers reach", above(0))
-            .optional("memory", &Efficiency::memory, "the part of memory_bandwidth that is reached", above(0))
-            .optional("links", &Efficiency::links, "the part of the links' bandwidths that is reached", above(0))
+            .optional("flops", &Efficiency::flops, "the part of flops that layers reach", part_of_one)
+            .optional("memory", &Efficiency::memory, "the part of memory_bandwidth that is reached", part_of_one)
+            .optional("links", &Efficiency::links, "the part of the links' bandwidths that is reached", part_of_one)
             .parse(value);
 }
 void convert(const Value& value, const std::string& path, Hardware& out) {
@@ -103,20 +108,27 @@ std::string measured_name(const Action& action, const ModelInfo& model) {
 Value to_value(const Costs& costs) {
   Value::Table measured;
   for (const auto& [name, cost] : costs.measured) {
-    measured[name] = Value::Table{{"compute", cost.compute}, {"transfer", cost.transfer}, {"sent_bytes", cost.sent_bytes}};
+    measured[name] = Value::Table{{"compute", cost.compute},
+                                  {"transfer", cost.transfer},
+                                  {"sent_bytes", cost.sent_bytes},
+                                  {"flops", cost.flops},
+                                  {"memory_bytes", cost.memory_bytes}};
   }
   return Value::Table{{"version", kVersion}, {"hardware", to_value(costs.hardware)}, {"measured", std::move(measured)}};
 }
 
 Costs parse_costs(const Value& value) {
   static const auto schema = Schema<Parts>("costs")
-                                 .optional("version", &Parts::version, "of the format: 1", at_least(1))
+                                 .optional("version", &Parts::version, "of the format: 1", between(kVersion, kVersion))
                                  .optional("hardware", &Parts::hardware, "the machine, for what was not measured")
                                  .optional("measured", &Parts::measured, "{compute, transfer, sent_bytes} by action");
   static const auto entry = Schema<Costs::Measured>("costs.measured")
                                 .optional("compute", &Costs::Measured::compute, "seconds on the rank", at_least(0))
                                 .optional("transfer", &Costs::Measured::transfer, "seconds of communication", at_least(0))
-                                .optional("sent_bytes", &Costs::Measured::sent_bytes, "bytes that were sent");
+                                .optional("sent_bytes", &Costs::Measured::sent_bytes, "bytes that were sent", at_least(0))
+                                .optional("flops", &Costs::Measured::flops, "operations; 0: not known", at_least(0))
+                                .optional("memory_bytes", &Costs::Measured::memory_bytes,
+                                          "bytes that were read and written; 0: not known", at_least(0));
   const Parts parts = schema.parse(value);
   Costs costs{.hardware = parts.hardware, .measured = {}};
   for (const auto& [name, cost] : parts.measured) costs.measured[name] = entry.parse(cost);
@@ -135,6 +147,12 @@ std::string describe(const Hardware& hardware, const std::string& type) {
   add("links inside", hardware.inside.bandwidth, reached.links);
   add(fmt::format("across by {:.0f} card{} of", hardware.cards(), hardware.cards() == 1 ? "" : "s"), hardware.across.bandwidth,
       reached.links);
+  const auto add_time = [&](double seconds, const char* of) {
+    if (seconds > 0) text += fmt::format(", {:.3g} us {}", seconds * 1e6, of);
+  };
+  add_time(hardware.inside.latency, "per message inside");
+  add_time(hardware.across.latency, "across");
+  add_time(hardware.launch, "per action");
   return text;
 }
 

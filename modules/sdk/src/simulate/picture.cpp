@@ -48,9 +48,13 @@ double round_step(double length, int marks) {
   return 10 * power;
 }
 
+// Returns text for XML, which has no control characters.
 std::string escaped(const std::string& text) {
   std::string safe;
-  for (const char c : text) safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  for (const char c : text) {
+    const bool is_control = static_cast<unsigned char>(c) < ' ';
+    safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, is_control ? ' ' : c);
+  }
   return safe;
 }
 

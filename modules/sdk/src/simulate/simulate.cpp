@@ -106,8 +106,21 @@ StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<
     work.flops += flops * played.ranks[index].count;
   }
   const auto rate = costs.hardware.flops.find(float_type_name(plan.program(Mode::train).precision.params));
-  if (costs.measured.empty() && rate != costs.hardware.flops.end()) work.peak = rate->second * played.mesh.world_size();
+  if (costs.hardware.name != kMeasuredMachine && rate != costs.hardware.flops.end())
+    work.peak = rate->second * played.mesh.world_size();
   return work;
+}
+
+// Returns the rates for the actions that were not measured; empty if all were.
+std::string assumed_rates(const Plan& plan, const PlayedRanks& played, const Costs& costs) {
+  const bool uses_rates = std::ranges::any_of(played.ranks, [&](const PlayedRank& rank) {
+    return std::ranges::any_of(rank.program->actions, [&](const Action& action) {
+      return !costs.measured.contains(measured_name(action, plan.model().info()));
+    });
+  });
+  if (!uses_rates) return "";
+  const std::string rates = describe(costs.hardware, float_type_name(plan.program(Mode::train).precision.params));
+  return (costs.measured.empty() ? "" : "for what was not measured: ") + rates;
 }
 
 constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long run do
@@ -135,9 +148,8 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   }
   auto simulation = std::make_shared<Simulation>();
   simulation->seconds = end - last_begin;
-  simulation->costs = costs.hardware.name.empty() ? "measured" : costs.hardware.name;
-  if (costs.measured.empty())
-    simulation->assumed = describe(costs.hardware, float_type_name(plan.program(Mode::train).precision.params));
+  simulation->costs = costs.hardware.name.empty() ? "without a name" : costs.hardware.name;
+  simulation->assumed = assumed_rates(plan, played, costs);
   simulation->program = describe_program(plan.spec());
   simulation->world_size = played.mesh.world_size();
   simulation->work = work_of(plan, played, parts, micro_batches, costs);

@@ -15,7 +15,7 @@ std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& pl
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) return failure;
-    return std::make_exception_ptr(OutOfMemory(describe(error) + ". " + memory_advice(plan)));
+    return std::make_exception_ptr(OutOfMemory(describe(error) + ". " + memory_advice(plan, Lacking::values)));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simulate/action_cost.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/process/trace.h"
@@ -49,11 +50,13 @@ struct Sum {
     total.compute += cost.compute;
     total.transfer += cost.transfer;
     total.sent_bytes += cost.sent_bytes;
+    total.flops += cost.flops;
+    total.memory_bytes += cost.memory_bytes;
     ++count;
   }
   Costs::Measured mean() const {
     const auto n = static_cast<double>(count);
-    return {total.compute / n, total.transfer / n, total.sent_bytes / count};
+    return {total.compute / n, total.transfer / n, total.sent_bytes / count, total.flops / n, total.memory_bytes / n};
   }
 };
 
@@ -86,21 +89,15 @@ void CostMeter::run(Executor& executor, StepState& state) {
 }
 
 // The time of a message contains the wait for its peer, so the least one counts.
-std::map<std::string, Costs::Measured> CostMeter::own_costs() const {
+std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Cost>& work) const {
   const Program& program = plan_.program(Mode::train);
-  const ModelInfo& model = plan_.model().info();
-  const Coord coord = plan_.spec().coord();
   std::map<std::string, Sum> sums;
   std::map<std::string, double> messages;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
-    const std::string name = measured_name(action, model);
-    const CostBasis basis{.model = model,
-                          .program = program,
-                          .units = plan_.held().units,
-                          .ranks = coord.size(action.axes()),
-                          .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())};
-    sums[name].add({median(times_[i].compute), median(times_[i].transfer), cost_of(action, basis).sent_bytes});
+    const std::string name = measured_name(action, plan_.model().info());
+    sums[name].add({median(times_[i].compute), median(times_[i].transfer), work[i].sent_bytes, work[i].flops,
+                    static_cast<double>(work[i].memory_bytes)});
     if (!message_of(action)) continue;
     const auto [found, is_new] = messages.emplace(name, least(times_[i].compute));
     if (!is_new) found->second = std::min(found->second, least(times_[i].compute));
@@ -110,32 +107,44 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs() const {
   return measured;
 }
 
-// Returns the rates that the measured times show on this rank.
-Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Batch>& micro_batches) const {
+// Returns the work of each action of a step.
+std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) const {
   const Program& program = plan_.program(Mode::train);
-  const ModelInfo& model = plan_.model().info();
+  const Coord coord = plan_.spec().coord();
   const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), micro_batches, plan_.shapes(micro_batches));
+  std::vector<Cost> work;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
+    work.push_back(action_cost(action, rehearsal.actions[i],
+                               {.model = plan_.model().info(),
+                                .program = program,
+                                .units = plan_.held().units,
+                                .ranks = coord.size(action.axes()),
+                                .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())}));
+  }
+  return work;
+}
+
+// Returns the rates that the measured times show on this rank.
+Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Cost>& work) const {
+  const Program& program = plan_.program(Mode::train);
   double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
-    const Costs::Measured& cost = measured.at(measured_name(action, model));
+    const Costs::Measured& cost = measured.at(measured_name(action, plan_.model().info()));
     if (role_of(action) == Role::compute) {
-      flops += rehearsal.actions[i].flops;
+      flops += work[i].flops;
       computing += cost.compute;
     } else if (role_of(action) == Role::update) {
-      const CostBasis basis{.model = model,
-                            .program = program,
-                            .units = plan_.held().units,
-                            .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())};
-      updated += static_cast<double>(cost_of(action, basis).memory_bytes);
+      updated += static_cast<double>(work[i].memory_bytes);
       updating += cost.compute;
-    } else if (cost.sent_bytes > 0) {
-      sent += static_cast<double>(cost.sent_bytes);
+    } else if (work[i].sent_bytes > 0 && !message_of(action)) {
+      sent += static_cast<double>(work[i].sent_bytes);
       sending += cost.transfer;
     }
   }
   Hardware rates;
-  rates.name = "measured";
+  rates.name = kMeasuredMachine;
   rates.source = "steps of this run";
   if (computing > 0 && flops > 0) rates.flops[float_type_name(program.precision.params)] = flops / computing;
   if (updating > 0) rates.memory_bandwidth = updated / updating;
@@ -145,8 +154,9 @@ Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured
 }
 
 Costs CostMeter::costs(const std::vector<Batch>& micro_batches) const {
-  Costs mine{.hardware = {}, .measured = own_costs()};
-  mine.hardware = rates(mine.measured, micro_batches);
+  const std::vector<Cost> work = work_of(micro_batches);
+  Costs mine{.hardware = {}, .measured = own_costs(work)};
+  mine.hardware = rates(mine.measured, work);
   const auto& mesh = plan_.spec().mesh();
   if (!mesh || plan_.place().size == 1) return mine;
   std::map<std::string, Sum> sums;

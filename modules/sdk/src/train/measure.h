@@ -28,8 +28,9 @@ class CostMeter {
   struct Times {
     std::vector<double> compute, transfer;  // by step, in seconds
   };
-  std::map<std::string, Costs::Measured> own_costs() const;
-  Hardware rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Batch>& micro_batches) const;
+  std::vector<Cost> work_of(const std::vector<Batch>& micro_batches) const;
+  std::map<std::string, Costs::Measured> own_costs(const std::vector<Cost>& work) const;
+  Hardware rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Cost>& work) const;
 
   const Plan& plan_;
   std::vector<Times> times_;  // by action

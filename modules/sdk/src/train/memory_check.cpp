@@ -66,24 +66,34 @@ bool is_on_gpus(const Plan& plan) {
   return mesh && plan.place().size > 1 && mesh->world()->link.backend == "nccl";
 }
 
+// What shrinks the buffers: sharding the largest kind, more ranks, a smaller state.
+std::vector<std::string> advice_on_buffers(const Plan& plan) {
+  std::vector<std::string> advice;
+  const auto& held = plan.rank().held;
+  const auto& units = plan.program(Mode::train).units;
+  const bool has_whole_state = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.state == Residence::whole; });
+  const bool has_whole_grads = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.grads == Residence::whole; });
+  const bool has_whole_params = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.params == Residence::whole; });
+  const int stage = has_whole_state ? 1 : has_whole_grads ? 2 : has_whole_params ? 3 : 0;
+  if (plan.data_ranks() > 1 && stage > 0)
+    advice.push_back(fmt::format("shard them by zero.shard{{stage = {}}}, or a higher stage", stage));
+  advice.emplace_back(stage > 0 && plan.data_ranks() == 1 ? "use more ranks and zero.shard{stage = 1} to 3" : "use more ranks");
+  const auto optimizer = std::ranges::find(held, "optimizer", [](const auto& line) { return line.first; });
+  if (optimizer != held.end() && optimizer->second > 0)
+    advice.emplace_back("take an optimizer with less state, or freeze parameters");
+  advice.emplace_back("make the model smaller. ztoolkit plan tells what a script would need, without allocating it");
+  return advice;
+}
+
 }  // namespace
 
-std::string memory_advice(const Plan& plan) {
-  const auto& held = plan.rank().held;
-  const auto largest = std::ranges::max_element(held, {}, [](const auto& line) { return line.second; });
-  const auto& units = plan.program(Mode::train).units;
-  const bool is_sharded = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.is_spread(); });
+std::string memory_advice(const Plan& plan, Lacking what) {
   std::vector<std::string> advice;
-  if (plan.data_ranks() > 1 && largest != held.end()) {
-    if (largest->first == "optimizer" || largest->first == "master") advice.emplace_back("shard it by zero.shard{stage = 1}");
-    if (largest->first == "gradients") advice.emplace_back("shard them by zero.shard{stage = 2}");
-    if (largest->first == "parameters") advice.emplace_back("shard them by zero.shard{stage = 3}");
-  } else if (!is_sharded) {
-    advice.emplace_back("shard the model over more ranks by zero.shard");
+  if (what == Lacking::values) {
+    advice = {"make a step of more micro-batches, or of shorter or fewer samples", "recompute blocks by zt.recompute"};
+    if (plan.program(Mode::train).precision.params == at::kFloat) advice.emplace_back("compute in bf16");
   }
-  advice.emplace_back("make a step of more micro-batches, or of shorter or fewer samples");
-  advice.emplace_back("recompute blocks by zt.recompute");
-  if (plan.program(Mode::train).precision.params == at::kFloat) advice.emplace_back("compute in bf16");
+  for (std::string& more : advice_on_buffers(plan)) advice.push_back(std::move(more));
   return fmt::format("This rank's buffers are: {}. To need less, {}", held_text(plan.rank()), fmt::join(advice, "; or "));
 }
 
@@ -98,12 +108,13 @@ void check_memory(const Plan& plan) {
   run_together(plan.world(), [&] {
     const bool exceeds = memory.whole >= 0 && here.bytes > memory.whole;
     const bool exceeds_limit = memory.limit >= 0 && here.of_process > memory.limit;
-    if (exceeds || exceeds_limit) misuse("{}, without activations, and {}. {}", need(), memory.text(), memory_advice(plan));
+    if (exceeds || exceeds_limit)
+      misuse("{}, without activations, and {}. {}", need(), memory.text(), memory_advice(plan, Lacking::buffers));
   });
   if (here.is_first && memory.free >= 0 && here.bytes > memory.free)
     log(LogLevel::warn, plan.place(),
         fmt::format("{}, without activations, and {}: it may end for lack of memory. {}", need(), memory.text(),
-                    memory_advice(plan)));
+                    memory_advice(plan, Lacking::buffers)));
 }
 
 }  // namespace zt

@@ -1,6 +1,7 @@
 // What the ranks need in host memory, beside what there is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "plan/plan.h"
@@ -12,7 +13,10 @@ namespace zt {
 // of a machine if less is free. Buffers on GPUs are left out. Collective over the mesh.
 void check_memory(const Plan& plan);
 
-// Returns what to tell beside an OutOfMemory: what this rank holds by kind, and what would need less.
-std::string memory_advice(const Plan& plan);
+// What lacks memory: the buffers of a trainer, or the values within a step.
+enum class Lacking : uint8_t { buffers, values };
+
+// Returns what to tell beside an OutOfMemory: what this rank's buffers need by kind, and what would need less.
+std::string memory_advice(const Plan& plan, Lacking what);
 
 }  // namespace zt

@@ -110,7 +110,8 @@ void Store::allocate_units() {
       allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
-      throw OutOfMemory(fmt::format("the buffers of {}: {}. {}", unit_text(unit), describe(error), memory_advice(*plan_)));
+      throw OutOfMemory(
+          fmt::format("the buffers of {}: {}. {}", unit_text(unit), describe(error), memory_advice(*plan_, Lacking::buffers)));
     }
   }
   run_together(plan_->world(), [&] {  // values that a script gives may be wrong

@@ -18,6 +18,8 @@ struct LinkSpeed {
   double bandwidth = 0;  // bytes per second; 0: not known
 };
 
+inline constexpr const char* kMeasuredMachine = "measured";
+
 // The parts of peak rates that are assumed to be reached.
 struct Efficiency {
   double flops = 1;   // of a layer's matrices
@@ -27,7 +29,7 @@ struct Efficiency {
 
 // The speed of a machine, for one rank.
 struct Hardware {
-  std::string name;
+  std::string name;                     // kMeasuredMachine: the rates are those that steps of a run reached, and no peaks
   std::map<std::string, double> flops;  // per second, by type: "bf16", "fp16", "fp32", "fp64"; a missing type is not known
   double memory_bandwidth = 0;          // bytes per second; 0: not known
   LinkSpeed inside;                     // of a rank to the other ranks of its machine
@@ -49,6 +51,9 @@ struct Costs {
     double compute = 0;      // seconds on the rank
     double transfer = 0;     // seconds after all ranks had arrived
     int64_t sent_bytes = 0;  // that the action sent; for one that sends more or less, `transfer` is scaled
+    // Its operations, and the bytes that it read and wrote. For other ones `compute` is scaled: by the operations, if it had
+    // some. 0: not known.
+    double flops = 0, memory_bytes = 0;
   };
   Hardware hardware;                         // for actions that were not measured
   std::map<std::string, Measured> measured;  // by measured_name
