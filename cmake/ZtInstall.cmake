@@ -11,13 +11,31 @@ install(DIRECTORY modules/sdk/include/zt modules/io/include/zt lua/binding/inclu
 install(DIRECTORY lua/zt DESTINATION share/ztoolkit/lua FILES_MATCHING PATTERN "*.lua" PATTERN "*.js" PATTERN "*.css")
 install(DIRECTORY scripts/exp DESTINATION share/ztoolkit/scripts)
 install(FILES LICENSE DESTINATION share/ztoolkit)
-# The documents in their own folders, so that their links to each other, to the Lua library and to the experiments work.
+# The documents in their own folders, and what they link to: a test follows all links.
 file(GLOB documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS *.md docs/*.md */README.md ckpt/FORMAT.md lua/*/README.md
      modules/*/README.md)
 foreach(document ${documents})
   cmake_path(GET document PARENT_PATH folder)
   install(FILES ${document} DESTINATION share/ztoolkit/${folder})
 endforeach()
+install(DIRECTORY bench/plans DESTINATION share/ztoolkit/bench)
+install(DIRECTORY modules/example modules/gemm DESTINATION share/ztoolkit/modules FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp"
+  PATTERN "CMakeLists.txt")
+foreach(header zero/residency/residency.h pipe/schedule/schedule.h ckpt/reshard/region.h comm/two_level/two_level_backend.h
+        modules/sdk/src/verify/verify.h)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION share/ztoolkit/${folder})
+endforeach()
+# zt_install_link(link target): a symbolic link below share/ztoolkit to another part of the tree.
+function(zt_install_link link target)
+  cmake_path(GET link PARENT_PATH folder)
+  install(CODE "set(top \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/ztoolkit\")
+    file(MAKE_DIRECTORY \"\${top}/${folder}\")
+    file(CREATE_LINK \"${target}\" \"\${top}/${link}\" SYMBOLIC)")
+endfunction()
+zt_install_link(modules/sdk/include ../../../../include)
+zt_install_link(zero/lua ../lua/zt/zero)
+zt_install_link(ckpt/lua ../lua/zt/ckpt)
 
 # LibTorch itself is installed on request: always with this option, once by `cmake --install build/release --component torch`.
 option(ZT_BUNDLE_TORCH "Install and package LibTorch's CPU libraries too" OFF)

@@ -69,7 +69,7 @@ class CommandLine(HostTest):
         for name in ("runs/gpt/options.json", "runs/gpt/step_00000002/checkpoint.h5", "exp/a.lua", "exp/b.lua", "hf/config.json",
                      "hf/model.safetensors"):
             (self.folder / name).touch()
-        for folder, text in ((runs / "gpt", f"with a run: ztoolkit ckpt ls {runs}/gpt lists its checkpoints"),
+        for folder, text in ((runs / "gpt", f"with a run: ztoolkit report {runs}/gpt makes a page of it, ztoolkit ckpt ls {runs}/gpt lists its checkpoints"),
                              (runs, f"with the runs gpt: ztoolkit ckpt ls {runs} lists their checkpoints"),
                              (runs / "gpt/step_00000002", f"with a checkpoint: ztoolkit ckpt show {runs}/gpt/step_00000002 prints"),
                              (self.folder / "exp", f"with the scripts a.lua, b.lua: to run one, write: ztoolkit run {self.folder}/exp/SCRIPT"),

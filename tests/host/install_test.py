@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -55,6 +56,17 @@ class Install(HostTest):
         self.assertIn("Returns a pass that makes the ranks", self.installed("api", "zero.shard"))
         self.assertNotIn("cannot be loaded", self.installed("modules"))
         self.assertNotIn(str(SOURCE), self.installed("modules"))
+
+    def test_the_links_of_the_documents(self):
+        top, dead = self.prefix / "share/ztoolkit", []
+        documents = sorted(top.rglob("*.md"))
+        self.assertGreater(len(documents), 20)
+        for document in documents:
+            text = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(), flags=re.S)
+            links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) + re.findall(r"^\[[^\]]+\]: ([^#\s]+)", text, flags=re.M)
+            dead += [f"{document.relative_to(top)}: {link}" for link in links
+                     if not re.match("[a-z]+:", link) and not (document.parent / link).exists()]
+        self.assertEqual(dead, [])
 
     def test_a_module_outside_the_tree(self):
         source = self.folder / "example"

@@ -14,8 +14,11 @@ namespace {
 KindId unit_kind(const char* name, std::vector<ResourceId> reads, std::vector<ResourceId> writes) {
   return register_kind({name, Target::unit, false, "", [=](const Action& action, const ModelInfo&) {
                           Resources resources;
-                          for (const auto kind : reads) resources.reads.push_back({kind, action.target});
-                          for (const auto kind : writes) resources.writes.push_back({kind, action.target});
+                          const auto place = [&](ResourceId type) {
+                            return Resource{type, type_of(type).index == Index::unit ? action.target : 0};
+                          };
+                          for (const auto type : reads) resources.reads.push_back(place(type));
+                          for (const auto type : writes) resources.writes.push_back(place(type));
                           return resources;
                         }});
 }

@@ -47,8 +47,8 @@ std::string folder_hint(const std::string& path) {
   }
   if (is_run(path)) {
     return fmt::format(
-        " with a run: ztoolkit ckpt ls {0} lists its checkpoints, ztoolkit trace {0} draws a step. To continue the "
-        "run, start its script again with the same options (they are in {0}/options.json)",
+        " with a run: ztoolkit report {0} makes a page of it, ztoolkit ckpt ls {0} lists its checkpoints, ztoolkit trace {0} "
+        "draws a step. To continue the run, start its script again with the same options (they are in {0}/options.json)",
         path);
   }
   if (has(path, "config.json") &&

@@ -9,16 +9,6 @@ namespace zt {
 
 namespace {
 
-// Adds to an OutOfMemory what the rank holds and what would need less.
-std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& plan) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    if (!is_out_of_memory(error)) return failure;
-    return std::make_exception_ptr(OutOfMemory(describe(error) + ". " + memory_advice(plan, Lacking::values)));
-  }
-}
-
 StepFailure describe_failure(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -30,6 +20,15 @@ StepFailure describe_failure(const std::exception_ptr& failure) {
 }
 
 }  // namespace
+
+std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& plan) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) return failure;
+    return std::make_exception_ptr(OutOfMemory(describe(error) + ". " + memory_advice(plan, Lacking::values)));
+  }
+}
 
 void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
   if (more.empty()) std::rethrow_exception(failure);

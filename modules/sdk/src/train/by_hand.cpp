@@ -189,7 +189,7 @@ void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int
     throw;
   } catch (...) {
     if (micro_batch_ > 0) runner_.compute().discard(micro_batch_);
-    rethrow_with(std::current_exception(),
+    rethrow_with(with_advice(std::current_exception(), *plan_),
                  "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know "
                  "nothing of this and wait for it");
   }

@@ -17,6 +17,9 @@
 
 namespace zt {
 
+// Returns the failure; an OutOfMemory with what the rank holds and what would need less.
+std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& plan);
+
 // Throws `failure` with `more` at the end of its message.
 [[noreturn]] void rethrow_with(const std::exception_ptr& failure, const std::string& more);
 
