@@ -22,7 +22,7 @@ local function batch(count)
   local tokens = zt.arange(count * 128):remainder(4096):to("int64"):view({count, 128})
   return {tokens = tokens, labels = tokens}
 end
-if arg[4] == "by hand" then trainer:forward(batch(samples)) end
+if arg[4] == "by_hand" then trainer:forward(batch(samples)) end
 if is_caught then
   local is_done, message = pcall(trainer.step, trainer, batch(samples))
   print(is_done, (tostring(message):gsub("\\n.*", "")))
@@ -66,7 +66,7 @@ class Memory(HostTest):
         self.assertRegex(failed.stderr, r"layer 'blocks\.\d' \(block\): with the inputs float32\[64, 128, 512\] on cpu: there is no memory "
                          r"for [\d.]+ MiB; .* more \(ulimit -v\)\. This rank's buffers are: parameters ")
         self.assertNotIn("does not have a device", failed.stderr)
-        by_hand = self.run_limited(2, 64, 0, "by hand", limit=limit)
+        by_hand = self.run_limited(2, 64, 0, "by_hand", limit=limit)
         self.assertRegex(by_hand.stderr, r"layer 'blocks\.\d' .*This rank's buffers are: .*nothing was changed")
         caught = self.run_limited(2, 64, 0, "caught", limit=limit)
         self.assertRegex(caught.stdout, r"false\t.*there is no memory for")
