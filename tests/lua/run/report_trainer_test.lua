@@ -81,6 +81,18 @@ function TestReport:test_pictures()
   lu.assertStrContains(section(page_of(self.run.path), "step"), "The step cannot be drawn: &#39;")
 end
 
+-- The page of a run that was killed has all that its ranks have written.
+function TestReport:test_the_parts_of_a_trace()
+  local path, lines = self.run.path, {}
+  for place, event in ipairs(zt.json.decode(zt.fs.read(path .. "/trace.json")).traceEvents) do
+    lines[place] = zt.json.encode(event) .. ",\n"
+  end
+  os.remove(path .. "/trace.json")
+  local started = zt.json.decode(zt.fs.read(path .. "/options.json")).started
+  zt.write_file(("%s/trace.%s.0.part"):format(path, (started:gsub("[^%w]", ""))), table.concat(lines))
+  lu.assertStrContains(section(page_of(path), "step"), "Step 1, whose time is the median of the steps 0 to 1: ")
+end
+
 function TestReport:test_where_to_resume()
   local content = section(page_of(self.run.path), "resume")
   lu.assertStrContains(content, ("2 complete checkpoints is <code>%s/step_00000002</code>: 2 steps done"):format(self.run.path))

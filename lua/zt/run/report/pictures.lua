@@ -6,6 +6,7 @@ local html = require "zt.run.report.html"
 local picture = require "zt.run.picture"
 local steps = require "zt.run.steps"
 local text = require "zt.text"
+local trace = require "zt.run.trace"
 require "zt.pipe" -- registers the kinds of messages between stages, whose role decides their color
 
 local MOST_BYTES = 256 * 2 ^ 20 -- of a trace
@@ -31,7 +32,10 @@ end
 
 --- Returns the picture of the median step of the run's trace, or a sentence that says why there is none.
 function pictures.step(run)
-  local path = run.path .. "/trace.json"
+  local path, start = run.path .. "/trace.json", run.record
+  if start.started and start.ranks and trace.has_parts(run.path, start) then
+    pcall(trace.join, run.path, start, "command") -- fails in a folder that cannot be written: then trace.json is a bit older
+  end
   local facts = core.file_facts(path)
   if not facts then
     return "<p>There is no trace.json: run:log writes it, if the run has a trainer and its trace is on.</p>"
