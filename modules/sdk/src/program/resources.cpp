@@ -5,7 +5,6 @@
 #include <cctype>
 #include <deque>
 #include <map>
-#include <memory>
 #include <mutex>
 
 #include "zt/base/error.h"
@@ -67,10 +66,25 @@ class ResourceTypes {
     return found->second;
   }
 
+  // A function that is set once, while other threads may ask for it.
+  template <class F>
+  class Once {
+   public:
+    void set(F function) {
+      if (given_.load()) return;
+      function_ = std::move(function);
+      given_ = &function_;
+    }
+    const F* get() const { return given_; }
+
+   private:
+    F function_;
+    std::atomic<const F*> given_ = nullptr;
+  };
   struct Entry {
     ResourceType type;
-    std::atomic<const TensorsOf*> tensors = nullptr;
-    std::atomic<const BytesOf*> bytes = nullptr;
+    Once<TensorsOf> tensors;
+    Once<BytesOf> bytes;
   };
 
   Entry& at(ResourceId id) {
@@ -80,12 +94,12 @@ class ResourceTypes {
     return entries_[place];
   }
 
-  // Keeps the first function of each type. Threads may read it meanwhile, so it stays for the life of the process.
+  // Keeps the first function.
   template <class F>
-  static void set(std::atomic<const F*>& member, F function) {
-    auto mine = std::make_unique<const F>(std::move(function));
-    const F* none = nullptr;
-    if (member.compare_exchange_strong(none, mine.get())) static_cast<void>(mine.release());
+  void set(ResourceId id, Once<F> Entry::*member, F function) {
+    Entry& entry = at(id);
+    const std::lock_guard lock(mutex_);
+    (entry.*member).set(std::move(function));
   }
 
   ResourceId find(const std::string& name) const {
@@ -142,19 +156,19 @@ std::vector<ResourceId> resource_ids() {
 }
 
 void set_tensors(ResourceId id, TensorsOf tensors) {
-  ResourceTypes::set(resource_types().at(id).tensors, std::move(tensors));
+  resource_types().set(id, &ResourceTypes::Entry::tensors, std::move(tensors));
 }
 
 void set_bytes(ResourceId id, BytesOf bytes) {
-  ResourceTypes::set(resource_types().at(id).bytes, std::move(bytes));
+  resource_types().set(id, &ResourceTypes::Entry::bytes, std::move(bytes));
 }
 
 const TensorsOf* tensors_of(ResourceId id) {
-  return resource_types().at(id).tensors;
+  return resource_types().at(id).tensors.get();
 }
 
 const BytesOf* bytes_of(ResourceId id) {
-  return resource_types().at(id).bytes;
+  return resource_types().at(id).bytes.get();
 }
 
 int count_of(Index index, const ModelInfo& model) {
