@@ -36,12 +36,12 @@ end
 local function trace_of(run)
   local path, start = run .. "/trace.json", folder.start(run)
   if not start and run:find "%.json$" then return run end
-  if start and start.started and trace.has_parts(run, start) then
-    local is_joined, missing = pcall(trace.join, run, start, "command")
-    if not is_joined then
-      print(("the last events of the ranks are left out: %s"):format(missing))
-      return path
-    end
+  local missing, why = trace.join_left(run, start or {})
+  if why then
+    print(("the last events of the ranks are left out: %s"):format(why))
+    return path
+  end
+  if missing then
     print(("joined the events of %d ranks into %s"):format(start.ranks - #missing, path))
     if #missing > 0 then
       print(("there are no events of the ranks %s yet: a rank writes them when it calls run:log"):format(

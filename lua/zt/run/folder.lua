@@ -51,9 +51,8 @@ function folder.start(path)
   return start
 end
 
--- Removes the parts of the trace that an earlier start has left.
-local function remove_parts(path)
-  local start = folder.start(path)
+-- Removes the parts of the trace that the start has left, if there was one.
+local function remove_parts(path, start)
   if start and start.started and start.ranks then trace.remove_parts(path, start) end
 end
 
@@ -92,7 +91,7 @@ function folder.open(path, options)
   local held = require("zt.ckpt").lock_run(path)
   if is_new or options.resume then return held, is_new end
   local is_done, message = pcall(function()
-    remove_parts(path)
+    remove_parts(path, folder.start(path))
     for _, name in ipairs(FILES) do fs.remove(path .. "/" .. name) end
     tensorboard.remove(path .. "/tensorboard")
     require("zt.ckpt").remove_all(path)
@@ -148,7 +147,7 @@ end
 function folder.record(path, options, start)
   local earlier = folder.start(path)
   note_changes(path, earlier, options)
-  remove_parts(path)
+  remove_parts(path, earlier)
   if script.text then core.write_file(path .. "/script.lua", script.text) end
   local begun = earlier and (earlier.begun or earlier.started) or start.started
   core.write_file(path .. "/options.json", options_text(options, start, begun))

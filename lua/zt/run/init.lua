@@ -181,26 +181,23 @@ function Run:log(step, values)
   self:refresh()
 end
 
--- Writes the plots and what the trace lacks.
+-- Writes the plots and the whole trace, on the writer.
 function Run:write_pictures()
-  if self.recorder then self.recorder:write() end
-  if self.is_writer then
-    self.curves:write(self.path, self.name)
-    if self.recorder then trace.join(self.path, self.start, "run") end
-  end
+  if not self.is_writer then return end
+  self.curves:write(self.path, self.name)
+  if self.recorder then trace.join(self.path, self.start, "run") end
 end
 
 -- Brings the files up to date, so that a run that is killed leaves them: at most once per second, and in at most a hundredth of
 -- the time. A rank's own part of the trace, of which only the end is written, does not wait for the plots and the whole trace.
 function Run:refresh()
   local begin = core.now()
-  if begin < math.min(self.next_part, self.next_refresh) then return end
-  if self.recorder and begin >= self.next_part then
+  local is_due = begin >= self.next_refresh
+  if self.recorder and (is_due or begin >= self.next_part) then
     self.recorder:write()
     self.next_part = next_time(begin)
-    begin = core.now()
   end
-  if begin < self.next_refresh then return end
+  if not is_due then return end
   self:write_pictures()
   self.next_refresh = next_time(begin)
 end
@@ -297,7 +294,12 @@ methods(Run, "run", {
 
 core.set_hook("script_failed", function()
   for run in pairs(open_runs) do
-    if run.metrics or not run.is_writer then pcall(run.write_pictures, run) end
+    if run.metrics or not run.is_writer then
+      pcall(function()
+        if run.recorder then run.recorder:write() end
+        run:write_pictures()
+      end)
+    end
   end
 end)
 

@@ -150,4 +150,13 @@ function trace.has_parts(folder, start)
   return false
 end
 
+--- Joins the parts that a start has left, for others than the run. Returns the list of ranks without a part; nil if there is
+-- nothing to join; nil and the reason if trace.json cannot be written.
+function trace.join_left(folder, start)
+  if not (start.started and start.ranks and trace.has_parts(folder, start)) then return nil end
+  local is_joined, result = pcall(trace.join, folder, start, "command")
+  if is_joined then return result end
+  return nil, result
+end
+
 return trace

@@ -1,6 +1,7 @@
 --- The head of a report: what the runs are, how far they are, and their most important numbers.
 
 local core = require "zt.core"
+local folder = require "zt.run.folder"
 local html = require "zt.run.report.html"
 local text = require "zt.text"
 
@@ -21,7 +22,7 @@ end
 local function duration_of(run)
   local begin, stop = seconds_of(run.record.started), nil
   if not begin then return "-" end
-  local now = seconds_of(os.date "!%Y-%m-%dT%H:%M:%SZ")
+  local now = seconds_of(folder.time())
   if run.status.state == "ended" then stop = seconds_of(run.summary.finished) end
   if run.status.state == "running" then stop = now end
   local age = age_of_metrics(run)

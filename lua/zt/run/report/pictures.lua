@@ -32,10 +32,8 @@ end
 
 --- Returns the picture of the median step of the run's trace, or a sentence that says why there is none.
 function pictures.step(run)
-  local path, start = run.path .. "/trace.json", run.record
-  if start.started and start.ranks and trace.has_parts(run.path, start) then
-    pcall(trace.join, run.path, start, "command") -- fails in a folder that cannot be written: then trace.json is a bit older
-  end
+  local path = run.path .. "/trace.json"
+  trace.join_left(run.path, run.record) -- fails in a folder that cannot be written: then trace.json is a bit older
   local facts = core.file_facts(path)
   if not facts then
     return "<p>There is no trace.json: run:log writes it, if the run has a trainer and its trace is on.</p>"

@@ -8,6 +8,7 @@
 --- the step, which takes time.
 
 local core = require "zt.core"
+local folder = require "zt.run.folder"
 local log = require "zt.log"
 local on_rank_zero = require "zt.on_rank_zero"
 
@@ -39,7 +40,7 @@ function summary.finish(run)
   local own, report = facts_of(run)
   local memory = own and (run.ranks and run.ranks:gather_values(own) or {own})
   on_rank_zero(run.ranks, function()
-    if run.is_writer then write(run, memory, report, os.date "!%Y-%m-%dT%H:%M:%SZ") end
+    if run.is_writer then write(run, memory, report, folder.time()) end
   end)
 end
 

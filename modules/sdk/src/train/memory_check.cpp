@@ -71,10 +71,10 @@ std::vector<std::string> advice_on_buffers(const Plan& plan) {
   std::vector<std::string> advice;
   const auto& held = plan.rank().held;
   const auto& units = plan.program(Mode::train).units;
-  const bool has_whole_state = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.state == Residence::whole; });
-  const bool has_whole_grads = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.grads == Residence::whole; });
-  const bool has_whole_params = std::ranges::any_of(units, [](const UnitPlan& unit) { return unit.params == Residence::whole; });
-  const int stage = has_whole_state ? 1 : has_whole_grads ? 2 : has_whole_params ? 3 : 0;
+  const auto any_whole = [&](Residence UnitPlan::*data) {
+    return std::ranges::find(units, Residence::whole, data) != units.end();
+  };
+  const int stage = any_whole(&UnitPlan::state) ? 1 : any_whole(&UnitPlan::grads) ? 2 : any_whole(&UnitPlan::params) ? 3 : 0;
   if (plan.data_ranks() > 1 && stage > 0)
     advice.push_back(fmt::format("shard them by zero.shard{{stage = {}}}, or a higher stage", stage));
   advice.emplace_back(stage > 0 && plan.data_ranks() == 1 ? "use more ranks and zero.shard{stage = 1} to 3" : "use more ranks");
