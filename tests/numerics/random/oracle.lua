@@ -155,6 +155,19 @@ local function has_plain_ranks(case)
   return draw_layout.size(case.layout, "pp") == 1 and not case.second
 end
 
+-- Compares a run in fp64 with that of one rank. Lion moves by signs, and that of a number which is 0 but for rounding is chance:
+-- after its first step nothing is comparable.
+local function check_near(case, laid_out, exact)
+  local moves_by_signs = case.optimizer[1] == "lion"
+  check_steps("fp64", laid_out[1][1], exact, NEAR, moves_by_signs and 1 or 1e9)
+  if moves_by_signs then return end
+  for rank = 1, #laid_out do check_inferences("fp64", laid_out[rank][1], exact, NEAR) end
+  check_generated("fp64", laid_out[1][1], exact)
+  for i, loss in ipairs(exact.evaluations) do
+    check_numbers("fp64", "evaluation " .. i, laid_out[1][1].evaluations[i], loss, NEAR)
+  end
+end
+
 -- Throws {check =, text =} where something differs. Returns the outcomes in the case's precision.
 local function check(case)
   local script = render.script(case)
@@ -170,14 +183,9 @@ local function check(case)
   if exact[2] and exact[2].text then fail("differences", "%s", exact[2].text) end
   local laid_out = run(script, draw_layout.ranks(case.layout), variants)
   check_ranks_agree(laid_out, 1, "run in fp64")
-  check_steps("fp64", laid_out[1][1], exact[1], NEAR, 1e9)
+  check_near(case, laid_out, exact[1])
   check_ranks_agree(laid_out, 2, "run in " .. case.precision)
   check_bits(case, script, laid_out[1][2], variants[3] and laid_out[1][3])
-  for rank = 1, #laid_out do check_inferences("fp64", laid_out[rank][1], exact[1], NEAR) end
-  check_generated("fp64", laid_out[1][1], exact[1])
-  for i, loss in ipairs(exact[1].evaluations) do
-    check_numbers("fp64", "evaluation " .. i, laid_out[1][1].evaluations[i], loss, NEAR)
-  end
   local differences = exact[2] and exact[2].checked or 0
   return {exact = exact[1], mine = laid_out[1][2], script = script, differences = differences}
 end
