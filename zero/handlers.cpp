@@ -70,7 +70,7 @@ class WireBuffer {
 class ReduceGrad : public ActionHandler {
  public:
   Work start(const Action& action, StepState& state) override {
-    Communicator& comm = state.comm(action.axes());
+    Communicator& comm = state.links->comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
     const GradientPart part = action.gradient_part();
     std::vector<at::Tensor> grads, sums;
@@ -113,14 +113,14 @@ class ReplicateGrad : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     std::vector<at::Tensor> shards;
     for (const Unit* unit : units_of(action, state)) shards.push_back(unit->grad_shard);
-    return state.comm(action.axes()).all_reduce(shards, ReduceOp::sum, Async::yes);
+    return state.links->comm(action.axes()).all_reduce(shards, ReduceOp::sum, Async::yes);
   }
 };
 
 class Unshard : public ActionHandler {
  public:
   Work start(const Action& action, StepState& state) override {
-    Communicator& comm = state.comm(action.axes());
+    Communicator& comm = state.links->comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
     is_sharded(action, units, comm);
     if (units.front()->is_node_shared()) {  // ranks write in place, and no rank may read before all have written

@@ -22,8 +22,8 @@ struct Setup {
     for (const auto& param : layer->params()) {
       const at::Tensor wide = at::empty(param->shape, at::kDouble);
       param->init(1, param->name, 0, {wide.data_ptr<double>(), static_cast<size_t>(wide.numel())});
-      param->values = wide.to(at::kFloat).set_requires_grad(true);
-      values.push_back(param->values);
+      values_of(*param) = wide.to(at::kFloat).set_requires_grad(true);
+      values.push_back(values_of(*param));
     }
   }
 

@@ -11,9 +11,17 @@
 
 namespace zt::nn {
 
+// The values of a parameter in a benchmark.
+inline at::Tensor& values_of(const Param& param) {
+  static std::map<const Param*, at::Tensor> values;
+  return values[&param];
+}
+
 // Every gradient overwrites its buffer. The buffers are float32, whatever the type of the parameters.
 class BenchContext final : public Context {
  public:
+  const at::Tensor& param(const Param& param) override { return values_of(param); }
+  const at::Tensor& buffer(const std::string& name) override { misuse("the benchmark has no buffer '{}'", name); }
   at::Tensor batch(const std::string& name) override {
     if (!has_batch(name)) misuse("the benchmark's batch has no '{}'", name);
     return fields.at(name);
@@ -26,7 +34,7 @@ class BenchContext final : public Context {
   std::function<Sink()> grad_sink(const Param& param) override {
     return [this, &param] {
       at::Tensor& view = views[&param];
-      if (!view.defined()) view = at::empty(param.shape, param.get().options().dtype(at::kFloat).requires_grad(false));
+      if (!view.defined()) view = at::empty(param.shape, values_of(param).options().dtype(at::kFloat).requires_grad(false));
       return Sink{view, true};
     };
   }

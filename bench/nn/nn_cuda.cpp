@@ -43,7 +43,7 @@ Pair norm(at::ScalarType dtype) {
   const std::shared_ptr<Layer> layer = make_layernorm(Value::Table{{"hidden", kHidden}});
   const at::Tensor x = leaf({kRows, kHidden}, dtype), dy = random({kRows, kHidden}, dtype);
   Results leaves{x};
-  for (const auto& param : layer->params()) leaves.push_back(param->values = leaf(param->shape, dtype));
+  for (const auto& param : layer->params()) leaves.push_back(values_of(*param) = leaf(param->shape, dtype));
   const auto context = std::make_shared<BenchContext>();
   return {[=] {
             Results all = forward_backward(layer->forward({x}, *context)[0], leaves, dy);

@@ -84,7 +84,7 @@ Pair norm(at::ScalarType dtype, bool is_layernorm) {
   const auto layer = is_layernorm ? make_layernorm(options) : make_rmsnorm(options);
   const at::Tensor x = leaf({kRows, kHidden}, dtype), dy = random({kRows, kHidden}, dtype);
   std::vector<at::Tensor> leaves{x};
-  for (const auto& param : layer->params()) leaves.push_back(param->values = leaf(param->shape, dtype));
+  for (const auto& param : layer->params()) leaves.push_back(values_of(*param) = leaf(param->shape, dtype));
   const auto context = std::make_shared<BenchContext>();
   const Run ours = [=] {
     Results all = forward_backward(layer->forward({x}, *context)[0], leaves, dy);

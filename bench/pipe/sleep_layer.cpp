@@ -55,7 +55,7 @@ class SleepLayer : public Layer {
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor x = is_first_ ? context.batch("x") : in[0];
-    return {SleepFunction::apply(x, weight_->get(), &times_, &context, weight_.get())};
+    return {SleepFunction::apply(x, context.param(*weight_), &times_, &context, weight_.get())};
   }
   std::vector<std::shared_ptr<Param>> params() const override { return {weight_}; }
   Io io() const override { return {.inputs = is_first_ ? std::vector<std::string>() : std::vector<std::string>{"h"}}; }

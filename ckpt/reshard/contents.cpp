@@ -36,6 +36,9 @@ class Collector final : public Visitor {
     for (std::string& each : stated.of) each = prefix_ + each;
     contents_.kinds.push_back(std::move(stated));
   }
+  void ignore(const std::vector<std::string>& prefixes) override {
+    for (const std::string& each : prefixes) contents_.ignored.push_back(prefix_ + each);
+  }
 
  private:
   static void check(const std::string& name, const std::vector<int64_t>& shape, const Piece& piece) {

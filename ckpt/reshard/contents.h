@@ -40,6 +40,7 @@ struct Contents {
   std::vector<Part> parts;  // in the order of the walk
   Value::Table values;      // by name, kinds among them
   std::vector<StatedKind> kinds;
+  std::vector<std::string> ignored;  // beginnings of names that a load leaves out (Visitor::ignore)
 };
 
 // How contents_of treats tensors within plain values. Such a tensor is saved as a separate tensor, named by its place in the

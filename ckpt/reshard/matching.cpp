@@ -104,6 +104,15 @@ class OtherKinds {
   std::set<std::string> refused_;
 };
 
+// Marks saved names that no object wants on purpose.
+void mark_ignored(const std::vector<std::string>& ignored, const std::map<std::string, int>& saved, size_t first,
+                  std::vector<uint8_t>& is_used) {
+  for (const auto& [name, place] : saved) {
+    const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
+    if (std::ranges::any_of(ignored, begins)) is_used[first + static_cast<size_t>(place)] = 1;
+  }
+}
+
 // Returns the part of a name before `word` ("model/blocks.1" of "model/blocks.1.experts.up.weight"), or nullopt.
 std::optional<std::string> before(const std::string& name, std::string_view word) {
   const size_t at = name.rfind(word);
@@ -223,6 +232,8 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
   OtherKinds others(wanted.kinds, saved_values, table);
   others.mark_used(saved, 0, matches.is_used);
   others.mark_used(saved_values, index.tensors.size(), matches.is_used);
+  mark_ignored(wanted.ignored, saved, 0, matches.is_used);
+  mark_ignored(wanted.ignored, saved_values, index.tensors.size(), matches.is_used);
   match_tensors(wanted, index, {names, others, saved}, options, matches);
   for (const auto& [name, value] : wanted.values) {
     if (!names.is_asked_for(name) || others.refuse(name)) continue;

@@ -1,7 +1,7 @@
---- model:state(): the tensors of a model's state by name: its parameters, and what its layers change themselves, such as the bias
--- of a router. Each one is gathered when the script reads it.
+--- trainer:state(): the tensors of its model's state by name: the parameters, and what layers change themselves, such as the
+-- bias of a router. Each one is gathered when the script reads it.
 --
---   local state = model:state()
+--   local state = trainer:state()
 --   print(state["head.weight"]:norm())       collective if parameters are sharded: all ranks read the same name
 --   for name, values in state:each() do ... end
 
@@ -37,4 +37,4 @@ State.__index = function(self, key)
   return rawget(self, "trainer"):parameter(key)
 end
 
-core.set_hook("model_state", function(trainer) return State(trainer) end)
+core.set_hook("trainer_state", function(trainer) return State(trainer) end)

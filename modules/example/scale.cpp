@@ -14,8 +14,8 @@ Scale::Scale(int64_t channels) : weight_(std::make_shared<Param>()) {
   weight_->is_matrix = false;  // no weight decay
 }
 
-std::vector<at::Tensor> Scale::forward(at::TensorList in, Context&) {
-  const at::Tensor& weight = weight_->get();
+std::vector<at::Tensor> Scale::forward(at::TensorList in, Context& context) {
+  const at::Tensor& weight = context.param(*weight_);
   if (in[0].dim() == 0 || in[0].size(-1) != weight.size(0)) {
     misuse("example.scale has {} channels and got {}: its last dim must be the channels", weight.size(0), describe(in[0]));
   }

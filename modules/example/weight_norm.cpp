@@ -16,7 +16,7 @@ class Handler : public ActionHandler {
     if (state.step % options_.every != 0) return {};  // the same decision on every rank, because the sum is a collective
     // The sum over the shard that this rank owns; padding is zero.
     at::Tensor sum = state.units[action.target].master.to(at::kDouble).square().sum().reshape({1});
-    if (!action.axes().empty()) state.comm(action.axes()).all_reduce(sum, sum).wait();
+    if (!action.axes().empty()) state.links->comm(action.axes()).all_reduce(sum, sum).wait();
     options_.report(state.step, state.model->units[action.target].name, std::sqrt(sum.item<double>()));
     return {};
   }

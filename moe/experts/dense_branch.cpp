@@ -50,7 +50,7 @@ class SharedExpert final : public BranchLayer {
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor out = run_branch(in[0], context);
-    return {own_.empty() ? out : out * in[0].matmul(own_[0]->get().t()).sigmoid()};
+    return {own_.empty() ? out : out * in[0].matmul(context.param(*own_[0]).t()).sigmoid()};
   }
   Io io() const override { return io_of_branch({"h"}, {{"shared"}}); }
   std::string kind() const override { return "shared expert"; }
@@ -62,7 +62,7 @@ class ResidualBranch final : public BranchLayer {
     own_ = {make_matrix("mix.weight", {2, hidden}, init_normal(0, 0.02)), make_matrix("mix.bias", {2}, init_zeros())};
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
-    const at::Tensor mix = at::linear(in[0], own_[0]->get(), own_[1]->get()).softmax(-1);
+    const at::Tensor mix = at::linear(in[0], context.param(*own_[0]), context.param(*own_[1])).softmax(-1);
     const at::Tensor of_experts = mix.narrow(-1, 0, 1), of_branch = mix.narrow(-1, 1, 1);
     return {in[1] * of_experts.to(in[1].scalar_type()), run_branch(in[0], context) * of_branch};
   }

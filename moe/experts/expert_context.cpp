@@ -14,16 +14,36 @@ ExpertContext::ExpertContext(Context& outer, const Params& of_expert, const Para
   micro_batch = outer.micro_batch;
   for (size_t i = 0; i < of_expert.size(); ++i) {
     const auto experts = static_cast<size_t>(stacked[i]->shape[0]);
-    stacks_.push_back({of_expert[i].get(), outer.grad_sink(*stacked[i]), {}, std::vector<bool>(experts, false)});
+    stacks_.push_back(
+        {of_expert[i].get(), stacked[i].get(), outer.grad_sink(*stacked[i]), {}, std::vector<bool>(experts, false)});
   }
 }
 
-void ExpertContext::select(int64_t expert, std::function<void(const std::function<void()>&)> run_as) {
+void ExpertContext::select(int64_t expert) {
   expert_ = expert;
-  run_as_ = std::move(run_as);
+  values_.clear();
+  for (const Stack& stack : stacks_) {
+    const at::Tensor& all = outer_.param(*stack.of_all);
+    values_.push_back(all.detach().select(0, expert).requires_grad_(all.requires_grad()));
+  }
 }
 
-Context::Sink ExpertContext::sink(Stack& stack, int64_t expert) const {
+// Returns the place of a parameter of the expert.
+size_t ExpertContext::index_of(const Param& param) const {
+  const auto found = std::ranges::find(stacks_, &param, &Stack::of_expert);
+  if (found == stacks_.end()) misuse("the expert uses the parameter '{}', which its params() does not list", param.name);
+  return static_cast<size_t>(found - stacks_.begin());
+}
+
+const at::Tensor& ExpertContext::param(const Param& param) {
+  return values_[index_of(param)];
+}
+
+const at::Tensor& ExpertContext::buffer(const std::string& name) {
+  misuse("an expert cannot have the buffer '{}': all experts are one layer; let a layer before them have it", name);
+}
+
+Context::Sink ExpertContext::sink(Stack& stack, int64_t expert) {
   if (!stack.sink) stack.sink = stack.open();
   if (!stack.sink->view.defined()) return {};
   const auto place = static_cast<size_t>(expert);
@@ -33,17 +53,15 @@ Context::Sink ExpertContext::sink(Stack& stack, int64_t expert) const {
 }
 
 std::function<Context::Sink()> ExpertContext::grad_sink(const Param& param) {
-  const auto found = std::ranges::find(stacks_, &param, &Stack::of_expert);
-  if (found == stacks_.end()) misuse("grad_sink: '{}' is not a parameter of this expert", param.name);
-  return [this, &stack = *found, expert = expert_] { return sink(stack, expert); };
+  return [&stack = stacks_[index_of(param)], expert = expert_] { return sink(stack, expert); };
 }
 
 void ExpertContext::defer(std::function<void()> weight_gradient) {
-  outer_.defer([run_as = run_as_, weight_gradient = std::move(weight_gradient)] { run_as(weight_gradient); });
+  outer_.defer(std::move(weight_gradient));
 }
 
-void ExpertContext::add_gradient(size_t param, const at::Tensor& gradient) {
-  outer_.defer([this, &stack = stacks_[param], expert = expert_, gradient] { sink(stack, expert).add(gradient); });
+void ExpertContext::add_gradient(int64_t expert, size_t param, const at::Tensor& gradient) {
+  outer_.defer([&stack = stacks_[param], expert, gradient] { sink(stack, expert).add(gradient); });
 }
 
 void ExpertContext::finish(const std::shared_ptr<ExpertContext>& self) {

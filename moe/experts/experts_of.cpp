@@ -29,7 +29,6 @@ InitFn init_of_experts(InitFn init, int64_t numel) {
 std::shared_ptr<Param> stacked(const Param& of_expert, const ExpertsOptions& options) {
   auto param = std::make_shared<Param>(of_expert);
   param->local_name = "";
-  param->values = at::Tensor();
   if (!of_expert.local_name.empty()) param->name = of_expert.local_name;
   param->shape.insert(param->shape.begin(), options.experts / options.ranks);
   param->init = init_of_experts(of_expert.init, of_expert.numel());
@@ -64,21 +63,6 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   void backward(const ExpertRun& run, const at::Tensor& gradient, const at::Tensor& of_rows, ExpertContext& context) const;
 
  private:
-  // Makes the expert's parameters views of those of one of all experts, and gives them their own values back at the end: the
-  // model may use the layer, or its parameters, in other places, too.
-  class AsExpert {
-   public:
-    AsExpert(const ExpertsOf& layer, int64_t index);
-    ~AsExpert();
-    AsExpert(const AsExpert&) = delete;
-    AsExpert& operator=(const AsExpert&) = delete;
-
-   private:
-    const Params& params_;
-    std::vector<at::Tensor> own_;
-  };
-  // The calls to `context` that follow are for expert `index`.
-  void select(int64_t index, ExpertContext& context) const;
   int64_t own() const { return stacked_.front()->shape[0]; }
   std::vector<int64_t> counts_of(const at::Tensor& rows, const at::Tensor& group_rows) const;
 
@@ -138,31 +122,10 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   }
 };
 
-ExpertsOf::AsExpert::AsExpert(const ExpertsOf& layer, int64_t index) : params_(layer.of_expert_) {
-  std::vector<at::Tensor> views;
-  for (const auto& stacked : layer.stacked_) {
-    const at::Tensor& all = stacked->get();
-    views.push_back(all.detach().select(0, index).requires_grad_(all.requires_grad()));
-  }
-  for (size_t i = 0; i < views.size(); ++i) own_.push_back(std::exchange(params_[i]->values, std::move(views[i])));
-}
-
-ExpertsOf::AsExpert::~AsExpert() {
-  for (size_t i = 0; i < own_.size(); ++i) params_[i]->values = std::move(own_[i]);
-}
-
-void ExpertsOf::select(int64_t index, ExpertContext& context) const {
-  context.select(index, [layer = shared_from_this(), index](const std::function<void()>& weight_gradient) {
-    const AsExpert values(*layer, index);
-    weight_gradient();
-  });
-}
-
 ExpertRun ExpertsOf::run(const at::Tensor& rows, int64_t begin, int64_t expert, ExpertContext& context) const {
-  select(expert, context);
-  const AsExpert values(*this, expert);
-  ExpertRun run{expert, begin, rows, {}, {}};
-  for (const auto& param : of_expert_) run.parameters.push_back(param->values);
+  context.select(expert);
+  const RunningContext running(context);
+  ExpertRun run{expert, begin, rows, {}, context.values()};
   run.result = expert_->forward({rows}, context).at(0);
   if (run.result.sizes() != rows.sizes())
     misuse("an expert must return rows like those that it gets, [{}], got {}", fmt::join(rows.sizes(), ", "),
@@ -173,8 +136,6 @@ ExpertRun ExpertsOf::run(const at::Tensor& rows, int64_t begin, int64_t expert, 
 void ExpertsOf::backward(const ExpertRun& run, const at::Tensor& gradient, const at::Tensor& of_rows,
                          ExpertContext& context) const {
   if (!run.result.requires_grad()) return;
-  select(run.expert, context);
-  const AsExpert values(*this, run.expert);
   torch::autograd::edge_list wanted{torch::autograd::impl::gradient_edge(run.rows)};
   std::vector<size_t> trained;
   for (size_t i = 0; i < run.parameters.size(); ++i) {
@@ -186,7 +147,7 @@ void ExpertsOf::backward(const ExpertRun& run, const at::Tensor& gradient, const
                                                                            {gradient}, false, false, false, wanted);
   if (grads[0].defined()) of_rows.copy_(grads[0]);
   for (size_t k = 0; k < trained.size(); ++k) {
-    if (grads[k + 1].defined()) context.add_gradient(trained[k], grads[k + 1]);
+    if (grads[k + 1].defined()) context.add_gradient(run.expert, trained[k], grads[k + 1]);
   }
 }
 
@@ -208,7 +169,7 @@ std::vector<at::Tensor> ExpertsOf::forward(at::TensorList in, Context& context) 
   ExpertsState state{shared_from_this(), std::make_shared<ExpertContext>(context, of_expert_, stacked_), {}};
   if (at::GradMode::is_enabled()) {
     std::vector<at::Tensor> parameters;
-    for (const auto& param : stacked_) parameters.push_back(param->get());
+    for (const auto& param : stacked_) parameters.push_back(context.param(*param));
     return {ExpertsFunction::apply(rows, at::TensorList(parameters), counts, std::move(state))};
   }
   int64_t begin = 0;

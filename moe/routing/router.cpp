@@ -33,7 +33,6 @@ class Router final : public Layer {
  public:
   explicit Router(RouterOptions options) : options_(std::move(options)), weight_(make_weight("weight", options_)) {
     if (options_.noise == "noisy_top_k") noise_ = make_weight("noise", options_);
-    if (options_.has_bias) bias_ = at::zeros({options_.experts}, at::kFloat);
   }
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
@@ -63,7 +62,7 @@ class Router final : public Layer {
     if (options_.losses.balance > 0) io.losses.push_back({"balance", Per::sample});
     if (options_.losses.z > 0) io.losses.push_back({"z_loss", Per::sample});
     io.stats = {{"load", options_.experts}, {"dropped", 1}, {"tokens", 1}, {"entropy", 1}, {"logits", 1}};
-    if (bias_.defined()) io.stats.push_back({"bias", 1});
+    if (options_.has_bias) io.stats.push_back({"bias", 1});
     return io;
   }
   std::string settings() const override { return options_.text(); }
@@ -74,13 +73,14 @@ class Router final : public Layer {
   }
   std::vector<std::string> batch_axes() const override { return axes(); }
   std::vector<LayerBuffer> buffers() const override {
-    return bias_.defined() ? std::vector<LayerBuffer>{{"bias", bias_}} : std::vector<LayerBuffer>();
+    return options_.has_bias ? std::vector<LayerBuffer>{{"bias", at::zeros({options_.experts}, at::kFloat)}}
+                             : std::vector<LayerBuffer>();
   }
-  bool has_update() const override { return bias_.defined(); }
+  bool has_update() const override { return options_.has_bias; }
   // Raises the bias of experts with less than the mean load, and lowers that of the others.
-  void update(const Stats& stats) override {
+  void update(const Stats& stats, const LayerBuffers& buffers) override {
     const at::Tensor& load = stats.at("load");
-    at::Tensor(bias_).add_(load.mean().sub(load).sign().to(at::kFloat), options_.bias_rate);
+    at::Tensor(buffers.at("bias")).add_(load.mean().sub(load).sign().to(at::kFloat), options_.bias_rate);
   }
   Stats report(const Stats& sums) const override { return routing_report(sums); }
   std::string kind() const override { return "router"; }
@@ -111,9 +111,9 @@ class Router final : public Layer {
     const bool has_noise = context.mode == Mode::train && !h.is_meta();
     const NoiseShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
     if (has_noise && options_.jitters()) rows = rows * jitter_factors(of_rows, options_.jitter, context).to(rows);
-    at::Tensor logits = rows.matmul(weight_->get().to(dtype).t());
+    at::Tensor logits = rows.matmul(context.param(*weight_).to(dtype).t());
     if (!noise_) return logits;
-    const at::Tensor width = at::softplus(rows.matmul(noise_->get().to(dtype).t()));
+    const at::Tensor width = at::softplus(rows.matmul(context.param(*noise_).to(dtype).t()));
     return has_noise ? logits + normal_noise(of_logits, context).to(logits) * width : logits + width * 0;
   }
 
@@ -139,7 +139,7 @@ class Router final : public Layer {
       if (given.counted.defined()) of_tokens = of_tokens.masked_fill(given.counted.logical_not().unsqueeze(1), kLast);
       return select_by_experts({of_tokens, shape.samples}, room);
     }
-    if (bias_.defined()) return select_top_k(of_tokens + bias_, options_);
+    if (options_.has_bias) return select_top_k(of_tokens + context.buffer("bias"), options_);
     const bool draws = (context.mode == Mode::train || options_.draw_always) && (options_.draws_all() || options_.draws_rest());
     if (!draws) return select_top_k(of_tokens, options_);
     const at::Tensor of_logits = given.logits.detach().cpu();
@@ -223,12 +223,11 @@ class Router final : public Layer {
     context.stat("entropy", probabilities.clamp_min(1e-30).log().mul(probabilities).sum().neg());
     const at::Tensor all = counted(logits).flatten().to(at::kDouble);
     context.stat("logits", all.dot(all).div(options_.experts));
-    if (bias_.defined()) context.stat("bias", bias_.to(at::kDouble).square().sum().mul(tokens));
+    if (options_.has_bias) context.stat("bias", context.buffer("bias").to(at::kDouble).square().sum().mul(tokens));
   }
 
   RouterOptions options_;
   std::shared_ptr<Param> weight_, noise_;  // `noise_` may be null
-  at::Tensor bias_;                        // may be undefined
 };
 
 }  // namespace

@@ -94,7 +94,7 @@ class Transfer : public ActionHandler {
   // A rank whose step has failed sends one tensor more than there are outputs, all of them undefined, and reads nothing.
   static Work join(const Action& action, StepState& state) {
     const auto message = message_of(action);
-    Channel& channel = state.channel(*message);
+    Channel& channel = state.links->channel(*message);
     if (message->is_send) return channel.send(std::vector<at::Tensor>(static_cast<size_t>(outputs_of(action, state) + 1)));
     channel.recv().work.wait();
     return {};
@@ -105,19 +105,19 @@ class Transfer : public ActionHandler {
     for (int output = 0; output < outputs_of(action, state); ++output)
       values.push_back(state.values.get({action.target, output}, action.micro_batch));
     if (action.flag("free")) state.values.drop_values(action.target, action.micro_batch);
-    return state.channel(*message_of(action)).send(std::move(values));
+    return state.links->channel(*message_of(action)).send(std::move(values));
   }
 
   static Work send_grad(const Action& action, StepState& state) {
     std::vector<at::Tensor> gradients;
     for (int output = 0; output < outputs_of(action, state); ++output)
       gradients.push_back(state.values.take_gradient({action.target, output}, action.micro_batch));
-    return state.channel(*message_of(action)).send(std::move(gradients));
+    return state.links->channel(*message_of(action)).send(std::move(gradients));
   }
 
   static void receive(const Action& action, StepState& state) {
     const bool is_value = action.kind == Transfers::get().recv;
-    auto [tensors, received] = state.channel(*message_of(action)).recv();
+    auto [tensors, received] = state.links->channel(*message_of(action)).recv();
     received.wait();
     if (static_cast<int>(tensors.size()) > outputs_of(action, state)) throw PeerFailed();
     for (int output = 0; output < static_cast<int>(tensors.size()); ++output) {

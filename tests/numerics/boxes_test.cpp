@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "numerics/support/cut_embedding.h"
+#include "numerics/support/hand_stages.h"
 #include "numerics/support/training.h"
 
 namespace zt::test {
@@ -42,6 +43,19 @@ TEST(Boxes, TrainsAsOneRankAtEachZeroStage) {
       EXPECT_LE(distance(run.losses, exact.losses), 1e-12);
       EXPECT_LE(distance(run.norms, exact.norms), 1e-12);
     }
+  }
+}
+
+TEST(Boxes, TrainAsOneRankInAPipeline) {
+  const Outcome exact = train(cut(1, 1, Precision::fp64));
+  for (const int data_ranks : {1, 2}) {
+    Config config = cut(data_ranks, 2, Precision::fp64);
+    split_by_hand(config, {0, 1, static_cast<int>(make_cut_model(1)->positions().size())});
+    config.ranks *= config.stage_ranks;
+    const Outcome run = train(config);
+    EXPECT_LE(distance(run.first_gradient, exact.first_gradient), 1e-12) << data_ranks;
+    EXPECT_LE(distance(run.losses, exact.losses), 1e-12) << data_ranks;
+    EXPECT_LE(distance(run.norms, exact.norms), 1e-12) << data_ranks;
   }
 }
 

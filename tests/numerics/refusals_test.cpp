@@ -54,7 +54,7 @@ TEST(Refusals, AModelThatCannotBePlannedTrainsAsBefore) {
     spawn(2, [&](const World& world) {
       RankRun run(world, config);
       const Batch mine = part_of(global_batch(0), 6 * world.rank, 6);
-      const auto values = [&] { return run.trainer().spec().model()->params()[0]->get(); };
+      const auto values = [&] { return run.trainer().state().parameters[0]; };
       for (int step = 0; step < 3; ++step) {
         const at::Tensor before = values();
         EXPECT_SAYS("layer 'host' cannot be planned", run.trainer().predict_activations(mine));

@@ -22,9 +22,9 @@ class Scales : public Layer {
       param->init = init_normal(0, 0.5);
     }
   }
-  std::vector<at::Tensor> forward(at::TensorList in, Context&) override {
+  std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     at::Tensor h = in[0];
-    for (const auto& param : params_) h = h + (h * param->get()).tanh();
+    for (const auto& param : params_) h = h + (h * context.param(*param)).tanh();
     return {h};
   }
   std::vector<std::shared_ptr<Param>> params() const override { return params_; }

@@ -8,6 +8,11 @@
 
 namespace zt::test {
 
+at::Tensor& values_of(const Param& param) {
+  static std::map<const Param*, at::Tensor> values;
+  return values[&param];
+}
+
 at::Tensor FakeContext::batch(const std::string& name) {
   if (!has_batch(name)) misuse("the batch has no field '{}'", name);
   return fields.at(name);
@@ -26,7 +31,8 @@ std::function<Context::Sink()> FakeContext::grad_sink(const Param& param) {
     if (!keeps_gradients || !param.trainable) return {};
     const bool first = !sunk.contains(&param);
     if (first)
-      sunk[&param] = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), param.get().options().requires_grad(false));
+      sunk[&param] =
+          at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), values_of(param).options().requires_grad(false));
     return {sunk.at(&param), first};
   };
 }

@@ -13,6 +13,9 @@
 
 namespace zt::test {
 
+// The values of a parameter in tests of layers.
+at::Tensor& values_of(const Param& param);
+
 class FakeContext : public Context {
  public:
   struct Loss {
@@ -22,6 +25,7 @@ class FakeContext : public Context {
   };
 
   std::map<std::string, at::Tensor> fields;
+  LayerBuffers buffers;
   int64_t sample = 0;           // result of first_sample()
   uint64_t seed = 1;            // seed of the random streams
   bool keeps_gradients = true;  // false: grad_sink gives undefined views
@@ -30,6 +34,8 @@ class FakeContext : public Context {
   std::map<const Param*, at::Tensor> sunk;  // gradients that layers wrote by grad_sink
   std::vector<std::function<void()>> deferred;
 
+  const at::Tensor& param(const Param& param) override { return values_of(param); }
+  const at::Tensor& buffer(const std::string& name) override { return buffers.at(name); }
   at::Tensor batch(const std::string& name) override;
   bool has_batch(const std::string& name) const override { return fields.contains(name); }
   int64_t first_sample() const override { return sample; }

@@ -55,6 +55,19 @@ Unit make_unit(int index, int64_t numel, const UnitPlan& plan, const Communicato
   return unit;
 }
 
+// Every communicator is the same one.
+class OneLink : public Links {
+ public:
+  explicit OneLink(std::shared_ptr<Communicator> comm) : comm_(std::move(comm)) {}
+  Communicator& comm(const std::vector<std::string>&) const override { return *comm_; }
+  Communicator& control(const std::vector<std::string>&) const override { return *comm_; }
+  Communicator& holders(const Unit&) const override { return *comm_; }
+  Channel& channel(const Message&) const override { misuse("there are no messages"); }
+
+ private:
+  std::shared_ptr<Communicator> comm_;
+};
+
 struct Rank {
   std::shared_ptr<Communicator> comm;
   StepState state;
@@ -64,7 +77,7 @@ struct Rank {
 Rank make_rank(const World& world, const ModelInfo& model, const std::vector<UnitPlan>& plans) {
   Rank rank{world_axis(world), {}, {}};
   rank.state.model = nullptr;
-  rank.state.comm = [comm = rank.comm](const std::vector<std::string>&) -> Communicator& { return *comm; };
+  rank.state.links = std::make_shared<const OneLink>(rank.comm);
   for (size_t unit = 0; unit < plans.size(); ++unit) {
     rank.state.units.push_back(make_unit(static_cast<int>(unit), model.units[unit].numel, plans[unit], *rank.comm));
   }

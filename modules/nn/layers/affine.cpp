@@ -65,12 +65,13 @@ Context::Sink slice_of(const Context::Sink& sink, int64_t group) {
 }
 
 struct LinearState {
-  Affine affine;
+  at::Tensor weight;
   AffineGradient gradient;
   bool has_residual;
 };
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  // `weight` is that of the state.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& residual, LinearState state) {
     const at::Tensor rows = as_rows(x);
@@ -83,7 +84,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto& state = kept<LinearState>(node);
     const at::Tensor dy = as_rows(grads[0]);
     at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(dy, state.affine.weight->get()));
+    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(dy, state.weight));
     state.gradient.add(dy, node->get_saved_variables()[0]);
     return {dx, {}, {}, state.has_residual ? grads[0] : at::Tensor(), {}};
   }
@@ -142,15 +143,15 @@ at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual) {
-  const at::Tensor& weight = affine.weight->get();
+  const auto [weight, bias] = affine.values(context);
   if (x.dim() < 1 || x.size(-1) != weight.size(1)) {
     misuse("'{}' takes [..., {}], got {}", affine.weight->name, weight.size(1), describe(x));
   }
   if (!x.is_floating_point())
     misuse("'{}' multiplies floating-point values, got {}: convert them", affine.weight->name, describe(x));
-  const auto converted = [&](const at::Tensor& t) { return t.defined() ? t.to(weight.scalar_type()) : t; };
-  return LinearFunction::apply(converted(x), weight, maybe(affine.bias_value()), maybe(converted(residual)),
-                               LinearState{affine, AffineGradient(affine, context), residual.defined()});
+  const auto converted = [dtype = weight.scalar_type()](const at::Tensor& t) { return t.defined() ? t.to(dtype) : t; };
+  return LinearFunction::apply(converted(x), weight, maybe(bias), maybe(converted(residual)),
+                               LinearState{weight, AffineGradient(affine, context), residual.defined()});
 }
 
 }  // namespace zt::nn

@@ -13,13 +13,18 @@
 
 namespace zt::nn {
 
+// The values of an Affine in one forward and its backward.
+struct AffineValues {
+  at::Tensor weight;  // [out, in]
+  at::Tensor bias;    // [out]; undefined means no bias
+};
+
 struct Affine {
   std::shared_ptr<Param> weight;  // [out, in]
   std::shared_ptr<Param> bias;    // [out]; null means no bias
 
   Params params() const { return bias ? Params{weight, bias} : Params{weight}; }
-  // Returns the bias, or an undefined tensor if there is none.
-  at::Tensor bias_value() const { return bias ? bias->get() : at::Tensor(); }
+  AffineValues values(Context& context) const { return {context.param(*weight), bias ? context.param(*bias) : at::Tensor()}; }
 };
 
 enum class Bias : uint8_t { no, yes };

@@ -13,7 +13,7 @@ AttentionBlock::AttentionBlock(const AttentionBlockOptions& options, const std::
       dropout_(options.dropout, kAttentionDropout) {}
 
 Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {
-  const at::Tensor h = in_dtype_of(*attention_.params().front(), x);
+  const at::Tensor h = in_dtype_of(*attention_.params().front(), x, context);
   return norm2_.fork(add_branch(norm1_.fork(h, context), attention_, dropout_, context), context);
 }
 

@@ -111,7 +111,6 @@ void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor&
 
 // A table and the indices that are looked up in it.
 struct Lookup {
-  std::shared_ptr<Param> table;
   at::Tensor indices;
   SinkFn sink;
 };
@@ -144,17 +143,17 @@ Embedding::Embedding(const EmbeddingOptions& options) : dropout_(options.dropout
 }
 
 std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
-  const at::Device device = weight_->get().device();
+  const at::Device device = context.param(*weight_).device();
   const at::Tensor tokens =
       checked_indices(context.batch("tokens"), weight_->shape[0], "token").to(device, at::kLong, /*non_blocking=*/true);
-  std::vector<Lookup> lookups{{weight_, tokens, context.grad_sink(*weight_)}};
-  variable_list tables{weight_->get()};
+  std::vector<Lookup> lookups{{tokens, context.grad_sink(*weight_)}};
+  variable_list tables{context.param(*weight_)};
   if (positions_) {
     const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.is_meta() ? device : at::kCPU);
     const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position")
                                   .to(device, at::kLong, /*non_blocking=*/true);
-    lookups.push_back({positions_, places, context.grad_sink(*positions_)});
-    tables.push_back(positions_->get());
+    lookups.push_back({places, context.grad_sink(*positions_)});
+    tables.push_back(context.param(*positions_));
   }
   return {dropout_.run(LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context), context)};
 }

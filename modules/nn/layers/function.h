@@ -9,7 +9,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
-#include "zt/model/param.h"
+#include "zt/model/layer.h"
 
 namespace zt::nn {
 
@@ -39,10 +39,10 @@ inline at::Tensor value_or_none(const std::optional<at::Tensor>& x) {
   return x ? *x : at::Tensor();
 }
 
-// Returns x in the dtype of `param`: a batch field or another layer may give float32 to a layer in bfloat16. The gradient has the
-// dtype of x. Throws Misuse if x is not floating-point.
-inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x) {
-  const at::ScalarType dtype = param.get().scalar_type();
+// Returns x in the dtype of a parameter of the running layer: a batch field or another layer may give float32 to a layer in
+// bfloat16. The gradient has the dtype of x. Throws Misuse if x is not floating-point.
+inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x, Context& context) {
+  const at::ScalarType dtype = context.param(param).scalar_type();
   if (x.scalar_type() == dtype) return x;
   if (!x.is_floating_point()) misuse("'{}' takes floating-point numbers, got {}", param.name, describe(x));
   return x.to(dtype);

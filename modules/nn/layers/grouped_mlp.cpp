@@ -53,9 +53,10 @@ std::vector<RowGroup> row_groups(const at::Tensor& rows, const at::Tensor& group
 // The state of the backward, apart from the saved input and the saved input of the activation.
 struct GroupedMlpState {
   Activation activation;
-  Affine up, down;
+  AffineValues up, down;
   AffineGradient up_gradient, down_gradient;
   std::vector<RowGroup> groups;
+  size_t parameters;      // their number
   at::Tensor group_ends;  // int32 [groups] on the device of the rows, for grouped GEMMs; undefined: one GEMM per group
 };
 
@@ -79,7 +80,7 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   static variable_list backward(AutogradContext* node, variable_list grads) {
     const auto& state = kept<GroupedMlpState>(node);
     const auto saved = node->get_saved_variables();
-    const at::Tensor dy = grads[0].contiguous(), up_bias = state.up.bias_value();
+    const at::Tensor dy = grads[0].contiguous(), up_bias = state.up.bias;
     const bool is_grouped = state.group_ends.defined();
     at::Tensor all_dpre;                               // of all groups, for a grouped GEMM
     std::vector<at::Tensor> dys, values, dpres, rows;  // by group
@@ -90,13 +91,13 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
       dpres.push_back(std::move(dpre));
     };
     if (is_grouped) {
-      const at::Tensor dvalue = at::_grouped_mm(dy, state.down.weight->get(), state.group_ends);
+      const at::Tensor dvalue = at::_grouped_mm(dy, state.down.weight, state.group_ends);
       const ActivationGradient inner = activate_backward(state.activation, dvalue, saved[1], {});
       for (const RowGroup& group : state.groups) add_group(group, group.rows_of(inner.value), group.rows_of(inner.pre));
       all_dpre = inner.pre;
     } else {
       for (const RowGroup& group : state.groups) {
-        const at::Tensor dvalue = affine_input_gradient(group.rows_of(dy), group.slice_of(state.down.weight->get()));
+        const at::Tensor dvalue = affine_input_gradient(group.rows_of(dy), group.slice_of(state.down.weight));
         ActivationGradient inner = activate_backward(state.activation, dvalue, group.rows_of(saved[1]), group.slice_of(up_bias));
         add_group(group, std::move(inner.value), std::move(inner.pre));
       }
@@ -105,12 +106,11 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
     state.down_gradient.add_groups(std::move(dys), std::move(values));
     at::Tensor dx;
     if (node->needs_input_grad(0)) {
-      dx = is_grouped ? at::_grouped_mm(all_dpre, state.up.weight->get(), state.group_ends)
-                      : input_gradient(state, dpres, saved[0]);
+      dx = is_grouped ? at::_grouped_mm(all_dpre, state.up.weight, state.group_ends) : input_gradient(state, dpres, saved[0]);
     }
     state.up_gradient.add_groups(std::move(dpres), std::move(rows));
     variable_list results{dx};
-    results.resize(1 + state.up.params().size() + state.down.params().size() + 1);
+    results.resize(1 + state.parameters + 1);
     return results;
   }
 
@@ -120,8 +120,8 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   };
 
   static Forward by_group(const GroupedMlpState& state, const at::Tensor& rows) {
-    const at::Tensor &up = state.up.weight->get(), &down = state.down.weight->get();
-    const at::Tensor up_bias = state.up.bias_value(), down_bias = state.down.bias_value();
+    const at::Tensor &up = state.up.weight, &down = state.down.weight;
+    const at::Tensor &up_bias = state.up.bias, &down_bias = state.down.bias;
     const Forward result{at::empty({rows.size(0), up.size(1)}, rows.options()), at::empty_like(rows)};
     for (const RowGroup& group : state.groups) {
       if (group.count == 0) continue;
@@ -134,16 +134,16 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
   }
 
   static Forward by_grouped_gemm(const GroupedMlpState& state, const at::Tensor& rows) {
-    const at::Tensor pre = at::_grouped_mm(rows, state.up.weight->get().transpose(1, 2), state.group_ends);
+    const at::Tensor pre = at::_grouped_mm(rows, state.up.weight.transpose(1, 2), state.group_ends);
     const at::Tensor value = activate(state.activation, pre, {});
-    return {pre, at::_grouped_mm(value, state.down.weight->get().transpose(1, 2), state.group_ends)};
+    return {pre, at::_grouped_mm(value, state.down.weight.transpose(1, 2), state.group_ends)};
   }
 
   static at::Tensor input_gradient(const GroupedMlpState& state, const std::vector<at::Tensor>& dpres, const at::Tensor& rows) {
     const at::Tensor dx = at::empty_like(rows);
     for (const RowGroup& group : state.groups) {
       const at::Tensor& dpre = dpres[static_cast<size_t>(group.group)];
-      gemm(GemmKind::input_gradient, dpre, group.slice_of(state.up.weight->get()), group.rows_of(dx));
+      gemm(GemmKind::input_gradient, dpre, group.slice_of(state.up.weight), group.rows_of(dx));
     }
     return dx;
   }
@@ -206,11 +206,17 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
   const int64_t groups = up_.weight->shape[0], hidden = up_.weight->shape[2];
   if (in[0].dim() != 2 || in[0].size(1) != hidden)
     misuse("'{}' takes rows [n, {}], got {}", up_.weight->name, hidden, describe(in[0]));
-  const at::Tensor rows = in_dtype_of(*up_.weight, in[0]);
+  const at::Tensor rows = in_dtype_of(*up_.weight, in[0], context);
   variable_list parameters;
-  for (const auto& param : params()) parameters.push_back(param->get());
-  GroupedMlpState state{
-      activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), row_groups(rows, in[1], groups), {}};
+  for (const auto& param : params()) parameters.push_back(context.param(*param));
+  GroupedMlpState state{activation_,
+                        up_.values(context),
+                        down_.values(context),
+                        AffineGradient(up_, context),
+                        AffineGradient(down_, context),
+                        row_groups(rows, in[1], groups),
+                        parameters.size(),
+                        {}};
   if (uses_grouped_gemm(rows)) state.group_ends = ends_of(state.groups, rows.device());
   return {GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state))};
 }

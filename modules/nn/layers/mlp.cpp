@@ -13,9 +13,10 @@ namespace {
 // The state of the backward, apart from the saved input and the saved input of the activation.
 struct MlpState {
   Activation activation;
-  Affine up, down;
+  AffineValues up, down;
   AffineGradient up_gradient, down_gradient;
   bool has_residual;
+  size_t parameters;  // their number
 };
 
 struct MlpFunction : torch::autograd::Function<MlpFunction> {
@@ -23,10 +24,9 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
                             at::TensorList /*parameters*/, MlpState state) {
     const at::Tensor rows = as_rows(x);
-    const at::Tensor pre = affine_rows(rows, state.up.weight->get(), {});
-    const at::Tensor value = activate(state.activation, pre, state.up.bias_value());
-    const at::Tensor out =
-        affine_rows(value, state.down.weight->get(), state.down.bias_value(), residual ? as_rows(*residual) : at::Tensor());
+    const at::Tensor pre = affine_rows(rows, state.up.weight, {});
+    const at::Tensor value = activate(state.activation, pre, state.up.bias);
+    const at::Tensor out = affine_rows(value, state.down.weight, state.down.bias, residual ? as_rows(*residual) : at::Tensor());
     node->save_for_backward({rows, pre});
     keep(node, std::move(state));
     return in_shape_of(x, out);
@@ -37,13 +37,13 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor dy = as_rows(grads[0]);
     const ActivationGradient inner =
-        activate_backward(state.activation, affine_input_gradient(dy, state.down.weight->get()), saved[1], state.up.bias_value());
+        activate_backward(state.activation, affine_input_gradient(dy, state.down.weight), saved[1], state.up.bias);
     state.down_gradient.add(dy, inner.value);
     at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight->get()));
+    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight));
     state.up_gradient.add(inner.pre, saved[0]);
     variable_list results{dx, state.has_residual ? grads[0] : at::Tensor()};
-    results.resize(2 + state.up.params().size() + state.down.params().size() + 1);
+    results.resize(2 + state.parameters + 1);
     return results;
   }
 };
@@ -60,9 +60,15 @@ at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& res
   const int64_t hidden = up_.weight->shape[1];
   if (x.dim() < 1 || x.size(-1) != hidden) misuse("'{}' takes [..., {}], got {}", up_.weight->name, hidden, describe(x));
   variable_list parameters;
-  for (const auto& param : params()) parameters.push_back(param->get());
-  MlpState state{activation_, up_, down_, AffineGradient(up_, context), AffineGradient(down_, context), residual.defined()};
-  return MlpFunction::apply(in_dtype_of(*up_.weight, x), maybe(residual), at::TensorList(parameters), std::move(state));
+  for (const auto& param : params()) parameters.push_back(context.param(*param));
+  MlpState state{activation_,
+                 up_.values(context),
+                 down_.values(context),
+                 AffineGradient(up_, context),
+                 AffineGradient(down_, context),
+                 residual.defined(),
+                 parameters.size()};
+  return MlpFunction::apply(in_dtype_of(*up_.weight, x, context), maybe(residual), at::TensorList(parameters), std::move(state));
 }
 
 Params Mlp::params() const {

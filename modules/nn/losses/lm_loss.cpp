@@ -12,7 +12,7 @@ namespace zt::nn {
 namespace {
 
 struct HeadState {
-  Affine head;
+  at::Tensor weight;
   AffineGradient gradient;
   SoftmaxLoss loss;
   at::Tensor logits;  // the only reference, because the backward overwrites them
@@ -36,7 +36,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     state.loss.gradient(dlogits, dlogits, grads[0]);
     const at::Tensor rows = node->get_saved_variables()[0];
     at::Tensor dh;
-    if (node->needs_input_grad(0)) dh = affine_input_gradient(dlogits, state.head.weight->get());
+    if (node->needs_input_grad(0)) dh = affine_input_gradient(dlogits, state.weight);
     state.gradient.add(dlogits, rows);
     return {dh, {}, {}, {}};
   }
@@ -70,12 +70,12 @@ LmLoss::LmLoss(const LmLossOptions& options)
 
 std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
-  const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0]), context);
+  const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0], context), context);
   if (!has_loss_ || context.mode == Mode::generate) return {linear(h, head_, context)};
-  HeadState state{head_, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_), {}};
+  const auto [weight, bias] = head_.values(context);
+  HeadState state{weight, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_), {}};
   const at::Tensor rows = h.reshape({-1, h.size(2)});
-  context.loss("loss", HeadLossFunction::apply(rows, head_.weight->get(), maybe(head_.bias_value()), std::move(state)),
-               Per::token);
+  context.loss("loss", HeadLossFunction::apply(rows, weight, maybe(bias), std::move(state)), Per::token);
   return {at::Tensor()};
 }
 

@@ -72,9 +72,9 @@ std::vector<std::shared_ptr<Param>> LuaLayer::params() const {
   return all;
 }
 
-void LuaLayer::fill_self(lua_State* L, int self) const {
+void LuaLayer::fill_self(lua_State* L, int self, Context& context) const {
   for (const auto& [name, param] : params_) {
-    lua::push(L, param->get());
+    lua::push(L, context.param(*param));
     lua_setfield(L, self, name.c_str());
   }
 }
@@ -113,7 +113,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
     handle->context = nullptr;
     end_self(L, self);
   });
-  fill_self(L, self);
+  fill_self(L, self, context);
   lua_pushvalue(L, self);
   for (const auto& input : in) lua::push(L, input);
   lua::push(L, handle);

@@ -37,7 +37,7 @@ class LuaLayer final : public Layer {
   std::string kind() const override { return kind_; }
 
  private:
-  void fill_self(lua_State* L, int self) const;
+  void fill_self(lua_State* L, int self, Context& context) const;
   void end_self(lua_State* L, int self) const;
   void call(lua::Callable& function, int arguments, int results) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;

@@ -10,7 +10,7 @@ namespace {
 // The heads of one kind and their weight.
 struct NormedHeads {
   RowParts parts;
-  std::shared_ptr<Param> weight;
+  at::Tensor weight;
   std::function<Context::Sink()> sink;
 };
 
@@ -46,7 +46,7 @@ struct HeadNormFunction : torch::autograd::Function<HeadNormFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor dy = as_rows(grads[0]), dx = at::empty_like(dy);
     const auto norm_backward = [&](const NormedHeads& heads, const at::Tensor& stats) {
-      norm_rows_backward(dx, {dy, saved[0], heads.parts, heads.weight->get(), stats}, heads.sink());
+      norm_rows_backward(dx, {dy, saved[0], heads.parts, heads.weight, stats}, heads.sink());
     };
     norm_backward(state.queries, saved[1]);
     norm_backward(state.keys, saved[2]);
@@ -66,8 +66,10 @@ HeadNorm::HeadNorm(const AttentionShape& shape, double eps, const std::string& p
 at::Tensor HeadNorm::run(const at::Tensor& qkv, Context& context) const {
   const RowParts queries{0, shape_.heads, shape_.head_dim};
   const RowParts keys{shape_.heads * shape_.head_dim, shape_.kv_heads, shape_.head_dim};
-  HeadNormState state{{queries, query_, context.grad_sink(*query_)}, {keys, key_, context.grad_sink(*key_)}, eps_};
-  return HeadNormFunction::apply(qkv, query_->get(), key_->get(), std::move(state));
+  HeadNormState state{{queries, context.param(*query_), context.grad_sink(*query_)},
+                      {keys, context.param(*key_), context.grad_sink(*key_)},
+                      eps_};
+  return HeadNormFunction::apply(qkv, context.param(*query_), context.param(*key_), std::move(state));
 }
 
 }  // namespace zt::nn

@@ -25,12 +25,12 @@ using SinkFn = std::function<Context::Sink()>;
 struct NormState {
   NormKind kind;
   double eps;
-  std::shared_ptr<Param> weight;
+  at::Tensor weight;
   SinkFn weight_sink, bias_sink;  // bias_sink is empty if there is no bias
 };
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  // Returns {the norm, x}. weight and bias are those of the state; they are arguments only to tell autograd that the result
+  // Returns {the norm, x}. `weight`, which is that of the state, and `bias` are arguments also to tell autograd that the result
   // depends on them.
   static variable_list forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
                                const std::optional<at::Tensor>& bias, NormState state) {
@@ -49,7 +49,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const at::Tensor& x = saved[0];
     const at::Tensor dx = at::empty_like(x);
     const at::Tensor beside = grads[1].defined() ? as_rows(grads[1]) : at::Tensor();
-    const NormBackwardInputs in{as_rows(grads[0]), x, whole_rows(x), state.weight->get(), saved[1], beside};
+    const NormBackwardInputs in{as_rows(grads[0]), x, whole_rows(x), state.weight, saved[1], beside};
     norm_rows_backward(dx, in, state.weight_sink(), state.bias_sink ? state.bias_sink() : Context::Sink{});
     return {in_shape_of(grads[0], dx), {}, {}, {}};
   }
@@ -71,9 +71,10 @@ Norm::Fork Norm::fork(const at::Tensor& x, Context& context) const {
   if (x.dim() < 1 || x.size(-1) != weight_->shape[0]) {
     misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(x));
   }
-  NormState state{kind_, eps_, weight_, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : SinkFn()};
-  const variable_list both = NormFunction::apply(in_dtype_of(*weight_, x), weight_->get(),
-                                                 bias_ ? std::optional(bias_->get()) : std::nullopt, std::move(state));
+  const at::Tensor& weight = context.param(*weight_);
+  NormState state{kind_, eps_, weight, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : SinkFn()};
+  const variable_list both = NormFunction::apply(in_dtype_of(*weight_, x, context), weight,
+                                                 bias_ ? std::optional(context.param(*bias_)) : std::nullopt, std::move(state));
   return {both[0], both[1]};
 }
 

@@ -41,7 +41,7 @@ end
 
 -- Checks that the trainer's functions know the bias as they know parameters.
 local function check_bias(trainer, model)
-  lu.assertEquals(model:state():names(), names_of(trainer))
+  lu.assertEquals(trainer:state():names(), names_of(trainer))
   lu.assertEquals(#names_of(trainer), #trainer:parameters() + 1)
   lu.assertEquals(trainer:tensors()[#trainer:tensors()],
     {name = BIAS, shape = {4}, dtype = "float32", is_parameter = false})
@@ -51,7 +51,7 @@ local function check_bias(trainer, model)
   lu.assertTrue(bias:norm():item() > 0)
   lu.assertTrue((bias:abs() - 0.25):abs():mul(bias:abs()):max():item() == 0)
   lu.assertTrue(trainer:master(BIAS):equal(bias))
-  lu.assertTrue(model:state()[BIAS]:equal(bias))
+  lu.assertTrue(trainer:state()[BIAS]:equal(bias))
   bias:fill_(7) -- a copy
   lu.assertTrue(trainer:parameter(BIAS):abs():max():item() == 0.25)
   lu.assertEquals(trainer:optimizer_state(BIAS), {})

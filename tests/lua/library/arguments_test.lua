@@ -83,7 +83,7 @@ end
 
 function TestArguments:test_training()
   local trainer = small.trainer_of(0)
-  local state = trainer.model:state()
+  local state = trainer:state()
   try_all {
     loss = zt.loss, loss_options = function(v) zt.loss(print, v) end, inputs = function(v) zt.loss(print, {inputs = v}) end,
     generate = function(v) zt.generate(v, {1}, {seq = 4}) end, prompt = function(v) zt.generate(trainer, v, {seq = 4}) end,

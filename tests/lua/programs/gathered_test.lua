@@ -1,4 +1,4 @@
--- Tests zero.gathered and model:state(). Also runs on two ranks.
+-- Tests zero.gathered and trainer:state(). Also runs on two ranks.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
@@ -80,7 +80,7 @@ local TestState = {}
 
 function TestState:test_parameters_by_name_when_they_are_asked_for()
   for_all(function(trainer, model)
-    local state, names = model:state(), {}
+    local state, names = trainer:state(), {}
     lu.assertTrue(state["head.norm.weight"]:equal(trainer:parameter("head.norm.weight")))
     for name, values in state:each() do
       names[#names + 1] = name
@@ -89,11 +89,6 @@ function TestState:test_parameters_by_name_when_they_are_asked_for()
     lu.assertEquals(names, trainer:parameters())
     lu.assertErrorMsgContains("no parameter 'nothing'", function() return state.nothing end)
   end)
-end
-
-function TestState:test_a_model_without_a_trainer()
-  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4}
-  lu.assertErrorMsgContains("no trainer holds the model", model.state, model)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestGathered", TestGathered}, {"TestState", TestState}})

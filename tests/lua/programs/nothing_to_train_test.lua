@@ -31,10 +31,8 @@ function TestNothingToTrain:test_a_model_without_a_loss()
 end
 
 function TestNothingToTrain:test_a_frozen_model()
-  local trainer = trainer_of({embedding(), head()}, {freeze = "."})
-  lu.assertErrorMsgContains("all parameters of the model are frozen, so a step would train nothing", trainer.step, trainer,
-    batch(2))
-  lu.assertTrue(trainer:evaluate(batch(2)).loss > 0)
+  lu.assertErrorMsgContains("all parameters of the model are frozen, so the optimizer has nothing to train", trainer_of,
+    {embedding(), head()}, {freeze = "."})
 end
 
 function TestNothingToTrain:test_a_detached_loss_is_said_once()

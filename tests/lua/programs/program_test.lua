@@ -268,7 +268,7 @@ function TestTrainer:test_messages_print_nan_without_a_sign()
 end
 
 function TestTrainer:test_mistakes()
-  lu.assertErrorMsgContains("zt.trainer: option 'optimizer' is missing", zt.trainer, program_of(1), {})
+  lu.assertErrorMsgContains("zt.trainer.optimizer", zt.trainer, program_of(1), {optimizer = 3})
   local sgd = optim.sgd{lr = 1}
   lu.assertErrorMsgContains("did you mean 'schedule'?", zt.trainer, program_of(1), {optimizer = sgd, scedule = 1})
   local trainer = trainer_of(program_of(1))

@@ -35,7 +35,7 @@ struct SinkContext : FakeContext {
   std::function<Sink()> grad_sink(const Param& param) override {
     return [this, &param]() -> Sink {
       const bool first = !sunk.contains(&param);
-      const auto options = param.get().options().dtype(dtype).requires_grad(false);
+      const auto options = values_of(param).options().dtype(dtype).requires_grad(false);
       if (first) sunk[&param] = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), options);
       return {sunk.at(&param), first};
     };

@@ -194,8 +194,8 @@ TEST_P(Narrow, AnEmbeddingAddsIntoASinkOfEitherWidth) {
     context.fields["tokens"] = tokens;
     const at::Tensor dy = made_up({2, 300, 300}, 0.01) + 0.1;
     const test::Result got = test::run(subject, {}, context, dy);
-    const at::Tensor table = subject.params[0]->get().detach().to(at::kDouble);
-    const at::Tensor places = subject.params[1]->get().detach().to(at::kDouble);
+    const at::Tensor table = test::values_of(*subject.params[0]).detach().to(at::kDouble);
+    const at::Tensor places = test::values_of(*subject.params[1]).detach().to(at::kDouble);
     EXPECT_LE(excess(got.out, table.index_select(0, tokens.view({-1})).view_as(dy) + places.narrow(0, 0, 300)), 1);
     const at::Tensor exact = at::zeros({5, 300}, at::kDouble);
     exact.index_add_(0, tokens.view({-1}), dy.to(at::kDouble).view({600, 300}));
@@ -218,7 +218,7 @@ TEST_P(Narrow, AnEmbeddingsBackwardAllocatesNoTable) {
   AllocationWatch watch;
   {
     const AllocationWatch::Scope scope(watch);
-    torch::autograd::grad({out}, {subject.params[0]->get()}, {dy}, false, false, true);
+    torch::autograd::grad({out}, {test::values_of(*subject.params[0])}, {dy}, false, false, true);
   }
   EXPECT_LT(watch.peak_bytes(), 5000 * 64);
   const at::Tensor exact = at::zeros({5000, 64}, at::kDouble);

@@ -27,7 +27,8 @@ at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
 // Sets the parameters to their initial values in `dtype`, converted to `as` on `device`.
 void put_params(const test::Subject& subject, at::ScalarType dtype, at::ScalarType as, at::Device device) {
   test::initialise(subject, 5, dtype);
-  for (const auto& param : subject.params) param->values = param->values.detach().to(device, as).set_requires_grad(true);
+  for (const auto& param : subject.params)
+    test::values_of(*param) = test::values_of(*param).detach().to(device, as).set_requires_grad(true);
 }
 
 // --- whole layers ---

@@ -85,7 +85,7 @@ void check_sinks(at::ScalarType layer, at::ScalarType sink) {
   SCOPED_TRACE(fmt::format("{} into {}", dtype_name(layer), dtype_name(sink)));
   constexpr int64_t kRows = 301;
   const Affine affine = make_affine("", 7, 3, Bias::yes, init_zeros());
-  for (const auto& param : affine.params()) param->values = at::zeros(param->shape, layer);
+  for (const auto& param : affine.params()) test::values_of(*param) = at::zeros(param->shape, layer);
   SinksOf context(sink);
   const AffineGradient gradient(affine, context);
   // The bias is treated as the weight of an input that is always 1.

@@ -85,7 +85,7 @@ TEST(HeadNorm, RemovesTheScaleOfQueriesAndKeys) {
   test::FakeContext context;
   const at::NoGradGuard no_grad;
   const at::Tensor before = subject.forward({x}, context)[0];
-  at::Tensor(subject.params[0]->get()).narrow(0, 0, 16).mul_(8);
+  test::values_of(*subject.params[0]).narrow(0, 0, 16).mul_(8);
   EXPECT_LE(test::distance(subject.forward({x}, context)[0], before), 1e-13);
 }
 

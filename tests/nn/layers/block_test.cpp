@@ -65,7 +65,7 @@ TEST(AttentionBlock, OutputsTheNormAndTheResidualStream) {
 TEST(AttentionBlock, WorksOnMeta) {
   const test::Subject subject = test::subject(make_attention_block(Table{{"hidden", 6}, {"heads", 2}, {"qk_norm", true}}));
   const at::TensorOptions meta(at::kMeta);
-  for (const auto& param : subject.params) param->values = at::empty(param->shape, meta).set_requires_grad(true);
+  for (const auto& param : subject.params) test::values_of(*param) = at::empty(param->shape, meta).set_requires_grad(true);
   test::FakeContext context;
   const auto out = subject.forward({at::empty({2, 3, 6}, meta)}, context);
   const auto sum = make_residual(Table{{"dropout", 0.1}})->forward(out, context);

@@ -25,7 +25,8 @@ double error_of(const std::shared_ptr<Layer>& layer, const at::Tensor& x, test::
   const test::Subject subject = test::subject(layer);
   test::initialise(subject, 5, at::kDouble);
   for (const auto& param : subject.params)
-    param->values.set_data(param->values.data() + 0.1);  // biases are initialised to 0; test them at other values
+    test::values_of(*param).set_data(test::values_of(*param).data() +
+                                     0.1);  // biases are initialised to 0; test them at other values
   return test::gradient_error(subject, {x}, context);
 }
 

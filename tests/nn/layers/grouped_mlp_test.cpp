@@ -40,7 +40,7 @@ void randomise(const test::Subject& subject, at::ScalarType dtype) {
   uint64_t seed = 100;
   for (const auto& param : subject.params) {
     const at::Tensor values = random(param->shape, ++seed) * 0.3;
-    param->values = values.to(dtype).set_requires_grad(param->trainable);
+    test::values_of(*param) = values.to(dtype).set_requires_grad(param->trainable);
   }
 }
 
@@ -54,7 +54,8 @@ test::Result separate(const test::Subject& grouped, Table options, const std::ve
   for (size_t g = 0; g < counts.size(); ++g) {
     const test::Subject mlp = test::subject(make_mlp(options));
     test::Tensors values;
-    for (const auto& param : grouped.params) values[param->name] = param->get().detach()[static_cast<int64_t>(g)].clone();
+    for (const auto& param : grouped.params)
+      values[param->name] = test::values_of(*param).detach()[static_cast<int64_t>(g)].clone();
     test::set_values(mlp, values, rows.scalar_type());
     test::FakeContext context;
     const auto of = [&](const at::Tensor& x) { return x.narrow(0, first, counts[g]).clone(); };
@@ -155,7 +156,8 @@ void expect_as_accurate_as_roundings(Table options, const std::vector<int64_t>& 
   const test::Subject wide_subject = with_groups(make_grouped_mlp(options), group_rows);
   randomise(subject, dtype);
   for (size_t i = 0; i < subject.params.size(); ++i)
-    wide_subject.params[i]->values = subject.params[i]->values.detach().to(at::kDouble).set_requires_grad(true);
+    test::values_of(*wide_subject.params[i]) =
+        test::values_of(*subject.params[i]).detach().to(at::kDouble).set_requires_grad(true);
   const int64_t n = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const at::Tensor rows = random({n, kHidden}, 1, dtype), cot = random({n, kHidden}, 2, dtype);
   test::SinkContext narrow(at::kFloat), wide(at::kDouble);
@@ -225,7 +227,7 @@ TEST(GroupedMlp, NeedsNoValuesOnMeta) {
   const auto layer = make_grouped_mlp(options_of(3));
   const at::TensorOptions meta(at::kMeta);
   const test::Subject subject = with_groups(layer, at::empty({3}, meta.dtype(at::kLong)));
-  for (const auto& param : subject.params) param->values = at::empty(param->shape, meta).set_requires_grad(true);
+  for (const auto& param : subject.params) test::values_of(*param) = at::empty(param->shape, meta).set_requires_grad(true);
   test::FakeContext context;
   const at::Tensor rows = at::empty({10, kHidden}, meta);
   FlopWatch watch;
@@ -265,11 +267,11 @@ TEST(GroupedMlp, InitialValuesAreNormal) {
   Table options = options_of(8);
   options["residual_std"] = 0.1;
   const test::Subject subject = test::initialised(make_grouped_mlp(options));
-  const auto std_of = [&](size_t i) { return subject.params[i]->get().std().item<double>(); };
+  const auto std_of = [&](size_t i) { return test::values_of(*subject.params[i]).std().item<double>(); };
   // The standard deviation of a standard deviation is std / sqrt(2 n). The bounds are five of these.
   EXPECT_NEAR(std_of(0), 0.3, 5 * 0.3 / std::sqrt(2.0 * 8 * 2 * kFfn * kHidden));
   EXPECT_NEAR(std_of(2), 0.1, 5 * 0.1 / std::sqrt(2.0 * 8 * kFfn * kHidden));
-  for (const size_t bias : {1, 3}) EXPECT_EQ(subject.params[bias]->get().abs().max().item<double>(), 0);
+  for (const size_t bias : {1, 3}) EXPECT_EQ(test::values_of(*subject.params[bias]).abs().max().item<double>(), 0);
 }
 
 // --- errors ---

@@ -30,7 +30,7 @@ TEST(Init, Gpt2AsPublished) {
   int64_t numel = 0;
   for (const auto& param : subject.params) {
     numel += param->numel();
-    const double mean = param->get().mean().item<double>();
+    const double mean = test::values_of(*param).mean().item<double>();
     if (!param->is_matrix) {
       EXPECT_EQ(mean, param->name.ends_with("bias") ? 0 : 1) << param->name;
       continue;
@@ -40,7 +40,7 @@ TEST(Init, Gpt2AsPublished) {
     // The standard deviation of a mean is std / sqrt(n), that of a standard deviation std / sqrt(2 n). The bounds are five of
     // these.
     EXPECT_NEAR(mean, 0, 5 * std / std::sqrt(n)) << param->name;
-    EXPECT_NEAR(param->get().std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << param->name;
+    EXPECT_NEAR(test::values_of(*param).std().item<double>(), std, 5 * std / std::sqrt(2 * n)) << param->name;
   }
   // Published counts: 12 h^2 + 13 h per block, two embedding tables, the final norm. The head is tied.
   EXPECT_EQ(numel, 8 * (12 * 64 * 64 + 13 * 64) + 500 * 64 + 32 * 64 + 2 * 64);
@@ -60,12 +60,12 @@ TEST(Init, LlamaAsPublished) {
 
 TEST(Init, LinearAsInPyTorch) {
   const auto subject = initialised(make_linear(Table{{"in", 100}, {"out", 300}}));
-  const at::Tensor weight = subject.params[0]->get();
+  const at::Tensor weight = test::values_of(*subject.params[0]);
   // Uniform in +-0.1: the standard deviation is 0.1 / sqrt(3). Its estimate from n = 30,000 has a relative error of about
   // 0.45 / sqrt(n).
   EXPECT_LE(weight.abs().max().item<double>(), 0.1);
   EXPECT_NEAR(weight.std().item<double>(), 0.1 / std::sqrt(3.0), 5 * 0.0577 * 0.45 / 173);
-  EXPECT_NE(subject.params[1]->get().abs().max().item<double>(), 0);
+  EXPECT_NE(test::values_of(*subject.params[1]).abs().max().item<double>(), 0);
 }
 
 }  // namespace

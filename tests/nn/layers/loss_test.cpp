@@ -49,7 +49,7 @@ TEST(LmLoss, GeneratingGivesLogitsAndNoLoss) {
   const at::Tensor h = at::randn({2, 4, 3}, at::kDouble);
   const at::Tensor logits = subject.forward({h}, context)[0];
   EXPECT_TRUE(context.losses.empty());
-  EXPECT_LE(test::distance(logits, h.matmul(layer->params()[0]->get().t())), 1e-15);
+  EXPECT_LE(test::distance(logits, h.matmul(test::values_of(*layer->params()[0]).t())), 1e-15);
   EXPECT_EQ(layer->io().outputs.at(0).name, "logits");
 }
 

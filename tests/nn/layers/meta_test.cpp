@@ -65,7 +65,8 @@ std::vector<MetaCase> meta_cases() {
 test::Tensors run_on(const MetaCase& subject_case, at::ScalarType dtype, at::Device device) {
   const test::Subject subject = subject_case.make();
   test::initialise(subject, 1, dtype);
-  for (const auto& param : subject.params) param->values = param->values.detach().to(device).set_requires_grad(true);
+  for (const auto& param : subject.params)
+    test::values_of(*param) = test::values_of(*param).detach().to(device).set_requires_grad(true);
   test::SinkContext context(at::kFloat);
   for (const auto& name : subject_case.fields) {
     context.fields[name] = at::arange(10, at::kLong).view({2, 5}).remainder(5).to(device);

@@ -79,7 +79,7 @@ TEST_P(NarrowLayer, IsAsAccurateAsItsRoundings) {
   for (auto& x : in) x = x.to(dtype);
   test::initialise(subject, 5, dtype);
   test::Tensors values;
-  for (const auto& param : subject.params) values[param->name] = param->values.detach().to(at::kDouble);
+  for (const auto& param : subject.params) values[param->name] = test::values_of(*param).detach().to(at::kDouble);
   const bool has_loss = subject_case.name == "lm_loss" || in.empty();
   const auto cot = [&](const std::vector<at::Tensor>& x) {
     if (has_loss) return at::Tensor();
@@ -88,7 +88,7 @@ TEST_P(NarrowLayer, IsAsAccurateAsItsRoundings) {
   };
   const at::Tensor seed = cot(in);
   const test::Result got = test::run(subject, in, narrow, seed);
-  for (const auto& param : subject.params) param->values = values[param->name].set_requires_grad(true);
+  for (const auto& param : subject.params) test::values_of(*param) = values[param->name].set_requires_grad(true);
   for (auto& x : in) x = x.to(at::kDouble);
   const test::Result exact = test::run(subject, in, wide, seed.defined() ? seed.to(at::kDouble) : seed);
 

@@ -28,7 +28,7 @@ Subject subject(std::shared_ptr<Model> model) {
 namespace {
 
 void put(Param& param, const at::Tensor& values, at::ScalarType dtype) {
-  param.values = values.to(dtype, false, true).set_requires_grad(param.trainable);
+  values_of(param) = values.to(dtype, false, true).set_requires_grad(param.trainable);
 }
 
 double objective(const Subject& subject, at::TensorList inputs, FakeContext& context, const at::Tensor& cot) {
@@ -100,7 +100,7 @@ Result run(const Subject& subject, std::vector<at::Tensor> inputs, FakeContext& 
     root_grads.push_back(at::ones_like(loss.sum));
   }
   for (const auto& param : subject.params) {
-    if (param->trainable) leaves.push_back(param->get());
+    if (param->trainable) leaves.push_back(values_of(*param));
   }
   const auto grads = torch::autograd::grad(roots, leaves, root_grads, false, false, true);
   result.input_grads.assign(grads.begin(), grads.begin() + static_cast<int64_t>(inputs.size()));
@@ -133,7 +133,7 @@ double gradient_error(const Subject& subject, std::vector<at::Tensor> inputs, Fa
   };
   for (size_t i = 0; i < inputs.size(); ++i) compare(inputs[i], result.input_grads[i], "input");
   for (const auto& param : subject.params) {
-    if (param->trainable) compare(param->get().detach(), result.grads.at(param->name), param->name);
+    if (param->trainable) compare(values_of(*param).detach(), result.grads.at(param->name), param->name);
   }
   return worst;
 }

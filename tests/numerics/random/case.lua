@@ -81,6 +81,7 @@ local function step_by_hand(run, step, wrong)
 end
 
 local function make_step(run, step, wrong)
+  if run.beside then run.beside.trainer:step(mine(run.beside, step + 50)) end
   if run.case.by_hand then return step_by_hand(run, step, wrong) end
   if run.whole then return run.trainer:step(batches.joined(mine(run, step))) end
   return run.trainer:step(mine(run, step))
@@ -120,6 +121,21 @@ function events.mistake(run, _, step)
   -- Where the ranks exchange nothing, an inference concerns one rank alone.
   local is_alone = mistake.call == "infer" and not errs(run) and layouts.size(run.layout) == layouts.size(run.layout, true)
   assert(is_alone or not is_taken, "a wrong batch was accepted")
+end
+
+-- Another trainer of the same model without an optimizer gets the values of the first, and must then evaluate as it does. A third
+-- one trains from now on in turns with the first.
+function events.beside(run, _, step, variant)
+  if variant.reference or variant.fault then return end
+  local program, options = run.trainer.program, {optimizer = optimizer_of(run.case), on_nonfinite = "skip"}
+  local copy = zt.trainer(program, {})
+  for _, tensor in ipairs(run.trainer:tensors()) do copy:set_parameter(tensor.name, run.trainer:parameter(tensor.name)) end
+  local batch = batches.joined(batches.pieces(run.case, 300 + step, run.first, run.count, true))
+  local wanted, got = run.trainer:evaluate(batch).loss, copy:evaluate(batch).loss
+  assert(got == wanted or got ~= got and wanted ~= wanted,
+    ("a trainer without an optimizer evaluates to %.17g, the first one to %.17g"):format(got, wanted))
+  if variant.precision == "fp16" then options.fp16 = {loss_scale = 64} end
+  run.beside = {case = run.case, first = run.first, count = run.count, trainer = zt.trainer(program, options)}
 end
 
 -- Goes on from a checkpoint, with the case's second layout.

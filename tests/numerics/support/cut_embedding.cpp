@@ -25,7 +25,7 @@ class CutEmbedding : public Layer {
     const int rank = parts_ > 1 ? context.comm("tp").rank() : 0;
     const at::Tensor tokens = context.batch("tokens") - rank * weight_->shape[0];
     const at::Tensor is_mine = (tokens >= 0).logical_and(tokens < weight_->shape[0]);
-    const at::Tensor rows = at::embedding(weight_->get(), tokens.clamp(0, weight_->shape[0] - 1));
+    const at::Tensor rows = at::embedding(context.param(*weight_), tokens.clamp(0, weight_->shape[0] - 1));
     const at::Tensor mine = at::where(is_mine.unsqueeze(-1), rows, at::zeros_like(rows));
     if (parts_ == 1) return {mine};
     const at::Tensor sum = mine.detach().contiguous().clone();

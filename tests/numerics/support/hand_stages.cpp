@@ -46,7 +46,7 @@ const Transfers& transfers() {
 class Move : public ActionHandler {
  public:
   Work start(const Action& action, StepState& state) override {
-    Channel& channel = state.channel(*message_of(action));
+    Channel& channel = state.links->channel(*message_of(action));
     const Edge output{action.target, 0};
     const int m = action.micro_batch;
     if (action.kind == transfers().send) return channel.send({state.values.get(output, m)});

@@ -23,11 +23,11 @@ at::Tensor factor(Context& context, const std::string& name, const at::Tensor& h
 class PartlyUsed : public Layer {
  public:
   Tensors forward(at::TensorList in, Context& context) override {
-    const at::Tensor h = in[0] + used_->get().mean();
+    const at::Tensor h = in[0] + context.param(*used_).mean();
     if (!context.has_batch("wanted")) return {h};
     const at::Tensor wanted = factor(context, "wanted", h);
     if (!wanted.any().item<bool>()) return {h};
-    return {h + unused_->get().mean() * wanted};
+    return {h + context.param(*unused_).mean() * wanted};
   }
   Params params() const override { return {used_, unused_}; }
   std::string kind() const override { return "partly_used"; }
@@ -39,7 +39,7 @@ class PartlyUsed : public Layer {
 class Unread : public Layer {
  public:
   explicit Unread(int64_t hidden) : weight_(vector_of("weight", hidden, 0.3)) {}
-  Tensors forward(at::TensorList in, Context&) override { return {in[0] * weight_->get()}; }
+  Tensors forward(at::TensorList in, Context& context) override { return {in[0] * context.param(*weight_)}; }
   Io io() const override { return {.inputs = {"h"}, .outputs = {{.name = "aside"}}}; }
   Params params() const override { return {weight_}; }
   std::string kind() const override { return "unread"; }
@@ -82,7 +82,7 @@ class Hot : public Layer {
     slope_.narrow(0, begin, end - begin).fill_(1000);
   }
   Tensors forward(at::TensorList in, Context& context) override {
-    const at::Tensor sum = (weight_->get() * slope_.to(weight_->get().scalar_type())).sum();
+    const at::Tensor sum = (context.param(*weight_) * slope_.to(context.param(*weight_).scalar_type())).sum();
     context.loss("hot", sum * in[0].size(0), Per::sample);
     return {in[0]};
   }
@@ -99,8 +99,8 @@ class Guess : public Layer {
  public:
   Tensors forward(at::TensorList, Context& context) override {
     const at::Tensor valid = context.batch("labels") >= 0;
-    const at::Tensor wanted = context.batch("tokens").to(number_->get().scalar_type()) / 37;
-    context.loss("loss", ((number_->get() - wanted).square() * valid).sum(), Per::token);
+    const at::Tensor wanted = context.batch("tokens").to(context.param(*number_).scalar_type()) / 37;
+    context.loss("loss", ((context.param(*number_) - wanted).square() * valid).sum(), Per::token);
     return {at::Tensor()};
   }
   Io io() const override {
@@ -119,9 +119,9 @@ class Guess : public Layer {
 
 class Unplannable : public Layer {
  public:
-  Tensors forward(at::TensorList in, Context&) override {
+  Tensors forward(at::TensorList in, Context& context) override {
     const double size = in[0].detach().abs().sum().item<double>();
-    return {in[0] * weight_->get() / (1 + size)};
+    return {in[0] * context.param(*weight_) / (1 + size)};
   }
   Params params() const override { return {weight_}; }
   std::string kind() const override { return "unplannable"; }

@@ -69,7 +69,8 @@ TEST(Model, GivesAUnitToLayersWithParametersOnly) {
   EXPECT_EQ(model.info().units[1].name, "b");
   EXPECT_TRUE(model.info().positions[0].units.empty());
   EXPECT_EQ(model.info().positions[3].units, std::vector<int>{1});
-  EXPECT_NE(model.summary().find("4 positions, 2 units, 5 parameters"), std::string::npos) << model.summary();
+  const std::string text = summary(model.info());
+  EXPECT_NE(text.find("4 positions, 2 units, 5 parameters"), std::string::npos) << text;
 }
 
 TEST(Model, TiedParametersAndOtherPlacementsAreUnitsOfTheirOwn) {
@@ -159,11 +160,12 @@ TEST(Model, FrozenParametersKeepTheirPlace) {
 struct BufferLayer final : Layer {
   std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return in.vec(); }
   std::vector<std::shared_ptr<Param>> params() const override { return {param}; }
-  std::vector<LayerBuffer> buffers() const override { return {{"bias", {}}, {"count", {}}}; }
+  std::vector<LayerBuffer> buffers() const override { return {{"bias", initial}, {"count", at::zeros({1})}}; }
   bool has_update() const override { return true; }
   std::string kind() const override { return "buffer"; }
 
   std::shared_ptr<Param> param = make_param("weight", {2});
+  at::Tensor initial = at::zeros({3});
 };
 
 // A layer is updated as long as one of its buffers is trainable.
@@ -183,6 +185,27 @@ TEST(Model, BuffersAreFrozenByName) {
   EXPECT_EQ(updates(), (std::vector<bool>{true, true}));
   EXPECT_EQ(misuse_of([&] { model.set_trainable("a\\.biass", false); }),
             "no parameter or buffer has a name that contains 'a\\.biass': did you mean 'a.bias'?");
+}
+
+TEST(Model, ABufferBeginsInHostMemoryAsFloats) {
+  const auto layer = std::make_shared<BufferLayer>();
+  for (const at::Tensor& wrong : {at::Tensor(), at::zeros({3}, at::kLong), at::zeros({3}, at::kMeta)}) {
+    layer->initial = wrong;
+    EXPECT_NE(misuse_of([&] {
+                Model({{"in", source()}, {"a", layer}}, 0);
+              }).find("the buffer 'bias' of the layer 'a' must begin as a float32 or float64 tensor in host memory"),
+              std::string::npos);
+  }
+}
+
+TEST(Model, WhatWasDescribedBeforeDoesNotChange) {
+  Model model({{"a", source({make_param("w", {2})})}}, 0);
+  const auto before = model.shared_info();
+  model.set_trainable("w", false);
+  EXPECT_TRUE(before->params[0].trainable);
+  EXPECT_TRUE(before->units[0].trainable);
+  EXPECT_FALSE(model.info().params[0].trainable);
+  EXPECT_FALSE(model.info().units[0].trainable);
 }
 
 TEST(Model, EmptyModelIsAModel) {

@@ -32,7 +32,7 @@ TEST(ResourceTypes, HaveTheNamesOfTheirConstants) {
 // A type that reports count has bytes that plans count and tensors that are measured. A type whose data no one can reach by name
 // is listed here.
 TEST(ResourceTypes, SayWhereTheirDataLie) {
-  const std::set<ResourceId> without{resource::graph, resource::deferred, resource::scalars, resource::buffers};
+  const std::set<ResourceId> without{resource::graph, resource::deferred, resource::scalars};
   for (const ResourceId id : resource_ids()) {
     const ResourceType& type = type_of(id);
     EXPECT_EQ(bytes_of(id) != nullptr, !type.memory.empty()) << type.name;
@@ -41,14 +41,14 @@ TEST(ResourceTypes, SayWhereTheirDataLie) {
 }
 
 TEST(ResourceTypes, KeepTheirFacts) {
-  const ResourceType residual{.name = "test_residual", .index = Index::unit, .is_saved = true};
+  const ResourceType residual{.name = "test_residual", .index = Index::unit, .saved_as = "residual"};
   const ResourceId id = register_resource(residual);
   EXPECT_EQ(register_resource(residual), id);
   EXPECT_EQ(type_of(id).index, Index::unit);
   ResourceType other = residual;
-  other.is_saved = false;
+  other.saved_as.clear();
   EXPECT_CONTAINS(message_of<Misuse>([&] { register_resource(other); }),
-                  "the resource type 'test_residual' is registered already with a place in checkpoints");
+                  "the resource type 'test_residual' is registered already with the name 'residual' in checkpoints");
   other = residual;
   other.index = Index::layer;
   EXPECT_CONTAINS(message_of<Misuse>([&] { register_resource(other); }), "registered already with another index (units)");
@@ -62,6 +62,8 @@ TEST(ResourceTypes, RefuseWhatIsWrong) {
   EXPECT_CONTAINS(message_of<Misuse>([] { register_resource({.name = "Residual"}); }), "use lower-case letters");
   EXPECT_CONTAINS(message_of<Misuse>([] { register_resource({.name = "cut", .index = Index::layer, .has_slices = true}); }),
                   "the resource type 'cut' has slices, but its index counts layers");
+  EXPECT_CONTAINS(message_of<Misuse>([] { register_resource({.name = "log", .saved_as = "log"}); }),
+                  "the resource type 'log' is saved, but it is not of units or layers");
   EXPECT_CONTAINS(message_of<Misuse>([] { resource_id("grads"); }), "did you mean 'grad'?");
   EXPECT_CONTAINS(message_of<Misuse>([] { type_of(ResourceId{999}); }), "there is no resource type number 999");
 }

@@ -7,14 +7,14 @@ namespace zt::lua {
 
 enum class Hook {
   dry_step,       // function(trainer, batch, parts): ends a dry run in place of its first step
-  model_state,    // function(trainer): returns the result of model:state()
   module_names,   // function(): returns the names of all modules, such as "zt.nn", for the message about an unknown name
   script_failed,  // function(): is called once the script has ended with an error, before that is reported. Its errors are
                   // ignored
+  trainer_state,  // function(trainer): returns the result of trainer:state()
 };
 
 // Pushes the function that the Lua library has registered with zt.core.set_hook. Throws Misuse if there is none; the message
-// begins with `call`, such as "model:state()".
+// begins with `call`, such as "trainer:state()".
 void push_hook(lua_State* L, Hook hook, const char* call);
 // Pushes the function and returns true; or pushes nothing and returns false if there is none.
 bool push_hook_if_set(lua_State* L, Hook hook);

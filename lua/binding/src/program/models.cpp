@@ -1,10 +1,8 @@
 // Methods of a model: model:append, model:parameters, model:initialise and others.
-#include "core/hooks.h"
 #include "program/open.h"
 #include "program/values.h"
 #include "zt/base/tensor.h"
 #include "zt/model/model.h"
-#include "zt/train/trainer.h"
 
 namespace zt::lua {
 
@@ -32,7 +30,7 @@ int describe_parameters(lua_State* L) {
   return 1;
 }
 
-// model:freeze("^embedding") and model:unfreeze(...), before a trainer is made: take a regular expression on parameter names and
+// model:freeze("^embedding") and model:unfreeze(...), before a program is made: take a regular expression on parameter names and
 // return the number of matching parameters.
 int set_trainable(lua_State* L, bool is_trainable) {
   push(L, static_cast<int64_t>(check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable)));
@@ -52,14 +50,10 @@ int numel(lua_State* L) {
   return 1;
 }
 
-// model:initialise{["embed.weight"] = tensor}: sets the initial values of parameters, instead of random ones. The tensors are
-// whole, also where each rank holds a part of the parameter.
+// model:initialise{["embed.weight"] = tensor}: sets the values with which later trainers begin, instead of random ones. The
+// tensors are whole, also where each rank holds a part of the parameter.
 int initialise(lua_State* L) {
   const auto model = check<Model>(L, 1);
-  if (model->trainer())
-    misuse(
-        "model:initialise: a trainer holds the model and has its initial values already: call it before zt.trainer, or use "
-        "trainer:set_parameter(name, values)");
   const Value values = check_value(L, 2);
   const auto* table = values.get_if<Value::Table>();
   if (!table) misuse("argument 1: a table of tensors by parameter name expected, got {}", values.type_name());
@@ -87,19 +81,12 @@ int options(lua_State* L) {
   return 1;
 }
 
-// model:state(): returns an object with the whole parameters by name, which are gathered when they are read. The Lua library
-// makes it (zt/state.lua).
-int state(lua_State* L) {
-  const auto trainer = check<Model>(L, 1)->trainer();
-  if (!trainer) misuse("model:state(): no trainer holds the model yet, so its parameters have no values: make one first");
-  push_hook(L, Hook::model_state, "model:state()");
-  push(L, trainer);
-  lua_call(L, 1, 1);
-  return 1;
+int state(lua_State*) {
+  misuse("a model has no values, because several trainers may share it, each with its own: call trainer:state() instead");
 }
 
 int to_text(lua_State* L) {
-  push(L, check<Model>(L, 1)->summary());
+  push(L, summary(check<Model>(L, 1)->info()));
   return 1;
 }
 

@@ -1,4 +1,5 @@
 // Methods of a trainer that read and set single tensors.
+#include "core/hooks.h"
 #include "program/open.h"
 #include "zt/base/tensor.h"
 #include "zt/train/trainer.h"
@@ -77,10 +78,21 @@ int describe_parameter(lua_State* L) {
   return 1;
 }
 
+// trainer:state(): returns an object with the whole tensors by name, which are gathered when they are read. The Lua library makes
+// it (zt/state.lua).
+int whole_state(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  push_hook(L, Hook::trainer_state, "trainer:state()");
+  push(L, trainer);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
 }  // namespace
 
 void open_trainer_tensors(Module& module) {
   module.type<Trainer>()
+      .method<whole_state>("state")
       .method<parameter>("parameter")
       .method<push_parameters>("parameters")
       .method<push_tensors>("tensors")

@@ -30,7 +30,9 @@ struct TrainerArguments {
 const Schema<TrainerArguments>& trainer_schema() {
   static const auto schema =
       Schema<TrainerArguments>("zt.trainer")
-          .required("optimizer", &TrainerArguments::optimizer, "an optimizer such as optim.adamw{...}")
+          .optional(
+              "optimizer", &TrainerArguments::optimizer,
+              "an optimizer such as optim.adamw{...}; without one the trainer evaluates and infers, and holds parameters only")
           .optional("schedule", &TrainerArguments::schedule,
                     "a schedule such as optim.warmup_cosine{...}, or function(updates) -> rate")
           .optional("clip", &TrainerArguments::clip, "maximum L2 norm of the gradient; 0: no clipping",
@@ -96,7 +98,7 @@ constexpr const char* kNoBatch =
 int step(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);
-  if (world(L).dry) return end_dry_run(L, 1);
+  if (world(L).dry && trainer->trains()) return end_dry_run(L, 1);
   push(L, result_value(trainer->step(batch)));
   return 1;
 }
@@ -116,8 +118,12 @@ int finish_step(lua_State* L) {
   return 1;
 }
 
+// trainer:evaluate(batch). For a trainer without an optimizer it is the step that a dry run plans, as is trainer:infer.
 int evaluate(lua_State* L) {
-  push(L, result_value(check<Trainer>(L, 1)->evaluate(check_step_batch(L, 2))));
+  const auto trainer = check<Trainer>(L, 1);
+  const StepBatch batch = check_step_batch(L, 2);
+  if (world(L).dry && !trainer->trains()) return end_dry_run(L, 1);
+  push(L, result_value(trainer->evaluate(batch)));
   return 1;
 }
 
@@ -131,6 +137,7 @@ Value outputs_value(const std::map<std::string, at::Tensor>& outputs) {
 int infer(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const StepBatch batch = check_step_batch(L, 2);
+  if (world(L).dry && !trainer->trains()) return end_dry_run(L, 1);
   if (is_absent(L, 3)) {
     push(L, outputs_value(trainer->infer(batch)));
     return 1;
@@ -149,7 +156,7 @@ int infer(lua_State* L) {
 
 int forward(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  if (world(L).dry) return end_dry_run(L, trainer->spec().micro_batches());
+  if (world(L).dry && trainer->trains()) return end_dry_run(L, trainer->spec().micro_batches());
   push(L, trainer->forward(check_batch(L, 2)));
   return 1;
 }
@@ -220,13 +227,13 @@ int mesh_of(lua_State* L) {
   return 1;
 }
 
-// trainer.program: the program it was made from
+// trainer.program: the program it was made from; without an optimizer that program with all parameters frozen
 int program_of(lua_State* L) {
   push(L, check<Trainer>(L, 1)->shared_spec());
   return 1;
 }
 
-// trainer.model: the model that it trains
+// trainer.model: the model whose values it holds
 int model_of(lua_State* L) {
   push(L, check<Trainer>(L, 1)->spec().model());
   return 1;
@@ -239,7 +246,8 @@ int global_step(lua_State* L) {
 
 int program_text(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  push(L, trainer->spec().build(Mode::train, trainer->spec().coord()).text());
+  const Mode mode = trainer->trains() ? Mode::train : Mode::eval;
+  push(L, trainer->spec().build(mode, trainer->spec().coord()).text());
   return 1;
 }
 

@@ -53,7 +53,7 @@ return {
     {"stage3_max_reuse_distance", "mapped", "integer",
      "`zero.max_reuse_distance`: no RESHARD when the unit's next use is within that many elements", same = {"max_reuse_distance"},
      needs_stage = 3, at_least = 0, to = "zero.max_reuse_distance"},
-    {"stage3_gather_16bit_weights_on_model_save", "always", "boolean", "whole weights are gathered on request (model:state())",
+    {"stage3_gather_16bit_weights_on_model_save", "always", "boolean", "whole weights are gathered on request (trainer:state())",
      same = {"gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save"}, agrees = "any"},
     {"stage3_module_granularity_threshold", "always", "integer", "a layer is gathered whole, however fine its parts are",
      same = {"module_granularity_threshold"}, agrees = "any"},

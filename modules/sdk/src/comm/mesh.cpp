@@ -144,6 +144,12 @@ AxisLink Mesh::link_of(const std::vector<std::string>& names, const std::string&
   return *link;
 }
 
+AxisLink Mesh::link(const std::vector<std::string>& names) const {
+  const std::string name = fmt::format("{}", fmt::join(names, "+"));
+  const auto known = std::ranges::find(axes_, name, &Axis::name);
+  return known != axes_.end() ? (*known)->link : link_of(names, name);
+}
+
 std::shared_ptr<Axis> Mesh::axis(const std::string& name) const {
   for (const auto& axis : axes_) {
     if (axis->name == name) return axis;

@@ -7,6 +7,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "layer_context.h"
 #include "random/random_watch.h"
 #include "zt/base/error.h"
@@ -41,24 +44,36 @@ Keep parse_keep(const std::string& name) {
 }
 
 ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::vector<bool> runs)
-    : model_(std::move(model)), state_(state), runs_(std::move(runs)), gradients_(model_->info(), state.units, runs_) {
-  const ModelInfo& info = model_->info();
+    : model_(std::move(model)), state_(state), runs_(std::move(runs)), gradients_(*state.model, state.units, runs_) {
+  const ModelInfo& info = *state_.model;
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
     device_ = unit.full.device();
     param_type_ = unit.full.scalar_type();
     if (unit.owns_shard()) shared_storages_.insert(unit.full.storage().unsafeGetStorageImpl());
   }
-  for (size_t i = 0; i < model_->params().size(); ++i) param_index_[model_->params()[i].get()] = static_cast<int>(i);
+  std::unordered_map<const Param*, int> indices;
+  for (size_t i = 0; i < model_->params().size(); ++i) indices[model_->params()[i].get()] = static_cast<int>(i);
   for (int p = 0; p < static_cast<int>(info.positions.size()); ++p) {
     exchanges_.push_back(dynamic_cast<ExchangeLayer*>(model_->positions()[p].layer.get()));
     if (runs_[p] && exchanges_[p] && find_stat(p, "seconds") >= 0) exchange_ns_[p] = 0;
-    auto& params = position_params_.emplace_back();
+    auto& params = layer_params_.emplace_back();
+    auto& trained = trained_params_.emplace_back();
     for (const auto& param : model_->positions()[p].layer->params()) {
-      const int index = param_index_.at(param.get());
-      if (info.params[index].trainable) params.push_back(index);
+      const int index = indices.at(param.get());
+      params.push_back({param.get(), index});
+      if (info.params[index].trainable) trained.push_back(index);
     }
   }
+}
+
+// Returns the index of a parameter that the layer at `position` lists.
+int ComputeState::index_of(int position, const Param& param) const {
+  const std::vector<LayerParam>& known = layer_params_[position];
+  const auto found = std::ranges::find(known, &param, &LayerParam::param);
+  if (found != known.end()) return found->index;
+  misuse("layer '{}' uses the parameter '{}', which its params() does not list: add it there",
+         model_info().positions[position].name, param.name);
 }
 
 // Counts the forwards that read each position, once per mode. Outputs that other actions read are dropped by those actions.
@@ -66,7 +81,7 @@ void ComputeState::count_readers(const Program& program) {
   const auto [known, is_new] = readers_.try_emplace(program.mode);
   std::vector<int>& readers = known->second;
   if (!is_new) return;
-  const ModelInfo& info = model_->info();
+  const ModelInfo& info = model_info();
   readers.assign(info.positions.size(), 0);
   for (size_t p = 0; p < info.positions.size(); ++p) {
     for (const Edge& edge : info.positions[p].inputs) readers[edge.position] += runs_[p] ? 1 : 0;
@@ -93,7 +108,7 @@ void ComputeState::begin(std::vector<Batch> micro_batches, const Program& progra
   begin_sums();
   values_.clear();
   values_.resize(model_->positions().size() * micro_batches_);
-  state_.values.begin(model_->info(), micro_batches_);
+  state_.values.begin(model_info(), micro_batches_);
   count_readers(program);
   if (mode_ == Mode::train) gradients_.begin_step();
 }
@@ -122,8 +137,9 @@ void ComputeState::begin_layer(int position, int micro_batch, bool is_recompute,
 }
 
 std::vector<at::Tensor> ComputeState::run_layer(int position, Values& values) {
-  const PositionInfo& info = model_->info().positions[position];
+  const PositionInfo& info = model_info().positions[position];
   const DefaultRandomPlace before = default_random_place(device_);
+  const RunningContext running(*values.context);
   auto outputs = model_->positions()[position].layer->forward(values.inputs, *values.context);
   if (default_random_place(device_) != before) {
     misuse(
@@ -136,7 +152,7 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, Values& values) {
 
 // Runs the layer, by autograd or as an exchange. Keeps what its backward needs.
 ComputeState::Run ComputeState::run(int position, int micro_batch, bool is_recompute, Keep keep) {
-  const PositionInfo& info = model_->info().positions[position];
+  const PositionInfo& info = model_info().positions[position];
   Values& mine = values(position, micro_batch);
   begin_layer(position, micro_batch, is_recompute, mine);
   const at::AutoGradMode grad_mode(keep == Keep::graph && !exchanges_[position]);
@@ -163,12 +179,12 @@ ComputeState::Run ComputeState::run(int position, int micro_batch, bool is_recom
 }
 
 Work ComputeState::forward(int position, int micro_batch, Keep keep) {
-  const PositionInfo& info = model_->info().positions[position];
+  const PositionInfo& info = model_info().positions[position];
   Values& mine = values(position, micro_batch);
   mine.inputs.clear();
   for (const Edge& edge : info.inputs) {
     const at::Tensor& source = state_.values.get(edge, micro_batch);
-    const PositionInfo& before = model_->info().positions[edge.position];
+    const PositionInfo& before = model_info().positions[edge.position];
     const bool is_differentiable = before.outputs[edge.output].differentiable;
     if (!source.defined()) with_layer_name(position, micro_batch, [&] { refuse_missing(before, edge); });
     const bool wants_grad = keep != Keep::none && is_differentiable && source.is_floating_point();
@@ -195,7 +211,7 @@ void ComputeState::keep_graph(const std::vector<at::Tensor>& outputs, Values& va
 }
 
 void ComputeState::release_read_values(int position, int micro_batch) {
-  for (const Edge& edge : model_->info().positions[position].inputs) {
+  for (const Edge& edge : model_info().positions[position].inputs) {
     Values& source = values(edge.position, micro_batch);
     if (++source.readers_done == readers_.at(mode_)[edge.position]) state_.values.drop(edge.position, micro_batch);
   }
@@ -207,7 +223,7 @@ Work ComputeState::recompute(int position, int micro_batch) {
 
 Work ComputeState::backward(int position, int micro_batch) {
   Values& mine = values(position, micro_batch);
-  for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
+  for (const int unit : model_info().positions[position].units) gradients_.open(unit);
   const Work work = backward_layer(position, micro_batch, mine);
   backward_weights(position, micro_batch);
   return work;
@@ -224,7 +240,7 @@ Work ComputeState::backward_inputs(int position, int micro_batch) {
 }
 
 void ComputeState::backward_weights(int position, int micro_batch) {
-  for (const int unit : model_->info().positions[position].units) gradients_.open(unit);
+  for (const int unit : model_info().positions[position].units) gradients_.open(unit);
   const Values mine = std::exchange(values(position, micro_batch), Values());
   for (const auto& weight_gradient : mine.deferred) weight_gradient();
   for (const auto& [param, gradient] : mine.param_gradients) gradients_.add(param, position, gradient);
@@ -232,7 +248,7 @@ void ComputeState::backward_weights(int position, int micro_batch) {
 
 Work ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   if (exchanges_[position]) return backward_exchange(position, micro_batch, mine);
-  const PositionInfo& info = model_->info().positions[position];
+  const PositionInfo& info = model_info().positions[position];
   torch::autograd::edge_list roots, wanted;
   torch::autograd::variable_list seeds;
   for (int i = 0; i < static_cast<int>(mine.outputs.size()); ++i) {
@@ -252,8 +268,8 @@ Work ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
     wanted.push_back(torch::autograd::impl::gradient_edge(mine.inputs[i]));
     wanted_inputs.push_back(i);
   }
-  const std::vector<int>& params = position_params_[position];
-  for (const int param : params) wanted.push_back(torch::autograd::impl::gradient_edge(model_->params()[param]->get()));
+  const std::vector<int>& params = trained_params_[position];
+  for (const int param : params) wanted.push_back(torch::autograd::impl::gradient_edge(state_.parameters[param]));
   state_.values.drop(position, micro_batch);
   if (roots.empty() || wanted.empty()) return {};
   const bool keep_graph = false, create_graph = false, accumulate_grad = false;

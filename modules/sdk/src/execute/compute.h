@@ -8,7 +8,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "gradients.h"
@@ -32,7 +31,7 @@ struct Seeds {
 
 class ComputeState {
  public:
-  // `runs`: by position, whether this rank runs it; see positions_run.
+  // `model`: the layers of `state.model`. `runs`: by position, whether this rank runs it; see positions_run.
   ComputeState(std::shared_ptr<Model> model, StepState& state, std::vector<bool> runs);
 
   // Begins a run of `program`, one per mode, over this rank's part of the global batch. `first_sample`: the place of its first
@@ -59,7 +58,7 @@ class ComputeState {
   Counts count(int micro_batch) const;
   // Returns this rank's sums so far of losses and statistics.
   StepSums& sums() { return sums_; }
-  std::vector<LossSum> losses() const { return sums_.losses(model_->info()); }
+  std::vector<LossSum> losses() const { return sums_.losses(model_info()); }
   // Calls Layer::update for the position's layer, once per step. `stats`: of all layers, as StepState has them.
   void update_layer(int position, const Stats& stats);
   // Returns what the layers' reports show of the statistics, under the names "LAYER.NAME".
@@ -136,14 +135,23 @@ class ComputeState {
     int64_t first_sample = 0;  // its place in the global batch
   };
 
+  // A parameter of the layer at a position.
+  struct LayerParam {
+    const Param* param;
+    int index;  // in ModelInfo::params
+  };
+
+  const ModelInfo& model_info() const { return *state_.model; }
+  int index_of(int position, const Param& param) const;
+
   std::shared_ptr<Model> model_;
   StepState& state_;
   std::vector<bool> runs_;
   at::Device device_ = at::kCPU;
   at::ScalarType param_type_ = at::kFloat;
   Gradients gradients_;
-  std::unordered_map<const Param*, int> param_index_;
-  std::vector<std::vector<int>> position_params_;      // by position: indices of trainable parameters
+  std::vector<std::vector<LayerParam>> layer_params_;  // by position
+  std::vector<std::vector<int>> trained_params_;       // by position: indices of the trainable ones
   std::map<Mode, std::vector<int>> readers_;           // by position: forwards after which its outputs are dropped
   std::set<const c10::StorageImpl*> shared_storages_;  // buffers of parameters that several units share
   std::vector<Values> values_;
@@ -165,7 +173,7 @@ class ComputeState {
 template <class Body>
 auto ComputeState::with_layer_name(int position, int micro_batch, Body&& body) const {
   const auto name = [&] {
-    const PositionInfo& info = model_->info().positions[position];
+    const PositionInfo& info = model_info().positions[position];
     const std::string part = micro_batches_ > 1 ? fmt::format(" in micro-batch {}", micro_batch) : "";
     return fmt::format("layer '{}' ({}){}", info.name, info.kind, part);
   };

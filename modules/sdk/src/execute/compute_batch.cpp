@@ -55,7 +55,7 @@ std::map<std::string, at::Tensor> ComputeState::outputs(int micro_batch) const {
   std::map<std::string, at::Tensor> named;
   const int last = static_cast<int>(model_->positions().size()) - 1;
   int index = 0;
-  for (const Output& output : model_->info().positions.back().outputs) {
+  for (const Output& output : model_info().positions.back().outputs) {
     const at::Tensor& value = state_.values.get({last, index++}, micro_batch);
     if (value.defined()) named[output.name] = value;
   }

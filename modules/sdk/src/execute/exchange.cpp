@@ -63,7 +63,7 @@ ComputeState::Run ComputeState::start_exchange(int position, Keep keep, Values& 
 Work ComputeState::join(const Action& action) {
   const Kinds& kinds = Kinds::get();
   Values& mine = values(action.target, action.micro_batch);
-  const PositionInfo& info = model_->info().positions[action.target];
+  const PositionInfo& info = model_info().positions[action.target];
   if (!exchanges_[action.target]) {
     fault("layer '{}' ({}) communicates within its computation, in which a rank whose step has failed cannot take part",
           info.name, info.kind);
@@ -80,7 +80,7 @@ Work ComputeState::join(const Action& action) {
 
 Work ComputeState::join_forward(const Action& action, Values& mine) {
   const int position = action.target;
-  const PositionInfo& info = model_->info().positions[position];
+  const PositionInfo& info = model_info().positions[position];
   if (action.kind == Kinds::get().forward) {
     mine.inputs.clear();
     for (const Edge& edge : info.inputs) {
@@ -103,7 +103,7 @@ Work ComputeState::join_forward(const Action& action, Values& mine) {
 }
 
 Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine) {
-  const PositionInfo& info = model_->info().positions[position];
+  const PositionInfo& info = model_info().positions[position];
   std::vector<at::Tensor> gradients;
   for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i)
     gradients.push_back(state_.values.take_gradient({position, i}, micro_batch));

@@ -10,6 +10,19 @@
 
 namespace zt {
 
+const at::Tensor& ComputeState::LayerContext::param(const Param& param) {
+  return compute_.state_.parameters[compute_.index_of(position_index_, param)];
+}
+
+const at::Tensor& ComputeState::LayerContext::buffer(const std::string& name) {
+  const ModelInfo& model = compute_.model_info();
+  const PositionInfo& position = model.positions[position_index_];
+  for (size_t i = 0; i < model.buffers.size(); ++i) {
+    if (model.buffers[i].layer == position.layer && model.buffers[i].local_name == name) return compute_.state_.buffers[i];
+  }
+  misuse("layer '{}' reads the buffer '{}', which its buffers() does not list: add it there", position.name, name);
+}
+
 at::Tensor ComputeState::LayerContext::batch(const std::string& name) {
   if (const auto found = fields().find(name); found != fields().end()) return found->second;
   std::vector<std::string> names;
@@ -29,7 +42,7 @@ Philox ComputeState::LayerContext::rng(Purpose purpose) const {
 
 void ComputeState::LayerContext::loss(const std::string& name, at::Tensor sum, Per per) {
   if (sum.dim() != 0) misuse("the loss '{}' must be a scalar (a sum over tokens or samples), got {}", name, describe(sum));
-  const PositionInfo& info = compute_.model_->info().positions[position_index_];
+  const PositionInfo& info = compute_.model_info().positions[position_index_];
   if (std::ranges::find(info.losses, LossInfo{name, per}) == info.losses.end())
     misuse(
         "the loss '{}' per {} is not declared: give it in the layer's io, in Lua as nn.layer{{io = {{losses = {{{} = \"{}\"}}}}}}",
@@ -57,12 +70,11 @@ void ComputeState::LayerContext::defer(std::function<void()> weight_gradient) {
 }
 
 std::function<Context::Sink()> ComputeState::LayerContext::grad_sink(const Param& param) {
-  const auto found = compute_.param_index_.find(&param);
-  if (found == compute_.param_index_.end()) misuse("grad_sink: '{}' is not a parameter of this model", param.name);
-  if (!compute_.model_->info().params[found->second].trainable || mode != Mode::train) {
+  const int index = compute_.index_of(position_index_, param);
+  if (!compute_.model_info().params[index].trainable || mode != Mode::train) {
     return [] { return Sink{}; };
   }
-  return [this, index = found->second] { return sink(index); };
+  return [this, index] { return sink(index); };
 }
 
 // In the first part of a split backward a layer writes to a scratch tensor, which the second part adds.

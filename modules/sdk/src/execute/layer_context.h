@@ -10,12 +10,14 @@ class ComputeState::LayerContext : public Context {
   LayerContext(ComputeState& compute, int position, int micro_batch)
       : compute_(compute), position_index_(position), micro_batch_index_(micro_batch) {}
 
+  const at::Tensor& param(const Param& param) override;
+  const at::Tensor& buffer(const std::string& name) override;
   at::Tensor batch(const std::string& name) override;
   bool has_batch(const std::string& name) const override { return fields().contains(name); }
   int64_t first_sample() const override;
   Philox rng(Purpose purpose) const override;
-  Communicator& comm(const std::string& axis) override { return compute_.state_.comm({axis}); }
-  Communicator& control(const std::string& axis) override { return compute_.state_.control({axis}); }
+  Communicator& comm(const std::string& axis) override { return compute_.state_.links->comm({axis}); }
+  Communicator& control(const std::string& axis) override { return compute_.state_.links->control({axis}); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   void stat(const std::string& name, const at::Tensor& values) override;
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override;

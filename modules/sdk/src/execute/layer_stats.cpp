@@ -19,14 +19,14 @@ void ComputeState::begin_sums() {
 
 // Returns the index in ModelInfo::stats of a statistic of the layer at `position`; -1: it declares none of this name.
 int ComputeState::find_stat(int position, const std::string& name) const {
-  const ModelInfo& info = model_->info();
+  const ModelInfo& info = model_info();
   const auto found = std::ranges::find(info.stats, info.positions[position].name + "." + name, &ModelStat::name);
   return found == info.stats.end() ? -1 : static_cast<int>(found - info.stats.begin());
 }
 
 void ComputeState::LayerContext::stat(const std::string& name, const at::Tensor& values) {
   if (recompute || mode == Mode::generate || values.is_meta()) return;
-  const ModelInfo& model = compute_.model_->info();
+  const ModelInfo& model = compute_.model_info();
   const std::string& layer = model.positions[position_index_].name;
   const int stat = compute_.find_stat(position_index_, name);
   if (stat < 0) misuse("the statistic '{}' is not declared in the io of layer '{}'", name, layer);
@@ -48,7 +48,7 @@ void ComputeState::LayerContext::watch(const std::string& name, const at::Tensor
   if (!compute_.searches_nonfinite_ || !compute_.nonfinite_.empty()) return;
   if (const int64_t sample = first_nonfinite_row(values); sample >= 0)
     compute_.nonfinite_ =
-        fmt::format("the {} of layer '{}' in sample {}", name, compute_.model_->info().positions[position_index_].name, sample);
+        fmt::format("the {} of layer '{}' in sample {}", name, compute_.model_info().positions[position_index_].name, sample);
 }
 
 void ComputeState::add_exchange_seconds() {
@@ -61,7 +61,7 @@ void ComputeState::add_exchange_seconds() {
 
 // Returns the statistics of the layer at `position` by their names within the layer.
 Stats ComputeState::stats_of(int position, const Stats& stats) const {
-  const ModelInfo& info = model_->info();
+  const ModelInfo& info = model_info();
   const size_t prefix = info.positions[position].name.size() + 1;
   Stats own;
   for (const ModelStat& stat : info.stats) {
@@ -71,23 +71,22 @@ Stats ComputeState::stats_of(int position, const Stats& stats) const {
 }
 
 void ComputeState::update_layer(int position, const Stats& stats) {
-  const ModelInfo& info = model_->info();
-  if (!updated_layers_.insert(info.positions[position].layer).second) return;
-  Layer& layer = *model_->positions()[position].layer;
-  std::vector<std::pair<at::Tensor, at::Tensor>> frozen;  // the buffer, and its values
-  for (const LayerBuffer& buffer : layer.buffers()) {
-    const std::string name = info.positions[position].name + "." + buffer.name;
-    if (!std::ranges::find(info.buffers, name, &BufferInfo::name)->trainable)
-      frozen.emplace_back(buffer.values, buffer.values.clone());
+  const int layer = model_info().positions[position].layer;
+  if (!updated_layers_.insert(layer).second) return;
+  LayerBuffers buffers;
+  for (size_t i = 0; i < model_info().buffers.size(); ++i) {
+    const BufferInfo& buffer = model_info().buffers[i];
+    if (buffer.layer != layer) continue;
+    const at::Tensor& values = state_.buffers[i];
+    buffers[buffer.local_name] = buffer.trainable ? values : values.clone();  // a frozen one keeps its values
   }
-  layer.update(stats_of(position, stats));
-  for (auto& [values, before] : frozen) values.copy_(before);
+  model_->positions()[position].layer->update(stats_of(position, stats), buffers);
 }
 
 Stats ComputeState::report(const Stats& stats) const {
   Stats shown;
   for (size_t p = 0; p < model_->positions().size(); ++p) {
-    const PositionInfo& info = model_->info().positions[p];
+    const PositionInfo& info = model_info().positions[p];
     if (info.stats.empty() || stats.empty()) continue;  // a program without NORM has no sums
     for (auto& [name, values] : model_->positions()[p].layer->report(stats_of(static_cast<int>(p), stats)))
       shown[info.name + "." + name] = values;

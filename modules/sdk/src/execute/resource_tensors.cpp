@@ -39,6 +39,15 @@ List state_tensors(const Resource& resource, const StepState& state) {
   return list;
 }
 
+List buffer_tensors(const Resource& resource, const StepState& state) {
+  List list;
+  for (size_t i = 0; i < state.buffers.size(); ++i) {
+    const BufferInfo& buffer = state.model->buffers[i];
+    if (buffer.layer == resource.index) list.push_back({buffer.local_name, state.buffers[i]});
+  }
+  return list;
+}
+
 template <const at::Tensor& (ValueStore::*Get)(const Edge&, int) const>
 List output_tensors(const Resource& resource, const StepState& state) {
   List list;
@@ -56,6 +65,7 @@ List output_tensors(const Resource& resource, const StepState& state) {
   set_tensors(resource::master, master_tensors);
   set_tensors(resource::grad, grad_tensors);
   set_tensors(resource::state, state_tensors);
+  set_tensors(resource::buffers, buffer_tensors);
   set_tensors(resource::value, output_tensors<&ValueStore::get>);
   set_tensors(resource::value_grad, output_tensors<&ValueStore::gradient>);
   return true;

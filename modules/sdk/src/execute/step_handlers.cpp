@@ -95,7 +95,7 @@ class Count : public ActionHandler {
     if ((!state.split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(compute_->fields());
     if (compute_->needs_equal_batches() && !state.failure) mine.shapes = hash_of_shapes(compute_->fields());
     try {
-      state.counts = sum_counts(state.control(axes), state.counts, mine, compute_->mode(), state.step);
+      state.counts = sum_counts(state.links->control(axes), state.counts, mine, compute_->mode(), state.step);
     } catch (const Misuse& error) {
       throw StepRefused(error.what());
     }
@@ -111,7 +111,7 @@ class ReduceTie : public ActionHandler {
 
   Work start(const Action& action, StepState& state) override {
     const Unit& unit = state.units.at(action.target);
-    compute_->gradients().complete_over_holders(unit, state.comm_of_holders(unit));
+    compute_->gradients().complete_over_holders(unit, state.links->holders(unit));
     return {};
   }
 

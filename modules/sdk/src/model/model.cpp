@@ -1,210 +1,14 @@
 #include "zt/model/model.h"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 
+#include "model_builder.h"
 #include "zt/base/error.h"
 #include "zt/base/regex.h"
-#include "zt/model/unit.h"
 
 namespace zt {
 
 ZT_DEFINE_OBJECT(Model, "Model")
-
-namespace {
-
-// Fills a ModelInfo position by position. Distinct layers and parameters are told apart by address.
-class ModelBuilder {
- public:
-  explicit ModelBuilder(std::vector<NamedLayer>& layers) : layers_(layers) {
-    std::set<const Layer*> seen;
-    for (const NamedLayer& entry : layers) {
-      if (!entry.layer || !seen.insert(entry.layer.get()).second) continue;
-      for (const auto& param : entry.layer->params()) ++holders_[param.get()];
-    }
-  }
-
-  void add(int position) {
-    NamedLayer& entry = layers_[position];
-    if (!entry.layer) misuse("position {} of the model holds no layer", position);
-    const bool is_new = !layer_index_.contains(entry.layer.get());
-    if (is_new) add_layer(position);
-    entry.name = names_[layer_index_.at(entry.layer.get())];
-
-    PositionInfo info;
-    info.name = entry.name;
-    info.kind = entry.layer->kind();
-    info.settings = entry.layer->settings();
-    info.layer = layer_index_.at(entry.layer.get());
-    info.axes = entry.layer->axes();
-    info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
-    info.splits_backward = entry.layer->splits_backward();
-    const Io io = entry.layer->io();
-    for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
-    info.outputs = io.outputs;
-    add_outputs(io.outputs, position, info.name);
-    info.losses = io.losses;
-    add_losses(info);
-    info.stats = io.stats;
-    info.continues = entry.continues && position > 0;
-    info.batch_axes = entry.layer->batch_axes();
-    if (is_new) add_stats(info);
-    info.units = record_use(*entry.layer, position);
-    model.positions.push_back(std::move(info));
-  }
-
-  ModelInfo model;
-  std::vector<std::shared_ptr<Param>> params;
-
- private:
-  void add_layer(int position) {
-    const NamedLayer& entry = layers_[position];
-    if (entry.name.empty()) misuse("the {} layer at position {} has no name: give it one", entry.layer->kind(), position);
-    if (std::find(names_.begin(), names_.end(), entry.name) != names_.end()) {
-      misuse("two layers are named '{}', the second at position {}: parameters would share names, rename one", entry.name,
-             position);
-    }
-    layer_index_[entry.layer.get()] = static_cast<int>(names_.size());
-    names_.push_back(entry.name);
-    add_units(entry);
-    for (const LayerBuffer& buffer : entry.layer->buffers())
-      model.buffers.push_back({entry.name + "." + buffer.name, layer_index_.at(entry.layer.get())});
-  }
-
-  // Adds units for the parameters of the layer that no earlier layer holds. Tied parameters have a unit each, and the others one
-  // per set of placements.
-  void add_units(const NamedLayer& entry) {
-    const size_t first = model.units.size();
-    std::vector<std::pair<std::vector<AxisPlacement>, int>> by_placement;
-    for (const auto& param : entry.layer->params()) {
-      if (!param) misuse("the layer '{}' lists a parameter that is nil", entry.name);
-      if (param_index_.contains(param.get())) continue;
-      name_param(*param, entry.name);
-      check_placements(*param);
-      const bool is_tied = holders_.at(param.get()) > 1;
-      const auto known = std::ranges::find(by_placement, param->placements, &decltype(by_placement)::value_type::first);
-      if (!is_tied && known != by_placement.end()) {
-        add_param(param, known->second);
-        continue;
-      }
-      const int unit = static_cast<int>(model.units.size());
-      model.units.push_back({.name = param->name, .params = {}, .positions = {}, .trainable = false});
-      if (!is_tied) {
-        if (by_placement.empty()) model.units.back().name = entry.name;
-        by_placement.emplace_back(param->placements, unit);
-      }
-      add_param(param, unit);
-    }
-    if (model.units.size() == first + 1) model.units.back().name = entry.name;
-  }
-
-  void add_param(const std::shared_ptr<Param>& param, int index) {
-    UnitInfo& unit = model.units[index];
-    const int64_t align = FlatLayout::kParamAlign;
-    const int64_t offset = (unit.numel + align - 1) / align * align;
-    unit.params.push_back(static_cast<int>(params.size()));
-    unit.numel = offset + param->numel();
-    unit.trainable = unit.trainable || param->trainable;
-    param_index_[param.get()] = static_cast<int>(params.size());
-    params.push_back(param);
-    model.params.push_back({param->name,
-                            param->shape,
-                            param->numel(),
-                            index,
-                            offset,
-                            param->trainable,
-                            param->is_matrix,
-                            {},
-                            param->placements,
-                            param->dims});
-  }
-
-  static void check_placements(const Param& param) {
-    std::set<std::string> axes;
-    for (const auto& [axis, placement, dim, parts] : param.placements) {
-      if (!axes.insert(axis).second) misuse("parameter '{}' has two placements on axis '{}'", param.name, axis);
-      if (placement != Placement::sharded) continue;
-      if (dim < 0 || dim >= static_cast<int>(param.shape.size()))
-        misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims", param.name, dim, axis, param.shape.size());
-      if (parts < 1) misuse("parameter '{}' is cut into {} parts on axis '{}': give at least 1", param.name, parts, axis);
-    }
-  }
-
-  // Sets the full name. It is always made from the local one, so several models can use a layer.
-  void name_param(Param& param, const std::string& layer) {
-    if (param.local_name.empty()) param.local_name = param.name;
-    if (param.local_name.empty()) misuse("the layer '{}' has a parameter without a name", layer);
-    param.name = layer + "." + param.local_name;
-    if (!param_names_.insert(param.name).second) misuse("two parameters are named '{}': rename one of the layers", param.name);
-  }
-
-  Edge resolve(const std::string& input, const PositionInfo& reader) const {
-    const auto found = latest_.find(input);
-    if (found != latest_.end()) return found->second;
-    if (latest_.empty()) {
-      misuse(
-          "'{}' ({}) reads '{}', but no layer before it has an output: start the model with a layer that makes one, "
-          "such as nn.embedding",
-          reader.name, reader.kind, input);
-    }
-    std::vector<std::string> known;
-    for (const auto& [name, edge] : latest_) known.push_back(name);
-    misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input, suggest(input, known));
-  }
-
-  void add_outputs(const std::vector<Output>& outputs, int position, const std::string& layer) {
-    std::set<std::string> seen;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!seen.insert(outputs[i].name).second) misuse("the layer '{}' has two outputs named '{}'", layer, outputs[i].name);
-      latest_[outputs[i].name] = {position, static_cast<int>(i)};
-    }
-  }
-
-  void add_losses(const PositionInfo& position) {
-    for (const LossInfo& loss : position.losses) {
-      const auto place = std::ranges::lower_bound(model.losses, loss.name, {}, &LossInfo::name);
-      if (place == model.losses.end() || place->name != loss.name) {
-        model.losses.insert(place, loss);
-      } else if (place->per != loss.per) {
-        misuse("the loss '{}' is summed per {} in the layer '{}', and per {} in a layer before it: give it another name",
-               loss.name, name_of(loss.per), position.name, name_of(place->per));
-      }
-    }
-  }
-
-  void add_stats(const PositionInfo& position) {
-    std::set<std::string> seen;
-    for (const StatInfo& stat : position.stats) {
-      if (stat.size < 1)
-        misuse("the statistic '{}' of layer '{}' has {} numbers: give at least 1", stat.name, position.name, stat.size);
-      if (!seen.insert(stat.name).second) misuse("the layer '{}' has two statistics named '{}'", position.name, stat.name);
-      model.stats.push_back({position.name + "." + stat.name, stat.size, position.layer});
-    }
-  }
-
-  // Records that `position` uses the layer's parameters. Returns their units.
-  std::vector<int> record_use(const Layer& layer, int position) {
-    std::set<int> units, uses;
-    for (const auto& param : layer.params()) uses.insert(param_index_.at(param.get()));
-    for (const int use : uses) {
-      model.params[use].positions.push_back(position);
-      units.insert(model.params[use].unit);
-    }
-    for (const int unit : units) model.units[unit].positions.push_back(position);
-    return {units.begin(), units.end()};
-  }
-
-  std::vector<NamedLayer>& layers_;
-  std::vector<std::string> names_;  // of distinct layers
-  std::map<const Layer*, int> layer_index_;
-  std::map<const Param*, int> param_index_;
-  std::map<const Param*, int> holders_;  // number of distinct layers that hold it
-  std::set<std::string> param_names_;
-  std::map<std::string, Edge> latest_;  // the latest output of each name
-};
-
-}  // namespace
 
 std::vector<int64_t> ParamInfo::logical_shape() const {
   return zt::logical_shape(shape, placements);
@@ -237,31 +41,29 @@ Box ParamInfo::box(const Coord& coord) const {
 }
 
 Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
-  ModelBuilder builder(positions_);
-  for (size_t i = 0; i < positions_.size(); ++i) builder.add(static_cast<int>(i));
-  info_ = std::move(builder.model);
-  params_ = std::move(builder.params);
-  mark_trained();
+  auto [info, params] = describe_model(positions_);
+  params_ = std::move(params);
+  mark_trained(info);
+  info_ = std::make_shared<const ModelInfo>(std::move(info));
 }
 
 // Sets which units and positions have something to train.
-void Model::mark_trained() {
-  for (UnitInfo& unit : info_.units)
-    unit.trainable = std::ranges::any_of(unit.params, [&](int param) { return info_.params[param].trainable; });
+void Model::mark_trained(ModelInfo& info) const {
+  for (UnitInfo& unit : info.units)
+    unit.trainable = std::ranges::any_of(unit.params, [&](int param) { return info.params[param].trainable; });
   for (size_t p = 0; p < positions_.size(); ++p) {
-    PositionInfo& position = info_.positions[p];
+    PositionInfo& position = info.positions[p];
     const auto is_own = [&](const BufferInfo& buffer) { return buffer.layer == position.layer; };
     const bool is_frozen =
-        std::ranges::any_of(info_.buffers, is_own) &&
-        std::ranges::none_of(info_.buffers, [&](const auto& buffer) { return is_own(buffer) && buffer.trainable; });
+        std::ranges::any_of(info.buffers, is_own) &&
+        std::ranges::none_of(info.buffers, [&](const auto& buffer) { return is_own(buffer) && buffer.trainable; });
     position.has_update = positions_[p].layer->has_update() && !is_frozen;
   }
 }
 
 int Model::set_trainable(const std::string& pattern, bool is_trainable) {
   const Regex wanted(pattern, "the pattern of parameters' names");
-  if (std::ranges::any_of(params_, [](const auto& param) { return param->values.defined(); }))
-    misuse("a trainer holds the model: freeze parameters before you make the trainer");
+  ModelInfo info = *info_;
   int count = 0;
   std::vector<std::string> names;
   const auto mark = [&](auto& named) {
@@ -270,11 +72,21 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
     named.trainable = is_trainable;
     ++count;
   };
-  for (ParamInfo& param : info_.params) mark(param);
-  for (BufferInfo& buffer : info_.buffers) mark(buffer);
+  for (ParamInfo& param : info.params) mark(param);
+  for (BufferInfo& buffer : info.buffers) mark(buffer);
   if (count == 0) misuse("no parameter or buffer has a name that contains '{}'{}", pattern, suggest(pattern, names));
-  mark_trained();
+  mark_trained(info);
+  info_ = std::make_shared<const ModelInfo>(std::move(info));
   return count;
+}
+
+std::shared_ptr<const ModelInfo> Model::frozen_info() const {
+  ModelInfo info = *info_;
+  for (ParamInfo& param : info.params) param.trainable = false;
+  for (BufferInfo& buffer : info.buffers) buffer.trainable = false;
+  mark_trained(info);
+  for (PositionInfo& position : info.positions) position.has_update = false;
+  return std::make_shared<const ModelInfo>(std::move(info));
 }
 
 std::shared_ptr<Model> Model::append(NamedLayer layer) const {
@@ -286,17 +98,17 @@ std::shared_ptr<Model> Model::append(NamedLayer layer) const {
   return model;
 }
 
-std::string Model::summary() const {
+std::string summary(const ModelInfo& model) {
   std::string text;
   int64_t total = 0;
-  for (const auto& unit : info_.units) {
+  for (const auto& unit : model.units) {
     int64_t numel = 0;
-    for (const int param : unit.params) numel += info_.params[param].logical_numel();
+    for (const int param : unit.params) numel += model.params[param].logical_numel();
     total += numel;
-    text += fmt::format("{:<24} {:<12} {:>14} parameters{}\n", unit.name, info_.positions[unit.positions.front()].kind, numel,
+    text += fmt::format("{:<24} {:<12} {:>14} parameters{}\n", unit.name, model.positions[unit.positions.front()].kind, numel,
                         unit.trainable ? "" : ", frozen");
   }
-  return text + fmt::format("{} positions, {} units, {} parameters\n", info_.positions.size(), info_.units.size(), total);
+  return text + fmt::format("{} positions, {} units, {} parameters\n", model.positions.size(), model.units.size(), total);
 }
 
 }  // namespace zt

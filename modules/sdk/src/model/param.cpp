@@ -8,53 +8,11 @@
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/base/tensor.h"
-#include "zt/model/layer.h"
 #include "zt/random/rng.h"
 
 namespace zt {
 
 ZT_DEFINE_OBJECT(Param, "Param")
-ZT_DEFINE_OBJECT(Layer, "Layer")
-
-Context::~Context() = default;
-Layer::~Layer() = default;
-
-void Context::Sink::add(const at::Tensor& sum) const {
-  if (!view.defined()) return;
-  if (first) view.copy_(sum);
-  else view.add_(sum);
-}
-
-const std::vector<std::string>& mode_names() {
-  static const std::vector<std::string> names{"train", "eval", "generate"};
-  return names;
-}
-
-const std::string& mode_name(Mode mode) {
-  return mode_names()[static_cast<size_t>(mode)];
-}
-
-Mode parse_mode(const std::string& name) {
-  const auto found = std::ranges::find(mode_names(), name);
-  if (found == mode_names().end()) misuse("unknown mode '{}'{}", name, suggest(name, mode_names()));
-  return kModes[static_cast<size_t>(found - mode_names().begin())];
-}
-
-const std::string& name_of(Per per) {
-  static const std::string names[] = {"token", "sample"};
-  return names[static_cast<size_t>(per)];
-}
-
-Per parse_per(const std::string& name) {
-  for (const Per per : {Per::token, Per::sample}) {
-    if (name == name_of(per)) return per;
-  }
-  misuse("a loss is summed per 'token' or per 'sample', not per '{}'", name);
-}
-
-Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
-  return {};
-}
 
 InitFn init_constant(double value) {
   return [value](uint64_t, const std::string&, int64_t, std::span<double> out) { std::fill(out.begin(), out.end(), value); };
@@ -114,11 +72,6 @@ std::vector<int64_t> logical_shape(std::vector<int64_t> shape, const std::vector
 
 Placement Param::placement(const std::string& axis) const {
   return placement_on(placements, axis);
-}
-
-const at::Tensor& Param::get() const {
-  if (!values.defined()) misuse("parameter '{}' has no values: make a trainer for its model first", name);
-  return values;
 }
 
 }  // namespace zt

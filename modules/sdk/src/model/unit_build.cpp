@@ -49,8 +49,14 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);
 }
 
-at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full) {
-  return full.narrow(0, param.offset, param.numel).view(param.shape).detach().requires_grad_(param.trainable);
+std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units) {
+  std::vector<at::Tensor> leaves;
+  for (const ParamInfo& param : model.params) {
+    const Unit& unit = units[param.unit];
+    leaves.push_back(unit.plan.held ? unit.full.narrow(0, param.offset, param.numel).view(param.shape).detach() : at::Tensor());
+    if (unit.plan.held) leaves.back().requires_grad_(param.trainable);
+  }
+  return leaves;
 }
 
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
@@ -62,8 +68,9 @@ OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
 
 namespace {
 
-// Writes the initial values of elements [first, first + to.numel()) of the parameter's box.
-void initialise(const Param& param, const ParamInfo& info, uint64_t seed, const Box& box, int64_t first, const at::Tensor& to) {
+// Writes the initial values of elements [first, first + to.numel()) of the parameter's box, rounded to `exact` first.
+void initialise(const Param& param, const ParamInfo& info, uint64_t seed, const Box& box, int64_t first, const at::Tensor& to,
+                at::ScalarType exact) {
   constexpr int64_t kStride = 1 << 16;
   std::vector<double> values(static_cast<size_t>(std::min(kStride, to.numel())));
   for (int64_t done = 0; done < to.numel(); done += kStride) {
@@ -71,20 +78,19 @@ void initialise(const Param& param, const ParamInfo& info, uint64_t seed, const 
     for_each_run(box, info.logical_shape(), begin, begin + count, [&](const BoxRun& run) {
       param.init(seed, info.name, run.in_tensor, {values.data() + (run.in_box - begin), static_cast<size_t>(run.count)});
     });
-    to.narrow(0, done, count).copy_(at::from_blob(values.data(), {count}, at::kDouble));
+    to.narrow(0, done, count).copy_(at::from_blob(values.data(), {count}, at::kDouble).to(exact));
   }
 }
 
 }  // namespace
 
-void initialise_unit(const Model& model, Unit& unit, const Coord& coord) {
+void initialise_unit(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, at::ScalarType exact) {
   if (!unit.plan.held) return;
-  for (const int index : model.info().units[unit.index].params) {
-    const ParamInfo& info = model.info().params[index];
-    Param& param = *model.params()[index];
-    const OwnedRun owned = owned_run(info, unit);
-    initialise(param, info, model.seed(), info.box(coord), owned.first, unit.master.narrow(0, owned.place, owned.count));
-    param.values = leaf_of(info, unit.full);
+  for (const int index : info.units[unit.index].params) {
+    const ParamInfo& param = info.params[index];
+    const OwnedRun owned = owned_run(param, unit);
+    initialise(*model.params()[index], param, model.seed(), param.box(coord), owned.first,
+               unit.master.narrow(0, owned.place, owned.count), exact);
   }
   unit.round_master();
 }

@@ -39,11 +39,13 @@ struct OwnedRun {
 };
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit);
 
-// Returns the autograd leaf that layers read: a view of the parameter in its unit's buffer `full`.
-at::Tensor leaf_of(const ParamInfo& param, const at::Tensor& full);
+// Returns the autograd leaves that layers read, by ModelInfo::params: views of the parameters in their units' buffers `full`;
+// undefined for units that are not held.
+std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units);
 
-// Fills the owned part of a unit's parameters with their initial values, and makes each Param's `values` a view into `full`.
-void initialise_unit(const Model& model, Unit& unit, const Coord& coord);
+// Fills the owned part of a unit's parameters with their initial values, rounded to the master's dtype `exact` and then to that
+// of the parameters. `info`: of the model's layers.
+void initialise_unit(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, at::ScalarType exact);
 
 // Returns the segments of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer);

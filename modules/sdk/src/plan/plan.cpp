@@ -21,72 +21,35 @@ Communicator* control_of_all(const ProgramSpec& spec) {
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
   const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
   const Coord coord = plan->spec_->coord();
-  std::set<std::vector<std::string>> joined;
-  for (const Mode mode : kModes) {
+  for (const Mode mode : plan->modes()) {
     auto programs = plan->verified_programs(mode);
-    joined.merge(plan->joined_axes(programs));
+    plan->joined_.merge(plan->joined_axes(programs));
     plan->programs_[static_cast<size_t>(mode)] = programs[coord.rank];
-    if (mode == Mode::train) plan->training_ = std::move(programs);
+    if (mode == plan->main_mode()) plan->of_ranks_ = std::move(programs);
   }
   plan->check_units_alike();
   plan->check_gemm_alike();
-  const Program& training = plan->program(Mode::train);
-  for (const Action& action : training.actions) {
+  for (const Action& action : plan->main().actions) {
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
   plan->held_ = plan->describe_rank(coord);
-  plan->rank_ = plan_rank(plan->model().info(), training, plan->held_, *plan->optimizer_, coord);
-  // Communicators are made here, in the same order on all ranks, and not at their first use: making one is collective.
-  if (plan->spec_->mesh()) {
-    for (const auto& axes : joined) plan->axis(axes);
-  }
-  for (const Unit& unit : plan->held_.units) {
-    if (unit.plan.held && unit.holders.size() > 1) plan->comm_of_holders(unit);
-  }
-  plan->make_channels();
+  plan->rank_ = plan_rank({plan->model(), plan->main(), plan->held_, plan->state_names()}, coord);
   return plan;
 }
 
-// Returns the axes over which the programs of any rank communicate, or a trainer with these programs does between their runs.
-std::set<std::vector<std::string>> Plan::joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const {
-  auto joined = axes_of_work(programs);
-  for (const auto& program : std::set(programs.begin(), programs.end())) {
-    for (const Action& action : program->actions) {
-      for (auto& axes : communicators_of(action, model().info())) joined.insert(std::move(axes));
-    }
-  }
-  joined.erase(std::vector<std::string>());
-  return joined;
+std::vector<Mode> Plan::modes() const {
+  if (!trains()) return {Mode::eval, Mode::generate};
+  return {kModes.begin(), kModes.end()};
 }
 
-// Returns the axes along which ranks have other samples, positions or elements, or communicate besides in COUNT and NORM, which
-// run over all axes of a mesh.
-std::set<std::vector<std::string>> Plan::axes_of_work(const std::vector<std::shared_ptr<const Program>>& programs) const {
-  const ModelInfo& info = model().info();
-  std::set<std::vector<std::string>> used;
-  for (const auto& program : std::set(programs.begin(), programs.end())) {
-    used.insert(program->split_axes);
-    for (const UnitPlan& unit : program->units) used.merge(std::set{unit.shard_axes, unit.comm_axes()});
-    for (const Action& action : program->actions) {
-      if (action.kind == Kinds::get().count) used.insert(action.sample_axes());
-      else if (action.kind != Kinds::get().norm)
-        for (auto& axes : communicators_of(action, info)) used.insert(std::move(axes));
-    }
-  }
-  for (const ParamInfo& param : info.params) used.insert(param.cut_axes());
-  return used;
+const Program& Plan::program(Mode mode) const {
+  const auto& program = programs_[static_cast<size_t>(mode)];
+  if (!program) misuse("the trainer has no optimizer, so it has no training program: give zt.trainer an optimizer to train");
+  return *program;
 }
 
-std::vector<std::string> Plan::idle_axes() const {
-  if (!spec_->mesh()) return {};
-  std::set<std::string> used;
-  for (const auto& axes : axes_of_work(training_)) used.insert(axes.begin(), axes.end());
-  std::vector<std::string> idle;
-  const Coord coord = spec_->coord();
-  for (const auto& [name, size] : coord.shape.axes()) {
-    if (size > 1 && !used.contains(name)) idle.push_back(name);
-  }
-  return idle;
+std::vector<std::string> Plan::state_names() const {
+  return optimizer_ ? optimizer_->state_names() : std::vector<std::string>();
 }
 
 // Returns the refusals as lines, one for each kind: the first one, and how many more differ from it in names and numbers only.
@@ -128,7 +91,7 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
   if (coord.rank == 0) {
     std::vector<const Program*> by_rank;
     for (const auto& program : programs) by_rank.push_back(program.get());
-    complaint = grouped_text(verify(model().info(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
+    complaint = grouped_text(verify(model(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
   }
   if (spec_->mesh() && coord.shape.world_size() > 1) {
     Communicator& control = *spec_->mesh()->world()->control;
@@ -149,14 +112,13 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
 
 // All modes use the same buffers.
 void Plan::check_units_alike() const {
-  const Program& training = program(Mode::train);
-  for (const Mode mode : {Mode::eval, Mode::generate}) {
-    for (size_t unit = 0; unit < training.units.size(); ++unit) {
-      if (program(mode).units[unit] == training.units[unit]) continue;
+  for (const Mode mode : modes()) {
+    for (size_t unit = 0; unit < main().units.size(); ++unit) {
+      if (program(mode).units[unit] == main().units[unit]) continue;
       misuse(
-          "the training program holds unit '{}' in another way than the program of {} does: all modes use the same buffers. Where "
+          "the {} program holds unit '{}' in another way than the program of {} does: all modes use the same buffers. Where "
           "a training program was given whole, its 'unit' lines must be those of the passes: change the passes' options instead",
-          model().info().units[unit].name, mode == Mode::eval ? "evaluation" : "generation");
+          trains() ? "training" : "evaluation", model().units[unit].name, mode == Mode::eval ? "evaluation" : "generation");
     }
   }
 }
@@ -169,85 +131,42 @@ void Plan::check_gemm_alike() const {
 
 RankUnits Plan::describe_rank(const Coord& coord) const {
   const bool is_mine = coord.rank == spec_->coord().rank;
-  std::array<std::shared_ptr<const Program>, kModes.size()> of_rank = programs_;
-  for (const Mode mode : kModes) {
-    if (!is_mine) of_rank[static_cast<size_t>(mode)] = std::make_shared<const Program>(spec_->build(mode, coord));
-  }
+  std::vector<std::shared_ptr<const Program>> of_rank;
+  for (const Mode mode : modes())
+    of_rank.push_back(is_mine ? programs_[static_cast<size_t>(mode)]
+                              : std::make_shared<const Program>(spec_->build(mode, coord)));
   std::vector<const Program*> programs;
   for (const auto& each : of_rank) programs.push_back(each.get());
-  RankUnits held = describe_units(model().info(), programs, coord);
+  RankUnits held = describe_units(model(), programs, coord);
   set_holders(held.units, coord);
   return held;
 }
 
 // Finds out which ranks along the split axes hold each unit.
 void Plan::set_holders(std::vector<Unit>& units, const Coord& coord) const {
-  const auto& split = training_[coord.rank]->split_axes;
+  const auto& split = of_ranks_[coord.rank]->split_axes;
   if (split.empty()) return;
   const std::vector<int> group = coord.shape.group(coord.rank, split);
   std::map<const Program*, std::vector<bool>> runs;
   const auto runs_of = [&](const std::shared_ptr<const Program>& program) -> const std::vector<bool>& {
     const auto [known, is_new] = runs.try_emplace(program.get());
-    if (is_new) known->second = positions_run(*program, model().info());
+    if (is_new) known->second = positions_run(*program, model());
     return known->second;
   };
   for (Unit& unit : units) {
     unit.holders.clear();
     for (size_t member = 0; member < group.size(); ++member) {
       if (group[member] == coord.rank) unit.holder = static_cast<int>(unit.holders.size());
-      if (training_[group[member]]->units[unit.index].held) unit.holders.push_back(static_cast<int>(member));
+      if (of_ranks_[group[member]]->units[unit.index].held) unit.holders.push_back(static_cast<int>(member));
     }
     if (unit.holders.size() < 2) continue;
     for (const int holder : unit.holders) {
       unit.uses.emplace_back();
-      for (const int position : model().info().units[unit.index].positions) {
-        if (runs_of(training_[group[holder]])[position]) unit.uses.back().push_back(position);
+      for (const int position : model().units[unit.index].positions) {
+        if (runs_of(of_ranks_[group[holder]])[position]) unit.uses.back().push_back(position);
       }
     }
   }
-}
-
-Communicator& Plan::comm_of_holders(const Unit& unit) const {
-  const auto& split = program(Mode::train).split_axes;
-  if (!spec_->mesh() || split.empty()) misuse("unit {} is held by one rank only: there is nothing to tie", unit.index);
-  return *spec_->mesh()->among(split, unit.holders);
-}
-
-Channel& Plan::channel(const Message& message) const {
-  const auto known = channels_.find(message);
-  return known != channels_.end() ? *known->second : *open_channel(message);
-}
-
-std::shared_ptr<Channel> Plan::open_channel(const Message& message) const {
-  if (!spec_->mesh()) misuse("the program sends messages in channel '{}', but no pass gave it a mesh", message.channel);
-  const int mine = spec_->coord().index(message.axes);
-  const auto [from, to] = message.is_send ? std::pair(mine, message.peer) : std::pair(message.peer, mine);
-  const std::string name = fmt::format("{} {} {}>{}", fmt::join(message.axes, "+"), message.channel, from, to);
-  return spec_->mesh()->channel(message.axes, from, to, name, message.depth);
-}
-
-// Makes all channels of this rank's programs. Both ends of a channel make it at its place in one order over all ranks, so no rank
-// waits for ever.
-void Plan::make_channels() {
-  const Coord coord = spec_->coord();
-  std::set<std::vector<std::string>> axes;  // of all ranks' messages: joining axes is collective over the mesh
-  for (const auto& program : training_) {
-    for (const Action& action : program->actions) {
-      if (const auto message = message_of(action)) axes.insert(message->axes);
-    }
-  }
-  for (const auto& names : axes) comm(names);
-  std::map<std::tuple<int, int, std::string, int>, Message> ordered;  // by sender, receiver, name and depth
-  for (const auto& program : programs_) {
-    for (const Action& action : program->actions) {
-      const auto message = message_of(action);
-      if (!message) continue;
-      const int peer = coord.shape.group(coord.rank, message->axes)[message->peer];
-      const auto [from, to] = message->is_send ? std::pair(coord.rank, peer) : std::pair(peer, coord.rank);
-      ordered.emplace(std::tuple(from, to, message->channel, message->depth), *message);
-    }
-  }
-  for (const auto& [order, message] : ordered) channels_[message] = open_channel(message);
 }
 
 int Plan::data_ranks() const {
@@ -258,25 +177,8 @@ int64_t Plan::first_sample(int64_t samples) const {
   return spec_->coord().index(data_axes_) * samples;
 }
 
-std::shared_ptr<Axis> Plan::axis(const std::vector<std::string>& axes) const {
-  if (!spec_->mesh()) misuse("the program communicates over '{}', but no pass gave it a mesh", fmt::join(axes, "', '"));
-  return spec_->mesh()->join(axes);
-}
-
 AxisLink Plan::link(const std::vector<std::string>& axes) const {
-  return spec_->mesh() ? axis(axes)->link : AxisLink{};
-}
-
-Communicator& Plan::comm(const std::vector<std::string>& axes) const {
-  return *axis(axes)->communicator;
-}
-
-Communicator& Plan::control(const std::vector<std::string>& axes) const {
-  return *axis(axes)->control;
-}
-
-Communicator& Plan::axis_of(const Unit& unit) const {
-  return comm(unit.plan.shard_axes);
+  return spec_->mesh() ? spec_->mesh()->link(axes) : AxisLink{};
 }
 
 World Plan::place() const {
@@ -286,25 +188,30 @@ World Plan::place() const {
   return world;
 }
 
-Rehearsal Plan::rehearsal(const std::vector<Batch>& micro_batches) const {
-  return rehearsal(program(Mode::train), held_, micro_batches, shapes(micro_batches));
+std::vector<Batch> Plan::cut(const StepBatch& batch) const {
+  return on_meta(batch.cut(spec_->micro_batches(main_mode())));
 }
 
+Rehearsal Plan::rehearsal(const std::vector<Batch>& micro_batches) const {
+  return rehearsal(main(), held_, micro_batches, shapes(micro_batches));
+}
+
+// A layer communicates over single axes, whose communicators are there.
 Stage Plan::stage(const std::vector<Batch>& micro_batches) const {
-  return {spec_->model(), [this](const std::vector<std::string>& axes) -> Communicator& { return comm(axes); }, micro_batches};
+  return {spec_->model(), model(), std::make_shared<const MeshLinks>(spec_->mesh(), LinkNeeds{}), micro_batches};
 }
 
 ValueShapes Plan::shapes(const std::vector<Batch>& micro_batches) const {
   const auto receives = [](const std::shared_ptr<const Program>& program) {
     return std::ranges::any_of(program->actions, [](const Action& a) { return role_of(a) == Role::transfer; });
   };
-  if (std::ranges::none_of(training_, receives)) return {};
-  return value_shapes(stage(micro_batches), program(Mode::train).precision);
+  if (std::ranges::none_of(of_ranks_, receives)) return {};
+  return value_shapes(stage(micro_batches), main());
 }
 
-Rehearsal Plan::rehearsal(const Program& training, const RankUnits& held, const std::vector<Batch>& micro_batches,
+Rehearsal Plan::rehearsal(const Program& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
                           const ValueShapes& values) const {
-  return rehearse(stage(micro_batches), training, held, values);
+  return rehearse(stage(micro_batches), program, held, values);
 }
 
 }  // namespace zt

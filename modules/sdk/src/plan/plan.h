@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "execute/mesh_links.h"
 #include "plan/rank_plan.h"
 #include "plan/rehearsal.h"
 #include "zt/base/value.h"
@@ -23,16 +24,24 @@ std::string ranges_text(const std::vector<int>& numbers);
 // Returns the communicator for control over all ranks of the program's mesh; null if there is one rank.
 Communicator* control_of_all(const ProgramSpec& spec);
 
-// This rank's verified programs and what follows from them. Immutable: all functions but `make` are pure.
+// This rank's verified programs and what follows from them. Immutable, and pure but for `make`.
+//
+// Without an optimizer the plan has no training program, and the model is frozen. The main program is then that of evaluation,
+// otherwise that of training: units, holders, memory and times follow from it.
 class Plan {
  public:
-  // Builds the programs of all ranks and verifies them. Collective over the mesh. Throws Misuse, on all ranks alike, with the
-  // verifier's refusals, or if the ranks built different programs or multiply matrices by different providers.
+  // Builds the programs of all ranks and verifies them. Collective over the mesh. `optimizer` may be null; `spec` must be frozen
+  // then. Throws Misuse, on all ranks alike, with the verifier's refusals, or if the ranks built different programs or multiply
+  // matrices by different providers.
   static std::shared_ptr<const Plan> make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer);
 
   const ProgramSpec& spec() const { return *spec_; }
-  const Model& model() const { return *spec_->model(); }
-  const Program& program(Mode mode) const { return *programs_[static_cast<size_t>(mode)]; }
+  const ModelInfo& model() const { return spec_->info(); }
+  const std::vector<NamedLayer>& layers() const { return spec_->model()->positions(); }  // by position
+  bool trains() const { return optimizer_ != nullptr; }
+  Mode main_mode() const { return trains() ? Mode::train : Mode::eval; }
+  const Program& main() const { return program(main_mode()); }
+  const Program& program(Mode mode) const;         // throws Misuse for a training program without an optimizer
   const RankUnits& held() const { return held_; }  // the units of this rank, without buffers
   const RankPlan& rank() const { return rank_; }   // of this rank
 
@@ -42,17 +51,13 @@ class Plan {
   // Returns the place in the global batch of the first of this rank's `samples` samples.
   int64_t first_sample(int64_t samples) const;
 
-  // Return the communicators of these axes for data and for control, as in Axis. Throw Misuse without a mesh.
-  Communicator& comm(const std::vector<std::string>& axes) const;
-  Communicator& control(const std::vector<std::string>& axes) const;
+  // Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait. Equal on all
+  // ranks, also for a stage without layers.
+  std::vector<std::string> axes_of_run(const Program& program) const;
+  // Returns what this rank communicates over.
+  LinkNeeds link_needs() const;
   // Returns how the ranks along these axes communicate; nothing without a mesh.
   AxisLink link(const std::vector<std::string>& axes) const;
-  // Returns the communicator over the axes that shard the unit.
-  Communicator& axis_of(const Unit& unit) const;
-  // Returns the communicator over the ranks that hold the unit, of this rank's group along the program's split_axes.
-  Communicator& comm_of_holders(const Unit& unit) const;
-  // Returns this rank's end of the message's channel.
-  Channel& channel(const Message& message) const;
   // As Trainer's function of this name.
   std::vector<std::string> idle_axes() const;
   // Returns the communicator for control over all ranks; null if there is one rank.
@@ -60,21 +65,24 @@ class Plan {
   // Returns this rank's place, for messages.
   World place() const;
 
-  // Rehearses this rank's training step over these micro-batches (its part of a global batch, on device meta). Throws Misuse,
-  // naming the layer, if one of its operators does not run on meta tensors.
+  // Returns this rank's part of a global batch as the micro-batches of a step, on device meta.
+  std::vector<Batch> cut(const StepBatch& batch) const;
+  // Rehearses this rank's step over these micro-batches (its part of a global batch, on device meta). Throws Misuse, naming the
+  // layer, if one of its operators does not run on meta tensors.
   Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const;
   // Returns the bytes that this rank sends in such a step, by kind of action, and by kind of layer what layers send.
   std::map<std::string, int64_t> sent(const Rehearsal& rehearsed) const;
-  // The training programs of all ranks; equal ones share one object.
-  const std::vector<std::shared_ptr<const Program>>& training_programs() const { return training_; }
-  const Optimizer& optimizer() const { return *optimizer_; }
+  // The main programs of all ranks; equal ones share one object.
+  const std::vector<std::shared_ptr<const Program>>& programs_of_ranks() const { return of_ranks_; }
+  // The names of the optimizer's states; none without an optimizer.
+  std::vector<std::string> state_names() const;
   // Returns the units of a rank of the mesh, without buffers.
   RankUnits describe_rank(const Coord& coord) const;
   // Returns the shapes of all values if one of the ranks receives some; else nothing. `micro_batches`: a rank's part of a
   // global batch, on device meta.
   ValueShapes shapes(const std::vector<Batch>& micro_batches) const;
-  // Rehearses a step of a rank, which holds `held`. `values`: shapes(micro_batches).
-  Rehearsal rehearsal(const Program& training, const RankUnits& held, const std::vector<Batch>& micro_batches,
+  // Rehearses a step of a rank, which runs `program` and holds `held`. `values`: shapes(micro_batches).
+  Rehearsal rehearsal(const Program& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
                       const ValueShapes& values) const;
 
   // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, assumptions}: tables by kind, and a
@@ -85,23 +93,22 @@ class Plan {
  private:
   Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
       : spec_(std::move(spec)), optimizer_(std::move(optimizer)) {}
+  std::vector<Mode> modes() const;
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
   std::set<std::vector<std::string>> joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const;
   std::set<std::vector<std::string>> axes_of_work(const std::vector<std::shared_ptr<const Program>>& programs) const;
-  std::shared_ptr<Axis> axis(const std::vector<std::string>& axes) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
   Stage stage(const std::vector<Batch>& micro_batches) const;
-  std::shared_ptr<Channel> open_channel(const Message& message) const;
-  void make_channels();
+  std::vector<Message> messages() const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
   std::shared_ptr<const ProgramSpec> spec_;
   std::shared_ptr<const Optimizer> optimizer_;
   std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
-  std::vector<std::shared_ptr<const Program>> training_;                // of all ranks
+  std::vector<std::shared_ptr<const Program>> of_ranks_;
+  std::set<std::vector<std::string>> joined_;  // the axes over which a rank communicates
   std::vector<std::string> data_axes_;
-  std::map<Message, std::shared_ptr<Channel>> channels_;  // of this rank's programs
   RankUnits held_;
   RankPlan rank_;
 };

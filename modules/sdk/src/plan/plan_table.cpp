@@ -26,10 +26,10 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
 }
 
 // Returns the bytes that are sent by kind of action, with those of messages, and those that layers send by kind of layer.
-std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sent, const Program& training,
+std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sent, const Program& program,
                                               const Rehearsal& rehearsed, const ModelInfo& model) {
-  for (size_t i = 0; i < training.actions.size(); ++i) {
-    const Action& action = training.actions[i];
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
     const bool is_layer = role_of(action) == Role::compute;
     if (const int64_t bytes = rehearsed.actions[i].sent; bytes > 0)
       sent[is_layer ? model.positions[action.target].kind : kind(action.kind).name] += bytes;
@@ -38,11 +38,11 @@ std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sen
 }
 
 // Returns what the plan assumes of the layers that the rank runs. Each sentence stands once, after the kind of the layer.
-Value::List assumptions_of(const Program& training, const Model& model) {
-  const std::vector<bool> runs = positions_run(training, model.info());
+Value::List assumptions_of(const Program& program, const Plan& plan) {
+  const std::vector<bool> runs = positions_run(program, plan.model());
   std::set<std::string> sentences;
-  for (size_t p = 0; p < model.positions().size(); ++p) {
-    const Layer& layer = *model.positions()[p].layer;
+  for (size_t p = 0; p < plan.layers().size(); ++p) {
+    const Layer& layer = *plan.layers()[p].layer;
     if (const std::string text = layer.assumption(); runs[p] && !text.empty()) sentences.insert(layer.kind() + ": " + text);
   }
   return {sentences.begin(), sentences.end()};
@@ -63,21 +63,21 @@ std::string ranges_text(const std::vector<int>& numbers) {
 }
 
 std::map<std::string, int64_t> Plan::sent(const Rehearsal& rehearsed) const {
-  return with_rehearsed(rank_.sent, program(Mode::train), rehearsed, model().info());
+  return with_rehearsed(rank_.sent, main(), rehearsed, model());
 }
 
 Value Plan::of_all_ranks(const StepBatch& batch) const {
   const MeshShape shape = spec_->coord().shape;
-  const std::vector<Batch> micro_batches = on_meta(batch.cut(spec_->micro_batches()));
+  const std::vector<Batch> micro_batches = cut(batch);
   const ValueShapes values = shapes(micro_batches);
   Value::List kinds;
-  for (const std::vector<int>& ranks : ranks_by_program(training_)) {
+  for (const std::vector<int>& ranks : ranks_by_program(of_ranks_)) {
     const Coord coord{shape, ranks.front()};
-    const Program& training = *training_[ranks.front()];
+    const Program& program = *of_ranks_[ranks.front()];
     const RankUnits held = describe_rank(coord);
-    const RankPlan rank = plan_rank(model().info(), training, held, *optimizer_, coord);
+    const RankPlan rank = plan_rank({model(), program, held, state_names()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    const Rehearsal rehearsed = rehearsal(training, held, micro_batches, values);
+    const Rehearsal rehearsed = rehearsal(program, held, micro_batches, values);
     memory["activations"] = rehearsed.peak_bytes();
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
@@ -86,8 +86,8 @@ Value Plan::of_all_ranks(const StepBatch& batch) const {
                                  {"count", static_cast<int64_t>(ranks.size())},
                                  {"memory", table_of(memory)},
                                  {"actions", table_of(rank.actions)},
-                                 {"sent", table_of(with_rehearsed(rank.sent, training, rehearsed, model().info()))},
-                                 {"assumptions", assumptions_of(training, model())}});
+                                 {"sent", table_of(with_rehearsed(rank.sent, program, rehearsed, model()))},
+                                 {"assumptions", assumptions_of(program, *this)}});
   }
   return kinds;
 }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/plan/slots.h"
 #include "zt/program/program_spec.h"
@@ -32,23 +31,22 @@ struct RankUnits {
 // The data from which the bytes of a rank's resources follow.
 struct RankBasis {
   const ModelInfo& model;
-  const Program& training;  // of the rank
+  const Program& program;  // the rank's main one, as in Plan
   const RankUnits& held;
-  const Optimizer& optimizer;
+  std::vector<std::string> state_names;  // of the optimizer
 };
 
-// `programs`: the rank's programs of all modes, training first. Pure.
+// `programs`: the rank's programs of all modes, the main one first. Pure.
 RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord);
 
-// `training`: the rank's program. Pure.
-RankPlan plan_rank(const ModelInfo& model, const Program& training, const RankUnits& units, const Optimizer& optimizer,
-                   const Coord& coord);
+// Pure.
+RankPlan plan_rank(const RankBasis& basis, const Coord& coord);
 
 // Returns the units with a second gradient buffer for the sum over micro-batches, because each micro-batch is reduced on its own.
 // Units with sharded gradients need none: their shard is that sum.
-std::set<int> units_summed_apart(const Program& training);
+std::set<int> units_summed_apart(const Program& program);
 
 // Returns the elements of the longest bucket whose gradients are sent in another dtype than they are summed in.
-int64_t wire_elements(const Program& training, const std::vector<Unit>& units);
+int64_t wire_elements(const Program& program, const std::vector<Unit>& units);
 
 }  // namespace zt

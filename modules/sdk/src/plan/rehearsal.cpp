@@ -105,28 +105,6 @@ at::Tensor meta_buffer(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-// Makes the model's parameters meta tensors until it is destroyed.
-class MetaParameters {
- public:
-  MetaParameters(const Model& model, const std::vector<Unit>& units) : model_(model) {
-    for (size_t i = 0; i < model.params().size(); ++i) {
-      Param& param = *model.params()[i];
-      const ParamInfo& info = model.info().params[i];
-      held_.push_back(param.values);
-      if (units[info.unit].plan.held) param.values = leaf_of(info, units[info.unit].full);
-    }
-  }
-  ~MetaParameters() {
-    for (size_t i = 0; i < held_.size(); ++i) model_.params()[i]->values = held_[i];
-  }
-  MetaParameters(const MetaParameters&) = delete;
-  MetaParameters& operator=(const MetaParameters&) = delete;
-
- private:
-  const Model& model_;
-  std::vector<at::Tensor> held_;
-};
-
 std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, const RankUnits& held) {
   std::vector<Unit> units;
   for (const Unit& real : held.units) {
@@ -160,11 +138,12 @@ Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_
 class Run {
  public:
   Run(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes)
-      : stage_(stage), info_(stage.model->info()), program_(program) {
+      : stage_(stage), info_(stage.info), program_(program) {
     state_.model = &info_;
-    state_.comm = stage.comm;
+    state_.links = stage.links;
     state_.units = units_on_meta(info_, program, held);
-    parameters_.emplace(*stage.model, state_.units);
+    state_.parameters = leaves_of(info_, state_.units);
+    for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
     compute_ = std::make_shared<ComputeState>(stage.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
     moved_ = std::make_shared<Moved>(info_, shapes);
@@ -194,7 +173,6 @@ class Run {
   const ModelInfo& info_;
   const Program& program_;
   StepState state_;
-  std::optional<MetaParameters> parameters_;
   std::shared_ptr<ComputeState> compute_;
   std::shared_ptr<Moved> moved_;
   std::optional<Executor> executor_;
@@ -280,10 +258,10 @@ const std::vector<at::Tensor>& ValueShapes::of(int position, int micro_batch) co
   return by_micro_batch.at(known).at(static_cast<size_t>(position));
 }
 
-ValueShapes value_shapes(const Stage& stage, const Precision& precision) {
-  const ModelInfo& info = stage.model->info();
-  Program forwards = base_program(info, Mode::train, 1);
-  forwards.precision = precision;
+ValueShapes value_shapes(const Stage& stage, const Program& like) {
+  const ModelInfo& info = stage.info;
+  Program forwards = base_program(info, like.mode, 1);
+  forwards.precision = like.precision;
   std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
   const Program* programs[] = {&forwards};
   const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});

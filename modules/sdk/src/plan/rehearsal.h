@@ -30,8 +30,9 @@ struct Rehearsal {
 // What a rehearsal needs besides the program.
 struct Stage {
   std::shared_ptr<Model> model;
-  std::function<Communicator&(const std::vector<std::string>&)> comm;  // as StepState::comm
-  std::vector<Batch> micro_batches;                                    // a rank's part of a global batch, on device meta
+  const ModelInfo& info;               // of the model's layers
+  std::shared_ptr<const Links> links;  // layers on device meta ask for the number of ranks, but send nothing
+  std::vector<Batch> micro_batches;    // a rank's part of a global batch, on device meta
 };
 
 // The outputs of each position, on device meta.
@@ -41,13 +42,12 @@ struct ValueShapes {
 
   const std::vector<at::Tensor>& of(int position, int micro_batch) const;
 };
-// Returns them from the forwards of the whole model. Throws Misuse as `rehearse`.
-ValueShapes value_shapes(const Stage& stage, const Precision& precision);
+// Returns them from the forwards of the whole model, in the mode and precision of `like`. Throws Misuse as `rehearse`.
+ValueShapes value_shapes(const Stage& stage, const Program& like);
 
 // Runs the forwards and backwards of `program` for the rank that holds `held`. Values that the rank receives have `shapes`, which
-// may be empty if it receives none. The model's parameters are meta tensors during the call. Micro-batches of equal shapes and
-// kinds of actions are alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not
-// run on meta tensors.
+// may be empty if it receives none. Micro-batches of equal shapes and kinds of actions are alike, so only the first two are run.
+// Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
 Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes);
 
 }  // namespace zt

@@ -19,24 +19,24 @@ int64_t param_bytes(const RankBasis& basis) {
     const bool is_whole = slots.of_unit[unit.index] < 0 && !unit.is_node_shared();
     elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
   }
-  return elements * size_of(basis.training.precision.params);
+  return elements * size_of(basis.program.precision.params);
 }
 
 int64_t grad_bytes(const RankBasis& basis) {
-  const auto& [model, training, held, optimizer] = basis;
+  const auto& [model, program, held, state_names] = basis;
   const Slots& slots = held.slots.of(resource::grad);
   int64_t elements = slots.total();
   for (const Unit& unit : held.units) {
     if (!model.units[unit.index].trainable || !unit.plan.held) continue;
     elements += slots.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
   }
-  const std::vector<bool> runs = positions_run(training, model);
+  const std::vector<bool> runs = positions_run(program, model);
   for (const ParamInfo& param : model.params) {
     const auto uses = std::ranges::count_if(param.positions, [&](int position) { return runs[position]; });
     if (param.trainable && uses > 1) elements += (uses - 1) * param.numel;
   }
-  for (const int unit : units_summed_apart(training)) elements += held.units[unit].layout.chunk;
-  return elements * size_of(training.precision.grads);
+  for (const int unit : units_summed_apart(program)) elements += held.units[unit].layout.chunk;
+  return elements * size_of(program.precision.grads);
 }
 
 // Of what the optimizer updates, one tensor in its precision.
@@ -45,15 +45,15 @@ int64_t updated_bytes(const RankBasis& basis) {
   for (const Unit& unit : basis.held.units) {
     if (basis.model.units[unit.index].trainable) elements += unit.layout.chunk;
   }
-  return elements * size_of(basis.training.precision.master());
+  return elements * size_of(basis.program.precision.master());
 }
 
 int64_t master_bytes(const RankBasis& basis) {
-  return basis.training.precision.is_mixed() ? updated_bytes(basis) : 0;
+  return basis.program.precision.is_mixed() ? updated_bytes(basis) : 0;
 }
 
 int64_t state_bytes(const RankBasis& basis) {
-  return updated_bytes(basis) * static_cast<int64_t>(basis.optimizer.state_names().size());
+  return updated_bytes(basis) * static_cast<int64_t>(basis.state_names.size());
 }
 
 // Attaches the functions when the library is loaded.

@@ -29,7 +29,11 @@ void check_given(const Program& program, const ModelInfo& model) {
 }  // namespace
 
 ProgramSpec::ProgramSpec(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches)
-    : model_(std::move(model)), micro_batches_(micro_batches), eval_micro_batches_(eval_micro_batches), precision_(precision) {
+    : model_(std::move(model)),
+      info_(model_->shared_info()),
+      micro_batches_(micro_batches),
+      eval_micro_batches_(eval_micro_batches),
+      precision_(precision) {
   for (const int number : {micro_batches, eval_micro_batches}) {
     if (number < 1) misuse("a program needs at least one micro-batch, got {}", number);
   }
@@ -97,9 +101,10 @@ std::shared_ptr<ProgramSpec> ProgramSpec::with_actions_by_rank(std::vector<std::
 }
 
 std::shared_ptr<ProgramSpec> ProgramSpec::with_program(Program program) const {
-  check_given(program, model_->info());
+  check_given(program, *info_);
   check_unsplit(program.split_axes, "this text");
   auto next = std::make_shared<ProgramSpec>(model_, program.micro_batches, program.precision, eval_micro_batches_);
+  next->info_ = info_;
   next->passes_ = passes_;
   next->mesh_ = mesh_;
   next->given_ = [program = std::move(program)](const Coord&) { return program; };
@@ -110,16 +115,28 @@ std::shared_ptr<ProgramSpec> ProgramSpec::with_programs(std::vector<Program> pro
   check_number(programs.size(), "texts");
   const Program& first = programs.front();
   for (size_t rank = 0; rank < programs.size(); ++rank) {
-    with_context([&] { return fmt::format("the text of rank {}", rank); }, [&] { check_given(programs[rank], model_->info()); });
+    with_context([&] { return fmt::format("the text of rank {}", rank); }, [&] { check_given(programs[rank], *info_); });
     if (programs[rank].micro_batches != first.micro_batches || programs[rank].precision != first.precision)
       misuse("with_actions: the text of rank {} has {} micro-batches of {}, and that of rank 0 {} of {}: they must be the same",
              rank, programs[rank].micro_batches, programs[rank].precision.text(), first.micro_batches, first.precision.text());
   }
   auto next = std::make_shared<ProgramSpec>(model_, first.micro_batches, first.precision, eval_micro_batches_);
+  next->info_ = info_;
   next->passes_ = passes_;
   next->mesh_ = mesh_;
   next->is_given_by_rank_ = true;
   next->given_ = [programs = std::move(programs)](const Coord& coord) { return programs[static_cast<size_t>(coord.rank)]; };
+  return next;
+}
+
+std::shared_ptr<ProgramSpec> ProgramSpec::frozen() const {
+  if (given_) {
+    misuse(
+        "a training program was given by with_actions, but without an optimizer nothing is trained: give the trainer an optimizer, "
+        "or the program without with_actions");
+  }
+  auto next = std::make_shared<ProgramSpec>(*this);
+  next->info_ = model_->frozen_info();
   return next;
 }
 
@@ -129,11 +146,11 @@ Coord ProgramSpec::coord() const {
 
 Program ProgramSpec::build(Mode mode, const Coord& coord) const {
   const auto apply = [&](Program program, const std::vector<std::shared_ptr<Pass>>& passes) {
-    for (const auto& pass : passes) program = pass->apply(std::move(program), model_->info(), coord);
+    for (const auto& pass : passes) program = pass->apply(std::move(program), *info_, coord);
     return program;
   };
   if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
-  Program program = base_program(model_->info(), mode, micro_batches(mode));
+  Program program = base_program(*info_, mode, micro_batches(mode));
   program.precision = precision_;
   return apply(std::move(program), passes_);
 }

@@ -18,16 +18,16 @@ namespace {
 // In the order of the constants in `resource`.
 std::array<std::pair<ResourceId, ResourceType>, 10> sdk_types() {
   return {{
-      {resource::param, {"param", Index::unit, false, true, false, "parameters", "the full parameters of a unit"}},
-      {resource::master, {"master", Index::unit, false, true, true, "master", "the owned part that the optimizer updates"}},
-      {resource::grad, {"grad", Index::unit, false, true, false, "gradients", "the gradient of a unit's parameters"}},
-      {resource::state, {"state", Index::unit, false, true, true, "optimizer", "the optimizer state of a unit"}},
-      {resource::value, {"value", Index::position, true, false, false, "", "the outputs of a position"}},
-      {resource::graph, {"graph", Index::position, true, false, false, "", "what a forward has kept for its backward"}},
-      {resource::value_grad, {"value_grad", Index::position, true, false, false, "", "the gradient of the outputs"}},
-      {resource::buffers, {"buffers", Index::layer, false, false, true, "", "the tensors that a layer changes itself"}},
-      {resource::deferred, {"deferred", Index::position, true, false, false, "", "weight gradients that I has left to W"}},
-      {resource::scalars, {"scalars", Index::none, false, false, false, "", "counts, norm and loss of the step"}},
+      {resource::param, {"param", Index::unit, false, true, "parameters", "", "the full parameters of a unit"}},
+      {resource::master, {"master", Index::unit, false, true, "master", "model", "the owned part that the optimizer updates"}},
+      {resource::grad, {"grad", Index::unit, false, true, "gradients", "", "the gradient of a unit's parameters"}},
+      {resource::state, {"state", Index::unit, false, true, "optimizer", "optimizer", "the optimizer state of a unit"}},
+      {resource::value, {"value", Index::position, true, false, "", "", "the outputs of a position"}},
+      {resource::graph, {"graph", Index::position, true, false, "", "", "what a forward has kept for its backward"}},
+      {resource::value_grad, {"value_grad", Index::position, true, false, "", "", "the gradient of the outputs"}},
+      {resource::buffers, {"buffers", Index::layer, false, false, "", "model", "the tensors that a layer changes itself"}},
+      {resource::deferred, {"deferred", Index::position, true, false, "", "", "weight gradients that I has left to W"}},
+      {resource::scalars, {"scalars", Index::none, false, false, "", "", "counts, norm and loss of the step"}},
   }};
 }
 
@@ -41,7 +41,7 @@ std::string difference(const ResourceType& known, const ResourceType& type) {
   if (known.index != type.index) return fmt::format("another index ({})", name_of(known.index));
   if (known.has_micro_batch != type.has_micro_batch) return known.has_micro_batch ? "micro-batches" : "no micro-batches";
   if (known.has_slices != type.has_slices) return known.has_slices ? "slices" : "no slices";
-  if (known.is_saved != type.is_saved) return known.is_saved ? "a place in checkpoints" : "no place in checkpoints";
+  if (known.saved_as != type.saved_as) return fmt::format("the name '{}' in checkpoints", known.saved_as);
   if (known.memory != type.memory) return fmt::format("the memory kind '{}'", known.memory);
   return "";
 }
@@ -138,6 +138,8 @@ ResourceId register_resource(ResourceType type) {
   if (type.has_slices && type.index != Index::unit)
     misuse("the resource type '{}' has slices, but its index counts {}: only units are cut into slices", type.name,
            name_of(type.index));
+  if (!type.saved_as.empty() && type.index != Index::unit && type.index != Index::layer)
+    misuse("the resource type '{}' is saved, but it is not of units or layers: its tensors would have no names", type.name);
   return resource_types().add(std::move(type));
 }
 

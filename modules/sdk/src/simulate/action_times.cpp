@@ -28,7 +28,7 @@ ActionTime scaled(const Costs::Measured& measured, const Cost& cost) {
 ActionTime ActionTimes::of(int played, int step, size_t call) const {
   const Action& action = played_.ranks[played].program->actions[step];
   const Cost cost = cost_of_action(action, played, step);
-  const auto known = costs_.measured.find(measured_name(action, plan_.model().info()));
+  const auto known = costs_.measured.find(measured_name(action, plan_.model()));
   ActionTime time;
   if (known != costs_.measured.end()) {
     time = scaled(known->second, cost);
@@ -45,24 +45,24 @@ Cost ActionTimes::cost_of_action(const Action& action, int played, int step) con
   const PlayedRank& rank = played_.ranks[played];
   const PlayedPart& part = parts_[played];
   return action_cost(action, part.rehearsal.actions[step],
-                     {.model = plan_.model().info(),
+                     {.model = plan_.model(),
                       .program = *rank.program,
                       .units = part.held.units,
                       .ranks = Coord{played_.mesh, rank.rank}.size(action.axes()),
-                      .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())});
+                      .optimizer_states = static_cast<int64_t>(plan_.state_names().size())});
 }
 
 double ActionTimes::compute_seconds(const Action& action, const Cost& cost) const {
   const Hardware& machine = costs_.hardware;
   if (cost.flops == 0 && (cost.memory_bytes == 0 || cost.sent_bytes > 0)) return 0;  // a transfer's memory time is in its link
-  const std::string type = float_type_name(plan_.program(Mode::train).precision.params);
+  const std::string type = float_type_name(plan_.main().precision.params);
   const auto rate = machine.flops.find(type);
   const bool is_known = cost.flops == 0 || (rate != machine.flops.end() && rate->second > 0);
   if (!is_known) {
     std::vector<std::string> others;
     for (const auto& [name, unused] : machine.flops) others.push_back(name);
     misuse("the costs{} have no rate of {} products, for {}: compute in another type{}, measure it, or give hardware.flops.{}",
-           quoted(machine.name), type, measured_name(action, plan_.model().info()),
+           quoted(machine.name), type, measured_name(action, plan_.model()),
            others.empty() ? "" : fmt::format(" ({})", fmt::join(others, ", ")), type);
   }
   const double computing = cost.flops > 0 ? cost.flops / (rate->second * machine.efficiency.flops) : 0;

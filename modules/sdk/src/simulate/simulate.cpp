@@ -22,7 +22,7 @@ class TwoStates : public Optimizer {
 
 std::vector<const Program*> programs_of(const Plan& plan) {
   std::vector<const Program*> programs;
-  for (const auto& program : plan.training_programs()) programs.push_back(program.get());
+  for (const auto& program : plan.programs_of_ranks()) programs.push_back(program.get());
   return programs;
 }
 
@@ -68,7 +68,7 @@ std::vector<int> ranks_played_as(const PlayedRanks& played, int index) {
 
 SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, int index, const PlayedPart& part) {
   const PlayedRank& mine = played.ranks[index];
-  const RankPlan constant = plan_rank(plan.model().info(), *mine.program, part.held, plan.optimizer(), {played.mesh, mine.rank});
+  const RankPlan constant = plan_rank({plan.model(), *mine.program, part.held, plan.state_names()}, {played.mesh, mine.rank});
   SimulatedRank rank;
   rank.ranks = ranks_played_as(played, index);
   rank.name = ranges_text(rank.ranks);
@@ -79,10 +79,11 @@ SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, in
 }
 
 // "pipe.split zb_v, zero.shard stage 1, 8 micro-batches"
-std::string describe_program(const ProgramSpec& spec) {
+std::string describe_program(const Plan& plan) {
   std::string text;
-  for (const auto& pass : spec.passes()) text += pass->summary() + ", ";
-  return text + fmt::format("{} micro-batch{}", spec.micro_batches(), spec.micro_batches() == 1 ? "" : "es");
+  for (const auto& pass : plan.spec().passes()) text += pass->summary() + ", ";
+  const int count = plan.main().micro_batches;
+  return text + fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es");
 }
 
 int64_t tokens_of(const Batch& batch) {
@@ -105,7 +106,7 @@ StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<
     }
     work.flops += flops * played.ranks[index].count;
   }
-  const auto rate = costs.hardware.flops.find(float_type_name(plan.program(Mode::train).precision.params));
+  const auto rate = costs.hardware.flops.find(float_type_name(plan.main().precision.params));
   if (costs.hardware.name != kMeasuredMachine && rate != costs.hardware.flops.end())
     work.peak = rate->second * played.mesh.world_size();
   return work;
@@ -115,11 +116,11 @@ StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<
 std::string assumed_rates(const Plan& plan, const PlayedRanks& played, const Costs& costs) {
   const bool uses_rates = std::ranges::any_of(played.ranks, [&](const PlayedRank& rank) {
     return std::ranges::any_of(rank.program->actions, [&](const Action& action) {
-      return !costs.measured.contains(measured_name(action, plan.model().info()));
+      return !costs.measured.contains(measured_name(action, plan.model()));
     });
   });
   if (!uses_rates) return "";
-  const std::string rates = describe(costs.hardware, float_type_name(plan.program(Mode::train).precision.params));
+  const std::string rates = describe(costs.hardware, float_type_name(plan.main().precision.params));
   return (costs.measured.empty() ? "" : "for what was not measured: ") + rates;
 }
 
@@ -128,8 +129,8 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 }  // namespace
 
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
-  const std::vector<Batch> micro_batches = on_meta(batch.cut(plan.spec().micro_batches()));
-  const ModelInfo& model = plan.model().info();
+  const std::vector<Batch> micro_batches = plan.cut(batch);
+  const ModelInfo& model = plan.model();
   const PlayedRanks played = played_ranks(model, plan.spec().coord().shape, programs_of(plan));
   const ValueShapes values = plan.shapes(micro_batches);
   const std::vector<PlayedPart> parts = parts_of(plan, played, micro_batches, values);
@@ -150,7 +151,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   simulation->seconds = end - last_begin;
   simulation->costs = costs.hardware.name.empty() ? "without a name" : costs.hardware.name;
   simulation->assumed = assumed_rates(plan, played, costs);
-  simulation->program = describe_program(plan.spec());
+  simulation->program = describe_program(plan);
   simulation->world_size = played.mesh.world_size();
   simulation->work = work_of(plan, played, parts, micro_batches, costs);
   simulation->mesh = played.mesh.axes().empty() ? "one rank" : played.mesh.text();

@@ -34,8 +34,7 @@ std::string sample_of(const Param& param, const ParamInfo& info, uint64_t seed) 
   return fmt::format("{} (hash {:016x})", first, stable_hash({bytes, values.size() * sizeof(double)}));
 }
 
-void add_model(const Model& model, Facts& facts) {
-  const ModelInfo& info = model.info();
+void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
   facts.emplace_back("the model's seed", fmt::format("{}", model.seed()));
   add_given("the model", model.given, facts);
   for (size_t p = 0; p < info.positions.size(); ++p) {
@@ -60,11 +59,11 @@ void add_model(const Model& model, Facts& facts) {
 
 }  // namespace
 
-Facts facts_of(const Model& model, const TrainerOptions& options) {
+Facts facts_of(const ProgramSpec& spec, const TrainerOptions& options) {
   Facts facts;
-  add_model(model, facts);
-  facts.emplace_back("the optimizer", options.optimizer->kind());
-  add_given("the optimizer", options.optimizer->given, facts);
+  add_model(*spec.model(), spec.info(), facts);
+  facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
+  if (options.optimizer) add_given("the optimizer", options.optimizer->given, facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
   if (options.schedule) add_given("the schedule", options.schedule->given, facts);
   facts.emplace_back("the trainer's clip", fmt::format("{}", options.clip));
@@ -78,10 +77,11 @@ Facts facts_of(const Model& model, const TrainerOptions& options) {
   return facts;
 }
 
-Facts initial_facts_of(const Model& model) {
+Facts initial_facts_of(const ProgramSpec& spec) {
+  const Model& model = *spec.model();
   Facts facts;
   for (size_t i = 0; i < model.params().size(); ++i) {
-    const ParamInfo& info = model.info().params[i];
+    const ParamInfo& info = spec.info().params[i];
     facts.emplace_back(fmt::format("the first initial value of '{}'", info.name),
                        sample_of(*model.params()[i], info, model.seed()));
   }

@@ -71,27 +71,13 @@ void Runner::set_half_loaded(const std::string& why) {
       why);
 }
 
-// Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait. Equal on all
-// ranks, also for a stage without layers.
-std::vector<std::string> Runner::axes_of_run(const Program& program) const {
-  const bool communicates = !program.split_axes.empty() || std::ranges::any_of(program.actions, [&](const Action& action) {
-    return action.kind != Kinds::get().count && !communicators_of(action, *state_.model).empty();
-  });
-  if (!communicates) return {};
-  std::vector<std::string> axes = program.split_axes;
-  for (const std::string& axis : plan_->data_axes()) {
-    if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
-  }
-  return axes;
-}
-
 void Runner::ensure_same_step(const Program& program) const {
-  const std::vector<std::string> axes = axes_of_run(program);
+  const std::vector<std::string> axes = plan_->axes_of_run(program);
   if (axes.empty()) return require_sound();
   std::optional<StepFailure> failure;
   if (!half_updated_.empty()) failure = StepFailure{half_updated_};
   try {
-    sum_counts(state_.control(axes), {}, {.failure = failure}, program.mode, state_.step);
+    sum_counts(state_.links->control(axes), {}, {.failure = failure}, program.mode, state_.step);
   } catch (const Misuse& error) {
     throw StepRefused(error.what());
   }
@@ -99,9 +85,9 @@ void Runner::ensure_same_step(const Program& program) const {
 
 // Tells all ranks of a failure, as NORM does in training programs.
 void Runner::agree_on_failure(const Program& program) {
-  const std::vector<std::string> axes = axes_of_run(program);
+  const std::vector<std::string> axes = plan_->axes_of_run(program);
   if (axes.empty()) return;
-  state_.known_failure = find_failure(state_.control(axes), state_.failure);
+  state_.known_failure = find_failure(state_.links->control(axes), state_.failure);
 }
 
 void Runner::attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue) {
@@ -170,10 +156,10 @@ bool Runner::has_changed(const Executor& running) const {
   const int end = std::min(running.next() + 1, static_cast<int>(actions.size()));
   if (!state_.is_finite || running.program().mode != Mode::train) return false;
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
-  if (!axes_of_run(running.program()).empty() && norm - actions.begin() < running.next()) return true;
+  if (!plan_->axes_of_run(running.program()).empty() && norm - actions.begin() < running.next()) return true;
   return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
     return std::ranges::any_of(resources_of(action, *state_.model).writes,
-                               [](const Resource& written) { return type_of(written.type).is_saved; });
+                               [](const Resource& written) { return !type_of(written.type).saved_as.empty(); });
   });
 }
 

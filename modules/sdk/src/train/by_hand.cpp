@@ -131,7 +131,7 @@ void ByHand::share_counts() {
                             .lr = state.scalars.lr,
                             .divisor = state.grad_divisor,
                             .failure = state.failure};
-    state.counts = sum_counts(state.control(axes), counts_, mine, Mode::train, state.step);
+    state.counts = sum_counts(state.links->control(axes), counts_, mine, Mode::train, state.step);
   } catch (const PeerFailed&) {
     if (!state.failure) throw;
   }
@@ -156,7 +156,7 @@ double ByHand::forward(const Batch& micro_batch) {
         "use trainer:step(batch)",
         micro_batch_);
   }
-  if (is_local_compute(program, action_, end, plan_->model().info())) forward_or_discard(micro_batch, running, end);
+  if (is_local_compute(program, action_, end, plan_->model())) forward_or_discard(micro_batch, running, end);
   else attempt(running, [&] { run_forward(micro_batch, running, end); });
   action_ = end;
   phase_ = Phase::forward_done;

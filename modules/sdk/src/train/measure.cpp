@@ -30,12 +30,12 @@ bool await_others(const Action& action, StepState& state) {
   if (kind(action.kind).among_holders) {
     const Unit& unit = state.units.at(action.target);
     if (unit.holders.size() < 2) return false;
-    state.comm_of_holders(unit).barrier();
+    state.links->holders(unit).barrier();
     return true;
   }
   bool has_others = false;
   for (const auto& axes : communicators_of(action, *state.model)) {
-    Communicator& comm = state.control(axes);
+    Communicator& comm = state.links->control(axes);
     if (comm.size() > 1) comm.barrier();
     has_others = has_others || comm.size() > 1;
   }
@@ -90,12 +90,12 @@ void CostMeter::run(Executor& executor, StepState& state) {
 
 // The time of a message contains the wait for its peer, so the least one counts.
 std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Cost>& work) const {
-  const Program& program = plan_.program(Mode::train);
+  const Program& program = plan_.main();
   std::map<std::string, Sum> sums;
   std::map<std::string, double> messages;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
-    const std::string name = measured_name(action, plan_.model().info());
+    const std::string name = measured_name(action, plan_.model());
     sums[name].add({median(times_[i].compute), median(times_[i].transfer), work[i].sent_bytes, work[i].flops,
                     static_cast<double>(work[i].memory_bytes)});
     if (!message_of(action)) continue;
@@ -109,29 +109,29 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Co
 
 // Returns the work of each action of a step.
 std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) const {
-  const Program& program = plan_.program(Mode::train);
+  const Program& program = plan_.main();
   const Coord coord = plan_.spec().coord();
   const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), micro_batches, plan_.shapes(micro_batches));
   std::vector<Cost> work;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
     work.push_back(action_cost(action, rehearsal.actions[i],
-                               {.model = plan_.model().info(),
+                               {.model = plan_.model(),
                                 .program = program,
                                 .units = plan_.held().units,
                                 .ranks = coord.size(action.axes()),
-                                .optimizer_states = static_cast<int64_t>(plan_.optimizer().state_names().size())}));
+                                .optimizer_states = static_cast<int64_t>(plan_.state_names().size())}));
   }
   return work;
 }
 
 // Returns the rates that the measured times show on this rank.
 Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Cost>& work) const {
-  const Program& program = plan_.program(Mode::train);
+  const Program& program = plan_.main();
   double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
-    const Costs::Measured& cost = measured.at(measured_name(action, plan_.model().info()));
+    const Costs::Measured& cost = measured.at(measured_name(action, plan_.model()));
     if (role_of(action) == Role::compute) {
       flops += work[i].flops;
       computing += cost.compute;

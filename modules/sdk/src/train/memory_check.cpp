@@ -70,14 +70,20 @@ bool is_on_gpus(const Plan& plan) {
 std::vector<std::string> advice_on_buffers(const Plan& plan) {
   std::vector<std::string> advice;
   const auto& held = plan.rank().held;
-  const auto& units = plan.program(Mode::train).units;
+  const auto& units = plan.main().units;
   const auto any_whole = [&](Residence UnitPlan::*data) {
     return std::ranges::find(units, Residence::whole, data) != units.end();
   };
-  const int stage = any_whole(&UnitPlan::state) ? 1 : any_whole(&UnitPlan::grads) ? 2 : any_whole(&UnitPlan::params) ? 3 : 0;
+  const bool trains = plan.trains();
+  const int stage = trains && any_whole(&UnitPlan::state)   ? 1
+                    : trains && any_whole(&UnitPlan::grads) ? 2
+                    : any_whole(&UnitPlan::params)          ? 3
+                                                            : 0;
   if (plan.data_ranks() > 1 && stage > 0)
-    advice.push_back(fmt::format("shard them by zero.shard{{stage = {}}}, or a higher stage", stage));
-  advice.emplace_back(stage > 0 && plan.data_ranks() == 1 ? "use more ranks and zero.shard{stage = 1} to 3" : "use more ranks");
+    advice.push_back(fmt::format("shard them by zero.shard{{stage = {}}}{}", stage, stage < 3 ? ", or a higher stage" : ""));
+  advice.emplace_back(stage == 0 || plan.data_ranks() > 1 ? "use more ranks"
+                      : stage == 3                        ? "use more ranks and zero.shard{stage = 3}"
+                                                          : "use more ranks and zero.shard{stage = 1} to 3");
   const auto optimizer = std::ranges::find(held, "optimizer", [](const auto& line) { return line.first; });
   if (optimizer != held.end() && optimizer->second > 0)
     advice.emplace_back("take an optimizer with less state, or freeze parameters");
@@ -91,7 +97,7 @@ std::string memory_advice(const Plan& plan, Lacking what) {
   std::vector<std::string> advice;
   if (what == Lacking::values) {
     advice = {"make a step of more micro-batches, or of shorter or fewer samples", "recompute blocks by zt.recompute"};
-    if (plan.program(Mode::train).precision.params == at::kFloat) advice.emplace_back("compute in bf16");
+    if (plan.main().precision.params == at::kFloat) advice.emplace_back("compute in bf16");
   }
   for (std::string& more : advice_on_buffers(plan)) advice.push_back(std::move(more));
   return fmt::format("This rank's buffers are: {}. To need less, {}", held_text(plan.rank()), fmt::join(advice, "; or "));

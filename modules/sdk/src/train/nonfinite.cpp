@@ -104,12 +104,12 @@ NonfinitePlace replay(Runner& runner, const Plan& plan) {
 
 std::string find_nonfinite(Runner& runner, const Plan& plan) {
   const NonfinitePlace place = replay(runner, plan);
-  const auto& actions = plan.program(Mode::train).actions;
+  const auto& actions = plan.main().actions;
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
   const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
   const Coord coord = plan.spec().coord();
   if (axes.empty()) return earliest({to_value(place)}, {coord.rank});
-  return earliest(plan.control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
+  return earliest(runner.state().links->control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
 }
 
 }  // namespace zt

@@ -23,8 +23,8 @@ std::string Report::wire_text() const {
   for (const auto& [name, bytes] : predicted_ >= 0 ? sent_ : plan_->rank().sent)
     text += fmt::format("wire      {} {} sent per step and rank\n", name, human_bytes(bytes));
   if (predicted_ >= 0) return text;
-  const ModelInfo& model = plan_->model().info();
-  const std::vector<bool> runs = positions_run(plan_->program(Mode::train), model);
+  const ModelInfo& model = plan_->model();
+  const std::vector<bool> runs = positions_run(plan_->main(), model);
   std::set<std::string> senders;
   for (size_t p = 0; p < model.positions.size(); ++p) {
     const PositionInfo& position = model.positions[p];
@@ -40,7 +40,7 @@ std::string Report::wire_text() const {
 // Returns which promises about numbers the model's layers give up, each once.
 std::string Report::given_up_text() const {
   std::set<std::string> lines;
-  for (const NamedLayer& position : plan_->model().positions()) {
+  for (const NamedLayer& position : plan_->layers()) {
     for (const std::string& sentence : position.layer->gives_up())
       lines.insert(fmt::format("gives up  {}: {}\n", position.layer->kind(), sentence));
   }
@@ -71,17 +71,18 @@ std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& mea
 std::string Report::text(const std::vector<MemoryLine>& memory) const {
   const ProgramSpec& spec = plan_->spec();
   const Coord coord = spec.coord();
-  const Program& training = plan_->program(Mode::train);
+  const Program& program = plan_->main();
   std::string actions;
   for (const auto& [name, count] : plan_->rank().actions)
     actions += fmt::format("{}{} {}", actions.empty() ? "" : ", ", count, name);
 
-  std::string text = spec.model()->summary();
+  std::string text = summary(plan_->model());
   if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
   for (const auto& pass : spec.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
-  text += fmt::format("step      {} micro-batches, {} actions: {}\n", spec.micro_batches(), training.actions.size(), actions);
-  text += fmt::format("precision {}\n", training.precision.text());
+  text += fmt::format("{:<9} {} micro-batches, {} actions: {}\n", plan_->trains() ? "step" : "evaluate", program.micro_batches,
+                      program.actions.size(), actions);
+  text += fmt::format("precision {}\n", program.precision.text());
   text += given_up_text() + wire_text();
   if (std::ranges::any_of(plan_->held().units, &Unit::is_node_shared))
     text +=

@@ -16,9 +16,10 @@ namespace zt {
 
 namespace {
 
-std::vector<std::vector<Segment>> updates_of(const StepState& state, const Optimizer& optimizer) {
+std::vector<std::vector<Segment>> updates_of(const StepState& state, const Optimizer* optimizer) {
   std::vector<std::vector<Segment>> updates;
-  for (const Unit& unit : state.units) updates.push_back(segments_of(*state.model, unit, optimizer));
+  if (!optimizer) return updates;
+  for (const Unit& unit : state.units) updates.push_back(segments_of(*state.model, unit, *optimizer));
   return updates;
 }
 
@@ -43,9 +44,8 @@ Runner::Runner(std::shared_ptr<const Plan> plan, Store& store, StepControl& cont
       control_(control),
       trace_(trace),
       normalisation_(std::make_shared<Normalisation>()),
-      compute_(std::make_shared<ComputeState>(plan_->spec().model(), state_,
-                                              positions_run(plan_->program(Mode::train), plan_->model().info()))),
-      handlers_(step_handlers(compute_, normalisation_, optimizer, updates_of(state_, *optimizer))) {
+      compute_(std::make_shared<ComputeState>(plan_->spec().model(), state_, positions_run(plan_->main(), plan_->model()))),
+      handlers_(step_handlers(compute_, normalisation_, optimizer, updates_of(state_, optimizer.get()))) {
   const bool checks = checks_resources();
   for (const auto& pass : plan_->spec().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {
@@ -183,14 +183,15 @@ Outputs Runner::own_outputs(const StepBatch& batch) {
 Outputs Runner::infer(const StepBatch& batch) {
   Outputs outputs = own_outputs(batch);
   const auto& split = plan_->program(Mode::generate).split_axes;
-  return split.empty() ? outputs
-                       : share_outputs(std::move(outputs), state_.comm(split), state_.control(split), compute_->device());
+  return split.empty()
+             ? outputs
+             : share_outputs(std::move(outputs), state_.links->comm(split), state_.links->control(split), compute_->device());
 }
 
 Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {
   const Outputs outputs = own_outputs(batch);
   const auto& split = plan_->program(Mode::generate).split_axes;
-  return split.empty() ? reduce(outputs) : share_reduced(outputs, reduce, state_.control(split));
+  return split.empty() ? reduce(outputs) : share_reduced(outputs, reduce, state_.links->control(split));
 }
 
 Counts Runner::begin_micro_batch(int micro_batch) {

@@ -108,7 +108,6 @@ class Runner {
   void require_not_lost() const;
   Outputs own_outputs(const StepBatch& batch);
   Outputs run_inference(const StepBatch& batch, Executor& running);
-  std::vector<std::string> axes_of_run(const Program& program) const;
   [[noreturn]] void fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue);
   void agree_on_failure(const Program& program);
   bool has_changed(const Executor& running) const;

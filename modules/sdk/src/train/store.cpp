@@ -33,39 +33,24 @@ class Storages {
 
 }  // namespace
 
-Store::Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers)
-    : plan_(std::move(plan)), state_names_(optimizer.state_names()) {
-  state_.model = &plan_->model().info();
-  state_.comm = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->comm(axes); };
-  state_.control = [plan = plan_](const std::vector<std::string>& axes) -> Communicator& { return plan->control(axes); };
+Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers)
+    : plan_(std::move(plan)), state_names_(plan_->state_names()) {
+  state_.model = &plan_->model();
+  state_.links = std::move(links);
   state_.coord = plan_->spec().coord();
   state_.sample_axes = plan_->data_axes();
-  state_.split_axes = plan_->program(Mode::train).split_axes;
-  state_.comm_of_holders = [plan = plan_](const Unit& unit) -> Communicator& { return plan->comm_of_holders(unit); };
-  state_.channel = [plan = plan_](const Message& message) -> Channel& { return plan->channel(message); };
+  state_.split_axes = plan_->main().split_axes;
   state_.units = plan_->held().units;
   list_tensors();
   if (buffers == Buffers::none) return;
-  try {
-    allocate_units();
-  } catch (...) {
-    release_parameters();
-    throw;
-  }
-}
-
-Store::~Store() {
-  release_parameters();
-}
-
-void Store::release_parameters() const {
-  for (const auto& param : plan_->model().params()) param->values = at::Tensor();
+  allocate_units();
+  allocate_buffers();
 }
 
 at::Tensor Store::allocate(const AxesList& movers, int64_t numel, at::ScalarType dtype) const {
   std::vector<Communicator*> comms;
   for (const auto& axes : movers) {
-    if (!axes.empty()) comms.push_back(&plan_->comm(axes));
+    if (!axes.empty()) comms.push_back(&state_.links->comm(axes));
   }
   if (comms.empty()) return large_zeros({numel}, dtype);
   return comms.front()->allocate({numel}, dtype, {comms.begin() + 1, comms.end()});
@@ -90,10 +75,10 @@ std::string Store::unit_text(const Unit& unit) const {
   return text;
 }
 
-// Programs of all modes use the same buffers, so a Param's values never move.
+// Programs of all modes use the same buffers, so parameters never move.
 void Store::allocate_units() {
-  const Program& training = plan_->program(Mode::train);
-  const Precision& precision = training.precision;
+  const Program& program = plan_->main();
+  const Precision& precision = program.precision;
   const SharedSlots& slots = plan_->held().slots;
   const Slots &of_params = slots.of(resource::param), &of_grads = slots.of(resource::grad);
   const auto parameters = allocate_slots(of_params, precision.params), gradients = allocate_slots(of_grads, precision.grads);
@@ -105,7 +90,7 @@ void Store::allocate_units() {
     const SharedBuffers shared{buffer(parameters, of_params.of_unit[unit.index]),
                                buffer(gradients, of_grads.of_unit[unit.index])};
     if (unit.plan.held && unit.is_node_shared())
-      unit.full = plan_->axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
+      unit.full = axis_of(unit).allocate_shared({unit.layout.padded()}, precision.params);
     try {
       allocate_unit(unit, state_.model->units[unit.index], precision, state_names_, make, shared);
     } catch (const std::exception& error) {
@@ -115,21 +100,35 @@ void Store::allocate_units() {
     }
   }
   run_together(plan_->world(), [&] {  // values that a script gives may be wrong
-    for (Unit& unit : state_.units) initialise_unit(plan_->model(), unit, state_.coord);
+    for (const Unit& unit : state_.units)
+      initialise_unit(*plan_->spec().model(), *state_.model, unit, state_.coord, precision.master());
   });
-  for (const int unit : units_summed_apart(training))
+  state_.parameters = leaves_of(*state_.model, state_.units);
+  for (const int unit : units_summed_apart(program))
     state_.units[unit].grad_sum = allocate({}, state_.units[unit].layout.chunk, precision.grads);
-  if (const int64_t elements = wire_elements(training, state_.units); elements > 0)
+  if (const int64_t elements = wire_elements(program, state_.units); elements > 0)
     state_.wire = allocate({plan_->data_axes()}, elements, precision.reduce);
   gather_parameters();
+}
+
+// The buffers of the layers that this rank runs.
+void Store::allocate_buffers() {
+  const ModelInfo& model = *state_.model;
+  const std::vector<bool> runs = positions_run(plan_->main(), model);
+  for (const BufferInfo& buffer : model.buffers) {
+    at::Tensor& values = state_.buffers.emplace_back();
+    for (size_t p = 0; p < runs.size(); ++p) {
+      if (runs[p] && model.positions[p].layer == buffer.layer && !values.defined()) values = buffer.initial.contiguous().clone();
+    }
+  }
 }
 
 void Store::gather_parameters() const {
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
     unit.round_master();
-    if (unit.is_node_shared()) plan_->axis_of(unit).barrier();
-    else if (unit.layout.ranks > 1 && !unit.owns_shard()) plan_->axis_of(unit).all_gather(unit.full, unit.shard).synchronize();
+    if (unit.is_node_shared()) axis_of(unit).barrier();
+    else if (unit.layout.ranks > 1 && !unit.owns_shard()) axis_of(unit).all_gather(unit.full, unit.shard).synchronize();
   }
 }
 

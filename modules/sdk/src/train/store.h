@@ -1,4 +1,4 @@
-// A rank's buffers: parameters, gradients and optimizer state, by the names of parameters.
+// A rank's values: parameters, gradients, optimizer state and the buffers of layers, by name.
 #pragma once
 
 #include <functional>
@@ -19,14 +19,13 @@ enum class Buffers : uint8_t { allocated, none };
 // return whole tensors return copies of the logical tensor and are collective over the axes that shard the parameter's unit, cut
 // the parameter, and split the model. No action may be in flight.
 //
-// Invariants: (1) the units' buffers never move; (2) a Param's `values` is a view into them.
+// Invariants: (1) the units' buffers never move; (2) StepState::parameters are views into them.
 // Threads: the rank's thread only.
 class Store {
  public:
   // Allocates the buffers and fills in the initial values. With Buffers::none the units have none, and only `state`,
   // `tensors`, `find` and `info` may be called. Collective over the axes of the units.
-  Store(std::shared_ptr<const Plan> plan, const Optimizer& optimizer, Buffers buffers);
-  ~Store();  // the model's parameters have no values afterwards
+  Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
@@ -65,11 +64,14 @@ class Store {
   std::vector<at::Tensor> allocate_slots(const Slots& slots, at::ScalarType dtype) const;
   std::string unit_text(const Unit& unit) const;
   void allocate_units();
-  void release_parameters() const;
+  void allocate_buffers();
+  void visit_units(Visitor& visitor) const;
+  void visit_layers(Visitor& visitor) const;
+  Communicator& axis_of(const Unit& unit) const { return state_.links->comm(unit.plan.shard_axes); }
   void await_readers() const;
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
   bool is_buffer(int tensor) const { return tensor >= static_cast<int>(state_.model->params.size()); }
-  const LayerBuffer& buffer_of(int tensor) const { return buffers_[static_cast<size_t>(tensor) - state_.model->params.size()]; }
+  size_t buffer_index(int tensor) const { return static_cast<size_t>(tensor) - state_.model->params.size(); }
   void list_tensors();
   std::vector<int> holders_of(int tensor) const;
   bool is_held(int tensor) const;
@@ -82,9 +84,7 @@ class Store {
 
   std::shared_ptr<const Plan> plan_;
   std::vector<std::string> state_names_;  // of the optimizer
-  std::vector<ModelTensor> tensors_;
-  std::vector<LayerBuffer> buffers_;  // those of tensors_ after the parameters
-  std::vector<int> buffer_layers_;    // the layer of each, as PositionInfo::layer
+  std::vector<ModelTensor> tensors_;      // the parameters, then the buffers, as in ModelInfo
   StepState state_;
 };
 

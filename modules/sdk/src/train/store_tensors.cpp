@@ -10,6 +10,7 @@
 #include "zt/base/hash.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
+#include "zt/program/resource.h"
 
 namespace zt {
 
@@ -36,21 +37,12 @@ at::Tensor part_of(at::Tensor logical, const Box& box) {
 
 }  // namespace
 
-// The buffers of a layer that several positions use are listed once.
 void Store::list_tensors() {
   const ModelInfo& model = *state_.model;
-  const at::ScalarType computed = plan_->program(Mode::train).precision.params;
+  const at::ScalarType computed = plan_->main().precision.params;
   for (const ParamInfo& param : model.params) tensors_.push_back({param.name, param.logical_shape(), computed, true});
-  std::set<int> visited;
-  for (size_t p = 0; p < model.positions.size(); ++p) {
-    const PositionInfo& position = model.positions[p];
-    if (!visited.insert(position.layer).second) continue;
-    for (LayerBuffer& buffer : plan_->model().positions()[p].layer->buffers()) {
-      tensors_.push_back({position.name + "." + buffer.name, buffer.values.sizes().vec(), buffer.values.scalar_type(), false});
-      buffers_.push_back(std::move(buffer));
-      buffer_layers_.push_back(position.layer);
-    }
-  }
+  for (const BufferInfo& buffer : model.buffers)
+    tensors_.push_back({buffer.name, buffer.initial.sizes().vec(), buffer.initial.scalar_type(), false});
 }
 
 int Store::find(const std::string& name) const {
@@ -78,9 +70,9 @@ std::vector<int> Store::holders_of(int tensor) const {
   const std::vector<int> group = state_.coord.shape.group(state_.coord.rank, state_.split_axes);
   std::vector<int> holders;
   for (size_t member = 0; member < group.size(); ++member) {
-    const std::vector<bool> runs = positions_run(*plan_->training_programs()[group[member]], model);
+    const std::vector<bool> runs = positions_run(*plan_->programs_of_ranks()[group[member]], model);
     for (size_t p = 0; p < runs.size(); ++p) {
-      if (!runs[p] || model.positions[p].layer != buffer_layers_[tensor - model.params.size()]) continue;
+      if (!runs[p] || model.positions[p].layer != model.buffers[buffer_index(tensor)].layer) continue;
       holders.push_back(static_cast<int>(member));
       break;
     }
@@ -98,7 +90,7 @@ at::Tensor Store::join_boxes(int param, const at::Tensor& box) const {
   const ParamInfo& held = info(param);
   const auto axes = held.cut_axes();
   if (axes.empty()) return box;
-  Communicator& comm = plan_->comm(axes);
+  Communicator& comm = state_.links->comm(axes);
   const at::Tensor boxes = at::empty({comm.size() * held.numel}, box.options());
   comm.all_gather(boxes, box.contiguous().view({-1})).synchronize();
   const auto ranks = state_.coord.shape.group(state_.coord.rank, axes);
@@ -115,7 +107,7 @@ at::Tensor Store::whole(int param, const at::Tensor& chunk) const {
   at::Tensor all = chunk;
   if (unit.layout.ranks > 1) {
     all = at::empty({unit.layout.padded()}, chunk.options());
-    plan_->axis_of(unit).all_gather(all, chunk).synchronize();
+    axis_of(unit).all_gather(all, chunk).synchronize();
   }
   return join_boxes(param, all.narrow(0, info(param).offset, info(param).numel).view(info(param).shape).clone());
 }
@@ -127,35 +119,34 @@ at::Tensor Store::from_holders(int tensor, at::ScalarType dtype, const std::func
   const std::vector<int> holders = holders_of(tensor);
   const at::Tensor mine = is_held(tensor) ? make() : at::empty(tensors_[tensor].shape, at::TensorOptions().dtype(dtype));
   if (split.empty() || static_cast<int>(holders.size()) == state_.coord.size(split)) return mine;
-  plan_->comm(split).broadcast(mine, holders.front()).synchronize();
+  state_.links->comm(split).broadcast(mine, holders.front()).synchronize();
   return mine;
 }
 
 at::Tensor Store::parameter(int tensor) const {
   return from_holders(tensor, tensors_[tensor].dtype, [&] {
-    if (is_buffer(tensor)) return buffer_of(tensor).values.clone();
+    if (is_buffer(tensor)) return state_.buffers[buffer_index(tensor)].clone();
     const Unit& unit = unit_of(tensor);
     if (unit.owns_shard()) return whole(tensor, unit.shard);
-    return join_boxes(tensor, plan_->model().params()[tensor]->get().detach().clone());
+    return join_boxes(tensor, state_.parameters[tensor].detach().clone());
   });
 }
 
 // A frozen unit has no master copy in the optimizer's precision: its parameters have the dtype in which layers see them.
 at::Tensor Store::master(int tensor) const {
   if (is_buffer(tensor)) return parameter(tensor);
-  const at::ScalarType exact = plan_->program(Mode::train).precision.master();
+  const at::ScalarType exact = plan_->main().precision.master();
   return from_holders(tensor, exact, [&] { return whole(tensor, unit_of(tensor).master).to(exact); });
 }
 
 at::Tensor Store::gradient_shards(int param) const {
-  return from_holders(param, plan_->program(Mode::train).precision.grads,
-                      [&] { return whole(param, unit_of(param).grad_shard); });
+  return from_holders(param, plan_->main().precision.grads, [&] { return whole(param, unit_of(param).grad_shard); });
 }
 
 std::map<std::string, at::Tensor> Store::optimizer_state(int param) const {
   std::map<std::string, at::Tensor> state;
   if (is_buffer(param) || !state_.model->units[info(param).unit].trainable) return state;
-  const at::ScalarType exact = plan_->program(Mode::train).precision.master();
+  const at::ScalarType exact = plan_->main().precision.master();
   for (const std::string& key : state_names_)
     state[key] = from_holders(param, exact, [&] { return whole(param, unit_of(param).state.at(key)); });
   return state;
@@ -164,7 +155,7 @@ std::map<std::string, at::Tensor> Store::optimizer_state(int param) const {
 // Ranks that share parameters may still read them before they are written from outside. Collective.
 void Store::await_readers() const {
   for (const Unit& unit : state_.units) {
-    if (unit.plan.held && unit.is_node_shared()) return plan_->axis_of(unit).barrier();
+    if (unit.plan.held && unit.is_node_shared()) return axis_of(unit).barrier();
   }
 }
 
@@ -183,7 +174,7 @@ at::Tensor Store::agree(int tensor, const at::Tensor& values, std::optional<int>
     if (!complaint.empty()) misuse("{}", complaint);
     return values.detach();
   }
-  const at::ScalarType exact = is_parameter ? plan_->program(Mode::train).precision.master() : dtype;
+  const at::ScalarType exact = is_parameter ? plan_->main().precision.master() : dtype;
   at::Tensor agreed = complaint.empty() ? values.detach().to(exact).contiguous() : values;
   const bool is_compared = !from && complaint.empty();
   const at::Tensor host = is_compared ? agreed.cpu() : at::Tensor();
@@ -220,17 +211,16 @@ void Store::set_owned(int param, const at::Tensor& chunk, const at::Tensor& valu
 void Store::set_parameter(int param, const at::Tensor& given, std::optional<int> from) const {
   const at::Tensor values = agree(param, given, from);
   if (is_buffer(param)) {
-    at::Tensor(buffer_of(param).values).copy_(values);
+    if (const at::Tensor& buffer = state_.buffers[buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;
   }
   const Unit& unit = unit_of(param);
   if (!unit.plan.held) return;
-  if (unit.is_node_shared()) plan_->axis_of(unit).barrier();  // other ranks may still read them
+  if (unit.is_node_shared()) axis_of(unit).barrier();  // other ranks may still read them
   set_owned(param, unit.master, values);
   set_owned(param, unit.shard, values);
-  if (unit.is_node_shared()) plan_->axis_of(unit).barrier();
-  else if (!unit.owns_shard())
-    plan_->model().params()[param]->get().detach().copy_(part_of(values, info(param).box(state_.coord)));
+  if (unit.is_node_shared()) axis_of(unit).barrier();
+  else if (!unit.owns_shard()) state_.parameters[param].detach().copy_(part_of(values, info(param).box(state_.coord)));
 }
 
 void Store::set_optimizer_state(int param, const std::string& state, const at::Tensor& values, std::optional<int> from) const {
@@ -243,26 +233,49 @@ void Store::set_optimizer_state(int param, const std::string& state, const at::T
   if (unit_of(param).plan.held) set_owned(param, unit_of(param).state.at(state), agreed);
 }
 
+// Gives the owned part of each parameter in the tensors of the saved types of units, under the names "model/NAME" for `master`
+// and "optimizer/exp_avg/NAME" for `state.exp_avg`.
+void Store::visit_units(Visitor& visitor) const {
+  for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
+    const Unit& unit = unit_of(param);
+    if (!unit.plan.held) continue;
+    for (const ResourceId id : resource_ids()) {
+      const ResourceType& type = type_of(id);
+      if (type.saved_as.empty() || type.index != Index::unit) continue;
+      for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = unit.index}, state_)) {
+        const size_t dot = named.name.find('.');
+        const std::string part = dot == std::string::npos ? "" : named.name.substr(dot + 1) + "/";
+        visitor.tensor(type.saved_as + "/" + part + info(param).name, info(param).logical_shape(), piece_of(param, named.tensor));
+        if (id == resource::master) visitor.attributes(attributes_of(info(param), *state_.model));
+      }
+    }
+  }
+}
+
+// Gives the tensors of the saved types of layers, which are equal on all ranks that run the layer.
+void Store::visit_layers(Visitor& visitor) const {
+  std::set<int> visited;
+  for (const PositionInfo& position : state_.model->positions) {
+    if (!visited.insert(position.layer).second) continue;
+    for (const ResourceId id : resource_ids()) {
+      const ResourceType& type = type_of(id);
+      if (type.saved_as.empty() || type.index != Index::layer) continue;
+      for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = position.layer}, state_)) {
+        const at::Tensor& values = named.tensor;
+        if (!values.defined()) continue;
+        Box all{std::vector<int64_t>(static_cast<size_t>(values.dim()), 0), values.sizes().vec()};
+        visitor.tensor(type.saved_as + "/" + position.name + "." + named.name, values.sizes().vec(),
+                       {{std::move(all)}, 0, values.numel(), values.view({-1})});
+        visitor.attributes({{"trainable", false}});
+      }
+    }
+  }
+}
+
 void Store::visit_tensors(Visitor& visitor) const {
   if (visitor.is_load()) await_readers();
-  for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
-    if (!unit_of(param).plan.held) continue;
-    const std::string& name = info(param).name;
-    const auto shape = info(param).logical_shape();
-    visitor.tensor("model/" + name, shape, piece_of(param, unit_of(param).master));
-    visitor.attributes(attributes_of(info(param), *state_.model));
-    for (const auto& [key, buffer] : unit_of(param).state)
-      visitor.tensor("optimizer/" + key + "/" + name, shape, piece_of(param, buffer));
-  }
-  for (size_t i = 0; i < buffers_.size(); ++i) {  // equal on all ranks that run the layer
-    const int tensor = static_cast<int>(state_.model->params.size() + i);
-    if (!is_held(tensor)) continue;
-    const at::Tensor& values = buffers_[i].values;
-    Box all{std::vector<int64_t>(static_cast<size_t>(values.dim()), 0), values.sizes().vec()};
-    visitor.tensor("model/" + tensors_[tensor].name, tensors_[tensor].shape,
-                   {{std::move(all)}, 0, values.numel(), values.view({-1})});
-    visitor.attributes({{"trainable", false}});
-  }
+  visit_units(visitor);
+  visit_layers(visitor);
   visitor.end_of_tensors();
 }
 

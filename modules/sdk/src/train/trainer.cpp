@@ -5,6 +5,7 @@
 #include "execute/counts.h"
 #include "measure.h"
 #include "memory_check.h"
+#include "options_check.h"
 #include "plan/plan.h"
 #include "report.h"
 #include "runner.h"
@@ -24,33 +25,10 @@ Visitor::~Visitor() = default;
 
 namespace {
 
-std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, const TrainerOptions& options) {
-  if (options.dry) return std::make_unique<Store>(plan, *options.optimizer, Buffers::none);
-  check_memory(*plan);
-  return std::make_unique<Store>(plan, *options.optimizer, Buffers::allocated);
-}
-
-// Throws Misuse if the options do not fit the program, or the model has a trainer.
-void check_options(const ProgramSpec& spec, const TrainerOptions& options) {
-  if (!options.optimizer) misuse("a trainer needs an optimizer: give optimizer = optim.adamw{{...}}");
-  if (options.optimizer->scope() != Scope::element) {
-    misuse("the optimizer {} needs whole tensors, which sharded units do not hold yet: use one that works element by element",
-           options.optimizer->kind());
-  }
-  for (const auto& param : spec.model()->params()) {
-    if (param->values.defined())
-      misuse("the model is held by another trainer (parameter '{}'): make a model of its own for each", param->name);
-  }
-  const bool is_fp16 = spec.precision().params == at::kHalf;
-  if (options.loss_scale && !is_fp16) {
-    misuse("a loss scale is for fp16, whose small gradients become zero; this program computes in {}: leave fp16 = {{...}} out",
-           float_type_name(spec.precision().params));
-  }
-  const bool is_dynamic = !options.loss_scale || options.loss_scale->is_dynamic();
-  if (is_fp16 && is_dynamic && options.on_nonfinite == OnNonfinite::error) {
-    misuse("a dynamic loss scale is found by steps that overflow: give on_nonfinite = \"skip\", or a constant fp16.loss_scale");
-  }
-  options.optimizer->check(spec.model()->info());
+std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, bool is_dry) {
+  if (!is_dry) check_memory(*plan);
+  auto links = std::make_shared<const MeshLinks>(plan->spec().mesh(), plan->link_needs());
+  return std::make_unique<Store>(plan, std::move(links), is_dry ? Buffers::none : Buffers::allocated);
 }
 
 // Says on rank 0 if the checkpoint's run multiplied matrices by other providers.
@@ -68,7 +46,7 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
     : spec_(std::move(spec)),
       options_(std::move(options)),
       plan_(Plan::make(spec_, options_.optimizer)),
-      store_(make_store(plan_, options_)),
+      store_(make_store(plan_, options_.dry)),
       control_(std::make_unique<StepControl>(options_)),
       report_(std::make_unique<Report>(plan_)) {
   if (options_.dry) return;
@@ -79,17 +57,18 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
 Trainer::~Trainer() = default;
 
 std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options) {
-  run_together(control_of_all(*spec), [&] { check_options(*spec, options); });
-  if (spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
   Communicator* control = control_of_all(*spec);
+  run_together(control, [&] {
+    check_options(*spec, options);
+    if (!options.optimizer) spec = spec->frozen();
+  });
+  if (options.optimizer && spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
   const std::string why = "the ranks would train other models than one another";
-  check_alike(facts_of(*spec->model(), options), control, why);
+  check_alike(facts_of(*spec, options), control, why);
   Facts initial;
-  run_together(control, [&] { initial = initial_facts_of(*spec->model()); });
+  run_together(control, [&] { initial = initial_facts_of(*spec); });
   check_alike(initial, control, why);
-  std::shared_ptr<Trainer> trainer(new Trainer(std::move(spec), std::move(options)));
-  trainer->spec_->model()->set_trainer(trainer);
-  return trainer;
+  return std::shared_ptr<Trainer>(new Trainer(std::move(spec), std::move(options)));
 }
 
 Runner& Trainer::runner() const {
@@ -122,11 +101,18 @@ const StepState& Trainer::state() const {
   return store_->state();
 }
 
-void Trainer::set_global_step(int64_t step) {
-  store_->state().step = step;
+bool Trainer::trains() const {
+  return plan_->trains();
+}
+
+void Trainer::require_optimizer(const char* call) const {
+  if (trains()) return;
+  misuse("trainer:{}: this trainer has no optimizer, so it runs no training steps: give zt.trainer{{optimizer = ...}} to train",
+         call);
 }
 
 StepResult Trainer::step(const StepBatch& batch) {
+  require_optimizer("step");
   by_hand().refuse("step");
   return runner().step(batch);
 }
@@ -147,14 +133,17 @@ Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std
 }
 
 double Trainer::forward(const Batch& micro_batch) {
+  require_optimizer("forward");
   return by_hand().forward(micro_batch);
 }
 
 void Trainer::backward() {
+  require_optimizer("backward");
   by_hand().backward();
 }
 
 StepResult Trainer::finish_step(double divisor) {
+  require_optimizer("finish_step");
   return by_hand().finish_step(divisor);
 }
 
@@ -163,6 +152,7 @@ std::vector<std::string> Trainer::idle_axes() const {
 }
 
 void Trainer::set_lr(std::optional<double> lr) {
+  require_optimizer("set_lr");
   control_->set_lr(lr);
 }
 
@@ -193,6 +183,7 @@ at::Tensor Trainer::master(const std::string& name) {
 }
 
 at::Tensor Trainer::gradient(const std::string& name) {
+  require_optimizer("gradient");
   const int param = store_->find_parameter(name, "gradient");
   const ParamInfo& info = store_->info(param);
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
@@ -240,7 +231,7 @@ std::string Trainer::report() {
 }
 
 int64_t Trainer::predict_activations(const StepBatch& batch) {
-  return report_->predict_activations(on_meta(batch.cut(spec_->micro_batches())));
+  return report_->predict_activations(plan_->cut(batch));
 }
 
 Value Trainer::plan(const StepBatch& batch) {
@@ -251,15 +242,17 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
                                               const std::shared_ptr<const ProgramSpec>& program) const {
   if (program && program->model() != spec_->model())
     misuse("trainer:simulate: the program is of another model than the trainer's");
-  return program ? zt::simulate(program, options_.optimizer, batch, costs) : zt::simulate(*plan_, batch, costs);
+  if (!program) return zt::simulate(*plan_, batch, costs);
+  return zt::simulate(options_.optimizer ? program : program->frozen(), options_.optimizer, batch, costs);
 }
 
 Costs Trainer::costs(const StepBatch& batch, int steps) {
+  require_optimizer("costs");
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
   by_hand().refuse("costs");
   CostMeter meter(*plan_);
   for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runner().state()); });
-  return meter.costs(on_meta(batch.cut(spec_->micro_batches())));
+  return meter.costs(plan_->cut(batch));
 }
 
 // A Misuse refuses what is to be loaded before anything has changed.
@@ -280,12 +273,17 @@ void Trainer::visit(Visitor& visitor) {
   if (!visitor.is_load() && !visitor.precedes_load()) runner().require_sound();
   runner().drain();
   const Store& store = *store_;
-  visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
+  if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
+  else
+    visitor.ignore(
+        {"optimizer/", "trainer/optimizer", "trainer/updates", "trainer/loss_scale", "trainer/lr", "trainer/seed_exponent"});
   visit_tensors(visitor);
   Value step(state().step), products = to_value(gemm_choice());
   visitor.value("trainer/step", step);
-  control_->visit(visitor);
-  runner().visit_values(visitor);
+  if (options_.optimizer) {
+    control_->visit(visitor);
+    runner().visit_values(visitor);
+  }
   visitor.value("trainer/gemm", products);
   if (!visitor.is_load()) return;
   compare_gemm(products, plan_->place());

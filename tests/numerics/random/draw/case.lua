@@ -66,6 +66,9 @@ local function draw_events(dice, case)
     case.events[step] = list
   end
   case.mistake = draw_mistake(dice, case)
+  -- Dice of their own, so that the other draws of a seed stay.
+  local beside = Dice.new(case.seed * 7 + 2)
+  if beside:one_in(4) then table.insert(case.events[beside:between(1, case.steps)], "beside") end
 end
 
 -- A second layout, for the steps after a checkpoint.

@@ -12,19 +12,16 @@ class Tally : public Layer {
     const at::Tensor positive = (in[0].detach() > 0).sum().to(at::kDouble);
     context.stat("positive", at::stack({positive, at::full_like(positive, static_cast<double>(in[0].numel()))}));
     context.stat("squares", in[0].detach().to(at::kDouble).square().sum());
-    return {in[0] * (1 + level_.item<double>())};
+    return {in[0] * (1 + context.buffer("level").item<double>())};
   }
   Io io() const override { return {.stats = {{"positive", 2}, {"squares", 1}}}; }
-  std::vector<LayerBuffer> buffers() const override { return {{"level", level_}}; }
+  std::vector<LayerBuffer> buffers() const override { return {{"level", at::full({1}, 0.25, at::kDouble)}}; }
   bool has_update() const override { return true; }
-  void update(const Stats& stats) override {
+  void update(const Stats& stats, const LayerBuffers& buffers) override {
     const at::Tensor& positive = stats.at("positive");
-    level_.mul_(0.5).add_(0.1 * positive[0].item<double>() / positive[1].item<double>());
+    at::Tensor(buffers.at("level")).mul_(0.5).add_(0.1 * positive[0].item<double>() / positive[1].item<double>());
   }
   std::string kind() const override { return "tally"; }
-
- private:
-  at::Tensor level_ = at::full({1}, 0.25, at::kDouble);
 };
 
 }  // namespace

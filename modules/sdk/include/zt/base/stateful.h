@@ -34,6 +34,9 @@ class Visitor {
   virtual void attributes(const Value::Table&) {}
   // Call after the last tensor of an object. When the call returns from a load, all tensors hold the loaded values.
   virtual void end_of_tensors() = 0;
+  // States that the object has nothing under the names that begin with one of `prefixes`, although others of its kind have: a
+  // load ignores them in a checkpoint. Call before the other functions.
+  virtual void ignore(const std::vector<std::string>& /*prefixes*/) {}
   // Visits a JSON-like value, equal on all ranks. A load replaces it.
   virtual void value(const std::string& name, Value& value) = 0;
   // States that all names that begin with one of `prefixes` belong to an object of the kind `kind`: optimizer state to "adamw".

@@ -102,6 +102,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   std::shared_ptr<Axis> axis(const std::string& name) const;  // throws Misuse, with the nearest name
   // Returns one axis over several joined axes, in the given order. The first call for these names is collective over the world.
   std::shared_ptr<Axis> join(const std::vector<std::string>& names);
+  // Returns how the ranks along these axes, joined in this order, communicate. Makes nothing.
+  AxisLink link(const std::vector<std::string>& names) const;
   // Returns the axis over all ranks of the mesh, in rank order. Collective as `join`.
   std::shared_ptr<Axis> world();
   // Returns the communicator for data over those ranks of this rank's group along `axes` whose indices are in `members`,

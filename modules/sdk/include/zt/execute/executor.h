@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "zt/base/error.h"
-#include "zt/comm/channel.h"
-#include "zt/comm/comm.h"
+#include "zt/execute/links.h"
 #include "zt/execute/step_batch.h"
 #include "zt/execute/value_store.h"
 #include "zt/model/optimizer.h"
@@ -49,6 +48,8 @@ struct StepState {
   std::vector<std::string> sample_axes;  // mesh axes along which ranks have different samples
   std::vector<std::string> split_axes;   // mesh axes along which ranks run different positions
   std::vector<Unit> units;               // one per unit of the model
+  std::vector<at::Tensor> parameters;    // by ModelInfo::params: what layers read, as leaf_of; undefined if not held
+  std::vector<at::Tensor> buffers;       // by ModelInfo::buffers; undefined if this rank does not run the layer
   ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
   at::Tensor wire;                // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
   Counts counts;                  // valid tokens and samples of this rank; after COUNT those of the global batch
@@ -70,14 +71,7 @@ struct StepState {
   double grad_divisor = 1;
   double clip = 0;  // maximum norm; 0 means no clipping
   Scalars scalars;  // for STEP
-  // Return the communicators over these mesh axes, joined in this order: for tensors on the device, and for counts, losses, limbs
-  // of the norm and plain values, which are in host memory. With backends in host memory they are one.
-  std::function<Communicator&(const std::vector<std::string>&axes)> comm, control;
-  // Returns the communicator over the ranks that hold the unit, of this rank's group along split_axes.
-  std::function<Communicator&(const Unit& unit)> comm_of_holders;
-  // Returns this rank's end of the message's channel. The trainer has made it if the message is that of an action of its
-  // programs.
-  std::function<Channel&(const Message& message)> channel;
+  std::shared_ptr<const Links> links;
 
   // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. Only the
   // first of them adds to a sum over `axes`, because the others have the same numbers.

@@ -87,6 +87,13 @@ class Context {
   int position = 0;
   int micro_batch = 0;
 
+  // Returns the values of one of the layer's parameters: this rank's box, an autograd leaf. They are current within forward and
+  // within the backward of this forward, which may keep the tensor until then: in between, the memory of a sharded parameter may
+  // hold other values. Throws Misuse, with both names, if the layer's params() does not list the parameter.
+  virtual const at::Tensor& param(const Param& param) = 0;
+  // Returns one of the layer's buffers, for reading. Throws Misuse if its buffers() does not list it.
+  virtual const at::Tensor& buffer(const std::string& name) = 0;
+
   // Returns a field of this micro-batch, [samples, ...]: "tokens", "labels", "positions", "segments", "sample".
   virtual at::Tensor batch(const std::string& name) = 0;  // throws Misuse, with the names of the fields, if there is none
   virtual bool has_batch(const std::string& name) const = 0;
@@ -130,19 +137,35 @@ class Context {
     void add(const at::Tensor& sum) const;
   };
   // Returns a function for the layer's backward that gives the Sink of `param`. The backward must then return no gradient of
-  // `param` to autograd. Throws Misuse if the model does not have the parameter.
+  // `param` to autograd. Throws Misuse as `param`.
   virtual std::function<Sink()> grad_sink(const Param& param) = 0;
 
   // Runs the computation of a weight gradient: at once, or later if the program splits the backward in two.
   virtual void defer(std::function<void()> weight_gradient) = 0;
 };
 
-// A tensor that a layer itself changes, such as the bias of a router: float32 or float64, contiguous, in host memory, equal on
-// all ranks that run the layer. Checkpoints save it under the layer's name and this one.
+// While it lives, Param::get() on this thread reads from `context`. Whoever calls a forward makes one around it: the executor,
+// and a layer that runs others with a Context of its own.
+class RunningContext {
+ public:
+  explicit RunningContext(Context& context);
+  ~RunningContext();
+  RunningContext(const RunningContext&) = delete;
+  RunningContext& operator=(const RunningContext&) = delete;
+
+ private:
+  Context* before_;
+};
+
+// Describes a tensor that a layer itself changes, such as the bias of a router. Each trainer has its own values, which are equal
+// on all ranks that run the layer. Checkpoints save them under the layer's name and this one.
 struct LayerBuffer {
   std::string name;
-  at::Tensor values;
+  at::Tensor initial;  // float32 or float64, in host memory: the values at first, and the shape and dtype
 };
+
+// The values of a layer's buffers, by name.
+using LayerBuffers = std::map<std::string, at::Tensor>;
 
 // The statistics of a step by the names of io().stats, each float64 [size]: sums over all micro-batches and ranks.
 using Stats = std::map<std::string, at::Tensor>;
@@ -152,7 +175,7 @@ class Layer : public MadeFromOptions {
   virtual ~Layer();
 
   // Computes the outputs. `in` has one tensor per input of io(), the result one per output, in that order. Grad mode is on if a
-  // graph is needed. Read parameters by `Param::get()` in each call: do not keep their tensors.
+  // graph is needed. Several trainers may run the layer, so it keeps nothing from one call to the next.
   virtual std::vector<at::Tensor> forward(at::TensorList in, Context& context) = 0;
 
   // Returns the parameters, with names local to the layer ("weight"): the model adds the layer's name. Must always return the
@@ -169,13 +192,13 @@ class Layer : public MadeFromOptions {
   // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. `batch(name)` returns a field
   // of it, or an undefined tensor if there is none. A batch's number is the sum over its micro-batches.
   virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
-  // Returns the tensors that the layer changes itself. Must always return the same.
+  // Describes the tensors that the layer changes itself. Must always return the same.
   virtual std::vector<LayerBuffer> buffers() const { return {}; }
   // Returns whether `update` is called after each training step that updated the parameters (action UPDATE). It is not called if
   // all buffers of the layer are frozen. If some are, these get their values back after it.
   virtual bool has_update() const { return false; }
-  // Changes the layer's buffers. `stats`: those of this layer. Must do the same on all ranks.
-  virtual void update(const Stats& /*stats*/) {}
+  // Changes the layer's buffers of one trainer. `stats`: those of this layer. Must do the same on all ranks.
+  virtual void update(const Stats& /*stats*/, const LayerBuffers& /*buffers*/) {}
   // Returns what the result of a step shows of the statistics: by name one number (a tensor without dims) or a list. `sums`: the
   // statistics of this layer. Called once per step, on every rank. By default the sums.
   virtual Stats report(const Stats& sums) const { return sums; }

@@ -42,7 +42,9 @@ struct PositionInfo {
 // A buffer that a layer changes itself, under the name "LAYER.NAME".
 struct BufferInfo {
   std::string name;
-  int layer = 0;  // index among the distinct layers
+  int layer = 0;            // index among the distinct layers
+  std::string local_name;   // within the layer
+  at::Tensor initial = {};  // as LayerBuffer::initial
   bool trainable = true;
 };
 
@@ -93,24 +95,29 @@ struct ModelInfo {
   std::vector<BufferInfo> buffers = {};
 };
 
+// Returns a table of the model's units, for reports.
+std::string summary(const ModelInfo& model);
+
 struct NamedLayer {
   std::string name;
   std::shared_ptr<Layer> layer;
   bool continues = false;  // forms a block with the layer before it: a pipeline does not cut between them unless it is told to
 };
 
-class Trainer;
-
+// What a model computes. It holds no values and does not change once it is made, except that `set_trainable` and
+// `Param::init` change what later programs and trainers begin with. Several trainers may share one, also on several threads
+// unless a layer is written in Lua, which runs in the Lua state that made it.
 class Model : public MadeFromOptions {
  public:
   // A layer may occur several times. A Param that several layers hold is tied: its name is that of the first of them. Sets the
   // full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,
-  // if a name is empty, or if a loss term is summed over tokens in one layer and over samples in another.
+  // if a name is empty, if a loss term is summed over tokens in one layer and over samples in another, or if a layer's buffer is
+  // not as LayerBuffer says.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
   // Makes parameters and layers' buffers trainable or freezes them: those whose name contains a match of the regular expression
-  // (ECMAScript). A frozen buffer keeps its values. Returns the number of both. Programs that were built before do not change.
-  // Throws Misuse if no name matches, or if a trainer holds the model.
+  // (ECMAScript). A frozen buffer keeps its values. Returns the number of both. Programs that were made before, and their
+  // trainers, do not change. Throws Misuse if no name matches.
   int set_trainable(const std::string& pattern, bool is_trainable);
 
   // The options from which a function such as nn.gpt made the model, as plain data, for records and exports; nil if not known.
@@ -123,22 +130,20 @@ class Model : public MadeFromOptions {
   const std::vector<NamedLayer>& positions() const { return positions_; }
   // Distinct parameters with full names, in the order of ModelInfo::params.
   const std::vector<std::shared_ptr<Param>>& params() const { return params_; }
-  const ModelInfo& info() const { return info_; }
+  const ModelInfo& info() const { return *info_; }
+  // Later calls of set_trainable do not change what is returned.
+  const std::shared_ptr<const ModelInfo>& shared_info() const { return info_; }
+  // Returns shared_info() with everything frozen.
+  std::shared_ptr<const ModelInfo> frozen_info() const;
   uint64_t seed() const { return seed_; }
-  // The trainer that owns the buffers of the parameters, or null.
-  std::shared_ptr<Trainer> trainer() const { return trainer_.lock(); }
-  void set_trainer(std::weak_ptr<Trainer> trainer) { trainer_ = std::move(trainer); }
-  // Returns a table of the units, for reports.
-  std::string summary() const;
 
  private:
-  void mark_trained();
+  void mark_trained(ModelInfo& info) const;
 
   std::vector<NamedLayer> positions_;
   std::vector<std::shared_ptr<Param>> params_;
-  ModelInfo info_;
+  std::shared_ptr<const ModelInfo> info_;
   uint64_t seed_;
-  std::weak_ptr<Trainer> trainer_;
   Value options_;
 };
 

@@ -1,4 +1,4 @@
-// A parameter of a model: its description, and its values while its unit is present.
+// A parameter of a model: its description. Its values belong to a trainer; layers read them by Context::param.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -59,14 +59,13 @@ struct Param {
   // Placements other than the default, which is replicated_same_data on tp and pp and replicated_other_data on all other axes.
   // Parameters of one layer with different placements are in different units.
   std::vector<AxisPlacement> placements;
-  at::Tensor values;                   // this rank's box, an autograd leaf; undefined without a trainer
   std::vector<std::string> dims = {};  // names of the dims ("out", "in"), for people; empty: not given
   std::string local_name = {};         // the name within its layer; set by the first model with the parameter
 
   int64_t numel() const;
   Placement placement(const std::string& axis) const;
-  // Returns the values, for Layer::forward. They are current only while the unit is present: between UNSHARD and RESHARD if it is
-  // sharded. Throws Misuse, with the parameter's name, if no trainer holds the model.
+  // Returns what Context::param of the innermost running layer on this thread returns. Throws Misuse, with the parameter's name,
+  // outside of a forward: also in the backward of an autograd function, which keeps the tensor that its forward has read.
   const at::Tensor& get() const;
 };
 

@@ -38,7 +38,13 @@ class ProgramSpec {
   std::shared_ptr<ProgramSpec> with_actions_by_rank(std::vector<std::vector<Action>> actions) const;
   std::shared_ptr<ProgramSpec> with_programs(std::vector<Program> programs) const;
 
+  // Returns this program for a trainer without an optimizer: all parameters are frozen. Throws Misuse if a training program was
+  // given.
+  std::shared_ptr<ProgramSpec> frozen() const;
+
   const std::shared_ptr<Model>& model() const { return model_; }
+  // The model as it was when the program was made: later calls of Model::set_trainable do not change it.
+  const ModelInfo& info() const { return *info_; }
   int micro_batches() const { return micro_batches_; }
   int micro_batches(Mode mode) const { return mode == Mode::train ? micro_batches_ : eval_micro_batches_; }
   const Precision& precision() const { return precision_; }
@@ -57,6 +63,7 @@ class ProgramSpec {
   void check_number(size_t given, const char* what) const;
 
   std::shared_ptr<Model> model_;
+  std::shared_ptr<const ModelInfo> info_;
   int micro_batches_, eval_micro_batches_;
   Precision precision_;
   std::vector<std::shared_ptr<Pass>> passes_;

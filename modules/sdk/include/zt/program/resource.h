@@ -24,8 +24,10 @@ struct ResourceType {
   Index index = Index::none;
   bool has_micro_batch = false;  // there is one for each micro-batch of a step
   bool has_slices = false;       // actions may touch one of several equal slices of it
-  bool is_saved = false;         // outlives the step: checkpoints hold it
   std::string memory = {};       // the kind under which reports count its bytes: "gradients". Empty: reports count it elsewhere
+  // The first part of its names in checkpoints, such as "optimizer" of "optimizer/exp_avg/head.weight"; empty: checkpoints do not
+  // hold it. Only types of units and layers can be saved.
+  std::string saved_as = {};
   std::string doc = {};
 };
 
@@ -80,8 +82,8 @@ using TensorsOf = std::function<std::vector<NamedTensor>(const Resource&, const 
 using BytesOf = std::function<int64_t(const RankBasis&)>;
 
 // Registers a type for the process and returns its id. A name that is registered already with the same facts keeps its id; `doc`
-// may differ. Throws Misuse if the name has other facts or is not lower case, or if the type has slices but is not of units.
-// Thread-safe, as are the functions below.
+// may differ. Throws Misuse if the name has other facts or is not lower case, if the type has slices but is not of units, or if
+// it is saved but is not of units or layers. Thread-safe, as are the functions below.
 ResourceId register_resource(ResourceType type);
 const ResourceType& type_of(ResourceId id);  // throws Misuse if there is no such type; the reference stays valid
 // Throws Misuse, with the nearest name, if there is no such type.

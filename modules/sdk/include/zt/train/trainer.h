@@ -21,7 +21,7 @@ namespace zt {
 enum class OnNonfinite : uint8_t { error, skip };
 
 struct TrainerOptions {
-  std::shared_ptr<Optimizer> optimizer = {};
+  std::shared_ptr<Optimizer> optimizer = {};        // null: the trainer evaluates and infers, and holds parameters only
   std::shared_ptr<Schedule> schedule = {};          // null means the optimizer's rate in every step
   double clip = 0;                                  // maximum gradient norm; 0: off
   std::optional<OnNonfinite> on_nonfinite = {};     // by default `skip` with a loss scale, `error` without
@@ -60,6 +60,7 @@ struct MemoryLine {
 };
 
 class ByHand;
+class Links;
 class Plan;
 class Report;
 class Runner;
@@ -68,15 +69,21 @@ class Store;
 
 // A thin face: each function checks whether it may be called now and hands over to one of the parts below.
 //
-// Invariants: (1) the units' buffers never move while the trainer lives; (2) a Param's `values` is a view into them;
-// (3) between calls all parameters are current on every rank once `drain` was called.
+// A trainer owns the values of its model: other trainers of the same model have their own. Without an optimizer it cannot run
+// training steps.
+//
+// Invariants: (1) the units' buffers never move while the trainer lives; (2) between calls all parameters are current on every
+// rank once `drain` was called.
 // Threads: the rank's thread only. Calls are collective over the program's mesh.
 class Trainer : public Stateful {
  public:
-  // Builds and verifies the programs of all ranks, then allocates and initialises the buffers. Throws Misuse, equal on all ranks,
-  // with the verifier's refusals, or if the options do not fit the program.
+  // Builds and verifies the programs of all ranks, then allocates the buffers and gives the parameters their initial values.
+  // Throws Misuse, equal on all ranks, with the verifier's refusals, or if the options do not fit the program.
   static std::shared_ptr<Trainer> make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
   ~Trainer() override;
+
+  // Returns whether it has an optimizer. Without one `step`, `costs` and the functions of a step by hand throw Misuse.
+  bool trains() const;
 
   // Runs a whole optimizer step. `batch`: this rank's part of the global batch. Ranks that have different samples have equally
   // many.
@@ -108,7 +115,6 @@ class Trainer : public Stateful {
   // Waits for the collectives that the last step left in flight.
   void drain();
   int64_t global_step() const { return state().step; }
-  void set_global_step(int64_t step);
 
   // Returns the tensors of the model's state: the parameters in the model's order, then the tensors that layers change
   // themselves. This is the one list of the names that the following functions take and that files of the model hold.
@@ -150,6 +156,7 @@ class Trainer : public Stateful {
   // memory. Throws Misuse, naming the layer, if an operator does not support such tensors.
   int64_t predict_activations(const StepBatch& batch);
   Trace& trace() { return trace_; }
+  // The program; without an optimizer a frozen one.
   const ProgramSpec& spec() const { return *spec_; }
   const std::shared_ptr<ProgramSpec>& shared_spec() const { return spec_; }
   const StepState& state() const;
@@ -158,6 +165,7 @@ class Trainer : public Stateful {
 
  private:
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
+  void require_optimizer(const char* call) const;
   Runner& runner() const;
   ByHand& by_hand() const;
   const Store& drained_store();

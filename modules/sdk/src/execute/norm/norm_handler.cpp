@@ -23,7 +23,7 @@ class Norm : public ActionHandler {
 
   Work start(const Action& action, StepState& state) override {
     const auto axes = action.axes();
-    Communicator* comm = axes.empty() ? nullptr : &state.control(axes);
+    Communicator* comm = axes.empty() ? nullptr : &state.links->control(axes);
     reduce_losses(axes, comm, state);
     state.is_finite = state.is_forward_finite && state.known_failure.empty();
     if (compute_->mode() == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
@@ -42,7 +42,8 @@ class Norm : public ActionHandler {
       sums.narrow(0, n, m).copy_(stats);
     }
     sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
-    if (comm) add_over_ranks(sums, axes, state);
+    for (const auto& part : summed_in_turn(axes, state.split_axes))
+      state.links->control(part).all_reduce(sums, sums).synchronize();
     if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
     if (state.failure || !state.known_failure.empty()) {
       state.is_forward_finite = false;
@@ -58,19 +59,6 @@ class Norm : public ActionHandler {
     }
     // A router's logits may be infinite and the loss finite all the same.
     state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
-  }
-
-  // Adds over the stages of a pipeline first, where each number comes from one rank, and then over the others, in the order that
-  // the sum has without a pipeline.
-  static void add_over_ranks(const at::Tensor& sums, const std::vector<std::string>& axes, StepState& state) {
-    std::vector<std::string> stages, others;
-    for (const std::string& axis : axes) {
-      const bool is_split = std::ranges::find(state.split_axes, axis) != state.split_axes.end();
-      (is_split ? stages : others).push_back(axis);
-    }
-    for (const auto& part : {stages, others}) {
-      if (!part.empty()) state.control(part).all_reduce(sums, sums).synchronize();
-    }
   }
 
   double divisor(Per per, const StepState& state) const {
@@ -127,6 +115,18 @@ class Norm : public ActionHandler {
 };
 
 }  // namespace
+
+std::vector<std::vector<std::string>> summed_in_turn(const std::vector<std::string>& axes,
+                                                     const std::vector<std::string>& split_axes) {
+  std::vector<std::string> stages, others;
+  for (const std::string& axis : axes)
+    (std::ranges::find(split_axes, axis) != split_axes.end() ? stages : others).push_back(axis);
+  std::vector<std::vector<std::string>> parts;
+  for (auto& part : {stages, others}) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
 
 std::shared_ptr<ActionHandler> norm_handler(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation) {
   return std::make_shared<Norm>(std::move(compute), std::move(normalisation));

@@ -17,6 +17,12 @@ struct Normalisation {
   std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
 };
 
+// Returns the axes over which NORM adds losses and statistics, one after the other: those along which ranks run different
+// positions, where each number comes from one rank, and then the others, in the order that the sum has without a pipeline.
+// Neither list is empty.
+std::vector<std::vector<std::string>> summed_in_turn(const std::vector<std::string>& axes,
+                                                     const std::vector<std::string>& split_axes);
+
 std::shared_ptr<ActionHandler> norm_handler(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation);
 
 }  // namespace zt

@@ -1,0 +1,72 @@
+#include "zt/model/layer.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Layer, "Layer")
+
+Context::~Context() = default;
+Layer::~Layer() = default;
+
+void Context::Sink::add(const at::Tensor& sum) const {
+  if (!view.defined()) return;
+  if (first) view.copy_(sum);
+  else view.add_(sum);
+}
+
+const std::vector<std::string>& mode_names() {
+  static const std::vector<std::string> names{"train", "eval", "generate"};
+  return names;
+}
+
+const std::string& mode_name(Mode mode) {
+  return mode_names()[static_cast<size_t>(mode)];
+}
+
+Mode parse_mode(const std::string& name) {
+  const auto found = std::ranges::find(mode_names(), name);
+  if (found == mode_names().end()) misuse("unknown mode '{}'{}", name, suggest(name, mode_names()));
+  return kModes[static_cast<size_t>(found - mode_names().begin())];
+}
+
+const std::string& name_of(Per per) {
+  static const std::string names[] = {"token", "sample"};
+  return names[static_cast<size_t>(per)];
+}
+
+Per parse_per(const std::string& name) {
+  for (const Per per : {Per::token, Per::sample}) {
+    if (name == name_of(per)) return per;
+  }
+  misuse("a loss is summed per 'token' or per 'sample', not per '{}'", name);
+}
+
+Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
+  return {};
+}
+
+namespace {
+
+thread_local Context* running = nullptr;
+
+}  // namespace
+
+RunningContext::RunningContext(Context& context) : before_(std::exchange(running, &context)) {}
+
+RunningContext::~RunningContext() {
+  running = before_;
+}
+
+const at::Tensor& Param::get() const {
+  if (running) return running->param(*this);
+  misuse(
+      "parameter '{}' is read outside of a layer's forward: its values belong to a trainer. A forward reads them by "
+      "context.param(...), and a backward keeps what its forward has read",
+      name);
+}
+
+}  // namespace zt

@@ -1,0 +1,19 @@
+// Makes the description of a model from its layers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "zt/model/model.h"
+
+namespace zt {
+
+struct DescribedModel {
+  ModelInfo info;                              // except what depends on which parameters are trained
+  std::vector<std::shared_ptr<Param>> params;  // in the order of info.params
+};
+
+// Gives further uses of a layer the name of the first, and each Param its full name. Throws Misuse as the constructor of Model.
+DescribedModel describe_model(std::vector<NamedLayer>& layers);
+
+}  // namespace zt
