@@ -297,7 +297,8 @@ core.set_hook("script_failed", function()
     if run.metrics or not run.is_writer then
       pcall(function()
         if run.recorder then run.recorder:write() end
-        run:write_pictures()
+        if run.is_writer then run.curves:write(run.path, run.name) end
+        if run.recorder then trace.join_last(run.path, run.start) end
       end)
     end
   end

@@ -137,6 +137,28 @@ function trace.join(folder, start, by)
   return missing
 end
 
+-- Returns the sizes of all parts as text.
+local function sizes_of(folder, start)
+  local sizes = {}
+  for rank = 0, start.ranks - 1 do
+    local file = io.open(path_of(folder, start, rank), "rb")
+    sizes[rank + 1] = file and file:seek "end" or -1
+    if file then file:close() end
+  end
+  return table.concat(sizes, " ")
+end
+
+--- Joins the parts on a rank that ends, after it has written its own. The ranks of a run that fails end one by one without
+--- waiting for each other: the last one must find all parts, and none may replace its file with an older one.
+function trace.join_last(folder, start)
+  if not core.exists(folder) then return end
+  local sizes
+  repeat
+    sizes = sizes_of(folder, start)
+    trace.join(folder, start, "rank" .. core.world.rank)
+  until sizes_of(folder, start) == sizes
+end
+
 --- Removes the parts of a start.
 function trace.remove_parts(folder, start)
   for rank = 0, start.ranks - 1 do fs.remove(path_of(folder, start, rank)) end
