@@ -21,7 +21,6 @@ inline at::Tensor& values_of(const Param& param) {
 class BenchContext final : public Context {
  public:
   const at::Tensor& param(const Param& param) override { return values_of(param); }
-  const at::Tensor& buffer(const std::string& name) override { misuse("the benchmark has no buffer '{}'", name); }
   at::Tensor batch(const std::string& name) override {
     if (!has_batch(name)) misuse("the benchmark's batch has no '{}'", name);
     return fields.at(name);

@@ -179,7 +179,7 @@ Command parse_command_line(int argc, const char* const* argv, const Paths& paths
     throw Misuse(error.what());
   }
   parser.options.is_plan = parser.plan->parsed();
-  PlanOutput& plan = parser.options.plan;
+  PlanRequest& plan = parser.options.plan;
   parser.simulates |= !plan.picture.empty() || !plan.trace.empty() || !plan.compared.empty();
   if (parser.simulates && plan.costs.empty()) plan.costs = "h200";
   for (const CLI::App* part : {parser.run, parser.plan}) {

@@ -147,26 +147,29 @@ int module_names(lua_State* L) {
   return 1;
 }
 
-// zt.host.plan(): returns the fields of PlanOutput under `ztoolkit plan`, else nil.
-int plan_output(lua_State* L) {
-  const PlanOutput& plan = lua::world(L).plan;
-  if (plan.descriptor < 0) return 0;
-  lua::push(L, Value(Value::Table{{"descriptor", plan.descriptor},
-                                  {"is_json", plan.is_json},
-                                  {"costs", plan.costs},
-                                  {"picture", plan.picture},
-                                  {"trace", plan.trace},
-                                  {"ranks_per_machine", plan.ranks_per_machine},
-                                  {"compared", Value::List(plan.compared.begin(), plan.compared.end())}}));
+Value to_value(const PlanRequest& plan) {
+  return Value::Table{{"descriptor", plan.descriptor},
+                      {"is_json", plan.is_json},
+                      {"costs", plan.costs},
+                      {"picture", plan.picture},
+                      {"trace", plan.trace},
+                      {"ranks_per_machine", plan.ranks_per_machine},
+                      {"compared", Value::List(plan.compared.begin(), plan.compared.end())}};
+}
+
+// zt.host.plan(): returns the upvalue, the fields of PlanRequest under `ztoolkit plan`, else nil.
+int plan_request(lua_State* L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
   return 1;
 }
 
-// Opens `require "zt.host"`, for the Lua library.
+// Opens `require "zt.host"`, for the Lua library. The upvalue is that of plan_request.
 int open_host(lua_State* L) {
   lua_newtable(L);
   lua_pushcfunction(L, lua::guarded<module_names>);
   lua_setfield(L, -2, "modules");
-  lua_pushcfunction(L, lua::guarded<plan_output>);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushcclosure(L, plan_request, 1);
   lua_setfield(L, -2, "plan");
   return 1;
 }
@@ -188,7 +191,7 @@ std::vector<ModuleFile> find_modules(lua_State* L) {
   return files;
 }
 
-void install_loader(lua_State* L) {
+void install_loader(lua_State* L, const std::optional<PlanRequest>& plan) {
   // package.loaders = {preload, Lua files, C modules, all-in-one C modules}: `search` goes before the third, `refuse` to the end.
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "loaders");
@@ -204,7 +207,8 @@ void install_loader(lua_State* L) {
   lua_pop(L, 1);
 
   lua_getfield(L, -1, "preload");
-  lua_pushcfunction(L, open_host);
+  lua::push(L, plan ? to_value(*plan) : Value());
+  lua_pushcclosure(L, open_host, 1);
   lua_setfield(L, -2, "zt.host");
   lua_pop(L, 2);
 }

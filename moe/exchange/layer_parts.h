@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exchange/exchange.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
 
@@ -26,7 +27,7 @@ Communicator* comm_of(const ExchangeOptions& options, Context& context);  // nul
 // A dispatch or a combine. Between several ranks it has statistics: `bytes_sent` to other ranks, the sum over all ranks, forward
 // and backward; `seconds` of a rank's thread, the mean over ranks. The counts of rows that all_to_all sends before the rows, 8
 // bytes per expert, are left out.
-class TokenExchange : public ExchangeLayer {
+class TokenExchange : public ExchangeLayer, public LayerExtras {
  public:
   explicit TokenExchange(ExchangeOptions options) : options_(std::move(options)) {}
 

@@ -39,10 +39,6 @@ const at::Tensor& ExpertContext::param(const Param& param) {
   return values_[index_of(param)];
 }
 
-const at::Tensor& ExpertContext::buffer(const std::string& name) {
-  misuse("an expert cannot have the buffer '{}': all experts are one layer; let a layer before them have it", name);
-}
-
 Context::Sink ExpertContext::sink(Stack& stack, int64_t expert) {
   if (!stack.sink) stack.sink = stack.open();
   if (!stack.sink->view.defined()) return {};

@@ -31,7 +31,6 @@ class ExpertContext final : public Context {
   void finish(const std::shared_ptr<ExpertContext>& self);
 
   const at::Tensor& param(const Param& param) override;
-  const at::Tensor& buffer(const std::string& name) override;
   at::Tensor batch(const std::string& name) override;
   bool has_batch(const std::string&) const override { return false; }
   int64_t first_sample() const override;

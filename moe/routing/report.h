@@ -1,7 +1,7 @@
 // The numbers that the result of a step has for each router.
 #pragma once
 
-#include "zt/model/layer.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
 

@@ -11,6 +11,7 @@
 #include "routing/selection.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
 
@@ -29,7 +30,7 @@ std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& option
   return param;
 }
 
-class Router final : public Layer {
+class Router final : public Layer, public LayerExtras {
  public:
   explicit Router(RouterOptions options) : options_(std::move(options)), weight_(make_weight("weight", options_)) {
     if (options_.noise == "noisy_top_k") noise_ = make_weight("noise", options_);
@@ -121,12 +122,12 @@ class Router final : public Layer {
   at::Tensor experts_of(const Given& given, const Shape& shape, Context& context) const {
     const int64_t tokens = shape.samples * shape.tokens;
     if (given.logits.is_meta()) return at::empty({tokens, shape.routes}, given.logits.options().dtype(at::kLong));
-    if (const auto kept = context.kept(); !kept.empty()) return kept[0].clone();
+    if (const auto kept = extras_of(context).kept(); !kept.empty()) return kept[0].clone();
     at::Tensor experts;
     if (options_.routes == "balanced") experts = balanced_routes(shape.samples, tokens, shape.routes, options_.experts);
     else if (!options_.routes.empty()) experts = recorded_routes(shape, context);
     else experts = chosen(given, shape, context);
-    context.keep({experts.clone()});
+    extras_of(context).keep({experts.clone()});
     return experts;
   }
 
@@ -139,7 +140,7 @@ class Router final : public Layer {
       if (given.counted.defined()) of_tokens = of_tokens.masked_fill(given.counted.logical_not().unsqueeze(1), kLast);
       return select_by_experts({of_tokens, shape.samples}, room);
     }
-    if (options_.has_bias) return select_top_k(of_tokens + context.buffer("bias"), options_);
+    if (options_.has_bias) return select_top_k(of_tokens + extras_of(context).buffer("bias"), options_);
     const bool draws = (context.mode == Mode::train || options_.draw_always) && (options_.draws_all() || options_.draws_rest());
     if (!draws) return select_top_k(of_tokens, options_);
     const at::Tensor of_logits = given.logits.detach().cpu();
@@ -211,7 +212,7 @@ class Router final : public Layer {
   // finite.
   void add_statistics(const Routed& routed, Context& context) const {
     const at::Tensor logits = routed.logits.detach();
-    context.watch("logits", logits.view({routed.samples, -1, options_.experts}));
+    extras_of(context).watch("logits", logits.view({routed.samples, -1, options_.experts}));
     if (context.recompute) return;
     const auto counted = [&](const at::Tensor& of_tokens) {
       return routed.counted.defined() ? of_tokens.index({routed.counted.to(of_tokens.device())}) : of_tokens;
@@ -223,7 +224,7 @@ class Router final : public Layer {
     context.stat("entropy", probabilities.clamp_min(1e-30).log().mul(probabilities).sum().neg());
     const at::Tensor all = counted(logits).flatten().to(at::kDouble);
     context.stat("logits", all.dot(all).div(options_.experts));
-    if (options_.has_bias) context.stat("bias", context.buffer("bias").to(at::kDouble).square().sum().mul(tokens));
+    if (options_.has_bias) context.stat("bias", extras_of(context).buffer("bias").to(at::kDouble).square().sum().mul(tokens));
   }
 
   RouterOptions options_;

@@ -68,7 +68,7 @@ struct RouterOptions {
   // Return whether the noise chooses all experts of a token, or all but the first.
   bool draws_all() const { return noise == "gumbel"; }
   bool draws_rest() const { return noise == "gumbel_second" || noise == "jitter_gumbel_second"; }
-  // Returns all options that decide about routes, weights and losses, for Layer::settings.
+  // Returns all options that decide about routes, weights and losses, for LayerExtras::settings.
   std::string text() const;
   // Returns which promises about numbers these options give up, for Layer::gives_up.
   std::vector<std::string> given_up() const;

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "zt/model/layer.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::test {
 
 // The values of a parameter in tests of layers.
 at::Tensor& values_of(const Param& param);
 
-class FakeContext : public Context {
+class FakeContext : public Context, public ContextExtras {
  public:
   struct Loss {
     std::string name;
@@ -36,6 +36,9 @@ class FakeContext : public Context {
 
   const at::Tensor& param(const Param& param) override { return values_of(param); }
   const at::Tensor& buffer(const std::string& name) override { return buffers.at(name); }
+  void watch(const std::string&, const at::Tensor&) override {}
+  void keep(std::vector<at::Tensor> choices) override { choices_ = std::move(choices); }
+  std::vector<at::Tensor> kept() const override { return recompute ? choices_ : std::vector<at::Tensor>(); }
   at::Tensor batch(const std::string& name) override;
   bool has_batch(const std::string& name) const override { return fields.contains(name); }
   int64_t first_sample() const override { return sample; }
@@ -45,6 +48,9 @@ class FakeContext : public Context {
   // A new sink holds NaN, so that a layer that adds instead of overwriting it fails its test.
   std::function<Sink()> grad_sink(const Param& param) override;
   void defer(std::function<void()> weight_gradient) override;
+
+ private:
+  std::vector<at::Tensor> choices_;
 };
 
 }  // namespace zt::test

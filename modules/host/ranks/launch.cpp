@@ -130,7 +130,7 @@ std::vector<std::string> words_of_rank(const Script& script, const LaunchOptions
   return words;
 }
 
-// Returns the world of a `ztoolkit plan`. With --json, redirects the script's standard output to standard error.
+// Returns the world of a `ztoolkit plan`.
 World planned_world(World world, const LaunchOptions& options) {
   if (world.launch == Launch::mpi) misuse("ztoolkit plan needs no ranks: start it without mpirun, with --ranks N");
   if (options.rank >= options.ranks) misuse("there is no rank {} of {}: ranks are counted from 0", options.rank, options.ranks);
@@ -140,11 +140,16 @@ World planned_world(World world, const LaunchOptions& options) {
   world.ranks_per_node = options.ranks_per_node > 0 ? options.ranks_per_node : machine.ranks_per_machine;
   world.backend = options.backend.empty() ? machine.backend : options.backend;
   world.dry = true;
-  world.plan = options.plan;
-  world.plan.ranks_per_machine = options.ranks_per_node;
-  world.plan.descriptor = dup(STDOUT_FILENO);
-  if (options.plan.is_json) dup2(STDERR_FILENO, STDOUT_FILENO);
   return world;
+}
+
+// Returns the script with what its plan shows. With --json, redirects the script's standard output to standard error.
+Script planned(Script script, const LaunchOptions& options) {
+  script.plan = options.plan;
+  script.plan->ranks_per_machine = options.ranks_per_node;
+  script.plan->descriptor = dup(STDOUT_FILENO);
+  if (options.plan.is_json) dup2(STDERR_FILENO, STDOUT_FILENO);
+  return script;
 }
 
 }  // namespace
@@ -152,7 +157,10 @@ World planned_world(World world, const LaunchOptions& options) {
 int launch(const Paths& paths, const Script& script, const LaunchOptions& options) {
   if (options.processes > 0) start_by_mpirun(options.processes, words_of_rank(script, options));
   World world = World::from_environment();
-  if (options.is_plan) return run_process(paths, script, planned_world(world, options));
+  if (options.is_plan) {
+    world = planned_world(world, options);
+    return run_process(paths, planned(script, options), world);
+  }
   world.dry = options.is_dry;
   if (options.threads == 0) return run_process(paths, script, world);
   if (world.launch == Launch::mpi)

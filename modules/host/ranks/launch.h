@@ -10,11 +10,11 @@
 namespace zt::host {
 
 struct LaunchOptions {
-  int processes = 0;     // number of ranks that mpirun is to start; 0: this process is a rank
-  int threads = 0;       // number of ranks that run as threads of this process; 0: this process is one rank
-  bool is_dry = false;   // World::dry
-  bool is_plan = false;  // runs dry as rank `rank` of `ranks`; prints the plan of each kind of rank
-  PlanOutput plan = {};  // what the plan shows, and how; without a descriptor
+  int processes = 0;      // number of ranks that mpirun is to start; 0: this process is a rank
+  int threads = 0;        // number of ranks that run as threads of this process; 0: this process is one rank
+  bool is_dry = false;    // World::dry
+  bool is_plan = false;   // runs dry as rank `rank` of `ranks`; prints the plan of each kind of rank
+  PlanRequest plan = {};  // what the plan shows, and how; without a descriptor
   int ranks = 1;
   int rank = 0;
   int ranks_per_node = 0;    // of a planned run; 0: not given

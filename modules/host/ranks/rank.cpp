@@ -72,10 +72,10 @@ void report(const World& world, const lua::ScriptError& error) {
 
 }  // namespace
 
-lua_State* open_state(const World& world, const Paths& paths) {
+lua_State* open_state(const World& world, const Paths& paths, const std::optional<PlanRequest>& plan) {
   lua_State* L =
       lua::new_state(world, {.lua = fmt::format("{0}/?.lua;{0}/?/init.lua", paths.lua), .modules = paths.modules + "/?.so"});
-  install_loader(L);
+  install_loader(L, plan);
   return L;
 }
 
@@ -84,7 +84,7 @@ int run_rank(const World& world, const Paths& paths, const Script& script, const
   route_torch_messages(world);
   RankOutput output(world);
   Exit exit{world, output, finish};
-  lua_State* L = open_state(world, paths);
+  lua_State* L = open_state(world, paths, script.plan);
   output.install(L);
   replace_exit(L, exit);
   const auto error = lua::run_script(L, script.path, script.arguments, script.before);

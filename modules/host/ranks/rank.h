@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <lua.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "loader.h"
 #include "paths.h"
 #include "zt/process/world.h"
 
@@ -14,12 +16,13 @@ namespace zt::host {
 struct Script {
   std::string path;
   std::vector<std::string> arguments;
-  std::vector<std::string> before;  // words of the command line before the path
+  std::vector<std::string> before;       // words of the command line before the path
+  std::optional<PlanRequest> plan = {};  // of `ztoolkit plan`
 };
 
 // Returns a new Lua state with the host's part of the runtime: search paths and the module loader. The caller closes it with
 // lua_close.
-lua_State* open_state(const World& world, const Paths& paths);
+lua_State* open_state(const World& world, const Paths& paths, const std::optional<PlanRequest>& plan = {});
 
 // Runs `script` in a fresh Lua state on the calling thread.
 //

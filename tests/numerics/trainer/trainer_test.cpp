@@ -202,7 +202,7 @@ TEST(Trainer, ALayerThatDrawsFromTheDefaultGeneratorIsRefused) {
 }
 
 // Adds 1 to both of its buffers after each step.
-class Stepping : public Layer {
+class Stepping : public Layer, public LayerExtras {
  public:
   std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return {in[0].clone()}; }
   std::vector<LayerBuffer> buffers() const override { return {{"first", at::zeros({2})}, {"second", at::zeros({2})}}; }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "zt/base/error.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 namespace {
@@ -157,7 +158,7 @@ TEST(Model, FrozenParametersKeepTheirPlace) {
   EXPECT_FALSE(Model({{"a", source({only})}}, 0).info().units[0].trainable);
 }
 
-struct BufferLayer final : Layer {
+struct BufferLayer final : Layer, LayerExtras {
   std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return in.vec(); }
   std::vector<std::shared_ptr<Param>> params() const override { return {param}; }
   std::vector<LayerBuffer> buffers() const override { return {{"bias", initial}, {"count", at::zeros({1})}}; }

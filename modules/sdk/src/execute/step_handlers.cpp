@@ -1,7 +1,6 @@
 #include "step_handlers.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "counts.h"
 #include "execute/norm/norm_handler.h"
@@ -11,49 +10,49 @@ namespace zt {
 
 namespace {
 
-// F, R and B: calls ComputeState for a position and a micro-batch.
+// F, R and B: calls LayerRuns for a position and a micro-batch.
 class Compute : public ActionHandler {
  public:
-  using Run = Work (*)(ComputeState&, const Action&);
-  Compute(std::shared_ptr<ComputeState> compute, Run run) : compute_(std::move(compute)), run_(run) {}
+  using Run = Work (*)(LayerRuns&, const Action&);
+  Compute(std::shared_ptr<LayerRuns> layers, Run run) : layers_(std::move(layers)), run_(run) {}
 
   Work start(const Action& action, StepState& state) override {
-    return state.failure ? compute_->join(action) : run_(*compute_, action);
+    return state.failure ? layers_->join(action) : run_(*layers_, action);
   }
 
  private:
-  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<LayerRuns> layers_;
   Run run_;
 };
 
-Work forward(ComputeState& compute, const Action& action) {
-  return compute.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+Work forward(LayerRuns& layers, const Action& action) {
+  return layers.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
 }
-Work recompute(ComputeState& compute, const Action& action) {
-  return compute.recompute(action.target, action.micro_batch);
+Work recompute(LayerRuns& layers, const Action& action) {
+  return layers.recompute(action.target, action.micro_batch);
 }
-Work backward(ComputeState& compute, const Action& action) {
-  return compute.backward(action.target, action.micro_batch);
+Work backward(LayerRuns& layers, const Action& action) {
+  return layers.backward(action.target, action.micro_batch);
 }
-Work backward_inputs(ComputeState& compute, const Action& action) {
-  return compute.backward_inputs(action.target, action.micro_batch);
+Work backward_inputs(LayerRuns& layers, const Action& action) {
+  return layers.backward_inputs(action.target, action.micro_batch);
 }
-Work backward_weights(ComputeState& compute, const Action& action) {
-  compute.backward_weights(action.target, action.micro_batch);
+Work backward_weights(LayerRuns& layers, const Action& action) {
+  layers.backward_weights(action.target, action.micro_batch);
   return {};
 }
 
 class Update : public ActionHandler {
  public:
-  explicit Update(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  explicit Update(StepStats& stats) : stats_(stats) {}
 
   Work start(const Action& action, StepState& state) override {
-    if (state.is_finite && !state.failure) compute_->update_layer(action.target, state.stats);
+    if (state.is_finite && !state.failure) stats_.update_layer(action.target, state.stats);
     return {};
   }
 
  private:
-  std::shared_ptr<ComputeState> compute_;
+  StepStats& stats_;
 };
 
 // Returns how this rank's counts enter the sums over `axes`.
@@ -66,23 +65,16 @@ Contribution contribution(std::vector<std::string> axes, const StepState& state)
 
 class Count : public ActionHandler {
  public:
-  Count(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
-      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+  explicit Count(StepParts& parts) : parts_(parts) {}
 
   Work start(const Action& action, StepState& state) override {
-    if (!state.failure) state.counts = compute_->count();
-    const int ranks = state.coord.size(action.sample_axes());
+    if (!state.failure) state.counts = parts_.batches.counts();
     if (const auto axes = action.axes(); !axes.empty()) sum(axes, state);
     if (state.failure) return {};
-    const auto [tokens, samples] = state.counts;
-    if (samples == 0) misuse("the global batch has no samples");
-    const auto base = static_cast<double>(tokens > 0 ? tokens : samples);
-    if (compute_->mode() != Mode::train) return {};
-    auto& exponent = normalisation_->seed_exponent;
-    if (!exponent) exponent = static_cast<int>(std::lround(std::log2(base / ranks / compute_->micro_batches())));
-    const double seed = std::ldexp(1.0, -*exponent);
-    compute_->set_seeds({seed, seed * base / static_cast<double>(samples)});
-    state.grad_divisor = seed * base * state.loss_scale;
+    if (state.counts.samples == 0) misuse("the global batch has no samples");
+    if (parts_.mode != Mode::train) return {};
+    const double parts = static_cast<double>(state.coord.size(action.sample_axes())) * parts_.batches.count();
+    state.grad_divisor = parts_.scale.set_counts(state.counts, parts) * state.loss_scale;
     return {};
   }
 
@@ -90,33 +82,32 @@ class Count : public ActionHandler {
   void sum(const std::vector<std::string>& axes, StepState& state) const {
     Contribution mine = contribution(axes, state);
     mine.failure = state.failure;
-    if (compute_->mode() == Mode::train) mine.lr = state.scalars.lr;
-    const bool is_first_step = compute_->mode() == Mode::train && state.step == 0;
-    if ((!state.split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(compute_->fields());
-    if (compute_->needs_equal_batches() && !state.failure) mine.shapes = hash_of_shapes(compute_->fields());
+    if (parts_.mode == Mode::train) mine.lr = state.scalars.lr;
+    const bool is_first_step = parts_.mode == Mode::train && state.step == 0;
+    if ((!state.split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(parts_.batches.all());
+    if (parts_.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts_.batches.all());
     try {
-      state.counts = sum_counts(state.links->control(axes), state.counts, mine, compute_->mode(), state.step);
+      state.counts = sum_counts(state.links->control(axes), state.counts, mine, parts_.mode, state.step);
     } catch (const Misuse& error) {
       throw StepRefused(error.what());
     }
   }
 
-  std::shared_ptr<ComputeState> compute_;
-  std::shared_ptr<Normalisation> normalisation_;
+  StepParts& parts_;
 };
 
 class ReduceTie : public ActionHandler {
  public:
-  explicit ReduceTie(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  explicit ReduceTie(Gradients& gradients) : gradients_(gradients) {}
 
   Work start(const Action& action, StepState& state) override {
     const Unit& unit = state.units.at(action.target);
-    compute_->gradients().complete_over_holders(unit, state.links->holders(unit));
+    gradients_.complete_over_holders(unit, state.links->holders(unit));
     return {};
   }
 
  private:
-  std::shared_ptr<ComputeState> compute_;
+  Gradients& gradients_;
 };
 
 class Step : public ActionHandler {
@@ -162,19 +153,21 @@ class Step : public ActionHandler {
 
 }  // namespace
 
-Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,
-                                 std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates) {
+// The handlers of what a step shares refer to parts of `layers`, which the handlers of F and B keep alive.
+Executor::Handlers step_handlers(std::shared_ptr<LayerRuns> layers, std::shared_ptr<const Optimizer> optimizer,
+                                 std::vector<std::vector<Segment>> updates) {
   const Kinds& kinds = Kinds::get();
+  StepParts& parts = layers->parts();
   return {
-      {kinds.count, std::make_shared<Count>(compute, normalisation)},
-      {kinds.forward, std::make_shared<Compute>(compute, forward)},
-      {kinds.recompute, std::make_shared<Compute>(compute, recompute)},
-      {kinds.backward, std::make_shared<Compute>(compute, backward)},
-      {kinds.input_grad, std::make_shared<Compute>(compute, backward_inputs)},
-      {kinds.weight_grad, std::make_shared<Compute>(compute, backward_weights)},
-      {kinds.reduce_tie, std::make_shared<ReduceTie>(compute)},
-      {kinds.norm, norm_handler(compute, normalisation)},
-      {kinds.update, std::make_shared<Update>(compute)},
+      {kinds.count, std::make_shared<Count>(parts)},
+      {kinds.forward, std::make_shared<Compute>(layers, forward)},
+      {kinds.recompute, std::make_shared<Compute>(layers, recompute)},
+      {kinds.backward, std::make_shared<Compute>(layers, backward)},
+      {kinds.input_grad, std::make_shared<Compute>(layers, backward_inputs)},
+      {kinds.weight_grad, std::make_shared<Compute>(layers, backward_weights)},
+      {kinds.reduce_tie, std::make_shared<ReduceTie>(parts.gradients)},
+      {kinds.norm, norm_handler(parts)},
+      {kinds.update, std::make_shared<Update>(parts.stats)},
       {kinds.step, std::make_shared<Step>(std::move(optimizer), std::move(updates))},
   };
 }

@@ -3,15 +3,14 @@
 
 #include <memory>
 
-#include "compute.h"
-#include "execute/norm/norm_handler.h"
+#include "execute/step/layer_runs.h"
 #include "zt/execute/executor.h"
 #include "zt/model/optimizer.h"
 
 namespace zt {
 
 // Returns the handlers. `updates`: by unit, the segments of this rank's shard.
-Executor::Handlers step_handlers(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation,
-                                 std::shared_ptr<const Optimizer> optimizer, std::vector<std::vector<Segment>> updates);
+Executor::Handlers step_handlers(std::shared_ptr<LayerRuns> layers, std::shared_ptr<const Optimizer> optimizer,
+                                 std::vector<std::vector<Segment>> updates);
 
 }  // namespace zt

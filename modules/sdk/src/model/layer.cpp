@@ -4,12 +4,15 @@
 
 #include "zt/base/error.h"
 #include "zt/base/options.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
 ZT_DEFINE_OBJECT(Layer, "Layer")
 
 Context::~Context() = default;
+LayerExtras::~LayerExtras() = default;
+ContextExtras::~ContextExtras() = default;
 Layer::~Layer() = default;
 
 void Context::Sink::add(const at::Tensor& sum) const {
@@ -47,6 +50,21 @@ Per parse_per(const std::string& name) {
 
 Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
   return {};
+}
+
+LayerExtras& extras_of(Layer& layer) {
+  static LayerExtras none;
+  auto* own = dynamic_cast<LayerExtras*>(&layer);
+  return own ? *own : none;
+}
+
+const LayerExtras& extras_of(const Layer& layer) {
+  return extras_of(const_cast<Layer&>(layer));
+}
+
+ContextExtras& extras_of(Context& context) {
+  if (auto* own = dynamic_cast<ContextExtras*>(&context)) return *own;
+  misuse("a layer that runs as one of several experts has no buffers and keeps no choices: put it before or after the experts");
 }
 
 namespace {

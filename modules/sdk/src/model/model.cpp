@@ -5,6 +5,7 @@
 #include "model_builder.h"
 #include "zt/base/error.h"
 #include "zt/base/regex.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
@@ -57,7 +58,7 @@ void Model::mark_trained(ModelInfo& info) const {
     const bool is_frozen =
         std::ranges::any_of(info.buffers, is_own) &&
         std::ranges::none_of(info.buffers, [&](const auto& buffer) { return is_own(buffer) && buffer.trainable; });
-    position.has_update = positions_[p].layer->has_update() && !is_frozen;
+    position.has_update = extras_of(*positions_[p].layer).has_update() && !is_frozen;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 #include "zt/model/unit.h"
 
 namespace zt {
@@ -34,7 +35,8 @@ class ModelBuilder {
     PositionInfo info;
     info.name = entry.name;
     info.kind = entry.layer->kind();
-    info.settings = entry.layer->settings();
+    const LayerExtras& extras = extras_of(*entry.layer);
+    info.settings = extras.settings();
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
     info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
@@ -47,7 +49,7 @@ class ModelBuilder {
     add_losses(info);
     info.stats = io.stats;
     info.continues = entry.continues && position > 0;
-    info.batch_axes = entry.layer->batch_axes();
+    info.batch_axes = extras.batch_axes();
     if (is_new) add_stats(info);
     info.units = record_use(*entry.layer, position);
     model.positions.push_back(std::move(info));
@@ -67,7 +69,7 @@ class ModelBuilder {
     layer_index_[entry.layer.get()] = static_cast<int>(names_.size());
     names_.push_back(entry.name);
     add_units(entry);
-    for (const LayerBuffer& buffer : entry.layer->buffers()) add_buffer(entry, buffer);
+    for (const LayerBuffer& buffer : extras_of(*entry.layer).buffers()) add_buffer(entry, buffer);
   }
 
   void add_buffer(const NamedLayer& entry, const LayerBuffer& buffer) {

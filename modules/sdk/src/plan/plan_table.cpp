@@ -5,6 +5,7 @@
 
 #include "model/unit_build.h"
 #include "plan.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
@@ -43,7 +44,8 @@ Value::List assumptions_of(const Program& program, const Plan& plan) {
   std::set<std::string> sentences;
   for (size_t p = 0; p < plan.layers().size(); ++p) {
     const Layer& layer = *plan.layers()[p].layer;
-    if (const std::string text = layer.assumption(); runs[p] && !text.empty()) sentences.insert(layer.kind() + ": " + text);
+    if (const std::string text = extras_of(layer).assumption(); runs[p] && !text.empty())
+      sentences.insert(layer.kind() + ": " + text);
   }
   return {sentences.begin(), sentences.end()};
 }

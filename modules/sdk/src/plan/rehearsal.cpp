@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "execute/compute.h"
+#include "execute/step/layer_runs.h"
 #include "execute/step_handlers.h"
 #include "model/unit_build.h"
 #include "plan/meta_watch.h"
@@ -28,14 +28,14 @@ class IgnoredAction : public ActionHandler {
 // Stands for REDUCE_TIE: allocates as it does.
 class RehearsedTie : public ActionHandler {
  public:
-  explicit RehearsedTie(std::shared_ptr<ComputeState> compute) : compute_(std::move(compute)) {}
+  explicit RehearsedTie(Gradients& gradients) : gradients_(gradients) {}
   Work start(const Action& action, StepState& state) override {
-    compute_->gradients().rehearse_over_holders(state.units.at(action.target));
+    gradients_.rehearse_over_holders(state.units.at(action.target));
     return {};
   }
 
  private:
-  std::shared_ptr<ComputeState> compute_;
+  Gradients& gradients_;
 };
 
 // Stands for the actions that move values between ranks, by what they declare to read, to write and to free.
@@ -122,13 +122,14 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
 }
 
 // Runs the layers' actions, moves values by `moved`, and does nothing else.
-Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_ptr<ComputeState>& compute,
+Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_ptr<LayerRuns>& layers,
                                       const std::shared_ptr<Moved>& moved) {
-  Executor::Handlers handlers = step_handlers(compute, std::make_shared<Normalisation>(), nullptr, {});
+  Executor::Handlers handlers = step_handlers(layers, nullptr, {});
   for (const Action& action : program.actions) {
     const Role role = role_of(action);
     if (role == Role::transfer) handlers[action.kind] = moved;
-    else if (action.kind == Kinds::get().reduce_tie) handlers[action.kind] = std::make_shared<RehearsedTie>(compute);
+    else if (action.kind == Kinds::get().reduce_tie)
+      handlers[action.kind] = std::make_shared<RehearsedTie>(layers->parts().gradients);
     else if (role != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
   }
   return handlers;
@@ -144,15 +145,15 @@ class Run {
     state_.units = units_on_meta(info_, program, held);
     state_.parameters = leaves_of(info_, state_.units);
     for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
-    compute_ = std::make_shared<ComputeState>(stage.model, state_, positions_run(program, info_));
-    const auto complete = [this](int unit) { compute_->gradients().complete(unit); };
+    layers_ = std::make_shared<LayerRuns>(stage.model, state_, positions_run(program, info_));
+    const auto complete = [this](int unit) { layers_->parts().gradients.complete(unit); };
     moved_ = std::make_shared<Moved>(info_, shapes);
-    executor_.emplace(program, info_, rehearsed_handlers(program, compute_, moved_), complete, nullptr);
+    executor_.emplace(program, info_, rehearsed_handlers(program, layers_, moved_), complete, nullptr);
   }
 
   // Calls `after(index)` after each action.
   void run(const std::function<void(int)>& after) {
-    compute_->begin(stage_.micro_batches, program_, 0);
+    layers_->begin(stage_.micro_batches, program_, 0);
     int at = 0;
     try {
       for (const int n = static_cast<int>(program_.actions.size()); at < n; ++at) {
@@ -165,7 +166,7 @@ class Run {
     }
   }
   const StepState& state() const { return state_; }
-  std::map<std::string, SentBytes> take_sent() { return compute_->take_sent(); }
+  std::map<std::string, SentBytes> take_sent() { return layers_->parts().stats.take_sent(); }
   int64_t take_message_bytes() { return moved_->take_sent_bytes(); }
 
  private:
@@ -173,7 +174,7 @@ class Run {
   const ModelInfo& info_;
   const Program& program_;
   StepState state_;
-  std::shared_ptr<ComputeState> compute_;
+  std::shared_ptr<LayerRuns> layers_;
   std::shared_ptr<Moved> moved_;
   std::optional<Executor> executor_;
 };

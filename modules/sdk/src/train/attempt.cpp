@@ -1,8 +1,9 @@
 // Runs that fail: all ranks learn of it, and what can be kept is kept.
 #include <algorithm>
 
+#include "execute/counts.h"
 #include "memory_check.h"
-#include "runner.h"
+#include "program_runs.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -43,7 +44,7 @@ void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
   }
 }
 
-void Runner::require_alive() const {
+void ProgramRuns::require_alive() const {
   if (is_busy_)
     misuse(
         "a step of this trainer is under way: its layers, losses and actions must not call the trainer. Call it before or after the "
@@ -51,7 +52,7 @@ void Runner::require_alive() const {
   require_not_lost();
 }
 
-void Runner::require_not_lost() const {
+void ProgramRuns::require_not_lost() const {
   if (!lost_.empty())
     fault(
         "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
@@ -59,19 +60,19 @@ void Runner::require_not_lost() const {
         lost_);
 }
 
-void Runner::require_sound() const {
+void ProgramRuns::require_sound() const {
   require_not_lost();
   if (!half_updated_.empty()) misuse("{}", half_updated_);
 }
 
-void Runner::set_half_loaded(const std::string& why) {
+void ProgramRuns::set_half_loaded(const std::string& why) {
   half_updated_ = fmt::format(
       "a load has failed and may have changed a part of the parameters and optimizer state: load a complete checkpoint before "
       "anything else. It failed with: {}",
       why);
 }
 
-void Runner::ensure_same_step(const Program& program) const {
+void ProgramRuns::ensure_same_step(const Program& program) const {
   const std::vector<std::string> axes = plan_->axes_of_run(program);
   if (axes.empty()) return require_sound();
   std::optional<StepFailure> failure;
@@ -83,20 +84,19 @@ void Runner::ensure_same_step(const Program& program) const {
   }
 }
 
-// Tells all ranks of a failure, as NORM does in training programs.
-void Runner::agree_on_failure(const Program& program) {
+void ProgramRuns::agree_on_failure(const Program& program) {
   const std::vector<std::string> axes = plan_->axes_of_run(program);
   if (axes.empty()) return;
   state_.known_failure = find_failure(state_.links->control(axes), state_.failure);
 }
 
-void Runner::attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue) {
+void ProgramRuns::attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue) {
   state_.failure.reset();
   state_.known_failure.clear();
   state_.is_finite = true;
   is_begun_ = rescue.is_begun;
   running.seek(first);
-  const auto seed_exponent = normalisation_->seed_exponent;
+  const auto exponent = parts().scale.exponent;
   std::exception_ptr failure;
   try {
     const Busy busy(*this);
@@ -112,12 +112,12 @@ void Runner::attempt(Executor& running, int first, const std::function<void()>& 
   }
   if (failure) failure = with_advice(failure, *plan_);
   if (!failure && state_.known_failure.empty()) return;
-  normalisation_->seed_exponent = seed_exponent;
+  parts().scale.exponent = exponent;
   fail(running, failure, rescue);
 }
 
 // `failure`: null if only other ranks have failed.
-void Runner::fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue) {
+void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue) {
   std::string more = rescue.advice;
   if (failure) {
     state_.failure = describe_failure(failure);
@@ -142,8 +142,7 @@ void Runner::fail(Executor& running, const std::exception_ptr& failure, const Re
       more = fmt::format("; the step {} had begun to change parameters: load a checkpoint before anything else", state_.step);
     }
   }
-  begin({}, running);  // frees values and graphs
-  given_.clear();
+  begin({}, running);  // frees batch, values and graphs
   const bool is_of_peer = !failure || state_.failure->is_of_peer;
   state_.failure.reset();
   if (is_of_peer && !state_.known_failure.empty()) throw Misuse(state_.known_failure + more);
@@ -151,7 +150,7 @@ void Runner::fail(Executor& running, const std::exception_ptr& failure, const Re
 }
 
 // Whether an action that has run, or the one that failed, changes what outlives a step. After NORM the other ranks do so.
-bool Runner::has_changed(const Executor& running) const {
+bool ProgramRuns::has_changed(const Executor& running) const {
   const auto& actions = running.program().actions;
   const int end = std::min(running.next() + 1, static_cast<int>(actions.size()));
   if (!state_.is_finite || running.program().mode != Mode::train) return false;

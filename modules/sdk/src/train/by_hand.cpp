@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "execute/counts.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -74,7 +75,7 @@ double ByHand::parts() const {
 // All ranks make sure once that they begin the same step.
 void ByHand::open(const Program& program) {
   if (is_open_) return;
-  runner_.ensure_same_step(program);
+  runs_.ensure_same_step(program);
   is_open_ = true;
   are_counts_shared_ = false;
   action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
@@ -82,11 +83,11 @@ void ByHand::open(const Program& program) {
 
 void ByHand::begin_step(const Batch& micro_batch, const Executor& running) {
   const int micro_batches = plan_->spec().micro_batches();
-  StepState& state = runner_.state();
-  runner_.control().prepare(state);
+  StepState& state = runs_.state();
+  control_.prepare(state);
   state.grad_divisor = parts() * state.loss_scale;
   runner_.note_shapes(std::vector<Batch>(static_cast<size_t>(micro_batches), micro_batch));
-  runner_.begin({}, running);
+  runs_.begin_by_hand(running);
   counts_ = {};
   loss_ = 0;
   begin_ns_ = now_ns();
@@ -103,12 +104,12 @@ void ByHand::attempt(Executor& running, const std::function<void()>& body) {
   const auto join = [&] {
     const auto& actions = running.program().actions;
     const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
-    running.join_rest(runner_.state(), static_cast<int>(norm - actions.begin()));
+    running.join_rest(runs_.state(), static_cast<int>(norm - actions.begin()));
     share_counts();
-    running.join_rest(runner_.state());
+    running.join_rest(runs_.state());
   };
   try {
-    runner_.attempt(
+    runs_.attempt(
         running, action_, body,
         {.join = join,
          .advice = "; nothing was changed, and this step by hand is over: begin it again with its first trainer:forward",
@@ -122,12 +123,12 @@ void ByHand::attempt(Executor& running, const std::function<void()>& body) {
 // Sums the counts over the ranks, once per step. Ignores that a rank has failed if it is this one.
 void ByHand::share_counts() {
   if (std::exchange(are_counts_shared_, true)) return;
-  StepState& state = runner_.state();
+  StepState& state = runs_.state();
   state.counts = counts_;
   const auto& axes = plan_->data_axes();
   if (axes.empty()) return;
   try {
-    const Contribution mine{.samples = state.step == 0 ? hash_of(runner_.given()) : SamplesHash(),
+    const Contribution mine{.samples = state.step == 0 ? hash_of(runs_.parts().batches.all()) : SamplesHash(),
                             .lr = state.scalars.lr,
                             .divisor = state.grad_divisor,
                             .failure = state.failure};
@@ -138,9 +139,9 @@ void ByHand::share_counts() {
 }
 
 double ByHand::forward(const Batch& micro_batch) {
-  runner_.require_alive();
+  runs_.require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
-  Executor& running = runner_.activate(Mode::train);
+  Executor& running = runs_.activate(Mode::train);
   const Program& program = running.program();
   if (const auto& split = program.split_axes; !split.empty()) {
     misuse("ranks along '{}' run different positions, so forward and backward cannot run one by one: use trainer:step(batch)",
@@ -161,7 +162,7 @@ double ByHand::forward(const Batch& micro_batch) {
   action_ = end;
   phase_ = Phase::forward_done;
   double total = 0;
-  for (const LossSum& term : runner_.compute().losses()) total += term.sum;
+  for (const LossSum& term : runs_.parts().stats.losses()) total += term.sum;
   const double mine = total - loss_;
   loss_ = total;
   return mine;
@@ -170,11 +171,8 @@ double ByHand::forward(const Batch& micro_batch) {
 void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
   check_batch(micro_batch);
   if (micro_batch_ == 0) begin_step(micro_batch, running);
-  std::vector<Batch>& given = runner_.given();
-  given.resize(static_cast<size_t>(micro_batch_));  // a forward that failed has left its own
-  given.push_back(micro_batch);
-  const Counts counts = runner_.begin_micro_batch(micro_batch_);
-  running.run(runner_.state(), action_, end);
+  const Counts counts = runs_.set_micro_batch(micro_batch_, micro_batch);
+  running.run(runs_.state(), action_, end);
   counts_.tokens += counts.tokens;
   counts_.samples += counts.samples;
 }
@@ -182,13 +180,13 @@ void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
 // As run_forward. If it fails, the trainer is as before the call.
 void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int end) {
   try {
-    const Runner::Busy busy(runner_);
+    const ProgramRuns::Busy busy(runs_);
     run_forward(micro_batch, running, end);
   } catch (const Fault& error) {
-    runner_.lose(error.what());
+    runs_.lose(error.what());
     throw;
   } catch (...) {
-    if (micro_batch_ > 0) runner_.compute().discard(micro_batch_);
+    if (micro_batch_ > 0) runs_.layers().discard(micro_batch_);
     rethrow_with(with_advice(std::current_exception(), *plan_),
                  "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know "
                  "nothing of this and wait for it");
@@ -196,25 +194,24 @@ void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int
 }
 
 void ByHand::backward() {
-  runner_.require_alive();
+  runs_.require_alive();
   if (phase_ != Phase::forward_done) misuse("trainer:backward needs a trainer:forward(batch) before it");
-  Executor& running = runner_.activate(Mode::train);
+  Executor& running = runs_.activate(Mode::train);
   const int end = end_of_backwards(running.program(), action_, micro_batch_);
-  attempt(running, [&] { running.run(runner_.state(), action_, end); });
+  attempt(running, [&] { running.run(runs_.state(), action_, end); });
   action_ = end;
   phase_ = Phase::idle;
   ++micro_batch_;
 }
 
 StepResult ByHand::finish_step(double divisor) {
-  runner_.require_alive();
+  runs_.require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:backward() is missing after the last trainer:forward(batch)");
   if (const int all = plan_->spec().micro_batches(); micro_batch_ != all)
     misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", micro_batch_, all);
-  Executor& running = runner_.activate(Mode::train);
-  StepState& state = runner_.state();
+  Executor& running = runs_.activate(Mode::train);
+  StepState& state = runs_.state();
   attempt(running, [&] {
-    runner_.normalisation().loss_divisor = parts();
     if (divisor > 0) state.grad_divisor = divisor * state.loss_scale;
     share_counts();
     running.run(state, action_);

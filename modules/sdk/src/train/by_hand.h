@@ -7,7 +7,8 @@ namespace zt {
 
 class ByHand {
  public:
-  ByHand(std::shared_ptr<const Plan> plan, Runner& runner) : plan_(std::move(plan)), runner_(runner) {}
+  ByHand(std::shared_ptr<const Plan> plan, ProgramRuns& runs, Runner& runner, const StepControl& control)
+      : plan_(std::move(plan)), runs_(runs), runner_(runner), control_(control) {}
 
   // As Trainer's functions of these names.
   double forward(const Batch& micro_batch);
@@ -34,7 +35,9 @@ class ByHand {
   double parts() const;
 
   std::shared_ptr<const Plan> plan_;
+  ProgramRuns& runs_;
   Runner& runner_;
+  const StepControl& control_;
   bool is_open_ = false;            // all ranks have begun the step
   bool are_counts_shared_ = false;  // over the ranks
   int micro_batch_ = 0;             // micro-batches that are done

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "execute/nonfinite_rows.h"
+#include "execute/step/nonfinite_rows.h"
 #include "runner.h"
 #include "zt/base/error.h"
 
@@ -40,14 +40,14 @@ std::string earliest(const std::vector<Value>& places, const std::vector<int>& r
 
 // Returns the name of the first output of the forward that is not finite, else an empty string. The outputs of an exchange may
 // not be there yet.
-std::string nonfinite_output(const Action& action, Runner& runner) {
-  const PositionInfo& info = runner.state().model->positions[action.target];
-  if (runner.compute().is_exchange(action.target)) return {};
+std::string nonfinite_output(const Action& action, ProgramRuns& runs) {
+  const PositionInfo& info = runs.state().model->positions[action.target];
+  if (runs.layers().is_exchange(action.target)) return {};
   for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i) {
-    const at::Tensor& value = runner.state().values.get({action.target, i}, action.micro_batch);
+    const at::Tensor& value = runs.state().values.get({action.target, i}, action.micro_batch);
     const int64_t row = value.defined() ? first_nonfinite_row(value) : -1;
     if (row < 0) continue;
-    const bool has_samples = value.dim() > 0 && value.size(0) == samples_of(runner.given().at(action.micro_batch));
+    const bool has_samples = value.dim() > 0 && value.size(0) == samples_of(runs.parts().batches.fields(action.micro_batch));
     return fmt::format("the output '{}' of layer '{}'{}", info.outputs[i].name, info.name,
                        has_samples ? fmt::format(" in sample {}", row) : "");
   }
@@ -55,18 +55,18 @@ std::string nonfinite_output(const Action& action, Runner& runner) {
 }
 
 // Returns the name of what the action has computed if it is not finite, else an empty string.
-std::string nonfinite_result(const Action& action, Runner& runner) {
+std::string nonfinite_result(const Action& action, ProgramRuns& runs) {
   const Kinds& kinds = Kinds::get();
   if (action.kind == kinds.forward) {
-    if (std::string watched = runner.compute().take_nonfinite(); !watched.empty()) return watched;
-    if (std::string output = nonfinite_output(action, runner); !output.empty()) return output;
-    for (const LossSum& term : runner.compute().losses()) {
+    if (std::string watched = runs.parts().search.take(); !watched.empty()) return watched;
+    if (std::string output = nonfinite_output(action, runs); !output.empty()) return output;
+    for (const LossSum& term : runs.parts().stats.losses()) {
       if (!std::isfinite(term.sum)) return fmt::format("the {}", term.term.name);
     }
   } else if (action.kind == kinds.backward || action.kind == kinds.weight_grad) {
     const int param =
-        runner.compute().gradients().find(action.target, [](const at::Tensor& sum) { return first_nonfinite_row(sum) >= 0; });
-    if (param >= 0) return fmt::format("the gradient of '{}'", runner.state().model->params[param].name);
+        runs.parts().gradients.find(action.target, [](const at::Tensor& sum) { return first_nonfinite_row(sum) >= 0; });
+    if (param >= 0) return fmt::format("the gradient of '{}'", runs.state().model->params[param].name);
   }
   return {};
 }
@@ -76,40 +76,42 @@ bool is_replayed(Role role) {
   return role != Role::other && role != Role::update;
 }
 
-NonfinitePlace replay(Runner& runner, const Plan& plan) {
+NonfinitePlace replay(ProgramRuns& runs, const Plan& plan) {
   const Kinds& kinds = Kinds::get();
-  Executor& running = runner.activate(Mode::train);
+  Executor& running = runs.activate(Mode::train);
   const auto& actions = running.program().actions;
-  const bool is_by_hand = runner.normalisation().is_by_hand;
-  const std::vector<Batch>& given = runner.given();
-  runner.compute().begin(is_by_hand ? std::vector<Batch>{} : given, running.program(), plan.first_sample(samples_of(given)));
-  runner.compute().search_nonfinite(true);
+  const bool is_by_hand = runs.parts().scale.is_by_hand();
+  const std::vector<Batch> given = runs.parts().batches.all();
+  runs.layers().begin(is_by_hand ? std::vector<Batch>{} : given, running.program(), plan.first_sample(samples_of(given)));
+  runs.parts().search.begin();
   NonfinitePlace place;
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {
     const Action& action = actions[i];
     if (!is_replayed(role_of(action)) || (is_by_hand && action.kind == kinds.count)) continue;
-    if (is_by_hand && action.kind == kinds.forward && action.micro_batch != micro_batch)
-      runner.begin_micro_batch(micro_batch = action.micro_batch);
-    running.run(runner.state(), i, i + 1);
+    if (is_by_hand && action.kind == kinds.forward && action.micro_batch != micro_batch) {
+      micro_batch = action.micro_batch;
+      runs.set_micro_batch(micro_batch, given.at(static_cast<size_t>(micro_batch)));
+    }
+    running.run(runs.state(), i, i + 1);
     if (place.micro_batch >= 0) continue;
-    if (const std::string what = nonfinite_result(action, runner); !what.empty()) place = {action.micro_batch, i, what};
+    if (const std::string what = nonfinite_result(action, runs); !what.empty()) place = {action.micro_batch, i, what};
   }
   running.drain();
-  runner.compute().search_nonfinite(false);
+  runs.parts().search.end();
   return place;
 }
 
 }  // namespace
 
-std::string find_nonfinite(Runner& runner, const Plan& plan) {
-  const NonfinitePlace place = replay(runner, plan);
+std::string find_nonfinite(ProgramRuns& runs, const Plan& plan) {
+  const NonfinitePlace place = replay(runs, plan);
   const auto& actions = plan.main().actions;
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
   const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
   const Coord coord = plan.spec().coord();
   if (axes.empty()) return earliest({to_value(place)}, {coord.rank});
-  return earliest(runner.state().links->control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
+  return earliest(runs.state().links->control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
 }
 
 }  // namespace zt

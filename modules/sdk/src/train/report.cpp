@@ -5,6 +5,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
@@ -41,7 +42,7 @@ std::string Report::wire_text() const {
 std::string Report::given_up_text() const {
   std::set<std::string> lines;
   for (const NamedLayer& position : plan_->layers()) {
-    for (const std::string& sentence : position.layer->gives_up())
+    for (const std::string& sentence : extras_of(*position.layer).gives_up())
       lines.insert(fmt::format("gives up  {}: {}\n", position.layer->kind(), sentence));
   }
   return fmt::format("{}", fmt::join(lines, ""));

@@ -50,8 +50,9 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
       control_(std::make_unique<StepControl>(options_)),
       report_(std::make_unique<Report>(plan_)) {
   if (options_.dry) return;
-  runner_ = std::make_unique<Runner>(plan_, *store_, *control_, options_.optimizer, trace_);
-  by_hand_ = std::make_unique<ByHand>(plan_, *runner_);
+  runs_ = std::make_unique<ProgramRuns>(plan_, *store_, options_.optimizer, trace_);
+  runner_ = std::make_unique<Runner>(plan_, *runs_, *control_);
+  by_hand_ = std::make_unique<ByHand>(plan_, *runs_, *runner_, *control_);
 }
 
 Trainer::~Trainer() = default;
@@ -71,20 +72,25 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
   return std::shared_ptr<Trainer>(new Trainer(std::move(spec), std::move(options)));
 }
 
+ProgramRuns& Trainer::runs() const {
+  if (!runs_) misuse("this trainer is dry: it reports, but has no buffers to run on");
+  return *runs_;
+}
+
 Runner& Trainer::runner() const {
-  if (!runner_) misuse("this trainer is dry: it reports, but has no buffers to run on");
+  runs();
   return *runner_;
 }
 
 ByHand& Trainer::by_hand() const {
-  runner();
+  runs();
   return *by_hand_;
 }
 
 // The store, once no action is in flight.
 const Store& Trainer::drained_store() {
-  runner().require_alive();
-  runner().drain();
+  runs().require_alive();
+  runs().drain();
   return *store_;
 }
 
@@ -93,7 +99,7 @@ const Store& Trainer::drained_store() {
 template <class Read>
 auto Trainer::read(Read&& read) {
   auto result = read(drained_store());
-  runner().require_sound();
+  runs().require_sound();
   return result;
 }
 
@@ -161,7 +167,7 @@ double Trainer::loss_scale() const {
 }
 
 void Trainer::drain() {
-  if (runner_) runner_->drain();
+  if (runs_) runs_->drain();
 }
 
 const std::vector<ModelTensor>& Trainer::tensors() const {
@@ -189,10 +195,10 @@ at::Tensor Trainer::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   by_hand().refuse_gradient();
   const Store& store = drained_store();
-  runner().require_sound();
-  if (runner().has_partial_gradients() && !by_hand().is_under_way())
+  runs().require_sound();
+  if (runs().has_partial_gradients() && !by_hand().is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
-  if (plan_->held().units[info.unit].plan.state != Residence::sharded) runner().complete_gradient(info.unit);
+  if (plan_->held().units[info.unit].plan.state != Residence::sharded) runs().parts().gradients.complete(info.unit);
   const at::Tensor sum = store.gradient_shards(param);
   const bool is_short = sum.element_size() < 4;
   return (is_short ? sum.to(at::kFloat) : sum).div_(state().grad_divisor);
@@ -206,7 +212,7 @@ std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& na
 void Trainer::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
   const int tensor = store_->find(name);
   by_hand().refuse("set_parameter");
-  runner().require_sound();
+  runs().require_sound();
   drained_store().set_parameter(tensor, values, from);
 }
 
@@ -214,14 +220,14 @@ void Trainer::set_optimizer_state(const std::string& name, const std::string& st
                                   std::optional<int> from) {
   const int param = store_->find_parameter(name, "optimizer state");
   by_hand().refuse("set_optimizer_state");
-  runner().require_sound();
+  runs().require_sound();
   drained_store().set_optimizer_state(param, state, values, from);
 }
 
 std::vector<MemoryLine> Trainer::memory() {
   if (!runner_) return report_->memory({}, {});
   auto measured = store_->bytes();
-  measured["gradients"] += runner_->extra_gradient_bytes();
+  measured["gradients"] += runs_->parts().gradients.extra_bytes();
   measured["activations"] = runner_->activation_bytes();
   return report_->memory(measured, runner_->shapes());
 }
@@ -251,7 +257,7 @@ Costs Trainer::costs(const StepBatch& batch, int steps) {
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
   by_hand().refuse("costs");
   CostMeter meter(*plan_);
-  for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runner().state()); });
+  for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runs().state()); });
   return meter.costs(plan_->cut(batch));
 }
 
@@ -262,16 +268,16 @@ void Trainer::visit_tensors(Visitor& visitor) {
   } catch (const Misuse&) {
     throw;
   } catch (const std::exception& error) {
-    if (visitor.is_load()) runner().set_half_loaded(error.what());
+    if (visitor.is_load()) runs().set_half_loaded(error.what());
     throw;
   }
 }
 
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) by_hand().refuse("visit");
-  runner().require_alive();
-  if (!visitor.is_load() && !visitor.precedes_load()) runner().require_sound();
-  runner().drain();
+  runs().require_alive();
+  if (!visitor.is_load() && !visitor.precedes_load()) runs().require_sound();
+  runs().drain();
   const Store& store = *store_;
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
   else
@@ -289,7 +295,7 @@ void Trainer::visit(Visitor& visitor) {
   compare_gemm(products, plan_->place());
   convert(step, "trainer/step", store_->state().step);
   store.gather_parameters();
-  runner().set_sound();
+  runs().set_sound();
 }
 
 }  // namespace zt

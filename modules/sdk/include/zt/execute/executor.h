@@ -14,6 +14,7 @@
 #include "zt/execute/links.h"
 #include "zt/execute/step_batch.h"
 #include "zt/execute/value_store.h"
+#include "zt/model/layer_extras.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/process/trace.h"

@@ -91,8 +91,6 @@ class Context {
   // within the backward of this forward, which may keep the tensor until then: in between, the memory of a sharded parameter may
   // hold other values. Throws Misuse, with both names, if the layer's params() does not list the parameter.
   virtual const at::Tensor& param(const Param& param) = 0;
-  // Returns one of the layer's buffers, for reading. Throws Misuse if its buffers() does not list it.
-  virtual const at::Tensor& buffer(const std::string& name) = 0;
 
   // Returns a field of this micro-batch, [samples, ...]: "tokens", "labels", "positions", "segments", "sample".
   virtual at::Tensor batch(const std::string& name) = 0;  // throws Misuse, with the names of the fields, if there is none
@@ -116,15 +114,6 @@ class Context {
   // statistic `bytes_sent`, if io() declares it, counts them. Call it wherever the layer sends: also in a backward, in a
   // recompute and on device meta.
   virtual void sent(const std::string& /*axis*/, int64_t /*bytes*/, Pattern /*pattern*/) {}
-
-  // Shows values that must be finite, [samples, ...]. Does nothing, except when a step that was not finite is repeated to find
-  // out where that began.
-  virtual void watch(const std::string& /*name*/, const at::Tensor& /*values*/) {}
-
-  // In the first forward, keeps tensors for a recompute: choices that must not be made twice, such as the experts of each token.
-  // In a recompute `kept` returns them; else it is empty.
-  virtual void keep(std::vector<at::Tensor> /*choices*/) {}
-  virtual std::vector<at::Tensor> kept() const { return {}; }
 
   // The place in the unit's flat gradient buffer where a layer's backward writes or adds the gradient of a parameter itself.
   // `view` has the parameter's shape and is valid until that backward ends. It is undefined if no gradient is kept (frozen
@@ -157,19 +146,6 @@ class RunningContext {
   Context* before_;
 };
 
-// Describes a tensor that a layer itself changes, such as the bias of a router. Each trainer has its own values, which are equal
-// on all ranks that run the layer. Checkpoints save them under the layer's name and this one.
-struct LayerBuffer {
-  std::string name;
-  at::Tensor initial;  // float32 or float64, in host memory: the values at first, and the shape and dtype
-};
-
-// The values of a layer's buffers, by name.
-using LayerBuffers = std::map<std::string, at::Tensor>;
-
-// The statistics of a step by the names of io().stats, each float64 [size]: sums over all micro-batches and ranks.
-using Stats = std::map<std::string, at::Tensor>;
-
 class Layer : public MadeFromOptions {
  public:
   virtual ~Layer();
@@ -184,31 +160,11 @@ class Layer : public MadeFromOptions {
   virtual Io io() const { return {}; }
   // Returns the mesh axes along which forward and backward communicate.
   virtual std::vector<std::string> axes() const { return {}; }
-  // Returns those of axes() over which the layer sums what it must know of the whole batch. The verifier refuses a program whose
-  // ranks see other data along another axis, too.
-  virtual std::vector<std::string> batch_axes() const { return {}; }
   // Returns whether backward passes its weight gradients to Context::defer.
   virtual bool splits_backward() const { return false; }
   // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. `batch(name)` returns a field
   // of it, or an undefined tensor if there is none. A batch's number is the sum over its micro-batches.
   virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
-  // Describes the tensors that the layer changes itself. Must always return the same.
-  virtual std::vector<LayerBuffer> buffers() const { return {}; }
-  // Returns whether `update` is called after each training step that updated the parameters (action UPDATE). It is not called if
-  // all buffers of the layer are frozen. If some are, these get their values back after it.
-  virtual bool has_update() const { return false; }
-  // Changes the layer's buffers of one trainer. `stats`: those of this layer. Must do the same on all ranks.
-  virtual void update(const Stats& /*stats*/, const LayerBuffers& /*buffers*/) {}
-  // Returns what the result of a step shows of the statistics: by name one number (a tensor without dims) or a list. `sums`: the
-  // statistics of this layer. Called once per step, on every rank. By default the sums.
-  virtual Stats report(const Stats& sums) const { return sums; }
-  // Returns options that every rank must give alike although the program does not show them, as text.
-  virtual std::string settings() const { return {}; }
-  // Returns a sentence about what plans assume of the layer, such as the rows that an expert gets; empty: nothing.
-  virtual std::string assumption() const { return {}; }
-  // Returns a sentence about each promise about numbers that the layer's options give up, such as that losses do not depend on
-  // the size of micro-batches; for reports.
-  virtual std::vector<std::string> gives_up() const { return {}; }
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
 };

@@ -36,7 +36,7 @@ struct PositionInfo {
   bool has_update = false;  // the layer changes its buffers after each step, and at least one of them is trainable
   bool continues = false;   // as NamedLayer::continues
   std::string settings = {};
-  std::vector<std::string> batch_axes = {};  // as Layer::batch_axes
+  std::vector<std::string> batch_axes = {};  // as LayerExtras::batch_axes
 };
 
 // A buffer that a layer changes itself, under the name "LAYER.NAME".

@@ -44,25 +44,13 @@ class ThreadGroup {
   std::map<std::string, std::shared_ptr<void>> objects_;
 };
 
-// What `ztoolkit plan` prints and writes, where the first step would begin.
-struct PlanOutput {
-  int descriptor = -1;                     // file descriptor to which the plan is written; -1: no plan
-  bool is_json = false;                    // write it as JSON
-  std::string costs = {};                  // simulate the step with these costs (see find_costs); empty: do not
-  std::string picture = {};                // file for a picture of the simulated step; empty: none
-  std::string trace = {};                  // file for its trace; empty: none
-  int ranks_per_machine = 0;               // of the simulated machine; 0: as its costs say
-  std::vector<std::string> compared = {};  // schedules of a pipeline with which to simulate the step, too
-};
-
 struct World {
   int rank = 0;
   int size = 1;
   Launch launch = Launch::single;
-  bool dry = false;  // `run --dry` and `plan`: communicators move nothing, and the first step ends the run
-  PlanOutput plan = {};
+  bool dry = false;                      // `run --dry` and `plan`: communicators move nothing, and the first step ends the run
   int ranks_per_node = 1;                // ranks on this machine; `plan`: ranks per node of the planned run
-  std::string backend = {};              // `plan`: backend of axes for which the script names none; empty: the run's default
+  std::string backend = {};              // backend of axes for which the script names none; empty: the one that suits the ranks
   std::shared_ptr<ThreadGroup> threads;  // set when launch == threads
 
   // Returns the World that mpirun's environment variables describe, or a single rank without them. Does not call MPI. Throws

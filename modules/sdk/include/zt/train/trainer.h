@@ -40,7 +40,7 @@ struct StepResult {
   double seconds = 0;
   bool skipped = false;  // the loss, a statistic or the gradient was not finite, so nothing was updated
   std::vector<LossTerm> terms;
-  Stats stats = {};  // what Layer::report shows, by "LAYER.NAME", over all micro-batches and ranks
+  Stats stats = {};  // what LayerExtras::report shows, by "LAYER.NAME", over all micro-batches and ranks
 };
 
 // A tensor of a model's state: a parameter, or one that a layer changes itself (LayerBuffer), such as "blocks.1.router.bias".
@@ -62,6 +62,7 @@ struct MemoryLine {
 class ByHand;
 class Links;
 class Plan;
+class ProgramRuns;
 class Report;
 class Runner;
 class StepControl;
@@ -166,6 +167,7 @@ class Trainer : public Stateful {
  private:
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
   void require_optimizer(const char* call) const;
+  ProgramRuns& runs() const;
   Runner& runner() const;
   ByHand& by_hand() const;
   const Store& drained_store();
@@ -179,8 +181,9 @@ class Trainer : public Stateful {
   std::shared_ptr<const Plan> plan_;      // what each rank does, holds and sends
   std::unique_ptr<Store> store_;          // the buffers; a dry trainer's store has none
   std::unique_ptr<StepControl> control_;  // learning rate, loss scale, number of updates
-  std::unique_ptr<Runner> runner_;        // runs the programs; null for a dry trainer
-  std::unique_ptr<ByHand> by_hand_;       // forward, backward and finish_step; null for a dry trainer
+  std::unique_ptr<ProgramRuns> runs_;     // runs the programs; null for a dry trainer, as the next two
+  std::unique_ptr<Runner> runner_;        // whole steps, evaluation, inference
+  std::unique_ptr<ByHand> by_hand_;       // forward, backward and finish_step
   std::unique_ptr<Report> report_;        // what a person wants to know
 };
 

@@ -18,23 +18,22 @@ namespace {
 // parts are added as integers. So its bits do not depend on stage, buckets or schedule.
 class Norm : public ActionHandler {
  public:
-  Norm(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation)
-      : compute_(std::move(compute)), normalisation_(std::move(normalisation)) {}
+  explicit Norm(StepParts& parts) : parts_(parts) {}
 
   Work start(const Action& action, StepState& state) override {
     const auto axes = action.axes();
     Communicator* comm = axes.empty() ? nullptr : &state.links->control(axes);
     reduce_losses(axes, comm, state);
     state.is_finite = state.is_forward_finite && state.known_failure.empty();
-    if (compute_->mode() == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
+    if (parts_.mode == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
     return {};
   }
 
  private:
   void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
-    compute_->add_exchange_seconds();
-    const at::Tensor mine = compute_->sums().losses_by_position(*state.model),
-                     stats = compute_->sums().stats_by_position(*state.model);
+    if (parts_.mode != Mode::generate) parts_.stats.add_exchange_seconds();
+    StepSums& own = parts_.stats.sums();
+    const at::Tensor mine = own.losses_by_position(*state.model), stats = own.stats_by_position(*state.model);
     const int64_t n = mine.numel(), m = stats.numel();
     const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
     if (!comm || state.is_first_copy(axes)) {
@@ -49,11 +48,11 @@ class Norm : public ActionHandler {
       state.is_forward_finite = false;
       return;
     }
-    state.stats = compute_->sums().add_stats(sums.narrow(0, n, m), *state.model);
+    state.stats = own.add_stats(sums.narrow(0, n, m), *state.model);
     state.losses.clear();
     state.loss = 0;
     for (const LossSum& total : StepSums::add_positions(sums.narrow(0, 0, n), *state.model)) {
-      const double value = total.sum / divisor(total.term.per, state);
+      const double value = total.sum / parts_.scale.loss_divisor(total.term.per, state.counts);
       state.losses.push_back({total.term.name, value});
       state.loss += value;
     }
@@ -61,17 +60,9 @@ class Norm : public ActionHandler {
     state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
   }
 
-  double divisor(Per per, const StepState& state) const {
-    if (normalisation_->is_by_hand) return normalisation_->loss_divisor;
-    const int64_t count = per == Per::token ? state.counts.tokens : state.counts.samples;
-    if (count == 0)
-      misuse("the global batch has no valid token, so the loss per token is not defined: are all labels ignore_index?");
-    return static_cast<double>(count);
-  }
-
   // The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
   // Returns this rank's piece and their number.
-  static std::pair<int, int> share_of(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
+  static std::pair<int, int> norm_piece(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
     const auto& params = state.model->units[unit.index].params;
     const auto cut_axes = state.model->params[params.front()].cut_axes();
     std::vector<std::string> copies;
@@ -91,7 +82,7 @@ class Norm : public ActionHandler {
     at::Tensor words;  // the sum of the gradients on a device; copied to the host once
     for (const Unit& unit : state.units) {
       if (!unit.grad.defined()) continue;
-      const auto [piece, pieces] = share_of(unit, axes, state);
+      const auto [piece, pieces] = norm_piece(unit, axes, state);
       const FlatLayout parts(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
       if (unit.grad_shard.is_cpu()) {
         add_squares(unit.grad_shard, parts.begin(piece), parts.end(piece), sum);
@@ -110,8 +101,7 @@ class Norm : public ActionHandler {
     state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
   }
 
-  std::shared_ptr<ComputeState> compute_;
-  std::shared_ptr<Normalisation> normalisation_;
+  StepParts& parts_;
 };
 
 }  // namespace
@@ -128,8 +118,8 @@ std::vector<std::vector<std::string>> summed_in_turn(const std::vector<std::stri
   return parts;
 }
 
-std::shared_ptr<ActionHandler> norm_handler(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation) {
-  return std::make_shared<Norm>(std::move(compute), std::move(normalisation));
+std::shared_ptr<ActionHandler> norm_handler(StepParts& parts) {
+  return std::make_shared<Norm>(parts);
 }
 
 }  // namespace zt

@@ -2,20 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
-#include "execute/compute.h"
+#include "execute/step/step_parts.h"
 #include "zt/execute/executor.h"
 
 namespace zt {
-
-// The step's normalisation. COUNT sets it, STEP divides by it. Backwards start with a constant power of two near 1 / (tokens of a
-// micro-batch), so that gradients keep their magnitude. STEP divides by the rest in one fp32 multiplication.
-struct Normalisation {
-  bool is_by_hand = false;                // Trainer::forward sets the seeds; COUNT does not run
-  double loss_divisor = 1;                // by hand: divisor of the sum of the micro-batches' mean losses
-  std::optional<int> seed_exponent = {};  // k: seeds are 2^-k; fixed at the first training step
-};
 
 // Returns the axes over which NORM adds losses and statistics, one after the other: those along which ranks run different
 // positions, where each number comes from one rank, and then the others, in the order that the sum has without a pipeline.
@@ -23,6 +16,7 @@ struct Normalisation {
 std::vector<std::vector<std::string>> summed_in_turn(const std::vector<std::string>& axes,
                                                      const std::vector<std::string>& split_axes);
 
-std::shared_ptr<ActionHandler> norm_handler(std::shared_ptr<ComputeState> compute, std::shared_ptr<Normalisation> normalisation);
+// The handler refers to `parts`.
+std::shared_ptr<ActionHandler> norm_handler(StepParts& parts);
 
 }  // namespace zt

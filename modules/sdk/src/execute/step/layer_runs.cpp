@@ -1,4 +1,4 @@
-#include "compute.h"
+#include "layer_runs.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -43,8 +43,8 @@ Keep parse_keep(const std::string& name) {
   misuse("a forward cannot keep '{}': give keep = graph, inputs or none", name);
 }
 
-ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::vector<bool> runs)
-    : model_(std::move(model)), state_(state), runs_(std::move(runs)), gradients_(*state.model, state.units, runs_) {
+LayerRuns::LayerRuns(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
+    : model_(std::move(model)), state_(state), runs_(std::move(runs)), parts_(model_, state, runs_) {
   const ModelInfo& info = *state_.model;
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
@@ -56,7 +56,6 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::
   for (size_t i = 0; i < model_->params().size(); ++i) indices[model_->params()[i].get()] = static_cast<int>(i);
   for (int p = 0; p < static_cast<int>(info.positions.size()); ++p) {
     exchanges_.push_back(dynamic_cast<ExchangeLayer*>(model_->positions()[p].layer.get()));
-    if (runs_[p] && exchanges_[p] && find_stat(p, "seconds") >= 0) exchange_ns_[p] = 0;
     auto& params = layer_params_.emplace_back();
     auto& trained = trained_params_.emplace_back();
     for (const auto& param : model_->positions()[p].layer->params()) {
@@ -68,20 +67,20 @@ ComputeState::ComputeState(std::shared_ptr<Model> model, StepState& state, std::
 }
 
 // Returns the index of a parameter that the layer at `position` lists.
-int ComputeState::index_of(int position, const Param& param) const {
+int LayerRuns::index_of(int position, const Param& param) const {
   const std::vector<LayerParam>& known = layer_params_[position];
   const auto found = std::ranges::find(known, &param, &LayerParam::param);
   if (found != known.end()) return found->index;
-  misuse("layer '{}' uses the parameter '{}', which its params() does not list: add it there",
-         model_info().positions[position].name, param.name);
+  misuse("layer '{}' uses the parameter '{}', which its params() does not list: add it there", position_info(position).name,
+         param.name);
 }
 
 // Counts the forwards that read each position, once per mode. Outputs that other actions read are dropped by those actions.
-void ComputeState::count_readers(const Program& program) {
+void LayerRuns::count_readers(const Program& program) {
   const auto [known, is_new] = readers_.try_emplace(program.mode);
   std::vector<int>& readers = known->second;
   if (!is_new) return;
-  const ModelInfo& info = model_info();
+  const ModelInfo& info = *state_.model;
   readers.assign(info.positions.size(), 0);
   for (size_t p = 0; p < info.positions.size(); ++p) {
     for (const Edge& edge : info.positions[p].inputs) readers[edge.position] += runs_[p] ? 1 : 0;
@@ -94,53 +93,52 @@ void ComputeState::count_readers(const Program& program) {
   }
 }
 
-void ComputeState::begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample) {
-  mode_ = program.mode;
-  micro_batches_ = program.micro_batches;
-  is_by_hand_ = micro_batches.empty();
-  parts_.clear();
-  for (Batch& fields : micro_batches) {
-    const int64_t samples = samples_of(fields);
-    parts_.push_back({std::move(fields), first_sample});
-    first_sample += samples;
-  }
-  parts_.resize(static_cast<size_t>(micro_batches_));
-  begin_sums();
-  values_.clear();
-  values_.resize(model_->positions().size() * micro_batches_);
-  state_.values.begin(model_info(), micro_batches_);
+void LayerRuns::begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample) {
+  parts_.mode = program.mode;
+  parts_.batches.begin(std::move(micro_batches), program.micro_batches, first_sample);
+  parts_.stats.begin();
+  forwards_.clear();
+  forwards_.resize(model_->positions().size() * program.micro_batches);
+  state_.values.begin(*state_.model, program.micro_batches);
   count_readers(program);
-  if (mode_ == Mode::train) gradients_.begin_step();
+  if (program.mode == Mode::train) parts_.gradients.begin_step();
 }
 
-void ComputeState::begin_micro_batch(const Batch& batch, int micro_batch, int64_t first_sample) {
-  parts_.at(static_cast<size_t>(micro_batch)) = {batch, first_sample};
-}
-
-void ComputeState::discard(int micro_batch) {
+void LayerRuns::discard(int micro_batch) {
   for (int position = 0; position < static_cast<int>(model_->positions().size()); ++position) {
-    values(position, micro_batch) = {};
+    forward_of(position, micro_batch) = {};
     state_.values.drop(position, micro_batch);
   }
-  sums_.discard(micro_batch);
+  parts_.stats.discard(micro_batch);
 }
 
-void ComputeState::begin_layer(int position, int micro_batch, bool is_recompute, Values& values) {
-  values.context = std::make_shared<LayerContext>(*this, position, micro_batch);
-  values.context->mode = mode_;
-  values.context->recompute = is_recompute;
-  values.context->step = state_.step;
-  values.context->position = position;
-  values.context->micro_batch = micro_batch;
-  values.roots.clear();
-  if (!is_recompute) values.kept.clear();
+std::map<std::string, at::Tensor> LayerRuns::outputs(int micro_batch) const {
+  std::map<std::string, at::Tensor> named;
+  const int last = static_cast<int>(model_->positions().size()) - 1;
+  int index = 0;
+  for (const Output& output : position_info(last).outputs) {
+    const at::Tensor& value = state_.values.get({last, index++}, micro_batch);
+    if (value.defined()) named[output.name] = value;
+  }
+  return named;
 }
 
-std::vector<at::Tensor> ComputeState::run_layer(int position, Values& values) {
-  const PositionInfo& info = model_info().positions[position];
+void LayerRuns::begin_layer(int position, int micro_batch, bool is_recompute, Forward& forward) {
+  forward.context = std::make_shared<LayerContext>(*this, position, micro_batch);
+  forward.context->mode = parts_.mode;
+  forward.context->recompute = is_recompute;
+  forward.context->step = state_.step;
+  forward.context->position = position;
+  forward.context->micro_batch = micro_batch;
+  forward.roots.clear();
+  if (!is_recompute) forward.kept.clear();
+}
+
+std::vector<at::Tensor> LayerRuns::run_layer(int position, Forward& forward) {
+  const PositionInfo& info = position_info(position);
   const DefaultRandomPlace before = default_random_place(device_);
-  const RunningContext running(*values.context);
-  auto outputs = model_->positions()[position].layer->forward(values.inputs, *values.context);
+  const RunningContext running(*forward.context);
+  auto outputs = model_->positions()[position].layer->forward(forward.inputs, *forward.context);
   if (default_random_place(device_) != before) {
     misuse(
         "layer '{}' drew from LibTorch's default generator: its numbers would differ in a recompute, on another mesh and after a "
@@ -151,42 +149,42 @@ std::vector<at::Tensor> ComputeState::run_layer(int position, Values& values) {
 }
 
 // Runs the layer, by autograd or as an exchange. Keeps what its backward needs.
-ComputeState::Run ComputeState::run(int position, int micro_batch, bool is_recompute, Keep keep) {
-  const PositionInfo& info = model_info().positions[position];
-  Values& mine = values(position, micro_batch);
+LayerRuns::Made LayerRuns::run(int position, int micro_batch, bool is_recompute, Keep keep) {
+  const PositionInfo& info = position_info(position);
+  Forward& mine = forward_of(position, micro_batch);
   begin_layer(position, micro_batch, is_recompute, mine);
   const at::AutoGradMode grad_mode(keep == Keep::graph && !exchanges_[position]);
-  Run run;
-  with_layer_name(position, micro_batch, [&] {
+  Made made;
+  with_name(position, micro_batch, [&] {
     try {
-      if (exchanges_[position]) run = start_exchange(position, keep, mine);
-      else run.outputs = run_layer(position, mine);
+      if (exchanges_[position]) made = start_exchange(position, keep, mine);
+      else made.outputs = run_layer(position, mine);
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
       throw OutOfMemory(fmt::format("{}{}", inputs_text(mine.inputs), describe(error)));
     }
   });
-  const bool drops_all = run.outputs.empty() && mode_ != Mode::generate;  // a loss layer may return no values
-  if (!drops_all && run.outputs.size() != info.outputs.size())
-    misuse("layer '{}' returned {} values, its io() names {}", info.name, run.outputs.size(), info.outputs.size());
+  const bool drops_all = made.outputs.empty() && parts_.mode != Mode::generate;  // a loss layer may return no values
+  if (!drops_all && made.outputs.size() != info.outputs.size())
+    misuse("layer '{}' returned {} values, its io() names {}", info.name, made.outputs.size(), info.outputs.size());
   // A value may outlive the residency of its layer's parameters. In a buffer that units share it would be overwritten then.
-  for (at::Tensor& output : run.outputs) {
+  for (at::Tensor& output : made.outputs) {
     if (output.defined() && output.has_storage() && shared_storages_.contains(output.storage().unsafeGetStorageImpl()))
       output = output.clone();
   }
-  if (keep == Keep::graph && !exchanges_[position]) keep_graph(run.outputs, mine);
-  return run;
+  if (keep == Keep::graph && !exchanges_[position]) keep_graph(made.outputs, mine);
+  return made;
 }
 
-Work ComputeState::forward(int position, int micro_batch, Keep keep) {
-  const PositionInfo& info = model_info().positions[position];
-  Values& mine = values(position, micro_batch);
+Work LayerRuns::forward(int position, int micro_batch, Keep keep) {
+  const PositionInfo& info = position_info(position);
+  Forward& mine = forward_of(position, micro_batch);
   mine.inputs.clear();
   for (const Edge& edge : info.inputs) {
     const at::Tensor& source = state_.values.get(edge, micro_batch);
-    const PositionInfo& before = model_info().positions[edge.position];
+    const PositionInfo& before = position_info(edge.position);
     const bool is_differentiable = before.outputs[edge.output].differentiable;
-    if (!source.defined()) with_layer_name(position, micro_batch, [&] { refuse_missing(before, edge); });
+    if (!source.defined()) with_name(position, micro_batch, [&] { refuse_missing(before, edge); });
     const bool wants_grad = keep != Keep::none && is_differentiable && source.is_floating_point();
     mine.inputs.push_back(source.detach().requires_grad_(wants_grad));
   }
@@ -202,35 +200,35 @@ Work ComputeState::forward(int position, int micro_batch, Keep keep) {
   return work;
 }
 
-void ComputeState::keep_graph(const std::vector<at::Tensor>& outputs, Values& values) {
-  values.outputs.clear();
+void LayerRuns::keep_graph(const std::vector<at::Tensor>& outputs, Forward& forward) {
+  forward.outputs.clear();
   for (const at::Tensor& output : outputs) {
     const bool has_graph = output.defined() && output.requires_grad();
-    values.outputs.push_back(has_graph ? torch::autograd::impl::gradient_edge(output) : torch::autograd::Edge());
+    forward.outputs.push_back(has_graph ? torch::autograd::impl::gradient_edge(output) : torch::autograd::Edge());
   }
 }
 
-void ComputeState::release_read_values(int position, int micro_batch) {
-  for (const Edge& edge : model_info().positions[position].inputs) {
-    Values& source = values(edge.position, micro_batch);
-    if (++source.readers_done == readers_.at(mode_)[edge.position]) state_.values.drop(edge.position, micro_batch);
+void LayerRuns::release_read_values(int position, int micro_batch) {
+  for (const Edge& edge : position_info(position).inputs) {
+    Forward& source = forward_of(edge.position, micro_batch);
+    if (++source.readers_done == readers_.at(parts_.mode)[edge.position]) state_.values.drop(edge.position, micro_batch);
   }
 }
 
-Work ComputeState::recompute(int position, int micro_batch) {
+Work LayerRuns::recompute(int position, int micro_batch) {
   return run(position, micro_batch, true, Keep::graph).work;
 }
 
-Work ComputeState::backward(int position, int micro_batch) {
-  Values& mine = values(position, micro_batch);
-  for (const int unit : model_info().positions[position].units) gradients_.open(unit);
+Work LayerRuns::backward(int position, int micro_batch) {
+  Forward& mine = forward_of(position, micro_batch);
+  for (const int unit : position_info(position).units) parts_.gradients.open(unit);
   const Work work = backward_layer(position, micro_batch, mine);
   backward_weights(position, micro_batch);
   return work;
 }
 
-Work ComputeState::backward_inputs(int position, int micro_batch) {
-  Values& mine = values(position, micro_batch);
+Work LayerRuns::backward_inputs(int position, int micro_batch) {
+  Forward& mine = forward_of(position, micro_batch);
   mine.defers = true;
   const Work work = backward_layer(position, micro_batch, mine);
   mine.inputs.clear();
@@ -239,16 +237,16 @@ Work ComputeState::backward_inputs(int position, int micro_batch) {
   return work;
 }
 
-void ComputeState::backward_weights(int position, int micro_batch) {
-  for (const int unit : model_info().positions[position].units) gradients_.open(unit);
-  const Values mine = std::exchange(values(position, micro_batch), Values());
+void LayerRuns::backward_weights(int position, int micro_batch) {
+  for (const int unit : position_info(position).units) parts_.gradients.open(unit);
+  const Forward mine = std::exchange(forward_of(position, micro_batch), Forward());
   for (const auto& weight_gradient : mine.deferred) weight_gradient();
-  for (const auto& [param, gradient] : mine.param_gradients) gradients_.add(param, position, gradient);
+  for (const auto& [param, gradient] : mine.param_gradients) parts_.gradients.add(param, position, gradient);
 }
 
-Work ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
+Work LayerRuns::backward_layer(int position, int micro_batch, Forward& mine) {
   if (exchanges_[position]) return backward_exchange(position, micro_batch, mine);
-  const PositionInfo& info = model_info().positions[position];
+  const PositionInfo& info = position_info(position);
   torch::autograd::edge_list roots, wanted;
   torch::autograd::variable_list seeds;
   for (int i = 0; i < static_cast<int>(mine.outputs.size()); ++i) {
@@ -260,7 +258,7 @@ Work ComputeState::backward_layer(int position, int micro_batch, Values& mine) {
   for (const Root& root : mine.roots) {
     if (!root.sum.requires_grad()) continue;
     roots.push_back(torch::autograd::impl::gradient_edge(root.sum));
-    seeds.push_back(at::full_like(root.sum, seeds_.of(root.per) * state_.loss_scale));
+    seeds.push_back(at::full_like(root.sum, parts_.scale.seed(root.per) * state_.loss_scale));
   }
   std::vector<size_t> wanted_inputs;
   for (size_t i = 0; i < mine.inputs.size(); ++i) {

@@ -1,33 +1,10 @@
 // Exchange layers in a step.
 #include <ATen/core/grad_mode.h>
 
-#include "compute.h"
+#include "layer_runs.h"
 #include "zt/base/error.h"
-#include "zt/process/trace.h"
 
 namespace zt {
-
-namespace {
-
-// Adds the time that `wait` takes to a number.
-class TimedWait : public Work::State {
- public:
-  TimedWait(Work work, int64_t& nanoseconds) : work_(std::move(work)), nanoseconds_(nanoseconds) {}
-
-  bool done() override { return work_.done(); }
-  void wait() override {
-    const int64_t begin = now_ns();
-    work_.wait();
-    nanoseconds_ += now_ns() - begin;
-  }
-  void synchronize() override { work_.synchronize(); }
-
- private:
-  Work work_;
-  int64_t& nanoseconds_;
-};
-
-}  // namespace
 
 std::vector<at::Tensor> ExchangeLayer::forward(at::TensorList in, Context& context) {
   Started started = start(in, context);
@@ -35,35 +12,25 @@ std::vector<at::Tensor> ExchangeLayer::forward(at::TensorList in, Context& conte
   return std::move(started.outputs.tensors);
 }
 
-// Calls `start` and returns its work. Takes the time of both if the layer has a statistic for it.
-Work ComputeState::timed(int position, const std::function<Work()>& start) {
-  const auto time = exchange_ns_.find(position);
-  if (time == exchange_ns_.end()) return start();
-  const int64_t begin = now_ns();
-  Work work = start();
-  time->second += now_ns() - begin;
-  return Work(std::make_shared<TimedWait>(std::move(work), time->second));
-}
-
-ComputeState::Run ComputeState::start_exchange(int position, Keep keep, Values& values) {
+LayerRuns::Made LayerRuns::start_exchange(int position, Keep keep, Forward& forward) {
   std::vector<at::Tensor> inputs;
-  for (const at::Tensor& input : values.inputs) inputs.push_back(input.detach());
+  for (const at::Tensor& input : forward.inputs) inputs.push_back(input.detach());
   ExchangeLayer::Started started;
-  Work work = timed(position, [&] {
-    started = exchanges_[position]->start(inputs, *values.context);
+  Work work = parts_.stats.timed(position, [&] {
+    started = exchanges_[position]->start(inputs, *forward.context);
     return started.outputs.work;
   });
-  values.is_exchanged = true;
-  if (keep == Keep::graph) values.exchange_backward = std::move(started.backward);
+  forward.is_exchanged = true;
+  if (keep == Keep::graph) forward.exchange_backward = std::move(started.backward);
   return {std::move(started.outputs.tensors), std::move(work)};
 }
 
 // The ranks of a group complete a forward together or not at all, so each of them knows whether a recompute or a backward of it
 // communicates.
-Work ComputeState::join(const Action& action) {
+Work LayerRuns::join(const Action& action) {
   const Kinds& kinds = Kinds::get();
-  Values& mine = values(action.target, action.micro_batch);
-  const PositionInfo& info = model_info().positions[action.target];
+  Forward& mine = forward_of(action.target, action.micro_batch);
+  const PositionInfo& info = position_info(action.target);
   if (!exchanges_[action.target]) {
     fault("layer '{}' ({}) communicates within its computation, in which a rank whose step has failed cannot take part",
           info.name, info.kind);
@@ -78,9 +45,9 @@ Work ComputeState::join(const Action& action) {
   return backward(no_gradients).work;
 }
 
-Work ComputeState::join_forward(const Action& action, Values& mine) {
+Work LayerRuns::join_forward(const Action& action, Forward& mine) {
   const int position = action.target;
-  const PositionInfo& info = model_info().positions[position];
+  const PositionInfo& info = position_info(position);
   if (action.kind == Kinds::get().forward) {
     mine.inputs.clear();
     for (const Edge& edge : info.inputs) {
@@ -102,8 +69,8 @@ Work ComputeState::join_forward(const Action& action, Values& mine) {
   return started->outputs.work;
 }
 
-Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine) {
-  const PositionInfo& info = model_info().positions[position];
+Work LayerRuns::backward_exchange(int position, int micro_batch, Forward& mine) {
+  const PositionInfo& info = position_info(position);
   std::vector<at::Tensor> gradients;
   for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i)
     gradients.push_back(state_.values.take_gradient({position, i}, micro_batch));
@@ -112,7 +79,7 @@ Work ComputeState::backward_exchange(int position, int micro_batch, Values& mine
   if (!backward) misuse("the backward of layer '{}' needs its forward first", info.name);
   const at::AutoGradMode no_grad(false);
   std::vector<at::Tensor> results;
-  const Work work = timed(position, [&] {
+  const Work work = parts_.stats.timed(position, [&] {
     ExchangeLayer::Exchanged gone = backward(gradients);
     results = std::move(gone.tensors);
     return gone.work;

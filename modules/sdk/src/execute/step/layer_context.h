@@ -1,14 +1,15 @@
 // The Context that the executor gives a layer.
 #pragma once
 
-#include "compute.h"
+#include "layer_runs.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
-class ComputeState::LayerContext : public Context {
+class LayerRuns::LayerContext : public Context, public ContextExtras {
  public:
-  LayerContext(ComputeState& compute, int position, int micro_batch)
-      : compute_(compute), position_index_(position), micro_batch_index_(micro_batch) {}
+  LayerContext(LayerRuns& layers, int position, int micro_batch)
+      : layers_(layers), position_index_(position), micro_batch_index_(micro_batch) {}
 
   const at::Tensor& param(const Param& param) override;
   const at::Tensor& buffer(const std::string& name) override;
@@ -16,8 +17,8 @@ class ComputeState::LayerContext : public Context {
   bool has_batch(const std::string& name) const override { return fields().contains(name); }
   int64_t first_sample() const override;
   Philox rng(Purpose purpose) const override;
-  Communicator& comm(const std::string& axis) override { return compute_.state_.links->comm({axis}); }
-  Communicator& control(const std::string& axis) override { return compute_.state_.links->control({axis}); }
+  Communicator& comm(const std::string& axis) override { return layers_.state_.links->comm({axis}); }
+  Communicator& control(const std::string& axis) override { return layers_.state_.links->control({axis}); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   void stat(const std::string& name, const at::Tensor& values) override;
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override;
@@ -28,10 +29,11 @@ class ComputeState::LayerContext : public Context {
   void defer(std::function<void()> weight_gradient) override;
 
  private:
-  const Batch& fields() const { return compute_.parts_.at(static_cast<size_t>(micro_batch_index_)).fields; }
+  const Batch& fields() const { return layers_.parts_.batches.fields(micro_batch_index_); }
+  Forward& mine() const { return layers_.forward_of(position_index_, micro_batch_index_); }
   Sink sink(int param);
 
-  ComputeState& compute_;
+  LayerRuns& layers_;
   int position_index_;
   int micro_batch_index_;
 };

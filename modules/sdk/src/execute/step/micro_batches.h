@@ -1,0 +1,58 @@
+// The micro-batches of a run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "zt/execute/step_batch.h"
+#include "zt/model/model.h"
+
+namespace zt {
+
+// Holds this rank's part of the global batch. In a step by hand the micro-batches come one by one.
+// Threads: the rank's thread only.
+class MicroBatches {
+ public:
+  // `runs`: by position, whether this rank runs it.
+  MicroBatches(std::shared_ptr<const Model> model, std::vector<bool> runs) : model_(std::move(model)), runs_(std::move(runs)) {}
+
+  // `count`: of the run's micro-batches, all of which are given, or none by hand. `first_sample`: the place of the first sample
+  // in the global batch.
+  void begin(std::vector<Batch> micro_batches, int count, int64_t first_sample);
+  // By hand: makes this the micro-batch with index `index`, the last one so far.
+  void set(int index, Batch fields, int64_t first_sample);
+  void clear() { parts_.clear(); }
+
+  int count() const { return count_; }
+  // Return the fields and the place of the first sample of a micro-batch. One that was not given has no fields: a rank whose step
+  // has failed still takes part in what its layers exchange.
+  const Batch& fields(int index) const { return part(index).fields; }
+  int64_t first_sample(int index) const { return part(index).first_sample; }
+  std::vector<Batch> all() const;  // those that were given so far
+
+  // Return the valid tokens and the samples of all micro-batches, or of one, counted by the layers that this rank runs. Throw
+  // Misuse if two loss layers count differently.
+  Counts counts() const;
+  Counts counts(int index) const;
+  // Whether a layer of the model, on any rank, needs micro-batches of the same shapes on all ranks.
+  bool need_equal_shapes() const;
+
+ private:
+  struct Part {
+    Batch fields;
+    int64_t first_sample = 0;  // its place in the global batch
+  };
+
+  const Part& part(int index) const {
+    static const Part none;
+    return static_cast<size_t>(index) < parts_.size() ? parts_[static_cast<size_t>(index)] : none;
+  }
+
+  std::shared_ptr<const Model> model_;
+  std::vector<bool> runs_;
+  std::vector<Part> parts_;
+  int count_ = 1;
+};
+
+}  // namespace zt
