@@ -75,7 +75,7 @@ void run_stage(benchmark::State& bench) {
   for (int stage = 0; stage <= kRanks; ++stage) partition.push_back(stage * layers);
   Program program = base_program(info, Mode::train, kMicroBatches);
   const auto schedule = pipe::make_schedule("one_f_one_b", {kRanks, 1, kMicroBatches});
-  program.actions = pipe::lower(schedule, {info, partition, {"pp"}}, Mode::train)[1];
+  program.actions = pipe::lower(schedule, {info, partition, {"pp"}}, Mode::train, 1);
   Executor::Handlers handlers;
   for (const Action& action : program.actions) handlers[action.kind] = std::make_shared<EmptyLayers>();
   for (const auto& [kind, handler] : pipe::transfer_handlers()) handlers[kind] = handler;

@@ -45,20 +45,25 @@ class Lowering {
         timing_(time_schedule(schedule)),
         has_inputs_in_order_(find_inputs_in_order(schedule)) {}
 
-  std::vector<std::vector<Action>> run() {
-    for (int rank = 0; rank < ranks(); ++rank) {
-      layers_.push_back(layers_of(rank));
-      for (const LayerRun& layer : layers_.back()) {
-        for (const auto& [key, parcel] : sent_after(layer, rank)) traffic_[key].sent.emplace_back(parcel, layer.step);
+  // Of the other ranks it needs only what they send to this one and receive from it.
+  std::vector<Action> run(int rank) {
+    const std::vector<LayerRun> mine = layers_of(rank);
+    std::map<int, std::vector<ChannelKey>> from;  // by sender
+    for (const LayerRun& layer : mine) {
+      for (const auto& [key, parcel] : sent_after(layer, rank)) traffic_[key].sent.emplace_back(parcel, layer.step);
+      for (const auto& [key, parcel] : needed_before(layer, rank)) {
+        std::vector<ChannelKey>& keys = from[std::get<0>(key)];
+        if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
       }
     }
-    for (int rank = 0; rank < ranks(); ++rank) write(rank);
-    set_depths();
-    return std::move(actions_);
+    for (auto& [key, traffic] : traffic_) note_received(key, traffic);
+    for (const auto& [sender, keys] : from) note_sent(sender, keys);
+    std::vector<Action> actions = write(rank, mine);
+    set_depths(rank, actions);
+    return actions;
   }
 
  private:
-  int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
   int rank_of(int stage) const { return schedule_.rank_of_stage[static_cast<size_t>(stage)]; }
   int owner_of(int position) const { return rank_of(flows_.stage_of(position)); }
 
@@ -180,12 +185,35 @@ class Lowering {
     return needed;
   }
 
-  // Writes the actions of a rank, with channels of depth 1.
-  void write(int rank) {
-    std::vector<Action>& actions = actions_.emplace_back();
+  // Notes what another rank sends in these channels.
+  void note_sent(int sender, const std::vector<ChannelKey>& keys) {
+    for (const LayerRun& layer : layers_of(sender)) {
+      for (const auto& [key, parcel] : sent_after(layer, sender)) {
+        if (std::ranges::find(keys, key) != keys.end()) traffic_[key].sent.emplace_back(parcel, layer.step);
+      }
+    }
+  }
+
+  // Notes when the channel's receiver takes its messages: in the order in which they were sent, each one that it needs with those
+  // before it.
+  void note_received(const ChannelKey& key, Traffic& traffic) const {
+    const int receiver = std::get<1>(key);
+    std::set<Parcel> arrived;
+    for (const LayerRun& layer : layers_of(receiver)) {
+      for (const auto& [needed, parcel] : needed_before(layer, receiver)) {
+        while (needed == key && !arrived.contains(parcel)) {
+          arrived.insert(traffic.sent.at(traffic.received_at.size()).first);
+          traffic.received_at.push_back(layer.step);
+        }
+      }
+    }
+  }
+
+  // Returns the actions of a rank, with channels of depth 1.
+  std::vector<Action> write(int rank, const std::vector<LayerRun>& layers) {
+    std::vector<Action> actions;
     std::set<std::pair<ChannelKey, Parcel>> arrived;
-    const auto frees = frees_of(rank);
-    const auto& layers = layers_[static_cast<size_t>(rank)];
+    const auto frees = frees_of(rank, layers);
     for (int index = 0; index < static_cast<int>(layers.size()); ++index) {
       const LayerRun& layer = layers[static_cast<size_t>(index)];
       for (const auto& [key, parcel] : needed_before(layer, rank)) {
@@ -204,6 +232,7 @@ class Lowering {
       for (auto free = begin; free != end; ++free)
         actions.push_back(make_transfer(Transfers::get().free, free->second, layer.micro_batch, {}));
     }
+    return actions;
   }
 
   // Takes the next message of a channel.
@@ -227,9 +256,8 @@ class Lowering {
 
   // Returns the positions whose outputs are dropped after a layer, by the layer's index: values of other ranks after their last
   // use here; in an evaluation, which has no backwards, also own values that are sent.
-  std::multimap<int, int> frees_of(int rank) const {
+  std::multimap<int, int> frees_of(int rank, const std::vector<LayerRun>& layers) const {
     std::map<std::pair<int, int>, int> last;  // by position and micro-batch: index of the last layer that may read it
-    const auto& layers = layers_[static_cast<size_t>(rank)];
     for (int index = 0; index < static_cast<int>(layers.size()); ++index) {
       const LayerRun& layer = layers[static_cast<size_t>(index)];
       const bool ends_use = mode_ == Mode::train ? is_backward(layer) : layer.kind == Kinds::get().forward;
@@ -243,20 +271,18 @@ class Lowering {
     return frees;
   }
 
-  void set_depths() {
+  void set_depths(int rank, std::vector<Action>& actions) const {
     std::map<ChannelKey, int> depths;
     for (const auto& [key, traffic] : traffic_) depths[key] = depth_of(key, traffic);
     const Transfers& kinds = Transfers::get();
-    for (int rank = 0; rank < ranks(); ++rank) {
-      for (Action& action : actions_[static_cast<size_t>(rank)]) {
-        const auto message = message_of(action);
-        if (!message) continue;
-        const bool is_value = action.kind == kinds.send || action.kind == kinds.recv;
-        const Direction direction = is_value ? Direction::forward : Direction::backward;
-        const int depth =
-            depths.at(message->is_send ? ChannelKey(rank, message->peer, direction) : ChannelKey(message->peer, rank, direction));
-        if (depth > 1) action.attrs["depth"] = depth;
-      }
+    for (Action& action : actions) {
+      const auto message = message_of(action);
+      if (!message) continue;
+      const bool is_value = action.kind == kinds.send || action.kind == kinds.recv;
+      const Direction direction = is_value ? Direction::forward : Direction::backward;
+      const int depth =
+          depths.at(message->is_send ? ChannelKey(rank, message->peer, direction) : ChannelKey(message->peer, rank, direction));
+      if (depth > 1) action.attrs["depth"] = depth;
     }
   }
 
@@ -286,15 +312,13 @@ class Lowering {
   Flows flows_;
   Timing timing_;
   std::vector<bool> has_inputs_in_order_;
-  std::vector<std::vector<LayerRun>> layers_;  // by rank
-  std::map<ChannelKey, Traffic> traffic_;
-  std::vector<std::vector<Action>> actions_;  // by rank
+  std::map<ChannelKey, Traffic> traffic_;  // of the channels of this rank
 };
 
 }  // namespace
 
-std::vector<std::vector<Action>> lower(const Schedule& schedule, const Cut& cut, Mode mode) {
-  return Lowering(schedule, cut, mode).run();
+std::vector<Action> lower(const Schedule& schedule, const Cut& cut, Mode mode, int rank) {
+  return Lowering(schedule, cut, mode).run(rank);
 }
 
 }  // namespace zt::pipe

@@ -1,4 +1,4 @@
-// Turns a schedule into the actions of each rank: layers, and the messages between them.
+// Turns a schedule into the actions of a rank: layers, and the messages between ranks.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Cut {
   std::vector<std::string> axes;  // of the pipeline
 };
 
-// Returns the layers and messages of all ranks, in order: F, B, I and W of the positions of each task's stage.
+// Returns the layers and messages of a rank, in order: F, B, I and W of the positions of each task's stage.
 //
 // A value that other stages read is sent by the rank that computes it, once to each rank that needs it. Its gradient goes the way
 // back from stage to stage, among those that read a differentiable output. Each adds its own part, so that it is summed in the
@@ -25,6 +25,6 @@ struct Cut {
 // rank ever waits for a free slot in a circle.
 //
 // Layers whose backward cannot be split run all of it in I. Requires a correct schedule; without backwards that of an evaluation.
-std::vector<std::vector<Action>> lower(const Schedule& schedule, const Cut& cut, Mode mode);
+std::vector<Action> lower(const Schedule& schedule, const Cut& cut, Mode mode, int rank);
 
 }  // namespace zt::pipe

@@ -33,7 +33,7 @@ class Split : public Pass {
     const std::vector<int> holders = count_holders(model, partition, schedule);
     for (size_t unit = 0; unit < program.units.size(); ++unit)
       program.units[unit].held = is_held(model.units[unit], partition, schedule, rank);
-    replace_layers(program, lower(schedule, cut, program.mode)[static_cast<size_t>(rank)]);
+    replace_layers(program, lower(schedule, cut, program.mode, rank));
     const std::vector<bool> runs = positions_run(program, model);
     std::erase_if(program.actions, [&](const Action& action) {
       if (action.kind == Kinds::get().update) return !runs[static_cast<size_t>(action.target)];
@@ -50,14 +50,20 @@ class Split : public Pass {
     if (!program.split_axes.empty())
       misuse("pipe.split: the layers are spread over axis '{}' already: apply it once", fmt::join(program.split_axes, "', '"));
     const auto layers = [](const Program& of) {
-      std::vector<std::string> texts;
+      std::vector<const Action*> actions;
       for (const Action& action : of.actions) {
-        if (role_of(action) == Role::compute) texts.push_back(action_text(action));
+        if (role_of(action) == Role::compute) actions.push_back(&action);
       }
-      return texts;
+      return actions;
     };
-    if (layers(program) != layers(base_program(model, program.mode, program.micro_batches)))
-      misuse("pipe.split: another pass or with_actions has changed the order of layers: apply pipe.split first");
+    const Program base = base_program(model, program.mode, program.micro_batches);
+    const auto given = layers(program), wanted = layers(base);
+    const bool is_unchanged = std::ranges::equal(given, wanted, [](const Action* a, const Action* b) {
+      const bool are_plain = a->attrs.empty() && b->attrs.empty();
+      return a->kind == b->kind && a->target == b->target && a->micro_batch == b->micro_batch &&
+             (are_plain || action_text(*a) == action_text(*b));
+    });
+    if (!is_unchanged) misuse("pipe.split: another pass or with_actions has changed the order of layers: apply pipe.split first");
   }
 
   Schedule schedule_for(const Program& program) const {

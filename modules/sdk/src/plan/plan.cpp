@@ -84,7 +84,12 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
   std::vector<std::shared_ptr<const Program>> programs;
   run_together(world(), [&] { programs = spec_->build_all(mode); });
   std::string hashes;
-  for (const auto& program : programs) hashes += fmt::format("{:016x}", program->hash());
+  std::map<const Program*, std::string> of_distinct;  // most ranks share a program with others
+  for (const auto& program : programs) {
+    std::string& hash = of_distinct[program.get()];
+    if (hash.empty()) hash = fmt::format("{:016x}", program->hash());
+    hashes += hash;
+  }
   const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
   std::string complaint;
   const Coord coord = spec_->coord();

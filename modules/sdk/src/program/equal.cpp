@@ -35,6 +35,7 @@ bool is_equal(const Action& a, const Action& b) {
 }
 
 bool is_equal(const Program& a, const Program& b) {
+  if (&a == &b) return true;
   return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units && a.precision == b.precision &&
          a.max_live == b.max_live && a.split_axes == b.split_axes &&
          std::equal(a.actions.begin(), a.actions.end(), b.actions.begin(), b.actions.end(),

@@ -1,7 +1,9 @@
 #include "verify.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "program/equal.h"
 
@@ -60,17 +62,18 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program
   return findings;
 }
 
-// Returns, by rank, the first rank with an equal program.
+// Returns, by rank, the first rank with an equal program. Most ranks share a program with others.
 std::vector<int> first_equals(const std::vector<const Program*>& programs) {
-  std::vector<int> firsts;
+  std::vector<int> firsts, distinct;
+  std::map<const Program*, int> known;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
-    const auto is_same = [&](int earlier) {
-      const auto index = static_cast<size_t>(earlier);
-      return firsts[index] == earlier && (programs[index] == programs[rank] || is_equal(*programs[index], *programs[rank]));
-    };
-    int first = 0;
-    while (first < rank && !is_same(first)) ++first;
-    firsts.push_back(first);
+    const auto [found, is_new] = known.try_emplace(programs[rank], rank);
+    if (is_new) {
+      const auto equal = std::ranges::find_if(distinct, [&](int other) { return is_equal(*programs[other], *programs[rank]); });
+      if (equal != distinct.end()) found->second = *equal;
+      else distinct.push_back(rank);
+    }
+    firsts.push_back(found->second);
   }
   return firsts;
 }
@@ -87,8 +90,10 @@ bool is_spread_alike(const Program& a, const Program& b) {
 std::vector<RankFinding> check_agreement(const std::vector<const Program*>& programs) {
   std::vector<RankFinding> findings;
   const Program& first = *programs[0];
+  std::set<const Program*> agreeing;
   for (int rank = 1; rank < static_cast<int>(programs.size()); ++rank) {
     const Program& other = *programs[rank];
+    if (agreeing.contains(&other)) continue;
     const char* what = other.mode != first.mode                     ? "mode"
                        : other.micro_batches != first.micro_batches ? "number of micro-batches"
                        : other.split_axes != first.split_axes       ? "list of split axes"
@@ -96,7 +101,10 @@ std::vector<RankFinding> check_agreement(const std::vector<const Program*>& prog
                        : other.precision != first.precision         ? "precision"
                        : other.max_live != first.max_live           ? "max_live"
                                                                     : nullptr;
-    if (!what) continue;
+    if (!what) {
+      agreeing.insert(&other);
+      continue;
+    }
     findings.push_back(
         {rank, {-1, fmt::format("its {} is not that of rank 0: build all ranks' programs with the same passes", what)}});
   }
