@@ -6,6 +6,7 @@
 #include "protected_call.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
+#include "zt/lua/state.h"
 
 namespace zt::lua {
 
