@@ -31,6 +31,7 @@ class OneChannel : public Links {
   Communicator& control(const std::vector<std::string>&) const override { misuse("there is no communicator"); }
   Communicator& holders(const Unit&) const override { misuse("there is no communicator"); }
   Channel& channel(const Message&) const override { return channel_; }
+  at::Device device() const override { return at::kCPU; }
 
  private:
   Channel& channel_;

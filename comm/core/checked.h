@@ -39,6 +39,7 @@ class CheckedCommunicator : public Communicator {
   Work reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) override;
   Work all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) override;
 
+  std::optional<at::Device> device() const override { return backend_->device(); }
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Communicator*>& also) override;
   bool shares_memory() const override { return backend_->shares_memory(); }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override;

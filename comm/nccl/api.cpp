@@ -51,6 +51,15 @@ std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
 }
 
+// LibTorch looks for its CUDA part once, when it is first asked for it. So that part is opened before, and never closed.
+void load_torch_cuda() {
+  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) return;
+  misuse(
+      "backend 'nccl' needs LibTorch's CUDA library, which cannot be loaded: {}. scripts/setup.sh installs it on a machine with a GPU; "
+      "'mpi' and 'local' work on host memory",
+      dlerror());
+}
+
 // Uses LibTorch's device-independent interface to streams, so that CUDA is not linked.
 class CudaStreams : public StreamApi {
  public:
@@ -114,6 +123,7 @@ int gpu_of(LocalRank here, int gpus) {
 }
 
 std::shared_ptr<const StreamApi> cuda_streams(LocalRank here) {
+  load_torch_cuda();
   if (!at::hasCUDA()) misuse("backend 'nccl' needs a GPU, and this run has none: 'mpi' and 'local' work on host memory");
   return std::make_shared<CudaStreams>(here);
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that each module in a build folder exports exactly one symbol, luaopen_zt_NAME.
+"""Checks that each module in a build folder exports exactly one symbol, luaopen_zt_NAME, and that no object of CUDA code calls exit:
+nvcc compiles so what calls a __device__ function on the host.
 
     scripts/dev/symbols.py build/release
 """
@@ -17,6 +18,12 @@ def exported(library):
     return sorted(line.split()[0] for line in listing.stdout.splitlines())
 
 
+def undefined(item):
+    """Returns the names of the symbols that an object file needs from others."""
+    listing = subprocess.run(["nm", "--undefined-only", "--format=posix", str(item)], capture_output=True, text=True, check=True)
+    return {line.split()[0] for line in listing.stdout.splitlines()}
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -29,6 +36,8 @@ def main():
             problems.append(f"{module.name} exports {shown or 'nothing'} instead of {wanted[0]}: is it made by ztoolkit_add_module?")
         else:
             print(f"{module.name}: {wanted[0]}")
+    cuda = [item for item in sorted(pathlib.Path(sys.argv[1]).rglob("*.cu.o")) if "exit" in undefined(item)]
+    problems += [f"{item} calls exit: a function of the host there calls one that is compiled for the device only" for item in cuda]
     tree.finish(problems, f"{len(modules)} modules export one symbol each")
 
 

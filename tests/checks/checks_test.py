@@ -80,7 +80,11 @@ class Checks(unittest.TestCase):
             self.write("source.c", source)
             subprocess.run(["cc", "-shared", "-fPIC", "-nostartfiles", "-o", self.root / f"lib/zt/{name}.so", self.root / "source.c"], check=True)
             self.assertEqual(self.run_check("symbols.py", str(self.root))[0], status)
-        self.assertIn("bad.so exports helper instead of luaopen_zt_bad", self.run_check("symbols.py", str(self.root))[1])
+        self.write("source.c", "void exit(int); void host(void) { exit(1); }")
+        subprocess.run(["cc", "-c", "-o", self.root / "rows.cu.o", self.root / "source.c"], check=True)
+        out = self.run_check("symbols.py", str(self.root))[1]
+        self.assertIn("bad.so exports helper instead of luaopen_zt_bad", out)
+        self.assertIn("rows.cu.o calls exit", out)
 
 
 if __name__ == "__main__":

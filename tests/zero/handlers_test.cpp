@@ -63,6 +63,7 @@ class OneLink : public Links {
   Communicator& control(const std::vector<std::string>&) const override { return *comm_; }
   Communicator& holders(const Unit&) const override { return *comm_; }
   Channel& channel(const Message&) const override { misuse("there are no messages"); }
+  at::Device device() const override { return at::kCPU; }
 
  private:
   std::shared_ptr<Communicator> comm_;

@@ -16,14 +16,17 @@
 
 #include "cpu/kernels.h"
 
-// nvcc compiles these functions for the device only. For tests, the host compiler compiles them for the CPU.
+// nvcc compiles these functions for the device only, and a call of one from the host to exit(1), without a warning in a template.
+// For tests, the host compiler compiles them for the CPU.
 #if defined(__CUDACC__)
 #define ZT_DEVICE __device__ __forceinline__
+#define ZT_HOST_AND_DEVICE __host__ __device__ __forceinline__
 #define ZT_UNROLL _Pragma("unroll")
 #define ZT_UNROLL_BY(n) ZT_UNROLL_PRAGMA(unroll n)
 #define ZT_UNROLL_PRAGMA(text) _Pragma(#text)
 #else
 #define ZT_DEVICE inline
+#define ZT_HOST_AND_DEVICE inline
 #define ZT_UNROLL
 #define ZT_UNROLL_BY(n)
 #endif
@@ -38,7 +41,7 @@ template <class T>
 constexpr int kPack = 16 / sizeof(T);
 // Returns the number of packs in a row of n elements.
 template <class T>
-ZT_DEVICE int64_t packs(int64_t n) {
+ZT_HOST_AND_DEVICE int64_t packs(int64_t n) {
   return (n + kPack<T> - 1) / kPack<T>;
 }
 

@@ -6,10 +6,10 @@
 #include "cpu/rows.h"
 #include "cuda/device_norm.h"
 #include "cuda_bounds.h"
-#include "cuda_device.h"
 #include "cuda_team.h"
 #include "layers/activation.h"
 #include "layers/layers.h"
+#include "support/cuda_device.h"
 
 namespace zt::nn {
 namespace {
@@ -240,7 +240,7 @@ TEST(CudaLabels, OutOfRangeAreNamed) {
   context.fields["labels"] = test::longs({0, 9}, {1, 2}).cuda();
   const auto layer = make_cross_entropy(Table{});
   const std::string message = test::misuse_of([&] { layer->forward({at::zeros({1, 2, 5}).cuda()}, context); });
-  EXPECT_NE(message.find("label 9 in row 1"), std::string::npos) << message;
+  EXPECT_NE(message.find("label 9 at sample 0, index 1"), std::string::npos) << message;
 }
 
 }  // namespace

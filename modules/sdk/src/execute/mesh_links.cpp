@@ -14,7 +14,11 @@ MeshLinks::MeshLinks(std::shared_ptr<Mesh> mesh, const LinkNeeds& needs) : mesh_
       misuse("the program communicates over '{}', but no pass gave it a mesh", fmt::join(*needs.axes.begin(), "', '"));
     return;
   }
-  for (const AxisSize& single : mesh_->shape().axes()) axes_[{single.name}] = mesh_->axis(single.name);
+  for (const AxisSize& single : mesh_->shape().axes()) {
+    const auto& axis = axes_[{single.name}] = mesh_->axis(single.name);
+    const auto device = axis->communicator->device();
+    if (device && !device->is_cpu()) device_ = *device;
+  }
   for (const auto& joined : needs.axes) axes_[joined] = mesh_->join(joined);
   for (const auto& members : needs.holders) holders_[members] = mesh_->among(needs.split_axes, members);
   for (const Message& message : needs.messages) channels_[message] = make_channel(message);

@@ -30,12 +30,14 @@ class MeshLinks final : public Links {
   Communicator& control(const std::vector<std::string>& axes) const override { return *axis(axes).control; }
   Communicator& holders(const Unit& unit) const override;
   Channel& channel(const Message& message) const override;
+  at::Device device() const override { return device_; }
 
  private:
   const Axis& axis(const std::vector<std::string>& axes) const;
   std::shared_ptr<Channel> make_channel(const Message& message) const;
 
   std::shared_ptr<Mesh> mesh_;
+  at::Device device_ = at::kCPU;
   std::map<std::vector<std::string>, std::shared_ptr<Axis>> axes_;
   std::map<std::vector<int>, std::shared_ptr<Communicator>> holders_;
   std::map<Message, std::shared_ptr<Channel>> channels_;

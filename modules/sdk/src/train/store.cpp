@@ -50,9 +50,11 @@ Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> link
 at::Tensor Store::allocate(const AxesList& movers, int64_t numel, at::ScalarType dtype) const {
   std::vector<Communicator*> comms;
   for (const auto& axes : movers) {
-    if (!axes.empty()) comms.push_back(&state_.links->comm(axes));
+    if (axes.empty()) continue;
+    Communicator& comm = state_.links->comm(axes);
+    if (comm.device()) comms.push_back(&comm);
   }
-  if (comms.empty()) return large_zeros({numel}, dtype);
+  if (comms.empty()) return large_zeros({numel}, at::device(state_.links->device()).dtype(dtype));
   return comms.front()->allocate({numel}, dtype, {comms.begin() + 1, comms.end()});
 }
 
@@ -118,7 +120,8 @@ void Store::allocate_buffers() {
   for (const BufferInfo& buffer : model.buffers) {
     at::Tensor& values = state_.buffers.emplace_back();
     for (size_t p = 0; p < runs.size(); ++p) {
-      if (runs[p] && model.positions[p].layer == buffer.layer && !values.defined()) values = buffer.initial.contiguous().clone();
+      if (runs[p] && model.positions[p].layer == buffer.layer && !values.defined())
+        values = buffer.initial.to(state_.links->device(), buffer.initial.scalar_type(), false, /*copy=*/true).contiguous();
     }
   }
 }

@@ -69,6 +69,8 @@ class Communicator {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;     // the axis, for messages: "dp"
   virtual const std::string& backend() const = 0;  // "shm", "mpi", "local", "null", "nccl" ...
+  // Returns the device on which tensors must be; nothing if they may be anywhere, as with one rank.
+  virtual std::optional<at::Device> device() const = 0;
 
   // out: [n], in: [n]. In place iff out is in.
   virtual Work all_reduce(at::Tensor out, at::Tensor in, ReduceOp op = ReduceOp::sum, Async async = Async::no) = 0;

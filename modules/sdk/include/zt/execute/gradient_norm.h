@@ -5,10 +5,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include "zt/base/isa.h"
+#include "zt/execute/exact_words.h"
 
 namespace zt {
 
@@ -20,19 +20,13 @@ namespace zt {
 // Threads: not synchronised, like an int.
 class ExactSum {
  public:
-  static constexpr int kLimbs = 66;  // 2098 bits for double, and 45 bits of headroom in the last limb
-  static constexpr int kNan = kLimbs, kPlusInf = kLimbs + 1, kMinusInf = kLimbs + 2;  // counts of what is not finite
-  static constexpr int kWords = kLimbs + 3;
-
   void add(double x) {
-    const auto bits = std::bit_cast<uint64_t>(x);
-    const auto exponent = static_cast<int>(bits >> 52 & 0x7FF);
-    if (exponent == 0x7FF) return add_special(x);
-    const uint64_t fraction = bits & 0xFFFFFFFFFFFFF;
-    const uint64_t significand = exponent == 0 ? fraction : fraction | 1ULL << 52;
-    const int shift = exponent == 0 ? 0 : exponent - 1;
-    add_shifted(static_cast<int64_t>(bits) >> 63, significand, shift);
-    if (++pending_ == kMaxPending) propagate();
+    bool is_number = true;
+    add_exactly(x, [&](int word, int64_t amount) {
+      words_[word] += amount;
+      is_number = word < ExactWords::kLimbs;
+    });
+    if (is_number && ++pending_ == kMaxPending) propagate();
   }
   // Adds the other sum, exactly.
   void merge(const ExactSum& other);
@@ -43,29 +37,18 @@ class ExactSum {
   // Returns whether neither an infinity nor a NaN was added.
   bool is_finite() const;
 
-  // The state as an int64 tensor [kWords]: limbs, then counts of NaN, +inf and -inf. Up to 2^30 states may be added
+  // The state as an int64 tensor [ExactWords::kCount]: limbs, then counts of NaN, +inf and -inf. Up to 2^30 states may be added
   // elementwise, as an all_reduce over ranks does, and the result is the state of the sum of all.
   at::Tensor state() const;
-  // Throws Misuse unless `state` is a contiguous int64[kWords] on the CPU.
+  // Throws Misuse unless `state` is a contiguous int64[ExactWords::kCount] on the CPU.
   static ExactSum from_state(const at::Tensor& state);
 
  private:
   static constexpr int64_t kMaxPending = 1 << 29;
 
-  // Adds significand * 2^(shift - 1074) if `sign` is 0, subtracts it if `sign` is -1. 53 bits touch three limbs.
-  void add_shifted(int64_t sign, uint64_t significand, int shift) {
-    const auto signed_of = [sign](uint64_t x) { return (static_cast<int64_t>(x) ^ sign) - sign; };
-    const uint64_t low = (significand & 0xFFFFFFFF) << (shift & 31);
-    const uint64_t high = (significand >> 32) << (shift & 31);
-    int64_t* limb = words_.data() + (shift >> 5);
-    limb[0] += signed_of(low & 0xFFFFFFFF);
-    limb[1] += signed_of((low >> 32) + (high & 0xFFFFFFFF));
-    if (high >> 32) limb[2] += signed_of(high >> 32);
-  }
-  void add_special(double x);
   void propagate();
 
-  std::array<int64_t, kWords> words_{};
+  std::array<int64_t, ExactWords::kCount> words_{};
   int64_t pending_ = 0;
 };
 
@@ -76,8 +59,9 @@ class ExactSum {
 // Throws Misuse for another kind of tensor or a range outside of it.
 void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa = best_isa());
 
-// As add_squares with the same bits, for a buffer on any device, where the result stays: words that ExactSum::from_state reads,
-// int64[kWords]. The words of up to 2^37 elements in all may be added elementwise.
+// As add_squares with the same bits, for a buffer on CUDA, where the result stays: words that ExactSum::from_state reads,
+// int64[ExactWords::kCount]. The words of up to 2^37 elements in all may be added elementwise. Throws Misuse for other devices,
+// and in a build without CUDA code.
 at::Tensor squares_on_device(const at::Tensor& flat, int64_t begin, int64_t end);
 
 }  // namespace zt

@@ -23,6 +23,8 @@ class Links {
   virtual Communicator& control(const std::vector<std::string>& axes) const = 0;
   // Returns the communicator over the ranks that hold the unit, of this rank's group along the program's split axes.
   virtual Communicator& holders(const Unit& unit) const = 0;
+  // Returns the device of the rank's tensors: that on which the mesh's communicators move data, else the CPU.
+  virtual at::Device device() const = 0;
   // Returns this rank's end of the channel of a message of its programs.
   virtual Channel& channel(const Message& message) const = 0;
 };

@@ -50,13 +50,8 @@ double round_to_double(std::span<const uint32_t> words) {
 
 }  // namespace
 
-void ExactSum::add_special(double x) {
-  if (std::isnan(x)) ++words_[kNan];
-  else ++words_[x > 0 ? kPlusInf : kMinusInf];
-}
-
 void ExactSum::propagate() {
-  for (int i = 0; i + 1 < kLimbs; ++i) {
+  for (int i = 0; i + 1 < ExactWords::kLimbs; ++i) {
     words_[i + 1] += words_[i] >> 32;  // rounds down, so that the rest is in [0, 2^32)
     words_[i] &= 0xFFFFFFFF;
   }
@@ -67,28 +62,29 @@ void ExactSum::merge(const ExactSum& other) {
   ExactSum addend = other;
   addend.propagate();
   propagate();
-  for (int i = 0; i < kWords; ++i) words_[i] += addend.words_[i];
+  for (int i = 0; i < ExactWords::kCount; ++i) words_[i] += addend.words_[i];
   ++pending_;
 }
 
 bool ExactSum::is_finite() const {
-  return words_[kNan] == 0 && words_[kPlusInf] == 0 && words_[kMinusInf] == 0;
+  return words_[ExactWords::kNan] == 0 && words_[ExactWords::kPlusInf] == 0 && words_[ExactWords::kMinusInf] == 0;
 }
 
 double ExactSum::value() const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (words_[kNan] != 0 || (words_[kPlusInf] != 0 && words_[kMinusInf] != 0)) return std::numeric_limits<double>::quiet_NaN();
-  if (!is_finite()) return words_[kPlusInf] != 0 ? kInfinity : -kInfinity;
+  if (words_[ExactWords::kNan] != 0 || (words_[ExactWords::kPlusInf] != 0 && words_[ExactWords::kMinusInf] != 0))
+    return std::numeric_limits<double>::quiet_NaN();
+  if (!is_finite()) return words_[ExactWords::kPlusInf] != 0 ? kInfinity : -kInfinity;
   ExactSum magnitude = *this;
   magnitude.propagate();
-  const bool negative = magnitude.words_[kLimbs - 1] < 0;
+  const bool negative = magnitude.words_[ExactWords::kLimbs - 1] < 0;
   if (negative) {
-    for (int i = 0; i < kLimbs; ++i) magnitude.words_[i] = -magnitude.words_[i];
+    for (int i = 0; i < ExactWords::kLimbs; ++i) magnitude.words_[i] = -magnitude.words_[i];
     magnitude.propagate();
   }
-  std::array<uint32_t, kLimbs + 1> words;
-  for (int i = 0; i < kLimbs; ++i) words[i] = static_cast<uint32_t>(magnitude.words_[i]);
-  words[kLimbs] = static_cast<uint32_t>(magnitude.words_[kLimbs - 1] >> 32);
+  std::array<uint32_t, ExactWords::kLimbs + 1> words;
+  for (int i = 0; i < ExactWords::kLimbs; ++i) words[i] = static_cast<uint32_t>(magnitude.words_[i]);
+  words[ExactWords::kLimbs] = static_cast<uint32_t>(magnitude.words_[ExactWords::kLimbs - 1] >> 32);
   const double rounded = round_to_double(words);
   return negative ? -rounded : rounded;
 }
@@ -96,15 +92,16 @@ double ExactSum::value() const {
 at::Tensor ExactSum::state() const {
   ExactSum settled = *this;
   settled.propagate();
-  at::Tensor out = at::empty({kWords}, at::kLong);
+  at::Tensor out = at::empty({ExactWords::kCount}, at::kLong);
   std::memcpy(out.data_ptr(), settled.words_.data(), sizeof(words_));
   return out;
 }
 
 ExactSum ExactSum::from_state(const at::Tensor& state) {
-  if (!state.defined() || !state.is_cpu() || state.scalar_type() != at::kLong || state.numel() != kWords ||
+  if (!state.defined() || !state.is_cpu() || state.scalar_type() != at::kLong || state.numel() != ExactWords::kCount ||
       !state.is_contiguous()) {
-    misuse("the state of an exact sum is a contiguous int64[{}] on cpu, got {}", static_cast<int>(kWords), describe(state));
+    misuse("the state of an exact sum is a contiguous int64[{}] on cpu, got {}", static_cast<int>(ExactWords::kCount),
+           describe(state));
   }
   ExactSum sum;
   std::memcpy(sum.words_.data(), state.const_data_ptr(), sizeof(sum.words_));

@@ -5,12 +5,12 @@
 
 #include <cstdint>
 
+#include "execute/norm/norm_order.h"
 #include "zt/model/unit.h"
 
 namespace zt {
 
-inline constexpr int kNormLanes = 16;  // lane j sums the squares of elements j, j + 16, ... of a block
-inline constexpr int kNormBlock = FlatLayout::kBlock;
+static_assert(kNormBlock == FlatLayout::kBlock);
 
 // Throws Misuse unless a norm may be taken of elements [begin, end) of `flat`.
 void check_squares(const at::Tensor& flat, int64_t begin, int64_t end);

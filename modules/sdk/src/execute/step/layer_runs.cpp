@@ -46,6 +46,7 @@ Keep parse_keep(const std::string& name) {
 LayerRuns::LayerRuns(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
     : model_(std::move(model)), state_(state), runs_(std::move(runs)), parts_(model_, state, runs_) {
   const ModelInfo& info = *state_.model;
+  if (state_.links) device_ = state_.links->device();
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
     device_ = unit.full.device();
