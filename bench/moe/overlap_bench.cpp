@@ -14,7 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "adam.h"
-#include "core/checked.h"
+#include "backend/checked.h"
 #include "core/make_backend.h"
 #include "exchange/exchange.h"
 #include "layers/layers.h"

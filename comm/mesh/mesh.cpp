@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/checked.h"
+#include "backend/checked.h"
 #include "core/make_backend.h"
 #include "null/null_backend.h"
 #include "recorder/report.h"

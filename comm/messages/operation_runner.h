@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 #include "recorder/ended.h"
 #include "wait_policy.h"
 #include "zt/base/error.h"
