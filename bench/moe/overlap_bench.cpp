@@ -15,9 +15,9 @@
 
 #include "adam.h"
 #include "backend/checked.h"
-#include "core/make_backend.h"
 #include "exchange/exchange.h"
 #include "layers/layers.h"
+#include "mesh/make_backend.h"
 #include "mesh/mesh.h"
 #include "providers.h"
 #include "routing/router.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "backend/checked.h"
-#include "core/make_backend.h"
+#include "mesh/make_backend.h"
 #include "null/null_backend.h"
 #include "recorder/report.h"
 #include "shm/shm_backend.h"

@@ -2,7 +2,7 @@
 
 #include "backend/checked.h"
 #include "channel/message_channel.h"
-#include "channel/shared_channel.h"
+#include "shm/shared_channel.h"
 
 namespace zt::comm {
 

@@ -15,8 +15,6 @@
 
 namespace zt::comm {
 
-struct TimedOut;
-
 // Thrown by a task on all ranks if one of them cannot take part. Nothing was changed, and the communicator stays usable.
 class Declined : public Fault {
  public:
