@@ -15,4 +15,16 @@ if(ZT_CUDA)
     set(ZT_HAS_CUDA ON)
   endif()
 endif()
+# zt_link_cuda(target [library]): lets a target with .cu files use CUDA. `library`: of a module, whose objects the target has.
+# The static runtime needs no library at load time, so the library can be loaded on a machine without CUDA.
+function(zt_link_cuda target)
+  target_compile_definitions(${target} PRIVATE ZT_HAS_CUDA)
+  set_target_properties(${target} ${ARGN} PROPERTIES CUDA_RUNTIME_LIBRARY None LINKER_LANGUAGE CXX)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL OBJECT_LIBRARY)
+    target_link_libraries(${target} PUBLIC CUDA::cudart_static)  # for the library of these objects
+  else()
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+  endif()
+endfunction()
 message(STATUS "ztoolkit: CUDA code ${ZT_HAS_CUDA}")

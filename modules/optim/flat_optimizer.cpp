@@ -1,10 +1,8 @@
 #include "flat_optimizer.h"
 
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <cmath>
 
+#include "zt/base/cuda_stream.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -34,10 +32,7 @@ Arrays<T> arrays_of(const Shard& shard, const Segment& segment) {
 template <class Rule, class T>
 void update_on_gpu([[maybe_unused]] const Rule& rule, const Shard& shard, [[maybe_unused]] const Arrays<T>& arrays) {
 #ifdef ZT_HAS_CUDA
-  const c10::Device device = shard.param.device();
-  const c10::DeviceGuard guard(device);
-  const c10::impl::VirtualGuardImpl impl(device.type());
-  update_cuda(rule, arrays, impl.getStreamNativeHandle(impl.getStream(device)));
+  launch_on(shard.param.device(), [&](void* stream) { update_cuda(rule, arrays, stream); });
 #else
   misuse("an optimizer got {}, but this build has no CUDA code: build ztoolkit where nvcc is found", describe(shard.param));
 #endif

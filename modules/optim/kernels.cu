@@ -1,8 +1,7 @@
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include "kernels.h"
+#include "zt/base/cuda_launch.cuh"
 
 namespace zt::optim {
 
@@ -53,10 +52,7 @@ void update_cuda(const Rule& rule, const Arrays<typename Rule::Element>& arrays,
   const int64_t needed = (arrays.count + kThreads - 1) / kThreads;
   const auto blocks = static_cast<unsigned>(needed < kMaxBlocks ? needed : kMaxBlocks);
   apply<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(rule, arrays);
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) {
-    throw std::runtime_error(std::string("cannot start the CUDA kernel of an optimizer: ") + cudaGetErrorString(status));
-  }
+  check_launch("the CUDA kernel of an optimizer");
 }
 
 #define ZT_INSTANTIATE(...) \

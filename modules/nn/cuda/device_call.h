@@ -2,10 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "device_run.h"
+#include "zt/base/cuda_stream.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -18,9 +17,7 @@ bool on_gpu(const at::Tensor& x, [[maybe_unused]] const Rows& rows) {
   if (x.is_cpu()) return false;
   if (!x.is_cuda()) misuse("layers compute on cpu and cuda, and compute shapes on meta; got {}", describe(x));
 #ifdef ZT_HAS_CUDA
-  const c10::DeviceGuard guard(x.device());
-  const c10::impl::VirtualGuardImpl impl(x.device().type());
-  device::run_cuda(rows, impl.getStreamNativeHandle(impl.getStream(x.device())));
+  launch_on(x.device(), [&](void* stream) { device::run_cuda(rows, stream); });
   return true;
 #else
   misuse("a layer got {}, but this build has no CUDA code: build ztoolkit where nvcc is found", describe(x));

@@ -1,10 +1,8 @@
 // Runs a row algorithm (device_pack.h) on a GPU. For .cu files only.
 #pragma once
 
-#include <stdexcept>
-#include <string>
-
 #include "device_run.h"
+#include "zt/base/cuda_launch.cuh"
 
 namespace zt::nn::device {
 
@@ -75,10 +73,7 @@ void run_cuda(const Rows& rows, void* stream) {
   if (rows.rows == 0) return;
   const auto blocks = static_cast<unsigned>(rows.rows < kMostBlocks ? rows.rows : kMostBlocks);
   each_row<<<blocks, static_cast<unsigned>(lanes_for(rows.items())), 0, static_cast<cudaStream_t>(stream)>>>(rows);
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) {
-    throw std::runtime_error(std::string("cannot start a CUDA kernel of a layer: ") + cudaGetErrorString(status));
-  }
+  check_launch("a CUDA kernel of a layer");
 }
 
 // Instantiates run_cuda for one algorithm, or for an algorithm with each stored type.

@@ -7,10 +7,12 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "execute/norm/norm_order.h"
 #include "support/golden.h"
 #include "zt/base/error.h"
 
@@ -157,6 +159,21 @@ TEST(ExactSum, RefusesAStateOfAnotherShape) {
   EXPECT_THROW(ExactSum::from_state(at::Tensor()), Misuse);
 }
 
+// Does on the CPU what the kernel of a GPU does: each lane of a team sums its squares, and the lanes are added in pairs.
+template <class T>
+ExactSum squares_of_teams(const T* x, int64_t begin, int64_t end) {
+  ExactSum sum;
+  for (int64_t block = begin / kNormBlock; block * kNormBlock < end; ++block) {
+    std::array<double, kNormLanes> lanes;
+    for (int lane = 0; lane < kNormLanes; ++lane) lanes[lane] = lane_squares(x, block, lane, begin, end);
+    for (int half = kNormLanes / 2; half > 0; half /= 2) {
+      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    }
+    sum.add(lanes[0]);
+  }
+  return sum;
+}
+
 template <class T>
 class AddSquares : public testing::Test {};
 using ElementTypes = testing::Types<float, double, c10::BFloat16, c10::Half>;
@@ -175,6 +192,43 @@ TYPED_TEST(AddSquares, EveryInstructionSetFollowsTheDefinition) {
       add_squares(tensor_of(x), begin, end, sum, isa);
       EXPECT_EQ(sum.value(), expected.value()) << isa_name(isa) << " [" << begin << ", " << end << ")";
     }
+  }
+}
+
+TYPED_TEST(AddSquares, TeamsOfAGpuGiveTheSameBits) {
+  std::vector<TypeParam> x = normal_numbers<TypeParam>((int64_t{4096} + 3) * 256 + 77);
+  for (size_t i = 0; i < x.size(); i += 7)
+    x[i] = static_cast<TypeParam>(std::ldexp(static_cast<double>(x[i]), static_cast<int>(i % 61) - 40));
+  const at::Tensor flat = tensor_of(x);
+  const std::vector<std::pair<int64_t, int64_t>> ranges{{0, 0},
+                                                        {0, 1},
+                                                        {0, 256},
+                                                        {0, 257},
+                                                        {256, 512},
+                                                        {32, 96},
+                                                        {96, 1056},
+                                                        {255, 257},
+                                                        {77, 300},
+                                                        {0, flat.numel()},
+                                                        {777, flat.numel() - 1}};
+  for (const auto& [begin, end] : ranges) {
+    ExactSum expected;
+    add_squares(flat, begin, end, expected);
+    const auto sum = squares_of_teams(flat.const_data_ptr<TypeParam>(), begin, end);
+    EXPECT_TRUE(at::equal(sum.state(), expected.state())) << "[" << begin << ", " << end << ")";
+  }
+}
+
+TYPED_TEST(AddSquares, TeamsOfAGpuCountWhatIsNotFinite) {
+  using Limits = std::numeric_limits<TypeParam>;
+  for (const double special :
+       {kInf, -kInf, std::nan(""), static_cast<double>(Limits::max()), static_cast<double>(Limits::denorm_min())}) {
+    at::Tensor flat = at::ones({701}, c10::CppTypeToScalarType<TypeParam>::value);
+    flat[300] = special;
+    ExactSum expected;
+    add_squares(flat, 0, 701, expected);
+    const auto sum = squares_of_teams(flat.const_data_ptr<TypeParam>(), 0, 701);
+    EXPECT_TRUE(at::equal(sum.state(), expected.state())) << special;
   }
 }
 
@@ -254,6 +308,8 @@ TEST(AddSquaresErrors, NameWhatIsWrong) {
   EXPECT_NE(complaint(at::zeros({4}, at::kInt), 0, 4).find("int32"), std::string::npos);
   EXPECT_NE(complaint(at::zeros({4, 2}), 0, 4).find("flat"), std::string::npos);
   EXPECT_NE(complaint(at::empty({4}, at::kMeta), 0, 4).find("host memory"), std::string::npos);
+  EXPECT_THROW(squares_on_device(at::zeros({4}), 2, 5), Misuse);
+  EXPECT_THROW(squares_on_device(at::zeros({4}, at::kInt), 0, 4), Misuse);
   EXPECT_THROW(squares_on_device(at::zeros({4}), 0, 4), Misuse);
   EXPECT_NE(complaint(at::zeros({4, 2}).t().select(0, 0), 0, 4).find("contiguous"), std::string::npos);
   EXPECT_NE(complaint(at::Tensor(), 0, 0).find("undefined"), std::string::npos);

@@ -1,8 +1,6 @@
-#include <stdexcept>
-#include <string>
-
 #include "execute/norm/norm_cuda.h"
 #include "execute/norm/norm_order.h"
+#include "zt/base/cuda_launch.cuh"
 #include "zt/execute/exact_words.h"
 
 namespace zt {
@@ -26,13 +24,7 @@ __global__ void __launch_bounds__(kThreads) squares(const T* x, int64_t begin, i
   const unsigned members = 0xFFFFU << (threadIdx.x & kNormLanes);  // the team's half of the warp
   const int64_t last = (end + kNormBlock - 1) / kNormBlock, stride = static_cast<int64_t>(gridDim.x) * kTeams;
   for (int64_t block = begin / kNormBlock + static_cast<int64_t>(blockIdx.x) * kTeams + team; block < last; block += stride) {
-    double sum = 0;
-#pragma unroll
-    for (int row = 0; row < kNormBlock / kNormLanes; ++row) {
-      const int64_t i = block * kNormBlock + row * kNormLanes + lane;
-      const double value = i >= begin && i < end ? static_cast<double>(x[i]) : 0.0;
-      sum += value * value;
-    }
+    double sum = lane_squares(x, block, lane, begin, end);
     for (int half = kNormLanes / 2; half > 0; half /= 2) sum += __shfl_xor_sync(members, sum, half);
     if (lane == 0) add_exactly(sum, [&](int word, int64_t amount) { atomicAdd(&own[word], static_cast<Word>(amount)); });
   }
@@ -51,9 +43,7 @@ void add_squares_cuda(const T* x, int64_t begin, int64_t end, int64_t* words, vo
   const int64_t needed = (blocks + kTeams - 1) / kTeams;
   const auto grid = static_cast<unsigned>(needed < kMostBlocks ? needed : kMostBlocks);
   squares<<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(x, begin, end, reinterpret_cast<Word*>(words));
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess)
-    throw std::runtime_error(std::string("cannot start the CUDA kernel of NORM: ") + cudaGetErrorString(status));
+  check_launch("the CUDA kernel of NORM");
 }
 
 #define ZT_INSTANTIATE(...) template void add_squares_cuda(const __VA_ARGS__*, int64_t, int64_t, int64_t*, void*);
