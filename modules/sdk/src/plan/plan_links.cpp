@@ -71,8 +71,8 @@ LinkNeeds Plan::link_needs() const {
     if (program) needs.axes.insert(axes_of_run(*program));
   }
   needs.axes.erase(std::vector<std::string>());
-  for (const auto& program :
-       std::set(of_ranks_.begin(), of_ranks_.end())) {  // of all ranks' messages: joining axes is collective over the mesh
+  // The axes of all ranks' messages, because joining axes is collective over the mesh. Most ranks share a program with others.
+  for (const auto& program : std::set(of_ranks_.begin(), of_ranks_.end())) {
     for (const Action& action : program->actions) {
       if (const auto message = message_of(action)) needs.axes.insert(message->axes);
     }

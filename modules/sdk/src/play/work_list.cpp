@@ -4,7 +4,7 @@
 
 namespace zt {
 
-WorkList::WorkList(const Program& program, const ModelInfo& model, const BufferOf& buffer_of) : has_works_(true) {
+WorkList::WorkList(const Program& program, const ModelInfo& model, const BufferOf& buffer_of) {
   std::vector<Resources> resources;
   for (const Action& action : program.actions) resources.push_back(resources_of(action, model));
   conflicts_ = ConflictTable(std::move(resources), buffer_of);
@@ -17,7 +17,7 @@ bool WorkList::await(int work, double& now) const {
 }
 
 bool WorkList::await_conflicts(int step, double& now) {
-  if (!has_works_) return true;
+  if (conflicts_.empty()) return true;
   double ready = now;
   awaited_.clear();
   const bool all_known = conflicts_.for_each_conflict(step, [&](int work) {

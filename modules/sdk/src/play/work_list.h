@@ -32,7 +32,6 @@ class WorkList {
   // Moves `now` to the end of the work, if that is later. Returns false if it is not known yet.
   bool await(int work, double& now) const;
 
-  bool has_works_ = false;
   ConflictTable conflicts_;
   std::vector<Work> works_;
   std::vector<int> awaited_;   // of one call of await_conflicts

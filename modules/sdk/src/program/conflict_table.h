@@ -1,7 +1,6 @@
 // Which works in flight an action waits for: the one rule of the executor and of the player.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "program/resource_ids.h"
@@ -16,6 +15,7 @@ class ConflictTable {
   // `declared`: the resources of each action.
   ConflictTable(std::vector<Resources> declared, const BufferOf& buffer_of);
 
+  bool empty() const { return touched_.empty(); }  // it has no actions
   // Returns whether the action touches nothing, so that nothing waits for its works.
   bool is_free(int action) const { return touched_[action].read.empty() && touched_[action].written.empty(); }
   // Calls visit(work) for the works that the action conflicts with, some of them more than once, until it returns false. Returns

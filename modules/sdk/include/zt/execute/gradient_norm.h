@@ -21,12 +21,8 @@ namespace zt {
 class ExactSum {
  public:
   void add(double x) {
-    bool is_number = true;
-    add_exactly(x, [&](int word, int64_t amount) {
-      words_[word] += amount;
-      is_number = word < ExactWords::kLimbs;
-    });
-    if (is_number && ++pending_ == kMaxPending) propagate();
+    add_exactly(x, [this](int word, int64_t amount) { words_[word] += amount; });
+    if (++pending_ == kMaxPending) propagate();
   }
   // Adds the other sum, exactly.
   void merge(const ExactSum& other);

@@ -23,7 +23,7 @@ namespace zt {
 // that of the first, of a middle or of the last micro-batch.
 enum class GradientPart : uint8_t { whole, first, middle, last };
 
-// What an F keeps for the backward: the graph and so all values, only its inputs, or nothing.
+// What an F keeps for the backward: the autograd graph with all its values, only its inputs, or nothing.
 enum class Keep : uint8_t { graph, inputs, none };
 
 // One entry of a program. Attributes of the known kinds:
