@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "zt/base/cuda_stream.h"
+#include "zt/base/cuda_launch.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "device_run.h"
-#include "zt/base/cuda_stream.h"
+#include "zt/base/cuda_launch.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 

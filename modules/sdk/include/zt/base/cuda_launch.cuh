@@ -1,4 +1,4 @@
-// For .cu files only.
+// The check after the launch of a kernel. For .cu files only.
 #pragma once
 
 #include <stdexcept>

@@ -4,7 +4,7 @@
 
 #include "execute/norm/norm_cuda.h"
 #include "execute/norm/norm_squares.h"
-#include "zt/base/cuda_stream.h"
+#include "zt/base/cuda_launch.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/execute/gradient_norm.h"
