@@ -5,7 +5,8 @@
 #include <functional>
 
 #include "core/operation.h"
-#include "messages/algorithms.h"
+#include "queue/staging.h"
+#include "queue/wait_policy.h"
 #include "two_level/two_level_backend.h"
 
 namespace zt::comm {
