@@ -12,10 +12,10 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "comm_subjects.h"
-#include "mesh/mesh.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
 #include "zt/base/tensor.h"
 
 namespace zt::comm::bench {
@@ -102,10 +102,8 @@ void print_row(const nlohmann::json& row) {
 }
 
 int64_t run(const World& world, const Options& options) {
-  std::vector<int> ranks(static_cast<size_t>(world.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
   const CheckMode check = options.is_full ? CheckMode::full : CheckMode::first;
-  const auto comm = make_communicator(world, options.backend, {"world", world.rank, ranks}, {.check = check});
+  const auto comm = make_communicator(world, options.backend, whole_group(world, "world"), {.check = check});
   const Memory memory = options.is_ordinary ? Memory::ordinary : Memory::window;
   if (world.rank == 0) print_head();
   auto rows = nlohmann::json::array();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "group.h"
 #include "zt/base/tensor.h"
 
 namespace zt::comm {
@@ -46,6 +47,10 @@ std::string Call::text(const std::string& peer_name) const {
   if (kind == Kind::reduce || kind == Kind::gather || kind == Kind::send) return text + " to " + peer_name;
   if (kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::recv) return text + " from " + peer_name;
   return text;
+}
+
+std::string Call::text(const Group& group) const {
+  return text(peer < 0 ? "" : group.rank_name(peer));
 }
 
 }  // namespace zt::comm

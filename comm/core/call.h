@@ -11,6 +11,8 @@
 
 namespace zt::comm {
 
+struct Group;
+
 enum class Kind : uint8_t {
   all_reduce,
   reduce_scatter,
@@ -53,6 +55,8 @@ struct Call {
   // Returns "all_reduce of 1024 float32 (sum)", "broadcast of 8 int64 from rank 1" (where `peer_name` is "rank 1"), or for a list
   // "all_reduce of a list of 2 tensors of 4 + 4 float32 (sum)".
   std::string text(const std::string& peer_name) const;
+  // As above, with the peer's name in `group`.
+  std::string text(const Group& group) const;
 };
 
 }  // namespace zt::comm

@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+namespace zt {
+struct World;
+}
+
 namespace zt::comm {
 
 struct Group {
@@ -18,5 +22,8 @@ struct Group {
   // Returns "rank 1 (world rank 5)", for error messages. For the end of a pipeline's channel, rank 1 is that along the pipeline.
   std::string rank_name(int group_rank) const;
 };
+
+// Returns the group of all ranks of the world, in order.
+Group whole_group(const World& world, const std::string& name);
 
 }  // namespace zt::comm

@@ -4,10 +4,6 @@
 
 namespace zt::comm {
 
-std::string Operation::text(const Group& group) const {
-  return call.text(peer < 0 ? "" : group.rank_name(peer));
-}
-
 Call call_of(const Operation& operation) {
   Call call{.kind = operation.kind, .peer = operation.peer};
   if (is_reduction(call.kind)) call.reduce = operation.reduce;

@@ -5,12 +5,10 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "call.h"
-#include "group.h"
 #include "zt/comm/comm.h"
 
 namespace zt::comm {
@@ -41,9 +39,6 @@ struct Operation {
   uint64_t number = 0;  // index among this rank's calls of the communicator
   uint64_t turn = 0;    // index among the collectives, or among the sends to (receives from) `peer`; equal on all ranks involved
   int64_t queued_ns = 0;  // time of the call, on the steady clock
-
-  // Returns "all_reduce of 1000 float32 (sum)", for error messages.
-  std::string text(const Group& group) const;
 };
 
 Call call_of(const Operation& operation);

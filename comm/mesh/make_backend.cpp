@@ -5,11 +5,11 @@
 
 #include "backend/checked.h"
 #include "local/local_transport.h"
-#include "mesh/mesh.h"
 #include "messages/host_backend.h"
 #include "mpi/mpi_transport.h"
 #include "mpi/runtime.h"
 #include "null/null_backend.h"
+#include "recorder/report.h"
 #include "shm/shm_backend.h"
 #include "two_level/levels.h"
 #include "two_level/two_level_backend.h"
@@ -57,9 +57,6 @@ std::shared_ptr<Communicator> make_nccl_host(const World& world, const Group& gr
   return make_communicator(world, flat_backend(world), group.renamed(group.name + "/host"), settings);
 }
 
-#endif
-
-#ifdef ZT_HAS_NCCL
 LocalRank local_rank(const World& world) {
   if (world.launch != Launch::mpi) return {world.rank, world.size};
   const char* index = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
@@ -138,6 +135,21 @@ std::vector<int> nodes_of(const World& world, const Group& group, const Settings
 
 bool is_one_node(const std::vector<int>& nodes) {
   return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end();
+}
+
+std::string default_backend(const World& world, const Group& group, const Settings& settings) {
+  if (world.launch != Launch::mpi) return "local";
+  const auto nodes = nodes_of(world, group, settings);
+  if (is_one_node(nodes)) return group.size() <= kMostShmRanks ? "shm" : "mpi";
+  return why_not_two_level(nodes, settings.sum_order.value_or(SumOrder::fixed)).empty() ? "two_level" : "mpi";
+}
+
+std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
+                                                const Settings& settings) {
+  if (backend == "null") return std::make_shared<CheckedCommunicator>(make_backend(world, backend, std::move(group), settings));
+  auto box = black_box(world);  // first, so that a rank that waits in make_backend can be reported
+  auto made = make_backend(world, backend, std::move(group), settings);
+  return std::make_shared<CheckedCommunicator>(std::move(made), std::move(box));
 }
 
 }  // namespace zt::comm

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <mutex>
-#include <numeric>
 #include <set>
 
 #include "backend/checked.h"
 #include "mesh/make_backend.h"
 #include "null/null_backend.h"
 #include "recorder/report.h"
-#include "shm/shm_backend.h"
-#include "two_level/levels.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/comm/alike.h"
@@ -105,11 +102,7 @@ class Factory {
 
   // Splits an NCCL communicator from the one over the world, which the first call makes.
   std::unique_ptr<Backend> split_from_world(Group group) {
-    if (!nccl_world_) {
-      std::vector<int> all(static_cast<size_t>(world_.size));
-      std::iota(all.begin(), all.end(), 0);
-      nccl_world_ = make_backend(world_, "nccl", {"world", world_.rank, all}, options_.settings);
-    }
+    if (!nccl_world_) nccl_world_ = make_backend(world_, "nccl", whole_group(world_, "world"), options_.settings);
     return split_backend(world_, *nccl_world_, std::move(group), options_.settings);
   }
 
@@ -122,33 +115,12 @@ class Factory {
   std::unique_ptr<Backend> nccl_world_;
 };
 
-}  // namespace
-
-std::string default_backend(const World& world, const Group& group, const Settings& settings) {
-  if (world.launch != Launch::mpi) return "local";
-  const auto nodes = nodes_of(world, group, settings);
-  if (is_one_node(nodes)) return group.size() <= kMostShmRanks ? "shm" : "mpi";
-  return why_not_two_level(nodes, settings.sum_order.value_or(SumOrder::fixed)).empty() ? "two_level" : "mpi";
-}
-
-std::shared_ptr<Communicator> make_communicator(const World& world, const std::string& backend, Group group,
-                                                const Settings& settings) {
-  if (backend == "null") return std::make_shared<CheckedCommunicator>(make_backend(world, backend, std::move(group), settings));
-  auto box = black_box(world);  // first, so that a rank that waits in make_backend can be reported
-  auto made = make_backend(world, backend, std::move(group), settings);
-  return std::make_shared<CheckedCommunicator>(std::move(made), std::move(box));
-}
-
-namespace {
-
 // Throws Misuse on all ranks, before they would wait for one another, unless all have the same axes and backends.
 void check_meshes_alike(const World& world, const MeshShape& shape, const MeshOptions& options) {
   if (world.dry || world.size == 1) return;
-  std::vector<int> all(static_cast<size_t>(world.size));
-  std::iota(all.begin(), all.end(), 0);
   Facts facts{{"the mesh", shape.text()}, {"the mesh's backend", options.backend.empty() ? kNotGiven : options.backend}};
   for (const auto& [axis, backend] : options.backends) facts.emplace_back(fmt::format("the backend of axis '{}'", axis), backend);
-  const Group group{"mesh", world.rank, all};
+  const Group group = whole_group(world, "mesh");
   const auto control = make_communicator(world, default_backend(world, group, options.settings), group, options.settings);
   check_alike(facts, control.get(), "the ranks would wait for one another in different groups");
 }

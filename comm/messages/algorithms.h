@@ -2,26 +2,15 @@
 // Cost: README.md. Each function runs one blocking operation on checked tensors. Errors: Fault, Aborted, TimedOut, PeersEnded.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <cstddef>
+#include <vector>
 
 #include "core/operation.h"
+#include "queue/staging.h"
+#include "queue/wait_policy.h"
 #include "transport.h"
 
 namespace zt::comm {
-
-// Scratch memory of one communicator, kept between operations. It grows to kStagingBytes, or to what one small operation needs.
-class Staging {
- public:
-  // Returns at least `bytes`. Earlier contents are lost.
-  char* get(size_t bytes);
-  // Gives up the memory, which the caller may keep longer than this object.
-  at::Tensor release() { return std::move(memory_); }
-
- private:
-  at::Tensor memory_;
-};
-
-constexpr size_t kStagingBytes = size_t{8} << 20;
 
 // The transport, wait policy and scratch memory of an operation.
 struct Site {

@@ -1,10 +1,7 @@
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "algorithms.h"
-#include "core/bytes.h"
 
 namespace zt::comm {
 
@@ -18,14 +15,6 @@ std::vector<Part> staggered(std::vector<Part> parts, int rank, int size, int dir
 }
 
 }  // namespace
-
-char* Staging::get(size_t bytes) {
-  if (!memory_.defined() || static_cast<size_t>(memory_.numel()) < bytes) {
-    memory_ = at::Tensor();
-    memory_ = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
-  }
-  return bytes_of(memory_);
-}
 
 void exchange(Site site, const std::vector<Part>& sends, const std::vector<Part>& receives) {
   const int rank = site.rank();

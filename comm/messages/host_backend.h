@@ -5,6 +5,7 @@
 
 #include "algorithms.h"
 #include "queue/queued_backend.h"
+#include "queue/staging.h"
 #include "transport.h"
 
 namespace zt::comm {

@@ -16,6 +16,9 @@ constexpr size_t kOneRound = size_t{64} << 10;
 // Bytes per chunk. A chunk is received while the previous one is reduced. It is small enough to be reduced from the cache.
 constexpr size_t kChunk = size_t{512} << 10;
 
+// Bytes of scratch memory for the chunks that are on their way from all other ranks.
+constexpr size_t kStagingBytes = size_t{8} << 20;
+
 int64_t chunk_elements(size_t element, int size) {
   const size_t room = kStagingBytes / (2 * static_cast<size_t>(std::max(1, size - 1)));
   return static_cast<int64_t>(std::max<size_t>(1, std::min(kChunk, room) / element));

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <mutex>
-#include <numeric>
 
+#include "core/group.h"
 #include "mpi/watchdog.h"
 #include "zt/base/error.h"
 
@@ -12,12 +12,6 @@ namespace zt::comm {
 namespace {
 
 std::atomic<bool> given_up{false};
-
-Group whole(const World& world) {
-  Group group{"world", world.rank, std::vector<int>(static_cast<size_t>(world.size))};
-  std::iota(group.ranks.begin(), group.ranks.end(), 0);
-  return group;
-}
 
 void finalize() {
   int is_finalized = 0;
@@ -43,7 +37,7 @@ void start_mpi(const World& world, std::chrono::milliseconds limit) {
   static std::once_flag once;
   std::call_once(once, [&] {
     const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to start MPI", world.rank, world.size),
-                            whole(world));
+                            whole_group(world, "world"));
     initialize();
   });
   int rank = 0, size = 0;
@@ -67,7 +61,7 @@ const std::vector<int>& nodes_of_world(const World& world, std::chrono::millisec
   start_mpi(world, limit);
   static const std::vector<int> nodes = [&] {
     const Watchdog watchdog(limit, fmt::format("rank {} waits for all {} ranks to make a mesh", world.rank, world.size),
-                            whole(world));
+                            whole_group(world, "world"));
     MPI_Comm node = MPI_COMM_NULL;
     int lowest = 0;
     check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),

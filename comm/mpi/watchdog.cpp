@@ -14,7 +14,7 @@ namespace zt::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kReportLimit(1500);  // for the emergency actions, before the process ends
-constexpr std::chrono::milliseconds kBetweenLooks(250);
+constexpr std::chrono::milliseconds kBetweenEndChecks(250);
 constexpr const char* kAdvice =
     "Did a rank fail, or make other calls? If the ranks only need longer: comm.mesh{..., timeout = seconds}";
 
@@ -42,7 +42,7 @@ std::string Watchdog::find_reason(std::chrono::milliseconds limit, const Group& 
   const auto until = std::chrono::steady_clock::now() + limit;
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto look = std::min(until, std::chrono::steady_clock::now() + kBetweenLooks);
+    const auto look = std::min(until, std::chrono::steady_clock::now() + kBetweenEndChecks);
     if (changed_.wait_until(lock, look, [&] { return is_over_; })) return "";
     if (std::chrono::steady_clock::now() >= until)
       return fmt::format("communication timed out after {} s", std::chrono::duration<double>(limit).count());

@@ -1,6 +1,7 @@
 // Runs one Operation as calls of NCCL on a stream.
 #pragma once
 
+#include "core/group.h"
 #include "core/operation.h"
 #include "nccl/api.h"
 

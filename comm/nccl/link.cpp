@@ -14,10 +14,6 @@ namespace {
 // As for the other backends, below the 5 s within which a failed run must end.
 constexpr std::chrono::milliseconds kGrace(2000);
 
-std::string text_of(const Call& call, const Group& group) {
-  return call.text(call.peer < 0 ? "" : group.rank_name(call.peer));
-}
-
 }  // namespace
 
 Link::Link(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group, ncclComm_t comm)
@@ -158,7 +154,7 @@ void Link::check_peers(const StartedOperation& started) {
 
 std::string Link::where(const StartedOperation& started) const {
   return fmt::format("{} of axis '{}' waits in operation {}, {}", group_.rank_name(group_.rank), group_.name, started.turn,
-                     text_of(started.call, group_));
+                     started.call.text(group_));
 }
 
 }  // namespace zt::comm

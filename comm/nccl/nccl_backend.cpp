@@ -141,7 +141,7 @@ class NcclBackend : public Backend {
       throw;
     } catch (const std::exception& error) {
       link_->refuse(operation);
-      const std::string why = fmt::format("{} on axis '{}' failed, operation {} of {} on nccl: {}", operation.text(group()),
+      const std::string why = fmt::format("{} on axis '{}' failed, operation {} of {} on nccl: {}", operation.call.text(group()),
                                           group().name, operation.turn, group().rank_name(group().rank), describe(error));
       link_->fail(why);
       throw Fault(why);

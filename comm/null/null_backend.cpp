@@ -8,12 +8,12 @@ namespace zt::comm {
 namespace {
 
 // Returns a flat view. The counts of the operation were checked before.
-at::Tensor flat(const at::Tensor& tensor) {
+at::Tensor flat_view(const at::Tensor& tensor) {
   return tensor.detach().reshape({-1});
 }
 at::Tensor own_part(const at::Tensor& tensor, const Group& group) {
   const int64_t part = tensor.numel() / group.size();
-  return flat(tensor).narrow(0, group.rank * part, part);
+  return flat_view(tensor).narrow(0, group.rank * part, part);
 }
 
 void run(Kind kind, const at::Tensor& out, const at::Tensor& in, const Group& group) {
@@ -21,17 +21,17 @@ void run(Kind kind, const at::Tensor& out, const at::Tensor& in, const Group& gr
   switch (kind) {
     case Kind::all_reduce:
     case Kind::reduce:
-      flat(out).copy_(flat(in));
+      flat_view(out).copy_(flat_view(in));
       return;
     case Kind::reduce_scatter:
-      flat(out).copy_(own_part(in, group));
+      flat_view(out).copy_(own_part(in, group));
       return;
     case Kind::all_gather:
     case Kind::gather:
-      out.detach().reshape({group.size(), -1}).copy_(flat(in.clone()));
+      out.detach().reshape({group.size(), -1}).copy_(flat_view(in.clone()));
       return;
     case Kind::scatter:
-      if (in.defined()) flat(out).copy_(own_part(in, group));
+      if (in.defined()) flat_view(out).copy_(own_part(in, group));
       else out.detach().zero_();
       return;
     case Kind::all_to_all:

@@ -60,7 +60,7 @@ void OperationRunner::run_explained(const Operation& operation, WaitPolicy& poli
   } catch (const Aborted&) {
     throw;
   } catch (const Fault& failure) {
-    fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.text(group()), group().name, operation.turn,
+    fault("{} on axis '{}' failed, operation {} of {} on {}: {}", operation.call.text(group()), group().name, operation.turn,
           group().rank_name(group().rank), backend_name(), failure.what());
   }
 }
@@ -76,7 +76,7 @@ void OperationRunner::report(const TimedOut& late, const Operation& operation) c
   fault(
       "communication timed out after {} s: {} of axis '{}' waits in operation {}, {}, for {} (backend {}). Did a rank fail, or "
       "make other calls? If the operation only needs longer: axis:set_timeout(seconds)",
-      seconds, group().rank_name(group().rank), group().name, operation.turn, operation.text(group()), names_of(late.peers),
+      seconds, group().rank_name(group().rank), group().name, operation.turn, operation.call.text(group()), names_of(late.peers),
       backend_name());
 }
 
@@ -84,7 +84,7 @@ void OperationRunner::report(const PeersEnded& ended, const Operation& operation
   fault(
       "{} of axis '{}' waits in operation {}, {}, for {}, whose script{} ended (backend {}): all ranks have to make the same "
       "calls in the same order. Did a script return or call os.exit before its last call?",
-      group().rank_name(group().rank), group().name, operation.turn, operation.text(group()), names_of(ended.peers),
+      group().rank_name(group().rank), group().name, operation.turn, operation.call.text(group()), names_of(ended.peers),
       ended.peers.size() > 1 ? "s have" : " has", backend_name());
 }
 

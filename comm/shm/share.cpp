@@ -1,27 +1,15 @@
 #include "shm/share.h"
 
-#include <array>
 #include <cstring>
 
 #include "queue/operation_runner.h"
-#include "zt/base/error.h"
+#include "shm/offer.h"
 
 namespace zt::comm {
 
 namespace {
 
-// A rank's message to the others about the memory that it created.
-struct Offer {
-  MemoryAddress address;
-  std::array<char, 512> complaint;  // why this rank failed; empty means success
-};
 static_assert(sizeof(Offer) <= kInlineBytes);
-
-void write_complaint(Offer& offer, const std::string& text) {
-  const size_t length = std::min(text.size(), offer.complaint.size() - 1);
-  std::memcpy(offer.complaint.data(), text.data(), length);
-  offer.complaint[length] = 0;
-}
 
 // Sends this rank's offer to all ranks. Returns all offers, in rank order.
 std::vector<Offer> exchange(Team& team, const Offer& mine) {
@@ -37,7 +25,7 @@ std::vector<Offer> exchange(Team& team, const Offer& mine) {
 // Throws Declined if a rank failed.
 void check_offers(const std::vector<Offer>& offers, const Group& group) {
   for (size_t r = 0; r < offers.size(); ++r) {
-    if (offers[r].complaint[0] != 0)
+    if (offers[r].is_complaint())
       throw Declined(fmt::format("{}: {}", group.rank_name(static_cast<int>(r)), offers[r].complaint.data()));
   }
 }
@@ -45,11 +33,7 @@ void check_offers(const std::vector<Offer>& offers, const Group& group) {
 // Calls `attempt`, then exchanges the offers. Throws Declined on all ranks if `attempt` threw Fault on one of them.
 template <class Attempt>
 std::vector<Offer> try_together(Team& team, Offer& offer, Attempt attempt) {
-  try {
-    attempt();
-  } catch (const Fault& failure) {
-    write_complaint(offer, failure.what());
-  }
+  attempt_or_complain(offer, attempt);
   const auto offers = exchange(team, offer);
   check_offers(offers, team.group());
   return offers;
@@ -59,7 +43,7 @@ std::vector<Offer> try_together(Team& team, Offer& offer, Attempt attempt) {
 
 std::vector<SharedMemory> open_others(Team& team, const std::function<MemoryAddress()>& offer_memory) {
   std::vector<SharedMemory> memories(static_cast<size_t>(team.size()));
-  Offer offer{};
+  Offer offer;
   const auto offers = try_together(team, offer, [&] { offer.address = offer_memory(); });
   try_together(team, offer, [&] {
     for (int r = 0; r < team.size(); ++r) {

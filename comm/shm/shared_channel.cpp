@@ -2,7 +2,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "core/bytes.h"
 #include "queue/operation_runner.h"
 #include "queue/queue.h"
+#include "shm/offer.h"
 #include "shm/slot_ring.h"
 #include "shm/team.h"
 #include "zt/base/error.h"
@@ -103,55 +103,38 @@ class SharedChannel : public CheckedChannel, private OperationRunner {
   Queue failures_;
 };
 
-// What an end sends to the other when they meet.
-struct Greeting {
-  MemoryAddress address;              // of the sender's memory
-  std::array<char, 488> complaint{};  // why the rank failed; empty means success
-};
-
-void send_greeting(Communicator& whole, int peer, const Greeting& greeting) {
-  const at::Tensor bytes = at::zeros({sizeof(Greeting)}, at::kByte);
-  std::memcpy(bytes_of(bytes), &greeting, sizeof(Greeting));
+void send_offer(Communicator& whole, int peer, const Offer& offer) {
+  const at::Tensor bytes = at::zeros({sizeof(Offer)}, at::kByte);
+  std::memcpy(bytes_of(bytes), &offer, sizeof(Offer));
   whole.send(bytes, peer);
 }
 
-Greeting receive_greeting(Communicator& whole, int peer) {
-  const at::Tensor bytes = at::zeros({sizeof(Greeting)}, at::kByte);
+Offer receive_offer(Communicator& whole, int peer) {
+  const at::Tensor bytes = at::zeros({sizeof(Offer)}, at::kByte);
   whole.recv(bytes, peer);
-  Greeting greeting;
-  std::memcpy(static_cast<void*>(&greeting), bytes_of(bytes), sizeof(Greeting));
-  return greeting;
-}
-
-// Calls `attempt` and keeps the text of a Fault.
-template <class Attempt>
-void attempt_or_complain(Greeting& greeting, Attempt attempt) {
-  try {
-    attempt();
-  } catch (const Fault& failure) {
-    const std::string text = failure.what();
-    std::memcpy(greeting.complaint.data(), text.data(), std::min(text.size(), greeting.complaint.size() - 1));
-  }
+  Offer offer;
+  std::memcpy(static_cast<void*>(&offer), bytes_of(bytes), sizeof(Offer));
+  return offer;
 }
 
 // Creates the memory at the sender and opens it at the receiver. A failure of one is a Fault of both.
 std::shared_ptr<SharedMemory> meet(Communicator& whole, const ChannelPlan& plan, bool is_sender, size_t bytes) {
   auto memory = std::make_shared<SharedMemory>();
-  Greeting mine, theirs;
+  Offer mine, theirs;
   if (is_sender) {
     attempt_or_complain(mine, [&] {
       *memory = SharedMemory::create(bytes, Pages::on_demand);
       mine.address = memory->address();
     });
-    send_greeting(whole, plan.to, mine);
-    theirs = receive_greeting(whole, plan.to);
+    send_offer(whole, plan.to, mine);
+    theirs = receive_offer(whole, plan.to);
   } else {
-    theirs = receive_greeting(whole, plan.from);
-    if (theirs.complaint[0] == 0) attempt_or_complain(mine, [&] { *memory = SharedMemory::open(theirs.address); });
-    send_greeting(whole, plan.from, mine);
+    theirs = receive_offer(whole, plan.from);
+    if (!theirs.is_complaint()) attempt_or_complain(mine, [&] { *memory = SharedMemory::open(theirs.address); });
+    send_offer(whole, plan.from, mine);
   }
-  for (const Greeting& greeting : {mine, theirs}) {
-    if (greeting.complaint[0] != 0) fault("channel '{}' cannot be made: {}", plan.name, greeting.complaint.data());
+  for (const Offer& offer : {mine, theirs}) {
+    if (offer.is_complaint()) fault("channel '{}' cannot be made: {}", plan.name, offer.complaint.data());
   }
   return memory;
 }

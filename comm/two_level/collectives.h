@@ -4,9 +4,11 @@
 
 #include <functional>
 
+#include "backend/backend.h"
 #include "core/operation.h"
-#include "messages/algorithms.h"
-#include "two_level/two_level_backend.h"
+#include "queue/staging.h"
+#include "queue/wait_policy.h"
+#include "two_level/levels.h"
 
 namespace zt::comm {
 

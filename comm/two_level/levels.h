@@ -1,11 +1,13 @@
-// Divides a group of ranks on several nodes into its two levels. Pure functions.
+// The two levels of a group of ranks on several nodes. Pure functions.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
 #include "core/group.h"
+#include "zt/comm/comm.h"
 
 namespace zt::comm {
 
@@ -22,5 +24,12 @@ struct LevelGroups {
 
 // Returns the groups of rank group.rank. Requires a group that why_not_two_level accepts.
 LevelGroups level_groups(const Group& group, const std::vector<int>& nodes);
+
+// The communicators of one rank. Only the two-level backend uses them: it makes all calls on them one at a time, in one order.
+struct Levels {
+  std::shared_ptr<Communicator> inside;  // the ranks of this node, in group order
+  std::shared_ptr<Communicator> across;  // the ranks with this rank's place, in group order
+  std::shared_ptr<Communicator> flat;    // all ranks, in group order
+};
 
 }  // namespace zt::comm

@@ -29,16 +29,10 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "zt/comm/comm.h"
+#include "core/group.h"
+#include "two_level/levels.h"
 
 namespace zt::comm {
-
-// The communicators of one rank. Only the two-level backend uses them: it makes all calls on them one at a time, in one order.
-struct Levels {
-  std::shared_ptr<Communicator> inside;  // the L ranks of this node, in group order
-  std::shared_ptr<Communicator> across;  // the Q ranks with this rank's place, in group order
-  std::shared_ptr<Communicator> flat;    // all W, in group order
-};
 
 // The timeout applies to each step, which is an operation of one of `levels`. The message names the axis of the level
 // ("dp/inside"). check_abort throws Aborted if another rank of the run failed.

@@ -4,9 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "mesh/mesh.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
 #include "sdk/program/program_models.h"
 #include "support/spawn.h"
 #include "zero/shard_support.h"
@@ -17,9 +16,7 @@ namespace zt::test {
 namespace {
 
 std::shared_ptr<Communicator> world_axis(const World& world) {
-  std::vector<int> ranks(static_cast<size_t>(world.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return comm::make_communicator(world, "local", {"dp", world.rank, ranks}, {.timeout = std::chrono::seconds(30)});
+  return comm::make_communicator(world, "local", comm::whole_group(world, "dp"), {.timeout = std::chrono::seconds(30)});
 }
 
 // Returns numbers of very different magnitude, so that the bits of a sum depend on its order.

@@ -5,6 +5,9 @@
 
 #include "comm/support/ranks.h"
 #include "comm/two_level/two_levels.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
+#include "mesh/mesh.h"
 #include "null/null_backend.h"
 #include "recorder/report.h"
 #include "recorder/verdict.h"

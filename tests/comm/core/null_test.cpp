@@ -6,9 +6,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "mesh/mesh.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {
@@ -16,9 +15,8 @@ namespace zt::comm {
 namespace {
 
 std::shared_ptr<Communicator> rank_of(int rank, int size) {
-  std::vector<int> ranks(static_cast<size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return make_communicator(World{.rank = rank, .size = size, .threads = nullptr}, "null", {"dp", rank, ranks});
+  const World world{.rank = rank, .size = size, .threads = nullptr};
+  return make_communicator(world, "null", whole_group(world, "dp"));
 }
 
 TEST(Null, KnowsItsPlace) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include "mesh/make_backend.h"
 #include "mesh/mesh.h"
 #include "support/message.h"
 #include "support/spawn.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/support/ranks.h"
+#include "core/group.h"
 #include "nccl_fixture.h"
 #include "support/message.h"
 #include "support/spawn.h"
@@ -21,7 +22,7 @@ using namespace fake;
 struct Device {
   explicit Device(const World& world)
       : host(test::world_communicator(world)),
-        comm(make_nccl_backend(host, test::whole_group(world, "pp"), SumOrder::any, nccl.api, streams)) {
+        comm(make_nccl_backend(host, whole_group(world, "pp"), SumOrder::any, nccl.api, streams)) {
     log.take();
   }
   Lines calls() {

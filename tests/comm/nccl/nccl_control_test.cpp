@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/support/ranks.h"
+#include "core/group.h"
 #include "mesh/mesh.h"
 #include "nccl_fixture.h"
 #include "support/spawn.h"
@@ -20,7 +21,7 @@ TEST(NcclControl, GatherValuesStaysInHostMemory) {
   test::spawn(2, [](const World& world) {
     Log log;
     Nccl nccl{log};
-    const auto group = test::whole_group(world, "dp");
+    const auto group = whole_group(world, "dp");
     const auto host = test::world_communicator(world);
     auto backend =
         make_nccl_backend(test::world_communicator(world), group, SumOrder::any, nccl.api, std::make_shared<Streams>(log));

@@ -2,7 +2,6 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
-#include "messages/algorithms.h"
 #include "nccl_fixture.h"
 #include "support/message.h"
 #include "zt/base/error.h"

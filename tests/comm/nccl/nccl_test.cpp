@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "core/segments.h"
-#include "messages/algorithms.h"
 #include "nccl_fixture.h"
 #include "support/message.h"
 #include "zt/base/error.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "comm/support/ranks.h"
-#include "mesh/mesh.h"
+#include "mesh/make_backend.h"
 #include "recorder/black_box.h"
 #include "recorder/flight_file.h"
 #include "recorder/report.h"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "comm/support/ranks.h"
-#include "mesh/mesh.h"
+#include "mesh/make_backend.h"
 #include "shm/share.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <tuple>
 
-#include "mesh/mesh.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
 #include "support/spawn.h"
 #include "zt/base/tensor.h"
 
@@ -58,16 +58,10 @@ at::Tensor reduced_block(int size, at::ScalarType dtype, ReduceOp op) {
 
 }  // namespace
 
-comm::Group whole_group(const World& world, const std::string& name) {
-  std::vector<int> ranks(static_cast<size_t>(world.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return {name, world.rank, ranks};
-}
-
 std::shared_ptr<Communicator> world_communicator(const World& world) {
   const char* named = std::getenv("ZT_TEST_BACKEND");
   const std::string backend = named ? named : world.launch == Launch::mpi ? "mpi" : "local";
-  return comm::make_communicator(world, backend, whole_group(world, "dp"), {.timeout = std::chrono::seconds(60)});
+  return comm::make_communicator(world, backend, comm::whole_group(world, "dp"), {.timeout = std::chrono::seconds(60)});
 }
 
 void on_worlds(const std::function<void(const World&)>& body) {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/group.h"
 #include "zt/comm/comm.h"
 #include "zt/process/world.h"
 
@@ -18,8 +17,6 @@ void on_ranks(const std::function<void(Communicator&)>& body);
 // As on_ranks, for a body that makes its communicators itself.
 void on_worlds(const std::function<void(const World&)>& body);
 
-// Returns the group of all ranks of the world, in order.
-comm::Group whole_group(const World& world, const std::string& name);
 // Makes the communicator over all ranks of the world, on the backend that the environment variable ZT_TEST_BACKEND names, else on
 // "mpi" under mpirun and on "local" without.
 std::shared_ptr<Communicator> world_communicator(const World& world);

@@ -1,8 +1,8 @@
 // Failures on several nodes: a rank makes no call, calls something else, or ends. And layouts that are refused.
 #include <gtest/gtest.h>
 
-#include "comm/support/ranks.h"
-#include "mesh/mesh.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "two_levels.h"
@@ -71,7 +71,7 @@ TEST(TwoLevel, RefusesWhatWouldGiveOtherBits) {
                 two_levels(world, 3));
     EXPECT_SAYS("all on one node", two_levels(world, 6));
     EXPECT_SAYS("backend 'shm' needs all ranks of axis 'dp' on one machine",
-                make_communicator(world, "shm", test::whole_group(world, "dp"), {.ranks_per_node = 3}));
+                make_communicator(world, "shm", whole_group(world, "dp"), {.ranks_per_node = 3}));
   });
 }
 

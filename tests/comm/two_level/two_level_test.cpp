@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "comm/support/ranks.h"
-#include "mesh/mesh.h"
 #include "support/spawn.h"
 #include "two_levels.h"
 

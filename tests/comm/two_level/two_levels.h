@@ -8,21 +8,21 @@
 #include <functional>
 #include <memory>
 
-#include "comm/support/ranks.h"
-#include "mesh/mesh.h"
+#include "core/group.h"
+#include "mesh/make_backend.h"
 #include "support/spawn.h"
 
 namespace zt::comm {
 
 // Makes a two-level communicator that treats every `places` consecutive ranks as one node.
 inline std::shared_ptr<Communicator> two_levels(const World& world, int places, SumOrder order = SumOrder::fixed) {
-  return make_communicator(world, "two_level", test::whole_group(world, "dp"),
+  return make_communicator(world, "two_level", whole_group(world, "dp"),
                            {.timeout = std::chrono::seconds(60), .sum_order = order, .ranks_per_node = places});
 }
 
 // Makes a communicator without levels.
 inline std::shared_ptr<Communicator> one_level(const World& world) {
-  return make_communicator(world, "local", test::whole_group(world, "flat"), {.timeout = std::chrono::seconds(60)});
+  return make_communicator(world, "local", whole_group(world, "flat"), {.timeout = std::chrono::seconds(60)});
 }
 
 // Calls body(two levels, one level) on every rank of worlds of several shapes.

@@ -7,7 +7,7 @@
 #include "adam.h"
 #include "comm/nccl/nccl_fake.h"
 #include "layers/layers.h"
-#include "mesh/mesh.h"
+#include "mesh/make_backend.h"
 #include "nccl/nccl_backend.h"
 #include "numerics/support/training.h"
 #include "shard.h"
