@@ -11,6 +11,7 @@
 // Gradients flow through h, rows, route_weights and shared.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,11 @@
 #include "zt/model/layer.h"
 
 namespace zt::moe {
+
+enum class DispatcherKind : uint8_t { all_to_all, all_gather };
+constexpr auto words_of(DispatcherKind) {
+  return std::array{"all_to_all", "all_gather"};
+}
 
 struct ExchangeOptions {
   int64_t experts = 0;

@@ -100,7 +100,7 @@ namespace {
 int64_t room_of_expert(const at::Tensor& experts, const CapacityOptions& capacity, const ExchangeOptions& options, Mode mode) {
   if (experts.dim() != 3)
     misuse("a capacity needs tokens of samples, [samples, tokens, hidden], got experts {}", describe(experts));
-  const bool per_sample = capacity.per == "sample";
+  const bool per_sample = capacity.per == RoomOf::sample;
   const int64_t samples = experts.size(0), tokens = experts.size(1), routes = options.top_k > 0 ? options.top_k : experts.size(2);
   const int64_t room = capacity.rows(mode == Mode::train, per_sample ? tokens : samples * tokens, routes, options.experts);
   return per_sample ? samples * room : room;

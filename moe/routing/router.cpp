@@ -33,7 +33,7 @@ std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& option
 class Router final : public Layer, public LayerExtras {
  public:
   explicit Router(RouterOptions options) : options_(std::move(options)), weight_(make_weight("weight", options_)) {
-    if (options_.noise == "noisy_top_k") noise_ = make_weight("noise", options_);
+    if (options_.noise == Noise::noisy_top_k) noise_ = make_weight("noise", options_);
   }
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
@@ -41,12 +41,13 @@ class Router final : public Layer, public LayerExtras {
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
     const Shape shape{h.size(0), h.size(1), routes()};
     const at::Tensor logits = logits_of(h, context);
-    const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
+    const at::Tensor scores = options_.score == Score::sigmoid ? logits.sigmoid() : logits.softmax(-1);
     const at::Tensor counted = h.is_meta() ? at::Tensor() : counted_tokens({shape.samples, shape.tokens}, options_.mask, context);
     at::Tensor experts = experts_of({logits, scores, counted}, shape, context);
     const at::Tensor load = load_of(experts, shape.samples, counted);
-    const at::Tensor balanced =
-        options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples, counted) : load;
+    const at::Tensor balanced = options_.losses.of == BalancedRoutes::first
+                                    ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples, counted)
+                                    : load;
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, counted, shape, context);
     const Routed routed{logits, probabilities_of(scores), load, balanced, counted, shape.samples};
@@ -66,10 +67,9 @@ class Router final : public Layer, public LayerExtras {
     if (options_.has_bias) io.stats.push_back({"bias", 1});
     return io;
   }
-  std::string settings() const override { return options_.text(); }
   std::vector<std::string> gives_up() const override { return options_.given_up(); }
   std::vector<std::string> axes() const override {
-    const bool communicates = options_.losses.balance > 0 && options_.losses.per == "batch";
+    const bool communicates = options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch;
     return communicates ? options_.batch_axes : std::vector<std::string>();
   }
   std::vector<std::string> batch_axes() const override { return axes(); }
@@ -98,7 +98,7 @@ class Router final : public Layer, public LayerExtras {
     std::vector<int64_t> of_routes() const { return {samples, tokens, routes}; }
   };
 
-  int64_t routes() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
+  int64_t routes() const { return options_.choice == Choice::expert ? options_.experts : options_.top_k; }
 
   at::Tensor load_of(const at::Tensor& experts, int64_t samples, const at::Tensor& counted) const {
     if (experts.is_meta()) return at::empty({samples, options_.experts}, experts.options().dtype(at::kDouble));
@@ -133,7 +133,7 @@ class Router final : public Layer, public LayerExtras {
 
   at::Tensor chosen(const Given& given, const Shape& shape, Context& context) const {
     at::Tensor of_tokens = given.scores.detach().cpu();
-    if (options_.choice == "expert") {
+    if (options_.choice == Choice::expert) {
       const bool is_training = context.mode == Mode::train;
       const int64_t room = options_.capacity->rows(is_training, shape.tokens, options_.top_k, options_.experts);
       constexpr double kLast = -std::numeric_limits<double>::infinity();
@@ -175,8 +175,8 @@ class Router final : public Layer, public LayerExtras {
     const at::Tensor index = used.is_meta() ? used : used.clamp_min(0);
     at::Tensor weights = options_.softmax_after ? logits.gather(1, index).softmax(-1) : scores.gather(1, index);
     if (!used.is_meta()) weights = weights.masked_fill(used.lt(0), 0);
-    const bool keeps_all = options_.normalise == "kept" && !options_.capacity;
-    if (options_.normalise == "selected" || keeps_all) weights = normalised(weights);
+    const bool keeps_all = options_.normalise == Normalise::kept && !options_.capacity;
+    if (options_.normalise == Normalise::selected || keeps_all) weights = normalised(weights);
     return options_.scale == 1 ? weights : weights * options_.scale;
   }
 
@@ -184,22 +184,23 @@ class Router final : public Layer, public LayerExtras {
 
   // Empties the routes of experts without room.
   void drop(at::Tensor& experts, at::Tensor& weights, const at::Tensor& counted, const Shape& shape, Context& context) const {
-    if (!options_.capacity || options_.choice == "expert" || experts.is_meta()) return;
-    const bool per_sample = options_.capacity->per == "sample";
+    if (!options_.capacity || options_.choice == Choice::expert || experts.is_meta()) return;
+    const bool per_sample = options_.capacity->per == RoomOf::sample;
     const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
     Room room{.samples = parts, .experts = options_.experts, .counted = counted};
     room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
-    if (options_.capacity->keep == "probability") room.ranking = weights.detach().cpu();
-    if (options_.capacity->keep == "random") room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
-    room.is_by_choice = options_.capacity->places == "by_choice";
+    if (options_.capacity->keep == Keep::probability) room.ranking = weights.detach().cpu();
+    if (options_.capacity->keep == Keep::random)
+      room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
+    room.is_by_choice = options_.capacity->places == Places::by_choice;
     const int64_t dropped = drop_above(experts, room);
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
-    if (options_.normalise == "kept") weights = normalised(weights) * options_.scale;
+    if (options_.normalise == Normalise::kept) weights = normalised(weights) * options_.scale;
   }
 
   at::Tensor probabilities_of(const at::Tensor& scores) const {
-    return options_.score == "sigmoid" ? normalised(scores) : scores;
+    return options_.score == Score::sigmoid ? normalised(scores) : scores;
   }
 
   void add_losses(const Routed& routed, Context& context) const {

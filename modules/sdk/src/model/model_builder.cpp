@@ -35,8 +35,6 @@ class ModelBuilder {
     PositionInfo info;
     info.name = entry.name;
     info.kind = entry.layer->kind();
-    const LayerExtras& extras = extras_of(*entry.layer);
-    info.settings = extras.settings();
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
     info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
@@ -49,7 +47,7 @@ class ModelBuilder {
     add_losses(info);
     info.stats = io.stats;
     info.continues = entry.continues && position > 0;
-    info.batch_axes = extras.batch_axes();
+    info.batch_axes = extras_of(*entry.layer).batch_axes();
     if (is_new) add_stats(info);
     info.units = record_use(*entry.layer, position);
     model.positions.push_back(std::move(info));
