@@ -61,8 +61,7 @@ class BucketBuilder {
 
 Action bucket_action(const Bucket& bucket, const Bucketing& bucketing) {
   Action action{.kind = bucketing.kind, .target = bucket.units.front().unit};
-  const auto& axes = bucketing.plans[bucket.units.front().unit].comm_axes();
-  action.attrs["axes"] = Value::List(axes.begin(), axes.end());
+  action.set_axes(bucketing.plans[bucket.units.front().unit].comm_axes());
   if (bucketing.waits) action.attrs["wait"] = true;
   action.set_gradient_part(bucket.units.front().part);
   Value::List others;

@@ -73,9 +73,9 @@ class Shard : public Pass {
   }
 
  private:
-  Keep keep() const {
-    if (options_.keep == "max_live") return Keep::max_live;
-    return options_.keep == "forward" ? Keep::forward : Keep::use;
+  StaysWhole keep() const {
+    if (options_.keep == "max_live") return StaysWhole::max_live;
+    return options_.keep == "forward" ? StaysWhole::forward : StaysWhole::use;
   }
 
   // Without overlap, communication is waited for at once: buffers in flight only cost memory.
@@ -85,15 +85,12 @@ class Shard : public Pass {
   void span_mesh(Action& action, const MeshShape& mesh) const {
     std::vector<std::string> all;
     for (const AxisSize& axis : mesh.axes()) all.push_back(axis.name);
-    if (action.kind == Kinds::get().count) {
-      const std::vector<std::string> known = action.attrs.contains("axes") ? action.sample_axes() : std::vector<std::string>{};
-      std::set<std::string> with_samples(known.begin(), known.end());
-      for (const std::string& axis : options_.data_axes()) with_samples.insert(axis);
-      const std::vector<std::string> samples = order_of_samples(options_.axis->names, with_samples, mesh);
-      action.attrs.erase("samples");
-      if (samples != all) action.attrs["samples"] = Value::List(samples.begin(), samples.end());
-    }
-    action.attrs["axes"] = Value::List(all.begin(), all.end());
+    const std::vector<std::string> known = action.attrs.contains("axes") ? action.sample_axes() : std::vector<std::string>{};
+    action.set_axes(all);
+    if (action.kind != Kinds::get().count) return;
+    std::set<std::string> with_samples(known.begin(), known.end());
+    for (const std::string& axis : options_.data_axes()) with_samples.insert(axis);
+    action.set_sample_axes(order_of_samples(options_.axis->names, with_samples, mesh));
   }
 
   void insert_reductions(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
@@ -135,7 +132,7 @@ class Shard : public Pass {
       next.set_gradient_part(GradientPart::whole);
       next.attrs.erase("dtype");
       const auto axes = plan.replica_axes();
-      next.attrs["axes"] = Value::List(axes.begin(), axes.end());
+      next.set_axes(axes);
       result.push_back(std::move(next));
     }
     actions = std::move(result);

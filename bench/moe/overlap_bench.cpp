@@ -14,10 +14,10 @@
 #include <CLI/CLI.hpp>
 
 #include "adam.h"
-#include "core/checked.h"
-#include "core/make_backend.h"
+#include "backend/checked.h"
 #include "exchange/exchange.h"
 #include "layers/layers.h"
+#include "mesh/make_backend.h"
 #include "mesh/mesh.h"
 #include "providers.h"
 #include "routing/router.h"

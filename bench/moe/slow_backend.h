@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 
 namespace zt {
 

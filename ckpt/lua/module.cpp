@@ -69,34 +69,14 @@ int make_saver(lua_State* L) {
   return 1;
 }
 
-void convert_number(const Value& given, const std::string& path, int64_t& out) {
-  convert(given, path, out);
-  if (out < 0) misuse("{} must be at least 0, got {}", path, out);
-}
-
-// Returns the saver's options. save.lua has their schema.
-SaveOptions save_options(const Value& value) {
-  SaveOptions options;
-  if (value.is_nil()) return options;
-  Value::Table table;
-  convert(value, "ckpt.save", table);
-  bool is_async = true, skip = false;
-  for (const auto& [name, given] : table) {
-    const std::string path = "ckpt.save." + name;
-    if (name == "async") convert(given, path, is_async);
-    else if (name == "skip_if_busy") convert(given, path, skip);
-    else if (name == "keep") convert_number(given, path, options.retention.keep);
-    else if (name == "keep_every") convert_number(given, path, options.retention.keep_every);
-    else misuse("ckpt.save: unknown option '{}'", name);
-  }
-  options.mode = is_async ? SaveMode::async : SaveMode::blocking;
-  options.when_busy = skip ? WhenBusy::skip : WhenBusy::wait;
-  return options;
-}
-
-// saver:save(folder, step, objects, {async, skip_if_busy, keep, keep_every}) -> true, or false if skipped
+// saver:save(folder, step, objects, async, skip_if_busy, keep, keep_every) -> true, or false if skipped. save.lua has their
+// schema.
 int saver_save(lua_State* L) {
-  const SaveOptions options = save_options(lua::check_value(L, 5));
+  const SaveOptions options{.mode = lua::check_boolean(L, 5) ? SaveMode::async : SaveMode::blocking,
+                            .when_busy = lua::check_boolean(L, 6) ? WhenBusy::skip : WhenBusy::wait,
+                            .retention = {.keep = lua::check_integer(L, 7), .keep_every = lua::check_integer(L, 8)}};
+  const auto& [keep, keep_every] = options.retention;
+  if (keep < 0 || keep_every < 0) misuse("Saver:save: keep and keep_every must be at least 0, got {} and {}", keep, keep_every);
   const auto saver = lua::check<Saver>(L, 1);
   lua::push(L, saver->save(check_path(L, 2), lua::check_integer(L, 3), check_objects(L, 4), options));
   return 1;

@@ -98,10 +98,8 @@ local function save(target, what, value)
   list[#list + 1] = {"script", record(run, named)}
   local saver = savers.of(mesh)
   wait_at_end(run, saver)
-  local is_saved = saver:save(folder, step, list, {
-    async = options.async and not is_told, skip_if_busy = options.skip_if_busy and not (is_told or is_last), keep = options.keep,
-    keep_every = options.keep_every,
-  })
+  local skips = options.skip_if_busy and not (is_told or is_last)
+  local is_saved = saver:save(folder, step, list, options.async and not is_told, skips, options.keep, options.keep_every)
   if not is_saved and core.world.rank == 0 then
     log.warn("step %d is not saved: the previous checkpoint is still being written", step)
   end

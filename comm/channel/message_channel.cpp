@@ -7,7 +7,7 @@
 
 #include "channel/checked_channel.h"
 #include "channel/message.h"
-#include "messages/algorithms.h"
+#include "core/bytes.h"
 
 namespace zt::comm {
 

@@ -1,17 +1,8 @@
 #include "operation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "recorder/ring.h"
-
 namespace zt::comm {
-
-std::string Group::rank_name(int group_rank) const {
-  const auto index = static_cast<size_t>(group_rank);
-  return fmt::format("rank {} (world rank {})", made_as.empty() ? group_rank : made_as[index], ranks[index]);
-}
 
 std::string Operation::text(const Group& group) const {
   return call.text(peer < 0 ? "" : group.rank_name(peer));
@@ -34,13 +25,6 @@ Call call_of(const Operation& operation) {
     if (is_list) call.lengths = (call.lengths ^ static_cast<uint32_t>(tensor.numel())) * 16777619U + 1;
   }
   return call;
-}
-
-void record_call(Ring& ring, Operation& operation) {
-  const Record record = ring.add(operation.call);
-  operation.number = record.number;
-  operation.turn = record.turn;
-  operation.queued_ns = record.queued_ns;
 }
 
 }  // namespace zt::comm

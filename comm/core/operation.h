@@ -48,8 +48,4 @@ struct Operation {
 
 Call call_of(const Operation& operation);
 
-class Ring;
-// Records the call of the operation in `ring` as queued, and gives the operation its number, turn and time.
-void record_call(Ring& ring, Operation& operation);
-
 }  // namespace zt::comm

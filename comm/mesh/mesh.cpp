@@ -5,8 +5,8 @@
 #include <numeric>
 #include <set>
 
-#include "core/checked.h"
-#include "core/make_backend.h"
+#include "backend/checked.h"
+#include "mesh/make_backend.h"
 #include "null/null_backend.h"
 #include "recorder/report.h"
 #include "shm/shm_backend.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 #include "mesh_options.h"
 #include "zt/comm/mesh.h"
 #include "zt/process/world.h"

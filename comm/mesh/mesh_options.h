@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 #include "zt/base/value.h"
 #include "zt/comm/mesh.h"
 

@@ -56,16 +56,4 @@ void send(Site site, const Operation& operation);
 void recv(Site site, const Operation& operation);
 void barrier(Site site, const Operation& operation);
 
-// Splits `count` elements into one segment per rank: nearly equal in length, in rank order.
-struct Segments {
-  int64_t count = 0;
-  int ranks = 1;
-  int64_t begin(int rank) const { return count / ranks * rank + std::min<int64_t>(rank, count % ranks); }
-  int64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
-};
-
-inline char* bytes_of(const at::Tensor& tensor) {
-  return static_cast<char*>(tensor.mutable_data_ptr());
-}
-
 }  // namespace zt::comm

@@ -2,6 +2,8 @@
 #include <bit>
 
 #include "algorithms.h"
+#include "core/bytes.h"
+#include "core/segments.h"
 
 namespace zt::comm {
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "algorithms.h"
+#include "core/bytes.h"
 
 namespace zt::comm {
 

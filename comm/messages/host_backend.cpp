@@ -1,8 +1,8 @@
 #include "host_backend.h"
 
+#include "backend/checked.h"
 #include "channel/message_channel.h"
-#include "channel/shared_channel.h"
-#include "core/checked.h"
+#include "shm/shared_channel.h"
 
 namespace zt::comm {
 

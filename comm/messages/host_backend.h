@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "algorithms.h"
-#include "queued_backend.h"
+#include "queue/queued_backend.h"
 #include "transport.h"
 
 namespace zt::comm {

@@ -1,5 +1,6 @@
 // The collectives that only move data: each is one exchange.
 #include "algorithms.h"
+#include "core/bytes.h"
 
 namespace zt::comm {
 

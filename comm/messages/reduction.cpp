@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "algorithms.h"
+#include "core/bytes.h"
 #include "core/reduce_tree.h"
+#include "core/segments.h"
 
 namespace zt::comm {
 

@@ -14,7 +14,7 @@
 
 #include "core/channel_plan.h"
 #include "core/group.h"
-#include "wait_policy.h"
+#include "queue/wait_policy.h"
 
 namespace zt::comm {
 
@@ -45,11 +45,6 @@ class Transport {
   virtual std::unique_ptr<Transport> pair(const ChannelPlan& plan) = 0;
   // As Backend::duplicate.
   virtual std::unique_ptr<Transport> duplicate(const std::string& name) = 0;
-};
-
-// Thrown by waits. QueuedBackend turns it into a Fault with the details.
-struct TimedOut {
-  std::vector<int> peers;  // group ranks that the wait was for
 };
 
 // A set of messages with one common wait.

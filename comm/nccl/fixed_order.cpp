@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "messages/algorithms.h"
+#include "core/segments.h"
 #include "nccl/device_tree.h"
 
 namespace zt::comm {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "messages/wait_policy.h"
+#include "queue/wait_policy.h"
 #include "recorder/report.h"
 #include "zt/base/error.h"
 #include "zt/process/trace.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 #include "nccl/api.h"
 #include "nccl/calls.h"
 

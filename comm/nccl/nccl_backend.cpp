@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/checked.h"
+#include "backend/checked.h"
 #include "core/compare.h"
 #include "nccl/calls.h"
 #include "nccl/device_tree.h"

@@ -11,7 +11,7 @@
 
 namespace zt::comm {
 
-// Thrown by waits that can never succeed. QueuedBackend turns it into a Fault with the details.
+// Thrown by waits that can never succeed. OperationRunner turns it into a Fault with the details.
 struct PeersEnded {
   std::vector<int> peers;  // group ranks whose scripts have ended
 };

@@ -75,4 +75,11 @@ void Ring::end(uint64_t number, Stage stage, int64_t now_ns) {
   change(number, offsetof(Record, ended_ns), now_ns, stage);
 }
 
+void record_call(Ring& ring, Operation& operation) {
+  const Record record = ring.add(operation.call);
+  operation.number = record.number;
+  operation.turn = record.turn;
+  operation.queued_ns = record.queued_ns;
+}
+
 }  // namespace zt::comm

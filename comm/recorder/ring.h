@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/group.h"
+#include "core/operation.h"
 #include "record.h"
 #include "shared.h"
 
@@ -63,5 +64,8 @@ class Ring {
   uint64_t added_ = 0, collectives_ = 0;
   std::vector<uint64_t> sends_, receives_;  // by peer
 };
+
+// Records the call of the operation in `ring` as queued, and gives the operation its number, turn and time.
+void record_call(Ring& ring, Operation& operation);
 
 }  // namespace zt::comm

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/reduce_tree.h"
-#include "messages/algorithms.h"
+#include "core/segments.h"
 
 namespace zt::comm {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/compare.h"
-#include "messages/algorithms.h"
 
 namespace zt::comm {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "messages/algorithms.h"
+#include "core/bytes.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {

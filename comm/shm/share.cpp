@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "messages/operation_runner.h"
+#include "queue/operation_runner.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {

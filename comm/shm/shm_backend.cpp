@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "channel/shared_channel.h"
-#include "messages/algorithms.h"
-#include "messages/queued_backend.h"
+#include "core/bytes.h"
+#include "queue/queued_backend.h"
 #include "shm/all_reduce.h"
 #include "shm/pair_lane.h"
 #include "shm/read_list.h"
 #include "shm/share.h"
+#include "shm/shared_channel.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {

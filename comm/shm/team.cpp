@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "core/compare.h"
-#include "messages/transport.h"
 #include "recorder/black_box.h"
 #include "recorder/ended.h"
 #include "zt/base/error.h"

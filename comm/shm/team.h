@@ -19,7 +19,7 @@
 
 #include "core/call.h"
 #include "core/group.h"
-#include "messages/wait_policy.h"
+#include "queue/wait_policy.h"
 #include "shm/shared_memory.h"
 #include "shm/signal.h"
 

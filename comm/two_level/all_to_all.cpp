@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/bytes.h"
 #include "two_level/collectives.h"
 
 namespace zt::comm {

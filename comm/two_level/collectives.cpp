@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/reduce_tree.h"
 #include "two_level/halves.h"
 

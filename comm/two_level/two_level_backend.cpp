@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/compare.h"
-#include "messages/queued_backend.h"
+#include "queue/queued_backend.h"
 #include "two_level/collectives.h"
 
 namespace zt::comm {

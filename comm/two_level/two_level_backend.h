@@ -28,7 +28,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 #include "zt/comm/comm.h"
 
 namespace zt::comm {

@@ -49,7 +49,7 @@ Program WeightNorm::apply(Program program, const ModelInfo&, const Coord&) const
     for (const int unit : action.units()) {
       Action norm{.kind = kind_, .target = unit};
       const auto& axes = program.units[unit].shard_axes;
-      if (!axes.empty()) norm.attrs["axes"] = Value::List(axes.begin(), axes.end());
+      if (!axes.empty()) norm.set_axes(axes);
       actions.push_back(std::move(norm));
     }
   }

@@ -1,8 +1,6 @@
 // pipe.schedule: schedules by name, from text, empty ones, and list scheduling.
 #include "schedule/recipes.h"
 
-#include <utility>
-
 #include "lua/open.h"
 #include "schedule/search.h"
 #include "schedule/text.h"
@@ -17,43 +15,49 @@ int push(lua_State* L, Schedule schedule) {
   return 1;
 }
 
-// The options of a schedule by name. `stages` is the number of ranks, each of which has `chunks` stages.
 struct RecipeOptions {
-  int stages = 0, micro_batches = 0, chunks = 0;
+  int ranks = 0, micro_batches = 0, chunks = 0;
 };
 
-template <size_t index>
-int make_named(lua_State* L) {
-  const Recipe& recipe = recipes()[index];
-  static const auto schema =
-      Schema<RecipeOptions>("pipe.schedule." + recipe.name)
-          .required<int>("stages", &RecipeOptions::stages, "number of ranks of the pipeline", at_least(1))
-          .required<int>("micro_batches", &RecipeOptions::micro_batches, "number of micro-batches", at_least(1))
-          .optional<int>("chunks", &RecipeOptions::chunks, "stages per rank; by default those of the schedule", at_least(1));
-  const RecipeOptions options = schema.parse(lua::check_value(L, 1));
-  return push(L, make_schedule(recipe.name, {options.stages, options.chunks, options.micro_batches}));
+// The options that all schedules have.
+template <class Options>
+Schema<Options> schema_of(const std::string& name) {
+  return Schema<Options>("pipe.schedule." + name)
+      .template required<int>("ranks", &Options::ranks, "number of ranks of the pipeline", at_least(1))
+      .template required<int>("micro_batches", &Options::micro_batches, "number of micro-batches", at_least(1))
+      .renamed("stages", "ranks");
 }
 
-template <size_t... index>
-void add_named(lua::Module& module, std::index_sequence<index...>) {
-  (module.function<make_named<index>>(recipes()[index].name.c_str()), ...);
+int make_named(lua_State* L) {
+  const Recipe& recipe = recipes()[static_cast<size_t>(lua::upvalue_number(L))];
+  const auto schema =
+      schema_of<RecipeOptions>(recipe.name)
+          .optional<int>("chunks", &RecipeOptions::chunks, "stages per rank; by default those of the schedule", at_least(1));
+  const RecipeOptions options = schema.parse(lua::check_value(L, 1));
+  return push(L, make_schedule(recipe.name, {options.ranks, options.chunks, options.micro_batches}));
+}
+
+// pipe.schedule.names() -> a list
+int names(lua_State* L) {
+  Value::List names;
+  for (const Recipe& recipe : recipes()) names.emplace_back(recipe.name);
+  lua::push(L, Value(std::move(names)));
+  return 1;
 }
 
 struct EmptyOptions {
-  int stages = 0, micro_batches = 0;
+  int ranks = 0, micro_batches = 0;
   std::optional<int> chunks;
   std::optional<std::string> placement;
   std::optional<std::vector<int>> rank_of_stage;
 };
 
-// pipe.schedule.empty{stages = 2, micro_batches = 4} -> a schedule without steps, to be filled with schedule:rank(r):insert(step)
+// pipe.schedule.empty{ranks = 2, micro_batches = 4} -> a schedule without steps, to be filled with schedule:rank(r):insert(step)
 int make_empty(lua_State* L) {
   static const auto schema =
-      Schema<EmptyOptions>("pipe.schedule.empty")
-          .required<int>("stages", &EmptyOptions::stages, "number of ranks of the pipeline", at_least(1))
-          .required<int>("micro_batches", &EmptyOptions::micro_batches, "number of micro-batches", at_least(1))
+      schema_of<EmptyOptions>("empty")
           .optional("chunks", &EmptyOptions::chunks, "stages per rank; by default 1, and 2 for the placement v", at_least(1))
-          .optional("placement", &EmptyOptions::placement, "loop: stage s on rank s % stages; v: two chunks, there and back",
+          .optional("placement", &EmptyOptions::placement, "loop: stage s on rank s % ranks; v: two chunks, there and back",
                     one_of({"loop", "v"}))
           .only_with("without rank_of_stage", [](const EmptyOptions& o) { return !o.rank_of_stage; })
           .optional("rank_of_stage", &EmptyOptions::rank_of_stage, "instead of placement: the rank of each stage, as a list");
@@ -62,11 +66,11 @@ int make_empty(lua_State* L) {
     if (options.chunks || options.placement)
       misuse("pipe.schedule.empty: rank_of_stage places every stage, so {} has no effect: give one of them",
              options.chunks ? "chunks" : "placement");
-    return push(L, empty_schedule(*options.rank_of_stage, options.stages, options.micro_batches));
+    return push(L, empty_schedule(*options.rank_of_stage, options.ranks, options.micro_batches));
   }
   const StagePlacement placement = options.placement == "v" ? StagePlacement::v : StagePlacement::loop;
   const int chunks = options.chunks.value_or(placement == StagePlacement::v ? 2 : 1);
-  return push(L, empty_schedule(placement, options.stages, chunks, options.micro_batches));
+  return push(L, empty_schedule(placement, options.ranks, chunks, options.micro_batches));
 }
 
 int make_from_text(lua_State* L) {
@@ -77,7 +81,7 @@ int make_from_csv(lua_State* L) {
 }
 
 struct SearchTable {
-  int stages = 0, micro_batches = 0, chunks = 2;
+  int ranks = 0, micro_batches = 0, chunks = 2;
   std::string placement = "v";
   Value::Table costs;
   Value memory, activations;
@@ -119,12 +123,10 @@ Times parse_times(const Value::Table& costs, size_t stages) {
   return times;
 }
 
-// pipe.schedule.search{stages = 4, micro_batches = 8, costs = {F = 1, I = 1.2, W = 0.8}, memory = 6}
+// pipe.schedule.search{ranks = 4, micro_batches = 8, costs = {F = 1, I = 1.2, W = 0.8}, memory = 6}
 int make_search(lua_State* L) {
   static const auto schema =
-      Schema<SearchTable>("pipe.schedule.search")
-          .required<int>("stages", &SearchTable::stages, "number of ranks of the pipeline", at_least(1))
-          .required<int>("micro_batches", &SearchTable::micro_batches, "number of micro-batches", at_least(1))
+      schema_of<SearchTable>("search")
           .optional<int>("chunks", &SearchTable::chunks, "stages per rank", at_least(1))
           .optional("placement", &SearchTable::placement, "v or loop", one_of({"loop", "v"}))
           .optional("costs", &SearchTable::costs,
@@ -135,14 +137,14 @@ int make_search(lua_State* L) {
           .only_with("with memory", [](const SearchTable& o) { return !o.memory.is_nil(); });
   const SearchTable table = schema.parse(lua::check_value(L, 1));
   SearchOptions options{.placement = table.placement == "v" ? StagePlacement::v : StagePlacement::loop,
-                        .ranks = table.stages,
+                        .ranks = table.ranks,
                         .chunks = table.chunks,
                         .micro_batches = table.micro_batches};
   empty_schedule(options.placement, options.ranks, options.chunks, options.micro_batches);  // checks the numbers
-  const size_t stages = static_cast<size_t>(table.stages) * static_cast<size_t>(table.chunks);
+  const size_t stages = static_cast<size_t>(table.ranks) * static_cast<size_t>(table.chunks);
   if (!table.costs.empty()) options.times = parse_times(table.costs, stages);
   if (!table.memory.is_nil())
-    options.memory = numbers(table.memory, "pipe.schedule.search.memory", static_cast<size_t>(table.stages));
+    options.memory = numbers(table.memory, "pipe.schedule.search.memory", static_cast<size_t>(table.ranks));
   if (!table.activations.is_nil()) options.activations = numbers(table.activations, "pipe.schedule.search.activations", stages);
   return push(L, search(options));
 }
@@ -150,10 +152,9 @@ int make_search(lua_State* L) {
 }  // namespace
 
 void open_recipes(lua::Module& module) {
-  constexpr size_t kRecipes = 11;
-  if (recipes().size() != kRecipes) fault("zt.pipe: there are {} schedules, not {}", recipes().size(), kRecipes);
-  add_named(module, std::make_index_sequence<kRecipes>());
-  module.function<make_empty>("empty")
+  for (size_t i = 0; i < recipes().size(); ++i) module.function<make_named>(recipes()[i].name.c_str(), static_cast<int>(i));
+  module.function<names>("names")
+      .function<make_empty>("empty")
       .function<make_from_text>("from_text")
       .function<make_from_csv>("from_csv")
       .function<make_search>("search");

@@ -13,7 +13,7 @@ class Check {
  public:
   explicit Check(const Schedule& schedule) : schedule_(schedule) {
     const bool is_sane = schedule.stages() > 0 && schedule.micro_batches > 0;
-    places_.resize(is_sane ? static_cast<size_t>(schedule.stages()) * static_cast<size_t>(schedule.micro_batches) : 0);
+    places_.resize(is_sane ? schedule.places() : 0);
   }
 
   std::vector<Mistake> run(int most_held) {
@@ -36,10 +36,8 @@ class Check {
   };
 
   int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
-  Place& place(const Task& task) {
-    return places_[static_cast<size_t>(task.stage) * static_cast<size_t>(schedule_.micro_batches) +
-                   static_cast<size_t>(task.micro_batch)];
-  }
+  Place& place(const Task& task) { return places_[schedule_.place(task.stage, task.micro_batch)]; }
+  const Place& place(const Task& task) const { return places_[schedule_.place(task.stage, task.micro_batch)]; }
 
   template <class... Args>
   void say(int rank, int step, fmt::format_string<Args...> format, Args&&... args) {
@@ -178,22 +176,18 @@ class Check {
   // Returns the task that the rank's next step needs and that has not run, and the rank that has it in its list.
   std::pair<std::string, int> awaited_by(int rank, const std::vector<int>& stuck) const {
     const Step& step = schedule_.ranks[static_cast<size_t>(rank)][static_cast<size_t>(stuck[static_cast<size_t>(rank)])];
-    const auto has_run = [&](int stage, bool is_forward, int m) {
-      const int owner = schedule_.rank_of_stage[static_cast<size_t>(stage)];
-      const int end = stuck[static_cast<size_t>(owner)];
-      const Place& its =
-          places_[static_cast<size_t>(stage) * static_cast<size_t>(schedule_.micro_batches) + static_cast<size_t>(m)];
-      return end < 0 || (is_forward ? its.forward : its.backward) < end;
+    const auto has_run = [&](const Task& task) {
+      const int end = stuck[static_cast<size_t>(schedule_.rank_of_stage[static_cast<size_t>(task.stage)])];
+      return end < 0 || (task.kind == TaskKind::forward ? place(task).forward : place(task).backward) < end;
     };
     for (const Task* task : {&step.task, step.beside ? &*step.beside : nullptr}) {
       if (!task) continue;
-      const auto [kind, stage, m] = *task;
-      const bool is_forward = kind == TaskKind::forward;
-      const int source = is_forward ? stage - 1 : stage + 1;
-      if (source >= 0 && source < schedule_.stages() && !has_run(source, is_forward, m))
-        return {fmt::format("the {} of stage {}, micro-batch {}", is_forward ? "F" : "backward", source, m),
-                schedule_.rank_of_stage[static_cast<size_t>(source)]};
-      if (!is_forward && !has_run(stage, true, m)) return {fmt::format("the F of stage {}, micro-batch {}", stage, m), rank};
+      const auto [own, received] = waits_of(*task, schedule_.stages());
+      if (received && !has_run(*received))
+        return {fmt::format("the {} of stage {}, micro-batch {}", received->kind == TaskKind::forward ? "F" : "backward",
+                            received->stage, received->micro_batch),
+                schedule_.rank_of_stage[static_cast<size_t>(received->stage)]};
+      if (own && !has_run(*own)) return {fmt::format("the F of stage {}, micro-batch {}", own->stage, own->micro_batch), rank};
     }
     return {"itself", rank};
   }

@@ -46,6 +46,15 @@ Task parse_task(const std::string& text, const std::string& where) {
   misuse("{}: '{}' is no task: give stage, letter (F, B, I or W) and micro-batch, such as 0F3", where, text);
 }
 
+Waits waits_of(const Task& task, int stages) {
+  const auto [kind, stage, m] = task;
+  if (kind == TaskKind::weight_grad) return {.own = Task{TaskKind::input_grad, stage, m}, .received = {}};
+  if (kind == TaskKind::forward)
+    return {.own = {}, .received = stage > 0 ? std::optional(Task{TaskKind::forward, stage - 1, m}) : std::nullopt};
+  return {.own = Task{TaskKind::forward, stage, m},
+          .received = stage + 1 < stages ? std::optional(Task{TaskKind::input_grad, stage + 1, m}) : std::nullopt};
+}
+
 std::string text_of(const Step& step) {
   return step.beside ? fmt::format("({};{})", text_of(step.task), text_of(*step.beside)) : text_of(step.task);
 }

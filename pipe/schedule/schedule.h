@@ -31,6 +31,13 @@ std::string text_of(const Task& task);
 // Returns the task of a text such as "0F3". Throws Misuse, with `where` in front, for another text.
 Task parse_task(const std::string& text, const std::string& where);
 
+// The tasks that a task waits for, of the same micro-batch.
+struct Waits {
+  std::optional<Task> own;       // of the same stage: the forward for B and I, the I for W
+  std::optional<Task> received;  // of a neighbour, whose result it uses: the forward before, or the B or I (here I) after it
+};
+Waits waits_of(const Task& task, int stages);
+
 // One step of a rank: a task, or two that are overlapped: their layers take turns.
 struct Step {
   Task task;
@@ -60,6 +67,11 @@ struct Schedule {
   std::vector<std::vector<Step>> ranks;  // by rank: its steps in order
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
+  // Return the index of a stage and micro-batch in a table of all, and the size of the table.
+  size_t place(int stage, int micro_batch) const {
+    return static_cast<size_t>(stage) * static_cast<size_t>(micro_batches) + static_cast<size_t>(micro_batch);
+  }
+  size_t places() const { return place(stages(), 0); }
   // Returns the largest number of stages of a rank.
   int chunks() const;
   bool operator==(const Schedule&) const = default;

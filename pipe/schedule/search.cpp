@@ -24,12 +24,9 @@ class ListScheduler {
         rules_(rules),
         schedule_(empty_schedule(options.placement, options.ranks, options.chunks, options.micro_batches)),
         times_(times_of_stages(options.times, schedule_)),
+        ends_(schedule_, options.times.transfer),
         stages_(static_cast<size_t>(schedule_.stages())) {
-    for (size_t s = 0; s < stages_.size(); ++s) {
-      stages_[s].forward_ends.assign(static_cast<size_t>(options.micro_batches), kNever);
-      stages_[s].input_grad_ends = stages_[s].forward_ends;
-      stages_[s].activation = options.activations.empty() ? 1 : options.activations[s];
-    }
+    for (size_t s = 0; s < stages_.size(); ++s) stages_[s].activation = options.activations.empty() ? 1 : options.activations[s];
     for (int rank = 0; rank < options.ranks; ++rank) divide_memory(rank);
   }
 
@@ -56,7 +53,6 @@ class ListScheduler {
  private:
   struct Stage {
     int forwards = 0, input_grads = 0, weight_grads = 0;  // tasks so far: the next micro-batch of each
-    std::vector<double> forward_ends, input_grad_ends;    // by micro-batch
     double activation = 1;
     double room = kNever;  // for its activations
     double held() const { return activation * (forwards - weight_grads); }
@@ -91,24 +87,8 @@ class ListScheduler {
     }
   }
 
-  bool is_there(double end, int from, int rank, double now) const {
-    const bool moves = schedule_.rank_of_stage[static_cast<size_t>(from)] != rank;
-    return end + (moves ? options_.times.transfer : 0) <= now;
-  }
-
-  bool is_forward_ready(int s, int rank, double now) const {
-    const Stage& stage = stages_[static_cast<size_t>(s)];
-    if (stage.forwards == options_.micro_batches) return false;
-    const auto m = static_cast<size_t>(stage.forwards);
-    return s == 0 || is_there(stages_[static_cast<size_t>(s) - 1].forward_ends[m], s - 1, rank, now);
-  }
-
-  bool is_input_grad_ready(int s, int rank, double now) const {
-    const Stage& stage = stages_[static_cast<size_t>(s)];
-    if (stage.input_grads == options_.micro_batches) return false;
-    const auto m = static_cast<size_t>(stage.input_grads);
-    if (stage.forward_ends[m] > now) return false;
-    return s + 1 == schedule_.stages() || is_there(stages_[static_cast<size_t>(s) + 1].input_grad_ends[m], s + 1, rank, now);
+  bool is_ready(const Task& task, double now) const {
+    return task.micro_batch < options_.micro_batches && ends_.ready(task) <= now;
   }
 
   // A forward leaves room for one micro-batch of each later stage of the rank, or these could never start.
@@ -129,36 +109,28 @@ class ListScheduler {
     std::optional<Task> best;
     for (const int s : stages) {
       const int m = stages_[static_cast<size_t>(s)].input_grads;
-      if (is_input_grad_ready(s, rank, now) && (!best || m < best->micro_batch)) best = {TaskKind::input_grad, s, m};
+      if (is_ready({TaskKind::input_grad, s, m}, now) && (!best || m < best->micro_batch)) best = {TaskKind::input_grad, s, m};
     }
     if (best) return best;
     for (const int s : stages) {
       const int m = stages_[static_cast<size_t>(s)].forwards;
       const bool is_better = !best || rules_.back_first || m <= best->micro_batch;
-      if (is_forward_ready(s, rank, now) && has_room(s, stages, rank) && is_better) best = {TaskKind::forward, s, m};
+      if (is_ready({TaskKind::forward, s, m}, now) && has_room(s, stages, rank) && is_better) best = {TaskKind::forward, s, m};
     }
     if (best) return best;
     for (const int s : stages) {
-      const Stage& stage = stages_[static_cast<size_t>(s)];
-      const int m = stage.weight_grads;
-      if (m < stage.input_grads && stage.input_grad_ends[static_cast<size_t>(m)] <= now && (!best || m < best->micro_batch))
-        best = {TaskKind::weight_grad, s, m};
+      const int m = stages_[static_cast<size_t>(s)].weight_grads;
+      if (is_ready({TaskKind::weight_grad, s, m}, now) && (!best || m < best->micro_batch)) best = {TaskKind::weight_grad, s, m};
     }
     return best;
   }
 
   void record(const Task& task, double end) {
     Stage& stage = stages_[static_cast<size_t>(task.stage)];
-    const auto m = static_cast<size_t>(task.micro_batch);
-    if (task.kind == TaskKind::forward) {
-      stage.forward_ends[m] = end;
-      ++stage.forwards;
-    } else if (task.kind == TaskKind::input_grad) {
-      stage.input_grad_ends[m] = end;
-      ++stage.input_grads;
-    } else {
-      ++stage.weight_grads;
-    }
+    ends_.add(task, end);
+    ++(task.kind == TaskKind::forward      ? stage.forwards
+       : task.kind == TaskKind::input_grad ? stage.input_grads
+                                           : stage.weight_grads);
     schedule_.ranks[static_cast<size_t>(schedule_.rank_of_stage[static_cast<size_t>(task.stage)])].push_back({task});
   }
 
@@ -166,6 +138,7 @@ class ListScheduler {
   Rules rules_;
   Schedule schedule_;
   std::vector<StageTimes> times_;
+  Ends ends_;
   std::vector<Stage> stages_;
 };
 

@@ -14,12 +14,9 @@ class Splitter {
   Splitter(const Schedule& whole, const Times& times, std::vector<int> most_held)
       : whole_(whole),
         times_(times_of_stages(times, whole)),
-        transfer_(times.transfer),
+        ends_(whole, times.transfer),
         split_(whole),
         most_held_(std::move(most_held)) {
-    const auto size = static_cast<size_t>(whole.stages()) * static_cast<size_t>(whole.micro_batches);
-    forward_.assign(size, -1);
-    input_grad_.assign(size, -1);
     ranks_.resize(whole.ranks.size());
     for (auto& steps : split_.ranks) steps.clear();
   }
@@ -46,35 +43,18 @@ class Splitter {
     std::deque<Task> weights;
   };
 
-  size_t place(int stage, int micro_batch) const {
-    return static_cast<size_t>(stage) * static_cast<size_t>(whole_.micro_batches) + static_cast<size_t>(micro_batch);
-  }
-
-  // Returns when what the task needs is there; -1: not known yet.
-  double ready(const Task& task, size_t rank) const {
-    const bool is_forward = task.kind == TaskKind::forward;
-    const int source = is_forward ? task.stage - 1 : task.stage + 1;
-    if (source < 0) return 0;
-    const double own = is_forward ? 0 : forward_[place(task.stage, task.micro_batch)];
-    if (source == whole_.stages() || own < 0) return own;
-    const double end = (is_forward ? forward_ : input_grad_)[place(source, task.micro_batch)];
-    if (end < 0) return end;
-    const bool moves = whole_.rank_of_stage[static_cast<size_t>(source)] != static_cast<int>(rank);
-    return std::max(own, end + (moves ? transfer_ : 0));
-  }
-
   bool advance(size_t rank) {
     Rank& state = ranks_[rank];
     if (state.next == whole_.ranks[rank].size()) return false;
     Task task = whole_.ranks[rank][state.next].task;
-    const double start = ready(task, rank);
-    if (start < 0) return false;
+    const double start = ends_.ready(task);
+    if (start == kNever) return false;
     const bool is_forward = task.kind == TaskKind::forward;
     while (!state.weights.empty() && (state.free < start || (is_forward && state.held >= most_held_[rank])))
       add_weight_grad(rank);
     if (!is_forward) task.kind = TaskKind::input_grad;
     state.free = std::max(start, state.free) + times_[static_cast<size_t>(task.stage)].of(task.kind);
-    (is_forward ? forward_ : input_grad_)[place(task.stage, task.micro_batch)] = state.free;
+    ends_.add(task, state.free);
     split_.ranks[rank].push_back({task});
     if (is_forward) ++state.held;
     else state.weights.push_back({TaskKind::weight_grad, task.stage, task.micro_batch});
@@ -93,10 +73,9 @@ class Splitter {
 
   const Schedule& whole_;
   std::vector<StageTimes> times_;
-  double transfer_;
+  Ends ends_;
   Schedule split_;
-  std::vector<int> most_held_;                // by rank, in the schedule with whole backwards
-  std::vector<double> forward_, input_grad_;  // ends, by stage and micro-batch; -1: not yet
+  std::vector<int> most_held_;  // by rank, in the schedule with whole backwards
   std::vector<Rank> ranks_;
 };
 

@@ -14,9 +14,7 @@ class Play {
   Play(const Schedule& schedule, const Times& times)
       : schedule_(schedule),
         times_(times_of_stages(times, schedule)),
-        transfer_(times.transfer),
-        forward_(size(), kNever),
-        backward_(size(), kNever),
+        ends_(schedule, times.transfer),
         next_(schedule.ranks.size(), 0),
         free_(schedule.ranks.size(), 0) {
     timing_.ranks.resize(schedule.ranks.size());
@@ -41,49 +39,21 @@ class Play {
   }
 
  private:
-  size_t size() const { return static_cast<size_t>(schedule_.stages()) * static_cast<size_t>(schedule_.micro_batches); }
-  size_t place(int stage, int micro_batch) const {
-    return static_cast<size_t>(stage) * static_cast<size_t>(schedule_.micro_batches) + static_cast<size_t>(micro_batch);
-  }
-
-  // Returns when a result of another stage is at `rank`.
-  double arrival(const std::vector<double>& ends, int stage, int micro_batch, int rank) const {
-    const double end = ends[place(stage, micro_batch)];
-    return schedule_.rank_of_stage[static_cast<size_t>(stage)] == rank ? end : end + transfer_;
-  }
-
-  double ready(const Task& task, int rank) const {
-    const auto [kind, stage, m] = task;
-    switch (kind) {
-      case TaskKind::forward:
-        return stage == 0 ? 0 : arrival(forward_, stage - 1, m, rank);
-      case TaskKind::weight_grad:
-        return backward_[place(stage, m)];
-      default:
-        return std::max(forward_[place(stage, m)], stage + 1 == schedule_.stages() ? 0 : arrival(backward_, stage + 1, m, rank));
-    }
-  }
-
   bool advance(int rank) {
     const auto r = static_cast<size_t>(rank);
     if (next_[r] == schedule_.ranks[r].size()) return false;
     const Step& step = schedule_.ranks[r][next_[r]];
-    const double start = std::max(ready(step.task, rank), step.beside ? ready(*step.beside, rank) : 0);
+    const double start = std::max(ends_.ready(step.task), step.beside ? ends_.ready(*step.beside) : 0);
     if (start == kNever) return false;
     const double begin = std::max(start, free_[r]);
     double length = times_[static_cast<size_t>(step.task.stage)].of(step.task.kind);
     if (step.beside) length += times_[static_cast<size_t>(step.beside->stage)].of(step.beside->kind);
     free_[r] = begin + length;
-    for_each_task(step, [&](const Task& task) { finish(task, free_[r]); });
+    for_each_task(step, [&](const Task& task) { ends_.add(task, free_[r]); });
     timing_.ranks[r].steps.push_back({begin, free_[r]});
     timing_.ranks[r].busy += length;
     ++next_[r];
     return true;
-  }
-
-  void finish(const Task& task, double end) {
-    if (task.kind == TaskKind::forward) forward_[place(task.stage, task.micro_batch)] = end;
-    else if (task.kind != TaskKind::weight_grad) backward_[place(task.stage, task.micro_batch)] = end;
   }
 
   void summarize() {
@@ -113,10 +83,9 @@ class Play {
 
   const Schedule& schedule_;
   std::vector<StageTimes> times_;
-  double transfer_;
-  std::vector<double> forward_, backward_;  // when a task of the stage and micro-batch ended
-  std::vector<size_t> next_;                // by rank: its next step
-  std::vector<double> free_;                // by rank: when its last step ended
+  Ends ends_;
+  std::vector<size_t> next_;  // by rank: its next step
+  std::vector<double> free_;  // by rank: when its last step ended
   Timing timing_;
 };
 

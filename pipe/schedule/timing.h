@@ -1,14 +1,12 @@
 // Plays a schedule: when each task would run, how long ranks are idle, and what they hold.
 #pragma once
 
-#include <limits>
 #include <vector>
 
+#include "ends.h"
 #include "schedule.h"
 
 namespace zt::pipe {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Seconds, or any other unit.
 struct StageTimes {

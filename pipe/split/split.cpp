@@ -132,8 +132,8 @@ class Split : public Pass {
       for (const std::string& axis : action.axes()) {
         if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
       }
-      action.attrs["axes"] = Value::List(axes.begin(), axes.end());
-      if (action.kind == Kinds::get().count) action.attrs["samples"] = Value::List(samples.begin(), samples.end());
+      action.set_axes(axes);
+      if (action.kind == Kinds::get().count) action.set_sample_axes(samples);
     }
   }
 
@@ -145,7 +145,7 @@ class Split : public Pass {
     for (size_t unit = 0; unit < holders.size(); ++unit) {
       if (holders[unit] < 2 || !program.units[unit].held || !model.units[unit].trainable) continue;
       ties.push_back({.kind = Kinds::get().reduce_tie, .target = static_cast<int32_t>(unit)});
-      ties.back().attrs["axes"] = Value::List(names.begin(), names.end());
+      ties.back().set_axes(names);
     }
     program.actions.insert(norm, ties.begin(), ties.end());
   }

@@ -34,35 +34,25 @@ Resources free_resources(const Action& action, const ModelInfo&) {
   return {.reads = {}, .writes = {}, .frees = {resource(resource::value, action)}};
 }
 
-// Checks the attributes of a kind's actions.
-struct Rule {
-  std::string peer;  // name of the attribute with the other rank; empty: none
-  bool may_free = false;
-
-  void operator()(const Action& action, const Program& program) const {
-    const std::string& name = kind(action.kind).name;
-    std::vector<std::string> known;
-    if (!peer.empty()) known = {"axes", "depth", peer};
-    if (may_free) known.emplace_back("free");
-    for (const auto& [attr, value] : action.attrs) {
-      if (std::ranges::find(known, attr) == known.end()) misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, known));
-    }
-    const bool is_of_backward = action.kind == Transfers::get().send_grad || action.kind == Transfers::get().recv_grad;
-    if (is_of_backward && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
-    if (peer.empty()) return;
-    if (action.axes().empty()) misuse("it names no axis: give axes, those of the pipeline");
-    if (action.number(peer, -1) < 0) misuse("it names no rank: give {}=RANK, an index along axes", peer);
-    if (action.number("depth", 1) < 1) misuse("depth={}: a channel holds at least one message", action.number("depth", 1));
-  }
-};
+// Checks the attributes of a transfer to or from rank `peer`, the name of an attribute.
+void check_peer(const std::string& peer, const Action& action) {
+  if (action.number(peer, -1) < 0) misuse("it names no rank: give {}=RANK, an index along axes", peer);
+  if (action.number("depth", 1) < 1) misuse("depth={}: a channel holds at least one message", action.number("depth", 1));
+}
 
 KindId add(const char* name, auto resources, const char* doc, const char* channel, bool is_send) {
   Kind kind{name, Target::position, true, doc, resources};
   kind.role = Role::transfer;
   kind.axes = [](const Action&, const ModelInfo&) { return std::vector<std::vector<std::string>>{}; };
-  const std::string peer = !channel ? "" : is_send ? "to" : "from";
-  kind.check = Rule{peer, kind.name == "SEND"};
+  kind.check = AttributeRule{};
   if (channel) {
+    const std::string peer = is_send ? "to" : "from";
+    AttributeRule rule{.attrs = {"axes", "depth", peer},
+                       .needs_axes = true,
+                       .check = [peer](const Action& action, const Program&) { check_peer(peer, action); }};
+    if (kind.name == "SEND") rule.attrs.emplace_back("free");
+    rule.only_in_training = kind.name.ends_with("_GRAD");
+    kind.check = std::move(rule);
     kind.message = [=](const Action& action) {
       return Message{.channel = channel,
                      .axes = action.axes(),
@@ -145,7 +135,8 @@ Action make_transfer(KindId kind, int position, int micro_batch, const Route& ro
   Action action{.kind = kind, .target = position, .micro_batch = micro_batch};
   if (kind == kinds.free) return action;
   const bool is_send = kind == kinds.send || kind == kinds.send_grad;
-  action.attrs = {{"axes", Value::List(route.axes.begin(), route.axes.end())}, {is_send ? "to" : "from", route.peer}};
+  action.attrs = {{is_send ? "to" : "from", route.peer}};
+  action.set_axes(route.axes);
   if (route.depth > 1) action.attrs["depth"] = route.depth;
   return action;
 }

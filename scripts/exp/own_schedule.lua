@@ -5,15 +5,15 @@ local zt = require "zt"
 local comm, nn, optim, pipe = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe"
 
 -- As 1F1B, but backwards are split: a W runs as soon as its rank has `behind` of them waiting.
-local function my_schedule(stages, micro_batches, behind)
-  local schedule = pipe.schedule.empty{stages = stages, micro_batches = micro_batches}
-  for rank = 0, stages - 1 do
+local function my_schedule(ranks, micro_batches, behind)
+  local schedule = pipe.schedule.empty{ranks = ranks, micro_batches = micro_batches}
+  for rank = 0, ranks - 1 do
     local list, forwards, weights = schedule:rank(rank), 0, 0
     local function forward()
       if forwards < micro_batches then list:insert(pipe.F(rank, forwards)) end
       forwards = forwards + 1
     end
-    for _ = rank + 1, stages - 1 do forward() end
+    for _ = rank + 1, ranks - 1 do forward() end
     for m = 0, micro_batches - 1 do
       forward()
       list:insert(pipe.I(rank, m))

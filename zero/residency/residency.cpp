@@ -41,13 +41,13 @@ class ReuseRule {
       : actions_(actions), uses_(uses), model_(model), residency_(residency) {}
 
   bool stays(int unit, int from, int to) const {
-    return residency_.keep == Keep::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
+    return residency_.keep == StaysWhole::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
   }
 
  private:
   bool waits_for_backward(int unit, int from, int to) const {
     const auto& grads_written = uses_[from].grads_written;
-    return residency_.keep == Keep::forward && actions_[from].micro_batch == actions_[to].micro_batch &&
+    return residency_.keep == StaysWhole::forward && actions_[from].micro_batch == actions_[to].micro_batch &&
            std::find(grads_written.begin(), grads_written.end(), unit) == grads_written.end();
   }
 
@@ -136,8 +136,7 @@ std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInf
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
     Action unshard = unit_action(Kinds::get().unshard, intervals[k].item);
-    const auto& axes = residency.plans[intervals[k].item].shard_axes;
-    unshard.attrs["axes"] = Value::List(axes.begin(), axes.end());
+    unshard.set_axes(residency.plans[intervals[k].item].shard_axes);
     if (residency.waits) unshard.attrs["wait"] = true;
     before[places[k]].push_back(std::move(unshard));
     after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].item));

@@ -74,8 +74,9 @@ void check_build(const BuildInfo& info) {
 
 }  // namespace
 
-void set_field_function(lua_State* L, const char* name, lua_CFunction function) {
-  lua_pushcfunction(L, function);
+void set_field_function(lua_State* L, const char* name, lua_CFunction function, std::optional<int> number) {
+  if (number) lua_pushinteger(L, *number);
+  lua_pushcclosure(L, function, number ? 1 : 0);
   lua_setfield(L, -2, name);
 }
 
@@ -92,5 +93,9 @@ int open_module(lua_State* L, const BuildInfo& info, void (*open)(Module&)) {
 }
 
 }  // namespace detail
+
+int upvalue_number(lua_State* L) {
+  return static_cast<int>(lua_tointeger(L, lua_upvalueindex(1)));
+}
 
 }  // namespace zt::lua

@@ -3,12 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "channel/shared_channel.h"
 #include "comm/support/ranks.h"
 #include "comm/two_level/two_levels.h"
 #include "null/null_backend.h"
 #include "recorder/report.h"
 #include "recorder/verdict.h"
+#include "shm/shared_channel.h"
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"

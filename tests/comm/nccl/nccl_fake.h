@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/checked.h"
+#include "backend/checked.h"
 #include "nccl/api.h"
 #include "null/null_backend.h"
 #include "zt/base/error.h"

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "core/checked.h"
+#include "backend/checked.h"
 #include "core/reduce_tree.h"
 #include "nccl/nccl_backend.h"
 #include "nccl_fake.h"

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "core/segments.h"
 #include "messages/algorithms.h"
 #include "nccl_fixture.h"
 #include "support/message.h"

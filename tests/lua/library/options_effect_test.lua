@@ -54,8 +54,8 @@ function TestEffects:test_passes()
   fails("zero.shard.gather_bucket_bytes", "at stages 1 to 3", zero.shard, {axis = mesh.dp, stage = 0, gather_bucket_bytes = 8})
   fails("pipe.split.costs", 'with partition = "cost"', pipe.split, {axis = mesh.dp, costs = {}})
   fails("pipe.schedule.empty.placement", "without rank_of_stage", pipe.schedule.empty,
-        {stages = 2, micro_batches = 2, placement = "loop", rank_of_stage = {1, 0}})
-  fails("pipe.schedule.search.activations", "with memory", pipe.schedule.search, {stages = 2, micro_batches = 2, activations = 2})
+        {ranks = 2, micro_batches = 2, placement = "loop", rank_of_stage = {1, 0}})
+  fails("pipe.schedule.search.activations", "with memory", pipe.schedule.search, {ranks = 2, micro_batches = 2, activations = 2})
 end
 
 function TestEffects:test_files_and_functions()

@@ -42,7 +42,7 @@ function TestSplit:test_every_schedule_trains_alike()
   for _, name in ipairs {"gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_v", "dualpipe_v"} do
     lu.assertEquals(losses(program_of{schedule = name}), alone, name)
   end
-  local schedule = pipe.schedule.zb_h2{stages = mesh.pp.size, micro_batches = 4}
+  local schedule = pipe.schedule.zb_h2{ranks = mesh.pp.size, micro_batches = 4}
   lu.assertEquals(losses(program_of{schedule = schedule, partition = "uniform"}), alone)
 end
 
@@ -90,7 +90,7 @@ function TestSplit:test_another_schedule()
   local program = program_of{schedule = "gpipe"}
   lu.assertEquals(pipe.with_schedule(program, "zb_v"):text(), program_of{schedule = "zb_v"}:text())
   lu.assertEquals(program:text(), program_of{schedule = "gpipe"}:text())
-  local schedule = pipe.schedule.zb_h1{stages = mesh.pp.size, micro_batches = 4}
+  local schedule = pipe.schedule.zb_h1{ranks = mesh.pp.size, micro_batches = 4}
   lu.assertEquals(pipe.with_schedule(program, schedule):text(), program_of{schedule = "zb_h1"}:text())
   lu.assertErrorMsgContains("did you mean 'gpipe'?", pipe.with_schedule, program, "gpip")
   lu.assertErrorMsgContains("the program has no pipeline", pipe.with_schedule, zt.program(model_of()), "gpipe")
@@ -210,9 +210,9 @@ function TestSplit:test_mistakes()
   refused("lists 3 stages, and the schedule has " .. mesh.pp.size, {partition = {1, 2, 2}})
   refused("no layer's name or kind matches 'moe'", {partition = "type:moe"})
   refused("the schedule is for 6 micro-batches, and the program has 4",
-          {schedule = pipe.schedule.gpipe{stages = mesh.pp.size, micro_batches = 6}})
-  refused("the schedule is for 5 ranks", {schedule = pipe.schedule.gpipe{stages = 5, micro_batches = 4}})
-  local broken = pipe.schedule.gpipe{stages = mesh.pp.size, micro_batches = 4}
+          {schedule = pipe.schedule.gpipe{ranks = mesh.pp.size, micro_batches = 6}})
+  refused("the schedule is for 5 ranks", {schedule = pipe.schedule.gpipe{ranks = 5, micro_batches = 4}})
+  local broken = pipe.schedule.gpipe{ranks = mesh.pp.size, micro_batches = 4}
   broken:rank(0):remove(1)
   refused("pipe.split: the schedule is refused:", {schedule = broken})
   lu.assertErrorMsgContains("apply it once", function()

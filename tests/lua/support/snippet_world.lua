@@ -40,7 +40,7 @@ local MADE = {
   program = function(get) return zt.program(get "model") end,
   trainer = function(get) return zt.trainer(get "program", {optimizer = optim.adamw{lr = 1e-3}}) end,
   run = function(get) return zt.run{name = "snippet", overwrite = true, mesh = get "mesh", trainer = get "trainer"} end,
-  schedule = function() return require "zt.pipe".schedule.one_f_one_b{stages = 2, micro_batches = 4} end,
+  schedule = function() return require "zt.pipe".schedule.one_f_one_b{ranks = 2, micro_batches = 4} end,
   steps = function() return 2 end,
   batch = function(get)
     return function() return get "text":batch(0) end

@@ -73,7 +73,7 @@ KindId register_free() {
 class ExecutorTest : public ::testing::Test {
  protected:
   // Makes an executor for these actions, such as "FAKE_WRITE 1 fails=true".
-  void make(const Lines& actions, const Executor::BufferOf& buffer_of = nullptr) {
+  void make(const Lines& actions, const BufferOf& buffer_of = nullptr) {
     const auto handler = std::make_shared<FakeHandler>(lines_);
     Executor::Handlers handlers;
     handlers[register_fake("FAKE_WRITE", Target::unit, {}, {resource::param})] = handler;

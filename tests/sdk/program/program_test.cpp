@@ -65,14 +65,12 @@ TEST(ProgramText, RoundTripsPlansAndAttributes) {
                               {"count", int64_t{-7}}, {"rate", 0.1},
                               {"whole", 2.0},         {"nil", Value()},
                               {"empty", ""},          {"table", Value::Table{{"key with blank", Value::List{1, Value::List{}}}}}};
-  program.actions[4].peer = 3;
   const std::string text = program.text();
   const Program again = Program::parse(text);
   EXPECT_EQ(again.text(), text);
   EXPECT_EQ(again.hash(), program.hash());
   EXPECT_EQ(again.units, program.units);
   EXPECT_EQ(again.micro_batches, 2);
-  EXPECT_EQ(again.actions[4].peer, 3);
   EXPECT_EQ(again.actions[0].axes(), (Lines{"dp", "ep"}));
   EXPECT_EQ(again.actions[2].attr("note"), program.actions[2].attr("note"));
   EXPECT_EQ(again.actions[3].attr("word"), "true");
@@ -102,7 +100,6 @@ TEST(ProgramText, HashDependsOnEveryPart) {
   EXPECT_TRUE(changed([](Program& p) { p.units[0].sum_axes = {"dp"}; }));
   EXPECT_TRUE(changed([](Program& p) { p.actions[1].target = 1; }));
   EXPECT_TRUE(changed([](Program& p) { p.actions[1].micro_batch = 1; }));
-  EXPECT_TRUE(changed([](Program& p) { p.actions[1].peer = 0; }));
   EXPECT_TRUE(changed([](Program& p) { p.actions[1].attrs["keep"] = "none"; }));
   EXPECT_TRUE(changed([](Program& p) { std::swap(p.actions[1], p.actions[2]); }));
 }
@@ -137,7 +134,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "program text, line 2: attribute 'axes' has the value [\"dp\", which is neither JSON nor a word: "
                 "quote strings"},
         BadText{HEAD "F 0 0 keep=none keep=none", "program text, line 2: attribute 'keep' is given twice"},
-        BadText{HEAD "F 0 0 peer=x", "program text, line 2: 'peer' cannot be a string"},
         BadText{HEAD HEAD, "program text, line 2: a second header: a text holds the program of one rank"},
         BadText{HEAD "unit 1 axis=dp", "program text, line 2: unit 1 is out of range: the header says units=1"},
         BadText{HEAD "unit 0 sum_axis=[]", "program text, line 2: unknown key 'sum_axis': did you mean 'sum_axes'?"},

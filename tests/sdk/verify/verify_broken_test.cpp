@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"BucketRepeats", replace(7, "REDUCE_GRAD 1 axes=[\"dp\"] units=[1]"), kAll, 0, 7,
                "unit 1 is in this bucket twice"},
         Broken{"MicroBatchOutOfRange", replace(6, "B 1 1"), kAll, 0, 6, "there is no micro-batch 1: the program has 1"},
-        Broken{"Peer", replace(1, "F 0 0 peer=1"), kAll, 0, 1, "F has no peer, but rank 1 is given"},
+        Broken{"Peer", replace(1, "F 0 0 peer=1"), kAll, 0, 1, "F has no attribute 'peer'"},
         Broken{"WaitThatIsNoFlag", replace(5, "REDUCE_GRAD 2 axes=[\"dp\"] wait=often"), kAll, 0, 5,
                "attribute 'wait' is a string: give true or false"},
         Broken{"UnknownKeep", replace(1, "F 0 0 keep=input"), kAll, 0, 1,

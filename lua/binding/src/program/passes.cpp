@@ -143,7 +143,7 @@ int call_action(lua_State* L) {
   const auto lua_action = check<LuaAction>(L, 1);
   Action action{.kind = lua_action->kind};
   if (!is_absent(L, 2)) action.target = static_cast<int32_t>(check_integer(L, 2));
-  if (!lua_action->axes.empty()) action.attrs["axes"] = to_list(lua_action->axes);
+  if (!lua_action->axes.empty()) action.set_axes(lua_action->axes);
   push(L, to_value(action));
   return 1;
 }

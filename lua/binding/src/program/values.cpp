@@ -11,7 +11,6 @@ Value to_value(const Action& action) {
   table["kind"] = kind(action.kind).name;
   if (action.target >= 0) table["target"] = action.target;
   if (action.micro_batch >= 0) table["micro_batch"] = action.micro_batch;
-  if (action.peer >= 0) table["peer"] = action.peer;
   return table;
 }
 
@@ -122,7 +121,6 @@ Action to_action(const Value& value, const std::string& path) {
   action.kind = kind_id(name);
   take("target", action.target);
   take("micro_batch", action.micro_batch);
-  take("peer", action.peer);
   action.attrs = std::move(table);
   return action;
 }

@@ -20,6 +20,14 @@ void convert_exact(const Value& value, const std::string& path, const char* want
 
 }  // namespace
 
+void refuse_old_names(const Value& value, const std::string& path,
+                      const std::vector<std::pair<std::string, std::string>>& renamed) {
+  const auto* table = value.get_if<Value::Table>();
+  for (const auto& [before, now] : renamed) {
+    if (table && table->contains(before)) misuse("{}: the option '{}' is now called '{}'", path, before, now);
+  }
+}
+
 void without_effect(const std::string& path, const OptionInfo& option) {
   misuse("{}.{} has an effect only {}: change that, or leave {} out", path, option.key, option.when, option.key);
 }

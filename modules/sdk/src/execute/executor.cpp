@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "program/resource_ids.h"
+#include "program/conflict_table.h"
 #include "zt/base/error.h"
 #include "zt/process/activity.h"
 
@@ -74,24 +74,20 @@ Executor::Executor(Program program, const ModelInfo& model, const Handlers& hand
   for (const Action& action : program_.actions) resources.push_back(resources_of(action, model));
   std::vector<std::vector<int>> gradients_read;
   for (const Resources& declared : resources) gradients_read.push_back(gradients_in(declared.reads));
-  if (buffer_of) {
-    for (Resources& declared : resources) {
-      for (auto* list : {&declared.reads, &declared.writes, &declared.frees})
-        std::ranges::transform(*list, list->begin(), buffer_of);
-    }
-  }
-  const ResourceIds ids(resources);
   for (size_t i = 0; i < resources.size(); ++i) {
-    Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], model, resources[i], ids));
+    Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], model));
     instruction.gradients_read = std::move(gradients_read[i]);
     instruction.about = about(program_.actions[i], model);
     instruction.joins = joins_after_failure(program_.actions[i], model);
   }
-  holders_.resize(static_cast<size_t>(ids.size()));
+  conflicts_ = std::make_unique<ConflictTable>(std::move(resources), buffer_of);
 }
 
-Executor::Instruction Executor::make_instruction(const Action& action, const ModelInfo& model, const Resources& resources,
-                                                 const ResourceIds& ids) {
+Executor::~Executor() = default;
+Executor::Executor(Executor&&) noexcept = default;
+Executor& Executor::operator=(Executor&&) noexcept = default;
+
+Executor::Instruction Executor::make_instruction(const Action& action, const ModelInfo& model) {
   const auto handler = handlers_.find(action.kind);
   if (handler == handlers_.end()) {
     misuse(
@@ -100,7 +96,6 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Mod
         action_text(action));
   }
   Instruction instruction{.handler = handler->second.get(),
-                          .touched = {},
                           .gradients_read = {},
                           .text = action_text(action),
                           .about = {},
@@ -113,10 +108,6 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Mod
     instruction.trace_name = trace_->intern(instruction.text);
     instruction.wait_name = trace_->intern("wait " + instruction.text);
   }
-  std::vector<Resource> changed = resources.writes;
-  changed.insert(changed.end(), resources.frees.begin(), resources.frees.end());
-  instruction.touched.written = ids.of(changed);
-  instruction.touched.read = ids.of(resources.reads, instruction.touched.written);
   return instruction;
 }
 
@@ -136,9 +127,8 @@ void Executor::name_faults(const Instruction& instruction, Call call) {
 void Executor::wait_for(int entry) {
   const InFlight flight = std::move(*in_flight_[entry]);
   in_flight_[entry].reset();  // a work that failed throws only once
-  const Instruction& instruction = *flight.instruction;
-  for (const int id : instruction.touched.written) holders_[id].writer = -1;
-  for (const int id : instruction.touched.read) std::erase(holders_[id].readers, entry);
+  const Instruction& instruction = instructions_[flight.action];
+  conflicts_->release(flight.action, entry);
   const int64_t begin = now_ns();
   name_faults(instruction, [&] { flight.work.wait(); });
   if (trace_ && trace_->on()) {
@@ -148,28 +138,19 @@ void Executor::wait_for(int entry) {
   }
 }
 
-void Executor::wait_for_conflicts(const Touched& touched) {
-  for (const int id : touched.read) {
-    if (holders_[id].writer >= 0) wait_for(holders_[id].writer);
-  }
-  for (const int id : touched.written) {
-    if (holders_[id].writer >= 0) wait_for(holders_[id].writer);
-    while (!holders_[id].readers.empty()) wait_for(holders_[id].readers.front());
-  }
-}
-
-void Executor::wait_for_all(bool (*is_wanted)(const InFlight&)) {
+void Executor::wait_for_all(const std::function<bool(const InFlight&)>& is_wanted) {
   for (size_t entry = 0; entry < in_flight_.size(); ++entry) {
     if (in_flight_[entry] && is_wanted(*in_flight_[entry])) wait_for(static_cast<int>(entry));
   }
 }
 
-void Executor::start(const Instruction& instruction, const Action& action, StepState& state) {
+void Executor::start(int action, StepState& state) {
+  const Instruction& instruction = instructions_[action];
   const Activity activity(instruction.text);
   const int64_t begin = now_ns();
   Work work;
   try {
-    name_faults(instruction, [&] { work = instruction.handler->start(action, state); });
+    name_faults(instruction, [&] { work = instruction.handler->start(program_.actions[action], state); });
   } catch (const PeerFailed&) {
     ++next_;  // it has communicated
     throw;
@@ -179,10 +160,9 @@ void Executor::start(const Instruction& instruction, const Action& action, StepS
   if (work.done()) return name_faults(instruction, [&] { work.wait(); });  // throws if it failed
   auto free_entry = std::ranges::find_if(in_flight_, [](const auto& flight) { return !flight.has_value(); });
   if (free_entry == in_flight_.end()) free_entry = in_flight_.emplace(in_flight_.end());
-  *free_entry = InFlight{std::move(work), &instruction, begin};
+  *free_entry = InFlight{std::move(work), action, begin};
   const int entry = static_cast<int>(free_entry - in_flight_.begin());
-  for (const int id : instruction.touched.written) holders_[id].writer = entry;
-  for (const int id : instruction.touched.read) holders_[id].readers.push_back(entry);
+  conflicts_->hold(action, entry);
   if (instruction.waits) wait_for(entry);
 }
 
@@ -190,14 +170,13 @@ void Executor::run(StepState& state, int begin, int end) {
   const int last = static_cast<int>(instructions_.size());
   if (end < 0) end = last;
   for (int i = begin; i < end; ++i) {
-    const Instruction& instruction = instructions_[i];
     next_ = i;
-    wait_for_conflicts(instruction.touched);
-    for (const int unit : instruction.gradients_read) complete_gradient_(unit);
-    start(instruction, program_.actions[i], state);
+    for (int entry = conflicts_->conflict(i); entry >= 0; entry = conflicts_->conflict(i)) wait_for(entry);
+    for (const int unit : instructions_[i].gradients_read) complete_gradient_(unit);
+    start(i, state);
   }
   // No later action waits for a work without resources.
-  if (end == last) wait_for_all([](const InFlight& flight) { return flight.instruction->touched.empty(); });
+  if (end == last) wait_for_all([&](const InFlight& flight) { return conflicts_->is_free(flight.action); });
 }
 
 void Executor::join_rest(StepState& state, int end) {

@@ -26,7 +26,7 @@ class Compute : public ActionHandler {
 };
 
 Work forward(LayerRuns& layers, const Action& action) {
-  return layers.forward(action.target, action.micro_batch, parse_keep(action.attr("keep")));
+  return layers.forward(action.target, action.micro_batch, action.keep());
 }
 Work recompute(LayerRuns& layers, const Action& action) {
   return layers.recompute(action.target, action.micro_batch);

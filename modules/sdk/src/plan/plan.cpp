@@ -33,7 +33,7 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, 
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
   plan->held_ = plan->describe_rank(coord);
-  plan->rank_ = plan_rank({plan->model(), plan->main(), plan->held_, plan->state_names()}, coord);
+  plan->rank_ = plan_rank({plan->model(), plan->main(), plan->held_, plan->optimizer_states()}, coord);
   return plan;
 }
 

@@ -76,6 +76,7 @@ class Plan {
   const std::vector<std::shared_ptr<const Program>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.
   std::vector<std::string> state_names() const;
+  int64_t optimizer_states() const { return optimizer_states_; }  // the number of these names
   // Returns the units of a rank of the mesh, without buffers.
   RankUnits describe_rank(const Coord& coord) const;
   // Returns the shapes of all values if one of the ranks receives some; else nothing. `micro_batches`: a rank's part of a
@@ -92,7 +93,7 @@ class Plan {
 
  private:
   Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
-      : spec_(std::move(spec)), optimizer_(std::move(optimizer)) {}
+      : spec_(std::move(spec)), optimizer_(std::move(optimizer)), optimizer_states_(static_cast<int64_t>(state_names().size())) {}
   std::vector<Mode> modes() const;
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
   std::set<std::vector<std::string>> joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const;
@@ -105,6 +106,7 @@ class Plan {
 
   std::shared_ptr<const ProgramSpec> spec_;
   std::shared_ptr<const Optimizer> optimizer_;
+  int64_t optimizer_states_;
   std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
   std::vector<std::shared_ptr<const Program>> of_ranks_;
   std::set<std::vector<std::string>> joined_;  // the axes over which a rank communicates

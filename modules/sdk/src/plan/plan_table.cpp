@@ -77,7 +77,7 @@ Value Plan::of_all_ranks(const StepBatch& batch) const {
     const Coord coord{shape, ranks.front()};
     const Program& program = *of_ranks_[ranks.front()];
     const RankUnits held = describe_rank(coord);
-    const RankPlan rank = plan_rank({model(), program, held, state_names()}, coord);
+    const RankPlan rank = plan_rank({model(), program, held, optimizer_states()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
     const Rehearsal rehearsed = rehearsal(program, held, micro_batches, values);
     memory["activations"] = rehearsed.peak_bytes();

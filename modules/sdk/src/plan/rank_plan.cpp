@@ -7,16 +7,6 @@
 
 namespace zt {
 
-namespace {
-
-int64_t ranks_of(const Action& action, const Coord& coord) {
-  int64_t ranks = 1;
-  for (const auto& axis : action.axes()) ranks *= coord.size(axis);
-  return ranks;
-}
-
-}  // namespace
-
 std::set<int> units_summed_apart(const Program& program) {
   std::set<int> units;
   for (const Action& action : program.actions) {
@@ -38,6 +28,14 @@ RankUnits describe_units(const ModelInfo& model, std::span<const Program* const>
   return held;
 }
 
+CostBasis cost_basis(const RankBasis& basis, const Coord& coord, const Action& action) {
+  return {.model = basis.model,
+          .program = basis.program,
+          .units = basis.held.units,
+          .ranks = coord.size(action.axes()),
+          .optimizer_states = basis.optimizer_states};
+}
+
 RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
   const Program& program = basis.program;
   const std::vector<Unit>& units = basis.held.units;
@@ -45,8 +43,7 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
   for (const Action& action : program.actions) {
     const std::string& name = kind(action.kind).name;
     ++plan.actions[name];
-    const CostBasis cost{.model = basis.model, .program = program, .units = units, .ranks = ranks_of(action, coord)};
-    if (const int64_t bytes = cost_of(action, cost).sent_bytes; bytes > 0) plan.sent[name] += bytes;
+    if (const int64_t bytes = cost_of(action, cost_basis(basis, coord, action)).sent_bytes; bytes > 0) plan.sent[name] += bytes;
   }
   for (const ResourceId type : resource_ids()) {
     if (const BytesOf* bytes = bytes_of(type)) plan.held.emplace_back(type_of(type).memory, (*bytes)(basis));

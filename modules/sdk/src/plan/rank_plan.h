@@ -33,8 +33,10 @@ struct RankBasis {
   const ModelInfo& model;
   const Program& program;  // the rank's main one, as in Plan
   const RankUnits& held;
-  std::vector<std::string> state_names;  // of the optimizer
+  int64_t optimizer_states = 0;  // tensors of optimizer state per parameter
 };
+// Returns that from which the cost of an action of the rank follows. It keeps references to what `basis` refers to.
+CostBasis cost_basis(const RankBasis& basis, const Coord& coord, const Action& action);
 
 // `programs`: the rank's programs of all modes, the main one first. Pure.
 RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord);

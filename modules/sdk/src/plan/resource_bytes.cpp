@@ -23,7 +23,9 @@ int64_t param_bytes(const RankBasis& basis) {
 }
 
 int64_t grad_bytes(const RankBasis& basis) {
-  const auto& [model, program, held, state_names] = basis;
+  const ModelInfo& model = basis.model;
+  const Program& program = basis.program;
+  const RankUnits& held = basis.held;
   const Slots& slots = held.slots.of(resource::grad);
   int64_t elements = slots.total();
   for (const Unit& unit : held.units) {
@@ -53,7 +55,7 @@ int64_t master_bytes(const RankBasis& basis) {
 }
 
 int64_t state_bytes(const RankBasis& basis) {
-  return updated_bytes(basis) * static_cast<int64_t>(basis.state_names.size());
+  return updated_bytes(basis) * basis.optimizer_states;
 }
 
 // Attaches the functions when the library is loaded.

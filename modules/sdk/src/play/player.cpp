@@ -64,7 +64,7 @@ class Player {
     int step() const { return next % size; }
   };
 
-  std::function<Resource(const Resource&)> buffers_of(int index) const {
+  BufferOf buffers_of(int index) const {
     if (!options_.buffer_of) return nullptr;
     return [this, index](const Resource& resource) { return options_.buffer_of(index, resource); };
   }

@@ -34,7 +34,7 @@ struct PlayOptions {
   // Returns the time of an action. Empty: none takes time.
   // `call`: the index of a communicator in the action's calls; 0 also for a message, and for `compute`.
   std::function<ActionTime(int played, int step, size_t call)> time = {};
-  // Maps resources that share a buffer to one resource; see Executor::BufferOf.
+  // As BufferOf.
   std::function<Resource(int played, const Resource&)> buffer_of = {};
   int repeats = 1;  // number of steps in a row
 };

@@ -1,9 +1,9 @@
 // The works in flight of one played rank, and the resources that they hold.
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "program/conflict_table.h"
 #include "zt/program/program.h"
 
 namespace zt {
@@ -12,8 +12,7 @@ namespace zt {
 class WorkList {
  public:
   WorkList() = default;  // of a rank whose actions all wait at once
-  // `buffer_of` maps resources that share a buffer to one; empty: none do.
-  WorkList(const Program& program, const ModelInfo& model, const std::function<Resource(const Resource&)>& buffer_of);
+  WorkList(const Program& program, const ModelInfo& model, const BufferOf& buffer_of);
 
   // Moves `now` to the time from which on nothing conflicts with the action. Returns false if that is not known yet.
   bool await_conflicts(int step, double& now);
@@ -22,25 +21,22 @@ class WorkList {
   // Add a work of the action: one whose end is not known yet, of which they return the number, or one that ends at `end`.
   int add(int step);
   void add(int step, double end) { finish(add(step), end); }
-  void finish(int work, double end) { works_[work] = {true, end}; }
+  void finish(int work, double end);
 
  private:
-  struct Touched {
-    std::vector<int> read, written;
-  };
   struct Work {
+    int step = 0;
     bool is_known = false;
     double end = 0;
   };
-  struct Holders {
-    std::vector<int> writers, readers;  // numbers of works
-  };
-  bool await(const std::vector<int>& works, double& now) const;
+  // Moves `now` to the end of the work, if that is later. Returns false if it is not known yet.
+  bool await(int work, double& now) const;
 
-  std::vector<Touched> touched_;  // by action
-  std::vector<Holders> holders_;  // by resource
+  bool has_works_ = false;
+  ConflictTable conflicts_;
   std::vector<Work> works_;
-  std::vector<int> unneeded_;
+  std::vector<int> awaited_;   // of one call of await_conflicts
+  std::vector<int> unneeded_;  // those without resources
 };
 
 }  // namespace zt

@@ -30,8 +30,7 @@ bool is_equal_value(const Value& a, const Value& b) {
 }  // namespace
 
 bool is_equal(const Action& a, const Action& b) {
-  return a.kind == b.kind && a.target == b.target && a.micro_batch == b.micro_batch && a.peer == b.peer &&
-         is_equal_table(a.attrs, b.attrs);
+  return a.kind == b.kind && a.target == b.target && a.micro_batch == b.micro_batch && is_equal_table(a.attrs, b.attrs);
 }
 
 bool is_equal(const Program& a, const Program& b) {

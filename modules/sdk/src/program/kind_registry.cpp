@@ -163,6 +163,16 @@ std::optional<Message> message_of(const Action& action) {
   return message ? message(action) : std::nullopt;
 }
 
+void AttributeRule::operator()(const Action& action, const Program& program) const {
+  const std::string& name = kind(action.kind).name;
+  if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
+  for (const auto& [attr, value] : action.attrs) {
+    if (std::ranges::find(attrs, attr) == attrs.end()) misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, attrs));
+  }
+  if (needs_axes && action.axes().empty()) misuse("it names no axis to communicate on: give axes=[\"dp\"]");
+  if (check) check(action, program);
+}
+
 Cost cost_of(const Action& action, const CostBasis& basis) {
   const auto& cost = kind(action.kind).cost;
   return cost ? cost(action, basis) : Cost{};

@@ -146,9 +146,7 @@ std::vector<std::vector<std::string>> layer_axes(const Action& action, const Mod
 }
 
 void check_keep(const Action& action, const Program&) {
-  static const std::vector<std::string> words{"graph", "inputs", "none"};
-  const std::string word = action.attr("keep", "graph");
-  if (std::ranges::find(words, word) == words.end()) misuse("unknown value '{}' of keep{}", word, suggest(word, words));
+  action.keep();
 }
 
 // All gradients are sent in one type, because the trainer allocates its buffers for that type.
@@ -172,37 +170,18 @@ void check_scalars(const Action& action, const Program& program) {
   if (program.mode == Mode::generate) misuse("{} has nothing to work on when generating: remove it", kind(action.kind).name);
 }
 
-// Checks the fields of a kind's actions.
-struct Rule {
-  std::vector<std::string> attrs;
-  bool only_in_training = false;
-  bool needs_axes = false;
-  void (*check)(const Action&, const Program&) = nullptr;  // the values of attributes
-
-  void operator()(const Action& action, const Program& program) const {
-    const std::string& name = kind(action.kind).name;
-    if (action.peer != -1) misuse("{} has no peer, but rank {} is given: leave it out", name, action.peer);
-    if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
-    for (const auto& [attr, value] : action.attrs) {
-      if (std::ranges::find(attrs, attr) == attrs.end()) misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, attrs));
-    }
-    if (needs_axes && !action.attrs.contains("axes")) misuse("it names no axis to communicate on: give axes=[\"dp\"]");
-    if (check) check(action, program);
-  }
-};
-
 using CostOf = Cost (*)(const Action&, const CostBasis&);
 
 KindId add_scalars(const char* name, auto resources, const char* doc, std::vector<std::string> attrs, CostOf cost) {
   Kind kind{name,      Target::none,  false,   doc,
-            resources, Role::scalars, nullptr, Rule{std::move(attrs), false, false, check_scalars}};
+            resources, Role::scalars, nullptr, AttributeRule{std::move(attrs), false, false, check_scalars}};
   kind.cost = cost;
   return add_kind(std::move(kind));
 }
-KindId add_compute(const char* name, auto resources, const char* doc, Rule rule) {
+KindId add_compute(const char* name, auto resources, const char* doc, AttributeRule rule) {
   return add_kind({name, Target::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
 }
-KindId add_of_unit(const char* name, auto resources, const char* doc, Role role, CostOf cost, Rule rule,
+KindId add_of_unit(const char* name, auto resources, const char* doc, Role role, CostOf cost, AttributeRule rule,
                    bool among_holders = false) {
   Kind kind{name, Target::unit, false, doc, resources, role, nullptr, std::move(rule), among_holders};
   kind.cost = cost;
@@ -233,7 +212,7 @@ Kinds add_known_kinds() {
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update, step_cost,
                            {{"part", "parts"}, true, false, check_step});
   kinds.update = add_kind({"UPDATE", Target::position, false, "updates the tensors that a layer changes itself", update_resources,
-                           Role::update, nullptr, Rule{{}, true}});
+                           Role::update, nullptr, AttributeRule{{}, true}});
   return kinds;
 }
 

@@ -33,6 +33,14 @@ std::vector<std::string> axes_attr(const Action& action, const char* name) {
   return axes;
 }
 
+// Returns the index of an attribute's value among `words`.
+int word_of(const Action& action, const char* name, const std::vector<std::string>& words, const char* otherwise) {
+  const std::string word = action.attr(name, otherwise);
+  const auto found = std::ranges::find(words, word);
+  if (found == words.end()) misuse("unknown value '{}' of {}{}", word, name, suggest(word, words));
+  return static_cast<int>(found - words.begin());
+}
+
 // The values of the attribute `sum`, from GradientPart::first on.
 const std::vector<std::string>& part_names() {
   static const std::vector<std::string> names{"first", "middle", "last"};
@@ -72,13 +80,23 @@ std::vector<std::string> Action::sample_axes() const {
   return axes_attr(*this, attrs.contains("samples") ? "samples" : "axes");
 }
 
+void Action::set_axes(const std::vector<std::string>& axes) {
+  attrs["axes"] = Value::List(axes.begin(), axes.end());
+}
+
+void Action::set_sample_axes(const std::vector<std::string>& axes) {
+  attrs.erase("samples");
+  if (axes != this->axes()) attrs["samples"] = Value::List(axes.begin(), axes.end());
+}
+
+Keep Action::keep() const {
+  static const std::vector<std::string> words{"graph", "inputs", "none"};
+  return static_cast<Keep>(word_of(*this, "keep", words, "graph"));
+}
+
 GradientPart Action::gradient_part() const {
   if (!attrs.contains("sum")) return GradientPart::whole;
-  const std::string word = attr("sum");
-  const auto& names = part_names();
-  const auto found = std::find(names.begin(), names.end(), word);
-  if (found == names.end()) misuse("unknown value '{}' of sum{}", word, suggest(word, names));
-  return static_cast<GradientPart>(1 + (found - names.begin()));
+  return static_cast<GradientPart>(1 + word_of(*this, "sum", part_names(), ""));
 }
 
 void Action::set_gradient_part(GradientPart part) {

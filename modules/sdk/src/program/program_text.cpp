@@ -5,7 +5,7 @@
 //   COUNT axes=["dp"]
 //   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
 //
-// A string that is a single word is written without quotes. The peer is written as an attribute.
+// A string that is a single word is written without quotes.
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -176,7 +176,6 @@ std::string action_text(const Action& action) {
   std::string text = info.name;
   if (info.target != Target::none) text += fmt::format(" {}", action.target);
   if (info.has_micro_batch) text += fmt::format(" {}", action.micro_batch);
-  if (action.peer >= 0) text += fmt::format(" peer={}", action.peer);
   for (const auto& [name, value] : action.attrs) text += fmt::format(" {}={}", name, value_text(value));
   return text;
 }
@@ -194,7 +193,6 @@ Action parse_action(const std::string& line) {
   if (info.target != Target::none) action.target = number(info.target == Target::unit ? "a unit" : "a position");
   if (info.has_micro_batch) action.micro_batch = number("a micro-batch");
   action.attrs = parse_attrs(tokens, next);
-  action.peer = static_cast<int32_t>(take_as<int64_t>(action.attrs, "peer", -1));
   return action;
 }
 

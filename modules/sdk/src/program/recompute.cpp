@@ -35,7 +35,7 @@ class Recompute : public Pass {
     std::vector<Action> actions;
     for (Action& action : program.actions) {
       if (applies_to(action, kinds.forward)) {
-        if (action.attr("keep", "graph") != "graph")
+        if (action.keep() != Keep::graph)
           misuse("recompute: '{}' already keeps no graph: apply this pass once", action_text(action));
         action.attrs["keep"] = "inputs";
       } else if (applies_to(action, kinds.backward) || applies_to(action, kinds.input_grad)) {

@@ -44,12 +44,8 @@ ActionTime ActionTimes::of(int played, int step, size_t call) const {
 Cost ActionTimes::cost_of_action(const Action& action, int played, int step) const {
   const PlayedRank& rank = played_.ranks[played];
   const PlayedPart& part = parts_[played];
-  return action_cost(action, part.rehearsal.actions[step],
-                     {.model = plan_.model(),
-                      .program = *rank.program,
-                      .units = part.held.units,
-                      .ranks = Coord{played_.mesh, rank.rank}.size(action.axes()),
-                      .optimizer_states = static_cast<int64_t>(plan_.state_names().size())});
+  const RankBasis basis{plan_.model(), *rank.program, part.held, plan_.optimizer_states()};
+  return action_cost(action, part.rehearsal.actions[step], cost_basis(basis, Coord{played_.mesh, rank.rank}, action));
 }
 
 double ActionTimes::compute_seconds(const Action& action, const Cost& cost) const {

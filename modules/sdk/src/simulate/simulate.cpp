@@ -68,7 +68,8 @@ std::vector<int> ranks_played_as(const PlayedRanks& played, int index) {
 
 SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, int index, const PlayedPart& part) {
   const PlayedRank& mine = played.ranks[index];
-  const RankPlan constant = plan_rank({plan.model(), *mine.program, part.held, plan.state_names()}, {played.mesh, mine.rank});
+  const RankPlan constant =
+      plan_rank({plan.model(), *mine.program, part.held, plan.optimizer_states()}, {played.mesh, mine.rank});
   SimulatedRank rank;
   rank.ranks = ranks_played_as(played, index);
   rank.name = ranges_text(rank.ranks);

@@ -112,15 +112,11 @@ std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) co
   const Program& program = plan_.main();
   const Coord coord = plan_.spec().coord();
   const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), micro_batches, plan_.shapes(micro_batches));
+  const RankBasis basis{plan_.model(), program, plan_.held(), plan_.optimizer_states()};
   std::vector<Cost> work;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
-    work.push_back(action_cost(action, rehearsal.actions[i],
-                               {.model = plan_.model(),
-                                .program = program,
-                                .units = plan_.held().units,
-                                .ranks = coord.size(action.axes()),
-                                .optimizer_states = static_cast<int64_t>(plan_.state_names().size())}));
+    work.push_back(action_cost(action, rehearsal.actions[i], cost_basis(basis, coord, action)));
   }
   return work;
 }

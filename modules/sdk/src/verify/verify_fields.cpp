@@ -20,7 +20,6 @@ class FieldCheck {
   void run() {
     check_target();
     check_micro_batch();
-    check_peer();
     try {
       if (kind_.check) kind_.check(action_, subject_.program);
       check_axes();
@@ -80,12 +79,6 @@ class FieldCheck {
     } else if (action_.micro_batch < 0 || action_.micro_batch >= count) {
       say("there is no micro-batch {}: the program has {}, counted from 0", action_.micro_batch, count);
     }
-  }
-
-  void check_peer() {
-    if (action_.peer >= -1 && action_.peer < subject_.mesh.world_size()) return;
-    say("there is no rank {} that could be its peer: the mesh {} has {} ranks", action_.peer, subject_.mesh.text(),
-        subject_.mesh.world_size());
   }
 
   void check_axes() {

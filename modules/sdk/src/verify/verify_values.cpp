@@ -140,13 +140,13 @@ class ValueCheck {
     if (mine.forward >= 0)
       return say(step, "it repeats {}: each position runs once per micro-batch, remove one", subject_.at(mine.forward));
     check_reads(step);
-    const std::string keep = action.attr("keep", "graph");
-    if (keep == "none" && mine.first_backward >= 0) {
+    const Keep keep = action.keep();
+    if (keep == Keep::none && mine.first_backward >= 0) {
       say(step, "it keeps nothing, but {} needs its graph: give keep=graph, or keep=inputs and an R",
           subject_.at(mine.first_backward));
     }
     mine.forward = mine.written = step;
-    mine.keeps_inputs = keep == "inputs";
+    mine.keeps_inputs = keep == Keep::inputs;
   }
 
   void recompute(int step) {

@@ -4,15 +4,10 @@ local pipe = require "zt.pipe"
 
 local draw_schedule = {}
 
-local named = {
-  "gpipe", "one_f_one_b", "interleaved", "breadth_first", "interleaved_zb", "zb_h1", "zb_h2", "zb_v", "v_half", "v_min",
-  "dualpipe_v",
-}
-
 --- Returns what stands for a schedule in a case: {name =}; {costs =, chunks =, placement =, [spare = memory beyond the least]}
 --- for one that is searched; or {seed =, chunks =} for one that is drawn when ranks and micro-batches are known.
 function draw_schedule.draw(dice)
-  if dice:one_in(2) then return {name = dice:pick(named)} end
+  if dice:one_in(2) then return {name = dice:pick(pipe.schedule.names())} end
   if dice:one_in(3) then
     local function cost() return dice:between(1, 20) / 10 end
     local schedule = {costs = {F = cost(), I = cost(), W = cost(), transfer = cost() / 2}, chunks = dice:pick{1, 1, 2}}
@@ -27,7 +22,7 @@ end
 function draw_schedule.text(schedule, ranks, micro_batches)
   if schedule.costs then
     return pipe.schedule.search{
-      stages = ranks, micro_batches = micro_batches, costs = schedule.costs, chunks = schedule.chunks,
+      ranks = ranks, micro_batches = micro_batches, costs = schedule.costs, chunks = schedule.chunks,
       placement = schedule.placement, memory = schedule.spare and schedule.chunks * ranks + schedule.spare,
     }:text()
   end
@@ -37,7 +32,7 @@ end
 --- Returns the number of stages per rank.
 function draw_schedule.chunks(schedule, ranks)
   if not schedule.name then return schedule.chunks end
-  return pipe.schedule[schedule.name]{stages = ranks, micro_batches = 1}.chunks
+  return pipe.schedule[schedule.name]{ranks = ranks, micro_batches = 1}.chunks
 end
 
 -- The tasks that may come next. `done[stage][micro_batch]` has the flags F, I and W; a backward sets I and W.
@@ -67,7 +62,7 @@ function draw_schedule.random(dice, ranks, chunks, micro_batches)
     for m = 0, micro_batches - 1 do done[s][m], splits[s][m] = {}, dice:one_in(2) end
   end
   dice:shuffle(rank_of_stage)
-  local schedule = pipe.schedule.empty{stages = ranks, micro_batches = micro_batches, rank_of_stage = rank_of_stage}
+  local schedule = pipe.schedule.empty{ranks = ranks, micro_batches = micro_batches, rank_of_stage = rank_of_stage}
   while true do
     local ready = ready_tasks(done, splits, stages, micro_batches)
     if #ready == 0 then return schedule end

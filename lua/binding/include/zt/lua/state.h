@@ -18,6 +18,7 @@
 #include <functional>
 #include <lua.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "zt/base/error.h"
@@ -34,7 +35,8 @@ class Module;
 
 namespace detail {
 int call_guarded(lua_State* L, Function function);
-void set_field_function(lua_State* L, const char* name, lua_CFunction function);  // in the table on top of the stack
+// Sets a field of the table on top of the stack. The function reads `number`, if there is one, by upvalue_number.
+void set_field_function(lua_State* L, const char* name, lua_CFunction function, std::optional<int> number = {});
 struct BuildInfo {
   const char* module;
   int abi;
@@ -187,6 +189,9 @@ class TypeBuilder : TypeBuilderBase {
   }
 };
 
+// Returns the number with which the running function was registered (Module::function).
+int upvalue_number(lua_State* L);
+
 // Fills the table that `require "zt.NAME"` returns. Reading a name that it lacks is a Lua error that suggests the nearest one.
 class Module {
  public:
@@ -195,6 +200,12 @@ class Module {
   Module& function(const char* name) {
     lua_State* L = L_;
     detail::set_field_function(L, name, guarded<native>);
+    return *this;
+  }
+  // Several names may share a function: it gets `number` by upvalue_number.
+  template <Function native>
+  Module& function(const char* name, int number) {
+    detail::set_field_function(L_, name, guarded<native>, number);
     return *this;
   }
   template <class T>

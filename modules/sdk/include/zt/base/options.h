@@ -172,6 +172,9 @@ struct OptionInfo {
 // Returns the table in `value`, or an empty one for nil and for an empty list. Throws Misuse if `value` has another type or if a
 // key is not in `known`; the message then suggests the nearest known key.
 const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known);
+// Throws Misuse if a key of the table is an old name, the first of a pair; the second is its new one.
+void refuse_old_names(const Value& value, const std::string& path,
+                      const std::vector<std::pair<std::string, std::string>>& renamed);
 [[noreturn]] void without_effect(const std::string& path, const OptionInfo& option);
 
 template <class T>
@@ -213,7 +216,14 @@ class Schema {
     return std::move(*this);
   }
 
+  // Says that an option has had another name: who gives it by the old one is told the new one.
+  Schema&& renamed(std::string old_key, std::string new_key) && {
+    renamed_.emplace_back(std::move(old_key), std::move(new_key));
+    return std::move(*this);
+  }
+
   T parse(const Value& value) const {
+    refuse_old_names(value, name_, renamed_);
     const Value::Table& table = checked_table(value, name_, infos_);
     T out{};
     std::vector<bool> is_given;
@@ -270,6 +280,7 @@ class Schema {
   std::vector<OptionInfo> infos_;
   std::vector<Use> uses_;  // of the options in infos_
   std::function<void(const T&)> check_;
+  std::vector<std::pair<std::string, std::string>> renamed_;
 };
 
 }  // namespace zt

@@ -92,7 +92,7 @@ class ActionHandler {
   virtual Work start(const Action& action, StepState& state) = 0;
 };
 
-class ResourceIds;
+class ConflictTable;
 
 // Runs one program repeatedly. A work that has resources may still be in flight after a run: call `drain` before anything else
 // touches the state. The executor waits for a work without resources when the last action of the program has started.
@@ -102,12 +102,12 @@ class Executor {
  public:
   using Handlers = std::map<KindId, std::shared_ptr<ActionHandler>>;
 
-  // Maps resources that share a buffer to one resource, so that writing one conflicts with using another.
-  using BufferOf = std::function<Resource(const Resource&)>;
-
-  // `trace` may be null. If `buffer_of` is empty, each resource has a buffer of its own. Throws Misuse if a kind has no handler.
+  // `trace` may be null. Throws Misuse if a kind has no handler.
   Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
            Trace* trace, const BufferOf& buffer_of = nullptr);
+  ~Executor();
+  Executor(Executor&&) noexcept;
+  Executor& operator=(Executor&&) noexcept;
 
   // Runs actions [begin, end), or to the last one if end is -1. Throws what a handler or a work throws, a Fault with the name of
   // the action. After any other error call `join_rest`, unless all ranks know that the run ends there.
@@ -124,14 +124,8 @@ class Executor {
   const Program& program() const { return program_; }
 
  private:
-  // Dense ids of resources, each in one of the lists.
-  struct Touched {
-    std::vector<int> read, written;
-    bool empty() const { return read.empty() && written.empty(); }
-  };
   struct Instruction {
     ActionHandler* handler;
-    Touched touched;
     std::vector<int> gradients_read;  // units whose gradients must be complete before it starts
     std::string text;                 // the action's text, such as "REDUCE_GRAD 3"
     std::string about;                // its target by name and its micro-batch, for messages; may be empty
@@ -142,28 +136,22 @@ class Executor {
   };
   struct InFlight {
     Work work;
-    const Instruction* instruction;
+    int action;  // its index
     int64_t begin_ns;
   };
-  // The entries of in_flight_ that touch a resource.
-  struct Holders {
-    int writer = -1;  // -1 means none
-    std::vector<int> readers;
-  };
-  Instruction make_instruction(const Action& action, const ModelInfo& model, const Resources& resources, const ResourceIds& ids);
+  Instruction make_instruction(const Action& action, const ModelInfo& model);
   template <class Call>
   static void name_faults(const Instruction& instruction, Call call);
   // Frees the entry of in_flight_ and waits for its work.
   void wait_for(int entry);
-  void wait_for_conflicts(const Touched& touched);
-  void wait_for_all(bool (*is_wanted)(const InFlight&));
-  void start(const Instruction& instruction, const Action& action, StepState& state);
+  void wait_for_all(const std::function<bool(const InFlight&)>& is_wanted);
+  void start(int action, StepState& state);
 
   Program program_;
   Handlers handlers_;
   std::vector<Instruction> instructions_;
   std::vector<std::optional<InFlight>> in_flight_;  // entries without a value are free
-  std::vector<Holders> holders_;                    // by resource
+  std::unique_ptr<ConflictTable> conflicts_;        // its works are indices of in_flight_
   std::function<void(int)> complete_gradient_;
   Trace* trace_;
   int next_ = 0;

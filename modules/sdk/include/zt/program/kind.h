@@ -57,6 +57,15 @@ struct CostBasis {
   int64_t optimizer_states = 0;    // tensors of optimizer state per parameter
 };
 
+// Which attributes actions of a kind may have: a Kind::check. Their values are those that `check` lets pass.
+struct AttributeRule {
+  std::vector<std::string> attrs = {};
+  bool only_in_training = false, needs_axes = false;
+  std::function<void(const Action&, const Program&)> check = {};
+
+  void operator()(const Action& action, const Program& program) const;
+};
+
 // A kind of action. Modules can register more kinds. All functions must be pure and thread-safe.
 struct Kind {
   std::string name;  // upper case: "REDUCE_GRAD"
@@ -69,7 +78,8 @@ struct Kind {
   // Returns the communicators that an action uses, in order, each as the axes that it joins. Null means one over attrs.axes, or
   // none if the action has no such attribute.
   std::function<std::vector<std::vector<std::string>>(const Action&, const ModelInfo&)> axes = {};
-  // Throws Misuse, with the reason, if peer or attributes do not fit the program. Null means that all are allowed.
+  // Throws Misuse, with the reason, if the attributes do not fit the program; AttributeRule is such a check. Null means that all
+  // are allowed.
   std::function<void(const Action&, const Program&)> check = {};
   // Only the ranks that hold the target unit take part in its communication.
   bool among_holders = false;

@@ -23,6 +23,9 @@ namespace zt {
 // that of the first, of a middle or of the last micro-batch.
 enum class GradientPart : uint8_t { whole, first, middle, last };
 
+// What an F keeps for the backward: the graph and so all values, only its inputs, or nothing.
+enum class Keep : uint8_t { graph, inputs, none };
+
 // One entry of a program. Attributes of the known kinds:
 //   axes    mesh axes to communicate along, joined in this order
 //   samples COUNT: those of `axes` along which ranks have different samples; absent: all
@@ -36,7 +39,6 @@ struct Action {
   KindId kind = 0;
   int32_t target = -1;       // a position or a unit, depending on the kind; -1: none
   int32_t micro_batch = -1;  // -1: none
-  int32_t peer = -1;         // a rank; -1: none
   Value::Table attrs = {};
 
   // Return the attribute, or `otherwise` if it is absent. Throw Misuse if it has another type.
@@ -45,7 +47,10 @@ struct Action {
   bool flag(const std::string& name) const;      // false if it is absent
   std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
   std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
-  GradientPart gradient_part() const;            // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
+  void set_axes(const std::vector<std::string>& axes);
+  void set_sample_axes(const std::vector<std::string>& axes);  // removes the attribute if these are the axes
+  Keep keep() const;                                           // from attrs.keep; throws Misuse as gradient_part
+  GradientPart gradient_part() const;  // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
   void set_gradient_part(GradientPart part);
   std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
 };

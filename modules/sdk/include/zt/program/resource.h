@@ -62,6 +62,10 @@ struct Resources {
   std::vector<Resource> frees = {};  // their data are gone after the action; for conflicts they count as written
 };
 
+// Maps resources that share a buffer to one resource, so that writing one conflicts with using another. Empty: each has a buffer
+// of its own.
+using BufferOf = std::function<Resource(const Resource&)>;
+
 // Whose memory a tensor is.
 enum class Memory : uint8_t {
   own,   // of this resource; several resources may be views of it

@@ -36,13 +36,6 @@ std::string inputs_text(const std::vector<at::Tensor>& inputs) {
 
 }  // namespace
 
-Keep parse_keep(const std::string& name) {
-  if (name.empty() || name == "graph") return Keep::graph;
-  if (name == "inputs") return Keep::inputs;
-  if (name == "none") return Keep::none;
-  misuse("a forward cannot keep '{}': give keep = graph, inputs or none", name);
-}
-
 LayerRuns::LayerRuns(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
     : model_(std::move(model)), state_(state), runs_(std::move(runs)), parts_(model_, state, runs_) {
   const ModelInfo& info = *state_.model;

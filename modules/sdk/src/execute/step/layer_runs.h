@@ -19,10 +19,6 @@
 
 namespace zt {
 
-// Selects the values that a forward keeps for its backward.
-enum class Keep : uint8_t { graph, inputs, none };
-Keep parse_keep(const std::string& name);
-
 // The works are those of exchange layers; of other layers all is done when the calls return.
 // Threads: the rank's thread only.
 class LayerRuns {

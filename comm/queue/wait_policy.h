@@ -3,8 +3,14 @@
 
 #include <chrono>
 #include <functional>
+#include <vector>
 
 namespace zt::comm {
+
+// Thrown by waits. OperationRunner turns it into a Fault with the details.
+struct TimedOut {
+  std::vector<int> peers;  // group ranks that the wait was for
+};
 
 class WaitPolicy {
  public:

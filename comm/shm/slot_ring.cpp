@@ -1,4 +1,4 @@
-#include "channel/slot_ring.h"
+#include "shm/slot_ring.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "messages/queue.h"
+#include "queue/queue.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "reduce_tree.h"
+#include "core/reduce_tree.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 

@@ -3,7 +3,6 @@
 #include <mutex>
 
 #include "recorder/report.h"
-#include "transport.h"
 #include "zt/process/trace.h"
 
 namespace zt::comm {

@@ -8,14 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "core/backend.h"
+#include "backend/backend.h"
 #include "recorder/ended.h"
 #include "wait_policy.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {
-
-struct TimedOut;
 
 // Thrown by a task on all ranks if one of them cannot take part. Nothing was changed, and the communicator stays usable.
 class Declined : public Fault {

@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "channel_plan.h"
-#include "group.h"
-#include "operation.h"
+#include "core/channel_plan.h"
+#include "core/group.h"
+#include "core/operation.h"
 #include "recorder/ring.h"
 #include "zt/comm/channel.h"
 #include "zt/comm/comm.h"

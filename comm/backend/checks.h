@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "channel_plan.h"
-#include "group.h"
-#include "operation.h"
+#include "core/channel_plan.h"
+#include "core/group.h"
+#include "core/operation.h"
 
 namespace zt::comm {
 

@@ -1,4 +1,4 @@
-#include "channel/shared_channel.h"
+#include "shm/shared_channel.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -8,10 +8,10 @@
 
 #include "channel/checked_channel.h"
 #include "channel/message.h"
-#include "channel/slot_ring.h"
-#include "messages/algorithms.h"
-#include "messages/operation_runner.h"
-#include "messages/queue.h"
+#include "core/bytes.h"
+#include "queue/operation_runner.h"
+#include "queue/queue.h"
+#include "shm/slot_ring.h"
 #include "shm/team.h"
 #include "zt/base/error.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "checked.h"
+#include "backend/checked.h"
 #include "local/local_transport.h"
 #include "mesh/mesh.h"
 #include "messages/host_backend.h"
