@@ -62,7 +62,9 @@ local LAYERS = {
                            nn.mlp{hidden = HIDDEN, ffn = 8}},
 }
 local FUNCTIONS = {nn = nn, moe = moe}
-local OTHERS = {["nn.gpt"] = true, ["nn.sequential"] = true, ["moe.layers"] = true, ["moe.gpt"] = true, ["moe.from_deepspeed"] = true}
+local OTHERS = {
+  ["nn.gpt"] = true, ["nn.sequential"] = true, ["moe.layers"] = true, ["moe.gpt"] = true, ["moe.from_deepspeed"] = true,
+}
 
 local function make(name, options)
   local library, key = name:match "^(%w+)%.(.+)$"
@@ -105,25 +107,35 @@ function TestAlikeLayers:test_every_option_of_a_router()
   if ranks == 1 then lu.skip "needs two ranks" end
   local batch = {balance = 1, per = "batch"}
   for _, case in ipairs{
-    {"score", {}, {score = "sigmoid"}}, {"std", {}, {std = 0.5}}, {"scale", {}, {scale = 2}}, {"normalise", {}, {normalise = "kept"}},
-    {"noise", {}, {noise = "jitter"}}, {"jitter", {noise = "jitter"}, {noise = "jitter", jitter = 0.5}},
-    {"draw_always", {noise = "gumbel"}, {noise = "gumbel", draw_always = true}}, {"mask", {}, {mask = "none"}},
-    {"routes", {}, {routes = "balanced"}}, {"groups", {}, {groups = 4, top_groups = 2}}, {"softmax_after", {}, {softmax_after = true}},
-    {"bias_rate", {bias = true}, {bias = true, bias_rate = 0.5}}, {"losses.z", {}, {losses = {z = 1}}},
+    {"score", {}, {score = "sigmoid"}},
+    {"std", {}, {std = 0.5}},
+    {"scale", {}, {scale = 2}},
+    {"normalise", {}, {normalise = "kept"}},
+    {"noise", {}, {noise = "jitter"}},
+    {"jitter", {noise = "jitter"}, {noise = "jitter", jitter = 0.5}},
+    {"draw_always", {noise = "gumbel"}, {noise = "gumbel", draw_always = true}},
+    {"mask", {}, {mask = "none"}},
+    {"routes", {}, {routes = "balanced"}},
+    {"groups", {}, {groups = 4, top_groups = 2}},
+    {"softmax_after", {}, {softmax_after = true}},
+    {"bias_rate", {bias = true}, {bias = true, bias_rate = 0.5}},
+    {"losses.z", {}, {losses = {z = 1}}},
     {"losses.of", {losses = {balance = 1}}, {losses = {balance = 1, of = "first"}}},
     {"batch_axes.1", {losses = batch, batch_axes = {"dp", "ep"}}, {losses = batch, batch_axes = {"ep", "dp"}}},
-    {"capacity.train", {capacity = {}}, {capacity = {train = 2}}}, {"capacity.keep", {capacity = {}}, {capacity = {keep = "random"}}},
+    {"capacity.train", {capacity = {}}, {capacity = {train = 2}}},
+    {"capacity.keep", {capacity = {}}, {capacity = {keep = "random"}}},
     {"choice", {capacity = {}}, {capacity = {}, choice = "expert"}},
   } do
     local key, first, second = case[1], case[2], case[3]
-    lu.assertErrorMsgContains(("the option '%s' of layer 'blocks.0.router' is "):format(key), mixture, rank == 0 and first or second)
+    lu.assertErrorMsgContains(("the option '%s' of layer 'blocks.0.router' is "):format(key), mixture,
+                              rank == 0 and first or second)
   end
 end
 
 function TestAlikeLayers:test_options_of_the_other_layers_of_a_mixture()
   if ranks == 1 then lu.skip "needs two ranks" end
   local function refused(text, more) lu.assertErrorMsgContains(text, mixture, {}, rank == 1 and more or nil) end
-  refused([[the option 'overlap' of layer 'blocks.0.dispatch' is not given on rank 0 and true on rank 1]], {overlap = true})
+  refused("the option 'overlap' of layer 'blocks.0.dispatch' is not given on rank 0 and true on rank 1", {overlap = true})
   refused([[the option 'activation' of layer 'blocks.0.experts' is "gelu_tanh" on rank 0 and "relu" on rank 1]],
           {activation = "relu"})
 end
