@@ -3,6 +3,7 @@
 #include "experts/dense_branch.h"
 #include "experts/experts_of.h"
 #include "routing/router.h"
+#include "script_selection.h"
 #include "zt/base/options.h"
 #include "zt/comm/mesh.h"
 #include "zt/lua/state.h"
@@ -75,7 +76,17 @@ ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path)
   return options;
 }
 
-std::shared_ptr<Layer> router(const Value& value) {
+// A function as `select` becomes a Selection.
+std::shared_ptr<Layer> router(Value value) {
+  if (const auto* given = value.get_if<Value::Table>(); given && given->contains("select")) {
+    const Value& select = given->at("select");
+    const auto* object = select.get_if<Object>();
+    const auto function = object ? object->as<lua::Callable>() : nullptr;
+    if (!function) wrong_type("moe.router.select", "a function(scores)", select);
+    Value::Table table = *given;
+    table["select"] = Object::of(make_script_selection(function));
+    value = std::move(table);
+  }
   return schema_of(RouterOptions()).make(value, make_router);
 }
 
@@ -133,7 +144,7 @@ std::shared_ptr<Layer> residual_branch(const Value& value) {
   return kSchema.make(value, [](const BranchTable& table) { return make_residual_branch(table.layer, table.hidden); });
 }
 
-template <std::shared_ptr<Layer> (*make)(const Value&)>
+template <auto make>
 int bind(lua_State* L) {
   lua::push(L, make(lua::check_value(L, 1)));
   return 1;

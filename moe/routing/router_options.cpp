@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "routing/selection.h"
+
 namespace zt::moe {
 
 const Schema<CapacityOptions>& schema_of(const CapacityOptions&) {
@@ -33,9 +35,9 @@ const Schema<RouterLossOptions>& schema_of(const RouterLossOptions&) {
 
 namespace {
 
-// The routes of the option `routes` take the place of the router's choice.
+// `routes` and `select` take the place of the router's choice.
 bool chooses(const RouterOptions& o) {
-  return o.routes.empty();
+  return o.routes.empty() && !o.select;
 }
 
 bool draws_experts(const RouterOptions& o) {
@@ -44,8 +46,9 @@ bool draws_experts(const RouterOptions& o) {
 
 void check_expert_choice(const RouterOptions& o) {
   if (!o.capacity) misuse("moe.router: experts that choose need `capacity`, the number of tokens that each takes");
-  if (o.has_bias || o.groups > 1 || !o.routes.empty() || o.softmax_after || draws_experts(o))
-    misuse("moe.router: bias, groups, routes, softmax_after and gumbel noise are for tokens that choose (choice = \"token\")");
+  if (o.has_bias || o.groups > 1 || !chooses(o) || o.softmax_after || draws_experts(o))
+    misuse(
+        "moe.router: bias, groups, routes, select, softmax_after and gumbel noise are for tokens that choose (choice = \"token\")");
   if (o.normalise == Normalise::kept)
     misuse("moe.router: experts that choose drop no route: give normalise = \"selected\" instead of \"kept\"");
   if (o.capacity->per != RoomOf::sample || o.capacity->keep != Keep::probability)
@@ -98,22 +101,24 @@ const Schema<RouterOptions>& schema_of(const RouterOptions&) {
                      [](const RouterOptions& o) { return !o.softmax_after || o.normalise != Normalise::selected; })
           .optional("scale", &RouterOptions::scale, "multiplies the weights", above(0))
           .optional("noise", &RouterOptions::noise, "noise in training")
-          .only_with("where experts are left to draw: without routes, and for gumbel_second with top_k above 1",
+          .only_with("where experts are left to draw: without routes and select, and for gumbel_second with top_k above 1",
                      [](const RouterOptions& o) { return !draws_experts(o) || (chooses(o) && (o.draws_all() || o.top_k > 1)); })
           .optional("jitter", &RouterOptions::jitter, "half the width of the factor of noise = \"jitter\"", between(0, 1))
           .only_with("with noise = \"jitter\"", &RouterOptions::jitters)
           .optional("draw_always", &RouterOptions::draw_always, "gumbel noise also in evaluation and generation")
           .only_with("with noise = \"gumbel\" or \"gumbel_second\"", draws_experts)
           .optional("groups", &RouterOptions::groups, "groups of experts", at_least(1))
-          .only_with("without routes", chooses)
+          .only_with("without routes and select", chooses)
           .optional("top_groups", &RouterOptions::top_groups, "groups that a token may use", at_least(1))
-          .only_with("without routes", chooses)
+          .only_with("without routes and select", chooses)
           .optional("choice", &RouterOptions::choice, "who chooses")
           .optional("bias", &RouterOptions::has_bias, "even out the load by a bias for the selection")
-          .only_with("without routes", [](const RouterOptions& o) { return chooses(o) || !o.has_bias; })
+          .only_with("without routes and select", [](const RouterOptions& o) { return chooses(o) || !o.has_bias; })
           .optional("bias_rate", &RouterOptions::bias_rate, "change of the bias per step", above(0))
           .only_with("with bias = true", [](const RouterOptions& o) { return o.has_bias; })
           .optional("routes", &RouterOptions::routes, "\"balanced\", or a batch field with recorded experts")
+          .only_with("without select", [](const RouterOptions& o) { return !o.select; })
+          .optional("select", &RouterOptions::select, "function(scores) that returns the experts of each token")
           .optional("std", &RouterOptions::std, "standard deviation of the initial weights", at_least(0))
           .optional("capacity", &RouterOptions::capacity, "room per expert; default: no token is dropped")
           .optional("losses", &RouterOptions::losses, "auxiliary losses")

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "zt/base/options.h"
 
 namespace zt::moe {
+
+class Selection;
 
 // The function of the logits.
 enum class Score : uint8_t { softmax, sigmoid };
@@ -92,8 +95,9 @@ struct RouterOptions {
   Choice choice = Choice::token;  // if experts choose, each takes tokens of a sample, as many as `capacity` allows
   bool has_bias = false;          // a bias for the selection only, which evens out the load
   double bias_rate = 0.001;
-  std::string routes = {};  // a batch field with recorded experts; "balanced": experts in turn
-  double std = 0.02;        // standard deviation of the initial weights
+  std::shared_ptr<Selection> select = {};  // one of the script's own
+  std::string routes = {};                 // a batch field with recorded experts; "balanced": experts in turn
+  double std = 0.02;                       // standard deviation of the initial weights
   std::optional<CapacityOptions> capacity;
   RouterLossOptions losses;
   std::vector<std::string> batch_axes;  // mesh axes whose ranks have other tokens, for losses per batch
