@@ -67,6 +67,7 @@ ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path)
   options.transport.async = overlaps ? Async::yes : Async::no;
   if (table.transport) options.transport.dtype = parse_float_type(*table.transport, path + ".transport");
   options.has_shared = table.shared;
+  options.dispatcher = table.dispatcher;
   options.planned_rows = table.planned_rows;
   options.top_k = table.top_k;
   options.capacity = table.capacity;
@@ -92,18 +93,12 @@ std::shared_ptr<Layer> router(Value value) {
 
 std::shared_ptr<Layer> dispatch(const Value& value) {
   static const auto kSchema = exchange_schema("moe.dispatch");
-  return kSchema.make(value, [](const ExchangeTable& table) {
-    const ExchangeOptions options = exchange_of(table, kSchema.name());
-    return table.dispatcher == DispatcherKind::all_to_all ? make_dispatch(options) : make_gather_dispatch(options);
-  });
+  return kSchema.make(value, [](const ExchangeTable& table) { return make_dispatch(exchange_of(table, kSchema.name())); });
 }
 
 std::shared_ptr<Layer> combine(const Value& value) {
   static const auto kSchema = exchange_schema("moe.combine");
-  return kSchema.make(value, [](const ExchangeTable& table) {
-    const ExchangeOptions options = exchange_of(table, kSchema.name());
-    return table.dispatcher == DispatcherKind::all_to_all ? make_combine(options) : make_gather_combine(options);
-  });
+  return kSchema.make(value, [](const ExchangeTable& table) { return make_combine(exchange_of(table, kSchema.name())); });
 }
 
 struct ExpertsTable {

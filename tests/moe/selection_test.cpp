@@ -13,7 +13,7 @@ namespace {
 
 using namespace moe;
 
-RouterOptions options_of(Value::Table more) {
+RouterOptions router_of(Value::Table more) {
   more.merge(Value::Table{{"hidden", 8}, {"experts", 4}});
   return parse_router(more);
 }
@@ -37,7 +37,7 @@ struct Routes {
   at::Tensor weights, experts;
 };
 
-Routes run(const RouterOptions& options, FakeContext& context) {
+Routes run_router(const RouterOptions& options, FakeContext& context) {
   at::manual_seed(1);
   const auto router = make_router(options);
   for (const auto& param : router->params()) values_of(*param) = at::randn(param->shape);
@@ -46,40 +46,40 @@ Routes run(const RouterOptions& options, FakeContext& context) {
 }
 
 TEST(Selection, OfOptions) {
-  EXPECT_EQ(make_selection(options_of({}))->kind(), "top_k");
-  EXPECT_EQ(make_selection(options_of({{"routes", "balanced"}}))->kind(), "balanced");
-  EXPECT_EQ(make_selection(options_of({{"routes", "field"}}))->kind(), "recorded");
-  const auto by_experts = make_selection(options_of({{"choice", "expert"}, {"capacity", Value::Table{}}}));
+  EXPECT_EQ(make_selection(router_of({}))->kind(), "top_k");
+  EXPECT_EQ(make_selection(router_of({{"routes", "balanced"}}))->kind(), "balanced");
+  EXPECT_EQ(make_selection(router_of({{"routes", "field"}}))->kind(), "recorded");
+  const auto by_experts = make_selection(router_of({{"choice", "expert"}, {"capacity", Value::Table{}}}));
   EXPECT_EQ(by_experts->kind(), "expert choice");
-  EXPECT_EQ(by_experts->routes(options_of({})), 4);
+  EXPECT_EQ(by_experts->routes(router_of({})), 4);
   EXPECT_TRUE(by_experts->fits_capacity());
 }
 
 TEST(Selection, OfAProgramRoutesTokensAndIsNotAskedAgainInARecompute) {
-  RouterOptions options = options_of({});
+  RouterOptions options = router_of({});
   const auto own = std::make_shared<ByNumber>();
   options.select = own;
   FakeContext context;
-  const Routes routes = run(options, context);
+  const Routes routes = run_router(options, context);
   const at::Tensor wanted = at::tensor({0, 1, 2, 3, 0, 1, 2, 3}, at::kLong).view({2, 4});
   EXPECT_TRUE(routes.experts.select(2, 0).equal(wanted));
   EXPECT_TRUE(routes.experts.select(2, 1).eq(-1).all().item<bool>());
   EXPECT_TRUE(routes.weights.select(2, 0).gt(0).all().item<bool>());
   EXPECT_TRUE(routes.weights.select(2, 1).eq(0).all().item<bool>());
   context.recompute = true;
-  EXPECT_TRUE(run(options, context).experts.equal(routes.experts));
+  EXPECT_TRUE(run_router(options, context).experts.equal(routes.experts));
   EXPECT_EQ(own->calls, 1);
 }
 
 // Without room for half of the tokens, the capacity drops them, unless the selection says that it fits.
 TEST(Selection, IsBoundByTheCapacityUnlessItFits) {
-  RouterOptions options = options_of({{"capacity", Value::Table{{"train", 0.1}, {"min", 1}, {"per", "micro_batch"}}}});
+  RouterOptions options = router_of({{"capacity", Value::Table{{"train", 0.1}, {"min", 1}, {"per", "micro_batch"}}}});
   const auto own = std::make_shared<ByNumber>();
   options.select = own;
   FakeContext context;
-  EXPECT_EQ(run(options, context).experts.ge(0).sum().item<int64_t>(), 4);
+  EXPECT_EQ(run_router(options, context).experts.ge(0).sum().item<int64_t>(), 4);
   own->fits = true;
-  EXPECT_EQ(run(options, context).experts.ge(0).sum().item<int64_t>(), 8);
+  EXPECT_EQ(run_router(options, context).experts.ge(0).sum().item<int64_t>(), 8);
 }
 
 TEST(Selection, OfRoutesIsChecked) {

@@ -41,6 +41,7 @@ class ModelBuilder {
     info.splits_backward = entry.layer->splits_backward();
     const Io io = entry.layer->io();
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
+    check_sources(*entry.layer, info);
     info.outputs = io.outputs;
     add_outputs(io.outputs, position, info.name);
     info.losses = io.losses;
@@ -160,6 +161,13 @@ class ModelBuilder {
     std::vector<std::string> known;
     for (const auto& [name, edge] : latest_) known.push_back(name);
     misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input, suggest(input, known));
+  }
+
+  void check_sources(const Layer& layer, const PositionInfo& reader) const {
+    std::vector<const Layer*> sources;
+    for (const Edge& edge : reader.inputs) sources.push_back(layers_[edge.position].layer.get());
+    with_context([&] { return fmt::format("'{}' ({})", reader.name, reader.kind); },
+                 [&] { extras_of(layer).check_sources(sources); });
   }
 
   void add_outputs(const std::vector<Output>& outputs, int position, const std::string& layer) {
