@@ -24,8 +24,10 @@ const auto kWeightNorm = Schema<WeightNormOptions>("example.weight_norm")
 
 // example.scale{channels = 256}
 int scale(lua_State* L) {
-  const ScaleOptions options = kScale.parse(lua::check_value(L, 1));
-  lua::push(L, std::shared_ptr<Layer>(std::make_shared<example::Scale>(options.channels)));
+  const auto make = [](const ScaleOptions& options) -> std::shared_ptr<Layer> {
+    return std::make_shared<example::Scale>(options.channels);
+  };
+  lua::push(L, kScale.make(lua::check_value(L, 1), make));
   return 1;
 }
 

@@ -17,13 +17,12 @@ struct AdamWOptions : AdamOptions {
 };
 
 template <class Options>
-Options parse(const std::string& name, const Value& value) {
+Schema<Options> adam_schema(const std::string& name) {
   return common_options(Schema<Options>(name))
       .optional("betas", static_cast<Betas Options::*>(&Options::betas),
                 "decay rates of the averages of the gradient and of its square", Check<Betas>(check_betas))
       .optional("eps", static_cast<double Options::*>(&Options::eps), "added to the square root of the averaged square",
-                Check<double>(above(0)))
-      .parse(value);
+                Check<double>(above(0)));
 }
 
 template <Decay kDecay>
@@ -54,11 +53,15 @@ class Adam final : public FlatOptimizer {
 }  // namespace
 
 std::shared_ptr<Optimizer> make_adamw(const Value& options, Isa isa) {
-  return std::make_shared<Adam<Decay::decoupled>>("adamw", parse<AdamWOptions>("optim.adamw", options), isa);
+  return adam_schema<AdamWOptions>("optim.adamw").make(options, [&](const AdamWOptions& o) {
+    return std::make_shared<Adam<Decay::decoupled>>("adamw", o, isa);
+  });
 }
 
 std::shared_ptr<Optimizer> make_adam(const Value& options, Isa isa) {
-  return std::make_shared<Adam<Decay::l2>>("adam", parse<AdamOptions>("optim.adam", options), isa);
+  return adam_schema<AdamOptions>("optim.adam").make(options, [&](const AdamOptions& o) {
+    return std::make_shared<Adam<Decay::l2>>("adam", o, isa);
+  });
 }
 
 }  // namespace zt::optim

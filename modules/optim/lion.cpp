@@ -32,12 +32,10 @@ class Lion final : public FlatOptimizer {
 }  // namespace
 
 std::shared_ptr<Optimizer> make_lion(const Value& value, Isa isa) {
-  const LionOptions options =
-      common_options(Schema<LionOptions>("optim.lion"))
-          .optional("betas", &LionOptions::betas, "decay rates of the average in the update and of the average that is kept",
-                    Check<Betas>(check_betas))
-          .parse(value);
-  return std::make_shared<Lion>(options, isa);
+  return common_options(Schema<LionOptions>("optim.lion"))
+      .optional("betas", &LionOptions::betas, "decay rates of the average in the update and of the average that is kept",
+                Check<Betas>(check_betas))
+      .make(value, [&](const LionOptions& o) { return std::make_shared<Lion>(o, isa); });
 }
 
 }  // namespace zt::optim

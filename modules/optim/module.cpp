@@ -11,15 +11,13 @@ namespace {
 
 template <std::shared_ptr<Optimizer> (*make)(const Value&, Isa)>
 int new_optimizer(lua_State* L) {
-  const Value options = lua::check_value(L, 1);
-  lua::push_made(L, make(options, best_isa()), options);
+  lua::push(L, make(lua::check_value(L, 1), best_isa()));
   return 1;
 }
 
 template <std::shared_ptr<Schedule> (*make)(const Value&)>
 int new_schedule(lua_State* L) {
-  const Value options = lua::check_value(L, 1);
-  lua::push_made(L, make(options), options);
+  lua::push(L, make(lua::check_value(L, 1)));
   return 1;
 }
 

@@ -46,16 +46,7 @@ struct WarmupOptions {
   std::optional<double> start_ratio;
 };
 
-std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, const Value& value) {
-  const auto options =
-      Schema<WarmupOptions>("optim." + kind)
-          .optional("warmup", &WarmupOptions::warmup, "steps of rising rate", Check<int64_t>(at_least(0)))
-          .required("total", &WarmupOptions::total, "number of steps, warmup included", Check<int64_t>(at_least(1)))
-          .optional("min_ratio", &WarmupOptions::min_ratio, "last rate divided by the base rate", Check<double>(between(0, 1)))
-          .optional("start_ratio", &WarmupOptions::start_ratio, "rate at step 0 divided by the base rate",
-                    Check<double>(between(0, 1)))
-          .only_with("with warmup above 0", [](const WarmupOptions& o) { return o.warmup > 0; })
-          .parse(value);
+std::shared_ptr<Schedule> warmup_of(const std::string& kind, Anneal down, const WarmupOptions& options) {
   if (options.total <= options.warmup) {
     misuse("optim.{}: total ({}) must be above warmup ({}): it includes the steps of the warmup", kind, options.total,
            options.warmup);
@@ -68,6 +59,17 @@ std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, cons
   });
 }
 
+std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, const Value& value) {
+  return Schema<WarmupOptions>("optim." + kind)
+      .optional("warmup", &WarmupOptions::warmup, "steps of rising rate", Check<int64_t>(at_least(0)))
+      .required("total", &WarmupOptions::total, "number of steps, warmup included", Check<int64_t>(at_least(1)))
+      .optional("min_ratio", &WarmupOptions::min_ratio, "last rate divided by the base rate", Check<double>(between(0, 1)))
+      .optional("start_ratio", &WarmupOptions::start_ratio, "rate at step 0 divided by the base rate",
+                Check<double>(between(0, 1)))
+      .only_with("with warmup above 0", [](const WarmupOptions& o) { return o.warmup > 0; })
+      .make(value, [&](const WarmupOptions& o) { return warmup_of(kind, down, o); });
+}
+
 struct OneCycleOptions {
   int64_t total = 0;
   double pct_start = 0.3;
@@ -76,19 +78,6 @@ struct OneCycleOptions {
   double final_div_factor = 1e4;
   bool three_phase = false;
 };
-
-OneCycleOptions parse_one_cycle(const Value& value) {
-  return Schema<OneCycleOptions>("optim.one_cycle")
-      .required("total", &OneCycleOptions::total, "number of steps", Check<int64_t>(at_least(1)))
-      .optional("pct_start", &OneCycleOptions::pct_start, "fraction of the steps with rising rate", Check<double>(between(0, 1)))
-      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the rise and the fall",
-                Check<std::string>(one_of({"cos", "linear"})))
-      .optional("div_factor", &OneCycleOptions::div_factor, "base rate divided by the first rate", Check<double>(above(0)))
-      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "first rate divided by the last rate",
-                Check<double>(above(0)))
-      .optional("three_phase", &OneCycleOptions::three_phase, "fall as fast as the rise to the first rate, then to the last rate")
-      .parse(value);
-}
 
 // A phase ends at step `end` with `ratio`; the next phase starts there.
 struct Phase {
@@ -101,6 +90,24 @@ std::vector<Phase> one_cycle_phases(const OneCycleOptions& options) {
   const double up = options.pct_start * total - 1;
   if (options.three_phase) return {{0, first}, {up, 1}, {2 * options.pct_start * total - 2, first}, {total - 1, last}};
   return {{0, first}, {up, 1}, {total - 1, last}};
+}
+
+std::shared_ptr<Schedule> one_cycle_of(const OneCycleOptions& options) {
+  const std::vector<Phase> phases = one_cycle_phases(options);
+  if (options.three_phase && options.pct_start > 0.5) {
+    misuse(
+        "optim.one_cycle: three phases need pct_start up to 0.5, got {}: the rise and the first fall take this fraction of the "
+        "steps each",
+        options.pct_start);
+  }
+  const Anneal anneal = options.anneal_strategy == "cos" ? cosine : linear;
+  return std::make_shared<RatioSchedule>("one_cycle", [=](double step) {
+    for (size_t i = 1; i < phases.size(); ++i) {
+      const Phase &from = phases[i - 1], &to = phases[i];
+      if (step < to.end) return anneal(from.ratio, to.ratio, (step - from.end) / (to.end - from.end));
+    }
+    return phases.back().ratio;
+  });
 }
 
 struct RangeTestOptions {
@@ -129,46 +136,41 @@ std::shared_ptr<Schedule> make_warmup_cosine(const Value& options) {
 }
 
 std::shared_ptr<Schedule> make_one_cycle(const Value& value) {
-  const OneCycleOptions options = parse_one_cycle(value);
-  const std::vector<Phase> phases = one_cycle_phases(options);
-  if (options.three_phase && options.pct_start > 0.5) {
-    misuse(
-        "optim.one_cycle: three phases need pct_start up to 0.5, got {}: the rise and the first fall take this fraction of the "
-        "steps each",
-        options.pct_start);
-  }
-  const Anneal anneal = options.anneal_strategy == "cos" ? cosine : linear;
-  return std::make_shared<RatioSchedule>("one_cycle", [=](double step) {
-    for (size_t i = 1; i < phases.size(); ++i) {
-      const Phase &from = phases[i - 1], &to = phases[i];
-      if (step < to.end) return anneal(from.ratio, to.ratio, (step - from.end) / (to.end - from.end));
-    }
-    return phases.back().ratio;
-  });
+  return Schema<OneCycleOptions>("optim.one_cycle")
+      .required("total", &OneCycleOptions::total, "number of steps", Check<int64_t>(at_least(1)))
+      .optional("pct_start", &OneCycleOptions::pct_start, "fraction of the steps with rising rate", Check<double>(between(0, 1)))
+      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the rise and the fall",
+                Check<std::string>(one_of({"cos", "linear"})))
+      .optional("div_factor", &OneCycleOptions::div_factor, "base rate divided by the first rate", Check<double>(above(0)))
+      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "first rate divided by the last rate",
+                Check<double>(above(0)))
+      .optional("three_phase", &OneCycleOptions::three_phase, "fall as fast as the rise to the first rate, then to the last rate")
+      .make(value, one_cycle_of);
 }
 
 std::shared_ptr<Schedule> make_lr_range_test(const Value& value) {
-  const auto options = Schema<RangeTestOptions>("optim.lr_range_test")
-                           .optional("step_size", &RangeTestOptions::step_size, "steps per interval", Check<int64_t>(at_least(1)))
-                           .optional("step_rate", &RangeTestOptions::step_rate,
-                                     "growth per interval, as a multiple of the base rate", Check<double>(at_least(0)))
-                           .optional("staircase", &RangeTestOptions::staircase, "grow in one step at the end of each interval")
-                           .parse(value);
-  return std::make_shared<RatioSchedule>("lr_range_test", [options](double step) {
-    const double intervals = step / static_cast<double>(options.step_size);
-    return 1 + options.step_rate * (options.staircase ? std::floor(intervals) : intervals);
-  });
+  return Schema<RangeTestOptions>("optim.lr_range_test")
+      .optional("step_size", &RangeTestOptions::step_size, "steps per interval", Check<int64_t>(at_least(1)))
+      .optional("step_rate", &RangeTestOptions::step_rate, "growth per interval, as a multiple of the base rate",
+                Check<double>(at_least(0)))
+      .optional("staircase", &RangeTestOptions::staircase, "grow in one step at the end of each interval")
+      .make(value, [](const RangeTestOptions& options) {
+        return std::make_shared<RatioSchedule>("lr_range_test", [options](double step) {
+          const double intervals = step / static_cast<double>(options.step_size);
+          return 1 + options.step_rate * (options.staircase ? std::floor(intervals) : intervals);
+        });
+      });
 }
 
 std::shared_ptr<Schedule> make_step_decay(const Value& value) {
-  const auto options =
-      Schema<StepDecayOptions>("optim.step_decay")
-          .required("step_size", &StepDecayOptions::step_size, "steps between two decays", Check<int64_t>(at_least(1)))
-          .optional("gamma", &StepDecayOptions::gamma, "factor of each decay", Check<double>(at_least(0)))
-          .parse(value);
-  return std::make_shared<RatioSchedule>("step_decay", [options](double step) {
-    return std::pow(options.gamma, std::floor(step / static_cast<double>(options.step_size)));
-  });
+  return Schema<StepDecayOptions>("optim.step_decay")
+      .required("step_size", &StepDecayOptions::step_size, "steps between two decays", Check<int64_t>(at_least(1)))
+      .optional("gamma", &StepDecayOptions::gamma, "factor of each decay", Check<double>(at_least(0)))
+      .make(value, [](const StepDecayOptions& options) {
+        return std::make_shared<RatioSchedule>("step_decay", [options](double step) {
+          return std::pow(options.gamma, std::floor(step / static_cast<double>(options.step_size)));
+        });
+      });
 }
 
 }  // namespace zt::optim

@@ -34,16 +34,7 @@ class Sgd final : public FlatOptimizer {
   SgdOptions options_;
 };
 
-}  // namespace
-
-std::shared_ptr<Optimizer> make_sgd(const Value& value, Isa isa) {
-  const SgdOptions options =
-      common_options(Schema<SgdOptions>("optim.sgd"))
-          .optional("momentum", &SgdOptions::momentum, "decay rate of the momentum buffer", Check<double>(between(0, 1)))
-          .optional("dampening", &SgdOptions::dampening, "1 - the gradient's weight in the buffer", Check<double>(between(0, 1)))
-          .only_with("with momentum above 0", [](const SgdOptions& o) { return o.momentum > 0 || o.dampening == 0; })
-          .optional("nesterov", &SgdOptions::nesterov, "use Nesterov momentum")
-          .parse(value);
+std::shared_ptr<Optimizer> sgd_of(const SgdOptions& options, Isa isa) {
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
     misuse("optim.sgd.nesterov needs momentum above 0 and dampening 0, got momentum = {}, dampening = {}", options.momentum,
            options.dampening);
@@ -51,6 +42,17 @@ std::shared_ptr<Optimizer> make_sgd(const Value& value, Isa isa) {
   if (options.momentum == 0) return std::make_shared<Sgd<Momentum::none>>(options, isa);
   if (options.nesterov) return std::make_shared<Sgd<Momentum::nesterov>>(options, isa);
   return std::make_shared<Sgd<Momentum::classic>>(options, isa);
+}
+
+}  // namespace
+
+std::shared_ptr<Optimizer> make_sgd(const Value& value, Isa isa) {
+  return common_options(Schema<SgdOptions>("optim.sgd"))
+      .optional("momentum", &SgdOptions::momentum, "decay rate of the momentum buffer", Check<double>(between(0, 1)))
+      .optional("dampening", &SgdOptions::dampening, "1 - the gradient's weight in the buffer", Check<double>(between(0, 1)))
+      .only_with("with momentum above 0", [](const SgdOptions& o) { return o.momentum > 0 || o.dampening == 0; })
+      .optional("nesterov", &SgdOptions::nesterov, "use Nesterov momentum")
+      .make(value, [&](const SgdOptions& o) { return sgd_of(o, isa); });
 }
 
 }  // namespace zt::optim

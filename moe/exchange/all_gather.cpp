@@ -1,9 +1,9 @@
+// Each rank gets the tokens of all ranks, and the sums of all ranks' experts are added (reduce_scatter).
 #include <ATen/ATen.h>
 
 #include <limits>
 
-#include "exchange/exchange.h"
-#include "exchange/layer_parts.h"
+#include "exchange/dispatcher.h"
 #include "exchange/rows.h"
 #include "zt/base/error.h"
 
@@ -58,95 +58,86 @@ at::Tensor own_routes(const at::Tensor& all, int rank, int64_t own_experts) {
   return local.masked_fill(local.lt(0).logical_or(local.ge(own_experts)), -1);
 }
 
-ExchangeOptions gathering(ExchangeOptions options) {
-  options.gathers = true;
-  return options;
-}
-
-class GatherDispatch final : public DispatchLayer {
+class AllGather final : public Dispatcher {
  public:
-  using DispatchLayer::DispatchLayer;
+  using Dispatcher::Dispatcher;
 
-  Started start(at::TensorList in, Context& context) override {
-    check_tokens(in[0], in[1], options_);
-    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context);
+  Dispatched dispatch(const at::Tensor& given, const at::Tensor& given_experts, Context& context) const override {
     Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
-    const at::Tensor own = as_rows(in[0]);
+    const at::Tensor own = as_rows(given);
     const Gathered tokens = find_longest(own.size(0), control);
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
-    const at::Tensor experts = gather_rows(routes_on_host(in[1]), tokens, control, -1);
-    context.sent(options_.axis, tokens.sent_bytes(all) + tokens.sent_bytes(experts), Pattern::collective);
+    const at::Tensor experts = gather_rows(routes_on_host(given_experts), tokens, control, -1);
+    note_sent(tokens.sent_bytes(all) + tokens.sent_bytes(experts), context);
     const int64_t own_experts = options_.experts / options_.ranks;
     const RowOrder order = order_rows(own_routes(experts, comm.rank(), own_experts), own_experts);
-    const at::Tensor rows = rows_of_tokens(all, order), group_rows = at::tensor(order.counts, at::kLong);
-    const auto backward = [=, axis = options_.axis, shape = in[0].sizes().vec(), async = options_.transport.async, &comm,
-                           &context](at::TensorList gradients) {
-      const at::Tensor sums = at::empty_like(all), result = at::empty(shape, own.options());
-      sum_rows(sums, gradient_or_zeros(gradients[0], rows), order);
-      context.sent(axis, tokens.sent_bytes(sums), Pattern::collective);
-      return Exchanged{{result, {}}, scatter_sums(as_rows(result), sums, tokens, comm, async)};
+    const at::Tensor counts = at::tensor(order.counts, at::kLong);
+    const auto backward = [=, this, &comm, &context](const at::Tensor& of_tokens, const at::Tensor& of_rows) {
+      const at::Tensor sums = at::empty_like(all);
+      sum_rows(sums, of_rows, order);
+      note_sent(tokens.sent_bytes(sums), context);
+      return scatter_sums(of_tokens, sums, tokens, comm, options_.transport.async);
     };
-    return {{{rows, group_rows, order.places, group_rows}, {}}, backward};
+    return {rows_of_tokens(all, order), counts, order.places, counts, {}, backward};
   }
 
-  std::optional<Started> join(at::TensorList, Context& context) override {
-    find_longest(kNoTokens, context.control(options_.axis));
-    return Started{};
-  }
-
-  std::string kind() const override { return "gather_dispatch"; }
-};
-
-class GatherCombine final : public CombineLayer {
- public:
-  using CombineLayer::CombineLayer;
-
-  Started start(at::TensorList in, Context& context) override {
-    const auto [rows, weights, more, result] = tensors_of(in);
-    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in, result, options_, context)};
+  Combined combine(const at::Tensor& own, const Returning& returning, Context& context) const override {
+    const auto& [rows, weights, places, numbers, shared] = returning;
     Communicator& comm = context.comm(options_.axis);
-    const auto* counts = in[3].const_data_ptr<int64_t>();
-    const RowOrder order = order_of(in[2], {counts, counts + in[3].numel()});
+    const auto* counts = numbers.const_data_ptr<int64_t>();
+    const RowOrder order = order_of(places, {counts, counts + numbers.numel()});
     const at::Tensor own_weights = as_rows(weights);
-    const Gathered tokens{own_weights.size(0), in[2].size(0) / options_.ranks, options_.ranks};
+    const Gathered tokens{own_weights.size(0), places.size(0) / options_.ranks, options_.ranks};
     const at::Tensor factors = gather_rows(own_weights, tokens, comm, 0);
     const at::Tensor sums = at::empty({tokens.all(), options_.hidden}, rows.options());
     sum_rows(sums, rows, order, factors);
-    context.sent(options_.axis, tokens.sent_bytes(factors) + tokens.sent_bytes(sums), Pattern::collective);
-    const at::Tensor own = as_rows(result);
-    Work work = scatter_sums(own, sums, tokens, comm, options_.transport.async);
-    const auto finish = [=] {
+    note_sent(tokens.sent_bytes(factors) + tokens.sent_bytes(sums), context);
+    const auto finish = [own, more = shared] {
       if (more.defined()) at::Tensor(own).add_(as_rows(more));
     };
-    const auto backward = [=, axis = options_.axis, &comm, &context](at::TensorList gradients) {
-      const at::Tensor gradient = gradient_or_zeros(gradients[0], result);
-      const at::Tensor of_tokens = gather_rows(as_rows(gradient), tokens, comm, 0);
+    const auto backward = [=, this, rows = rows, shape = weights.sizes().vec(), &comm, &context](const at::Tensor& of_sums) {
+      const at::Tensor of_tokens = gather_rows(of_sums, tokens, comm, 0);
       const at::Tensor of_weights = at::empty_like(own_weights);
       const SumGradients sums_of = sum_rows_backward(of_tokens, rows, order, factors);
       const at::Tensor products = sums_of.weights.to(own_weights.scalar_type());
-      context.sent(axis, tokens.sent_bytes(of_tokens) + tokens.sent_bytes(products), Pattern::collective);
-      Exchanged gone{{sums_of.rows, of_weights.view(weights.sizes()), {}, {}},
-                     scatter_sums(of_weights, products, tokens, comm, Async::no)};
-      if (more.defined()) gone.tensors.push_back(gradient);
-      return gone;
+      note_sent(tokens.sent_bytes(of_tokens) + tokens.sent_bytes(products), context);
+      return Combined::Gradients{sums_of.rows, of_weights.view(shape),
+                                 scatter_sums(of_weights, products, tokens, comm, Async::no)};
     };
-    return {{{result}, then(std::move(work), finish)}, backward};
+    return {then(scatter_sums(own, sums, tokens, comm, options_.transport.async), finish), backward};
   }
 
-  std::string kind() const override { return "gather_combine"; }
+  std::optional<ExchangeLayer::Started> join(Context& context) const override {
+    find_longest(kNoTokens, context.control(options_.axis));
+    return ExchangeLayer::Started{};
+  }
+
+  int64_t rows_of(const at::Tensor& traffic) const override { return traffic.sum().item<int64_t>(); }
+
+  std::string kind_of(const std::string& layer) const override { return "gather_" + layer; }
+  Pattern pattern() const override { return Pattern::collective; }
+  int64_t ordered_ranks() const override { return options_.ranks; }
+  // The backward holds the tokens of all ranks.
+  PlannedExchange plan_dispatch(const PlannedRows&, const at::Tensor& tokens, const at::Tensor& experts) const override {
+    const int64_t all = tokens.numel() / options_.hidden * options_.ranks;
+    return {gathered_bytes(tokens) + gathered_bytes(experts), gathered_bytes(tokens), {all}, all};
+  }
+  PlannedExchange plan_combine(const PlannedRows&, const at::Tensor& rows, const at::Tensor& weights) const override {
+    const int64_t tokens = weights.numel() / std::max<int64_t>(1, weights.size(-1));
+    const int64_t sums = (options_.ranks - 1) * tokens * options_.hidden * static_cast<int64_t>(rows.element_size());
+    const int64_t bytes = gathered_bytes(weights) + sums;
+    return {bytes, bytes, {options_.ranks * tokens}, 0};
+  }
+
+ private:
+  // Returns the bytes that a rank sends of a tensor that it gathers, or sums for all.
+  int64_t gathered_bytes(const at::Tensor& own) const { return (options_.ranks - 1) * static_cast<int64_t>(own.nbytes()); }
 };
 
 }  // namespace
 
-// One rank has all tokens already.
-std::shared_ptr<Layer> make_gather_dispatch(const ExchangeOptions& options) {
-  if (options.ranks == 1) return make_dispatch(options);
-  return std::make_shared<GatherDispatch>(gathering(options));
-}
-
-std::shared_ptr<Layer> make_gather_combine(const ExchangeOptions& options) {
-  if (options.ranks == 1) return make_combine(options);
-  return std::make_shared<GatherCombine>(gathering(options));
+std::shared_ptr<const Dispatcher> make_all_gather(const ExchangeOptions& options) {
+  return std::make_shared<AllGather>(options);
 }
 
 }  // namespace zt::moe

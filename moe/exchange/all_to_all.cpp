@@ -1,9 +1,10 @@
+// Each row goes to the rank of its expert only.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
-#include "exchange/exchange.h"
-#include "exchange/layer_parts.h"
+#include "exchange/dispatcher.h"
 #include "exchange/rows.h"
+#include "exchange/traffic.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -11,42 +12,71 @@ namespace zt::moe {
 
 namespace {
 
-class Dispatch final : public DispatchLayer {
+class AllToAll final : public Dispatcher {
  public:
-  using DispatchLayer::DispatchLayer;
+  using Dispatcher::Dispatcher;
 
-  Started start(at::TensorList in, Context& context) override {
-    check_tokens(in[0], in[1], options_);
-    if (in[0].is_meta()) return planned_dispatch(in[0], in[1], options_, context);
-    const at::Tensor tokens = as_rows(in[0]);
-    const RowOrder order = order_rows(routes_on_host(in[1]), options_.experts, padded_rows(in[1], options_, context.mode));
+  Dispatched dispatch(const at::Tensor& tokens, const at::Tensor& experts, Context& context) const override {
+    const at::Tensor own = as_rows(tokens);
+    const RowOrder order = order_rows(routes_on_host(experts), options_.experts, padded_rows(experts, options_, context.mode));
     const Traffic traffic = traffic_of(order, context);
-    Communicator* comm = comm_of(options_, context);
-    const auto send = [&] { return to_experts(rows_of_tokens(tokens, order), traffic, comm, options_.transport); };
-    auto [rows, work, sent] = options_.padding ? with_context([&] { return need_of_padding(in[0]); }, send) : send();
-    context.sent(options_.axis, sent, Pattern::all_to_all);
-    const at::Tensor group_rows = at::tensor(traffic.rows_of_experts(), at::kLong);
-    const auto backward = [=, axis = options_.axis, shape = in[0].sizes().vec(), transport = options_.transport, rows = rows,
-                           &context](at::TensorList gradients) {
-      const at::Tensor of_rows = gradient_or_zeros(gradients[0], rows);
-      auto [back, moved, bytes] = from_experts(of_rows, traffic, comm, transport);
-      context.sent(axis, bytes, Pattern::all_to_all);
-      const at::Tensor result = at::empty(shape, tokens.options());
-      return Exchanged{{result, {}}, then(std::move(moved), [=, back = back] { sum_rows(as_rows(result), back, order); })};
+    Communicator* comm = comm_in(context);
+    const auto send = [&] { return to_experts(rows_of_tokens(own, order), traffic, comm, options_.transport); };
+    auto [rows, work, sent] = options_.padding ? with_context([&] { return need_of_padding(tokens); }, send) : send();
+    note_sent(sent, context);
+    const auto backward = [=, this, &context](const at::Tensor& of_tokens, const at::Tensor& of_rows) {
+      auto [back, moved, bytes] = from_experts(of_rows, traffic, comm, options_.transport);
+      note_sent(bytes, context);
+      return then(std::move(moved), [=, back = back] { sum_rows(of_tokens, back, order); });
     };
-    return {{{rows, group_rows, order.places, traffic.tensor()}, std::move(work)}, backward};
+    return {rows, at::tensor(traffic.rows_of_experts(), at::kLong), order.places, traffic.tensor(), std::move(work), backward};
+  }
+
+  Combined combine(const at::Tensor& sums, const Returning& returning, Context& context) const override {
+    const auto& [rows, weights, places, numbers, shared] = returning;
+    const Traffic traffic = Traffic::from_tensor(numbers, options_.ranks);
+    const RowOrder order = order_of(places, traffic.sent());
+    const at::Tensor factors = weights.reshape(order.places.sizes());
+    Communicator* comm = comm_in(context);
+    auto [back, work, sent] = from_experts(rows, traffic, comm, options_.transport);
+    note_sent(sent, context);
+    const auto finish = [=, back = back, more = shared] {
+      sum_rows(sums, back, order, factors, more.defined() ? as_rows(more) : more);
+    };
+    const auto backward = [=, this, back = back, weights = weights, &context](const at::Tensor& of_sums) {
+      const SumGradients gradients = sum_rows_backward(of_sums, back, order, factors);
+      const at::Tensor of_weights = gradients.weights.to(weights.scalar_type()).view(weights.sizes());
+      auto [of_rows, moved, bytes] = to_experts(gradients.rows, traffic, comm, options_.transport);
+      note_sent(bytes, context);
+      return Combined::Gradients{of_rows, of_weights, std::move(moved)};
+    };
+    return {then(std::move(work), finish), backward};
   }
 
   // With padding no counts are exchanged by which the other ranks could learn of the failure.
-  std::optional<Started> join(at::TensorList, Context& context) override {
+  std::optional<ExchangeLayer::Started> join(Context& context) const override {
     if (options_.padding) return std::nullopt;
     refuse_counts(options_.experts, context.control(options_.axis));
-    return Started{};
+    return ExchangeLayer::Started{};
   }
 
-  std::string kind() const override { return "dispatch"; }
+  int64_t rows_of(const at::Tensor& traffic) const override {
+    return Traffic::from_tensor(traffic, options_.ranks).rows_received();
+  }
+
+  Pattern pattern() const override { return Pattern::all_to_all; }
+  PlannedExchange plan_dispatch(const PlannedRows& planned, const at::Tensor& tokens, const at::Tensor&) const override {
+    return {planned_bytes(planned.sent, tokens), planned_bytes(planned.received, tokens), buffers(planned), 0};
+  }
+  // The backward holds the rows that came back, for the gradient of the weights.
+  PlannedExchange plan_combine(const PlannedRows& planned, const at::Tensor& rows, const at::Tensor&) const override {
+    return {planned_bytes(planned.received, rows), planned_bytes(planned.sent, rows), buffers(planned),
+            options_.ranks > 1 ? planned.sent : 0};
+  }
 
  private:
+  // Returns null for one rank.
+  Communicator* comm_in(Context& context) const { return options_.ranks == 1 ? nullptr : &context.comm(options_.axis); }
   std::string need_of_padding(const at::Tensor& tokens) const {
     return fmt::format(
         "with capacity.pad, all ranks of axis '{}' need equally many tokens, and this one has {}: give them as many, or leave pad "
@@ -58,49 +88,24 @@ class Dispatch final : public DispatchLayer {
     if (options_.ranks == 1 || options_.padding) return {order.counts, order.counts, options_.ranks};
     return exchange_counts(order.counts, context.control(options_.axis));
   }
-};
 
-class Combine final : public CombineLayer {
- public:
-  using CombineLayer::CombineLayer;
-
-  Started start(at::TensorList in, Context& context) override {
-    const auto [rows, weights, more, result] = tensors_of(in);
-    if (rows.is_meta()) return {{{result}, {}}, planned_combine(in, result, options_, context)};
-    const Traffic traffic = Traffic::from_tensor(in[3], options_.ranks);
-    const RowOrder order = order_of(in[2], traffic.sent());
-    const at::Tensor factors = weights.reshape(order.places.sizes());
-    Communicator* comm = comm_of(options_, context);
-    auto [back, work, sent] = from_experts(rows, traffic, comm, options_.transport);
-    context.sent(options_.axis, sent, Pattern::all_to_all);
-    const auto finish = [=, back = back] {
-      sum_rows(as_rows(result), back, order, factors, more.defined() ? as_rows(more) : more);
-    };
-    const auto backward = [=, axis = options_.axis, transport = options_.transport, back = back,
-                           &context](at::TensorList gradients) {
-      const at::Tensor gradient = gradient_or_zeros(gradients[0], result), of_tokens = as_rows(gradient);
-      const SumGradients gradients_of = sum_rows_backward(of_tokens, back, order, factors);
-      const at::Tensor of_weights = gradients_of.weights.to(weights.scalar_type()).view(weights.sizes());
-      auto [of_rows, moved, bytes] = to_experts(gradients_of.rows, traffic, comm, transport);
-      context.sent(axis, bytes, Pattern::all_to_all);
-      Exchanged gone{{of_rows, of_weights, {}, {}}, std::move(moved)};
-      if (more.defined()) gone.tensors.push_back(gradient);
-      return gone;
-    };
-    return {{{result}, then(std::move(work), finish)}, backward};
+  // Returns the bytes that a rank sends to the others if it sends equally many of so many rows to each, itself included.
+  int64_t planned_bytes(int64_t rows, const at::Tensor& like) const {
+    const at::ScalarType dtype = options_.transport.dtype.value_or(like.scalar_type());
+    return rows * (options_.ranks - 1) / options_.ranks * options_.hidden * static_cast<int64_t>(c10::elementSize(dtype));
   }
-
-  std::string kind() const override { return "combine"; }
+  // The rows that are sent, and those that arrive in the order of ranks: one expert gets its rows in that order.
+  std::vector<int64_t> buffers(const PlannedRows& planned) const {
+    if (options_.ranks == 1) return {};
+    if (options_.experts == options_.ranks) return {planned.sent};
+    return {planned.sent, planned.received};
+  }
 };
 
 }  // namespace
 
-std::shared_ptr<Layer> make_dispatch(const ExchangeOptions& options) {
-  return std::make_shared<Dispatch>(options);
-}
-
-std::shared_ptr<Layer> make_combine(const ExchangeOptions& options) {
-  return std::make_shared<Combine>(options);
+std::shared_ptr<const Dispatcher> make_all_to_all(const ExchangeOptions& options) {
+  return std::make_shared<AllToAll>(options);
 }
 
 }  // namespace zt::moe

@@ -29,6 +29,7 @@ local SCHEMA = {
    only_with = WITH_MLPS},
   {"expert", "any", "a layer that each expert is like, instead of an MLP"},
   {"top_k", "integer", "experts per token", default = 2, at_least = 1},
+  {"select", "function", "function(scores) that returns the experts of each token, instead of the top_k largest scores"},
   {"router", "table", "further options of moe.router", default = {}},
   {"shared", "table", "an expert that all tokens use: {ffn =, gate =} or {layer =, gate =}"},
   {"residual", "table", "a dense branch that is mixed with the experts (PR-MoE): {ffn =} or {layer =}"},
@@ -57,7 +58,7 @@ end
 
 -- The experts and the exchange of tokens depend on these, too, so the table `router` cannot change them.
 local function router_of(o)
-  local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, std = o.std}
+  local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, select = o.select, std = o.std}
   for key, value in pairs(o.router) do
     if key ~= "std" and options[key] ~= nil and options[key] ~= value then
       fail("moe.layers: %s is %s, but router.%s is %s: give %s once, beside router", key, tostring(options[key]), key,

@@ -3,6 +3,7 @@
 #include "experts/dense_branch.h"
 #include "experts/experts_of.h"
 #include "routing/router.h"
+#include "script_selection.h"
 #include "zt/base/options.h"
 #include "zt/comm/mesh.h"
 #include "zt/lua/state.h"
@@ -15,7 +16,7 @@ namespace {
 struct ExchangeTable {
   int64_t experts = 0, hidden = 0;
   std::shared_ptr<Axis> axis;
-  std::string dispatcher = "all_to_all";
+  DispatcherKind dispatcher = DispatcherKind::all_to_all;
   std::optional<bool> overlap;
   std::optional<std::string> transport;
   bool shared = false;
@@ -23,11 +24,6 @@ struct ExchangeTable {
   int64_t top_k = 0;
   std::optional<CapacityOptions> capacity;
 };
-
-const std::vector<std::string>& dispatchers() {
-  static const std::vector<std::string> names{"all_to_all", "all_gather"};
-  return names;
-}
 
 // Returns the ranks of the axis, 1 without one. Throws Misuse if they cannot share the experts evenly.
 int ranks_of(const std::shared_ptr<Axis>& axis, int64_t experts, const std::string& path) {
@@ -38,7 +34,7 @@ int ranks_of(const std::shared_ptr<Axis>& axis, int64_t experts, const std::stri
   return ranks;
 }
 
-std::string name_of(const std::shared_ptr<Axis>& axis, const std::string& path) {
+std::string axis_name(const std::shared_ptr<Axis>& axis, const std::string& path) {
   if (!axis) return "";
   if (axis->names.size() > 1) misuse("{}: experts are spread over one axis, '{}' joins several", path, axis->name);
   return axis->name;
@@ -50,7 +46,7 @@ Schema<ExchangeTable> exchange_schema(const char* name) {
       .required("experts", &ExchangeTable::experts, "number of experts", at_least(1))
       .required("hidden", &ExchangeTable::hidden, "columns of a token", at_least(1))
       .optional("axis", &ExchangeTable::axis, "the axis whose ranks share the experts")
-      .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent", one_of(dispatchers()))
+      .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent")
       .optional("overlap", &ExchangeTable::overlap, "send while other actions run; default: over nccl")
       .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
       .optional("shared", &ExchangeTable::shared, "add the value `shared`")
@@ -61,50 +57,48 @@ Schema<ExchangeTable> exchange_schema(const char* name) {
       .optional("capacity", &ExchangeTable::capacity, "that of the router: with `pad`, no counts are exchanged");
 }
 
-ExchangeOptions parse_exchange(const Schema<ExchangeTable>& schema, const Value& value, std::string& dispatcher) {
-  const ExchangeTable table = schema.parse(value);
+ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path) {
   ExchangeOptions options;
   options.experts = table.experts;
   options.hidden = table.hidden;
-  options.axis = name_of(table.axis, schema.name());
-  options.ranks = ranks_of(table.axis, table.experts, schema.name());
+  options.axis = axis_name(table.axis, path);
+  options.ranks = ranks_of(table.axis, table.experts, path);
   const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.backend == "nccl");
   options.transport.async = overlaps ? Async::yes : Async::no;
-  if (table.transport) options.transport.dtype = parse_float_type(*table.transport, schema.name() + ".transport");
+  if (table.transport) options.transport.dtype = parse_float_type(*table.transport, path + ".transport");
   options.has_shared = table.shared;
+  options.dispatcher = table.dispatcher;
   options.planned_rows = table.planned_rows;
   options.top_k = table.top_k;
   options.capacity = table.capacity;
   if (table.capacity && table.capacity->pad) options.padding = table.capacity;
-  dispatcher = table.dispatcher;
-  if (dispatcher == "all_gather" && (options.padding || table.transport))
-    misuse("{}: capacity.pad and transport are for dispatcher = \"all_to_all\": leave them out with \"all_gather\"",
-           schema.name());
+  if (table.dispatcher == DispatcherKind::all_gather && (options.padding || table.transport))
+    misuse("{}: capacity.pad and transport are for dispatcher = \"all_to_all\": leave them out with \"all_gather\"", path);
   return options;
 }
 
-int router(lua_State* L) {
-  const Value options = lua::check_value(L, 1);
-  lua::push_made(L, make_router(parse_router(options)), options);
-  return 1;
+// A function as `select` becomes a Selection.
+std::shared_ptr<Layer> router(Value value) {
+  if (const auto* given = value.get_if<Value::Table>(); given && given->contains("select")) {
+    const Value& select = given->at("select");
+    const auto* object = select.get_if<Object>();
+    const auto function = object ? object->as<lua::Callable>() : nullptr;
+    if (!function) wrong_type("moe.router.select", "a function(scores)", select);
+    Value::Table table = *given;
+    table["select"] = Object::of(make_script_selection(function));
+    value = std::move(table);
+  }
+  return schema_of(RouterOptions()).make(value, make_router);
 }
 
-int dispatch(lua_State* L) {
+std::shared_ptr<Layer> dispatch(const Value& value) {
   static const auto kSchema = exchange_schema("moe.dispatch");
-  std::string dispatcher;
-  const Value given = lua::check_value(L, 1);
-  const ExchangeOptions options = parse_exchange(kSchema, given, dispatcher);
-  lua::push_made(L, dispatcher == "all_to_all" ? make_dispatch(options) : make_gather_dispatch(options), given);
-  return 1;
+  return kSchema.make(value, [](const ExchangeTable& table) { return make_dispatch(exchange_of(table, kSchema.name())); });
 }
 
-int combine(lua_State* L) {
+std::shared_ptr<Layer> combine(const Value& value) {
   static const auto kSchema = exchange_schema("moe.combine");
-  std::string dispatcher;
-  const Value given = lua::check_value(L, 1);
-  const ExchangeOptions options = parse_exchange(kSchema, given, dispatcher);
-  lua::push_made(L, dispatcher == "all_to_all" ? make_combine(options) : make_gather_combine(options), given);
-  return 1;
+  return kSchema.make(value, [](const ExchangeTable& table) { return make_combine(exchange_of(table, kSchema.name())); });
 }
 
 struct ExpertsTable {
@@ -113,16 +107,15 @@ struct ExpertsTable {
   std::shared_ptr<Axis> axis;
 };
 
-int experts(lua_State* L) {
+std::shared_ptr<Layer> experts(const Value& value) {
   static const auto kSchema = Schema<ExpertsTable>("moe.experts")
                                   .required("experts", &ExpertsTable::experts, "number of experts", at_least(1))
                                   .required("expert", &ExpertsTable::expert, "the layer that each expert is like")
                                   .optional("axis", &ExpertsTable::axis, "the axis whose ranks share the experts");
-  const Value given = lua::check_value(L, 1);
-  const ExpertsTable table = kSchema.parse(given);
-  const int ranks = ranks_of(table.axis, table.experts, kSchema.name());
-  lua::push_made(L, make_experts_of(table.expert, {table.experts, name_of(table.axis, kSchema.name()), ranks}), given);
-  return 1;
+  return kSchema.make(value, [](const ExpertsTable& table) {
+    const int ranks = ranks_of(table.axis, table.experts, kSchema.name());
+    return make_experts_of(table.expert, {table.experts, axis_name(table.axis, kSchema.name()), ranks});
+  });
 }
 
 struct BranchTable {
@@ -131,24 +124,24 @@ struct BranchTable {
   bool gate = false;
 };
 
-int shared_expert(lua_State* L) {
+std::shared_ptr<Layer> shared_expert(const Value& value) {
   static const auto kSchema = Schema<BranchTable>("moe.shared_expert")
                                   .required("layer", &BranchTable::layer, "the expert that all tokens use")
                                   .required("hidden", &BranchTable::hidden, "columns of a token", at_least(1))
                                   .optional("gate", &BranchTable::gate, "multiply by a learnt gate per token");
-  const Value given = lua::check_value(L, 1);
-  const BranchTable table = kSchema.parse(given);
-  lua::push_made(L, make_shared_expert(table.layer, table.hidden, table.gate), given);
-  return 1;
+  return kSchema.make(value, [](const BranchTable& table) { return make_shared_expert(table.layer, table.hidden, table.gate); });
 }
 
-int residual_branch(lua_State* L) {
+std::shared_ptr<Layer> residual_branch(const Value& value) {
   static const auto kSchema = Schema<BranchTable>("moe.residual_branch")
                                   .required("layer", &BranchTable::layer, "the dense branch that all tokens use")
                                   .required("hidden", &BranchTable::hidden, "columns of a token", at_least(1));
-  const Value given = lua::check_value(L, 1);
-  const BranchTable table = kSchema.parse(given);
-  lua::push_made(L, make_residual_branch(table.layer, table.hidden), given);
+  return kSchema.make(value, [](const BranchTable& table) { return make_residual_branch(table.layer, table.hidden); });
+}
+
+template <auto make>
+int bind(lua_State* L) {
+  lua::push(L, make(lua::check_value(L, 1)));
   return 1;
 }
 
@@ -156,12 +149,12 @@ int residual_branch(lua_State* L) {
 
 static void open_moe(lua::Module& module) {
   module.from_lua("layers", "zt.moe.layers").from_lua("gpt", "zt.moe.gpt").from_lua("from_deepspeed", "zt.moe.from_deepspeed");
-  module.function<router>("router")
-      .function<dispatch>("dispatch")
-      .function<combine>("combine")
-      .function<experts>("experts")
-      .function<shared_expert>("shared_expert")
-      .function<residual_branch>("residual_branch");
+  module.function<bind<router>>("router")
+      .function<bind<dispatch>>("dispatch")
+      .function<bind<combine>>("combine")
+      .function<bind<experts>>("experts")
+      .function<bind<shared_expert>>("shared_expert")
+      .function<bind<residual_branch>>("residual_branch");
 }
 
 }  // namespace zt::moe

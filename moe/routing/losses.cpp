@@ -33,7 +33,7 @@ Whole whole_of(const Routed& routed, const RouterOptions& options, Context& cont
   const double counted = routed.counted.defined() ? routed.counted.sum().item<double>() : tokens;
   const at::Tensor numbers = at::tensor({static_cast<double>(routed.samples), counted, tokens}, at::kDouble);
   const at::Tensor sums = at::cat({load, numbers});
-  if (options.losses.per == "batch") {
+  if (options.losses.per == BalanceOver::batch) {
     for (const std::string& axis : options.batch_axes) context.control(axis).all_reduce(sums, sums).synchronize();
   }
   const auto* last = sums.const_data_ptr<double>() + load.numel();
@@ -48,7 +48,8 @@ at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Cont
   const auto shares = [&](const at::Tensor& load) {
     return load.div(load.sum(-1, true).clamp_min(1)).to(probabilities.device(), probabilities.scalar_type());
   };
-  if (options.losses.per == "sample") return means_by_sample(probabilities, routed).mul(shares(routed.balanced)).sum() * experts;
+  if (options.losses.per == BalanceOver::sample)
+    return means_by_sample(probabilities, routed).mul(shares(routed.balanced)).sum() * experts;
   const Whole whole = whole_of(routed, options, context);
   at::Tensor mean = probabilities.view({routed.samples, -1, experts});  // times the samples: the part of these tokens
   if (whole.counted == whole.tokens) {

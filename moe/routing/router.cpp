@@ -8,6 +8,7 @@
 #include "routing/mask.h"
 #include "routing/noise.h"
 #include "routing/report.h"
+#include "routing/routes.h"
 #include "routing/selection.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -32,21 +33,23 @@ std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& option
 
 class Router final : public Layer, public LayerExtras {
  public:
-  explicit Router(RouterOptions options) : options_(std::move(options)), weight_(make_weight("weight", options_)) {
-    if (options_.noise == "noisy_top_k") noise_ = make_weight("noise", options_);
+  explicit Router(RouterOptions options)
+      : options_(std::move(options)), selection_(make_selection(options_)), weight_(make_weight("weight", options_)) {
+    if (options_.noise == Noise::noisy_top_k) noise_ = make_weight("noise", options_);
   }
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor& h = in[0];
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
-    const Shape shape{h.size(0), h.size(1), routes()};
+    const Shape shape{h.size(0), h.size(1), selection_->routes(options_)};
     const at::Tensor logits = logits_of(h, context);
-    const at::Tensor scores = options_.score == "sigmoid" ? logits.sigmoid() : logits.softmax(-1);
+    const at::Tensor scores = options_.score == Score::sigmoid ? logits.sigmoid() : logits.softmax(-1);
     const at::Tensor counted = h.is_meta() ? at::Tensor() : counted_tokens({shape.samples, shape.tokens}, options_.mask, context);
-    at::Tensor experts = experts_of({logits, scores, counted}, shape, context);
+    at::Tensor experts = experts_of({logits, scores, counted, shape.samples, shape.tokens, shape.routes}, context);
     const at::Tensor load = load_of(experts, shape.samples, counted);
-    const at::Tensor balanced =
-        options_.losses.of == "first" ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples, counted) : load;
+    const at::Tensor balanced = options_.losses.of == BalancedRoutes::first
+                                    ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples, counted)
+                                    : load;
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, counted, shape, context);
     const Routed routed{logits, probabilities_of(scores), load, balanced, counted, shape.samples};
@@ -66,10 +69,9 @@ class Router final : public Layer, public LayerExtras {
     if (options_.has_bias) io.stats.push_back({"bias", 1});
     return io;
   }
-  std::string settings() const override { return options_.text(); }
   std::vector<std::string> gives_up() const override { return options_.given_up(); }
   std::vector<std::string> axes() const override {
-    const bool communicates = options_.losses.balance > 0 && options_.losses.per == "batch";
+    const bool communicates = options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch;
     return communicates ? options_.batch_axes : std::vector<std::string>();
   }
   std::vector<std::string> batch_axes() const override { return axes(); }
@@ -87,18 +89,10 @@ class Router final : public Layer, public LayerExtras {
   std::string kind() const override { return "router"; }
 
  private:
-  // The values by which experts are chosen.
-  struct Given {
-    const at::Tensor& logits;   // [tokens, experts]
-    const at::Tensor& scores;   // [tokens, experts]
-    const at::Tensor& counted;  // counted_tokens
-  };
   struct Shape {
     int64_t samples, tokens, routes;
     std::vector<int64_t> of_routes() const { return {samples, tokens, routes}; }
   };
-
-  int64_t routes() const { return options_.choice == "expert" ? options_.experts : options_.top_k; }
 
   at::Tensor load_of(const at::Tensor& experts, int64_t samples, const at::Tensor& counted) const {
     if (experts.is_meta()) return at::empty({samples, options_.experts}, experts.options().dtype(at::kDouble));
@@ -119,54 +113,13 @@ class Router final : public Layer, public LayerExtras {
   }
 
   // Returns the experts [samples * tokens, routes]. Writes nothing to a graph.
-  at::Tensor experts_of(const Given& given, const Shape& shape, Context& context) const {
-    const int64_t tokens = shape.samples * shape.tokens;
-    if (given.logits.is_meta()) return at::empty({tokens, shape.routes}, given.logits.options().dtype(at::kLong));
+  at::Tensor experts_of(const Candidates& candidates, Context& context) const {
+    const at::Tensor& logits = candidates.logits;
+    if (logits.is_meta()) return at::empty({logits.size(0), candidates.routes}, logits.options().dtype(at::kLong));
     if (const auto kept = extras_of(context).kept(); !kept.empty()) return kept[0].clone();
-    at::Tensor experts;
-    if (options_.routes == "balanced") experts = balanced_routes(shape.samples, tokens, shape.routes, options_.experts);
-    else if (!options_.routes.empty()) experts = recorded_routes(shape, context);
-    else experts = chosen(given, shape, context);
+    at::Tensor experts = selection_->select(candidates, context);
     extras_of(context).keep({experts.clone()});
     return experts;
-  }
-
-  at::Tensor chosen(const Given& given, const Shape& shape, Context& context) const {
-    at::Tensor of_tokens = given.scores.detach().cpu();
-    if (options_.choice == "expert") {
-      const bool is_training = context.mode == Mode::train;
-      const int64_t room = options_.capacity->rows(is_training, shape.tokens, options_.top_k, options_.experts);
-      constexpr double kLast = -std::numeric_limits<double>::infinity();
-      if (given.counted.defined()) of_tokens = of_tokens.masked_fill(given.counted.logical_not().unsqueeze(1), kLast);
-      return select_by_experts({of_tokens, shape.samples}, room);
-    }
-    if (options_.has_bias) return select_top_k(of_tokens + extras_of(context).buffer("bias"), options_);
-    const bool draws = (context.mode == Mode::train || options_.draw_always) && (options_.draws_all() || options_.draws_rest());
-    if (!draws) return select_top_k(of_tokens, options_);
-    const at::Tensor of_logits = given.logits.detach().cpu();
-    const at::Tensor noisy = of_logits + gumbel_noise({shape.samples, shape.tokens, options_.experts}, context).to(of_logits);
-    if (options_.draws_all()) return select_top_k(noisy, options_);
-    return with_random_rest(select_top_k(of_logits, options_), noisy);
-  }
-
-  // Returns the first experts of `experts`, and after them those with the largest noisy logits.
-  at::Tensor with_random_rest(const at::Tensor& experts, const at::Tensor& noisy) const {
-    const at::Tensor first = experts.narrow(1, 0, 1);
-    RouterOptions rest = options_;
-    rest.top_k = options_.top_k - 1;
-    if (rest.top_k == 0) return first.contiguous();
-    const at::Tensor others = noisy.scatter(1, first, -std::numeric_limits<double>::infinity());
-    return at::cat({first, select_top_k(others, rest)}, 1);
-  }
-
-  at::Tensor recorded_routes(const Shape& shape, Context& context) const {
-    const at::Tensor routes = context.batch(options_.routes).cpu();
-    if (routes.scalar_type() != at::kLong || routes.sizes() != at::IntArrayRef(shape.of_routes()))
-      misuse("the recorded routes '{}' must be int64 [{}], got {}", options_.routes, fmt::join(shape.of_routes(), ", "),
-             describe(routes));
-    if (routes.numel() > 0 && (routes.min().item<int64_t>() < -1 || routes.max().item<int64_t>() >= options_.experts))
-      misuse("the recorded routes '{}' name experts outside of 0 to {}", options_.routes, options_.experts - 1);
-    return routes.reshape({-1, shape.routes}).clone();
   }
 
   // Returns the weights [tokens, routes] of the experts; 0 in empty routes.
@@ -175,8 +128,8 @@ class Router final : public Layer, public LayerExtras {
     const at::Tensor index = used.is_meta() ? used : used.clamp_min(0);
     at::Tensor weights = options_.softmax_after ? logits.gather(1, index).softmax(-1) : scores.gather(1, index);
     if (!used.is_meta()) weights = weights.masked_fill(used.lt(0), 0);
-    const bool keeps_all = options_.normalise == "kept" && !options_.capacity;
-    if (options_.normalise == "selected" || keeps_all) weights = normalised(weights);
+    const bool keeps_all = options_.normalise == Normalise::kept && !options_.capacity;
+    if (options_.normalise == Normalise::selected || keeps_all) weights = normalised(weights);
     return options_.scale == 1 ? weights : weights * options_.scale;
   }
 
@@ -184,22 +137,23 @@ class Router final : public Layer, public LayerExtras {
 
   // Empties the routes of experts without room.
   void drop(at::Tensor& experts, at::Tensor& weights, const at::Tensor& counted, const Shape& shape, Context& context) const {
-    if (!options_.capacity || options_.choice == "expert" || experts.is_meta()) return;
-    const bool per_sample = options_.capacity->per == "sample";
+    if (!options_.capacity || selection_->fits_capacity() || experts.is_meta()) return;
+    const bool per_sample = options_.capacity->per == RoomOf::sample;
     const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
     Room room{.samples = parts, .experts = options_.experts, .counted = counted};
     room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
-    if (options_.capacity->keep == "probability") room.ranking = weights.detach().cpu();
-    if (options_.capacity->keep == "random") room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
-    room.is_by_choice = options_.capacity->places == "by_choice";
+    if (options_.capacity->keep == Keep::probability) room.ranking = weights.detach().cpu();
+    if (options_.capacity->keep == Keep::random)
+      room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
+    room.is_by_choice = options_.capacity->places == Places::by_choice;
     const int64_t dropped = drop_above(experts, room);
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
-    if (options_.normalise == "kept") weights = normalised(weights) * options_.scale;
+    if (options_.normalise == Normalise::kept) weights = normalised(weights) * options_.scale;
   }
 
   at::Tensor probabilities_of(const at::Tensor& scores) const {
-    return options_.score == "sigmoid" ? normalised(scores) : scores;
+    return options_.score == Score::sigmoid ? normalised(scores) : scores;
   }
 
   void add_losses(const Routed& routed, Context& context) const {
@@ -228,6 +182,7 @@ class Router final : public Layer, public LayerExtras {
   }
 
   RouterOptions options_;
+  std::shared_ptr<const Selection> selection_;
   std::shared_ptr<Param> weight_, noise_;  // `noise_` may be null
 };
 

@@ -1,168 +1,132 @@
 #include "routing/selection.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ATen.h>
 
-#include <algorithm>
+#include <array>
 #include <limits>
-#include <numeric>
-#include <span>
-#include <vector>
+
+#include "routing/noise.h"
+#include "routing/routes.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
+
+namespace zt {
+ZT_DEFINE_OBJECT(moe::Selection, "Selection")
+}
 
 namespace zt::moe {
 
 namespace {
 
-// Returns whether the number at a comes before that at b in descending order. NaN counts as the least; ties go to the lower
-// index.
-bool comes_first(const double* numbers, int64_t a, int64_t b) {
-  const double x = numbers[a], y = numbers[b];
-  const bool has_x = x == x, has_y = y == y;
-  if (has_x != has_y) return has_x;
-  return has_x && x != y ? x > y : a < b;
+constexpr double kLeast = -std::numeric_limits<double>::infinity();
+
+at::Tensor on_host(const at::Tensor& values) {
+  return values.detach().cpu();
 }
 
-// Finds the largest of many rows of numbers, with the same memory.
-class Largest {
+// The experts with the largest scores, to which a bias may be added, or with the largest logits plus gumbel noise.
+class TopKSelection final : public Selection {
  public:
-  // Returns the indices of the `count` largest numbers, the largest first. They are valid until the next call.
-  std::span<const int64_t> of(std::span<const double> numbers, int64_t count) {
-    places_.resize(numbers.size());
-    std::iota(places_.begin(), places_.end(), int64_t{0});
-    const auto is_larger = [&](int64_t a, int64_t b) { return comes_first(numbers.data(), a, b); };
-    std::partial_sort(places_.begin(), places_.begin() + count, places_.end(), is_larger);
-    return {places_.data(), static_cast<size_t>(count)};
+  explicit TopKSelection(const RouterOptions& options)
+      : top_k_{options.top_k, options.groups, options.top_groups},
+        has_bias_(options.has_bias),
+        draws_all_(options.draws_all()),
+        draws_rest_(options.draws_rest()),
+        draws_always_(options.draw_always) {}
+
+  std::string kind() const override { return "top_k"; }
+  at::Tensor select(const Candidates& candidates, Context& context) const override {
+    if ((draws_all_ || draws_rest_) && (draws_always_ || context.mode == Mode::train)) return drawn(candidates, context);
+    const at::Tensor scores = on_host(candidates.scores);
+    return select_top_k(has_bias_ ? scores + extras_of(context).buffer("bias") : scores, top_k_);
   }
 
  private:
-  std::vector<int64_t> places_;
+  at::Tensor drawn(const Candidates& candidates, Context& context) const {
+    const at::Tensor logits = on_host(candidates.logits);
+    const NoiseShape shape{candidates.samples, candidates.tokens, candidates.experts()};
+    const at::Tensor noisy = logits + gumbel_noise(shape, context).to(logits);
+    return draws_all_ ? select_top_k(noisy, top_k_) : with_drawn_rest(select_top_k(logits, top_k_), noisy);
+  }
+
+  // Returns the first experts of `experts`, and after them those with the largest noisy logits.
+  at::Tensor with_drawn_rest(const at::Tensor& experts, const at::Tensor& noisy) const {
+    const at::Tensor first = experts.narrow(1, 0, 1);
+    TopK rest = top_k_;
+    if (--rest.count == 0) return first.contiguous();
+    return at::cat({first, select_top_k(noisy.scatter(1, first, kLeast), rest)}, 1);
+  }
+
+  TopK top_k_;
+  bool has_bias_, draws_all_, draws_rest_, draws_always_;
 };
 
-// Limits tokens to the experts of their best groups. A group's score is the sum of its two largest scores.
-class GroupLimit {
+// Each expert chooses tokens of each sample, as many as the capacity allows.
+class ExpertChoice final : public Selection {
  public:
-  GroupLimit(int64_t groups, int64_t top_groups) : top_groups_(top_groups), of_groups_(static_cast<size_t>(groups)) {}
+  explicit ExpertChoice(const RouterOptions& options) : capacity_(*options.capacity), top_k_(options.top_k) {}
 
-  // Returns the scores, in which experts outside of the best groups have the least score. They are valid until the next call.
-  std::span<const double> limited(std::span<const double> scores) {
-    const size_t size = scores.size() / of_groups_.size();
-    for (size_t group = 0; group < of_groups_.size(); ++group) of_groups_[group] = score(scores.subspan(group * size, size));
-    scores_.assign(scores.size(), -std::numeric_limits<double>::infinity());
-    for (const int64_t group : largest_.of(of_groups_, top_groups_)) {
-      const size_t begin = static_cast<size_t>(group) * size;
-      std::ranges::copy(scores.subspan(begin, size), scores_.begin() + static_cast<int64_t>(begin));
-    }
-    return scores_;
+  std::string kind() const override { return "expert choice"; }
+  int64_t routes(const RouterOptions& options) const override { return options.experts; }
+  bool fits_capacity() const override { return true; }
+  at::Tensor select(const Candidates& candidates, Context& context) const override {
+    at::Tensor scores = on_host(candidates.scores);
+    if (candidates.counted.defined()) scores = scores.masked_fill(candidates.counted.logical_not().unsqueeze(1), kLeast);
+    const bool is_training = context.mode == Mode::train;
+    const int64_t room = capacity_.rows(is_training, candidates.tokens, top_k_, candidates.experts());
+    return select_by_experts({scores, candidates.samples}, room);
   }
 
  private:
-  double score(std::span<const double> own) {
-    double sum = 0;
-    for (const int64_t place : largest_.of(own, std::min<int64_t>(2, static_cast<int64_t>(own.size()))))
-      sum += own[static_cast<size_t>(place)];
-    return sum;
-  }
-
-  int64_t top_groups_;
-  std::vector<double> of_groups_, scores_;
-  Largest largest_;
+  CapacityOptions capacity_;
+  int64_t top_k_;
 };
 
-std::span<const double> row_of(const at::Tensor& doubles, int64_t row) {
-  const auto width = static_cast<size_t>(doubles.size(1));
-  return {doubles.const_data_ptr<double>() + static_cast<size_t>(row) * width, width};
-}
-
-// Says of each token whether it counts. An undefined tensor means that all do.
-class Counted {
+// The experts of a batch field.
+class RecordedSelection final : public Selection {
  public:
-  explicit Counted(const at::Tensor& tokens) : tokens_(tokens.defined() ? tokens.const_data_ptr<bool>() : nullptr) {}
-  bool operator[](int64_t token) const { return !tokens_ || tokens_[token]; }
+  explicit RecordedSelection(std::string field) : field_(std::move(field)) {}
+
+  std::string kind() const override { return "recorded"; }
+  at::Tensor select(const Candidates& candidates, Context& context) const override {
+    const at::Tensor experts = context.batch(field_).cpu();
+    check_routes(experts, candidates, fmt::format("the recorded routes '{}'", field_));
+    return experts.reshape({-1, candidates.routes}).clone();
+  }
 
  private:
-  const bool* tokens_;
+  std::string field_;
+};
+
+// The experts in turn.
+class BalancedSelection final : public Selection {
+ public:
+  std::string kind() const override { return "balanced"; }
+  at::Tensor select(const Candidates& candidates, Context&) const override {
+    const auto& [logits, scores, counted, samples, tokens, routes] = candidates;
+    return balanced_routes(samples, samples * tokens, routes, scores.size(1));
+  }
 };
 
 }  // namespace
 
-at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options) {
-  const at::Tensor doubles = scores.to(at::kDouble).contiguous();
-  at::Tensor selected = at::empty({scores.size(0), options.top_k}, at::kLong);
-  auto* to = selected.mutable_data_ptr<int64_t>();
-  const bool is_limited = options.top_groups < options.groups;
-  GroupLimit limit(options.groups, options.top_groups);
-  Largest largest;
-  for (int64_t token = 0; token < scores.size(0); ++token) {
-    const auto row = is_limited ? limit.limited(row_of(doubles, token)) : row_of(doubles, token);
-    to = std::ranges::copy(largest.of(row, options.top_k), to).out;
-  }
-  return selected;
+Selection::~Selection() = default;
+
+std::shared_ptr<const Selection> make_selection(const RouterOptions& options) {
+  if (options.select) return options.select;
+  if (options.routes == "balanced") return std::make_shared<BalancedSelection>();
+  if (!options.routes.empty()) return std::make_shared<RecordedSelection>(options.routes);
+  if (options.choice == Choice::expert) return std::make_shared<ExpertChoice>(options);
+  return std::make_shared<TopKSelection>(options);
 }
 
-at::Tensor select_by_experts(const Scores& scores, int64_t room) {
-  const at::Tensor by_expert = scores.values.to(at::kDouble).t().contiguous();  // [experts, tokens]
-  const int64_t per_sample = scores.tokens() / scores.samples;
-  at::Tensor selected = at::full({scores.tokens(), scores.experts()}, -1, at::kLong);
-  auto* to = selected.mutable_data_ptr<int64_t>();
-  Largest largest;
-  for (int64_t expert = 0; expert < scores.experts(); ++expert) {
-    for (int64_t begin = 0; begin < scores.tokens(); begin += per_sample) {
-      const auto sample = row_of(by_expert, expert).subspan(static_cast<size_t>(begin), static_cast<size_t>(per_sample));
-      for (const int64_t token : largest.of(sample, std::min(room, per_sample)))
-        to[(begin + token) * scores.experts() + expert] = expert;
-    }
-  }
-  return selected;
-}
-
-at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts) {
-  const at::Tensor turns = at::arange(tokens / samples * routes, at::kLong).remainder(experts);
-  return turns.view({tokens / samples, routes}).repeat({samples, 1});
-}
-
-int64_t drop_above(at::Tensor& experts, const Room& room) {
-  const int64_t routes = experts.size(1), per_part = experts.size(0) / room.samples * routes;
-  auto* expert_of = experts.mutable_data_ptr<int64_t>();
-  const at::Tensor doubles = room.ranking.defined() ? room.ranking.to(at::kDouble).contiguous() : at::Tensor();
-  const double* ranks = doubles.defined() ? doubles.const_data_ptr<double>() : nullptr;
-  const Counted counted(room.counted);
-  const auto comes_before = [&](int64_t a, int64_t b) {
-    const bool counts_a = counted[a / routes], counts_b = counted[b / routes];
-    if (counts_a != counts_b) return counts_a;
-    if (ranks) return comes_first(ranks, a, b);
-    if (room.is_by_choice && a % routes != b % routes) return a % routes < b % routes;
-    return a < b;
-  };
-  int64_t dropped = 0;
-  for (int64_t begin = 0; begin < experts.numel(); begin += per_part) {
-    std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(room.experts));
-    for (int64_t pair = begin; pair < begin + per_part; ++pair) {
-      if (expert_of[pair] >= 0) pairs[static_cast<size_t>(expert_of[pair])].push_back(pair);
-    }
-    for (auto& own : pairs) {
-      if (static_cast<int64_t>(own.size()) <= room.rows) continue;
-      std::ranges::sort(own, comes_before);
-      for (auto pair = own.begin() + room.rows; pair != own.end(); ++pair) {
-        expert_of[*pair] = -1;
-        dropped += counted[*pair / routes] ? 1 : 0;
-      }
-    }
-  }
-  return dropped;
-}
-
-at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count, const at::Tensor& counted) {
-  at::Tensor load = at::zeros({samples, count}, at::kDouble);
-  auto* to = load.mutable_data_ptr<double>();
-  const auto* expert_of = experts.const_data_ptr<int64_t>();
-  const int64_t per_sample = samples == 0 ? 1 : experts.numel() / samples, routes = experts.size(1);
-  const Counted is_counted(counted);
-  for (int64_t pair = 0; pair < experts.numel(); ++pair) {
-    if (expert_of[pair] >= 0 && is_counted[pair / routes]) to[pair / per_sample * count + expert_of[pair]] += 1;
-  }
-  return load;
+void check_routes(const at::Tensor& experts, const Candidates& candidates, const std::string& name) {
+  const std::array sizes{candidates.samples, candidates.tokens, candidates.routes};
+  if (experts.scalar_type() != at::kLong || experts.sizes() != at::IntArrayRef(sizes))
+    misuse("{} must be int64 [{}], got {}", name, fmt::join(sizes, ", "), describe(experts));
+  if (experts.numel() > 0 && (experts.min().item<int64_t>() < -1 || experts.max().item<int64_t>() >= candidates.experts()))
+    misuse("{} name experts outside of 0 to {}", name, candidates.experts() - 1);
 }
 
 }  // namespace zt::moe

@@ -1,48 +1,53 @@
-// Which experts a token gets. Pure functions on scores in host memory. Ties go to the lower index.
+// The choice of experts. To add one, see README.md.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "routing/router_options.h"
+#include "zt/base/object.h"
+#include "zt/model/layer.h"
 
 namespace zt::moe {
 
-// Scores [tokens, experts], float32 or float64, and how many samples the tokens belong to, equally many each.
-struct Scores {
-  at::Tensor values;
-  int64_t samples = 1;
-  int64_t tokens() const { return values.size(0); }
-  int64_t experts() const { return values.size(1); }
+// The values by which experts are chosen.
+struct Candidates {
+  const at::Tensor& logits;   // [samples * tokens, experts], with a graph, on the layer's device
+  const at::Tensor& scores;   // the same of the scores
+  const at::Tensor& counted;  // bool [samples * tokens]: see counted_tokens
+  int64_t samples, tokens;    // tokens of a sample
+  int64_t routes;             // of a token
+  int64_t experts() const { return scores.size(1); }
 };
 
-// Returns the top_k experts of each token, int64 [tokens, top_k], the largest score first. With groups, only experts of a token's
-// best groups count; a group's score is the sum of its two best (DeepSeek-V3; with one expert per group, its score).
-at::Tensor select_top_k(const at::Tensor& scores, const RouterOptions& options);
-
-// Returns int64 [tokens, experts]: in column e, e if expert e has chosen the token, else -1. Each expert chooses the `room`
-// tokens of each sample with the largest scores (Zhou et al.: Mixture-of-experts with expert choice routing. NeurIPS 2022).
-at::Tensor select_by_experts(const Scores& scores, int64_t room);
-
-// Returns int64 [tokens, routes] in which the experts take turns over the tokens of each sample.
-at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts);
-
-// The room of experts, and who gets it.
-struct Room {
-  int64_t samples = 1;  // equal parts of the tokens; each expert has room for `rows` tokens of each part
-  int64_t rows = 0;
-  int64_t experts = 0;
-  at::Tensor ranking = {};    // [tokens, routes]: those that rank highest; undefined: the first ones
-  bool is_by_choice = false;  // of the first ones: first choices of all tokens come before second ones
-  at::Tensor counted = {};    // bool [tokens]: tokens that come before all others; undefined: all
+// Chooses experts. Several routers and threads may share one.
+class Selection {
+ public:
+  virtual ~Selection();
+  // Returns what all ranks must have alike, and messages show: "the function at exp.lua:12".
+  virtual std::string kind() const = 0;
+  // Returns how many routes a token has, some of which may be empty.
+  virtual int64_t routes(const RouterOptions& options) const { return options.top_k; }
+  // Returns int64 [samples * tokens, routes] in host memory: the experts of each token, -1 for an empty route. Must not depend on
+  // which samples are in the same micro-batch. Is not called in a recompute, which uses the experts of the first forward, nor in
+  // plans.
+  virtual at::Tensor select(const Candidates& candidates, Context& context) const = 0;
+  // Returns whether no expert gets more tokens than the capacity allows, so that none have to be dropped.
+  virtual bool fits_capacity() const { return false; }
 };
 
-// Sets routes of experts without room to -1. Returns the number of routes of counted tokens that were emptied.
-int64_t drop_above(at::Tensor& experts, const Room& room);
+// Returns the selection that the options name, or their own one.
+std::shared_ptr<const Selection> make_selection(const RouterOptions& options);
 
-// Returns float64 [samples, experts]: how many routes of each sample's counted tokens (bool [tokens]; undefined: all) name each
-// expert.
-at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t count, const at::Tensor& counted = {});
+// Throws Misuse unless `experts` is int64 [samples, tokens, routes], in host memory, with experts or -1. `name` begins the
+// message: "the recorded routes 'routes'".
+void check_routes(const at::Tensor& experts, const Candidates& candidates, const std::string& name);
 
 }  // namespace zt::moe
+
+namespace zt {
+ZT_OBJECT(moe::Selection)
+}

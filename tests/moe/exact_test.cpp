@@ -48,11 +48,10 @@ TEST(MoeExact, LayoutsAndDispatchersAreWithinTwelveDigitsOfOneRank) {
     Mixture mixture{.top_k = top_k};
     const Outcome one = on_one_rank(mixture);
     for (const Layout& layout : kLayouts) {
-      for (const bool gathers : {false, true}) {
+      for (const moe::DispatcherKind kind : kDispatchers) {
         mixture.expert_ranks = layout.expert_ranks;
-        mixture.gathers = gathers;
-        SCOPED_TRACE(fmt::format("top {}, ep {}, dp {}, {}", top_k, layout.expert_ranks, layout.data_ranks,
-                                 gathers ? "all_gather" : "all_to_all"));
+        mixture.dispatcher = kind;
+        SCOPED_TRACE(fmt::format("top {}, ep {}, dp {}, {}", top_k, layout.expert_ranks, layout.data_ranks, word_of(kind)));
         expect_close(train(config_of(mixture, layout.data_ranks, 0)), one);
       }
     }
@@ -169,9 +168,9 @@ TEST(MoeExact, ExpertsAndRanksWithoutTokens) {
   Config config = config_of(mixture, 1, 0);
   config.batch = with_routes;
   const Outcome one = train(config);
-  for (const bool gathers : {false, true}) {
+  for (const moe::DispatcherKind kind : kDispatchers) {
     mixture.expert_ranks = 2;
-    mixture.gathers = gathers;
+    mixture.dispatcher = kind;
     config = config_of(mixture, 2, 3);
     config.batch = with_routes;
     expect_close(train(config), one);
@@ -180,8 +179,8 @@ TEST(MoeExact, ExpertsAndRanksWithoutTokens) {
 
 // One token per rank, of which one rank's experts may get none.
 TEST(MoeExact, OneTokenPerRank) {
-  for (const bool gathers : {false, true}) {
-    Mixture mixture{.top_k = 1, .gathers = gathers};
+  for (const moe::DispatcherKind kind : kDispatchers) {
+    Mixture mixture{.top_k = 1, .dispatcher = kind};
     Config config = config_of(mixture, 1, 0);
     config.samples = 2;
     config.batch = [](int step) { return shortened(global_batch(step, 0, 2), 1); };
@@ -215,8 +214,8 @@ TEST(MoeExact, RanksWithOtherNumbersOfTokens) {
   Mixture mixture{.top_k = 2};
   const auto one = train_ragged(mixture, 1);
   mixture.expert_ranks = 2;
-  for (const bool gathers : {false, true}) {
-    mixture.gathers = gathers;
+  for (const moe::DispatcherKind kind : kDispatchers) {
+    mixture.dispatcher = kind;
     const auto both = train_ragged(mixture, 2);
     for (size_t step = 0; step < one.size(); ++step) {
       EXPECT_NEAR(both[step].first / one[step].first, 1, 1e-12);

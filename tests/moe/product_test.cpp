@@ -39,9 +39,8 @@ struct Case {
 
   std::string text() const {
     return fmt::format("ep {}, dp {}, stage {}, {}, {}, {} experts, top {}, {}, recompute {}", layout.expert_ranks,
-                       layout.data_ranks, stage, mixture.gathers ? "all_gather" : "all_to_all",
-                       pipeline.empty() ? "no pipeline" : pipeline, mixture.experts, mixture.top_k,
-                       Value(mixture.router).to_json().dump(), recompute_every);
+                       layout.data_ranks, stage, word_of(mixture.dispatcher), pipeline.empty() ? "no pipeline" : pipeline,
+                       mixture.experts, mixture.top_k, Value(mixture.router).to_json().dump(), recompute_every);
   }
 };
 
@@ -55,7 +54,7 @@ std::vector<Case> chosen_cases() {
     const Mixture mixture{.experts = experts,
                           .top_k = kTopK[choice[4]],
                           .expert_ranks = layout.expert_ranks,
-                          .gathers = choice[2] == 1,
+                          .dispatcher = kDispatchers[choice[2]],
                           .overlaps = choice[1] % 2 == 1,
                           .router = kRouters[choice[6]]};
     cases.push_back({layout, choice[1], kPipelines[choice[3]], mixture, choice[7]});

@@ -1,11 +1,11 @@
-// Tests which experts tokens get, and which they lose for lack of room.
+// Tests how a router uses its selection: one of ours, or one that a program in C++ brings.
 #include "routing/selection.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
+#include "routing/router.h"
+#include "support/fake_context.h"
 #include "zt/base/error.h"
 
 namespace zt::test {
@@ -13,135 +13,85 @@ namespace {
 
 using namespace moe;
 
-at::Tensor longs(std::vector<int64_t> numbers, int64_t columns) {
-  return at::tensor(numbers, at::kLong).view({-1, columns});
+RouterOptions router_of(Value::Table more) {
+  more.merge(Value::Table{{"hidden", 8}, {"experts", 4}});
+  return parse_router(more);
 }
 
-RouterOptions options(int64_t top_k, int64_t groups = 1, int64_t top_groups = 1) {
-  RouterOptions options;
-  options.top_k = top_k;
-  options.groups = groups;
-  options.top_groups = top_groups;
-  return options;
-}
-
-TEST(Selection, TakesTheLargestAndTheLowerIndexOfEqualOnes) {
-  const at::Tensor scores = at::tensor({0.1, 0.4, 0.4, 0.3, 0.5, 0.5, 0.5, 0.5}, at::kDouble).view({2, 4});
-  EXPECT_TRUE(select_top_k(scores, options(2)).equal(longs({1, 2, 0, 1}, 2)));
-}
-
-TEST(Selection, OfNanIsAnExpertAllTheSame) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_TRUE(select_top_k(at::tensor({nan, 0.5, nan}, at::kDouble).view({1, 3}), options(2)).equal(longs({1, 0}, 2)));
-}
-
-TEST(Selection, OfNanInGroupsAndCapacitiesIsInBounds) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const at::Tensor scores = at::tensor({nan, nan, 0.5, 0.25}, at::kDouble).view({1, 4});
-  EXPECT_TRUE(select_top_k(scores, options(2, 2, 1)).equal(longs({2, 3}, 2)));
-  at::Tensor experts = longs({0, 0, 0, 0}, 1);
-  const at::Tensor ranking = at::tensor({nan, 0.5, nan, 0.75}, at::kDouble).view({4, 1});
-  EXPECT_EQ(drop_above(experts, {.rows = 2, .experts = 1, .ranking = ranking}), 2);
-  EXPECT_TRUE(experts.equal(longs({-1, 0, -1, 0}, 1)));
-}
-
-// Groups are {0, 1}, {2, 3}, {4, 5}: the two best sums are those of the second and the third.
-TEST(Selection, StaysInTheBestGroups) {
-  const at::Tensor scores = at::tensor({0.9, 0.0, 0.5, 0.5, 0.6, 0.5}, at::kDouble).view({1, 6});
-  EXPECT_TRUE(select_top_k(scores, options(3, 3, 2)).equal(longs({4, 2, 3}, 3)));
-  EXPECT_TRUE(select_top_k(scores, options(3)).equal(longs({0, 4, 2}, 3)));
-}
-
-TEST(Selection, ExpertsChooseTokensOfEachSample) {
-  const at::Tensor scores = at::tensor({0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6}, at::kDouble).view({4, 2});
-  EXPECT_TRUE(select_by_experts({scores, 2}, 1).equal(longs({-1, 1, 0, -1, -1, 1, 0, -1}, 2)));
-  EXPECT_TRUE(select_by_experts({scores, 1}, 9).equal(longs({0, 1, 0, 1, 0, 1, 0, 1}, 2)));
-}
-
-TEST(Selection, BalancedRoutesTakeTurnsInEverySample) {
-  EXPECT_TRUE(balanced_routes(2, 4, 2, 3).equal(longs({0, 1, 2, 0, 0, 1, 2, 0}, 2)));
-}
-
-TEST(Capacity, KeepsTheLargestWeightsOrTheFirstTokens) {
-  const at::Tensor weights = at::tensor({0.1, 0.3, 0.2, 0.9}, at::kDouble).view({4, 1});
-  at::Tensor by_weight = longs({0, 0, 0, 1}, 1), by_place = by_weight.clone();
-  EXPECT_EQ(drop_above(by_weight, {.rows = 2, .experts = 2, .ranking = weights}), 1);
-  EXPECT_TRUE(by_weight.equal(longs({-1, 0, 0, 1}, 1)));
-  EXPECT_EQ(drop_above(by_place, {.rows = 2, .experts = 2}), 1);
-  EXPECT_TRUE(by_place.equal(longs({0, 0, -1, 1}, 1)));
-}
-
-TEST(Capacity, IsOfEachSample) {
-  at::Tensor experts = longs({0, 0, 0, 0}, 1);
-  EXPECT_EQ(drop_above(experts, {.samples = 2, .rows = 1, .experts = 1}), 2);
-  EXPECT_TRUE(experts.equal(longs({0, -1, 0, -1}, 1)));
-}
-
-// Three tokens with two routes each; both experts have room for two.
-TEST(Capacity, TakesPlacesByTokenOrByChoice) {
-  const at::Tensor experts = longs({0, 1, 1, 0, 0, 1}, 2);
-  at::Tensor by_token = experts.clone(), by_choice = experts.clone();
-  EXPECT_EQ(drop_above(by_token, {.rows = 2, .experts = 2}), 2);
-  EXPECT_TRUE(by_token.equal(longs({0, 1, 1, 0, -1, -1}, 2)));
-  EXPECT_EQ(drop_above(by_choice, {.rows = 2, .experts = 2, .is_by_choice = true}), 2);
-  EXPECT_TRUE(by_choice.equal(longs({0, 1, 1, -1, 0, -1}, 2)));
-}
-
-// Tokens that do not count get the room that is left. Their dropped routes are not counted.
-TEST(Capacity, GivesRoomToTokensThatCountFirst) {
-  const at::Tensor counted = at::tensor({0, 1, 0, 1}, at::kLong).to(at::kBool);
-  const at::Tensor weights = at::tensor({0.9, 0.1, 0.8, 0.2}, at::kDouble).view({4, 1});
-  for (const at::Tensor& ranking : {at::Tensor(), weights}) {
-    at::Tensor experts = longs({0, 0, 0, 0}, 1);
-    EXPECT_EQ(drop_above(experts, {.rows = 3, .experts = 1, .ranking = ranking, .counted = counted}), 0);
-    EXPECT_TRUE(experts.equal(longs({0, 0, -1, 0}, 1)));
-    EXPECT_EQ(drop_above(experts, {.rows = 1, .experts = 1, .ranking = ranking, .counted = counted}), 1);
-    EXPECT_TRUE(experts.equal(ranking.defined() ? longs({-1, -1, -1, 0}, 1) : longs({-1, 0, -1, -1}, 1)));
+// Gives each token the expert of its number, and an empty route.
+class ByNumber final : public Selection {
+ public:
+  std::string kind() const override { return "by number"; }
+  at::Tensor select(const Candidates& candidates, Context&) const override {
+    ++calls;
+    const at::Tensor numbers = at::arange(candidates.samples * candidates.tokens, at::kLong).remainder(candidates.experts());
+    return at::stack({numbers, at::full_like(numbers, -1)}, 1);
   }
+  bool fits_capacity() const override { return fits; }
+
+  mutable int calls = 0;
+  bool fits = false;
+};
+
+struct Routes {
+  at::Tensor weights, experts;
+};
+
+Routes run_router(const RouterOptions& options, FakeContext& context) {
+  at::manual_seed(1);
+  const auto router = make_router(options);
+  for (const auto& param : router->params()) values_of(*param) = at::randn(param->shape);
+  auto out = router->forward({at::randn({2, 4, 8})}, context);
+  return {out[0], out[1]};
 }
 
-TEST(Capacity, RoomIsAFactorOfBalancedRouting) {
-  CapacityOptions capacity;
-  capacity.train = 1.25;
-  capacity.eval = 2;
-  capacity.min = 3;
-  EXPECT_EQ(capacity.rows(true, 100, 2, 8), 32);  // ceil(1.25 * 25)
-  EXPECT_EQ(capacity.rows(false, 100, 2, 8), 50);
-  EXPECT_EQ(capacity.rows(true, 8, 1, 8), 3);
-  EXPECT_EQ(capacity.rows(true, 2, 1, 8), 2);  // never more than there are tokens
+TEST(Selection, OfOptions) {
+  EXPECT_EQ(make_selection(router_of({}))->kind(), "top_k");
+  EXPECT_EQ(make_selection(router_of({{"routes", "balanced"}}))->kind(), "balanced");
+  EXPECT_EQ(make_selection(router_of({{"routes", "field"}}))->kind(), "recorded");
+  const auto by_experts = make_selection(router_of({{"choice", "expert"}, {"capacity", Value::Table{}}}));
+  EXPECT_EQ(by_experts->kind(), "expert choice");
+  EXPECT_EQ(by_experts->routes(router_of({})), 4);
+  EXPECT_TRUE(by_experts->fits_capacity());
 }
 
-// In float64, 1.1 * 50 is above 55.
-TEST(Capacity, IsRoundedUpFromFloat32) {
-  CapacityOptions capacity;
-  capacity.train = 1.1;
-  EXPECT_EQ(capacity.rows(true, 100, 1, 2), 55);
-  EXPECT_EQ(capacity.rows(true, 50, 1, 1), 50);
+TEST(Selection, OfAProgramRoutesTokensAndIsNotAskedAgainInARecompute) {
+  RouterOptions options = router_of({});
+  const auto own = std::make_shared<ByNumber>();
+  options.select = own;
+  FakeContext context;
+  const Routes routes = run_router(options, context);
+  const at::Tensor wanted = at::tensor({0, 1, 2, 3, 0, 1, 2, 3}, at::kLong).view({2, 4});
+  EXPECT_TRUE(routes.experts.select(2, 0).equal(wanted));
+  EXPECT_TRUE(routes.experts.select(2, 1).eq(-1).all().item<bool>());
+  EXPECT_TRUE(routes.weights.select(2, 0).gt(0).all().item<bool>());
+  EXPECT_TRUE(routes.weights.select(2, 1).eq(0).all().item<bool>());
+  context.recompute = true;
+  EXPECT_TRUE(run_router(options, context).experts.equal(routes.experts));
+  EXPECT_EQ(own->calls, 1);
 }
 
-TEST(Load, CountsSlotsBySample) {
-  const at::Tensor load = load_by_sample(longs({0, 1, 1, -1, 2, 2, 0, 2}, 2), 2, 3);
-  EXPECT_TRUE(load.equal(at::tensor({1.0, 2.0, 0.0, 1.0, 0.0, 3.0}, at::kDouble).view({2, 3})));
-  const at::Tensor counted = at::tensor({0, 1, 1, 0}, at::kLong).to(at::kBool);
-  const at::Tensor of_some = load_by_sample(longs({0, 1, 1, -1, 2, 2, 0, 2}, 2), 2, 3, counted);
-  EXPECT_TRUE(of_some.equal(at::tensor({0.0, 1.0, 0.0, 0.0, 0.0, 2.0}, at::kDouble).view({2, 3})));
+// Without room for half of the tokens, the capacity drops them, unless the selection says that it fits.
+TEST(Selection, IsBoundByTheCapacityUnlessItFits) {
+  RouterOptions options = router_of({{"capacity", Value::Table{{"train", 0.1}, {"min", 1}, {"per", "micro_batch"}}}});
+  const auto own = std::make_shared<ByNumber>();
+  options.select = own;
+  FakeContext context;
+  EXPECT_EQ(run_router(options, context).experts.ge(0).sum().item<int64_t>(), 4);
+  own->fits = true;
+  EXPECT_EQ(run_router(options, context).experts.ge(0).sum().item<int64_t>(), 8);
 }
 
-TEST(RouterOptions, AreChecked) {
-  const auto table = [](Value::Table more) {
-    Value::Table options{{"hidden", 8}, {"experts", 4}};
-    options.merge(more);
-    return Value(options);
-  };
-  EXPECT_EQ(parse_router(table({})).top_k, 2);
-  EXPECT_THROW(parse_router(table({{"top_k", 5}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"groups", 3}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"groups", 4}, {"top_groups", 1}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"score", "sigmoid"}, {"softmax_after", true}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"choice", "expert"}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"capacity", Value::Table{{"train", 0}}}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"losses", Value::Table{{"balance", 0.01}, {"per", "batch"}}}})), Misuse);
-  EXPECT_THROW(parse_router(table({{"scores", "softmax"}})), Misuse);
+TEST(Selection, OfRoutesIsChecked) {
+  const at::Tensor scores = at::zeros({8, 4}), counted;
+  const Candidates candidates{scores, scores, counted, 2, 4, 2};
+  const auto check = [&](const at::Tensor& experts) { check_routes(experts, candidates, "these"); };
+  check(at::full({2, 4, 2}, -1, at::kLong));
+  check(at::full({2, 4, 2}, 3, at::kLong));
+  EXPECT_THROW(check(at::full({2, 4, 2}, 4, at::kLong)), Misuse);
+  EXPECT_THROW(check(at::full({2, 4, 2}, -2, at::kLong)), Misuse);
+  EXPECT_THROW(check(at::full({2, 4, 3}, 0, at::kLong)), Misuse);
+  EXPECT_THROW(check(at::full({2, 4, 2}, 0, at::kInt)), Misuse);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "arguments.h"
 #include "context.h"
 #include "protected_call.h"
@@ -46,6 +48,17 @@ lua_State* Callable::begin() {
   luaL_checkstack(L, LUA_MINSTACK, "calling a Lua function");
   push(L);
   return L;
+}
+
+std::string Callable::place() {
+  lua_State* L = begin();
+  lua_Debug info;
+  lua_getinfo(L, ">S", &info);
+  return info.linedefined > 0 ? fmt::format("{}:{}", info.short_src, info.linedefined) : info.short_src;
+}
+
+void add_text(const std::string& name, const std::shared_ptr<Callable>& function, OptionTexts& texts) {
+  if (function) texts[name] = "the function at " + function->place();
 }
 
 void Callable::call(int arguments, int results) {

@@ -73,7 +73,7 @@ Params Attention::params() const {
 std::shared_ptr<Layer> make_attention(const Value& value) {
   static const auto kSchema =
       attention_options(Schema<AttentionOptions>("nn.attention"), "dropout probability of the attention weights");
-  return layer_of("attention", Attention(kSchema.parse(value), "", kSchema.name()));
+  return kSchema.make(value, [](const AttentionOptions& o) { return layer_of("attention", Attention(o, "", kSchema.name())); });
 }
 
 }  // namespace zt::nn

@@ -74,7 +74,7 @@ std::shared_ptr<Layer> residual_layer(double dropout) {
 
 std::shared_ptr<Layer> make_attention_block(const Value& value) {
   static const auto kSchema = attention_block_options(Schema<AttentionBlockOptions>("nn.attention_block"));
-  return attention_block_layer(kSchema.parse(value), kSchema.name());
+  return kSchema.make(value, [](const AttentionBlockOptions& o) { return attention_block_layer(o, kSchema.name()); });
 }
 
 std::shared_ptr<Layer> make_residual(const Value& value) {
@@ -83,7 +83,7 @@ std::shared_ptr<Layer> make_residual(const Value& value) {
   };
   static const auto kSchema =
       Schema<Options>("nn.residual").optional("dropout", &Options::dropout, "dropout probability of h", between(0, 0.999));
-  return residual_layer(kSchema.parse(value).dropout);
+  return kSchema.make(value, [](const Options& o) { return residual_layer(o.dropout); });
 }
 
 }  // namespace zt::nn

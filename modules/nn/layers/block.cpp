@@ -32,7 +32,7 @@ std::shared_ptr<Layer> make_block(const Value& value) {
       attention_block_options(Schema<BlockOptions>("nn.block"))
           .optional("ffn", &BlockOptions::ffn, "columns inside the MLP; 0: 4 * hidden", at_least(0))
           .optional("activation", &BlockOptions::activation, "activation of the MLP", one_of(activation_names()));
-  return layer_of("block", Block(kSchema.parse(value), kSchema.name()));
+  return kSchema.make(value, [](const BlockOptions& o) { return layer_of("block", Block(o, kSchema.name())); });
 }
 
 }  // namespace zt::nn

@@ -95,7 +95,7 @@ std::shared_ptr<Layer> make_dropout(const Value& value) {
   };
   static const auto kSchema =
       Schema<Options>("nn.dropout").required("p", &Options::p, "probability that an element is set to 0", between(0, 0.999));
-  return layer_of("dropout", Dropout(kSchema.parse(value).p));
+  return kSchema.make(value, [](const Options& o) { return layer_of("dropout", Dropout(o.p)); });
 }
 
 }  // namespace zt::nn

@@ -170,7 +170,7 @@ std::shared_ptr<Layer> make_embedding(const Value& value) {
           .optional("positions", &EmbeddingOptions::positions, "number of learned positions; 0: none", at_least(0))
           .optional("dropout", &EmbeddingOptions::dropout, "dropout probability of the output", between(0, 0.999))
           .optional("std", &EmbeddingOptions::std, "standard deviation of the initial tables", at_least(0));
-  return std::make_shared<Embedding>(kSchema.parse(value));
+  return kSchema.make(value, [](const EmbeddingOptions& o) { return std::make_shared<Embedding>(o); });
 }
 
 }  // namespace zt::nn

@@ -234,7 +234,7 @@ std::shared_ptr<Layer> make_grouped_mlp(const Value& value) {
           .optional("axis", &GroupedMlpOptions::axis, "mesh axis whose ranks hold groups / parts MLPs each")
           .optional("parts", &GroupedMlpOptions::parts, "number of ranks of that axis", at_least(1))
           .optional("grouped_gemm", &GroupedMlpOptions::grouped_gemm, "one GEMM for the rows of all groups, without biases");
-  return std::make_shared<GroupedMlp>(kSchema.parse(value));
+  return kSchema.make(value, [](const GroupedMlpOptions& o) { return std::make_shared<GroupedMlp>(o); });
 }
 
 }  // namespace zt::nn

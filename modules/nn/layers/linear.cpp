@@ -43,7 +43,7 @@ std::shared_ptr<Layer> make_linear(const Value& value) {
           .required("out", &LinearOptions::out, "columns of the output", at_least(1))
           .optional("bias", &LinearOptions::bias, "add a bias")
           .optional("std", &LinearOptions::std, "standard deviation of normal initial weights", at_least(0));
-  return layer_of("linear", Linear(kSchema.parse(value)));
+  return kSchema.make(value, [](const LinearOptions& o) { return layer_of("linear", Linear(o)); });
 }
 
 }  // namespace zt::nn

@@ -79,7 +79,7 @@ Params Mlp::params() const {
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {
   static const auto kSchema = mlp_options(Schema<MlpOptions>("nn.mlp"));
-  return layer_of("mlp", Mlp(kSchema.parse(value), ""));
+  return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "")); });
 }
 
 }  // namespace zt::nn

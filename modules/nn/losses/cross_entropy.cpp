@@ -57,7 +57,7 @@ std::shared_ptr<Layer> make_cross_entropy(const Value& value) {
   static const auto kSchema =
       Schema<CrossEntropyOptions>("nn.cross_entropy")
           .optional("ignore_index", &CrossEntropyOptions::ignore_index, "label of rows that do not count");
-  return std::make_shared<CrossEntropy>(kSchema.parse(value));
+  return kSchema.make(value, [](const CrossEntropyOptions& o) { return std::make_shared<CrossEntropy>(o); });
 }
 
 }  // namespace zt::nn

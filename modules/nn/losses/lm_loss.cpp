@@ -106,7 +106,7 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
           .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
           .only_with("without tied", [](const LmLossOptions& o) { return o.tied.is_nil(); })
           .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");
-  return std::make_shared<LmLoss>(kSchema.parse(value));
+  return kSchema.make(value, [](const LmLossOptions& o) { return std::make_shared<LmLoss>(o); });
 }
 
 }  // namespace zt::nn

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "callback.h"
 #include "layer_list.h"
 
 namespace zt::nn {
@@ -43,10 +42,10 @@ std::optional<std::vector<NamedLayer>> checked_layers(const Value& returned) {
 }  // namespace
 
 std::optional<std::vector<NamedLayer>> layers_from(lua::Callable& mlp, int64_t block) {
-  const auto about = [&] { return fmt::format("nn.gpt: the function 'mlp' at {}, for block {}", definition_of(mlp), block); };
+  const auto about = [&] { return fmt::format("nn.gpt: the function 'mlp' at {}, for block {}", mlp.place(), block); };
   return with_context(about, [&] {
     lua_State* L = mlp.begin();
-    const StackScope scope(L, lua_gettop(L) - 1);
+    const lua::StackScope scope(L, lua_gettop(L) - 1);
     lua::push(L, block);
     mlp.call(1, 1);
     return checked_layers(lua::check_value(L, -1));

@@ -1,6 +1,5 @@
 #include "lua_layer.h"
 
-#include "callback.h"
 #include "layers/params.h"
 #include "lua_context.h"
 #include "zt/base/options.h"
@@ -62,7 +61,7 @@ Io read_io(const Value::Table& table) {
 
 LuaLayer::LuaLayer(const LuaLayerOptions& options)
     : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
-  defined_at_ = options.defined_at ? *options.defined_at : definition_of(*forward_);
+  defined_at_ = options.defined_at ? *options.defined_at : forward_->place();
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
 }
 
@@ -109,7 +108,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   lua_newtable(L);
   const int self = top + 1;
   lua_insert(L, self);  // below the function, so that `self` is still on the stack after the call
-  const StackScope scope(L, top, [&] {
+  const lua::StackScope scope(L, top, [&] {
     handle->context = nullptr;
     end_self(L, self);
   });
@@ -133,7 +132,7 @@ Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batc
   if (!count_) return {};
   lua_State* L = count_->begin();
   const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
-  const StackScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
+  const lua::StackScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
   lua::push(L, handle);
   call(*count_, 1, 1);
   const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;
@@ -153,7 +152,7 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
                     "plain values on which `forward` depends: zt.trainer compares them over the ranks")
           .optional("defined_at", &LuaLayerOptions::defined_at,
                     "\"file:line\" for messages; default: where `forward` is defined");
-  return std::make_shared<LuaLayer>(kSchema.parse(value));
+  return kSchema.make(value, [](const LuaLayerOptions& o) { return std::make_shared<LuaLayer>(o); });
 }
 
 }  // namespace zt::nn

@@ -10,8 +10,7 @@ namespace {
 
 template <auto make>
 int bind(lua_State* L) {
-  const Value options = lua::check_value(L, 1);
-  lua::push_made(L, make(options), options);
+  lua::push(L, make(lua::check_value(L, 1)));
   return 1;
 }
 

@@ -108,10 +108,7 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   layers.push_back({name + ".add", residual_layer(options.dropout), true});
 }
 
-}  // namespace
-
-std::shared_ptr<Model> make_gpt(const Value& value) {
-  GptOptions o = gpt_schema().parse(value);
+std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   fill_in(o);
   const int64_t positions = *o.position == "learned" ? o.seq : 0;
   const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std});
@@ -133,6 +130,12 @@ std::shared_ptr<Model> make_gpt(const Value& value) {
   if (o.made_from) model->set_options(*o.made_from);
   else if (!o.mlp) model->set_options(value);
   return model;
+}
+
+}  // namespace
+
+std::shared_ptr<Model> make_gpt(const Value& value) {
+  return gpt_schema().make(value, [&](const GptOptions& o) { return gpt_of(o, value); });
 }
 
 }  // namespace zt::nn

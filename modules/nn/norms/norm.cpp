@@ -100,16 +100,16 @@ std::shared_ptr<Layer> make_layernorm(const Value& value) {
                                   .required("hidden", &NormOptions::hidden, "columns", at_least(1))
                                   .optional("eps", &NormOptions::eps, "added to the variance", at_least(0))
                                   .optional("bias", &NormOptions::bias, "add a bias");
-  const auto options = kSchema.parse(value);
-  return layer_of("layernorm", Norm(NormKind::layernorm, options.hidden, options.eps, options.bias, ""));
+  return kSchema.make(
+      value, [](const NormOptions& o) { return layer_of("layernorm", Norm(NormKind::layernorm, o.hidden, o.eps, o.bias, "")); });
 }
 
 std::shared_ptr<Layer> make_rmsnorm(const Value& value) {
   static const auto kSchema = Schema<NormOptions>("nn.rmsnorm")
                                   .required("hidden", &NormOptions::hidden, "columns", at_least(1))
                                   .optional("eps", &NormOptions::eps, "added to the mean square", at_least(0));
-  const auto options = kSchema.parse(value);
-  return layer_of("rmsnorm", Norm(NormKind::rmsnorm, options.hidden, options.eps, false, ""));
+  return kSchema.make(
+      value, [](const NormOptions& o) { return layer_of("rmsnorm", Norm(NormKind::rmsnorm, o.hidden, o.eps, false, "")); });
 }
 
 }  // namespace zt::nn

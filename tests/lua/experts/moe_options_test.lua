@@ -58,11 +58,11 @@ function TestOptions:test_options_of_the_router_without_effect()
   refused("capacity.places", 'with keep = "place"', {capacity = {places = "by_choice"}})
   refused("normalise", "without softmax_after, whose weights have the sum 1", {softmax_after = true, normalise = "selected"})
   refused("draw_always", 'with noise = "gumbel" or "gumbel_second"', {draw_always = true})
-  local left = "where experts are left to draw: without routes, and for gumbel_second with top_k above 1"
+  local left = "where experts are left to draw: without routes and select, and for gumbel_second with top_k above 1"
   refused("noise", left, {noise = "gumbel", routes = "balanced"})
   refused("noise", left, {noise = "gumbel_second", top_k = 1})
-  for _, key in ipairs{"groups", "top_groups"} do refused(key, "without routes", {[key] = 1, routes = "balanced"}) end
-  refused("bias", "without routes", {bias = true, routes = "field"})
+  for _, key in ipairs{"groups", "top_groups"} do refused(key, "without routes and select", {[key] = 1, routes = "balanced"}) end
+  refused("bias", "without routes and select", {bias = true, routes = "field"})
   router{noise = "jitter", jitter = 0.1, routes = "balanced"} -- changes the weights
   router{noise = "jitter_gumbel_second", jitter = 0.1}
 end
@@ -163,6 +163,31 @@ function TestOptions:test_widths_of_a_grouped_gemm()
   local trainer = zt.trainer(zt.program(model), {optimizer = optim.sgd{lr = 0.1}})
   lu.assertErrorMsgContains("grouped_gemm takes hidden and ffn that are multiples of 4 in float32, got hidden = 16, ffn = 6: "
     .. "change them, or leave grouped_gemm out", trainer.step, trainer, {tokens = zt.zeros({1, SEQ}, {dtype = "int64"})})
+end
+
+-- What a dispatch sends has a meaning for a combine of the same kind only, on one rank, too.
+function TestOptions:test_a_dispatch_and_a_combine_of_different_kinds()
+  local mesh = comm.mesh{dp = 1, ep = ranks}
+  local function model(of_dispatch, of_combine)
+    local options = {experts = 4, hidden = HIDDEN, axis = mesh.ep}
+    return nn.sequential{
+      {"input", nn.embedding{vocab = VOCAB, hidden = HIDDEN}}, {"first", layers{axis = mesh.ep, dispatcher = "all_gather"}},
+      {"router", router{}}, {"dispatch", moe.dispatch(merged(options, of_dispatch))},
+      {"experts", moe.experts{experts = 4, expert = nn.mlp{hidden = HIDDEN, ffn = 8}, axis = mesh.ep}},
+      {"combine", moe.combine(merged(options, of_combine))},
+    }
+  end
+  local function refused(text, of_dispatch, of_combine)
+    lu.assertErrorMsgContains("combine): its " .. text .. ": give moe.dispatch and moe.combine the same", model,
+                              of_dispatch, of_combine)
+  end
+  local sent = " is '%s', but the tokens that it combines were sent by a dispatch with '%s'"
+  refused("dispatcher" .. sent:format("all_to_all", "all_gather"), {dispatcher = "all_gather"}, {})
+  refused("dispatcher" .. sent:format("all_gather", "all_to_all"), {}, {dispatcher = "all_gather"})
+  refused("axis" .. sent:format("dp", "ep"), {}, {axis = mesh.dp})
+  refused("experts" .. sent:format(8, 4), {}, {experts = 8})
+  refused("hidden" .. sent:format(8, HIDDEN), {}, {hidden = 8})
+  for _, options in ipairs{{}, {dispatcher = "all_gather"}} do lu.assertNotNil(model(options, options)) end
 end
 
 -- Without the axis of the experts, the gradients of all other layers would not be summed.

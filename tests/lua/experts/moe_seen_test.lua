@@ -265,8 +265,8 @@ end
 function TestMistakes:test_ranks_with_other_models()
   if ranks == 1 then return end
   local function model_of(own) return small.model(zt.world.rank == 1 and own or {}) end
-  lu.assertErrorMsgContains("the kind of layer 'blocks.1.shared' is not given on rank 0 and shared expert on rank 1",
-                            small.trainer, model_of{shared = {ffn = 8}})
+  lu.assertErrorMsgContains("'shared' of layer 'blocks.1.combine' is false on rank 0 and true on rank 1", small.trainer,
+                            model_of{shared = {ffn = 8}})
   lu.assertErrorMsgContains("'experts' of layer 'blocks.1.router' is 4 on rank 0 and 8 on rank 1", small.trainer,
                             model_of{experts = 8})
   lu.assertErrorMsgContains("'top_k' of layer 'blocks.1.router' is 2 on rank 0 and 1 on rank 1", small.trainer,

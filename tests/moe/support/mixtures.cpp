@@ -30,12 +30,13 @@ void add_mixture(const Mixture& mixture, const std::string& name, bool has_share
   exchange.has_shared = has_shared;
   if (const auto options = moe::parse_router(router); options.capacity && options.capacity->pad)
     exchange.padding = options.capacity;
+  exchange.dispatcher = mixture.dispatcher;
   exchange.transport.async = mixture.overlaps ? Async::yes : Async::no;
   layers.push_back({name + ".router", moe::make_router(moe::parse_router(router))});
-  layers.push_back({name + ".dispatch", mixture.gathers ? moe::make_gather_dispatch(exchange) : moe::make_dispatch(exchange)});
+  layers.push_back({name + ".dispatch", moe::make_dispatch(exchange)});
   if (has_shared) layers.push_back({name + ".shared", moe::make_shared_expert(make_mlp(), kHidden, true)});
   layers.push_back({name + ".experts", moe::make_experts_of(make_mlp(), {mixture.experts, "ep", mixture.expert_ranks})});
-  layers.push_back({name + ".combine", mixture.gathers ? moe::make_gather_combine(exchange) : moe::make_combine(exchange)});
+  layers.push_back({name + ".combine", moe::make_combine(exchange)});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Small models with experts, for tests that train them.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,13 @@ struct Mixture {
   int64_t experts = 4;
   int64_t top_k = 2;
   int expert_ranks = 1;  // along axis ep
-  bool gathers = false;  // by all_gather instead of all_to_all
+  moe::DispatcherKind dispatcher = moe::DispatcherKind::all_to_all;
   bool overlaps = false;
   Value::Table router = {};  // further options
   bool has_shared = true;
 };
+
+constexpr std::array kDispatchers{moe::DispatcherKind::all_to_all, moe::DispatcherKind::all_gather};
 
 // Returns embedding, a mixture with a shared expert, a second mixture without one, and a head.
 std::shared_ptr<Model> make_mixture(const Mixture& mixture);

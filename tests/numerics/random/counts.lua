@@ -15,6 +15,7 @@ local function items_of(case, found)
     end
     if item.kind == "mixture" and found.mixture then found["several routers"] = true end
     if item.kind == "mixture" then found.mixture = true end
+    if item.kind == "mixture" and item.code:find "select =" then found["choice of experts of its own"] = true end
   end
   found.mixture = nil
   found["tied head"] = case.is_tied

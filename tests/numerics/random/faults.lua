@@ -213,6 +213,18 @@ faults.list.wrong_first_sample = {
   layer = function(h, mask) return h * (zt.world.rank > 0 and mask:roll({1}, {1}) or mask) end,
 }
 
+local function chooses_experts(case)
+  for _, item in ipairs(case.items) do
+    if item.code and item.code:find "select =" then return true end
+  end
+end
+
+-- A choice of experts that depends on the rank.
+faults.list.wrong_choice = {
+  fits = function(case) return data_ranks(case.layout) > 1 and chooses_experts(case) end,
+  choice = function(experts, count) return zt.world.rank > 0 and (experts + 1):remainder(count) or experts end,
+}
+
 -- A wrong gradient in all runs, also on one rank: finite differences find it.
 faults.list.gradient_of_all = {
   fits = function(case) return case.seed % 10 == 0 and case.precision ~= "fp16" end,
@@ -246,6 +258,12 @@ end
 function faults.loaded(name, trainer)
   local loaded = faults.list[name].loaded
   if loaded then loaded(trainer) end
+end
+
+--- Returns the experts that layers.choice has chosen among `count`, or others if that is the fault.
+function faults.choice(experts, count)
+  local fault = faults.list[faults.active]
+  return fault and fault.choice and fault.choice(experts, count) or experts
 end
 
 --- The layer that a case with a planted fault has before its head. It is wrong where `faults.active` is set.

@@ -2,6 +2,7 @@
 local zt = require "zt"
 local nn = require "zt.nn"
 local ranks = require "zt.ranks"
+local faults = require "faults"
 
 local layers = {}
 
@@ -31,6 +32,16 @@ end
 --- h + sin(h * w), with a parameter that other layers may hold, too (zt.ranks.param).
 function layers.tied(param)
   return nn.layer{kind = "tied", params = {w = param}, forward = function(self, h) return h + (h * self.w):sin() end}
+end
+
+--- A choice of experts: with `top_k` 2 the best of the even ones and the best of the odd ones, else the best one.
+function layers.choice(top_k)
+  return function(scores)
+    local is_odd = zt.arange(scores:size(2)):remainder(2):eq(1)
+    local function best(of) return (select(2, scores:masked_fill(of, -1):max(2, {keepdim = true}))) end
+    local experts = top_k == 1 and best(is_odd:logical_and(false)) or zt.cat({best(is_odd), best(is_odd:logical_not())}, 2)
+    return faults.choice(experts, scores:size(2))
+  end
 end
 
 --- A parameter [hidden] for several layers.

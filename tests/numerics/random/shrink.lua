@@ -42,6 +42,17 @@ local function changed(case, fn)
   if fn(small) ~= false then return small end
 end
 
+-- Takes away the choices of experts. Returns false if there is none.
+local function take_choices(small)
+  local taken = 0
+  for _, item in ipairs(small.items) do
+    local count = 0
+    if item.code then item.code, count = item.code:gsub(", select = layers%.choice%(%d%)", "") end
+    taken = taken + count
+  end
+  return taken > 0
+end
+
 -- Keeps the numbers of empty pieces in range.
 local function fit(small)
   local pieces, empty = #small.rows * draw_layout.ranks(small.layout) / draw_layout.size(small.layout, "pp"), {}
@@ -75,6 +86,7 @@ end
 
 local function add_layouts(case, candidates)
   local function try(fn) candidates[#candidates + 1] = changed(case, fn) end
+  try(take_choices)
   for _, axis in ipairs(case.layout.axes or {}) do
     local name, size = axis[1], axis[2]
     if not case.second then

@@ -79,19 +79,6 @@ void convert(const Value& value, const std::string&, Value& out) {
   out = value;
 }
 
-std::string default_text(bool value) {
-  return value ? "true" : "false";
-}
-std::string default_text(int64_t value) {
-  return std::to_string(value);
-}
-std::string default_text(double value) {
-  return fmt::format("{}", value);
-}
-std::string default_text(const std::string& value) {
-  return value.empty() ? "" : "'" + value + "'";
-}
-
 const Value::Table& checked_table(const Value& value, const std::string& path, const std::vector<OptionInfo>& known) {
   static const Value::Table kEmpty;
   const auto* list = value.get_if<Value::List>();

@@ -199,4 +199,8 @@ std::shared_ptr<Mesh> Mesh::refactor(std::vector<AxisSize> axes) {
   return make(MeshShape(std::move(axes), shape_.world_size()), rank_, factory_, describe_);
 }
 
+void add_text(const std::string& name, const std::shared_ptr<Axis>& axis, OptionTexts& texts) {
+  if (axis) texts[name] = axis->name;
+}
+
 }  // namespace zt

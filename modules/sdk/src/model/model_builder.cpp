@@ -35,21 +35,20 @@ class ModelBuilder {
     PositionInfo info;
     info.name = entry.name;
     info.kind = entry.layer->kind();
-    const LayerExtras& extras = extras_of(*entry.layer);
-    info.settings = extras.settings();
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
     info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
     info.splits_backward = entry.layer->splits_backward();
     const Io io = entry.layer->io();
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
+    check_sources(*entry.layer, info);
     info.outputs = io.outputs;
     add_outputs(io.outputs, position, info.name);
     info.losses = io.losses;
     add_losses(info);
     info.stats = io.stats;
     info.continues = entry.continues && position > 0;
-    info.batch_axes = extras.batch_axes();
+    info.batch_axes = extras_of(*entry.layer).batch_axes();
     if (is_new) add_stats(info);
     info.units = record_use(*entry.layer, position);
     model.positions.push_back(std::move(info));
@@ -162,6 +161,13 @@ class ModelBuilder {
     std::vector<std::string> known;
     for (const auto& [name, edge] : latest_) known.push_back(name);
     misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input, suggest(input, known));
+  }
+
+  void check_sources(const Layer& layer, const PositionInfo& reader) const {
+    std::vector<const Layer*> sources;
+    for (const Edge& edge : reader.inputs) sources.push_back(layers_[edge.position].layer.get());
+    with_context([&] { return fmt::format("'{}' ({})", reader.name, reader.kind); },
+                 [&] { extras_of(layer).check_sources(sources); });
   }
 
   void add_outputs(const std::vector<Output>& outputs, int position, const std::string& layer) {

@@ -13,6 +13,20 @@ namespace {
 
 constexpr int kVersion = 1;
 
+std::string part_of_one(double value) {
+  return value > 0 && value <= 1 ? "" : fmt::format("must be above 0 and at most 1, got {}", value);
+}
+
+// The parts of a table of costs, before the nested tables are read.
+struct Parts {
+  int version = kVersion;
+  Hardware hardware;
+  Value::Table measured;
+};
+
+}  // namespace
+
+// These are found by Schema.
 Value to_value(const LinkSpeed& link) {
   return Value::Table{{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
@@ -36,20 +50,6 @@ Value to_value(const Hardware& hardware) {
                       {"source", hardware.source}};
 }
 
-std::string part_of_one(double value) {
-  return value > 0 && value <= 1 ? "" : fmt::format("must be above 0 and at most 1, got {}", value);
-}
-
-// The parts of a table of costs, before the nested tables are read.
-struct Parts {
-  int version = kVersion;
-  Hardware hardware;
-  Value::Table measured;
-};
-
-}  // namespace
-
-// These are found by Schema.
 void convert(const Value& value, const std::string& path, LinkSpeed& out) {
   out = Schema<LinkSpeed>(path)
             .optional("latency", &LinkSpeed::latency, "seconds of one message", at_least(0))

@@ -10,8 +10,8 @@ namespace zt {
 
 namespace {
 
-void add_given(const std::string& of, const GivenOptions& given, Facts& facts) {
-  for (const auto& [name, text] : given) facts.emplace_back(fmt::format("the option '{}' of {}", name, of), text);
+void add_options(const std::string& of, const MadeFromOptions& made, Facts& facts) {
+  for (const auto& [name, text] : made.option_texts) facts.emplace_back(fmt::format("the option '{}' of {}", name, of), text);
 }
 
 // Returns a hash of evenly spread blocks of the parameter's logical tensor, and its first element.
@@ -36,15 +36,12 @@ std::string sample_of(const Param& param, const ParamInfo& info, uint64_t seed) 
 
 void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
   facts.emplace_back("the model's seed", fmt::format("{}", model.seed()));
-  add_given("the model", model.given, facts);
+  add_options("the model", model, facts);
   for (size_t p = 0; p < info.positions.size(); ++p) {
     const PositionInfo& position = info.positions[p];
     const std::string name = fmt::format("layer '{}'", position.name);
     facts.emplace_back(fmt::format("the kind of {}", name), position.kind);
-    const GivenOptions& given = model.positions()[p].layer->given;
-    add_given(name, given, facts);
-    if (given.empty() && !position.settings.empty())
-      facts.emplace_back(fmt::format("the settings of {}", name), position.settings);
+    add_options(name, *model.positions()[p].layer, facts);
   }
   for (size_t i = 0; i < info.losses.size(); ++i)
     facts.emplace_back(fmt::format("loss term {}", i + 1),
@@ -63,9 +60,9 @@ Facts facts_of(const ProgramSpec& spec, const TrainerOptions& options) {
   Facts facts;
   add_model(*spec.model(), spec.info(), facts);
   facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
-  if (options.optimizer) add_given("the optimizer", options.optimizer->given, facts);
+  if (options.optimizer) add_options("the optimizer", *options.optimizer, facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
-  if (options.schedule) add_given("the schedule", options.schedule->given, facts);
+  if (options.schedule) add_options("the schedule", *options.schedule, facts);
   facts.emplace_back("the trainer's clip", fmt::format("{}", options.clip));
   const auto nonfinite = options.on_nonfinite;
   facts.emplace_back("the trainer's on_nonfinite", !nonfinite ? kNotGiven : *nonfinite == OnNonfinite::skip ? "skip" : "error");

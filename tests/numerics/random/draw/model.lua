@@ -5,6 +5,8 @@
 -- uses the layer of an earlier item once more, and one that `is_local` is used in the code of later items. `needs` names items
 -- without which it has no meaning. So any part of the list that is closed under needs is a model, too.
 
+local Dice = require "draw.dice"
+
 local draw_model = {}
 
 local function seed(dice) return dice:below(1000) end
@@ -101,7 +103,11 @@ local function mixture(dice, case, name, experts, dense)
   if gathers then add 'dispatcher = "all_gather"' end
   if dice:one_in(3) then add "overlap = true" end
   local may_pad = not gathers and not case.is_ragged -- padded ranks need equally many tokens
-  add("router = {" .. router_code(dice, top_k, may_pad) .. "}")
+  local router = router_code(dice, top_k, may_pad)
+  -- Dice of their own, so that the other draws of a seed stay.
+  local chooses = Dice.new(case.seed * 7 + 3):one_in(3) and not router:find "bias" and not router:find "gumbel"
+  if chooses then add(("select = layers.choice(%d)"):format(top_k)) end
+  add("router = {" .. router .. "}")
   local code = ("moe.layers{%s}"):format(table.concat(parts, ", "))
   return {name = name, kind = "mixture", code = code, positions = positions, needs = {dense}}
 end

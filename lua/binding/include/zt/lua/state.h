@@ -15,14 +15,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <lua.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "zt/base/error.h"
-#include "zt/base/given.h"
 #include "zt/base/object.h"
+#include "zt/base/option_texts.h"
 #include "zt/base/value.h"
 #include "zt/build_id.h"
 #include "zt/process/world.h"
@@ -78,12 +79,6 @@ template <class T>
 void push(lua_State* L, std::shared_ptr<T> value) {
   push(L, Object::of<T>(std::move(value)));
 }
-// Pushes what a script has made from `options`, and notes these (zt/base/given.h).
-template <class T>
-void push_made(lua_State* L, std::shared_ptr<T> made, const Value& options) {
-  made->given = given_options(options);
-  push(L, std::move(made));
-}
 inline void push(lua_State* L, double value) {
   lua_pushnumber(L, value);
 }
@@ -105,6 +100,7 @@ class Callable {
   // Pushes the function and returns the state. Then push the arguments on this state and call `call`.
   lua_State* begin();
   void push(lua_State* L) const;  // pushes the function; throws Misuse if L belongs to another Lua state
+  std::string place();            // where the function is defined, for example "exp.lua:12"
   // Calls the function with the `arguments` values that were pushed since begin. Leaves `results` values on the stack.
   // Throws a Lua error as zt::Error. Its traceback is kept for the report of an error that no script catches. A C++ exception
   // that passed through Lua keeps its family.
@@ -113,6 +109,26 @@ class Callable {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// The text of an option that is a function: where it is defined.
+void add_text(const std::string& name, const std::shared_ptr<Callable>& function, OptionTexts& texts);
+
+// Restores the height of the Lua stack when a call returns or throws.
+class StackScope {
+ public:
+  // `end`, if given, is called first: it invalidates the arguments of the call.
+  StackScope(lua_State* L, int top, std::function<void()> end = nullptr) : L_(L), top_(top), end_(std::move(end)) {}
+  ~StackScope() {
+    if (end_) end_();
+    lua_settop(L_, top_);
+  }
+  StackScope(const StackScope&) = delete;
+
+ private:
+  lua_State* L_;
+  int top_;
+  std::function<void()> end_;
 };
 
 // During its lifetime, operators of this state that draw random numbers throw Misuse unless they are given a generator. Layers

@@ -9,9 +9,13 @@
 //       .optional("bias_std", &LinearOptions::bias_std, "standard deviation of the initial bias", at_least(0))
 //       .only_with("with bias = true", [](const LinearOptions& o) { return o.bias; });
 //   LinearOptions options = kLinear.parse(value);
+//
+// An option may be a table itself: a struct whose schema a function schema_of(const T&) in T's namespace returns.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -20,7 +24,9 @@
 #include <vector>
 
 #include "zt/base/error.h"
+#include "zt/base/option_texts.h"
 #include "zt/base/value.h"
+#include "zt/base/words.h"
 
 namespace zt {
 
@@ -53,6 +59,11 @@ inline auto one_of(std::vector<std::string> names) {
   };
 }
 
+template <class T>
+concept HasSchema = requires(const T& options) {
+  schema_of(options);
+};
+
 // Conversions that Schema uses. Each throws Misuse, with the path, if the value has another type.
 void convert(const Value& value, const std::string& path, bool& out);
 void convert(const Value& value, const std::string& path, int64_t& out);  // a double with an integral value is accepted
@@ -64,6 +75,19 @@ void convert(const Value& value, const std::string& path, Value::Table& out);
 void convert(const Value& value, const std::string& path, Value& out);
 [[noreturn]] void wrong_type(const std::string& path, const std::string& wanted, const Value& got);
 
+template <EnumWithWords E>
+void convert(const Value& value, const std::string& path, E& out) {
+  std::string word;
+  convert(value, path, word);
+  const std::vector<std::string> words = all_words<E>();
+  const std::string complaint = one_of(words)(word);
+  if (!complaint.empty()) misuse("{} {}", path, complaint);
+  out = static_cast<E>(std::ranges::find(words, word) - words.begin());
+}
+template <HasSchema T>
+void convert(const Value& value, const std::string& /*path*/, T& out) {
+  out = schema_of(out).parse(value);
+}
 template <class V>
 void convert(const Value& value, const std::string& path, std::vector<V>& out) {
   const auto* list = value.get_if<Value::List>();
@@ -92,24 +116,58 @@ void convert(const Value& value, const std::string& path, std::shared_ptr<T>& ou
   if (!out) wrong_type(path, std::string("a ") + tag_of<T>().name, value);
 }
 
-// One key of a schema, for help texts and for the list of the public API.
+// Texts that Schema::text uses, beside that of a Value. An object that was made from options has the texts of these, too.
+template <class V>
+void add_text(const std::string& name, const std::vector<V>& list, OptionTexts& texts);
+template <class V>
+void add_text(const std::string& name, const std::map<std::string, V>& table, OptionTexts& texts);
+template <class V>
+void add_text(const std::string& name, const std::optional<V>& value, OptionTexts& texts);
+template <class T>
+void add_text(const std::string& name, const std::shared_ptr<T>& object, OptionTexts& texts);
+template <EnumWithWords E>
+void add_text(const std::string& name, E value, OptionTexts& texts) {
+  add_text(name, Value(word_of(value)), texts);
+}
+template <class T>
+requires requires(const T& value) {
+  { to_value(value) } -> std::same_as<Value>;
+}
+void add_text(const std::string& name, const T& value, OptionTexts& texts) {
+  add_text(name, to_value(value), texts);
+}
+template <HasSchema T>
+void add_text(const std::string& name, const T& options, OptionTexts& texts) {
+  for (const auto& [key, text] : schema_of(options).text(options)) texts[name + "." + key] = text;
+}
+template <class V>
+void add_text(const std::string& name, const std::vector<V>& list, OptionTexts& texts) {
+  for (size_t i = 0; i < list.size(); ++i) add_text(fmt::format("{}.{}", name, i + 1), list[i], texts);
+}
+template <class V>
+void add_text(const std::string& name, const std::map<std::string, V>& table, OptionTexts& texts) {
+  for (const auto& [key, value] : table) add_text(name + "." + key, value, texts);
+}
+template <class V>
+void add_text(const std::string& name, const std::optional<V>& value, OptionTexts& texts) {
+  if (value) add_text(name, *value, texts);
+}
+template <class T>
+void add_text(const std::string& name, const std::shared_ptr<T>& object, OptionTexts& texts) {
+  if (!object) return;
+  texts[name] = tag_of<T>().name;
+  if constexpr (std::derived_from<T, MadeFromOptions>) {
+    for (const auto& [key, text] : object->option_texts) texts[name + "." + key] = text;
+  }
+  if constexpr (requires { object->kind(); }) texts[name] = object->kind();
+}
+
+// One key of a schema.
 struct OptionInfo {
-  std::string key, doc, default_text;
+  std::string key, doc;
   bool is_required = false;
   std::string when = {};  // when it has an effect: "with bias = true"; empty: always
 };
-
-std::string default_text(bool value);
-std::string default_text(int64_t value);
-std::string default_text(double value);
-std::string default_text(const std::string& value);
-inline std::string default_text(int value) {
-  return default_text(static_cast<int64_t>(value));
-}
-template <class V>
-std::string default_text(const V&) {
-  return "";
-}
 
 // Returns the table in `value`, or an empty one for nil and for an empty list. Throws Misuse if `value` has another type or if a
 // key is not in `known`; the message then suggests the nearest known key.
@@ -148,7 +206,13 @@ class Schema {
   // defaults included. Who gives the option although it has no effect is told so.
   Schema&& only_with(std::string when, std::function<bool(const T&)> has_effect) && {
     infos_.back().when = std::move(when);
-    has_effect_.back() = std::move(has_effect);
+    uses_.back().has_effect = std::move(has_effect);
+    return std::move(*this);
+  }
+
+  // Adds a check of all options together, which throws Misuse.
+  Schema&& checked(std::function<void(const T&)> check) && {
+    check_ = std::move(check);
     return std::move(*this);
   }
 
@@ -166,34 +230,56 @@ class Schema {
     for (size_t i = 0; i < infos_.size(); ++i) {
       const auto found = table.find(infos_[i].key);
       is_given.push_back(found != table.end() && !found->second.is_nil());
-      if (is_given[i]) readers_[i](found->second, out);
+      if (is_given[i]) uses_[i].read(found->second, out);
       else if (infos_[i].is_required) misuse("{}: option '{}' is missing ({})", name_, infos_[i].key, infos_[i].doc);
     }
     for (size_t i = 0; i < infos_.size(); ++i) {
-      if (is_given[i] && has_effect_[i] && !has_effect_[i](out)) without_effect(name_, infos_[i]);
+      if (is_given[i] && uses_[i].has_effect && !uses_[i].has_effect(out)) without_effect(name_, infos_[i]);
     }
+    if (check_) check_(out);
     return out;
+  }
+  // Returns the values of all options.
+  OptionTexts text(const T& options) const {
+    OptionTexts texts;
+    for (const Use& use : uses_) use.write(options, texts);
+    return texts;
+  }
+  // Parses the table, makes an object by `make_from`, a function of the options that returns a shared_ptr, and gives it the texts
+  // of the options, which zt::Trainer compares over the ranks.
+  template <class Make>
+  auto make(const Value& value, const Make& make_from) const {
+    const T options = parse(value);
+    auto made = make_from(options);
+    made->option_texts = text(options);
+    return made;
   }
   const std::string& name() const { return name_; }
   const std::vector<OptionInfo>& options() const { return infos_; }
 
  private:
+  // What is done with an option.
+  struct Use {
+    std::function<void(const Value&, T&)> read;
+    std::function<void(const T&, OptionTexts&)> write;
+    std::function<bool(const T&)> has_effect = {};  // empty: always
+  };
+
   template <class V>
   void add(std::string key, V T::*member, std::string doc, Check<V> check, bool is_required) {
-    const std::string path = name_ + "." + key;
-    infos_.push_back({std::move(key), std::move(doc), default_text(T{}.*member), is_required});
-    has_effect_.emplace_back();
-    readers_.push_back([path, member, check](const Value& value, T& out) {
+    const auto read = [path = name_ + "." + key, member, check](const Value& value, T& out) {
       convert(value, path, out.*member);
       const std::string complaint = check ? check(out.*member) : std::string();
       if (!complaint.empty()) misuse("{} {}", path, complaint);
-    });
+    };
+    uses_.push_back({read, [key, member](const T& options, OptionTexts& texts) { add_text(key, options.*member, texts); }});
+    infos_.push_back({std::move(key), std::move(doc), is_required});
   }
 
   std::string name_;
   std::vector<OptionInfo> infos_;
-  std::vector<std::function<void(const Value&, T&)>> readers_;
-  std::vector<std::function<bool(const T&)>> has_effect_;  // empty: always
+  std::vector<Use> uses_;  // of the options in infos_
+  std::function<void(const T&)> check_;
   std::vector<std::pair<std::string, std::string>> renamed_;
 };
 

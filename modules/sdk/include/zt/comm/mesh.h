@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "zt/base/object.h"
+#include "zt/base/option_texts.h"
 #include "zt/comm/comm.h"
 
 namespace zt {
@@ -133,5 +134,8 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
 
 ZT_OBJECT(Mesh)
 ZT_OBJECT(Axis)
+
+// The text of an option that is an axis: its name.
+void add_text(const std::string& name, const std::shared_ptr<Axis>& axis, OptionTexts& texts);
 
 }  // namespace zt

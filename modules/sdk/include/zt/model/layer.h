@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "zt/base/given.h"
 #include "zt/base/object.h"
+#include "zt/base/option_texts.h"
 #include "zt/comm/comm.h"
 #include "zt/model/param.h"
 #include "zt/random/rng.h"

@@ -41,8 +41,9 @@ class LayerExtras {
   // Returns those of axes() over which the layer sums what it must know of the whole batch. The verifier refuses a program whose
   // ranks see other data along another axis, too.
   virtual std::vector<std::string> batch_axes() const { return {}; }
-  // Returns options that every rank must give alike although the program does not show them, as text.
-  virtual std::string settings() const { return {}; }
+  // Throws Misuse if the layer cannot read its inputs from these layers, in the order of io().inputs. Called when a model is
+  // made.
+  virtual void check_sources(const std::vector<const Layer*>& /*sources*/) const {}
   // Returns a sentence about what plans assume of the layer, such as the rows that an expert gets; empty: nothing.
   virtual std::string assumption() const { return {}; }
   // Returns a sentence about each promise about numbers that the layer's options give up, such as that losses do not depend on

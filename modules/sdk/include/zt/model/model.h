@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "zt/base/box.h"
-#include "zt/base/given.h"
 #include "zt/base/object.h"
+#include "zt/base/option_texts.h"
 #include "zt/base/value.h"
 #include "zt/comm/mesh.h"
 #include "zt/model/layer.h"
@@ -35,7 +35,6 @@ struct PositionInfo {
   bool splits_backward = false;
   bool has_update = false;  // the layer changes its buffers after each step, and at least one of them is trainable
   bool continues = false;   // as NamedLayer::continues
-  std::string settings = {};
   std::vector<std::string> batch_axes = {};  // as LayerExtras::batch_axes
 };
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "zt/base/given.h"
 #include "zt/base/object.h"
+#include "zt/base/option_texts.h"
 #include "zt/model/model.h"
 
 namespace zt {

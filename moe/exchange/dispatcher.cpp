@@ -1,0 +1,43 @@
+#include "exchange/dispatcher.h"
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt::moe {
+
+Dispatcher::~Dispatcher() = default;
+
+std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options) {
+  if (options.ranks == 1) return make_all_to_all(options);
+  switch (options.dispatcher) {
+    case DispatcherKind::all_to_all:
+      return make_all_to_all(options);
+    case DispatcherKind::all_gather:
+      return make_all_gather(options);
+  }
+  fault("no dispatcher of this kind");
+}
+
+at::Tensor as_rows(const at::Tensor& x) {
+  const int64_t columns = x.size(-1);
+  return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
+}
+
+at::Tensor routes_on_host(const at::Tensor& experts) {
+  return as_rows(experts.cpu());
+}
+
+int64_t room_of_expert(const at::Tensor& experts, const CapacityOptions& capacity, const ExchangeOptions& options, Mode mode) {
+  if (experts.dim() != 3)
+    misuse("a capacity needs tokens of samples, [samples, tokens, hidden], got experts {}", describe(experts));
+  const bool per_sample = capacity.per == RoomOf::sample;
+  const int64_t samples = experts.size(0), tokens = experts.size(1), routes = options.top_k > 0 ? options.top_k : experts.size(2);
+  const int64_t room = capacity.rows(mode == Mode::train, per_sample ? tokens : samples * tokens, routes, options.experts);
+  return per_sample ? samples * room : room;
+}
+
+int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode) {
+  return options.padding ? room_of_expert(experts, *options.padding, options, mode) : -1;
+}
+
+}  // namespace zt::moe
