@@ -5,7 +5,7 @@ folder itself. In the SDK, modules/io and the binding, the folder `src` and the 
 header belongs to the room of the code of the same name. A room may use the rooms before it in its module's list: those in earlier
 lines, and those to its left.
 
-Write a room down here before its first file is added, and take it out with its last file.
+Add a room to its list together with its first file, and remove it together with its last file.
 """
 
 ROOMS = {
@@ -32,14 +32,13 @@ ROOMS = {
         ("core",),
     ),
     "comm": (
-        ("call",),
-        ("recorder",),
         ("core",),
-        ("queue",),
-        ("team",),
-        ("channel",),
+        ("recorder",),
+        ("backend",),
+        ("queue", "channel"),
+        ("shm",),
         ("messages",),
-        ("local", "mpi", "null", "shm", "two_level", "nccl"),
+        ("local", "mpi", "null", "two_level", "nccl"),
         ("mesh",),
         ("lua",),
     ),

@@ -72,15 +72,16 @@ class Graph:
         if not self.runs_up(user, used):
             return None
         back = self.path(used, user)
-        circle = f"; the rooms form a circle: {' > '.join([user] + back)}" if back else ""
+        circle = f"; both are in the circle {' > '.join([user] + back)}" if back else ""
         return f"the room {used} lies above {user}{circle}"
 
     def problems(self):
         if self.module not in ROOMS:
             return [f"{self.module}: this module has no list of rooms in scripts/dev/room_table.py"]
         found = {self.room(file) for file in self.files}
-        problems = [f"{self.module}: the room '{room}' is not in scripts/dev/room_table.py" for room in sorted(found - set(self.order))]
-        problems += [f"{self.module}: the room '{room}' of scripts/dev/room_table.py has no files" for room in self.order if room not in found]
+        unknown, empty = sorted(found - set(self.order)), [room for room in self.order if room not in found]
+        problems = [f"{self.module}: the room '{room}' is not in scripts/dev/room_table.py" for room in unknown]
+        problems += [f"{self.module}: the room '{room}' of scripts/dev/room_table.py has no files" for room in empty]
         for arrow in self.arrows:
             problem = self.arrow_problem(arrow)
             if problem:
@@ -96,16 +97,15 @@ class Graph:
         rooms = sorted(set(files) - set(self.order)) + self.order[::-1]
         text = [f"{self.module}: {files.total()} files, {lines.total()} lines"]
         for room in rooms:
-            down, up = self.used_by(room, rooms)
-            uses = ("uses " + ", ".join(down) if down else "") + ("; " if down and up else "") + ("RUNS UP to " + ", ".join(up) if up else "")
+            uses = "; ".join(filter(None, (self.uses("uses", room, rooms, False), self.uses("RUNS UP to", room, rooms, True))))
             text.append(f"  {room:<14} {files[room]:>3} files {lines[room]:>5} lines   {uses}".rstrip())
         return text
 
-    def used_by(self, room, rooms):
-        """Returns the texts of the rooms that `room` uses below it and above it, each with the number of includes."""
-        used = [other for other in rooms if self.counts[room, other]]
-        texts = [[f"{other} {self.counts[room, other]}" for other in used if self.runs_up(room, other) == is_up] for is_up in (False, True)]
-        return texts[0], texts[1]
+    def uses(self, word, room, rooms, is_up):
+        """Returns "uses core 3, base 8": the rooms below (or above) that `room` uses, each with the number of includes; or ""."""
+        used = [f"{other} {self.counts[room, other]}" for other in rooms
+                if self.counts[room, other] and self.runs_up(room, other) == is_up]
+        return f"{word} {', '.join(used)}" if used else ""
 
 
 def graphs(owner, files, arrows):
