@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 """Checks includes, links and Lua requires of C++ code against the levels in the README: a level uses only lower levels, and
-modules meet in Lua only.
+modules meet in Lua only. Within a module, checks the includes between rooms, which are its subfolders. room_table.py lists the
+rooms of each module from bottom to top, and a file may include a file of its own room or of a room below. So the rooms of a module
+form no circle. For an include that runs up, the check prints the file, the line, and the circle if there is one.
 
     scripts/dev/layering.py [build folder]     if a build folder is given, its libraries are checked too
+    scripts/dev/layering.py --picture          checks nothing and prints each module's rooms from top to bottom: the number of files
+                                               and lines of a room, and the rooms that it uses, each with the number of includes
 """
 
+import argparse
 import pathlib
 import re
 import subprocess
-import sys
 
+import rooms
 import tree
 
 # The folders of the levels below Lua. By folder: the other folders whose headers it may include. A module never uses another
@@ -18,22 +23,6 @@ SDK, IO, BINDING, HOST = "modules/sdk", "modules/io", "lua/binding", "modules/ho
 USES = {SDK: (), IO: (SDK,), BINDING: (SDK, IO)}
 MODULE_USES = (SDK, IO, BINDING)
 PLAIN_MODULES = ("comm", "zero", "pipe", "moe", "ckpt")
-
-# The rooms of the SDK, from bottom to top. A room may use the rooms before it in this list, in earlier lines or to its left.
-ROOMS = (
-    ("base",),
-    ("process",),
-    ("random", "comm", "model"),
-    ("program",),
-    ("play",),
-    ("verify",),
-    ("execute",),
-    ("gemm",),
-    ("plan",),
-    ("simulate",),
-    ("train",),
-)
-ROOM_RANK = {room: rank for rank, room in enumerate(room for line in ROOMS for room in line)}
 
 # Headers with restricted use: the pattern of the include, the folders that may include it, the rule as text.
 RESTRICTED = (
@@ -77,23 +66,6 @@ def include_problem(file, include):
     return None
 
 
-def room_of(path):
-    """Returns the room of the SDK that a file belongs to; None outside the SDK."""
-    match = re.match(SDK + r"/(?:src|include/zt)/(\w+)/", str(path))
-    return match and match[1]
-
-
-def room_problem(file, target):
-    """Returns the problem if the SDK file `file` includes the SDK file `target`, or None."""
-    mine, other = room_of(file), room_of(target)
-    if mine is None or other is None or mine == other:
-        return None
-    for room in (mine, other):
-        if room not in ROOM_RANK:
-            return f"'{room}' is no known room of the SDK: add it to scripts/dev/layering.py"
-    return None if ROOM_RANK[other] < ROOM_RANK[mine] else f"the room {other} lies above {mine}"
-
-
 def find_include(file, include):
     """Returns the file of a quoted include, or None if there is none that `file` may use."""
     mine = owner(file)
@@ -107,31 +79,29 @@ def find_include(file, include):
     return None
 
 
-def quoted_problem(file, include):
-    """Returns the problem of a quoted include, or None."""
-    if include == "zt/build_id.h":
-        return None
+def check_include(file, number, sign, include, arrows):
+    """Returns the problem of one include in one of our files, or None. Adds an include of another file of ours to `arrows`."""
+    problem = include_problem(file, include)
+    if problem or sign != '"' or include == "zt/build_id.h":
+        return problem
     target = find_include(file, include)
     if target is None:
         return "this file may not use it, or it does not exist: arrows point down, and modules meet in Lua only"
-    return room_problem(file, target)
+    arrows.append(rooms.Arrow(file, number, include, target))
+    return None
 
 
-def check_includes():
+def check_file(file, arrows):
+    """Returns the problems of one file. Adds its includes of other files of ours to `arrows`."""
     problems = []
-    for file in tree.sources(*tree.CPP, folders=("modules", "lua") + PLAIN_MODULES):
-        for number, line in enumerate((tree.ROOT / file).read_text().splitlines(), 1):
-            for name in REQUIRES.findall(line):
-                if name not in ("core", owner(file).split("/")[-1]):
-                    problems.append(f"{file}:{number}: requires zt.{name}: the Lua library lies above, and modules meet in Lua only")
-            match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
-            if not match:
-                continue
-            problem = include_problem(file, match[2])
-            if not problem and match[1] == '"':
-                problem = quoted_problem(file, match[2])
-            if problem:
-                problems.append(f"{file}:{number}: includes {match[2]}: {problem}")
+    for number, line in enumerate((tree.ROOT / file).read_text().splitlines(), 1):
+        for name in REQUIRES.findall(line):
+            if name not in ("core", owner(file).split("/")[-1]):
+                problems.append(f"{file}:{number}: requires zt.{name}: the Lua library lies above, and modules meet in Lua only")
+        match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        problem = match and check_include(file, number, match[1], match[2], arrows)
+        if problem:
+            problems.append(f"{file}:{number}: includes {match[2]}: {problem}")
     return problems
 
 
@@ -170,9 +140,20 @@ def check_libraries(build):
 
 
 def main():
-    problems = check_includes()
-    if len(sys.argv) > 1:
-        problems += check_libraries(sys.argv[1])
+    parser = argparse.ArgumentParser(description="Checks which code uses which.")
+    parser.add_argument("build", nargs="?", help="a build folder, whose libraries are checked too")
+    parser.add_argument("--picture", action="store_true", help="print the rooms of each module, and check nothing")
+    options = parser.parse_args()
+    files = tree.sources(*tree.CPP, folders=("modules", "lua") + PLAIN_MODULES)
+    arrows = []
+    problems = [problem for file in files for problem in check_file(file, arrows)]
+    graphs = rooms.graphs(owner, files, arrows)
+    if options.picture:
+        print("\n\n".join("\n".join(graph.picture()) for graph in graphs))
+        return
+    problems += [problem for graph in graphs for problem in graph.problems()]
+    if options.build:
+        problems += check_libraries(options.build)
     tree.finish(problems, "arrows point down")
 
 

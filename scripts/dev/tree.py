@@ -16,6 +16,14 @@ def sources(*suffixes, folders=FOLDERS):
     return sorted(found)
 
 
+def module_of(file):
+    """Returns the folder of the module that a file belongs to: "comm", "modules/nn", "lua/binding"; for tests and benchmarks the
+    folder of their subject, such as "tests/nn"; else the first folder."""
+    parts = str(file).split("/")
+    has_subfolder = parts[0] in ("modules", "tests", "bench") or parts[:2] == ["lua", "binding"]
+    return "/".join(parts[:2]) if has_subfolder else parts[0]
+
+
 def finish(problems, passed):
     """Ends a check: prints the problems and exits with status 1, or prints the message `passed`."""
     for problem in problems:

@@ -1,0 +1,90 @@
+"""The rooms of each module, from bottom to top: the table that scripts/dev/layering.py checks.
+
+A room is a direct subfolder of a module's folder, with all files below it. "." is the room of the files that lie in the module's
+folder itself. In the SDK, modules/io and the binding, the folder `src` and the folder of the public headers are not rooms: a public
+header belongs to the room of the code of the same name. A room may use the rooms before it in its module's list: those in earlier
+lines, and those to its left.
+
+Add a room to its list together with its first file, and remove it together with its last file.
+"""
+
+ROOMS = {
+    "modules/sdk": (
+        (".",),
+        ("base",),
+        ("process",),
+        ("random", "comm", "model"),
+        ("program",),
+        ("play",),
+        ("verify",),
+        ("execute",),
+        ("gemm",),
+        ("plan",),
+        ("simulate",),
+        ("train",),
+    ),
+    "modules/io": ((".",),),
+    "lua/binding": (
+        (".",),
+        ("ops",),
+        ("tensor",),
+        ("program",),
+        ("core",),
+    ),
+    "comm": (
+        ("core",),
+        ("recorder",),
+        ("backend",),
+        ("queue", "channel"),
+        ("shm",),
+        ("messages",),
+        ("local", "mpi", "null", "two_level", "nccl"),
+        ("mesh",),
+        ("lua",),
+    ),
+    "zero": (
+        ("residency",),
+        (".",),
+        ("lua",),
+    ),
+    "pipe": (
+        ("schedule",),
+        ("split",),
+        ("lua",),
+    ),
+    "moe": (
+        ("routing",),
+        ("exchange", "experts"),
+        ("lua",),
+    ),
+    "ckpt": (
+        ("folder", "hdf5", "reshard"),
+        ("format",),
+        ("load", "save", "safetensors"),
+        ("lua",),
+    ),
+    "modules/nn": (
+        ("cpu",),
+        ("cuda",),
+        ("parts",),
+        ("attention",),
+        ("norms",),
+        ("layers",),
+        ("losses",),
+        ("lua",),
+        ("models",),
+    ),
+    "modules/optim": ((".",),),
+    "modules/data": (
+        ("sentencepiece", "tokens"),
+        ("tokenizer", "stream"),
+        ("lua",),
+    ),
+    "modules/gemm": ((".",),),
+    "modules/example": ((".",),),
+    "modules/host": (
+        ("ending", "output", "loading", "hints"),
+        ("ranks",),
+        (".", "launcher"),
+    ),
+}
