@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/attention_tiled.h"
+#include "attention/attention_tiled.h"
 #include "zt/base/error.h"
 
 namespace zt::nn {

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "layers/activation.h"
 #include "layers/layers.h"
 #include "nn_context.h"
+#include "parts/activation.h"
 
 namespace zt::nn {
 namespace {

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <ctime>
 
-#include "layers/activation.h"
 #include "layers/layers.h"
-#include "layers/rotary.h"
 #include "nn_context.h"
+#include "parts/activation.h"
+#include "parts/rotary.h"
 
 namespace zt::nn {
 namespace {

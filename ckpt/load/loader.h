@@ -5,8 +5,8 @@
 
 #include "folder/together.h"
 #include "format/index.h"
+#include "matching.h"
 #include "reshard/contents.h"
-#include "reshard/matching.h"
 #include "zt/io/file_system.h"
 
 namespace zt::ckpt {

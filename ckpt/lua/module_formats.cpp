@@ -1,8 +1,8 @@
 // The binding of zt.ckpt for ckpt import and export: reads and writes safetensors files, and writes imported checkpoints.
 #include <mutex>
 
+#include "load/matching.h"
 #include "module.h"
-#include "reshard/matching.h"
 #include "safetensors/safetensors_files.h"
 #include "save/folder_writer.h"
 #include "zt/base/options.h"

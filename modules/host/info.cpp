@@ -5,8 +5,8 @@
 #include <lua.hpp>
 #include <memory>
 
+#include "loading/module_list.h"
 #include "machine.h"
-#include "module_list.h"
 #include "ranks/rank.h"
 #include "zt/base/machine_memory.h"
 #include "zt/build_id.h"

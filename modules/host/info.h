@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "paths.h"
+#include "loading/paths.h"
 
 namespace zt::host {
 

@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "cli.h"
-#include "failure.h"
+#include "ending/failure.h"
+#include "ending/signals.h"
 #include "info.h"
+#include "loading/module_list.h"
 #include "memory.h"
-#include "module_list.h"
 #include "ranks/launch.h"
-#include "signals.h"
 #include "zt/base/error.h"
 
 namespace {

@@ -1,9 +1,8 @@
 #include "arguments.h"
 
+#include "box.h"
 #include "cdata.h"
 #include "object.h"
-#include "tensor/box.h"
-#include "zt/base/article.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/memory.h"
+#include "memory.h"
 #include "zt/process/world.h"
 
 namespace zt::lua {

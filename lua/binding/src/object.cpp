@@ -6,7 +6,6 @@
 
 #include "arguments.h"
 #include "guard.h"
-#include "zt/base/article.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "context.h"
-#include "core/hooks.h"
+#include "hooks.h"
 #include "protected_call.h"
 #include "strict.h"
 #include "zt/base/error.h"

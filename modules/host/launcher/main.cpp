@@ -11,8 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "ending/once.h"
 #include "launcher/libtorch.h"
-#include "once.h"
 
 namespace {
 

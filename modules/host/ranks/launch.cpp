@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "failure.h"
+#include "ending/failure.h"
 #include "ranks/mpirun.h"
 #include "zt/base/error.h"
 #include "zt/simulate/costs.h"

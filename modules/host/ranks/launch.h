@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "paths.h"
+#include "loading/paths.h"
 #include "ranks/rank.h"
 #include "zt/process/world.h"
 

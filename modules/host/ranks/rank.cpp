@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 
-#include "failure.h"
-#include "loader.h"
-#include "output.h"
-#include "torch_messages.h"
+#include "ending/failure.h"
+#include "loading/loader.h"
+#include "output/output.h"
+#include "output/torch_messages.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 #include "zt/process/emergency.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "loader.h"
-#include "paths.h"
+#include "loading/loader.h"
+#include "loading/paths.h"
 #include "zt/process/world.h"
 
 namespace zt::host {

@@ -2,7 +2,7 @@
 
 #include "layers.h"
 #include "part.h"
-#include "positions.h"
+#include "parts/positions.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "affine.h"
-#include "cpu/attention_core.h"
+#include "attention/attention_core.h"
 #include "norms/head_norm.h"
+#include "parts/affine.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

@@ -1,7 +1,7 @@
 #include "attention_block.h"
 
-#include "function.h"
 #include "layers.h"
+#include "parts/function.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "attention.h"
-#include "dropout.h"
 #include "norms/norm.h"
+#include "parts/dropout.h"
 
 namespace zt::nn {
 

@@ -8,9 +8,9 @@
 #include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_rows.h"
-#include "function.h"
 #include "layers.h"
-#include "positions.h"
+#include "parts/function.h"
+#include "parts/positions.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

@@ -1,8 +1,8 @@
 // Token embedding, optionally with learned positions.
 #pragma once
 
-#include "dropout.h"
-#include "params.h"
+#include "parts/dropout.h"
+#include "parts/params.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {

@@ -2,8 +2,8 @@
 
 #include <ATen/ops/_grouped_mm.h>
 
-#include "function.h"
 #include "layers.h"
+#include "parts/function.h"
 #include "zt/base/options.h"
 #include "zt/gemm/gemm.h"
 

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "affine.h"
 #include "layers.h"
 #include "part.h"
+#include "parts/affine.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

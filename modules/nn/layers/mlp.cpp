@@ -1,8 +1,8 @@
 #include "mlp.h"
 
-#include "function.h"
 #include "layers.h"
 #include "part.h"
+#include "parts/function.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "activation.h"
-#include "affine.h"
+#include "parts/activation.h"
+#include "parts/affine.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "params.h"
+#include "parts/params.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {

@@ -1,6 +1,6 @@
 // The layer cross_entropy: the loss of logits that an earlier layer computed.
-#include "layers/function.h"
 #include "layers/layers.h"
+#include "parts/function.h"
 #include "softmax_loss.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"

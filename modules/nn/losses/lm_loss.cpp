@@ -1,8 +1,8 @@
 #include "lm_loss.h"
 
 #include "layers/embedding.h"
-#include "layers/function.h"
 #include "layers/layers.h"
+#include "parts/function.h"
 #include "softmax_loss.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"

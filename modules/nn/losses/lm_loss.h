@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "layers/affine.h"
 #include "norms/norm.h"
+#include "parts/affine.h"
 #include "zt/base/value.h"
 
 namespace zt::nn {

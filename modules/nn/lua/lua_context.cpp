@@ -1,6 +1,6 @@
 #include "lua_context.h"
 
-#include "layers/dropout.h"
+#include "parts/dropout.h"
 
 namespace zt {
 ZT_DEFINE_OBJECT(nn::LuaContext, "LayerContext")

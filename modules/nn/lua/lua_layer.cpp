@@ -1,7 +1,7 @@
 #include "lua_layer.h"
 
-#include "layers/params.h"
 #include "lua_context.h"
+#include "parts/params.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {

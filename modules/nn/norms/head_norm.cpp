@@ -1,7 +1,7 @@
 #include "head_norm.h"
 
-#include "layers/function.h"
 #include "norm_rows.h"
+#include "parts/function.h"
 
 namespace zt::nn {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "cpu/attention_core.h"
-#include "layers/params.h"
+#include "attention/attention_core.h"
+#include "parts/params.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "layers/params.h"
 #include "norm_rows.h"
+#include "parts/params.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {

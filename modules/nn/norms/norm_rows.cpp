@@ -6,7 +6,7 @@
 #include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_norm.h"
-#include "cuda/norm_cuda.h"
+#include "norm_cuda.h"
 
 namespace zt::nn {
 

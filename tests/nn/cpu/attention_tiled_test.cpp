@@ -1,5 +1,5 @@
 // Compares tiled attention with the plain formula in float64.
-#include "cpu/attention_tiled.h"
+#include "attention/attention_tiled.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>

@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "cpu/rows.h"
-#include "layers/activation.h"
 #include "layers/layers.h"
-#include "layers/rotary.h"
+#include "parts/activation.h"
+#include "parts/rotary.h"
 #include "zt/plan/allocation.h"
 
 namespace zt::nn {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "cuda/attention_cuda.h"
+#include "attention/attention_cuda.h"
 #include "cuda_bounds.h"
 
 namespace zt::nn {

@@ -7,8 +7,8 @@
 #include "cuda/device_norm.h"
 #include "cuda_bounds.h"
 #include "cuda_team.h"
-#include "layers/activation.h"
 #include "layers/layers.h"
+#include "parts/activation.h"
 #include "support/cuda_device.h"
 
 namespace zt::nn {

@@ -6,8 +6,8 @@
 #include "cuda/device_rows.h"
 #include "cuda_bounds.h"
 #include "cuda_team.h"
-#include "layers/dropout.h"
-#include "layers/rotary.h"
+#include "parts/dropout.h"
+#include "parts/rotary.h"
 
 namespace zt::nn {
 namespace {

@@ -1,5 +1,5 @@
 // Tests affine: bias and residual, dtypes, gradients, and shapes on meta tensors.
-#include "layers/affine.h"
+#include "parts/affine.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "layers/dropout.h"
+#include "parts/dropout.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "layers/params.h"
+#include "parts/params.h"
 
 namespace zt::test {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "arguments.h"
-#include "core/hooks.h"
+#include "hooks.h"
 #include "ops/call.h"
 #include "program/open.h"
 #include "tensor/functions.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/box.h"
+#include "box.h"
 
 namespace zt::lua {
 

@@ -1,5 +1,5 @@
 // Methods of a trainer that read and set single tensors.
-#include "core/hooks.h"
+#include "hooks.h"
 #include "program/open.h"
 #include "zt/base/tensor.h"
 #include "zt/train/trainer.h"

@@ -2,7 +2,7 @@
 #include <atomic>
 
 #include "arguments.h"
-#include "core/hooks.h"
+#include "hooks.h"
 #include "program/batches.h"
 #include "program/open.h"
 #include "program/schedules.h"

@@ -3,8 +3,8 @@
 #include <ATen/TensorIndexing.h>
 
 #include "arguments.h"
+#include "box.h"
 #include "cdata.h"
-#include "tensor/box.h"
 #include "tensor/table.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "arguments.h"
+#include "box.h"
 #include "ops/call.h"
-#include "tensor/box.h"
 #include "tensor/index.h"
 #include "tensor/methods.h"
 #include "tensor/print.h"

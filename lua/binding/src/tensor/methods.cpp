@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "arguments.h"
+#include "box.h"
 #include "context.h"
 #include "ops/call.h"
 #include "ops/convert.h"
-#include "tensor/box.h"
 #include "tensor/table.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"

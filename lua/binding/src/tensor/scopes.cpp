@@ -2,8 +2,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "arguments.h"
+#include "box.h"
 #include "context.h"
-#include "tensor/box.h"
 #include "tensor/functions.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"

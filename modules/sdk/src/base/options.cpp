@@ -1,7 +1,5 @@
 #include "zt/base/options.h"
 
-#include "zt/base/article.h"
-
 namespace zt {
 
 void wrong_type(const std::string& path, const std::string& wanted, const Value& got) {

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "zt/base/article.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention_core.h"
-#include "tile.h"
+#include "cpu/tile.h"
 
 namespace zt::nn {
 

@@ -1,8 +1,8 @@
 #include "attention_core.h"
 
+#include "attention_cuda.h"
 #include "attention_tiled.h"
-#include "cuda/attention_cuda.h"
-#include "layers/function.h"
+#include "parts/function.h"
 #include "zt/gemm/flop_watch.h"
 
 namespace zt::nn {

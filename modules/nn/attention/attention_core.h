@@ -7,8 +7,8 @@
 
 #include <optional>
 
-#include "layers/dropout.h"
-#include "layers/rotary.h"
+#include "parts/dropout.h"
+#include "parts/rotary.h"
 
 namespace zt::nn {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "layers/function.h"
+#include "parts/function.h"
 
 namespace zt::nn {
 

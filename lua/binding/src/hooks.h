@@ -3,6 +3,8 @@
 
 #include <lua.hpp>
 
+#include "zt/lua/state.h"
+
 namespace zt::lua {
 
 enum class Hook {
@@ -12,6 +14,8 @@ enum class Hook {
                   // ignored
   trainer_state,  // function(trainer): returns the result of trainer:state()
 };
+
+void open_hooks(Module& module);  // zt.core.set_hook
 
 // Pushes the function that the Lua library has registered with zt.core.set_hook. Throws Misuse if there is none; the message
 // begins with `call`, such as "trainer:state()".

@@ -6,7 +6,7 @@
 #include <lua.hpp>
 #include <string>
 
-#include "tensor/memory.h"
+#include "memory.h"
 
 namespace zt::lua {
 

@@ -1,7 +1,7 @@
 #include "norm_cuda.h"
 
 #include "cpu/rows.h"
-#include "device_call.h"
+#include "cuda/device_call.h"
 
 namespace zt::nn {
 

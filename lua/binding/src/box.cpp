@@ -1,4 +1,4 @@
-#include "tensor/box.h"
+#include "box.h"
 
 #include "arguments.h"
 #include "context.h"

@@ -1,7 +1,7 @@
 // Attention on a GPU, by ATen.
 #pragma once
 
-#include "cpu/attention_core.h"
+#include "attention_core.h"
 
 namespace zt::nn {
 

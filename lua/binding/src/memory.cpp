@@ -1,4 +1,4 @@
-#include "tensor/memory.h"
+#include "memory.h"
 
 namespace zt::lua {
 

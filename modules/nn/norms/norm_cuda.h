@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "device_norm.h"
-#include "norms/norm_rows.h"
+#include "cuda/device_norm.h"
+#include "norm_rows.h"
 
 namespace zt::nn {
 

@@ -1,10 +1,9 @@
-#include "core/hooks.h"
+#include "hooks.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "core/open.h"
 #include "zt/base/error.h"
 
 namespace zt::lua {
