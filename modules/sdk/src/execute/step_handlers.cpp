@@ -32,13 +32,13 @@ Work recompute(LayerRuns& layers, const Action& action) {
   return layers.recompute(action.target, action.micro_batch);
 }
 Work backward(LayerRuns& layers, const Action& action) {
-  return layers.backward(action.target, action.micro_batch);
+  return layers.backwards().backward(action.target, action.micro_batch);
 }
 Work backward_inputs(LayerRuns& layers, const Action& action) {
-  return layers.backward_inputs(action.target, action.micro_batch);
+  return layers.backwards().backward_inputs(action.target, action.micro_batch);
 }
 Work backward_weights(LayerRuns& layers, const Action& action) {
-  layers.backward_weights(action.target, action.micro_batch);
+  layers.backwards().backward_weights(action.target, action.micro_batch);
   return {};
 }
 

@@ -42,7 +42,7 @@ std::string earliest(const std::vector<Value>& places, const std::vector<int>& r
 // not be there yet.
 std::string nonfinite_output(const Action& action, ProgramRuns& runs) {
   const PositionInfo& info = runs.state().model->positions[action.target];
-  if (runs.layers().is_exchange(action.target)) return {};
+  if (runs.parts().layers.exchange(action.target)) return {};
   for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i) {
     const at::Tensor& value = runs.state().values.get({action.target, i}, action.micro_batch);
     const int64_t row = value.defined() ? first_nonfinite_row(value) : -1;

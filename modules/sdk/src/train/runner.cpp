@@ -112,7 +112,7 @@ Outputs Runner::infer(const StepBatch& batch) {
   const auto& split = plan_->program(Mode::generate).split_axes;
   return split.empty() ? outputs
                        : share_outputs(std::move(outputs), state_.links->comm(split), state_.links->control(split),
-                                       runs_.layers().device());
+                                       runs_.parts().layers.options().device());
 }
 
 Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {

@@ -1,24 +1,25 @@
 // The Context that the executor gives a layer.
 #pragma once
 
-#include "layer_runs.h"
+#include "execute/step/step_parts.h"
 #include "zt/model/layer_extras.h"
 
 namespace zt {
 
-class LayerRuns::LayerContext : public Context, public ContextExtras {
+class LayerContext : public Context, public ContextExtras {
  public:
-  LayerContext(LayerRuns& layers, int position, int micro_batch)
-      : layers_(layers), position_index_(position), micro_batch_index_(micro_batch) {}
+  // Makes the context of a forward, or of its recompute, and keeps it in the Forward.
+  static Context& begin(StepParts& parts, int position, int micro_batch, bool is_recompute);
+  LayerContext(StepParts& parts, int position, int micro_batch, bool is_recompute);
 
   const at::Tensor& param(const Param& param) override;
   const at::Tensor& buffer(const std::string& name) override;
   at::Tensor batch(const std::string& name) override;
   bool has_batch(const std::string& name) const override { return fields().contains(name); }
-  int64_t first_sample() const override;
+  int64_t first_sample() const override { return parts_.batches.first_sample(micro_batch); }
   Philox rng(Purpose purpose) const override;
-  Communicator& comm(const std::string& axis) override { return layers_.state_.links->comm({axis}); }
-  Communicator& control(const std::string& axis) override { return layers_.state_.links->control({axis}); }
+  Communicator& comm(const std::string& axis) override { return parts_.state.links->comm({axis}); }
+  Communicator& control(const std::string& axis) override { return parts_.state.links->control({axis}); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   void stat(const std::string& name, const at::Tensor& values) override;
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override;
@@ -29,13 +30,11 @@ class LayerRuns::LayerContext : public Context, public ContextExtras {
   void defer(std::function<void()> weight_gradient) override;
 
  private:
-  const Batch& fields() const { return layers_.parts_.batches.fields(micro_batch_index_); }
-  Forward& mine() const { return layers_.forward_of(position_index_, micro_batch_index_); }
+  const Batch& fields() const { return parts_.batches.fields(micro_batch); }
+  Forward& mine() const { return parts_.forwards.at(position, micro_batch); }
   Sink sink(int param);
 
-  LayerRuns& layers_;
-  int position_index_;
-  int micro_batch_index_;
+  StepParts& parts_;
 };
 
 }  // namespace zt

@@ -4,7 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "execute/step/forwards.h"
 #include "execute/step/gradients.h"
+#include "execute/step/layer_table.h"
 #include "execute/step/micro_batches.h"
 #include "execute/step/nonfinite_search.h"
 #include "execute/step/step_scale.h"
@@ -16,10 +18,17 @@ namespace zt {
 struct StepParts {
   // `model`: the layers of `state.model`. `runs`: by position, whether this rank runs it; see positions_run.
   StepParts(const std::shared_ptr<const Model>& model, StepState& state, const std::vector<bool>& runs)
-      : batches(model, runs), stats(model, state, runs), gradients(*state.model, state.units, runs) {}
+      : state(state),
+        layers(model, state),
+        batches(model, runs),
+        stats(model, state, runs),
+        gradients(*state.model, state.units, runs) {}
 
+  StepState& state;
   Mode mode = Mode::train;
+  LayerTable layers;
   MicroBatches batches;
+  Forwards forwards;
   StepScale scale;
   StepStats stats;
   NonfiniteSearch search;
