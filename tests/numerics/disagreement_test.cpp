@@ -34,14 +34,14 @@ TEST(Disagreement, AllRanksRefuseWrongValuesOnOneRank) {
   spawn(3, [&](const World& world) {
     const auto trainer = make_trainer(world, {.stage = 2});
     const std::string& name = trainer->state().model->params[0].name;
-    const at::Tensor old = trainer->parameter(name);
+    const at::Tensor old = trainer->tensors().parameter(name);
     const at::Tensor given = world.rank == 2 ? at::zeros({3}) : old;
-    const auto refusal = message_of<Misuse>([&] { trainer->set_parameter(name, given, 2); });
+    const auto refusal = message_of<Misuse>([&] { trainer->tensors().set_parameter(name, given, 2); });
     EXPECT_NE(refusal.find("'" + name + "' is [37, 24], the values are"), std::string::npos) << refusal;
-    EXPECT_TRUE(at::equal(trainer->parameter(name), old));
+    EXPECT_TRUE(at::equal(trainer->tensors().parameter(name), old));
     // Only the values of rank 2 are read.
-    trainer->set_parameter(name, world.rank == 2 ? old + 1 : at::zeros({1}), 2);
-    EXPECT_TRUE(at::equal(trainer->parameter(name), old + 1));
+    trainer->tensors().set_parameter(name, world.rank == 2 ? old + 1 : at::zeros({1}), 2);
+    EXPECT_TRUE(at::equal(trainer->tensors().parameter(name), old + 1));
   });
 }
 
@@ -80,9 +80,9 @@ TEST(Disagreement, ModelsThatShareALayerFreezeIndependently) {
   frozen->set_trainable("^e", false);
   TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}})};
   const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(trained, 1, Precision::fp32), options);
-  const at::Tensor before = trainer->parameter("e.weight");
+  const at::Tensor before = trainer->tensors().parameter("e.weight");
   trainer->step(global_batch(0));
-  EXPECT_FALSE(at::equal(trainer->parameter("e.weight"), before));
+  EXPECT_FALSE(at::equal(trainer->tensors().parameter("e.weight"), before));
 }
 
 // Returns its input and declares the loss term "aux". Adds to it if `adds` is true.
@@ -191,7 +191,7 @@ TEST(Disagreement, TheSearchForNonfiniteValuesRunsNoActionOfTheScriptAgain) {
   TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}}), .on_nonfinite = OnNonfinite::skip};
   const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32)->apply(counting), options);
   const std::string& name = trainer->state().model->params.back().name;
-  trainer->set_parameter(name, at::full_like(trainer->parameter(name), std::nan("")));
+  trainer->tensors().set_parameter(name, at::full_like(trainer->tensors().parameter(name), std::nan("")));
   EXPECT_TRUE(trainer->step(global_batch(0)).skipped);
   EXPECT_EQ(counting->handler->runs, 1);
 }
@@ -218,7 +218,7 @@ TEST(Disagreement, ALoadedTrainerResumesBitForBit) {
         EXPECT_EQ(got.grad_norm, wanted.grad_norm);
         EXPECT_EQ(got.step, 2);
         for (const ParamInfo& param : first->state().model->params)
-          EXPECT_TRUE(at::equal(first->parameter(param.name), second->parameter(param.name))) << param.name;
+          EXPECT_TRUE(at::equal(first->tensors().parameter(param.name), second->tensors().parameter(param.name))) << param.name;
         second->forward(first_samples(mine(3), 6));
         const auto refusal = message_of<Misuse>([&] { checkpoint.load(*second); });
         EXPECT_NE(refusal.find("by hand are under way"), std::string::npos) << refusal;

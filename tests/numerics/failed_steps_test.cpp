@@ -82,11 +82,11 @@ TEST(FailedSteps, HaveNoGradient) {
   const auto trainer = make_trainer(World(), {.micro_batches = 2});
   const std::string name = trainer->state().model->params[0].name;
   trainer->step(global_batch(0));
-  trainer->gradient(name);
+  trainer->tensors().gradient(name);
   Batch wrong = global_batch(1);
   wrong["tokens"] = at::full_like(wrong["tokens"], kVocab + 1);
   EXPECT_ANY_THROW(trainer->step(wrong));
-  EXPECT_SAYS("the last step failed, so there is no gradient", trainer->gradient(name));
+  EXPECT_SAYS("the last step failed, so there is no gradient", trainer->tensors().gradient(name));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(MixedPrecision, ParametersAreTheMasterRounded) {
           make_trainer(world, {.ranks = 2, .stage = stage, .precision = Precision::bf16, .node_shared = node_shared});
       const auto check = [&](const char* when) {
         for (const ParamInfo& param : trainer->state().model->params) {
-          const at::Tensor master = trainer->master(param.name), values = trainer->parameter(param.name);
+          const at::Tensor master = trainer->tensors().master(param.name), values = trainer->tensors().parameter(param.name);
           EXPECT_EQ(master.scalar_type(), at::kFloat);
           EXPECT_TRUE(at::equal(values, master.to(at::kBFloat16))) << param.name << when << stage;
         }
@@ -69,7 +69,7 @@ TEST(MixedPrecision, ParametersAreTheMasterRounded) {
       for (auto& [name, field] : batch) field = field.narrow(0, 6 * world.rank, 6);
       trainer->step(batch);
       check(" after a step of stage ");
-      trainer->set_parameter("embedding.weight", at::full({kVocab, 24}, 1.0 / 3));
+      trainer->tensors().set_parameter("embedding.weight", at::full({kVocab, 24}, 1.0 / 3));
       check(" after setting it at stage ");
     });
   });
@@ -90,9 +90,9 @@ TEST(MixedPrecision, SixteenBytesPerParameterWith16BitGradients) {
 // Makes one row of the embedding infinite, and lets only rank `rank` use this row, so that only its gradients overflow.
 void overflow_on_rank(Trainer& trainer, int rank, int world_rank, Batch& batch) {
   if (rank == world_rank) batch.at("tokens").fill_(1);
-  at::Tensor weight = trainer.parameter("embedding.weight").to(at::kFloat);
+  at::Tensor weight = trainer.tensors().parameter("embedding.weight").to(at::kFloat);
   weight[1].fill_(std::numeric_limits<float>::infinity());
-  trainer.set_parameter("embedding.weight", weight);
+  trainer.tensors().set_parameter("embedding.weight", weight);
 }
 
 TEST(Nonfinite, OneRanksOverflowIsSkippedByAll) {
@@ -104,13 +104,13 @@ TEST(Nonfinite, OneRanksOverflowIsSkippedByAll) {
       for (auto& [name, field] : batch) field = field.narrow(0, 6 * world.rank, 6).clone();
       batch.at("tokens").clamp_(2);
       overflow_on_rank(*trainer, 1, world.rank, batch);
-      const at::Tensor before = trainer->master("blocks.0.mlp.up.weight");
+      const at::Tensor before = trainer->tensors().master("blocks.0.mlp.up.weight");
       for (const double expected : {65536.0, 65536.0, 32768.0}) {  // hysteresis 2: the second overflow halves the scale
         const StepResult result = trainer->step(batch);
         EXPECT_TRUE(result.skipped);
         EXPECT_EQ(result.loss_scale, expected);
       }
-      EXPECT_TRUE(at::equal(trainer->master("blocks.0.mlp.up.weight"), before)) << "stage " << stage;
+      EXPECT_TRUE(at::equal(trainer->tensors().master("blocks.0.mlp.up.weight"), before)) << "stage " << stage;
       EXPECT_EQ(trainer->global_step(), 3);
     });
   });
@@ -126,9 +126,9 @@ TEST(Nonfinite, TheErrorNamesParameterRankAndMicroBatch) {
         Batch batch = global_batch(0);
         for (auto& [name, field] : batch) field = field.narrow(0, 6 * world.rank, 6).clone();
         batch.at("tokens").clamp_(2);
-        at::Tensor weight = trainer->parameter("embedding.weight");
+        at::Tensor weight = trainer->tensors().parameter("embedding.weight");
         weight[1].fill_(std::numeric_limits<float>::quiet_NaN());
-        trainer->set_parameter("embedding.weight", weight);
+        trainer->tensors().set_parameter("embedding.weight", weight);
         if (world.rank == 1) batch.at("tokens").narrow(0, 4, 2).fill_(1);  // the last micro-batch of rank 1
         said[world.rank] = message_of<Fault>([&] {
           if (!is_by_hand) {

@@ -40,9 +40,10 @@ std::string name_of(const Config& config) {
 std::map<std::string, at::Tensor> whole_state(Trainer& trainer) {
   std::map<std::string, at::Tensor> all;
   for (const ParamInfo& param : trainer.spec().model()->info().params) {
-    all["model/" + param.name] = trainer.master(param.name);
-    all["compute/" + param.name] = trainer.parameter(param.name);
-    for (const auto& [key, tensor] : trainer.optimizer_state(param.name)) all["optimizer/" + key + "/" + param.name] = tensor;
+    all["model/" + param.name] = trainer.tensors().master(param.name);
+    all["compute/" + param.name] = trainer.tensors().parameter(param.name);
+    for (const auto& [key, tensor] : trainer.tensors().optimizer_state(param.name))
+      all["optimizer/" + key + "/" + param.name] = tensor;
   }
   return all;
 }

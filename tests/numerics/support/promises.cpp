@@ -66,16 +66,16 @@ void expect_slope_of_loss(Config config) {
     return (at::arange(values.numel(), at::kDouble) + 1).sin().view(values.sizes());
   };
   std::map<std::string, at::Tensor> values;
-  for (const ParamInfo& param : trainer.state().model->params) values[param.name] = trainer.parameter(param.name);
+  for (const ParamInfo& param : trainer.state().model->params) values[param.name] = trainer.tensors().parameter(param.name);
   const auto loss_at = [&](double distance) {
-    for (const auto& [name, value] : values) trainer.set_parameter(name, value + distance * direction(value));
+    for (const auto& [name, value] : values) trainer.tensors().set_parameter(name, value + distance * direction(value));
     return trainer.evaluate(batch).loss;
   };
   const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
   loss_at(0);
   run.step();
   double along = 0;
-  for (const auto& [name, value] : values) along += (trainer.gradient(name) * direction(value)).sum().item<double>();
+  for (const auto& [name, value] : values) along += (trainer.tensors().gradient(name) * direction(value)).sum().item<double>();
   EXPECT_NEAR(along, slope, 1e-7 * (1 + std::fabs(slope)));
 }
 

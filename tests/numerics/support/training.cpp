@@ -120,7 +120,7 @@ at::Tensor flatten(Trainer& trainer, bool gradients) {
   std::vector<at::Tensor> parts;
   for (const ParamInfo& param : trainer.state().model->params) {
     if (gradients && !param.trainable) continue;
-    const at::Tensor values = gradients ? trainer.gradient(param.name) : trainer.master(param.name);
+    const at::Tensor values = gradients ? trainer.tensors().gradient(param.name) : trainer.tensors().master(param.name);
     parts.push_back(values.reshape({-1}).to(at::kDouble));
   }
   return at::cat(parts);

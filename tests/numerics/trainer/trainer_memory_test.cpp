@@ -40,9 +40,10 @@ TEST(TrainerMemory, ADryTrainerHasNoBuffers) {
   spawn(1, [](const World& world) {
     const auto trainer = make_trainer(world, {}, {.dry = true});
     const std::string& name = trainer->state().model->params[0].name;
-    for (const auto& call : std::vector<std::function<void()>>{
-             [&] { trainer->step(global_batch(0)); }, [&] { trainer->parameter(name); }, [&] { trainer->gradient(name); },
-             [&] { trainer->master(name); }, [&] { trainer->backward(); }}) {
+    for (const auto& call :
+         std::vector<std::function<void()>>{[&] { trainer->step(global_batch(0)); }, [&] { trainer->tensors().parameter(name); },
+                                            [&] { trainer->tensors().gradient(name); }, [&] { trainer->tensors().master(name); },
+                                            [&] { trainer->backward(); }}) {
       EXPECT_CONTAINS(message_of<Misuse>(call), "this trainer is dry");
     }
     trainer->set_lr(0.5);

@@ -41,10 +41,10 @@ TEST(Trainer, ByHandEqualsTheMeanOfMicroBatchGradients) {
   for (int m = 0; m < 2; ++m) {
     const auto single = make_trainer(one_rank(), {.precision = Precision::fp64, .clip = 0});
     single->step(part_of(batch, m * 6, 6));
-    const at::Tensor gradient = single->gradient("embedding.weight") / 2;
+    const at::Tensor gradient = single->tensors().gradient("embedding.weight") / 2;
     sum = sum.defined() ? sum + gradient : gradient;
   }
-  const at::Tensor got = by_hand->gradient("embedding.weight");
+  const at::Tensor got = by_hand->tensors().gradient("embedding.weight");
   EXPECT_LT((got - sum).norm().item<double>(), 1e-12 * sum.norm().item<double>());
 }
 
@@ -69,8 +69,8 @@ TEST(Trainer, NothingElseRunsInTheMiddleOfAStepByHand) {
         refuses([&] { trainer->step(part_of(global_batch(0), 0, 6)); });
         refuses([&] { trainer->evaluate(part_of(global_batch(0), 0, 6)); });
         refuses([&] { trainer->infer(Batch{{"tokens", global_batch(0).at("tokens")}}); });
-        refuses([&] { trainer->gradient("embedding.weight"); });
-        refuses([&] { trainer->set_parameter("embedding.weight", at::zeros({kVocab, 24})); });
+        refuses([&] { trainer->tensors().gradient("embedding.weight"); });
+        refuses([&] { trainer->tensors().set_parameter("embedding.weight", at::zeros({kVocab, 24})); });
       };
       for (int m = 0; m < 2; ++m) {
         trainer->forward(part_of(global_batch(0), 6 * world.rank + 3 * m, 3));
@@ -109,11 +109,12 @@ TEST(Trainer, ParametersAndGradientsAreGatheredAtAllStages) {
   for (const int stage : {0, 1, 2, 3}) {
     spawn(2, [&](const World& world) {
       const auto trainer = make_trainer(world, {.ranks = 2, .stage = stage});
-      const auto values = trainer->parameter("embedding.weight") * 0.5;
-      trainer->set_parameter("embedding.weight", values);
-      EXPECT_TRUE(at::equal(trainer->parameter("embedding.weight"), values));
+      const auto values = trainer->tensors().parameter("embedding.weight") * 0.5;
+      trainer->tensors().set_parameter("embedding.weight", values);
+      EXPECT_TRUE(at::equal(trainer->tensors().parameter("embedding.weight"), values));
       trainer->step(part_of(global_batch(0), 6 * world.rank, 6));
-      const auto after = trainer->parameter("embedding.weight"), slope = trainer->gradient("embedding.weight");
+      const auto after = trainer->tensors().parameter("embedding.weight"),
+                 slope = trainer->tensors().gradient("embedding.weight");
       if (world.rank != 0) return;
       if (stage == 0) weight = after, gradient = slope;
       EXPECT_TRUE(at::equal(after, weight) && at::equal(slope, gradient)) << stage;
@@ -169,17 +170,18 @@ TEST(Trainer, NoValidTokenIsAnError) {
 TEST(Trainer, ParametersByName) {
   const auto trainer = make_trainer(one_rank(), {});
   const std::string& name = trainer->state().model->params[0].name;
-  const at::Tensor ones = at::ones_like(trainer->parameter(name));
-  trainer->set_parameter(name, ones);
-  EXPECT_TRUE(at::equal(trainer->parameter(name), ones));
-  EXPECT_NE(refusal([&] { trainer->set_parameter(name, at::ones({3})); }).find("the values are float32[3]"), std::string::npos);
-  EXPECT_NE(refusal([&] { trainer->parameter(name + "x"); }).find("did you mean"), std::string::npos);
+  const at::Tensor ones = at::ones_like(trainer->tensors().parameter(name));
+  trainer->tensors().set_parameter(name, ones);
+  EXPECT_TRUE(at::equal(trainer->tensors().parameter(name), ones));
+  EXPECT_NE(refusal([&] { trainer->tensors().set_parameter(name, at::ones({3})); }).find("the values are float32[3]"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { trainer->tensors().parameter(name + "x"); }).find("did you mean"), std::string::npos);
 }
 
 TEST(Trainer, NonFiniteGradientEndsTheRunWithTheParametersName) {
   const auto trainer = make_trainer(one_rank(), {});
   const std::string& name = trainer->state().model->params.back().name;
-  trainer->set_parameter(name, at::full_like(trainer->parameter(name), std::nan("")));
+  trainer->tensors().set_parameter(name, at::full_like(trainer->tensors().parameter(name), std::nan("")));
   EXPECT_THROW(trainer->step(global_batch(0)), Fault);
 }
 
@@ -224,8 +226,8 @@ TEST(Trainer, AFrozenBufferKeepsItsValues) {
   options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}});
   const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32), options);
   for (int step = 0; step < 3; ++step) trainer->step(global_batch(step));
-  EXPECT_TRUE(trainer->parameter("stepping.first").equal(at::zeros({2})));
-  EXPECT_TRUE(trainer->parameter("stepping.second").equal(at::full({2}, 3.0F)));
+  EXPECT_TRUE(trainer->tensors().parameter("stepping.first").equal(at::zeros({2})));
+  EXPECT_TRUE(trainer->tensors().parameter("stepping.second").equal(at::full({2}, 3.0F)));
 }
 
 TEST(Trainer, LossTermsAreOfTheObjective) {

@@ -9,24 +9,24 @@ namespace zt::lua {
 namespace {
 
 int parameter(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->parameter(check_string(L, 2)));
+  push(L, check<Trainer>(L, 1)->tensors().parameter(check_string(L, 2)));
   return 1;
 }
 
 int gradient(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->gradient(check_string(L, 2)));
+  push(L, check<Trainer>(L, 1)->tensors().gradient(check_string(L, 2)));
   return 1;
 }
 
 int master(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->master(check_string(L, 2)));
+  push(L, check<Trainer>(L, 1)->tensors().master(check_string(L, 2)));
   return 1;
 }
 
 // trainer:optimizer_state(name) -> a table of tensors: {exp_avg = ..., exp_avg_sq = ...}
 int optimizer_state(lua_State* L) {
   Value::Table state;
-  for (const auto& [name, values] : check<Trainer>(L, 1)->optimizer_state(check_string(L, 2))) state[name] = values;
+  for (const auto& [name, values] : check<Trainer>(L, 1)->tensors().optimizer_state(check_string(L, 2))) state[name] = values;
   push(L, Value(state));
   return 1;
 }
@@ -39,18 +39,19 @@ std::optional<int> check_source(lua_State* L, int index) {
 
 // trainer:set_parameter(name, values[, rank]): with a rank, all ranks take the values of that rank.
 int set_parameter(lua_State* L) {
-  check<Trainer>(L, 1)->set_parameter(check_string(L, 2), check_tensor(L, 3), check_source(L, 4));
+  check<Trainer>(L, 1)->tensors().set_parameter(check_string(L, 2), check_tensor(L, 3), check_source(L, 4));
   return 0;
 }
 
 int set_optimizer_state(lua_State* L) {
-  check<Trainer>(L, 1)->set_optimizer_state(check_string(L, 2), check_string(L, 3), check_tensor(L, 4), check_source(L, 5));
+  check<Trainer>(L, 1)->tensors().set_optimizer_state(check_string(L, 2), check_string(L, 3), check_tensor(L, 4),
+                                                      check_source(L, 5));
   return 0;
 }
 
 int push_parameters(lua_State* L) {
   Value::List names;
-  for (const ModelTensor& tensor : check<Trainer>(L, 1)->tensors()) {
+  for (const ModelTensor& tensor : check<Trainer>(L, 1)->tensors().all()) {
     if (tensor.is_parameter) names.emplace_back(tensor.name);
   }
   push(L, Value(names));
@@ -67,14 +68,14 @@ Value::Table description_of(const ModelTensor& tensor) {
 // tensors() -> {{name =, shape =, dtype =, is_parameter =}, ...}: all tensors of the model's state
 int push_tensors(lua_State* L) {
   Value::List list;
-  for (const ModelTensor& tensor : check<Trainer>(L, 1)->tensors()) list.emplace_back(description_of(tensor));
+  for (const ModelTensor& tensor : check<Trainer>(L, 1)->tensors().all()) list.emplace_back(description_of(tensor));
   push(L, Value(std::move(list)));
   return 1;
 }
 
 // describe_parameter(name) -> the entry of tensors() with that name
 int describe_parameter(lua_State* L) {
-  push(L, Value(description_of(check<Trainer>(L, 1)->tensor(check_string(L, 2)))));
+  push(L, Value(description_of(check<Trainer>(L, 1)->tensors().at(check_string(L, 2)))));
   return 1;
 }
 

@@ -7,6 +7,7 @@
 
 #include "execute/counts.h"
 #include "plan/disagreement.h"
+#include "plan/plan_links.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/gemm/gemm_choice.h"
@@ -23,7 +24,7 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, 
   const Coord coord = plan->spec_->coord();
   for (const Mode mode : plan->modes()) {
     auto programs = plan->verified_programs(mode);
-    plan->joined_.merge(plan->joined_axes(programs));
+    plan->joined_.merge(zt::joined_axes(plan->model(), programs));
     plan->programs_[static_cast<size_t>(mode)] = programs[coord.rank];
     if (mode == plan->main_mode()) plan->of_ranks_ = std::move(programs);
   }

@@ -18,11 +18,10 @@
 
 namespace zt {
 
-// Returns ascending numbers as text: "0-511" or "0, 4, 8".
-std::string ranges_text(const std::vector<int>& numbers);
-
 // Returns the communicator for control over all ranks of the program's mesh; null if there is one rank.
 Communicator* control_of_all(const ProgramSpec& spec);
+
+using AxesSet = std::set<std::vector<std::string>>;
 
 // This rank's verified programs and what follows from them. Immutable, and pure but for `make`.
 //
@@ -40,6 +39,7 @@ class Plan {
   const std::vector<NamedLayer>& layers() const { return spec_->model()->positions(); }  // by position
   bool trains() const { return optimizer_ != nullptr; }
   Mode main_mode() const { return trains() ? Mode::train : Mode::eval; }
+  std::vector<Mode> modes() const;  // that have a program
   const Program& main() const { return program(main_mode()); }
   const Program& program(Mode mode) const;         // throws Misuse for a training program without an optimizer
   const RankUnits& held() const { return held_; }  // the units of this rank, without buffers
@@ -48,18 +48,12 @@ class Plan {
   // The axes over which the global batch is spread: those of COUNT.
   const std::vector<std::string>& data_axes() const { return data_axes_; }
   int data_ranks() const;
+  const AxesSet& joined_axes() const { return joined_; }  // over which the programs of any rank communicate
   // Returns the place in the global batch of the first of this rank's `samples` samples.
   int64_t first_sample(int64_t samples) const;
 
-  // Returns the axes whose ranks together run a program and wait for each other in it; none if they do not wait. Equal on all
-  // ranks, also for a stage without layers.
-  std::vector<std::string> axes_of_run(const Program& program) const;
-  // Returns what this rank communicates over.
-  LinkNeeds link_needs() const;
   // Returns how the ranks along these axes communicate; nothing without a mesh.
   AxisLink link(const std::vector<std::string>& axes) const;
-  // As Trainer's function of this name.
-  std::vector<std::string> idle_axes() const;
   // Returns the communicator for control over all ranks; null if there is one rank.
   Communicator* world() const { return control_of_all(*spec_); }
   // Returns this rank's place, for messages.
@@ -70,8 +64,6 @@ class Plan {
   // Rehearses this rank's step over these micro-batches (its part of a global batch, on device meta). Throws Misuse, naming the
   // layer, if one of its operators does not run on meta tensors.
   Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const;
-  // Returns the bytes that this rank sends in such a step, by kind of action, and by kind of layer what layers send.
-  std::map<std::string, int64_t> sent(const Rehearsal& rehearsed) const;
   // The main programs of all ranks; equal ones share one object.
   const std::vector<std::shared_ptr<const Program>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.
@@ -86,22 +78,13 @@ class Plan {
   Rehearsal rehearsal(const Program& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
                       const ValueShapes& values) const;
 
-  // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, assumptions}: tables by kind, and a
-  // list of sentences about layers.
-  // `batch`: each rank's part of a global batch.
-  Value of_all_ranks(const StepBatch& batch) const;
-
  private:
   Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
       : spec_(std::move(spec)), optimizer_(std::move(optimizer)), optimizer_states_(static_cast<int64_t>(state_names().size())) {}
-  std::vector<Mode> modes() const;
   std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
-  std::set<std::vector<std::string>> joined_axes(const std::vector<std::shared_ptr<const Program>>& programs) const;
-  std::set<std::vector<std::string>> axes_of_work(const std::vector<std::shared_ptr<const Program>>& programs) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
   Stage stage(const std::vector<Batch>& micro_batches) const;
-  std::vector<Message> messages() const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
   std::shared_ptr<const ProgramSpec> spec_;
@@ -109,7 +92,7 @@ class Plan {
   int64_t optimizer_states_;
   std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
   std::vector<std::shared_ptr<const Program>> of_ranks_;
-  std::set<std::vector<std::string>> joined_;  // the axes over which a rank communicates
+  AxesSet joined_;
   std::vector<std::string> data_axes_;
   RankUnits held_;
   RankPlan rank_;

@@ -1,10 +1,10 @@
-// The plan of all ranks as a table for reports.
+#include "plan_table.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "model/unit_build.h"
-#include "plan.h"
 #include "zt/model/layer_extras.h"
 
 namespace zt {
@@ -64,22 +64,22 @@ std::string ranges_text(const std::vector<int>& numbers) {
   return text;
 }
 
-std::map<std::string, int64_t> Plan::sent(const Rehearsal& rehearsed) const {
-  return with_rehearsed(rank_.sent, main(), rehearsed, model());
+std::map<std::string, int64_t> sent_by_kind(const Plan& plan, const Rehearsal& rehearsed) {
+  return with_rehearsed(plan.rank().sent, plan.main(), rehearsed, plan.model());
 }
 
-Value Plan::of_all_ranks(const StepBatch& batch) const {
-  const MeshShape shape = spec_->coord().shape;
-  const std::vector<Batch> micro_batches = cut(batch);
-  const ValueShapes values = shapes(micro_batches);
+Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
+  const MeshShape shape = plan.spec().coord().shape;
+  const std::vector<Batch> micro_batches = plan.cut(batch);
+  const ValueShapes values = plan.shapes(micro_batches);
   Value::List kinds;
-  for (const std::vector<int>& ranks : ranks_by_program(of_ranks_)) {
+  for (const std::vector<int>& ranks : ranks_by_program(plan.programs_of_ranks())) {
     const Coord coord{shape, ranks.front()};
-    const Program& program = *of_ranks_[ranks.front()];
-    const RankUnits held = describe_rank(coord);
-    const RankPlan rank = plan_rank({model(), program, held, optimizer_states()}, coord);
+    const Program& program = *plan.programs_of_ranks()[ranks.front()];
+    const RankUnits held = plan.describe_rank(coord);
+    const RankPlan rank = plan_rank({plan.model(), program, held, plan.optimizer_states()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    const Rehearsal rehearsed = rehearsal(program, held, micro_batches, values);
+    const Rehearsal rehearsed = plan.rehearsal(program, held, micro_batches, values);
     memory["activations"] = rehearsed.peak_bytes();
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
@@ -88,8 +88,8 @@ Value Plan::of_all_ranks(const StepBatch& batch) const {
                                  {"count", static_cast<int64_t>(ranks.size())},
                                  {"memory", table_of(memory)},
                                  {"actions", table_of(rank.actions)},
-                                 {"sent", table_of(with_rehearsed(rank.sent, program, rehearsed, model()))},
-                                 {"assumptions", assumptions_of(program, *this)}});
+                                 {"sent", table_of(with_rehearsed(rank.sent, program, rehearsed, plan.model()))},
+                                 {"assumptions", assumptions_of(program, plan)}});
   }
   return kinds;
 }

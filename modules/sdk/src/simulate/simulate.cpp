@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/plan_table.h"
 #include "simulate/action_times.h"
 
 namespace zt {

@@ -3,6 +3,7 @@
 
 #include "execute/counts.h"
 #include "memory_check.h"
+#include "plan/plan_links.h"
 #include "program_runs.h"
 #include "zt/base/error.h"
 
@@ -44,39 +45,11 @@ void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
   }
 }
 
-void ProgramRuns::require_alive() const {
-  if (is_busy_)
-    misuse(
-        "a step of this trainer is under way: its layers, losses and actions must not call the trainer. Call it before or after the "
-        "step");
-  require_not_lost();
-}
-
-void ProgramRuns::require_not_lost() const {
-  if (!lost_.empty())
-    fault(
-        "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
-        "checkpoint",
-        lost_);
-}
-
-void ProgramRuns::require_sound() const {
-  require_not_lost();
-  if (!half_updated_.empty()) misuse("{}", half_updated_);
-}
-
-void ProgramRuns::set_half_loaded(const std::string& why) {
-  half_updated_ = fmt::format(
-      "a load has failed and may have changed a part of the parameters and optimizer state: load a complete checkpoint before "
-      "anything else. It failed with: {}",
-      why);
-}
-
 void ProgramRuns::ensure_same_step(const Program& program) const {
-  const std::vector<std::string> axes = plan_->axes_of_run(program);
-  if (axes.empty()) return require_sound();
+  const std::vector<std::string> axes = axes_of_run(*plan_, program);
+  if (axes.empty()) return health_.require_sound();
   std::optional<StepFailure> failure;
-  if (!half_updated_.empty()) failure = StepFailure{half_updated_};
+  if (!health_.half_changed().empty()) failure = StepFailure{health_.half_changed()};
   try {
     sum_counts(state_.links->control(axes), {}, {.failure = failure}, program.mode, state_.step);
   } catch (const Misuse& error) {
@@ -85,7 +58,7 @@ void ProgramRuns::ensure_same_step(const Program& program) const {
 }
 
 void ProgramRuns::agree_on_failure(const Program& program) {
-  const std::vector<std::string> axes = plan_->axes_of_run(program);
+  const std::vector<std::string> axes = axes_of_run(*plan_, program);
   if (axes.empty()) return;
   state_.known_failure = find_failure(state_.links->control(axes), state_.failure);
 }
@@ -99,10 +72,10 @@ void ProgramRuns::attempt(Executor& running, int first, const std::function<void
   const auto exponent = parts().scale.exponent;
   std::exception_ptr failure;
   try {
-    const Busy busy(*this);
+    const Health::Busy busy(health_);
     body();
   } catch (const Fault& error) {
-    lose(error.what());
+    health_.lose(error.what());
     throw;
   } catch (const StepRefused&) {
     if (running.next() == first) throw;
@@ -130,15 +103,12 @@ void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, con
     } catch (const StepRefused&) {  // the other ranks have learnt of the failure at COUNT
       state_.known_failure.clear();
     } catch (const Fault& error) {
-      lose(text);
+      health_.lose(text);
       fault("{}; after this the rank could not take part in the rest of the step, so the trainer cannot be used any more: {}",
             text, error.what());
     }
     if (is_half_updated) {
-      half_updated_ = fmt::format(
-          "step {} has failed between its updates, so parameters and optimizer state are of two steps: load a checkpoint before "
-          "anything else. It failed with: {}",
-          state_.step, text);
+      health_.set_half_updated(state_.step, text);
       more = fmt::format("; the step {} had begun to change parameters: load a checkpoint before anything else", state_.step);
     }
   }
@@ -155,7 +125,7 @@ bool ProgramRuns::has_changed(const Executor& running) const {
   const int end = std::min(running.next() + 1, static_cast<int>(actions.size()));
   if (!state_.is_finite || running.program().mode != Mode::train) return false;
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
-  if (!plan_->axes_of_run(running.program()).empty() && norm - actions.begin() < running.next()) return true;
+  if (!axes_of_run(*plan_, running.program()).empty() && norm - actions.begin() < running.next()) return true;
   return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
     return std::ranges::any_of(resources_of(action, *state_.model).writes,
                                [](const Resource& written) { return !type_of(written.type).saved_as.empty(); });

@@ -139,7 +139,7 @@ void ByHand::share_counts() {
 }
 
 double ByHand::forward(const Batch& micro_batch) {
-  runs_.require_alive();
+  runs_.health().require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
   Executor& running = runs_.activate(Mode::train);
   const Program& program = running.program();
@@ -180,10 +180,10 @@ void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
 // As run_forward. If it fails, the trainer is as before the call.
 void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int end) {
   try {
-    const ProgramRuns::Busy busy(runs_);
+    const Health::Busy busy(runs_.health());
     run_forward(micro_batch, running, end);
   } catch (const Fault& error) {
-    runs_.lose(error.what());
+    runs_.health().lose(error.what());
     throw;
   } catch (...) {
     if (micro_batch_ > 0) runs_.layers().discard(micro_batch_);
@@ -194,7 +194,7 @@ void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int
 }
 
 void ByHand::backward() {
-  runs_.require_alive();
+  runs_.health().require_alive();
   if (phase_ != Phase::forward_done) misuse("trainer:backward needs a trainer:forward(batch) before it");
   Executor& running = runs_.activate(Mode::train);
   const int end = end_of_backwards(running.program(), action_, micro_batch_);
@@ -205,7 +205,7 @@ void ByHand::backward() {
 }
 
 StepResult ByHand::finish_step(double divisor) {
-  runs_.require_alive();
+  runs_.health().require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:backward() is missing after the last trainer:forward(batch)");
   if (const int all = plan_->spec().micro_batches(); micro_batch_ != all)
     misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", micro_batch_, all);

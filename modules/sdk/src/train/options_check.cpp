@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/plan.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -48,6 +49,16 @@ void check_options(const ProgramSpec& spec, const TrainerOptions& options) {
     misuse("a dynamic loss scale is found by steps that overflow: give on_nonfinite = \"skip\", or a constant fp16.loss_scale");
   }
   check_optimizer(*options.optimizer, spec.info());
+}
+
+void require_optimizer(const Plan& plan, const char* call) {
+  if (plan.trains()) return;
+  misuse("trainer:{}: this trainer has no optimizer, so it runs no training steps: give zt.trainer{{optimizer = ...}} to train",
+         call);
+}
+
+void refuse_dry() {
+  misuse("this trainer is dry: it reports, but has no buffers to run on");
 }
 
 }  // namespace zt

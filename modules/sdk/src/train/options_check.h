@@ -8,4 +8,15 @@ namespace zt {
 // Throws Misuse if the options do not fit the program, or one another.
 void check_options(const ProgramSpec& spec, const TrainerOptions& options);
 
+// Throws Misuse, with the name of the call, if the plan has no optimizer.
+void require_optimizer(const Plan& plan, const char* call);
+
+[[noreturn]] void refuse_dry();
+// Returns a part that only a trainer with buffers has. Throws Misuse for that of a dry trainer, which is null.
+template <class Part>
+Part& unless_dry(Part* part) {
+  if (!part) refuse_dry();
+  return *part;
+}
+
 }  // namespace zt

@@ -9,7 +9,8 @@
 
 #include "execute/step/layer_runs.h"
 #include "execute/step_handlers.h"
-#include "store.h"
+#include "health.h"
+#include "store/store.h"
 
 namespace zt {
 
@@ -33,6 +34,7 @@ class ProgramRuns {
   // Throws Misuse if two passes bring handlers for one kind of action.
   ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::shared_ptr<const Optimizer> optimizer, Trace& trace);
 
+  Health& health() { return health_; }
   StepState& state() { return state_; }
   LayerRuns& layers() { return *layers_; }
   StepParts& parts() { return layers_->parts(); }
@@ -63,32 +65,9 @@ class ProgramRuns {
   // Tells all ranks of a failure, as NORM does in training programs.
   void agree_on_failure(const Program& program);
 
-  // While it lives, calls from within (by layers, losses and actions) are refused.
-  class Busy {
-   public:
-    explicit Busy(ProgramRuns& runs) : runs_(runs), before_(std::exchange(runs.is_busy_, true)) {}
-    ~Busy() { runs_.is_busy_ = before_; }
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
-
-   private:
-    ProgramRuns& runs_;
-    bool before_;
-  };
-  // Throws if the last failure has left parameters that must not be used.
-  void require_sound() const;
-  // Throws within a step, and after a Fault; allows a load.
-  void require_alive() const;
-  void set_sound() { half_updated_.clear(); }
-  // Refuses all further use but a load, after one that failed and may have changed a part of the trainer.
-  void set_half_loaded(const std::string& why);
-  // Ends all further use, after a Fault.
-  void lose(const std::string& why) { lost_ = why; }
-
  private:
   Executor& executor(Mode mode);
   void check_objective() const;
-  void require_not_lost() const;
   [[noreturn]] void fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue);
   bool has_changed(const Executor& running) const;
 
@@ -101,9 +80,7 @@ class ProgramRuns {
   Executor* running_ = nullptr;  // its works may be in flight
   bool is_begun_ = false;        // the values of this run have their places
   bool has_partial_gradients_ = false;
-  bool is_busy_ = false;
-  std::string half_updated_;  // why parameters must not be used until a load; empty: they are sound
-  std::string lost_;          // the Fault that ended all use; empty: none
+  Health health_;
 };
 
 }  // namespace zt

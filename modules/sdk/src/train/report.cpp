@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/plan_table.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/model/layer_extras.h"
@@ -14,7 +15,7 @@ int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
   predicted_ = -1;
   predicted_for_ = micro_batches;
   const Rehearsal rehearsed = plan_->rehearsal(micro_batches);
-  sent_ = plan_->sent(rehearsed);
+  sent_ = sent_by_kind(*plan_, rehearsed);
   return predicted_ = rehearsed.peak_bytes();
 }
 

@@ -38,12 +38,12 @@ void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
 }
 
 StepResult Runner::step(const StepBatch& batch, const std::function<void(Executor&)>& run) {
-  runs_.require_alive();
+  runs_.health().require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = runs_.activate(Mode::train);
   runs_.attempt(running, 0,
                 [&] {
-                  runs_.require_sound();
+                  runs_.health().require_sound();
                   std::vector<Batch> micro_batches = batch.cut(plan_->spec().micro_batches());
                   control_.prepare(state_);
                   note_shapes(micro_batches);
@@ -59,12 +59,12 @@ StepResult Runner::step(const StepBatch& batch, const std::function<void(Executo
 }
 
 StepResult Runner::evaluate(const StepBatch& batch) {
-  runs_.require_alive();
+  runs_.health().require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = runs_.activate(Mode::eval);
   runs_.attempt(running, 0,
                 [&] {
-                  runs_.require_sound();
+                  runs_.health().require_sound();
                   runs_.begin(batch.cut(plan_->spec().micro_batches(Mode::eval)), running);
                   running.run(state_);
                 },
@@ -92,7 +92,7 @@ Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
 
 // Returns the outputs of this rank: none if another rank runs the last position.
 Outputs Runner::own_outputs(const StepBatch& batch) {
-  runs_.require_alive();
+  runs_.health().require_alive();
   Executor& running = runs_.activate(Mode::generate);
   Outputs outputs;
   runs_.attempt(running, 0,

@@ -7,10 +7,12 @@
 #include "memory_check.h"
 #include "options_check.h"
 #include "plan/plan.h"
+#include "plan/plan_links.h"
+#include "plan/plan_table.h"
 #include "report.h"
 #include "runner.h"
 #include "simulate/simulate.h"
-#include "store.h"
+#include "store/store.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/gemm/gemm_choice.h"
@@ -27,7 +29,7 @@ namespace {
 
 std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, bool is_dry) {
   if (!is_dry) check_memory(*plan);
-  auto links = std::make_shared<const MeshLinks>(plan->spec().mesh(), plan->link_needs());
+  auto links = std::make_shared<const MeshLinks>(plan->spec().mesh(), link_needs(*plan));
   return std::make_unique<Store>(plan, std::move(links), is_dry ? Buffers::none : Buffers::allocated);
 }
 
@@ -49,10 +51,14 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
       store_(make_store(plan_, options_.dry)),
       control_(std::make_unique<StepControl>(options_)),
       report_(std::make_unique<Report>(plan_)) {
-  if (options_.dry) return;
+  if (options_.dry) {
+    tensors_ = std::make_unique<TrainerTensors>(*store_, nullptr, nullptr);
+    return;
+  }
   runs_ = std::make_unique<ProgramRuns>(plan_, *store_, options_.optimizer, trace_);
   runner_ = std::make_unique<Runner>(plan_, *runs_, *control_);
   by_hand_ = std::make_unique<ByHand>(plan_, *runs_, *runner_, *control_);
+  tensors_ = std::make_unique<TrainerTensors>(*store_, runs_.get(), by_hand_.get());
 }
 
 Trainer::~Trainer() = default;
@@ -73,34 +79,15 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, Traine
 }
 
 ProgramRuns& Trainer::runs() const {
-  if (!runs_) misuse("this trainer is dry: it reports, but has no buffers to run on");
-  return *runs_;
+  return unless_dry(runs_.get());
 }
 
 Runner& Trainer::runner() const {
-  runs();
-  return *runner_;
+  return unless_dry(runner_.get());
 }
 
 ByHand& Trainer::by_hand() const {
-  runs();
-  return *by_hand_;
-}
-
-// The store, once no action is in flight.
-const Store& Trainer::drained_store() {
-  runs().require_alive();
-  runs().drain();
-  return *store_;
-}
-
-// Returns what `read` reads from the store. Where the last step failed on this rank only, it still takes part, because the other
-// ranks do not know, and throws afterwards.
-template <class Read>
-auto Trainer::read(Read&& read) {
-  auto result = read(drained_store());
-  runs().require_sound();
-  return result;
+  return unless_dry(by_hand_.get());
 }
 
 const StepState& Trainer::state() const {
@@ -111,14 +98,8 @@ bool Trainer::trains() const {
   return plan_->trains();
 }
 
-void Trainer::require_optimizer(const char* call) const {
-  if (trains()) return;
-  misuse("trainer:{}: this trainer has no optimizer, so it runs no training steps: give zt.trainer{{optimizer = ...}} to train",
-         call);
-}
-
 StepResult Trainer::step(const StepBatch& batch) {
-  require_optimizer("step");
+  require_optimizer(*plan_, "step");
   by_hand().refuse("step");
   return runner().step(batch);
 }
@@ -139,26 +120,26 @@ Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std
 }
 
 double Trainer::forward(const Batch& micro_batch) {
-  require_optimizer("forward");
+  require_optimizer(*plan_, "forward");
   return by_hand().forward(micro_batch);
 }
 
 void Trainer::backward() {
-  require_optimizer("backward");
+  require_optimizer(*plan_, "backward");
   by_hand().backward();
 }
 
 StepResult Trainer::finish_step(double divisor) {
-  require_optimizer("finish_step");
+  require_optimizer(*plan_, "finish_step");
   return by_hand().finish_step(divisor);
 }
 
 std::vector<std::string> Trainer::idle_axes() const {
-  return plan_->idle_axes();
+  return zt::idle_axes(*plan_);
 }
 
 void Trainer::set_lr(std::optional<double> lr) {
-  require_optimizer("set_lr");
+  require_optimizer(*plan_, "set_lr");
   control_->set_lr(lr);
 }
 
@@ -168,60 +149,6 @@ double Trainer::loss_scale() const {
 
 void Trainer::drain() {
   if (runs_) runs_->drain();
-}
-
-const std::vector<ModelTensor>& Trainer::tensors() const {
-  return store_->tensors();
-}
-
-const ModelTensor& Trainer::tensor(const std::string& name) const {
-  return store_->tensors()[store_->find(name)];
-}
-
-at::Tensor Trainer::parameter(const std::string& name) {
-  const int tensor = store_->find(name);
-  return read([&](const Store& store) { return store.parameter(tensor); });
-}
-
-at::Tensor Trainer::master(const std::string& name) {
-  const int tensor = store_->find(name);
-  return read([&](const Store& store) { return store.master(tensor); });
-}
-
-at::Tensor Trainer::gradient(const std::string& name) {
-  require_optimizer("gradient");
-  const int param = store_->find_parameter(name, "gradient");
-  const ParamInfo& info = store_->info(param);
-  if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
-  by_hand().refuse_gradient();
-  const Store& store = drained_store();
-  runs().require_sound();
-  if (runs().has_partial_gradients() && !by_hand().is_under_way())
-    misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
-  if (plan_->held().units[info.unit].plan.state != Residence::sharded) runs().parts().gradients.complete(info.unit);
-  const at::Tensor sum = store.gradient_shards(param);
-  const bool is_short = sum.element_size() < 4;
-  return (is_short ? sum.to(at::kFloat) : sum).div_(state().grad_divisor);
-}
-
-std::map<std::string, at::Tensor> Trainer::optimizer_state(const std::string& name) {
-  const int tensor = store_->find(name);
-  return read([&](const Store& store) { return store.optimizer_state(tensor); });
-}
-
-void Trainer::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
-  const int tensor = store_->find(name);
-  by_hand().refuse("set_parameter");
-  runs().require_sound();
-  drained_store().set_parameter(tensor, values, from);
-}
-
-void Trainer::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
-                                  std::optional<int> from) {
-  const int param = store_->find_parameter(name, "optimizer state");
-  by_hand().refuse("set_optimizer_state");
-  runs().require_sound();
-  drained_store().set_optimizer_state(param, state, values, from);
 }
 
 std::vector<MemoryLine> Trainer::memory() {
@@ -241,7 +168,7 @@ int64_t Trainer::predict_activations(const StepBatch& batch) {
 }
 
 Value Trainer::plan(const StepBatch& batch) {
-  return plan_->of_all_ranks(batch);
+  return plan_of_all_ranks(*plan_, batch);
 }
 
 std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Costs& costs,
@@ -253,7 +180,7 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
 }
 
 Costs Trainer::costs(const StepBatch& batch, int steps) {
-  require_optimizer("costs");
+  require_optimizer(*plan_, "costs");
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
   by_hand().refuse("costs");
   CostMeter meter(*plan_);
@@ -268,15 +195,15 @@ void Trainer::visit_tensors(Visitor& visitor) {
   } catch (const Misuse&) {
     throw;
   } catch (const std::exception& error) {
-    if (visitor.is_load()) runs().set_half_loaded(error.what());
+    if (visitor.is_load()) runs().health().set_half_loaded(error.what());
     throw;
   }
 }
 
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) by_hand().refuse("visit");
-  runs().require_alive();
-  if (!visitor.is_load() && !visitor.precedes_load()) runs().require_sound();
+  runs().health().require_alive();
+  if (!visitor.is_load() && !visitor.precedes_load()) runs().health().require_sound();
   runs().drain();
   const Store& store = *store_;
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
@@ -295,7 +222,7 @@ void Trainer::visit(Visitor& visitor) {
   compare_gemm(products, plan_->place());
   convert(step, "trainer/step", store_->state().step);
   store.gather_parameters();
-  runs().set_sound();
+  runs().health().set_sound();
 }
 
 }  // namespace zt

@@ -15,6 +15,7 @@
 #include "zt/process/trace.h"
 #include "zt/program/program_spec.h"
 #include "zt/simulate/simulation.h"
+#include "zt/train/tensors.h"
 
 namespace zt {
 
@@ -43,14 +44,6 @@ struct StepResult {
   Stats stats = {};  // what LayerExtras::report shows, by "LAYER.NAME", over all micro-batches and ranks
 };
 
-// A tensor of a model's state: a parameter, or one that a layer changes itself (LayerBuffer), such as "blocks.1.router.bias".
-struct ModelTensor {
-  std::string name;
-  std::vector<int64_t> shape;         // of the whole tensor, of which a rank may hold a part
-  at::ScalarType dtype = at::kFloat;  // as layers see it
-  bool is_parameter = true;
-};
-
 // Bytes of one kind on this rank; -1 means not known. "activations" are all tensors made within a step (values kept for the
 // backward, temporaries) at its peak, measured in the first step over a batch of these shapes. "total" is the sum of the others.
 struct MemoryLine {
@@ -59,14 +52,10 @@ struct MemoryLine {
   int64_t measured = -1;
 };
 
-class ByHand;
-class Links;
 class Plan;
-class ProgramRuns;
 class Report;
 class Runner;
 class StepControl;
-class Store;
 
 // A thin face: each function checks whether it may be called now and hands over to one of the parts below.
 //
@@ -117,28 +106,9 @@ class Trainer : public Stateful {
   void drain();
   int64_t global_step() const { return state().step; }
 
-  // Returns the tensors of the model's state: the parameters in the model's order, then the tensors that layers change
-  // themselves. This is the one list of the names that the following functions take and that files of the model hold.
-  const std::vector<ModelTensor>& tensors() const;
-  const ModelTensor& tensor(const std::string& name) const;  // throws Misuse, with the nearest name, for an unknown name
-
-  // Return copies of full tensors of the tensor's shape. `parameter` is what layers see; `master` is what the optimizer sees,
-  // in its precision, which is more exact in mixed precision. Both return the same for a tensor that a layer changes itself; it
-  // has no gradient and no optimizer state. Collective over the mesh if the tensor is sharded, cut into boxes, or not held by all
-  // ranks. Throw Misuse, with the nearest name, for an unknown name.
-  //
-  // `gradient` returns the last step's gradient of the objective before clipping, in float32 or float64. Over all parameters its
-  // norm is StepResult::grad_norm. It does not depend on the number of ranks or micro-batches, nor on the loss scale. By hand,
-  // after the last backward and before finish_step, it is the gradient of the mean over micro-batches and data-parallel ranks.
-  // Throws Misuse while micro-batches are missing.
-  at::Tensor parameter(const std::string& name);
-  at::Tensor master(const std::string& name);
-  at::Tensor gradient(const std::string& name);
-  std::map<std::string, at::Tensor> optimizer_state(const std::string& name);
-  // Set the same values on all ranks, or those of rank `from` of the mesh, of any float type. Collective with `from`.
-  void set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from = {});
-  void set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
-                           std::optional<int> from = {});
+  // The tensors of the model's state by name.
+  TrainerTensors& tensors() { return *tensors_; }
+  const TrainerTensors& tensors() const { return *tensors_; }
 
   // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind.
   std::string report();
@@ -166,13 +136,9 @@ class Trainer : public Stateful {
 
  private:
   Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
-  void require_optimizer(const char* call) const;
   ProgramRuns& runs() const;
   Runner& runner() const;
   ByHand& by_hand() const;
-  const Store& drained_store();
-  template <class Read>
-  auto read(Read&& read);
   void visit_tensors(Visitor& visitor);
 
   std::shared_ptr<ProgramSpec> spec_;
@@ -184,7 +150,8 @@ class Trainer : public Stateful {
   std::unique_ptr<ProgramRuns> runs_;     // runs the programs; null for a dry trainer, as the next two
   std::unique_ptr<Runner> runner_;        // whole steps, evaluation, inference
   std::unique_ptr<ByHand> by_hand_;       // forward, backward and finish_step
-  std::unique_ptr<Report> report_;        // what a person wants to know
+  std::unique_ptr<TrainerTensors> tensors_;
+  std::unique_ptr<Report> report_;  // what a person wants to know
 };
 
 ZT_OBJECT(Trainer)

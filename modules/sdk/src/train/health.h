@@ -1,0 +1,50 @@
+// Whether a trainer's values may be used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace zt {
+
+// Threads: the rank's thread only.
+class Health {
+ public:
+  // Throws if the last failure has left parameters that must not be used.
+  void require_sound() const;
+  // Throws within a step, and after a Fault; allows a load.
+  void require_alive() const;
+
+  // The parameters are those of a complete step or load.
+  void set_sound() { half_changed_.clear(); }
+  // Refuse all further use but a load: after a step that failed between its updates, and after a load that failed and may have
+  // changed a part of the trainer.
+  void set_half_updated(int64_t step, const std::string& why);
+  void set_half_loaded(const std::string& why);
+  // Ends all further use, after a Fault.
+  void lose(const std::string& why) { lost_ = why; }
+
+  const std::string& half_changed() const { return half_changed_; }  // why only a load is allowed; empty: all is
+
+  // While it lives, calls from within (by layers, losses and actions) are refused.
+  class Busy {
+   public:
+    explicit Busy(Health& health) : health_(health), before_(std::exchange(health.is_busy_, true)) {}
+    ~Busy() { health_.is_busy_ = before_; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Health& health_;
+    bool before_;
+  };
+
+ private:
+  void require_not_lost() const;
+
+  bool is_busy_ = false;
+  std::string half_changed_;
+  std::string lost_;  // the Fault that ended all use; empty: none
+};
+
+}  // namespace zt

@@ -1,0 +1,140 @@
+#include "store.h"
+
+#include <set>
+
+#include "allocation.h"
+#include "execute/counts.h"
+
+namespace zt {
+
+namespace {
+
+// Counts memory that several tensors share once, for the first of them.
+class Storages {
+ public:
+  int64_t add(const NamedTensor& named) {
+    const at::Tensor& tensor = named.tensor;
+    if (!tensor.defined()) return 0;
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    if (named.memory == Memory::node) {  // counted by the parts that the ranks own
+      of_nodes_.insert(storage);
+      return 0;
+    }
+    if (of_nodes_.contains(storage)) return seen_.insert(tensor.const_data_ptr()).second ? int64_t(tensor.nbytes()) : 0;
+    return seen_.insert(storage).second ? static_cast<int64_t>(tensor.storage().nbytes()) : 0;
+  }
+
+ private:
+  std::set<const void*> seen_, of_nodes_;
+};
+
+// The meaning of the dims, whether the parameter is trained, and for tied weights the layers that share it.
+Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
+  Value::Table attributes{{"trainable", param.trainable}};
+  if (!param.dims.empty()) attributes["dims"] = Value::List(param.dims.begin(), param.dims.end());
+  if (param.positions.size() > 1) {
+    Value::List layers;
+    for (const int position : param.positions) layers.emplace_back(model.positions[position].name);
+    attributes["tied"] = std::move(layers);
+  }
+  return attributes;
+}
+
+}  // namespace
+
+Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers)
+    : plan_(std::move(plan)), tensors_(plan_->model(), plan_->main().precision.params) {
+  state_.model = &plan_->model();
+  state_.links = std::move(links);
+  state_.coord = plan_->spec().coord();
+  state_.sample_axes = plan_->data_axes();
+  state_.split_axes = plan_->main().split_axes;
+  state_.units = plan_->held().units;
+  if (buffers == Buffers::none) return;
+  allocate_state(*plan_, state_);
+  gather_parameters();
+}
+
+Piece Store::piece_of(int param, const at::Tensor& chunk) const {
+  const OwnedRun owned = owned_run(info(param), unit_of(param));
+  return {{info(param).box(state_.coord)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
+}
+
+void Store::gather_parameters() const {
+  for (const Unit& unit : state_.units) {
+    if (!unit.plan.held) continue;
+    unit.round_master();
+    if (unit.is_node_shared()) shard_axes_of(unit).barrier();
+    else if (unit.layout.ranks > 1 && !unit.owns_shard()) shard_axes_of(unit).all_gather(unit.full, unit.shard).synchronize();
+  }
+}
+
+std::map<std::string, int64_t> Store::bytes() const {
+  std::map<std::string, int64_t> bytes{{"buckets", state_.wire.defined() ? static_cast<int64_t>(state_.wire.nbytes()) : 0}};
+  Storages storages;
+  for (const ResourceId id : resource_ids()) {
+    const ResourceType& type = type_of(id);
+    const TensorsOf* tensors = tensors_of(id);
+    if (type.memory.empty() || !tensors) continue;
+    int64_t& held = bytes[type.memory];
+    for (int32_t index = 0; index < count_of(type.index, *state_.model); ++index) {
+      for (const NamedTensor& named : (*tensors)({.type = id, .index = index}, state_)) held += storages.add(named);
+    }
+  }
+  return bytes;
+}
+
+// Ranks that share parameters may still read them before they are written from outside. Collective.
+void Store::await_readers() const {
+  for (const Unit& unit : state_.units) {
+    if (unit.plan.held && unit.is_node_shared()) return shard_axes_of(unit).barrier();
+  }
+}
+
+// Gives the owned part of each parameter in the tensors of the saved types of units, under the names "model/NAME" for `master`
+// and "optimizer/exp_avg/NAME" for `state.exp_avg`.
+void Store::visit_units(Visitor& visitor) const {
+  for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
+    const Unit& unit = unit_of(param);
+    if (!unit.plan.held) continue;
+    for (const ResourceId id : resource_ids()) {
+      const ResourceType& type = type_of(id);
+      if (type.saved_as.empty() || type.index != Index::unit) continue;
+      for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = unit.index}, state_)) {
+        const size_t dot = named.name.find('.');
+        const std::string part = dot == std::string::npos ? "" : named.name.substr(dot + 1) + "/";
+        visitor.tensor(type.saved_as + "/" + part + info(param).name, info(param).logical_shape(), piece_of(param, named.tensor));
+        if (id == resource::master) visitor.attributes(attributes_of(info(param), *state_.model));
+      }
+    }
+  }
+}
+
+// Gives the tensors of the saved types of layers, which are equal on all ranks that run the layer.
+void Store::visit_layers(Visitor& visitor) const {
+  std::set<int> visited;
+  for (const PositionInfo& position : state_.model->positions) {
+    if (!visited.insert(position.layer).second) continue;
+    for (const ResourceId id : resource_ids()) {
+      const ResourceType& type = type_of(id);
+      if (type.saved_as.empty() || type.index != Index::layer) continue;
+      for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = position.layer}, state_)) {
+        const at::Tensor& values = named.tensor;
+        if (!values.defined()) continue;
+        Box all{std::vector<int64_t>(static_cast<size_t>(values.dim()), 0), values.sizes().vec()};
+        visitor.tensor(type.saved_as + "/" + position.name + "." + named.name, values.sizes().vec(),
+                       {{std::move(all)}, 0, values.numel(), values.view({-1})});
+        visitor.attributes({{"trainable", false}});
+      }
+    }
+  }
+}
+
+void Store::visit_tensors(Visitor& visitor) const {
+  if (visitor.is_load()) await_readers();
+  visit_units(visitor);
+  visit_layers(visitor);
+  visitor.end_of_tensors();
+}
+
+}  // namespace zt
