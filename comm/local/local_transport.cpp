@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "zt/base/error.h"
-#include "zt/base/zeros.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm {
 

@@ -6,7 +6,7 @@
 #include "mpi/runtime.h"
 #include "mpi/watchdog.h"
 #include "zt/base/error.h"
-#include "zt/base/zeros.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm {
 

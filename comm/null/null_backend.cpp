@@ -1,7 +1,7 @@
 #include "null/null_backend.h"
 
 #include "channel/checked_channel.h"
-#include "zt/base/zeros.h"
+#include "zt/base/tensor.h"
 
 namespace zt::comm {
 

@@ -6,6 +6,7 @@
 #include "exchange/dispatcher.h"
 #include "exchange/rows.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 
 namespace zt::moe {
 

@@ -6,6 +6,7 @@
 #include "exchange/rows.h"
 #include "exchange/traffic.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::moe {

@@ -1,6 +1,7 @@
 #include "exchange/dispatcher.h"
 
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::moe {
@@ -16,11 +17,6 @@ std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options
       return make_all_gather(options);
   }
   fault("no dispatcher of this kind");
-}
-
-at::Tensor as_rows(const at::Tensor& x) {
-  const int64_t columns = x.size(-1);
-  return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
 }
 
 at::Tensor routes_on_host(const at::Tensor& experts) {

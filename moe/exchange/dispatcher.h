@@ -84,8 +84,6 @@ std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options
 std::shared_ptr<const Dispatcher> make_all_to_all(const ExchangeOptions& options);
 std::shared_ptr<const Dispatcher> make_all_gather(const ExchangeOptions& options);
 
-// Returns x [..., n] as contiguous [rows, n].
-at::Tensor as_rows(const at::Tensor& x);
 // Returns the experts [..., routes] as int64 [tokens, routes] in host memory: the one read per layer that waits for a device.
 at::Tensor routes_on_host(const at::Tensor& experts);
 // Returns the most rows that an expert gets of one rank within the capacity. experts: [samples, tokens, routes].

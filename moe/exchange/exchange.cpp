@@ -7,6 +7,7 @@
 #include "exchange/dispatcher.h"
 #include "exchange/planned.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 #include "zt/model/layer_extras.h"
 

@@ -9,47 +9,24 @@
 #include "exchange/row_kernels.h"
 #include "zt/base/error.h"
 #include "zt/base/isa.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::moe {
 
 namespace {
 
-// The dtype of sums.
-at::ScalarType sum_dtype(const at::Tensor& rows) {
-  return rows.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-// Calls body(T{}) with the dtype of `rows`.
-template <class Body>
-void with_dtype(const at::Tensor& rows, const Body& body) {
-  switch (rows.scalar_type()) {
-    case at::kDouble:
-      return body(double{});
-    case at::kFloat:
-      return body(float{});
-    case at::kBFloat16:
-      return body(c10::BFloat16{});
-    case at::kHalf:
-      return body(c10::Half{});
-    default:
-      misuse("experts compute in float64, float32, bfloat16 or float16, got {}", describe(rows));
-  }
-}
-
 // Calls body(T{}, tokens) with the dtype of `rows`, in parallel for parts of the tokens. `result`: the tensor that is written.
 template <class Body>
 void for_tokens(const RowOrder& order, const at::Tensor& rows, const at::Tensor& result, const Body& body) {
-  constexpr int64_t kGrain = 32768;               // elements
   constexpr size_t kLargerThanCaches = 12 << 20;  // bytes; the operands of such a result push it out of the caches (measured)
   const int64_t tokens = order.places.size(0), routes = order.places.size(1), width = rows.size(1);
   const Isa isa = best_isa();
   const bool streams = result.nbytes() > kLargerThanCaches;
-  with_dtype(rows, [&](auto zero) {
-    at::parallel_for(
-        0, tokens, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width * routes)), [&](int64_t begin, int64_t end) {
-          body(zero, kernels::Tokens{order.places.const_data_ptr<int64_t>(), begin, end, routes, width, streams, isa});
-        });
+  for_dtype(rows, [&](auto zero) {
+    for_rows(tokens, width * routes, [&](int64_t begin, int64_t end) {
+      body(zero, kernels::Tokens{order.places.const_data_ptr<int64_t>(), begin, end, routes, width, streams, isa});
+    });
   });
 }
 
@@ -62,14 +39,9 @@ void clear_padding(const at::Tensor& rows, const RowOrder& order) {
   }
 }
 
-template <class T>
-const T* data_or_null(const at::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<T>() : nullptr;
-}
-
 // Returns the weights in the dtype of sums; undefined if they are.
 at::Tensor in_sums(const at::Tensor& weights, const at::Tensor& rows) {
-  return weights.defined() ? weights.to(sum_dtype(rows)).contiguous() : weights;
+  return weights.defined() ? weights.to(wide_dtype(rows.scalar_type())).contiguous() : weights;
 }
 
 // By ATen's operators, on any device.
@@ -80,8 +52,8 @@ at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order, const
   const at::Tensor pairs = order.pairs.to(tokens.device()), used = pairs.clamp_min(0);
   at::Tensor rows = tokens.index_select(0, used.div(order.places.size(1), "floor"));
   if (weights.defined()) {
-    const at::Tensor factors = weights.to(sum_dtype(tokens)).flatten().index_select(0, used).unsqueeze(1);
-    rows = rows.to(sum_dtype(tokens)).mul(factors).to(tokens.scalar_type());
+    const at::Tensor factors = weights.to(wide_dtype(tokens.scalar_type())).flatten().index_select(0, used).unsqueeze(1);
+    rows = rows.to(wide_dtype(tokens.scalar_type())).mul(factors).to(tokens.scalar_type());
   }
   return rows.masked_fill(pairs.lt(0).unsqueeze(1), 0);
 }
@@ -91,12 +63,13 @@ at::Tensor by_routes(const at::Tensor& rows, const RowOrder& order) {
   const at::Tensor places = order.places.to(rows.device());
   const at::Tensor with_zero = at::cat({rows, at::zeros({1, rows.size(1)}, rows.options())});
   const at::Tensor picked = with_zero.index_select(0, at::where(places.lt(0), rows.size(0), places).flatten());
-  return picked.to(sum_dtype(rows)).view({places.size(0), places.size(1), rows.size(1)});
+  return picked.to(wide_dtype(rows.scalar_type())).view({places.size(0), places.size(1), rows.size(1)});
 }
 
 at::Tensor sum_of_rows(const at::Tensor& rows, const RowOrder& order, const at::Tensor& weights, const at::Tensor& more) {
   at::Tensor picked = by_routes(rows, order);
-  if (weights.defined()) picked = picked.mul(weights.to(sum_dtype(rows)).view({picked.size(0), picked.size(1), 1}));
+  if (weights.defined())
+    picked = picked.mul(weights.to(wide_dtype(rows.scalar_type())).view({picked.size(0), picked.size(1), 1}));
   const at::Tensor sum = picked.sum(1);
   return more.defined() ? sum.add(more.to(sum.scalar_type())) : sum;
 }
@@ -130,10 +103,12 @@ void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& ord
 SumGradients sum_rows_backward(const at::Tensor& gradient, const at::Tensor& rows, const RowOrder& order,
                                const at::Tensor& weights) {
   if (!rows.is_cpu()) {
-    const at::Tensor products = general::by_routes(rows, order).mul(gradient.to(sum_dtype(rows)).unsqueeze(1)).sum(2);
+    const at::Tensor products =
+        general::by_routes(rows, order).mul(gradient.to(wide_dtype(rows.scalar_type())).unsqueeze(1)).sum(2);
     return {general::rows_of_tokens(gradient, order, weights), products};
   }
-  const SumGradients result{at::empty_like(rows), at::zeros(order.places.sizes(), rows.options().dtype(sum_dtype(rows)))};
+  const SumGradients result{at::empty_like(rows),
+                            at::zeros(order.places.sizes(), rows.options().dtype(wide_dtype(rows.scalar_type())))};
   const at::Tensor factors = in_sums(weights, rows);
   for_tokens(order, rows, result.rows, [&](auto zero, const kernels::Tokens& shape) {
     using T = decltype(zero);

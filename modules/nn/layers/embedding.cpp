@@ -5,13 +5,13 @@
 #include <numeric>
 
 #include "cpu/kernels.h"
-#include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_rows.h"
 #include "layers.h"
 #include "parts/function.h"
 #include "parts/positions.h"
 #include "zt/base/options.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

@@ -4,6 +4,7 @@
 #include "part.h"
 #include "parts/function.h"
 #include "zt/base/options.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::nn {

@@ -3,6 +3,7 @@
 #include "parts/function.h"
 #include "softmax_loss.h"
 #include "zt/base/options.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::nn {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_softmax.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

@@ -2,6 +2,7 @@
 
 #include "norm_rows.h"
 #include "parts/function.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

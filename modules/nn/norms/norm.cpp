@@ -2,6 +2,7 @@
 
 #include "parts/function.h"
 #include "zt/base/options.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

@@ -1,7 +1,7 @@
 #include "norm_cuda.h"
 
-#include "cpu/rows.h"
 #include "cuda/device_call.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

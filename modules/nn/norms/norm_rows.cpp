@@ -3,10 +3,10 @@
 #include <numeric>
 
 #include "cpu/kernels.h"
-#include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_norm.h"
 #include "norm_cuda.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

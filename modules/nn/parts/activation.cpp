@@ -1,9 +1,9 @@
 #include "activation.h"
 
 #include "cpu/kernels.h"
-#include "cpu/rows.h"
 #include "cuda/device_activation.h"
 #include "cuda/device_call.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

@@ -6,6 +6,7 @@
 
 #include "function.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 #include "zt/gemm/gemm.h"
 

@@ -1,11 +1,11 @@
 #include "dropout.h"
 
 #include "cpu/kernels.h"
-#include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_rows.h"
 #include "function.h"
 #include "zt/base/options.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

@@ -48,11 +48,6 @@ inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x, Context& 
   return x.to(dtype);
 }
 
-// Returns x [..., n] as a contiguous [rows, n].
-inline at::Tensor as_rows(const at::Tensor& x) {
-  const int64_t columns = x.size(-1);
-  return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
-}
 // Returns `rows` [rows, n] in the shape of `like`, except that the last dim is n. For autograd, the result is not a view.
 inline at::Tensor in_shape_of(const at::Tensor& like, const at::Tensor& rows) {
   auto shape = like.sizes().vec();

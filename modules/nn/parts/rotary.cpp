@@ -4,9 +4,9 @@
 #include <span>
 
 #include "cpu/kernels.h"
-#include "cpu/rows.h"
 #include "cuda/device_call.h"
 #include "cuda/device_rows.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 

@@ -7,10 +7,10 @@
 
 #include <cmath>
 
-#include "cpu/rows.h"
 #include "layers/layers.h"
 #include "parts/activation.h"
 #include "parts/rotary.h"
+#include "zt/base/rows.h"
 #include "zt/plan/allocation.h"
 
 namespace zt::nn {

@@ -3,13 +3,13 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "cpu/rows.h"
 #include "cuda/device_norm.h"
 #include "cuda_bounds.h"
 #include "cuda_team.h"
 #include "layers/layers.h"
 #include "parts/activation.h"
 #include "support/cuda_device.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 namespace {

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/rows.h"
 #include "cuda/device_activation.h"
 #include "cuda/device_norm.h"
 #include "cuda/device_softmax.h"
 #include "cuda_bounds.h"
 #include "cuda_team.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 namespace {

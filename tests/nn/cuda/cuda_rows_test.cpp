@@ -2,12 +2,12 @@
 // tests compare with ATen.
 #include <gtest/gtest.h>
 
-#include "cpu/rows.h"
 #include "cuda/device_rows.h"
 #include "cuda_bounds.h"
 #include "cuda_team.h"
 #include "parts/dropout.h"
 #include "parts/rotary.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 namespace {

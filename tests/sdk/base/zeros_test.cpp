@@ -1,5 +1,3 @@
-#include "zt/base/zeros.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include "zt/base/tensor.h"
 
 namespace zt {
 namespace {

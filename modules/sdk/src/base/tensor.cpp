@@ -1,6 +1,8 @@
 #include "zt/base/tensor.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cmath>
@@ -78,6 +80,18 @@ std::string human_bytes(int64_t bytes) {
 uint64_t fingerprint(const at::Tensor& tensor) {
   if (!tensor.is_contiguous() || !tensor.is_cpu()) misuse("fingerprint needs a contiguous CPU tensor, got {}", describe(tensor));
   return stable_hash({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
+}
+
+at::Tensor large_zeros(at::IntArrayRef shape, const at::TensorOptions& options) {
+  at::Tensor x = at::empty(shape, options);
+  if (x.is_cpu()) {
+    constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+    const auto begin = reinterpret_cast<uintptr_t>(x.data_ptr());
+    const uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage, last = (begin + x.nbytes()) / kHugePage * kHugePage;
+    // The result is ignored: without huge pages the kernel uses small ones.
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  }
+  return x.zero_();
 }
 
 }  // namespace zt

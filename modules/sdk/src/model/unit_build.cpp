@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "zt/base/error.h"
-#include "zt/base/zeros.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 

@@ -6,7 +6,7 @@
 #include "model/unit_build.h"
 #include "train/memory_check.h"
 #include "zt/base/error.h"
-#include "zt/base/zeros.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 

@@ -9,7 +9,7 @@
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
-namespace zt::nn {
+namespace zt {
 
 // Calls body(T{}), where T is the dtype of x: double, float, c10::BFloat16 or c10::Half. Throws Misuse for other dtypes. Does
 // nothing for a meta tensor, which has no elements.
@@ -49,10 +49,16 @@ void for_elements(int64_t elements, const Body& body) {
   for_rows(elements, 1, body);
 }
 
+// Returns x [..., n] as a contiguous [rows, n].
+inline at::Tensor as_rows(const at::Tensor& x) {
+  const int64_t columns = x.size(-1);
+  return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
+}
+
 // Returns the elements of x, or null if x is undefined.
 template <class T>
 const T* data_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<T>() : nullptr;
 }
 
-}  // namespace zt::nn
+}  // namespace zt
