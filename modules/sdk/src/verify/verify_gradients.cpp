@@ -7,10 +7,59 @@ namespace zt::verifier {
 
 namespace {
 
+// STEP: each unit once, or in slices, after NORM.
+class UpdateCheck {
+ public:
+  UpdateCheck(const Subject& subject, Findings& findings)
+      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {}
+
+  // `has_norm`: whether NORM comes before the action.
+  void update(int step, bool has_norm) {
+    const Action& action = subject_.action(step);
+    const int unit = action.target;
+    Updates& state = units_[unit];
+    if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
+    if (state.last >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.last));
+    const int64_t parts = action.number("parts", 1);
+    if (state.parts == 0) state.parts = parts;
+    if (state.parts != parts)
+      return say(step, "parts={}, but STEP {} was begun with {} slices: use the same number in all of them", parts, unit,
+                 state.parts);
+    if (action.number("part", 0) != state.parts_done)
+      return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
+                 action.number("part", 0), unit, state.parts_done);
+    if (++state.parts_done == parts) state.last = step;
+    if (!has_norm) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
+  }
+
+  void check_complete() {
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+      if (!subject_.is_trained(unit) || units_[unit].last >= 0) continue;
+      say(-1, "STEP {} is missing: {} would never be updated", unit, subject_.unit(unit));
+    }
+  }
+
+ private:
+  struct Updates {
+    int last = -1;      // index of the last slice's action; -1: it has not come yet
+    int64_t parts = 0;  // number of slices, from the first slice on
+    int64_t parts_done = 0;
+  };
+
+  template <class... Args>
+  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
+    refuse(findings_, step, format, std::forward<Args>(args)...);
+  }
+
+  const Subject& subject_;
+  Findings& findings_;
+  std::vector<Updates> units_;
+};
+
 class GradientCheck {
  public:
   GradientCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
+      : subject_(subject), findings_(findings), updates_(subject, findings), units_(subject.model.units.size()) {
     for (int step = 0; step < subject.size(); ++step) {
       const Action& action = subject.action(step);
       const bool is_reduction = action.kind == Kinds::get().reduce_grad;
@@ -29,7 +78,7 @@ class GradientCheck {
       if (id == kinds.count) count(step);
       else if (id == kinds.norm) norm(step);
       else if (id == kinds.forward) forward(step);
-      else if (id == kinds.step) update(step);
+      else if (id == kinds.step) updates_.update(step, norm_ >= 0);
       else if (id == kinds.reduce_grad) reduce(step);
       else if (id == kinds.replicate_grad) replicate(step);
       else check_others(step);
@@ -46,10 +95,7 @@ class GradientCheck {
     GradientPart part = GradientPart::whole;  // of that REDUCE_GRAD
     int replication = -1;                     // the latest REPLICATE_GRAD
     int read = -1;                            // the latest other action that read a gradient that is not reduced yet
-    int update = -1;                          // the last slice of STEP
     std::set<std::string> summed = {};        // axes over which the gradient is summed
-    int64_t parts = 0;                        // number of slices of STEP, from its first slice on
-    int64_t parts_done = 0;
   };
 
   // Returns whether a later REDUCE_GRAD must add to the sum after this part.
@@ -251,37 +297,16 @@ class GradientCheck {
     }
   }
 
-  void update(int step) {
-    const Action& action = subject_.action(step);
-    const int unit = action.target;
-    UnitState& state = units_[unit];
-    if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
-    if (state.update >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.update));
-    const int64_t parts = action.number("parts", 1);
-    if (state.parts == 0) state.parts = parts;
-    if (state.parts != parts)
-      return say(step, "parts={}, but STEP {} was begun with {} slices: use the same number in all of them", parts, unit,
-                 state.parts);
-    if (action.number("part", 0) != state.parts_done)
-      return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
-                 action.number("part", 0), unit, state.parts_done);
-    if (++state.parts_done == parts) state.update = step;
-    if (norm_ < 0) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
-  }
-
   void check_complete() {
     if (subject_.program.mode == Mode::generate) return;
     if (count_ < 0) say(-1, "COUNT is missing: put it first");
     if (norm_ < 0) say(-1, "NORM is missing: put it after the last B and REDUCE_GRAD");
-    if (!subject_.is_training()) return;
-    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-      if (!subject_.is_trained(unit) || units_[unit].update >= 0) continue;
-      say(-1, "STEP {} is missing: {} would never be updated", unit, subject_.unit(unit));
-    }
+    if (subject_.is_training()) updates_.check_complete();
   }
 
   const Subject& subject_;
   Findings& findings_;
+  UpdateCheck updates_;
   std::vector<UnitState> units_;
   std::set<std::string> reduced_axes_;
   int count_ = -1, norm_ = -1, first_forward_ = -1;

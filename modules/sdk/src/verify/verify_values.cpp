@@ -4,13 +4,39 @@ namespace zt::verifier {
 
 namespace {
 
+// Floating-point sums depend on the order of their terms, so weight gradients are added in the order of micro-batches.
+class SumOrderCheck {
+ public:
+  SumOrderCheck(const Subject& subject, Findings& findings)
+      : subject_(subject), findings_(findings), latest_(subject.model.positions.size(), -1) {}
+
+  // The action adds to the gradients of its position's weights.
+  void add(int step) {
+    const Action& action = subject_.action(step);
+    const auto& units = subject_.model.positions[action.target].units;
+    if (std::ranges::none_of(units, [&](int unit) { return subject_.is_trained(unit); })) return;
+    int& latest = latest_[action.target];
+    if (latest >= 0 && subject_.action(latest).micro_batch > action.micro_batch) {
+      refuse(findings_, step,
+             "it comes after {}: gradients are summed over micro-batches in ascending order, or their bits would depend on the "
+             "schedule; put it before",
+             subject_.at(latest));
+    }
+    latest = step;
+  }
+
+ private:
+  const Subject& subject_;
+  Findings& findings_;
+  std::vector<int> latest_;  // by position: the latest action that has added; -1: none
+};
+
 // Tracks every (position, micro-batch) through F, R and B.
 class ValueCheck {
  public:
-  ValueCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings) {
+  ValueCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings), sum_order_(subject, findings) {
     places_.resize(subject.model.positions.size() * subject.program.micro_batches);
     readers_.resize(subject.model.positions.size());
-    latest_sums_.resize(subject.model.positions.size(), -1);
     runs_ = positions_run(subject.program, subject.model);
     find_first_actions();
     find_readers();
@@ -169,7 +195,7 @@ class ValueCheck {
     mine.backward = step;
     if (action.kind == Kinds::get().backward) {
       mine.weights = step;
-      check_sum_order(step);
+      sum_order_.add(step);
     }
     check_gradient(step, action, mine);
     if (mine.forward < 0)
@@ -187,22 +213,7 @@ class ValueCheck {
       return say(step, "it repeats {}: gradients would be added twice, remove one", subject_.at(mine.weights));
     if (mine.backward < 0) say(step, "its I has not run, which computes what it needs: put I {} first", place_text(step));
     mine.weights = step;
-    check_sum_order(step);
-  }
-
-  // Floating-point sums depend on the order of their terms.
-  void check_sum_order(int step) {
-    const Action& action = subject_.action(step);
-    const auto& units = subject_.model.positions[action.target].units;
-    if (std::ranges::none_of(units, [&](int unit) { return subject_.is_trained(unit); })) return;
-    int& latest = latest_sums_[action.target];
-    if (latest >= 0 && subject_.action(latest).micro_batch > action.micro_batch) {
-      say(step,
-          "it comes after {}: gradients are summed over micro-batches in ascending order, or their bits would depend on the "
-          "schedule; put it before",
-          subject_.at(latest));
-    }
-    latest = step;
+    sum_order_.add(step);
   }
 
   // Returns "2 0": position and micro-batch.
@@ -255,7 +266,7 @@ class ValueCheck {
   std::vector<Place> places_;              // [position * micro_batches + micro_batch]
   std::vector<std::vector<int>> readers_;  // by position
   std::vector<bool> runs_;                 // by position: whether this rank runs it
-  std::vector<int> latest_sums_;           // by position: the latest action that adds to its weights' gradients; -1: none
+  SumOrderCheck sum_order_;
 };
 
 }  // namespace
