@@ -58,6 +58,7 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program
   if (!findings.empty()) return findings;
   check_values(subject, findings);
   check_gradients(subject, findings);
+  check_updates(subject, findings);
   check_residency(subject, findings);
   return findings;
 }

@@ -56,8 +56,10 @@ bool is_in_range(const Subject& subject, const Resource& resource);
 void check_fields(const Subject& subject, Findings& findings);
 // Checks that F, R and B occur once per position and micro-batch and in order, and that all values that actions read are present.
 void check_values(const Subject& subject, Findings& findings);
-// Checks COUNT, gradients, REDUCE_GRAD, REPLICATE_GRAD, NORM and STEP.
+// Checks COUNT, gradients, REDUCE_GRAD, REPLICATE_GRAD and NORM.
 void check_gradients(const Subject& subject, Findings& findings);
+// Checks that STEP updates each unit once, or in slices, after NORM.
+void check_updates(const Subject& subject, Findings& findings);
 // Checks that full parameters are present and current when an action reads them, and at the end.
 void check_residency(const Subject& subject, Findings& findings);
 

@@ -7,59 +7,35 @@ namespace zt::verifier {
 
 namespace {
 
-// STEP: each unit once, or in slices, after NORM.
-class UpdateCheck {
- public:
-  UpdateCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {}
-
-  // `has_norm`: whether NORM comes before the action.
-  void update(int step, bool has_norm) {
-    const Action& action = subject_.action(step);
-    const int unit = action.target;
-    Updates& state = units_[unit];
-    if (!subject_.model.units[unit].trainable) return say(step, "{} is frozen: remove it", subject_.unit(unit));
-    if (state.last >= 0) return say(step, "it repeats {}: a unit is updated once, remove one", subject_.at(state.last));
-    const int64_t parts = action.number("parts", 1);
-    if (state.parts == 0) state.parts = parts;
-    if (state.parts != parts)
-      return say(step, "parts={}, but STEP {} was begun with {} slices: use the same number in all of them", parts, unit,
-                 state.parts);
-    if (action.number("part", 0) != state.parts_done)
-      return say(step, "part={} of STEP {} where part {} is due: slices are updated in order, each once",
-                 action.number("part", 0), unit, state.parts_done);
-    if (++state.parts_done == parts) state.last = step;
-    if (!has_norm) say(step, "no NORM comes before it: clipping and the check for non-finite gradients need it, put NORM first");
+// Returns the axes along which ranks run different positions or hold different boxes of a parameter.
+std::set<std::string> divided_axes(const Subject& subject) {
+  std::set<std::string> axes(subject.program.split_axes.begin(), subject.program.split_axes.end());
+  for (const ParamInfo& param : subject.model.params) {
+    for (const std::string& axis : param.cut_axes()) axes.insert(axis);
   }
+  return axes;
+}
 
-  void check_complete() {
-    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-      if (!subject_.is_trained(unit) || units_[unit].last >= 0) continue;
-      say(-1, "STEP {} is missing: {} would never be updated", unit, subject_.unit(unit));
-    }
+bool sees_other_data(const Subject& subject, int unit, const std::string& axis) {
+  return std::ranges::any_of(subject.model.units[unit].params, [&](int index) {
+    const ParamInfo& param = subject.model.params[index];
+    return param.trainable && placement_on(param.placements, axis) == Placement::replicated_other_data;
+  });
+}
+
+// Returns the axes of several ranks along which a trained parameter of the unit sees other data, in the mesh's order.
+std::vector<std::string> data_axes(const Subject& subject, int unit) {
+  std::vector<std::string> axes;
+  for (const AxisSize& axis : subject.mesh.axes()) {
+    if (axis.size > 1 && sees_other_data(subject, unit, axis.name)) axes.push_back(axis.name);
   }
-
- private:
-  struct Updates {
-    int last = -1;      // index of the last slice's action; -1: it has not come yet
-    int64_t parts = 0;  // number of slices, from the first slice on
-    int64_t parts_done = 0;
-  };
-
-  template <class... Args>
-  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
-    refuse(findings_, step, format, std::forward<Args>(args)...);
-  }
-
-  const Subject& subject_;
-  Findings& findings_;
-  std::vector<Updates> units_;
-};
+  return axes;
+}
 
 class GradientCheck {
  public:
   GradientCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), updates_(subject, findings), units_(subject.model.units.size()) {
+      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
     for (int step = 0; step < subject.size(); ++step) {
       const Action& action = subject.action(step);
       const bool is_reduction = action.kind == Kinds::get().reduce_grad;
@@ -78,10 +54,9 @@ class GradientCheck {
       if (id == kinds.count) count(step);
       else if (id == kinds.norm) norm(step);
       else if (id == kinds.forward) forward(step);
-      else if (id == kinds.step) updates_.update(step, norm_ >= 0);
       else if (id == kinds.reduce_grad) reduce(step);
       else if (id == kinds.replicate_grad) replicate(step);
-      else check_others(step);
+      else if (id != kinds.step) check_others(step);
     }
     check_complete();
   }
@@ -129,19 +104,10 @@ class GradientCheck {
           "gradients are summed over '{}' but this action is not, so they would be scaled by one rank's part: add it to axes",
           axis);
     }
-    for (const auto& axis : divided_axes()) {
+    for (const auto& axis : divided_axes(subject_)) {
       if (!is_left_out(axis)) continue;
       say(step, "ranks along '{}' hold different parts of the model, so this action must sum over them: add it to axes", axis);
     }
-  }
-
-  // Returns the axes along which ranks run different positions or hold different boxes of a parameter.
-  std::set<std::string> divided_axes() const {
-    std::set<std::string> axes(subject_.program.split_axes.begin(), subject_.program.split_axes.end());
-    for (const ParamInfo& param : subject_.model.params) {
-      for (const std::string& axis : param.cut_axes()) axes.insert(axis);
-    }
-    return axes;
   }
 
   void norm(int step) {
@@ -171,7 +137,7 @@ class GradientCheck {
           "axis named 'pp' is known to be such a one: name the pipeline's axis pp in the mesh, and join it with no other",
           axis, fmt::join(reduced_axes_, "', '"));
     } else if (!axis.empty()) {
-      std::vector<std::string> data = data_axes(unit);
+      std::vector<std::string> data = data_axes(subject_, unit);
       if (data.empty()) data = {axis};
       const std::string all = fmt::format("{}", fmt::join(data, "\", \""));
       say(step,
@@ -186,22 +152,6 @@ class GradientCheck {
     return std::ranges::find(axes, axis) != axes.end();
   }
 
-  // Returns the axes of several ranks along which a trained parameter of the unit sees other data, in the mesh's order.
-  std::vector<std::string> data_axes(int unit) const {
-    std::vector<std::string> axes;
-    for (const AxisSize& axis : subject_.mesh.axes()) {
-      if (axis.size > 1 && sees_other_data(unit, axis.name)) axes.push_back(axis.name);
-    }
-    return axes;
-  }
-
-  bool sees_other_data(int unit, const std::string& axis) const {
-    return std::ranges::any_of(subject_.model.units[unit].params, [&](int index) {
-      const ParamInfo& param = subject_.model.params[index];
-      return param.trainable && placement_on(param.placements, axis) == Placement::replicated_other_data;
-    });
-  }
-
   // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axes
   // of its plan. If the program reduces any gradient (local SGD does not), it must also be summed over all axes along which the
   // unit's parameters see other data.
@@ -212,7 +162,7 @@ class GradientCheck {
     }
     for (const AxisSize& axis : subject_.mesh.axes()) {
       if (axis.size == 1 || reduced_axes_.empty() || state.summed.contains(axis.name)) continue;
-      if (sees_other_data(unit, axis.name)) return axis.name;
+      if (sees_other_data(subject_, unit, axis.name)) return axis.name;
     }
     return "";
   }
@@ -301,12 +251,10 @@ class GradientCheck {
     if (subject_.program.mode == Mode::generate) return;
     if (count_ < 0) say(-1, "COUNT is missing: put it first");
     if (norm_ < 0) say(-1, "NORM is missing: put it after the last B and REDUCE_GRAD");
-    if (subject_.is_training()) updates_.check_complete();
   }
 
   const Subject& subject_;
   Findings& findings_;
-  UpdateCheck updates_;
   std::vector<UnitState> units_;
   std::set<std::string> reduced_axes_;
   int count_ = -1, norm_ = -1, first_forward_ = -1;
