@@ -78,7 +78,7 @@ class PieceReader {
     auto& reads = reads_[shard];
     if (reads.empty()) return;
     std::ranges::sort(reads, {}, [](const BlockRead& each) { return each.piece->offset + each.begin; });
-    std::vector<io::Range> ranges;
+    std::vector<io::FileRange> ranges;
     for (const BlockRead& each : reads) ranges.push_back({each.piece->offset + each.begin, each.end - each.begin});
     const std::string path = folder_ + "/" + index_.shards[shard].file;
     io::read_ranges(files_, path, ranges, [&](size_t i, std::span<const std::byte> data) {

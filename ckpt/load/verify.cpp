@@ -21,7 +21,7 @@ struct PieceStretch {
   const SavedTensor* tensor;
   const SavedPiece* piece;
   int64_t begin;  // byte of the piece
-  io::Range range;
+  io::FileRange range;
 };
 
 // Returns the data of each shard in reads of at most io::kBlock bytes, ascending by offset.
@@ -38,9 +38,9 @@ std::vector<std::vector<PieceStretch>> data_of(const MasterIndex& index) {
   return stretches;
 }
 
-std::vector<io::Range> in_blocks(const std::vector<io::Range>& ranges) {
-  std::vector<io::Range> blocks;
-  for (const io::Range& range : ranges) {
+std::vector<io::FileRange> in_blocks(const std::vector<io::FileRange>& ranges) {
+  std::vector<io::FileRange> blocks;
+  for (const io::FileRange& range : ranges) {
     for (int64_t at = 0; at < range.bytes; at += io::kBlock)
       blocks.push_back({range.offset + at, std::min(io::kBlock, range.bytes - at)});
   }
@@ -48,7 +48,7 @@ std::vector<io::Range> in_blocks(const std::vector<io::Range>& ranges) {
 }
 
 // Returns the hash of the ranges' bytes in their order. Holds at most kDepth blocks in memory.
-uint64_t hash_of(io::FileSystem& files, const std::string& path, std::span<const io::Range> ranges) {
+uint64_t hash_of(io::FileSystem& files, const std::string& path, std::span<const io::FileRange> ranges) {
   io::Hash hash;
   while (!ranges.empty()) {
     size_t count = 0;
@@ -79,7 +79,7 @@ std::vector<std::string> verify_shard(io::FileSystem& files, const std::string& 
   try {
     const int64_t bytes = io::file_bytes(files, path);
     if (bytes != saved.bytes) return {fmt::format("{}: {} bytes, {} were saved", path, bytes, saved.bytes)};
-    std::vector<io::Range> ranges;
+    std::vector<io::FileRange> ranges;
     for (const PieceStretch& each : data) ranges.push_back(each.range);
     io::read_ranges(files, path, ranges,
                     [&](size_t i, std::span<const std::byte> bytes_read) { verify_blocks(data[i], bytes_read, path, wrong); });

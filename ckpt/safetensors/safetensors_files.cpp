@@ -23,7 +23,7 @@ constexpr int64_t kLargestIndex = int64_t{100} << 20;  // bytes
 
 std::vector<std::byte> read_head(io::FileSystem& files, const std::string& path, int64_t bytes) {
   std::vector<std::byte> head;
-  const io::Range range{0, bytes};
+  const io::FileRange range{0, bytes};
   io::read_ranges(files, path, {&range, 1},
                   [&](size_t, std::span<const std::byte> data) { head.assign(data.begin(), data.end()); });
   return head;
@@ -182,7 +182,7 @@ at::Tensor ModelFiles::read(const std::string& name) const {
   if (found == tensors_.end()) misuse("there is no tensor '{}' in these safetensors files", name);
   const Tensor& tensor = found->second;
   const at::Tensor whole = at::empty(tensor.shape, tensor.dtype);
-  std::vector<io::Range> ranges;
+  std::vector<io::FileRange> ranges;
   for (int64_t at = tensor.begin; at < tensor.end; at += io::kBlock)
     ranges.push_back({at, std::min(io::kBlock, tensor.end - at)});
   auto* to = static_cast<std::byte*>(whole.mutable_data_ptr());
