@@ -10,8 +10,6 @@
 
 namespace zt::moe {
 
-using Params = std::vector<std::shared_ptr<Param>>;
-
 // Gives an expert its slices of the parameters and gradient buffers of all experts. What an expert cannot have, such as a batch,
 // throws Misuse.
 //

@@ -58,7 +58,7 @@ class Router final : public Layer, public LayerExtras {
     return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
   }
 
-  std::vector<std::shared_ptr<Param>> params() const override {
+  Params params() const override {
     return noise_ ? std::vector{weight_, noise_} : std::vector{weight_};
   }
   Io io() const override {

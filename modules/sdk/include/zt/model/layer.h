@@ -156,7 +156,7 @@ class Layer : public MadeFromOptions {
 
   // Returns the parameters, with names local to the layer ("weight"): the model adds the layer's name. Must always return the
   // same.
-  virtual std::vector<std::shared_ptr<Param>> params() const { return {}; }
+  virtual Params params() const { return {}; }
   virtual Io io() const { return {}; }
   // Returns the mesh axes along which forward and backward communicate.
   virtual std::vector<std::string> axes() const { return {}; }
@@ -200,7 +200,7 @@ class ExchangeLayer : public Layer {
 
   // Runs `start` and waits.
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) final;
-  std::vector<std::shared_ptr<Param>> params() const final { return {}; }
+  Params params() const final { return {}; }
 };
 
 ZT_OBJECT(Layer)
