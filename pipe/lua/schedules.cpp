@@ -12,24 +12,24 @@ namespace zt::pipe {
 struct ScheduleRank {
   std::shared_ptr<Schedule> schedule;
   int rank = 0;
-  std::vector<Step>& steps() const { return schedule->ranks[static_cast<size_t>(rank)]; }
+  std::vector<ScheduleStep>& steps() const { return schedule->ranks[static_cast<size_t>(rank)]; }
 };
 
 }  // namespace zt::pipe
 
 namespace zt {
 ZT_OBJECT(pipe::ScheduleRank)
-ZT_OBJECT(pipe::Step)
+ZT_OBJECT(pipe::ScheduleStep)
 ZT_DEFINE_OBJECT(pipe::ScheduleRank, "PipelineRank")
-ZT_DEFINE_OBJECT(pipe::Step, "PipelineStep")
+ZT_DEFINE_OBJECT(pipe::ScheduleStep, "PipelineStep")
 }  // namespace zt
 
 namespace zt::pipe {
 
 namespace {
 
-void push(lua_State* L, const Step& step) {
-  lua::push(L, std::make_shared<Step>(step));
+void push(lua_State* L, const ScheduleStep& step) {
+  lua::push(L, std::make_shared<ScheduleStep>(step));
 }
 
 // pipe.F(stage, micro_batch)
@@ -40,41 +40,41 @@ int make_task(lua_State* L) {
     if (value < 0 || value > 1 << 20) misuse("argument {}: stages and micro-batches are counted from 0, got {}", index, value);
     return static_cast<int>(value);
   };
-  push(L, Step{{kind, number(1), number(2)}});
+  push(L, ScheduleStep{{kind, number(1), number(2)}});
   return 1;
 }
 
 // pipe.overlap(pipe.F(0, 5), pipe.B(3, 2)): the layers of the two take turns
 int overlap(lua_State* L) {
-  const Step first = *lua::check<Step>(L, 1), second = *lua::check<Step>(L, 2);
+  const ScheduleStep first = *lua::check<ScheduleStep>(L, 1), second = *lua::check<ScheduleStep>(L, 2);
   if (first.beside || second.beside) misuse("pipe.overlap takes two tasks, not one that is overlapped already");
-  push(L, Step{first.task, second.task});
+  push(L, ScheduleStep{first.task, second.task});
   return 1;
 }
 
 int step_text(lua_State* L) {
-  lua::push(L, text_of(*lua::check<Step>(L, 1)));
+  lua::push(L, text_of(*lua::check<ScheduleStep>(L, 1)));
   return 1;
 }
 int step_equal(lua_State* L) {
-  lua::push(L, *lua::check<Step>(L, 1) == *lua::check<Step>(L, 2));
+  lua::push(L, *lua::check<ScheduleStep>(L, 1) == *lua::check<ScheduleStep>(L, 2));
   return 1;
 }
 int step_kind(lua_State* L) {
-  lua::push(L, std::string(1, letter_of(lua::check<Step>(L, 1)->task.kind)));
+  lua::push(L, std::string(1, letter_of(lua::check<ScheduleStep>(L, 1)->task.kind)));
   return 1;
 }
 int step_stage(lua_State* L) {
-  lua::push(L, int64_t{lua::check<Step>(L, 1)->task.stage});
+  lua::push(L, int64_t{lua::check<ScheduleStep>(L, 1)->task.stage});
   return 1;
 }
 int step_micro_batch(lua_State* L) {
-  lua::push(L, int64_t{lua::check<Step>(L, 1)->task.micro_batch});
+  lua::push(L, int64_t{lua::check<ScheduleStep>(L, 1)->task.micro_batch});
   return 1;
 }
 int step_beside(lua_State* L) {
-  const auto beside = lua::check<Step>(L, 1)->beside;
-  lua::push(L, beside ? std::make_shared<Step>(Step{*beside}) : std::shared_ptr<Step>());
+  const auto beside = lua::check<ScheduleStep>(L, 1)->beside;
+  lua::push(L, beside ? std::make_shared<ScheduleStep>(ScheduleStep{*beside}) : std::shared_ptr<ScheduleStep>());
   return 1;
 }
 
@@ -89,10 +89,10 @@ size_t place_at(lua_State* L, int index, size_t end) {
 int rank_insert(lua_State* L) {
   auto& steps = lua::check<ScheduleRank>(L, 1)->steps();
   if (lua::is_absent(L, 3)) {
-    steps.push_back(*lua::check<Step>(L, 2));
+    steps.push_back(*lua::check<ScheduleStep>(L, 2));
   } else {
     const size_t place = place_at(L, 2, steps.size() + 1);
-    steps.insert(steps.begin() + static_cast<int64_t>(place), *lua::check<Step>(L, 3));
+    steps.insert(steps.begin() + static_cast<int64_t>(place), *lua::check<ScheduleStep>(L, 3));
   }
   return 0;
 }
@@ -111,7 +111,7 @@ int rank_get(lua_State* L) {
 }
 int rank_set(lua_State* L) {
   auto& steps = lua::check<ScheduleRank>(L, 1)->steps();
-  steps[place_at(L, 2, steps.size())] = *lua::check<Step>(L, 3);
+  steps[place_at(L, 2, steps.size())] = *lua::check<ScheduleStep>(L, 3);
   return 0;
 }
 int rank_length(lua_State* L) {
@@ -120,7 +120,7 @@ int rank_length(lua_State* L) {
 }
 int rank_text(lua_State* L) {
   std::string text;
-  for (const Step& step : lua::check<ScheduleRank>(L, 1)->steps()) text += (text.empty() ? "" : " ") + text_of(step);
+  for (const ScheduleStep& step : lua::check<ScheduleRank>(L, 1)->steps()) text += (text.empty() ? "" : " ") + text_of(step);
   lua::push(L, text);
   return 1;
 }
@@ -188,7 +188,7 @@ void open_schedules(lua::Module& module) {
       .function<make_task<TaskKind::weight_grad>>("W")
       .function<overlap>("overlap")
       .function<check_schedule>("check");
-  module.type<Step>()
+  module.type<ScheduleStep>()
       .getter<step_kind>("kind")
       .getter<step_stage>("stage")
       .getter<step_micro_batch>("micro_batch")

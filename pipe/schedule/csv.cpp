@@ -54,7 +54,7 @@ Task parse_cell(std::string text, const std::string& where, bool is_old) {
   return parse_task(text, where);
 }
 
-Step parse_step(const Cell& cell, bool is_old) {
+ScheduleStep parse_step(const Cell& cell, bool is_old) {
   static const std::string kOverlap = ")OVERLAP_F_B";
   if (cell.text.front() != '(') return {parse_cell(cell.text, cell.where, is_old)};
   const size_t middle = cell.text.find(';'), end = cell.text.find(kOverlap);
@@ -86,7 +86,7 @@ void complete_header(Schedule& schedule) {
   std::map<int, int> ranks;
   int64_t micro_batches = 1;
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
-    for (const Step& step : schedule.ranks[static_cast<size_t>(rank)]) {
+    for (const ScheduleStep& step : schedule.ranks[static_cast<size_t>(rank)]) {
       for_each_task(step, [&](const Task& task) {
         ranks.try_emplace(task.stage, rank);
         micro_batches = std::max(micro_batches, int64_t{task.micro_batch} + 1);
@@ -114,7 +114,7 @@ std::string to_csv(const Schedule& schedule) {
   std::string csv;
   for (const auto& steps : schedule.ranks) {
     std::string row;
-    for (const Step& step : steps) row += (row.empty() ? "" : ",") + text_of(step) + (step.beside ? "OVERLAP_F_B" : "");
+    for (const ScheduleStep& step : steps) row += (row.empty() ? "" : ",") + text_of(step) + (step.beside ? "OVERLAP_F_B" : "");
     csv += row + "\n";
   }
   return csv;

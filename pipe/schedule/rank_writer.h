@@ -33,7 +33,7 @@ class RankWriter {
   void add(const std::optional<Task>& task);
 
   Schedule& schedule_;
-  std::vector<Step>& steps_;
+  std::vector<ScheduleStep>& steps_;
   std::vector<int> forwards_, backwards_;  // by stage: next micro-batch
   std::deque<Task> weights_;               // left by I, the oldest first
 };

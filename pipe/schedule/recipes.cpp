@@ -12,14 +12,14 @@ namespace {
 void drop_virtual(Schedule& schedule, int count) {
   const auto is_virtual = [count](const Task& task) { return task.micro_batch >= count; };
   for (auto& steps : schedule.ranks) {
-    for (Step& step : steps) {
+    for (ScheduleStep& step : steps) {
       if (step.beside && is_virtual(*step.beside)) step.beside.reset();
       if (step.beside && is_virtual(step.task)) {
         step.task = *step.beside;
         step.beside.reset();
       }
     }
-    std::erase_if(steps, [&](const Step& step) { return is_virtual(step.task); });
+    std::erase_if(steps, [&](const ScheduleStep& step) { return is_virtual(step.task); });
   }
   schedule.micro_batches = count;
 }

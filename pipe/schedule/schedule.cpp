@@ -55,7 +55,7 @@ Waits waits_of(const Task& task, int stages) {
           .received = stage + 1 < stages ? std::optional(Task{TaskKind::input_grad, stage + 1, m}) : std::nullopt};
 }
 
-std::string text_of(const Step& step) {
+std::string text_of(const ScheduleStep& step) {
   return step.beside ? fmt::format("({};{})", text_of(step.task), text_of(*step.beside)) : text_of(step.task);
 }
 
@@ -97,7 +97,7 @@ Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int mic
   return {.placement = placement,
           .micro_batches = micro_batches,
           .rank_of_stage = place_stages(placement, ranks, chunks),
-          .ranks = std::vector<std::vector<Step>>(static_cast<size_t>(ranks))};
+          .ranks = std::vector<std::vector<ScheduleStep>>(static_cast<size_t>(ranks))};
 }
 
 Schedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches) {
@@ -105,7 +105,7 @@ Schedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_bat
   return {.placement = StagePlacement::by_stage,
           .micro_batches = micro_batches,
           .rank_of_stage = std::move(rank_of_stage),
-          .ranks = std::vector<std::vector<Step>>(static_cast<size_t>(ranks))};
+          .ranks = std::vector<std::vector<ScheduleStep>>(static_cast<size_t>(ranks))};
 }
 
 }  // namespace zt::pipe

@@ -39,16 +39,16 @@ struct Waits {
 Waits waits_of(const Task& task, int stages);
 
 // One step of a rank: a task, or two that are overlapped: their layers take turns.
-struct Step {
+struct ScheduleStep {
   Task task;
   std::optional<Task> beside = {};
-  bool operator==(const Step&) const = default;
+  bool operator==(const ScheduleStep&) const = default;
 };
-std::string text_of(const Step& step);  // "0F3" or "(0F3;7B1)"
+std::string text_of(const ScheduleStep& step);  // "0F3" or "(0F3;7B1)"
 
 // Calls visit(task) for the one or two tasks of a step.
 template <class Visit>
-void for_each_task(const Step& step, Visit visit) {
+void for_each_task(const ScheduleStep& step, Visit visit) {
   visit(step.task);
   if (step.beside) visit(*step.beside);
 }
@@ -63,8 +63,8 @@ enum class StagePlacement : uint8_t {
 struct Schedule {
   StagePlacement placement = StagePlacement::loop;
   int micro_batches = 1;
-  std::vector<int> rank_of_stage;        // by stage
-  std::vector<std::vector<Step>> ranks;  // by rank: its steps in order
+  std::vector<int> rank_of_stage;                // by stage
+  std::vector<std::vector<ScheduleStep>> ranks;  // by rank: its steps in order
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
   // Return the index of a stage and micro-batch in a table of all, and the size of the table.

@@ -12,14 +12,14 @@ namespace zt::pipe {
 namespace {
 
 // The choices that a scheduler leaves open. `search` tries all of them.
-struct Rules {
+struct SearchRules {
   bool back_first = true;       // of the forwards that are ready, that of the last stage comes first, else the oldest micro-batch
   bool divides_memory = false;  // each stage has a part of its rank's memory for itself
 };
 
 class ListScheduler {
  public:
-  ListScheduler(const SearchOptions& options, const Rules& rules)
+  ListScheduler(const SearchOptions& options, const SearchRules& rules)
       : options_(options),
         rules_(rules),
         schedule_(empty_schedule(options.placement, options.ranks, options.chunks, options.micro_batches)),
@@ -135,7 +135,7 @@ class ListScheduler {
   }
 
   const SearchOptions& options_;
-  Rules rules_;
+  SearchRules rules_;
   Schedule schedule_;
   std::vector<StageTimes> times_;
   Ends ends_;

@@ -12,9 +12,9 @@ namespace {
 constexpr int kVersion = 1;
 const char* const kPlacements[] = {"loop", "v", "by_stage"};
 
-class TextReader {
+class ScheduleReader {
  public:
-  explicit TextReader(const std::string& text) : stream_(text) {}
+  explicit ScheduleReader(const std::string& text) : stream_(text) {}
 
   Schedule read() {
     const auto title = words("the title 'ztoolkit schedule 1'");
@@ -85,7 +85,7 @@ class TextReader {
     for (size_t i = 2; i < given.size(); ++i) schedule.ranks[static_cast<size_t>(rank)].push_back(parse_step(given[i]));
   }
 
-  Step parse_step(const std::string& word) const {
+  ScheduleStep parse_step(const std::string& word) const {
     const size_t middle = word.find(';');
     if (word.front() != '(') return {parse_task(word, here())};
     if (word.back() != ')' || middle == std::string::npos)
@@ -108,14 +108,14 @@ std::string to_text(const Schedule& schedule) {
   text += '\n';
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
-    for (const Step& step : schedule.ranks[rank]) text += " " + text_of(step);
+    for (const ScheduleStep& step : schedule.ranks[rank]) text += " " + text_of(step);
     text += '\n';
   }
   return text;
 }
 
 Schedule from_text(const std::string& text) {
-  return TextReader(without_byte_order_mark(text)).read();
+  return ScheduleReader(without_byte_order_mark(text)).read();
 }
 
 std::string without_byte_order_mark(const std::string& text) {

@@ -42,7 +42,7 @@ class Play {
   bool advance(int rank) {
     const auto r = static_cast<size_t>(rank);
     if (next_[r] == schedule_.ranks[r].size()) return false;
-    const Step& step = schedule_.ranks[r][next_[r]];
+    const ScheduleStep& step = schedule_.ranks[r][next_[r]];
     const double start = std::max(ends_.ready(step.task), step.beside ? ends_.ready(*step.beside) : 0);
     if (start == kNever) return false;
     const double begin = std::max(start, free_[r]);
@@ -68,12 +68,12 @@ class Play {
     }
   }
 
-  static int most_held(const std::vector<Step>& steps) {
+  static int most_held(const std::vector<ScheduleStep>& steps) {
     int held = 0, most = 0;
     const auto change = [](const Task& task) {
       return task.kind == TaskKind::forward ? 1 : task.kind == TaskKind::input_grad ? 0 : -1;
     };
-    for (const Step& step : steps) {
+    for (const ScheduleStep& step : steps) {
       const int first = change(step.task), second = step.beside ? change(*step.beside) : 0;
       most = std::max(most, held + std::max(first, 0) + std::max(second, 0));
       held += first + second;

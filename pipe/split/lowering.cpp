@@ -99,7 +99,7 @@ class Lowering {
     std::vector<bool> in_order(static_cast<size_t>(schedule.stages()), true);
     std::vector<int> latest(in_order.size(), -1);
     for (const auto& steps : schedule.ranks) {
-      for (const Step& step : steps) {
+      for (const ScheduleStep& step : steps) {
         for_each_task(step, [&](const Task& task) {
           if (task.kind == TaskKind::forward || task.kind == TaskKind::weight_grad) return;
           const auto stage = static_cast<size_t>(task.stage);
@@ -115,7 +115,7 @@ class Lowering {
     std::vector<LayerRun> layers;
     const auto& steps = schedule_.ranks[static_cast<size_t>(rank)];
     for (int index = 0; index < static_cast<int>(steps.size()); ++index) {
-      const Step& step = steps[static_cast<size_t>(index)];
+      const ScheduleStep& step = steps[static_cast<size_t>(index)];
       const auto first = layers_of(step.task, index);
       const auto second = step.beside ? layers_of(*step.beside, index) : std::vector<LayerRun>();
       const auto merged =

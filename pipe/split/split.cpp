@@ -12,9 +12,9 @@ namespace zt::pipe {
 
 namespace {
 
-class Split : public Pass {
+class SplitPass : public Pass {
  public:
-  explicit Split(SplitOptions options) : options_(std::move(options)) {}
+  explicit SplitPass(SplitOptions options) : options_(std::move(options)) {}
   const SplitOptions& options() const { return options_; }
   std::string name() const override { return "pipe.split"; }
   std::string summary() const override { return "pipe.split " + (options_.name.empty() ? "own schedule" : options_.name); }
@@ -163,13 +163,13 @@ std::shared_ptr<Pass> make_split(SplitOptions options) {
     const Recipe& recipe = find_recipe(options.name);
     if (options.chunks > 0) make_schedule(recipe.name, {options.axis->size, options.chunks, 1});  // checks chunks
   }
-  return std::make_shared<Split>(std::move(options));
+  return std::make_shared<SplitPass>(std::move(options));
 }
 
 std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
                                            std::shared_ptr<const Schedule> schedule) {
   for (const auto& pass : program.passes()) {
-    const auto* split = dynamic_cast<const Split*>(pass.get());
+    const auto* split = dynamic_cast<const SplitPass*>(pass.get());
     if (!split) continue;
     SplitOptions options = split->options();
     options.name = std::move(name);

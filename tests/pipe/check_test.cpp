@@ -14,7 +14,7 @@ namespace {
 
 using namespace pipe;
 
-Step step(const char* text) {
+ScheduleStep step(const char* text) {
   return {parse_task(text, "test")};
 }
 
