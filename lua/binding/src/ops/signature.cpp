@@ -116,9 +116,9 @@ std::optional<Overload> overload_of(const c10::OperatorHandle& handle) {
   };
 }
 
-class Table {
+class OperatorTable {
  public:
-  Table() {
+  OperatorTable() {
     constexpr std::string_view kNamespace = "aten::";
     for (const auto& full_name : c10::Dispatcher::singleton().getAllOpNames()) {
       if (!full_name.name.starts_with(kNamespace)) continue;
@@ -157,8 +157,8 @@ class Table {
   std::vector<std::string> names_;
 };
 
-const Table& table() {
-  static const Table made;
+const OperatorTable& table() {
+  static const OperatorTable made;
   return made;
 }
 
