@@ -13,9 +13,6 @@ namespace {
 
 constexpr int kBatch = 32;  // counters per batch
 
-template <class T, int kWidth>
-using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
-
 template <int kWidth>
 using Words = Vector<uint64_t, kWidth>;
 
