@@ -30,7 +30,7 @@ class ListScheduler {
     for (int rank = 0; rank < options.ranks; ++rank) divide_memory(rank);
   }
 
-  Schedule run() {
+  PipelineSchedule run() {
     std::vector<double> free(static_cast<size_t>(options_.ranks), 0);
     std::priority_queue<double, std::vector<double>, std::greater<>> moments({}, {0.0});
     while (!moments.empty()) {
@@ -136,7 +136,7 @@ class ListScheduler {
 
   const SearchOptions& options_;
   SearchRules rules_;
-  Schedule schedule_;
+  PipelineSchedule schedule_;
   std::vector<StageTimes> times_;
   Ends ends_;
   std::vector<Stage> stages_;
@@ -170,14 +170,14 @@ int most_held(const Timing& timing) {
 
 }  // namespace
 
-Schedule search(const SearchOptions& options) {
+PipelineSchedule search(const SearchOptions& options) {
   check_memory(options);
-  std::optional<Schedule> best;
+  std::optional<PipelineSchedule> best;
   double best_seconds = kNever;
   int best_held = 0;
   for (const bool back_first : {true, false}) {
     for (const bool divides_memory : {false, true}) {
-      Schedule found = ListScheduler(options, {back_first, divides_memory}).run();
+      PipelineSchedule found = ListScheduler(options, {back_first, divides_memory}).run();
       const Timing timing = time_schedule(found, options.times);
       const bool is_better = timing.seconds < best_seconds || (timing.seconds == best_seconds && most_held(timing) < best_held);
       if (best && !is_better) continue;

@@ -64,8 +64,8 @@ std::vector<VPattern> patterns(int ranks, int sum) {
 }
 
 // Returns the schedule with whole backwards in the order of the pattern.
-Schedule repeat(const VPattern& pattern, const Shape& shape) {
-  Schedule schedule = empty_schedule(StagePlacement::v, shape.ranks, 2, shape.micro_batches);
+PipelineSchedule repeat(const VPattern& pattern, const Shape& shape) {
+  PipelineSchedule schedule = empty_schedule(StagePlacement::v, shape.ranks, 2, shape.micro_batches);
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::map<int, Task> in_order;
     const auto times = times_of(pattern, rank, shape.ranks);
@@ -82,14 +82,15 @@ Schedule repeat(const VPattern& pattern, const Shape& shape) {
 }
 
 // Returns the fastest schedule that holds at most `held` activations of half a rank's part, or else the one that holds least.
-Schedule best_of_patterns(const Shape& shape, int sum, int held) {
+PipelineSchedule best_of_patterns(const Shape& shape, int sum, int held) {
   constexpr size_t kTried = 24;
-  std::optional<Schedule> best;
+  std::optional<PipelineSchedule> best;
   std::pair<int, double> best_cost;  // activations above the bound, seconds
   auto candidates = patterns(shape.ranks, sum);
   candidates.resize(std::min(candidates.size(), kTried));
   for (const VPattern& pattern : candidates) {
-    Schedule schedule = split_backwards(repeat(pattern, shape), {}, std::vector<int>(static_cast<size_t>(shape.ranks), held));
+    PipelineSchedule schedule =
+        split_backwards(repeat(pattern, shape), {}, std::vector<int>(static_cast<size_t>(shape.ranks), held));
     const Timing timing = time_schedule(schedule);
     int most = 0;
     for (const TimedRank& rank : timing.ranks) most = std::max(most, rank.most_held);
@@ -103,11 +104,11 @@ Schedule best_of_patterns(const Shape& shape, int sum, int held) {
 
 }  // namespace
 
-Schedule v_half(const Shape& shape) {
+PipelineSchedule v_half(const Shape& shape) {
   return best_of_patterns(shape, 6, shape.ranks + 2);
 }
 
-Schedule v_min(const Shape& shape) {
+PipelineSchedule v_min(const Shape& shape) {
   return best_of_patterns(shape, 4, (2 * shape.ranks + 2) / 3 + 2);
 }
 
