@@ -157,7 +157,7 @@ class OperatorTable {
   std::vector<std::string> names_;
 };
 
-const OperatorTable& table() {
+const OperatorTable& operator_table() {
   static const OperatorTable made;
   return made;
 }
@@ -170,11 +170,11 @@ std::string Overload::text() const {
 }
 
 const Operator* find_operator(std::string_view name) {
-  return table().find(name);
+  return operator_table().find(name);
 }
 
 const std::vector<std::string>& operator_names() {
-  return table().names();
+  return operator_table().names();
 }
 
 const char* kind_text(ArgumentKind kind) {
