@@ -11,7 +11,7 @@ namespace {
 struct NormedHeads {
   RowParts parts;
   at::Tensor weight;
-  std::function<Context::Sink()> sink;
+  Context::SinkFn sink;
 };
 
 struct HeadNormState {

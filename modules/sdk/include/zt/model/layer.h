@@ -125,9 +125,10 @@ class Context {
     // Does nothing if the view is undefined.
     void add(const at::Tensor& sum) const;
   };
+  using SinkFn = std::function<Sink()>;
   // Returns a function for the layer's backward that gives the Sink of `param`. The backward must then return no gradient of
   // `param` to autograd. Throws Misuse as `param`.
-  virtual std::function<Sink()> grad_sink(const Param& param) = 0;
+  virtual SinkFn grad_sink(const Param& param) = 0;
 
   // Runs the computation of a weight gradient: at once, or later if the program splits the backward in two.
   virtual void defer(std::function<void()> weight_gradient) = 0;
