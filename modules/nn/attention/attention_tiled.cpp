@@ -16,9 +16,9 @@ namespace {
 
 // Computes tiles of queries of the forward, one at a time.
 template <class T, class A>
-class Forward {
+class AttentionForward {
  public:
-  Forward(const AttentionCall<T, A>& call, T* out, A* logsumexp)
+  AttentionForward(const AttentionCall<T, A>& call, T* out, A* logsumexp)
       : call_(call),
         out_(out),
         logsumexp_(logsumexp),
@@ -96,9 +96,9 @@ class Forward {
 
 // Computes the backward of pairs (sample, key head), one at a time. The suffix _across marks transposed panels.
 template <class T, class A>
-class Backward {
+class AttentionBackward {
  public:
-  Backward(const AttentionCall<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
+  AttentionBackward(const AttentionCall<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
       : call_(call),
         dqkv_(dqkv),
         dout_(dout),
@@ -232,7 +232,7 @@ void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
     const AttentionCall<T, A> call(qkv, inputs, isa);
     for_tasks(call.samples * inputs.shape.heads * call.query_tiles(), call.device,
-              [&] { return Forward<T, A>(call, data_of<T>(out), data_of<A>(logsumexp)); });
+              [&] { return AttentionForward<T, A>(call, data_of<T>(out), data_of<A>(logsumexp)); });
   });
 }
 
@@ -240,8 +240,9 @@ void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at
                         const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
     const AttentionCall<T, A> call(qkv, inputs, isa);
-    for_tasks(call.samples * inputs.shape.kv_heads, call.device,
-              [&] { return Backward<T, A>(call, data_of<T>(dqkv), data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp)); });
+    for_tasks(call.samples * inputs.shape.kv_heads, call.device, [&] {
+      return AttentionBackward<T, A>(call, data_of<T>(dqkv), data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp));
+    });
   });
 }
 
