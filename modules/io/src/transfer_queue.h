@@ -41,8 +41,8 @@ class TransferQueue {
  private:
   struct Lane {
     FileOperation operation;  // the part that is still to be moved
-    int64_t needed = 0;   // bytes of this part that must arrive
-    int retries = 0;      // retries in a row without progress
+    int64_t needed = 0;       // bytes of this part that must arrive
+    int retries = 0;          // retries in a row without progress
   };
 
   void submit(const Lane& lane);
