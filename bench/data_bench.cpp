@@ -37,7 +37,7 @@ const std::shared_ptr<const TokenFile>& shared_corpus() {
   return file;
 }
 
-void run(benchmark::State& state, std::unique_ptr<Source> source, int64_t rows) {
+void run(benchmark::State& state, std::unique_ptr<SampleSource> source, int64_t rows) {
   Stream stream("bench", std::move(source), {.batch = rows, .seed = 1});
   const Fields first = stream.batch(0);
   const auto labels = first.at("labels").narrow(1, 0, first.at("labels").size(1) - 1);
@@ -52,7 +52,7 @@ void run(benchmark::State& state, std::unique_ptr<Source> source, int64_t rows) 
 
 void windows(benchmark::State& state) {
   const int64_t rows = state.range(0), seq = state.range(1);
-  run(state, std::make_unique<WindowSource>(shared_corpus(), Range{0, kTokens}, seq, WindowSource::Cut::shifted), rows);
+  run(state, std::make_unique<WindowSource>(shared_corpus(), IndexRange{0, kTokens}, seq, WindowSource::Cut::shifted), rows);
 }
 BENCHMARK(windows)->ArgNames({"rows", "seq"})->Args({16, 128})->Args({8, 1024})->Args({64, 2048});
 

@@ -50,12 +50,12 @@ MemoryOptions parse_memory_options(const Value& options) {
   return parsed;
 }
 
-Memory memory_of(const MemoryOptions& o) {
+MemoryEstimate memory_of(const MemoryOptions& o) {
   const auto bytes = [](at::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); };
   const int64_t part = (o.params + o.ranks - 1) / o.ranks;
   const auto held = [&](bool is_sharded) { return is_sharded ? part : o.params; };
   const int64_t params = bytes(o.precision.params), grads = bytes(o.precision.grads), exact = bytes(o.precision.master());
-  Memory memory;
+  MemoryEstimate memory;
   memory.parameters = params * held(o.stage >= 3 || (o.node_shared && o.stage >= 1));
   memory.gradients = grads * held(o.stage >= 2);
   memory.master = o.precision.is_mixed() ? exact * held(o.stage >= 1) : 0;

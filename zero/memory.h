@@ -22,7 +22,7 @@ struct MemoryOptions {
 };
 
 // Bytes per rank, by kind.
-struct Memory {
+struct MemoryEstimate {
   int64_t parameters = 0, gradients = 0, master = 0, optimizer = 0, buckets = 0, activations = 0;
   int64_t total() const { return parameters + gradients + master + optimizer + buckets + activations; }
 };
@@ -33,6 +33,6 @@ MemoryOptions parse_memory_options(const Value& options);
 // Pure. A shard of n elements over W ranks has ceil(n / W) elements. With P parameters on N ranks, 16-bit gradients and Adam:
 // 16 P bytes at stage 0, 4 P + 12 P / N, 2 P + 14 P / N and 16 P / N at stages 1, 2 and 3. Padding is not included; a trainer's
 // own report includes it.
-Memory memory_of(const MemoryOptions& options);
+MemoryEstimate memory_of(const MemoryOptions& options);
 
 }  // namespace zt::zero

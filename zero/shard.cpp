@@ -34,9 +34,9 @@ bool ends_sum(GradientPart part) {
   return part == GradientPart::whole || part == GradientPart::last;
 }
 
-class Shard : public Pass {
+class ShardPass : public Pass {
  public:
-  explicit Shard(ShardOptions options) : options_(std::move(options)) {}
+  explicit ShardPass(ShardOptions options) : options_(std::move(options)) {}
   std::string name() const override { return "zero.shard"; }
   std::string summary() const override { return fmt::format("zero.shard stage {}", options_.stage); }
   Phase phase() const override { return Phase::residency; }
@@ -200,7 +200,7 @@ std::shared_ptr<Pass> make_shard(ShardOptions options) {
     if (overlaps || copies.mesh.lock() != axis.mesh.lock())
       misuse("zero.shard: replicate = '{}' must be another axis of the same mesh as '{}'", copies.name, axis.name);
   }
-  return std::make_shared<Shard>(std::move(options));
+  return std::make_shared<ShardPass>(std::move(options));
 }
 
 }  // namespace zt::zero

@@ -43,7 +43,7 @@ constexpr int64_t kVocab = 2048;
 void add_block(const Options& options, int index, Async async, std::vector<NamedLayer>& layers) {
   const std::string name = fmt::format("blocks.{}.", index);
   moe::ExchangeOptions exchange{.experts = options.experts, .hidden = options.hidden, .axis = "ep", .ranks = kRanks};
-  exchange.transport.async = async;
+  exchange.send.async = async;
   // Balanced and padded: no counts are exchanged, and all ranks have the same work.
   const Value::Table capacity{{"train", 1.0}, {"pad", true}};
   const Value::Table router{{"hidden", options.hidden},

@@ -36,7 +36,7 @@ class SlowBackend final : public comm::Backend {
   std::optional<at::Device> device() const override { return inner_->device(); }
 
   Work submit(comm::Operation operation, Async async) override {
-    if (operation.kind != comm::Kind::all_to_all) return inner_->submit(std::move(operation), async);
+    if (operation.kind != comm::CallKind::all_to_all) return inner_->submit(std::move(operation), async);
     const double seconds = seconds_of(operation);
     inner_->submit(std::move(operation), Async::no).wait();
     network_->spent = network_->spent + seconds;

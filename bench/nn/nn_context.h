@@ -30,7 +30,7 @@ class BenchContext final : public Context {
   Philox rng(Purpose purpose) const override { return Philox::keyed(1, purpose); }
   Communicator& comm(const std::string& axis) override { misuse("the benchmark has no axis '{}'", axis); }
   void loss(const std::string&, at::Tensor sum, Per) override { last_loss = std::move(sum); }
-  std::function<Sink()> grad_sink(const Param& param) override {
+  SinkFn grad_sink(const Param& param) override {
     return [this, &param] {
       at::Tensor& view = views[&param];
       if (!view.defined()) view = at::empty(param.shape, values_of(param).options().dtype(at::kFloat).requires_grad(false));

@@ -57,7 +57,7 @@ class SleepLayer : public Layer {
     const at::Tensor x = is_first_ ? context.batch("x") : in[0];
     return {SleepFunction::apply(x, context.param(*weight_), &times_, &context, weight_.get())};
   }
-  std::vector<std::shared_ptr<Param>> params() const override { return {weight_}; }
+  Params params() const override { return {weight_}; }
   Io io() const override { return {.inputs = is_first_ ? std::vector<std::string>() : std::vector<std::string>{"h"}}; }
   bool splits_backward() const override { return true; }
   std::string kind() const override { return "sleep"; }

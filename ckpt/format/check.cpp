@@ -62,7 +62,7 @@ Problem problem_of(const std::vector<SavedShard>& shards) {
 }
 
 // Checks that names are paths of one tree in which tensors and values are leaves.
-class Names {
+class NameTree {
  public:
   Problem add(const std::string& name) {
     const std::string path = encode_name(name);
@@ -89,8 +89,8 @@ class Names {
 
 }  // namespace
 
-std::optional<std::string> problem_of_names(const Index& index) {
-  Names names;
+std::optional<std::string> problem_of_names(const MasterIndex& index) {
+  NameTree names;
   for (const SavedTensor& tensor : index.tensors) {
     if (Problem problem = names.add(tensor.name)) return problem;
   }
@@ -114,7 +114,7 @@ bool is_shard_file(std::string_view file) {
   return is_number && digits.size() >= 5 && digits.size() <= 9 && (digits.size() == 5 || digits[0] != '0');
 }
 
-std::optional<std::string> problem_of(const Index& index) {
+std::optional<std::string> problem_of(const MasterIndex& index) {
   if (Problem problem = problem_of(index.shards)) return problem;
   if (Problem problem = problem_of_names(index)) return problem;
   for (const SavedTensor& tensor : index.tensors) {

@@ -19,10 +19,10 @@ std::string shard_file(int64_t rank);
 bool is_shard_file(std::string_view file);
 
 // Returns the first naming error, or nullopt: a name that is empty, too long, reserved or used twice, or one below another.
-std::optional<std::string> problem_of_names(const Index& index);
+std::optional<std::string> problem_of_names(const MasterIndex& index);
 
 // Returns the first error, or nullopt. Checks names, shapes, regions inside shapes, the number of elements stored per tensor,
 // bytes inside the shard's file, and the number of checksums.
-std::optional<std::string> problem_of(const Index& index);
+std::optional<std::string> problem_of(const MasterIndex& index);
 
 }  // namespace zt::ckpt

@@ -14,7 +14,7 @@ namespace zt::ckpt {
 
 // A part of a tensor that lies contiguously in a shard: the elements of `region` in its order, little-endian.
 struct SavedPiece {
-  int32_t shard = 0;                // index into Index::shards
+  int32_t shard = 0;                // index into MasterIndex::shards
   int64_t offset = 0;               // byte in the shard's file; 0 if nothing is stored (count = 0)
   Region region;                    // at least one box; a tensor without dims has one box without dims
   std::vector<uint64_t> checksums;  // xxh3 of each block of kChecksumBlock bytes
@@ -35,7 +35,7 @@ struct SavedShard {
   uint64_t rest = 0;  // xxh3 of all bytes of the file outside datasets' data, in the file's order
 };
 
-struct Index {
+struct MasterIndex {
   std::vector<SavedShard> shards;
   std::vector<SavedTensor> tensors;
   // A table: "trainer/step" -> nil, booleans, numbers (NaN and infinities too), strings, lists and tables of them.

@@ -45,17 +45,17 @@ class Column {
   size_t place_ = 0;
 };
 
-Column<int64_t> numbers(Reader& reader, const char* path) {
+Column<int64_t> numbers(TreeReader& reader, const char* path) {
   return {path, reader.column<int64_t>(path, H5T_STD_I64LE)};
 }
-Column<uint64_t> checksums(Reader& reader, const char* path) {
+Column<uint64_t> checksums(TreeReader& reader, const char* path) {
   return {path, reader.column<uint64_t>(path, H5T_STD_U64LE)};
 }
-Column<std::string> names(Reader& reader, const char* path) {
+Column<std::string> names(TreeReader& reader, const char* path) {
   return {path, reader.strings(path)};
 }
 
-std::vector<SavedShard> read_shards(Reader& reader) {
+std::vector<SavedShard> read_shards(TreeReader& reader) {
   auto file = names(reader, master::kShardFile);
   auto bytes = numbers(reader, master::kShardBytes);
   auto rest = checksums(reader, master::kShardRest);
@@ -68,7 +68,7 @@ std::vector<SavedShard> read_shards(Reader& reader) {
 
 class Pieces {
  public:
-  explicit Pieces(Reader& reader)
+  explicit Pieces(TreeReader& reader)
       : shard_(numbers(reader, master::kPieceShard)),
         offset_(numbers(reader, master::kPieceOffset)),
         first_(numbers(reader, master::kPieceFirst)),
@@ -110,7 +110,7 @@ std::string plain_name(const std::string& path) {
   return *name;
 }
 
-std::vector<SavedTensor> read_tensors(Reader& reader) {
+std::vector<SavedTensor> read_tensors(TreeReader& reader) {
   auto name = names(reader, master::kTensorName), dtype = names(reader, master::kTensorType);
   auto dims = numbers(reader, master::kTensorDims), pieces = numbers(reader, master::kTensorPieces);
   auto attributes = numbers(reader, master::kTensorAttributes), shape = numbers(reader, master::kShape);
@@ -136,7 +136,7 @@ std::vector<SavedTensor> read_tensors(Reader& reader) {
   return tensors;
 }
 
-Value read_values(Reader& reader) {
+Value read_values(TreeReader& reader) {
   const std::vector<std::string> paths = reader.strings(master::kValueName);
   Value::Table values;
   for (const std::string& path : paths) {
@@ -146,13 +146,13 @@ Value read_values(Reader& reader) {
   return values;
 }
 
-Index read_index(std::span<const std::byte> file) {
+MasterIndex read_index(std::span<const std::byte> file) {
   const int minor = check_user_block(file);
   check_structure(file, kUserBlock, minor < kCompactSince ? DenseGroups::any : DenseGroups::large_only);
   const Hdf5Session session;
   const Handle image = read_image(file);
-  Reader reader(image, static_cast<int64_t>(file.size()));
-  Index index;
+  TreeReader reader(image, static_cast<int64_t>(file.size()));
+  MasterIndex index;
   index.shards = read_shards(reader);
   index.tensors = read_tensors(reader);
   index.values = read_values(reader);
@@ -173,7 +173,7 @@ auto naming(const std::string& path, const Action& action) {
 
 }  // namespace
 
-Index read_master(std::span<const std::byte> file, const std::string& path) {
+MasterIndex read_master(std::span<const std::byte> file, const std::string& path) {
   return naming(path, [&] { return read_index(file); });
 }
 

@@ -3,9 +3,9 @@
 #include <span>
 
 #include "check.h"
+#include "hdf5/encoded_value.h"
 #include "hdf5/image.h"
 #include "hdf5/names.h"
-#include "hdf5/plain.h"
 #include "hdf5/types.h"
 #include "master.h"
 #include "master_paths.h"
@@ -59,8 +59,8 @@ void write_column(TreeWriter& tree, const char* path, const std::vector<uint64_t
 }
 
 void write_column(TreeWriter& tree, const char* path, const std::vector<std::string>& column) {
-  const Plain plain = plain_strings(column);
-  write_column(tree, path, plain.type, plain.space, plain.bytes.data());
+  const EncodedValue encoded = encode_strings(column);
+  write_column(tree, path, encoded.type, encoded.space, encoded.bytes.data());
 }
 
 template <class Rows, class Get>
@@ -135,7 +135,7 @@ void write_values(TreeWriter& tree, const Value& values) {
 }
 
 // Returns the links of the groups of tensors and values; those within values and of the index are not among them.
-LinkCounts links_of(const Index& index) {
+LinkCounts links_of(const MasterIndex& index) {
   LinkCounts counts;
   for (const SavedTensor& tensor : index.tensors) counts.add("/" + encode_name(tensor.name));
   for (const auto& [name, value] : *index.values.get_if<Value::Table>()) counts.add("/" + encode_name(name));
@@ -143,7 +143,7 @@ LinkCounts links_of(const Index& index) {
   return counts;
 }
 
-void write_all(TreeWriter& tree, const Index& index) {
+void write_all(TreeWriter& tree, const MasterIndex& index) {
   for (const SavedTensor& tensor : index.tensors) write_tensor(tree, tensor, index.shards);
   write_values(tree, index.values);
   write_shards(tree, index.shards);
@@ -153,7 +153,7 @@ void write_all(TreeWriter& tree, const Index& index) {
 
 }  // namespace
 
-std::vector<std::byte> make_master(const Index& index) {
+std::vector<std::byte> make_master(const MasterIndex& index) {
   if (const auto problem = problem_of(index)) misuse("this checkpoint cannot be saved: {}", *problem);
   const Hdf5Session session;
   SparseMemory memory(1 << 20);

@@ -94,7 +94,7 @@ void ShardImage::set_checksums(std::span<const uint64_t> checksums) {
 
 uint64_t ShardImage::rest() const {
   io::Hash hash;
-  for (const io::Range& range : rest_) hash.add({memory_.data() + range.offset, static_cast<size_t>(range.bytes)});
+  for (const io::FileRange& range : rest_) hash.add({memory_.data() + range.offset, static_cast<size_t>(range.bytes)});
   return hash.value();
 }
 

@@ -36,7 +36,7 @@ class ShardImage {
   // Returns the whole file. The address stays the same.
   std::byte* data() { return memory_.data(); }
   // Returns the parts of the file outside the datasets' data, ascending: HDF5's own bytes, and gaps of zeros.
-  const std::vector<io::Range>& rest_ranges() const { return rest_; }
+  const std::vector<io::FileRange>& rest_ranges() const { return rest_; }
 
   // Sets the attribute xxh3 of each dataset to its piece_checksum. May be called again, with other checksums.
   void set_checksums(std::span<const uint64_t> checksums);
@@ -45,7 +45,7 @@ class ShardImage {
 
  private:
   std::vector<std::string> paths_;
-  std::vector<io::Range> data_, rest_;
+  std::vector<io::FileRange> data_, rest_;
   SparseMemory memory_;
 };
 

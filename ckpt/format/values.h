@@ -1,4 +1,4 @@
-// Writes and reads values below a path of a master file. Tables are groups; values that fit a Plain are datasets.
+// Writes and reads values below a path of a master file. Tables are groups; values that encode_value can encode are datasets.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ namespace zt::ckpt {
 // Throws Misuse, with the place in the value, for a value that a checkpoint cannot hold.
 void write_value(TreeWriter& tree, const std::string& path, const Value& value);
 // Throws a Fault, with the place in the file, for content that write_value does not write.
-Value read_value(Reader& reader, const std::string& path);
+Value read_value(TreeReader& reader, const std::string& path);
 
 // Writes a table's values as attributes of an object. Throws Misuse for a value that needs a group.
 void write_attributes(const TreeWriter& tree, hid_t object, const Value::Table& attributes);
 // Throws a Fault unless the object at `path` has `count` attributes.
-Value::Table read_attributes(Reader& reader, const std::string& path, int64_t count);
+Value::Table read_attributes(TreeReader& reader, const std::string& path, int64_t count);
 
 }  // namespace zt::ckpt

@@ -7,9 +7,9 @@ namespace zt::ckpt {
 
 namespace {
 
-Value read(Reader& reader, const std::string& path, int depth);
+Value read(TreeReader& reader, const std::string& path, int depth);
 
-Value::Table read_table(Reader& reader, hid_t group, const std::string& path, int depth) {
+Value::Table read_table(TreeReader& reader, hid_t group, const std::string& path, int depth) {
   Value::Table table;
   for (const std::string& link : reader.links(group, path)) {
     const auto key = decode_key(link);
@@ -19,7 +19,7 @@ Value::Table read_table(Reader& reader, hid_t group, const std::string& path, in
   return table;
 }
 
-Value::List read_list(Reader& reader, hid_t group, const std::string& path, int depth) {
+Value::List read_list(TreeReader& reader, hid_t group, const std::string& path, int depth) {
   const Handle attribute(H5Aopen(group, kListLength, H5P_DEFAULT), H5Aclose, "open the length of list '" + path + "'");
   const Value length = reader.attribute_value(attribute, path + ", its length");
   const std::vector<std::string> links = reader.links(group, path);
@@ -31,7 +31,7 @@ Value::List read_list(Reader& reader, hid_t group, const std::string& path, int 
   return list;
 }
 
-Value read(Reader& reader, const std::string& path, int depth) {
+Value read(TreeReader& reader, const std::string& path, int depth) {
   if (depth > kDeepestValue) fault("{}: more than {} groups inside each other", path, kDeepestValue);
   const Handle object = reader.open(path);
   if (H5Iget_type(object) != H5I_GROUP) return reader.dataset_value(object, path);
@@ -42,11 +42,11 @@ Value read(Reader& reader, const std::string& path, int depth) {
 
 }  // namespace
 
-Value read_value(Reader& reader, const std::string& path) {
+Value read_value(TreeReader& reader, const std::string& path) {
   return read(reader, path, 0);
 }
 
-Value::Table read_attributes(Reader& reader, const std::string& path, int64_t count) {
+Value::Table read_attributes(TreeReader& reader, const std::string& path, int64_t count) {
   if (count == 0) return {};
   H5O_info_t info;
   checked(H5Oget_info_by_name2(reader.file(), path.c_str(), &info, H5O_INFO_NUM_ATTRS, H5P_DEFAULT), "look at '" + path + "'");

@@ -1,6 +1,6 @@
 #include "check.h"
+#include "hdf5/encoded_value.h"
 #include "hdf5/names.h"
-#include "hdf5/plain.h"
 #include "hdf5/types.h"
 #include "values.h"
 #include "zt/base/error.h"
@@ -17,16 +17,16 @@ std::string link_name(const std::string& path, const std::string& key) {
   return link;
 }
 
-void write_plain(TreeWriter& tree, const std::string& path, const Plain& plain) {
-  const bool is_small = plain.bytes.size() <= kMostCompact;
-  const Handle dataset = tree.dataset(path, plain.type, plain.space, dataset_list(is_small ? H5D_COMPACT : H5D_CONTIGUOUS));
-  if (!plain.bytes.empty())
-    checked(H5Dwrite(dataset, plain.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, plain.bytes.data()), "write '" + path + "'");
+void write_encoded(TreeWriter& tree, const std::string& path, const EncodedValue& encoded) {
+  const bool is_small = encoded.bytes.size() <= kMostCompact;
+  const Handle dataset = tree.dataset(path, encoded.type, encoded.space, dataset_list(is_small ? H5D_COMPACT : H5D_CONTIGUOUS));
+  if (!encoded.bytes.empty())
+    checked(H5Dwrite(dataset, encoded.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, encoded.bytes.data()), "write '" + path + "'");
 }
 
 // Returns the links of the group of a table or list.
-Links links_of(const Value& value) {
-  Links links;
+GroupLinks links_of(const Value& value) {
+  GroupLinks links;
   if (const auto* list = value.get_if<Value::List>()) {
     const auto count = static_cast<int64_t>(list->size());
     return {count, count * static_cast<int64_t>(std::to_string(count).size())};
@@ -40,7 +40,7 @@ Links links_of(const Value& value) {
 
 void write(TreeWriter& tree, const std::string& path, const Value& value, int depth) {
   if (depth > kDeepestValue) misuse("the value '{}' has more than {} tables and lists inside each other", path, kDeepestValue);
-  if (const auto plain = to_plain(value)) return write_plain(tree, path, *plain);
+  if (const auto encoded = encode_value(value)) return write_encoded(tree, path, *encoded);
   const hid_t group = tree.group(path, links_of(value));
   if (const auto* table = value.get_if<Value::Table>()) {
     for (const auto& [key, item] : *table) write(tree, path + "/" + link_name(path, key), item, depth + 1);
@@ -62,12 +62,13 @@ void write_value(TreeWriter& tree, const std::string& path, const Value& value) 
 
 void write_attributes(const TreeWriter& tree, hid_t object, const Value::Table& attributes) {
   for (const auto& [key, value] : attributes) {
-    const auto plain = to_plain(value);
-    if (!plain)
+    const auto encoded = encode_value(value);
+    if (!encoded)
       misuse("the attribute '{}' is {} of several kinds: attributes hold one value or a list of one kind", key,
              value.type_name());
-    const Handle attribute = tree.attribute(object, link_name("the attributes", key), plain->type, plain->space);
-    if (!plain->bytes.empty()) checked(H5Awrite(attribute, plain->type, plain->bytes.data()), "write attribute '" + key + "'");
+    const Handle attribute = tree.attribute(object, link_name("the attributes", key), encoded->type, encoded->space);
+    if (!encoded->bytes.empty())
+      checked(H5Awrite(attribute, encoded->type, encoded->bytes.data()), "write attribute '" + key + "'");
   }
 }
 

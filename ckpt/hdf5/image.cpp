@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kImageName = "ztoolkit image";
 
 // The driver's parameters. libhdf5 passes them to it in a file access list.
-struct Access {
+struct ImageAccess {
   SparseMemory* memory;    // null means read-only
   const std::byte* bytes;  // used if `memory` is null
   int64_t size;
@@ -24,7 +24,7 @@ struct Access {
 
 // An open file of the driver. Metadata is allocated from [metadata, metadata_end).
 struct OpenImage : H5FD_t {
-  Access access;
+  ImageAccess access;
   haddr_t end = 0;  // end of libhdf5's allocations
   haddr_t metadata = 0, metadata_end = 0;
 
@@ -43,7 +43,7 @@ H5FD_t* open(const char* name, unsigned, hid_t access_list, haddr_t) {
   const void* info = H5Pget_driver_info(access_list);
   if (!info || std::strcmp(name, kImageName) != 0) return nullptr;
   auto* opened = new OpenImage{};
-  opened->access = *static_cast<const Access*>(info);
+  opened->access = *static_cast<const ImageAccess*>(info);
   return opened;
 }
 
@@ -135,7 +135,7 @@ H5FD_class_t driver_class() {
   driver.name = "ztoolkit_image";
   driver.maxaddr = static_cast<haddr_t>(INT64_MAX);
   driver.fc_degree = H5F_CLOSE_STRONG;
-  driver.fapl_size = sizeof(Access);
+  driver.fapl_size = sizeof(ImageAccess);
   driver.open = open;
   driver.close = close;
   driver.cmp = compare;
@@ -159,7 +159,7 @@ hid_t driver_id() {
   return id;
 }
 
-Handle access_list(const Access& access) {
+Handle access_list(const ImageAccess& access) {
   Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make a file access list");
   checked(H5Pset_driver(list, driver_id(), &access), "set a file driver");
   // The format of HDF5 1.10 has checksums of its metadata, and all later versions read it.
@@ -184,7 +184,7 @@ Handle change_image(SparseMemory& memory) {
 }
 
 Handle read_image(std::span<const std::byte> bytes) {
-  const Access access{nullptr, bytes.data(), static_cast<int64_t>(bytes.size()), {}};
+  const ImageAccess access{nullptr, bytes.data(), static_cast<int64_t>(bytes.size()), {}};
   return {H5Fopen(kImageName, H5F_ACC_RDONLY, access_list(access)), H5Fclose, "open an HDF5 file"};
 }
 

@@ -16,7 +16,7 @@ struct ImageLayout {
   int64_t user_block = 0;      // bytes before HDF5's own bytes: 0, or a power of two of at least 512
   int64_t data_alignment = 8;  // each dataset's data begin at a multiple of this many bytes
   int64_t metadata_block = 8;  // everything else is allocated in blocks of this many bytes
-  Links root = {};             // the links that the root group will have
+  GroupLinks root = {};        // the links that the root group will have
 };
 
 // Requires an Hdf5Session for each of these calls and as long as the returned file is open. The owner of the bytes must outlive

@@ -43,16 +43,16 @@ herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, void* data)
 
 }  // namespace
 
-void Reader::take(int64_t bytes) {
+void TreeReader::take(int64_t bytes) {
   if (bytes > left_) fault("it claims {} bytes, more than the file has for it", bytes);
   left_ -= bytes;
 }
 
-Handle Reader::open(const std::string& path) const {
+Handle TreeReader::open(const std::string& path) const {
   return {H5Oopen(file_, path.c_str(), H5P_DEFAULT), H5Oclose, "open '" + path + "'"};
 }
 
-std::vector<std::string> Reader::links(hid_t group, const std::string& where) {
+std::vector<std::string> TreeReader::links(hid_t group, const std::string& where) {
   return at_place(where, [&] {
     LinkNames links{{}, static_cast<size_t>(left_ / kLeastLink)};
     const herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links);
@@ -65,7 +65,7 @@ std::vector<std::string> Reader::links(hid_t group, const std::string& where) {
 }
 
 template <class Use>
-auto Reader::with_dataset(hid_t dataset, const std::string& where, Use use) {
+auto TreeReader::with_dataset(hid_t dataset, const std::string& where, Use use) {
   return at_place(where, [&] {
     if (H5Iget_type(dataset) != H5I_DATASET) fault("it is no dataset");
     check_storage(dataset);
@@ -79,33 +79,33 @@ auto Reader::with_dataset(hid_t dataset, const std::string& where, Use use) {
     const auto read = [&](hid_t as, void* to) {
       checked(H5Dread(dataset, as, H5S_ALL, H5S_ALL, H5P_DEFAULT, to), "read its data");
     };
-    return use(Stored{type, space, leave, read});
+    return use(StoredData{type, space, leave, read});
   });
 }
 
-Value Reader::dataset_value(hid_t dataset, const std::string& where) {
-  return with_dataset(dataset, where, from_plain);
+Value TreeReader::dataset_value(hid_t dataset, const std::string& where) {
+  return with_dataset(dataset, where, decode_value);
 }
 
-Value Reader::attribute_value(hid_t attribute, const std::string& where) {
+Value TreeReader::attribute_value(hid_t attribute, const std::string& where) {
   return at_place(where, [&] {
     const Handle type(H5Aget_type(attribute), H5Tclose, "read its type");
     const Handle space(H5Aget_space(attribute), H5Sclose, "read its shape");
     const auto read = [&](hid_t as, void* to) { checked(H5Aread(attribute, as, to), "read its data"); };
-    return from_plain({type, space, [&](int64_t bytes) { take(bytes); }, read});
+    return decode_value({type, space, [&](int64_t bytes) { take(bytes); }, read});
   });
 }
 
-std::vector<std::byte> Reader::list_bytes(const std::string& path, hid_t type) {
-  return with_dataset(open(path), path, [&](const Stored& stored) {
+std::vector<std::byte> TreeReader::list_bytes(const std::string& path, hid_t type) {
+  return with_dataset(open(path), path, [&](const StoredData& stored) {
     if (H5Tequal(stored.type, type) <= 0) fault("its type is not the one that the format has here");
     if (H5Sget_simple_extent_ndims(stored.space) != 1) fault("it is no list");
     return read_bytes(stored);
   });
 }
 
-std::vector<std::string> Reader::strings(const std::string& path) {
-  return with_dataset(open(path), path, [&](const Stored& stored) {
+std::vector<std::string> TreeReader::strings(const std::string& path) {
+  return with_dataset(open(path), path, [&](const StoredData& stored) {
     if (!is_string_type(stored.type)) fault("it has no strings");
     if (H5Sget_simple_extent_ndims(stored.space) != 1) fault("it is no list");
     return split_strings(read_bytes(stored), H5Tget_size(stored.type));

@@ -17,9 +17,9 @@ constexpr const char* kListLength = "list";  // attribute of a group that stores
 // Opens objects of a file and reads them. All reads together take at most as many bytes as the file has. Throws a Fault that says
 // where in the file; also for links out of the file, and for data that are chunked, compressed, virtual or in another file.
 // Requires an Hdf5Session.
-class Reader {
+class TreeReader {
  public:
-  Reader(hid_t file, int64_t bytes) : file_(file), left_(bytes) {}
+  TreeReader(hid_t file, int64_t bytes) : file_(file), left_(bytes) {}
 
   hid_t file() const { return file_; }
   Handle open(const std::string& path) const;

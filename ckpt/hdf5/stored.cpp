@@ -10,26 +10,26 @@ namespace zt::ckpt {
 
 namespace {
 
-enum class Form { null, scalar, list };
+enum class ExtentKind { null, scalar, list };
 
-Form form_of(hid_t space) {
-  const auto extent = H5Sget_simple_extent_type(space);
-  if (extent == H5S_NULL) return Form::null;
-  if (extent == H5S_SCALAR) return Form::scalar;
-  if (extent == H5S_SIMPLE && H5Sget_simple_extent_ndims(space) == 1) return Form::list;
+ExtentKind extent_kind(hid_t space) {
+  const auto type = H5Sget_simple_extent_type(space);
+  if (type == H5S_NULL) return ExtentKind::null;
+  if (type == H5S_SCALAR) return ExtentKind::scalar;
+  if (type == H5S_SIMPLE && H5Sget_simple_extent_ndims(space) == 1) return ExtentKind::list;
   fault("it is neither one value nor a list");
 }
 
 // Returns `bytes`, which are elements of type T, as one value or a list. `make` turns a T into a Value's data.
 template <class T, class Make>
-Value gather(Form form, const std::vector<std::byte>& bytes, Make make) {
+Value gather(ExtentKind extent, const std::vector<std::byte>& bytes, Make make) {
   Value::List list;
   for (size_t i = 0; i < bytes.size(); i += sizeof(T)) {
     T item;
     std::memcpy(&item, bytes.data() + i, sizeof(T));
     list.emplace_back(make(item));
   }
-  return form == Form::scalar ? list.at(0) : Value(std::move(list));
+  return extent == ExtentKind::scalar ? list.at(0) : Value(std::move(list));
 }
 
 bool to_bool(int8_t byte) {
@@ -37,10 +37,10 @@ bool to_bool(int8_t byte) {
   return byte == 1;
 }
 
-Value strings(Form form, const Stored& stored) {
-  if (form == Form::null) return std::string();
+Value strings(ExtentKind extent, const StoredData& stored) {
+  if (extent == ExtentKind::null) return std::string();
   const std::vector<std::byte> bytes = read_bytes(stored);
-  if (form == Form::scalar) return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (extent == ExtentKind::scalar) return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   Value::List list;
   for (std::string& text : split_strings(bytes, H5Tget_size(stored.type))) list.emplace_back(std::move(text));
   return list;
@@ -63,8 +63,8 @@ std::vector<std::string> split_strings(const std::vector<std::byte>& bytes, size
   return strings;
 }
 
-std::vector<std::byte> read_bytes(const Stored& stored) {
-  if (form_of(stored.space) == Form::null) return {};
+std::vector<std::byte> read_bytes(const StoredData& stored) {
+  if (extent_kind(stored.space) == ExtentKind::null) return {};
   const auto count = checked(H5Sget_simple_extent_npoints(stored.space), "read a shape");
   const size_t size = H5Tget_size(stored.type);
   if (size == 0 || count > std::numeric_limits<int64_t>::max() / static_cast<int64_t>(size))
@@ -76,15 +76,15 @@ std::vector<std::byte> read_bytes(const Stored& stored) {
   return bytes;
 }
 
-Value from_plain(const Stored& stored) {
-  const Form form = form_of(stored.space);
-  if (is_string_type(stored.type)) return strings(form, stored);
+Value decode_value(const StoredData& stored) {
+  const ExtentKind extent = extent_kind(stored.space);
+  if (is_string_type(stored.type)) return strings(extent, stored);
   const auto dtype = dtype_of(stored.type);
-  if (form == Form::null && dtype == at::kLong) return {};
-  if (form == Form::null || !dtype) fault("its type is not one in which values are stored");
-  if (dtype == at::kBool) return gather<int8_t>(form, read_bytes(stored), to_bool);
-  if (dtype == at::kLong) return gather<int64_t>(form, read_bytes(stored), [](int64_t v) { return v; });
-  if (dtype == at::kDouble) return gather<double>(form, read_bytes(stored), [](double v) { return v; });
+  if (extent == ExtentKind::null && dtype == at::kLong) return {};
+  if (extent == ExtentKind::null || !dtype) fault("its type is not one in which values are stored");
+  if (dtype == at::kBool) return gather<int8_t>(extent, read_bytes(stored), to_bool);
+  if (dtype == at::kLong) return gather<int64_t>(extent, read_bytes(stored), [](int64_t v) { return v; });
+  if (dtype == at::kDouble) return gather<double>(extent, read_bytes(stored), [](double v) { return v; });
   fault("its type is not one in which values are stored");
 }
 

@@ -40,12 +40,12 @@ void LinkCounts::add(const std::string& path) {
   if (is_new && slash > 0) add(group);
 }
 
-Links LinkCounts::of(const std::string& group) const {
+GroupLinks LinkCounts::of(const std::string& group) const {
   const auto found = links_.find(group);
-  return found == links_.end() ? Links() : found->second;
+  return found == links_.end() ? GroupLinks() : found->second;
 }
 
-void set_links(hid_t creation_list, const Links& links) {
+void set_links(hid_t creation_list, const GroupLinks& links) {
   constexpr int64_t kMost = 65535;  // of either number in libhdf5
   constexpr int64_t kEncoding = 2;  // bytes that a name's encoding takes, with reserve: libhdf5's estimate leaves it out
   const unsigned most_compact = links.count > kMostCompactLinks ? 0 : kMostCompactLinks;
@@ -70,7 +70,7 @@ hid_t TreeWriter::group(const std::string& path) {
   return group(path, counts_.of(path));
 }
 
-hid_t TreeWriter::group(const std::string& path, const Links& links) {
+hid_t TreeWriter::group(const std::string& path, const GroupLinks& links) {
   const auto found = groups_.find(path);
   if (found != groups_.end()) return found->second;
   const size_t slash = path.rfind('/');

@@ -21,7 +21,7 @@ Handle shape_of(const std::vector<int64_t>& shape);
 constexpr unsigned kMostCompactLinks = 16384;
 
 // How many links a group will have, and the bytes of their names together.
-struct Links {
+struct GroupLinks {
   int64_t count = 0;
   int64_t name_bytes = 0;
 };
@@ -30,15 +30,15 @@ struct Links {
 class LinkCounts {
  public:
   void add(const std::string& path);
-  Links of(const std::string& group) const;
+  GroupLinks of(const std::string& group) const;
 
  private:
-  std::map<std::string, Links> links_;
+  std::map<std::string, GroupLinks> links_;
 };
 
 // Makes the groups of a creation list compact, with room in their header for these links, or not compact if there are too many.
 // Without that room libhdf5 would append a part to the header for every few links, and take a time that grows with n^3.
-void set_links(hid_t creation_list, const Links& links);
+void set_links(hid_t creation_list, const GroupLinks& links);
 // Makes objects have all their attributes in their header.
 void set_attributes_compact(hid_t creation_list);
 
@@ -51,7 +51,7 @@ class TreeWriter {
   // Returns the group at the path ("/model/a", "/" for the root). Makes missing groups.
   hid_t group(const std::string& path);
   // The same for a group that is made here, and will have these links.
-  hid_t group(const std::string& path, const Links& links);
+  hid_t group(const std::string& path, const GroupLinks& links);
   // Makes a dataset, and the groups of its path that are missing.
   Handle dataset(const std::string& path, hid_t type, hid_t space, hid_t creation_list);
   Handle attribute(hid_t object, const std::string& name, hid_t type, hid_t space) const;

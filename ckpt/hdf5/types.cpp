@@ -10,21 +10,21 @@ namespace zt::ckpt {
 
 namespace {
 
-struct Named {
+struct NamedType {
   const char* name;
   at::ScalarType dtype;
 };
 
-constexpr std::array<Named, 10> kTypes{{{"float32", at::kFloat},
-                                        {"float64", at::kDouble},
-                                        {"float16", at::kHalf},
-                                        {"bfloat16", at::kBFloat16},
-                                        {"int8", at::kChar},
-                                        {"int16", at::kShort},
-                                        {"int32", at::kInt},
-                                        {"int64", at::kLong},
-                                        {"uint8", at::kByte},
-                                        {"bool", at::kBool}}};
+constexpr std::array<NamedType, 10> kTypes{{{"float32", at::kFloat},
+                                            {"float64", at::kDouble},
+                                            {"float16", at::kHalf},
+                                            {"bfloat16", at::kBFloat16},
+                                            {"int8", at::kChar},
+                                            {"int16", at::kShort},
+                                            {"int32", at::kInt},
+                                            {"int64", at::kLong},
+                                            {"uint8", at::kByte},
+                                            {"bool", at::kBool}}};
 
 // Returns a float of 16 bits: sign, exponent, mantissa. The order of the calls matters: each must leave all fields inside the
 // current size and precision, or HDF5 refuses it.
@@ -82,25 +82,25 @@ Handle hdf5_type(at::ScalarType dtype) {
 }
 
 std::optional<at::ScalarType> dtype_of(hid_t type) {
-  for (const Named& known : kTypes) {
+  for (const NamedType& known : kTypes) {
     if (H5Tequal(type, hdf5_type(known.dtype)) > 0) return known.dtype;
   }
   return std::nullopt;
 }
 
 bool has_type(at::ScalarType dtype) {
-  return std::ranges::find(kTypes, dtype, &Named::dtype) != kTypes.end();
+  return std::ranges::find(kTypes, dtype, &NamedType::dtype) != kTypes.end();
 }
 
 std::string type_name(at::ScalarType dtype) {
-  for (const Named& known : kTypes) {
+  for (const NamedType& known : kTypes) {
     if (known.dtype == dtype) return known.name;
   }
   return c10::toString(dtype);
 }
 
 std::optional<at::ScalarType> type_named(std::string_view name) {
-  for (const Named& known : kTypes) {
+  for (const NamedType& known : kTypes) {
     if (known.name == name) return known.dtype;
   }
   return std::nullopt;

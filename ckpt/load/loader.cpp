@@ -42,7 +42,8 @@ SavedTensor stack_of(const SavedTensor& dense, int64_t copies) {
 // Loads tensors and values into objects. Reads the tensors of an object together, after its walk has named all of them.
 class LoadVisitor final : public Visitor {
  public:
-  LoadVisitor(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index, const Matches& matches)
+  LoadVisitor(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const MasterIndex& index,
+              const Matches& matches)
       : files_(files), ranks_(ranks), folder_(folder), index_(index), matches_(matches) {}
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
@@ -70,7 +71,7 @@ class LoadVisitor final : public Visitor {
   io::FileSystem& files_;
   const Ranks& ranks_;
   const std::string& folder_;
-  const Index& index_;
+  const MasterIndex& index_;
   const Matches& matches_;
   std::string prefix_;
   size_t part_ = 0;
@@ -79,7 +80,7 @@ class LoadVisitor final : public Visitor {
 };
 
 // Replaces the references in values by the tensors that they refer to, whole on every rank.
-void read_referred(io::FileSystem& files, const std::string& folder, const Index& index, Value::Table& values) {
+void read_referred(io::FileSystem& files, const std::string& folder, const MasterIndex& index, Value::Table& values) {
   std::vector<ReadRequest> requests;
   for (auto& [name, value] : values) {
     for_each_reference(value, [&](Value& reference, const std::string& tensor) {
@@ -95,7 +96,7 @@ void read_referred(io::FileSystem& files, const std::string& folder, const Index
 }
 
 // Throws a Fault on all ranks, before anything changes, if a shard with a tensor that any of them loads is missing.
-void check_shards(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Index& index,
+void check_shards(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const MasterIndex& index,
                   const Matches& matches) {
   ranks.together([&] {
     std::set<int32_t> shards;
@@ -128,7 +129,7 @@ void check_upcycling(const Ranks& ranks, const std::string& folder, const Matche
 
 }  // namespace
 
-Index read_index(io::FileSystem& files, const std::string& folder) {
+MasterIndex read_index(io::FileSystem& files, const std::string& folder) {
   const std::string path = folder + "/" + kMaster;
   // Checks the first bytes before reading the rest, so that a large file of another kind is refused at once.
   const int64_t bytes = io::file_bytes(files, path);
@@ -138,7 +139,7 @@ Index read_index(io::FileSystem& files, const std::string& folder) {
 
 Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Objects& objects,
                   const MatchOptions& options) {
-  Index index;
+  MasterIndex index;
   ranks.together([&] { index = read_index(files, folder); });
   Matches matches;
   ranks.together([&] { matches = match(contents_of(objects, ValueTensors::left_out), index, options); });

@@ -12,7 +12,7 @@
 namespace zt::ckpt {
 
 // Returns the content of a checkpoint's master file. Throws a Fault, naming the file, if it is missing, damaged or foreign.
-Index read_index(io::FileSystem& files, const std::string& folder);
+MasterIndex read_index(io::FileSystem& files, const std::string& folder);
 
 // Loads the checkpoint in `folder` into `objects`, by name. Collective. Names are compared before anything is changed: Misuse,
 // equal on all ranks, lists those that do not match, by groups. Every block that is read is compared with its checksum. A Fault

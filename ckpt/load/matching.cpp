@@ -14,9 +14,10 @@ namespace {
 constexpr size_t kShown = 10;  // names per group in a message
 constexpr std::string_view kExperts = ".experts.", kRouter = ".router.";
 
-class Names {
+// The options `only` and `map`.
+class NameRules {
  public:
-  explicit Names(const MatchOptions& options) {
+  explicit NameRules(const MatchOptions& options) {
     for (const auto& pattern : options.only) only_.emplace_back(pattern, "only");
     for (const auto& [from, to] : options.map) map_.emplace_back(Regex(from, "map"), to);
   }
@@ -47,7 +48,7 @@ void add_group(std::string& text, const char* what, const std::vector<std::strin
 
 // Returns the positions of tensors or values in their list, by their name in the objects.
 template <class Things, class NameOf>
-std::map<std::string, int> by_name(const Things& things, const Names& names, const NameOf& name_of) {
+std::map<std::string, int> by_name(const Things& things, const NameRules& names, const NameOf& name_of) {
   std::map<std::string, int> found;
   int place = 0;
   for (const auto& thing : things) {
@@ -59,7 +60,7 @@ std::map<std::string, int> by_name(const Things& things, const Names& names, con
 }
 
 // Marks tensors that belong to plain values as used: it is no error if no object wants them.
-void mark_referred(const Index& index, std::vector<uint8_t>& is_used) {
+void mark_referred(const MasterIndex& index, std::vector<uint8_t>& is_used) {
   std::set<std::string> referred;
   for (Value value : std::views::values(values_of(index)))
     for_each_reference(value, [&](Value&, const std::string& tensor) { referred.insert(tensor); });
@@ -150,7 +151,7 @@ class Upcycling {
 };
 
 // Notes a tensor of another shape.
-void note_shape(const Part& wanted, const SavedTensor& saved, Matches& matches) {
+void note_shape(const TensorPart& wanted, const SavedTensor& saved, Matches& matches) {
   const auto &a = wanted.shape, &b = saved.shape;
   const auto layer = before(wanted.name, kExperts) ? before(wanted.name, kExperts) : before(wanted.name, kRouter);
   if (layer && !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1)) {
@@ -166,16 +167,16 @@ bool is_kind(const Contents& wanted, const std::string& name) {
 }
 
 // The rules by which saved names are matched.
-struct Rules {
-  const Names& names;
+struct MatchRules {
+  const NameRules& names;
   OtherKinds& others;
   const std::map<std::string, int>& saved;  // number of a saved tensor by its name in the objects
 };
 
-void match_tensors(const Contents& wanted, const Index& index, const Rules& rules, const MatchOptions& options,
+void match_tensors(const Contents& wanted, const MasterIndex& index, const MatchRules& rules, const MatchOptions& options,
                    Matches& matches) {
   Upcycling upcycling(options, rules.saved);
-  for (const Part& tensor : wanted.parts) {
+  for (const TensorPart& tensor : wanted.parts) {
     matches.tensors.push_back(-1);
     matches.copies.push_back(0);
     if (!rules.names.is_asked_for(tensor.name) || rules.others.refuse(tensor.name)) continue;
@@ -207,7 +208,7 @@ void match_tensors(const Contents& wanted, const Index& index, const Rules& rule
 
 }  // namespace
 
-const Value::Table& values_of(const Index& index) {
+const Value::Table& values_of(const MasterIndex& index) {
   static const Value::Table none;
   const auto* table = index.values.get_if<Value::Table>();
   return table ? *table : none;
@@ -216,13 +217,13 @@ const Value::Table& values_of(const Index& index) {
 std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map) {
   MatchOptions options;
   options.map = map;
-  const Names rules(options);
+  const NameRules rules(options);
   for (std::string& name : names) name = rules.in_objects(name);
   return names;
 }
 
-Matches match(const Contents& wanted, const Index& index, const MatchOptions& options) {
-  const Names names(options);
+Matches match(const Contents& wanted, const MasterIndex& index, const MatchOptions& options) {
+  const NameRules names(options);
   const auto saved = by_name(index.tensors, names, [](const SavedTensor& tensor) { return tensor.name; });
   const Value::Table& table = values_of(index);
   const auto saved_values = by_name(table, names, [](const auto& entry) { return entry.first; });
@@ -249,9 +250,9 @@ Matches match(const Contents& wanted, const Index& index, const MatchOptions& op
   return matches;
 }
 
-std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used,
+std::string problems(const Matches& matches, const MasterIndex& index, const std::vector<uint8_t>& is_used,
                      const MatchOptions& options) {
-  const Names names(options);
+  const NameRules names(options);
   std::vector<std::string> extra;
   const auto note = [&](const std::string& name, size_t place) {
     if (!is_used[place] && names.is_asked_for(names.in_objects(name))) extra.push_back(name);

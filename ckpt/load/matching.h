@@ -40,14 +40,14 @@ struct Matches {
   std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };
 
-const Value::Table& values_of(const Index& index);
+const Value::Table& values_of(const MasterIndex& index);
 
 // Throws Misuse for an invalid regular expression, and if the map gives two tensors or two values one name.
-Matches match(const Contents& wanted, const Index& index, const MatchOptions& options);
+Matches match(const Contents& wanted, const MasterIndex& index, const MatchOptions& options);
 
 // Returns the text of an error that lists all names that do not match, by groups; empty if all match. is_used: as in Matches, but
 // 1 if any rank uses it. An unused plain value, whose name has no '/', is no error.
-std::string problems(const Matches& matches, const Index& index, const std::vector<uint8_t>& is_used,
+std::string problems(const Matches& matches, const MasterIndex& index, const std::vector<uint8_t>& is_used,
                      const MatchOptions& options);
 
 }  // namespace zt::ckpt

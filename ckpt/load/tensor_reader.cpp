@@ -20,7 +20,7 @@ namespace {
 static_assert(io::kBlock % io::kChecksumBlock == 0, "a read has whole checksum blocks");
 
 // The destination of a request: its tensor, or host memory that is copied to the tensor at the end.
-struct Target {
+struct ReadTarget {
   at::Tensor host;  // flat
   CopyList copies;
 };
@@ -29,7 +29,7 @@ struct Target {
 struct BlockRead {
   const SavedPiece* piece;
   const ReadRequest* request;
-  Target* target;
+  ReadTarget* target;
   int32_t source;      // number of the piece in its tensor
   int64_t begin, end;  // bytes [begin, end) of the piece
 };
@@ -40,11 +40,11 @@ int64_t element_bytes(const SavedTensor& tensor) {
 
 class PieceReader {
  public:
-  PieceReader(io::FileSystem& files, const std::string& folder, const Index& index)
+  PieceReader(io::FileSystem& files, const std::string& folder, const MasterIndex& index)
       : files_(files), folder_(folder), index_(index) {}
 
   void add(const ReadRequest& request) {
-    Target& target = *targets_.emplace_back(std::make_unique<Target>());
+    ReadTarget& target = *targets_.emplace_back(std::make_unique<ReadTarget>());
     target.host = request.to.is_cpu() ? request.to : at::empty(request.to.sizes(), request.to.options().device(at::kCPU));
     const SavedTensor& tensor = *request.tensor;
     std::vector<Region> saved;
@@ -65,7 +65,7 @@ class PieceReader {
   }
 
  private:
-  void add_reads(const ReadRequest& request, Target& target, int32_t source) {
+  void add_reads(const ReadRequest& request, ReadTarget& target, int32_t source) {
     const SavedPiece& piece = request.tensor->pieces[source];
     const int64_t size = element_bytes(*request.tensor);
     for (const PieceBytes& range : block_ranges(runs_of(target.copies, source), size, piece.region.count * size)) {
@@ -78,7 +78,7 @@ class PieceReader {
     auto& reads = reads_[shard];
     if (reads.empty()) return;
     std::ranges::sort(reads, {}, [](const BlockRead& each) { return each.piece->offset + each.begin; });
-    std::vector<io::Range> ranges;
+    std::vector<io::FileRange> ranges;
     for (const BlockRead& each : reads) ranges.push_back({each.piece->offset + each.begin, each.end - each.begin});
     const std::string path = folder_ + "/" + index_.shards[shard].file;
     io::read_ranges(files_, path, ranges, [&](size_t i, std::span<const std::byte> data) {
@@ -111,7 +111,7 @@ class PieceReader {
     const auto width = static_cast<int64_t>(host.element_size());
     const auto* from = static_cast<const std::byte*>(wanted.const_data_ptr());
     auto* to = static_cast<std::byte*>(host.mutable_data_ptr());
-    for (const Run& run : runs_of(read.target->copies, read.source)) {
+    for (const CopyRun& run : runs_of(read.target->copies, read.source)) {
       for_each_stretch(run, begin, end, [&](int64_t first, int64_t place, int64_t count) {
         std::memcpy(to + place * width, from + (first - begin) * width, count * width);
       });
@@ -120,16 +120,16 @@ class PieceReader {
 
   io::FileSystem& files_;
   const std::string& folder_;
-  const Index& index_;
+  const MasterIndex& index_;
   std::vector<const ReadRequest*> requests_;
-  std::vector<std::unique_ptr<Target>> targets_;
+  std::vector<std::unique_ptr<ReadTarget>> targets_;
   std::map<int32_t, std::vector<BlockRead>> reads_;  // by shard
 };
 
 }  // namespace
 
-void read_tensors(io::FileSystem& files, const std::string& folder, const Index& index, const std::vector<ReadRequest>& requests,
-                  int64_t first_shard) {
+void read_tensors(io::FileSystem& files, const std::string& folder, const MasterIndex& index,
+                  const std::vector<ReadRequest>& requests, int64_t first_shard) {
   PieceReader reader(files, folder, index);
   for (const ReadRequest& request : requests) reader.add(request);
   if (!index.shards.empty()) reader.read(first_shard);

@@ -22,7 +22,7 @@ struct ReadRequest {
 // with shard `first_shard`, so that not all ranks begin with the same file. Each block that is read is compared with its
 // checksum. Throws a Fault that names file and tensor: a shard is missing or too short, a block is damaged, or no shard holds an
 // element.
-void read_tensors(io::FileSystem& files, const std::string& folder, const Index& index, const std::vector<ReadRequest>& requests,
-                  int64_t first_shard = 0);
+void read_tensors(io::FileSystem& files, const std::string& folder, const MasterIndex& index,
+                  const std::vector<ReadRequest>& requests, int64_t first_shard = 0);
 
 }  // namespace zt::ckpt

@@ -17,16 +17,16 @@ namespace {
 static_assert(io::kBlock % io::kChecksumBlock == 0, "a read has whole checksum blocks");
 
 // A part of a piece, and its place in the shard.
-struct Stretch {
+struct PieceStretch {
   const SavedTensor* tensor;
   const SavedPiece* piece;
   int64_t begin;  // byte of the piece
-  io::Range range;
+  io::FileRange range;
 };
 
 // Returns the data of each shard in reads of at most io::kBlock bytes, ascending by offset.
-std::vector<std::vector<Stretch>> data_of(const Index& index) {
-  std::vector<std::vector<Stretch>> stretches(index.shards.size());
+std::vector<std::vector<PieceStretch>> data_of(const MasterIndex& index) {
+  std::vector<std::vector<PieceStretch>> stretches(index.shards.size());
   for (const SavedTensor& tensor : index.tensors) {
     for (const SavedPiece& piece : tensor.pieces) {
       const int64_t bytes = piece.region.count * static_cast<int64_t>(c10::elementSize(tensor.dtype));
@@ -34,13 +34,13 @@ std::vector<std::vector<Stretch>> data_of(const Index& index) {
         stretches[piece.shard].push_back({&tensor, &piece, begin, {piece.offset + begin, std::min(io::kBlock, bytes - begin)}});
     }
   }
-  for (auto& of_shard : stretches) std::ranges::sort(of_shard, {}, [](const Stretch& each) { return each.range.offset; });
+  for (auto& of_shard : stretches) std::ranges::sort(of_shard, {}, [](const PieceStretch& each) { return each.range.offset; });
   return stretches;
 }
 
-std::vector<io::Range> in_blocks(const std::vector<io::Range>& ranges) {
-  std::vector<io::Range> blocks;
-  for (const io::Range& range : ranges) {
+std::vector<io::FileRange> in_blocks(const std::vector<io::FileRange>& ranges) {
+  std::vector<io::FileRange> blocks;
+  for (const io::FileRange& range : ranges) {
     for (int64_t at = 0; at < range.bytes; at += io::kBlock)
       blocks.push_back({range.offset + at, std::min(io::kBlock, range.bytes - at)});
   }
@@ -48,7 +48,7 @@ std::vector<io::Range> in_blocks(const std::vector<io::Range>& ranges) {
 }
 
 // Returns the hash of the ranges' bytes in their order. Holds at most kDepth blocks in memory.
-uint64_t hash_of(io::FileSystem& files, const std::string& path, std::span<const io::Range> ranges) {
+uint64_t hash_of(io::FileSystem& files, const std::string& path, std::span<const io::FileRange> ranges) {
   io::Hash hash;
   while (!ranges.empty()) {
     size_t count = 0;
@@ -62,7 +62,7 @@ uint64_t hash_of(io::FileSystem& files, const std::string& path, std::span<const
   return hash.value();
 }
 
-void verify_blocks(const Stretch& stretch, std::span<const std::byte> data, const std::string& path,
+void verify_blocks(const PieceStretch& stretch, std::span<const std::byte> data, const std::string& path,
                    std::vector<std::string>& wrong) {
   io::for_each_block(stretch.begin, data, [&](size_t number, std::span<const std::byte> block) {
     if (io::xxh3(block) == stretch.piece->checksums[number]) return;
@@ -73,14 +73,14 @@ void verify_blocks(const Stretch& stretch, std::span<const std::byte> data, cons
 }
 
 std::vector<std::string> verify_shard(io::FileSystem& files, const std::string& folder, const SavedShard& saved,
-                                      const std::vector<Stretch>& data) {
+                                      const std::vector<PieceStretch>& data) {
   const std::string path = folder + "/" + saved.file;
   std::vector<std::string> wrong;
   try {
     const int64_t bytes = io::file_bytes(files, path);
     if (bytes != saved.bytes) return {fmt::format("{}: {} bytes, {} were saved", path, bytes, saved.bytes)};
-    std::vector<io::Range> ranges;
-    for (const Stretch& each : data) ranges.push_back(each.range);
+    std::vector<io::FileRange> ranges;
+    for (const PieceStretch& each : data) ranges.push_back(each.range);
     io::read_ranges(files, path, ranges,
                     [&](size_t i, std::span<const std::byte> bytes_read) { verify_blocks(data[i], bytes_read, path, wrong); });
     if (hash_of(files, path, in_blocks(io::gaps_between(ranges, bytes))) != saved.rest)
@@ -94,7 +94,7 @@ std::vector<std::string> verify_shard(io::FileSystem& files, const std::string& 
 }  // namespace
 
 std::vector<std::string> verify(io::FileSystem& files, const std::string& folder) {
-  Index index;
+  MasterIndex index;
   try {
     index = read_index(files, folder);
   } catch (const std::exception& error) {

@@ -17,7 +17,7 @@ namespace ckpt {
 // The safetensors files of a model, for reading.
 struct SafetensorsModel {
   io::PosixFs files;
-  safetensors::Model model;
+  safetensors::ModelFiles model;
 
   SafetensorsModel(const World& world, const std::string& path) : files(world), model(files, path) {}
 };

@@ -20,7 +20,7 @@ namespace ckpt {
 struct Checkpoint {
   io::PosixFs files;
   std::string folder;
-  Index index;
+  MasterIndex index;
 
   Checkpoint(const World& world, std::string path) : files(world), folder(std::move(path)), index(read_index(files, folder)) {}
 };
@@ -108,7 +108,7 @@ int folder_size(lua_State* L) {
 
 // describe() -> {tensors = {{name, dtype, shape, bytes, pieces, attributes}, ...}, values = {name = value}}
 int describe(lua_State* L) {
-  const Index& index = lua::check<Checkpoint>(L, 1)->index;
+  const MasterIndex& index = lua::check<Checkpoint>(L, 1)->index;
   Value::List tensors;
   for (const SavedTensor& tensor : index.tensors) {
     Value::Table entry = description(tensor.name, tensor.dtype, tensor.shape);

@@ -11,9 +11,9 @@ namespace zt::ckpt {
 
 namespace {
 
-class Collector final : public Visitor {
+class ContentsCollector final : public Visitor {
  public:
-  Collector(Contents& contents, bool precedes_load) : contents_(contents), precedes_load_(precedes_load) {}
+  ContentsCollector(Contents& contents, bool precedes_load) : contents_(contents), precedes_load_(precedes_load) {}
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
   bool is_load() const override { return false; }
@@ -69,7 +69,7 @@ constexpr const char* kValueTensors = "value_tensors/";
 // Passes the tensors within a plain value to the collector, and replaces each by a reference.
 class ValueWalk {
  public:
-  ValueWalk(Collector& collector, ValueTensors tensors) : collector_(collector), tensors_(tensors) {}
+  ValueWalk(ContentsCollector& collector, ValueTensors tensors) : collector_(collector), tensors_(tensors) {}
 
   Value walk(const std::string& name, const Value& value) {
     if (const auto* tensor = value.get_if<at::Tensor>()) return refer(name, *tensor);
@@ -100,7 +100,7 @@ class ValueWalk {
     return Value::Table{{kReference, name}};
   }
 
-  Collector& collector_;
+  ContentsCollector& collector_;
   ValueTensors tensors_;
 };
 
@@ -128,7 +128,7 @@ void for_each_reference(Value& value, const std::function<void(Value&, const std
 
 Contents contents_of(const Objects& objects, ValueTensors tensors) {
   Contents contents;
-  Collector collector(contents, tensors == ValueTensors::left_out);
+  ContentsCollector collector(contents, tensors == ValueTensors::left_out);
   for (const auto& [prefix, value] : objects) {
     const auto* object = value.get_if<Object>();
     if (!object) {

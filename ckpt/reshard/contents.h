@@ -19,7 +19,7 @@ namespace zt::ckpt {
 using Objects = std::vector<std::pair<std::string, Value>>;
 
 // This rank's part of the logical tensor `name`. `data` has the elements of `region`, flat and contiguous.
-struct Part {
+struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;
   Region region;
@@ -37,8 +37,8 @@ struct StatedKind {
 };
 
 struct Contents {
-  std::vector<Part> parts;  // in the order of the walk
-  Value::Table values;      // by name, kinds among them
+  std::vector<TensorPart> parts;  // in the order of the walk
+  Value::Table values;            // by name, kinds among them
   std::vector<StatedKind> kinds;
   std::vector<std::string> ignored;  // beginnings of names that a load leaves out (Visitor::ignore)
 };

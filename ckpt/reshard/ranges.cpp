@@ -2,21 +2,22 @@
 
 namespace zt::ckpt {
 
-std::span<const Run> runs_of(const CopyList& copies, int32_t source) {
+std::span<const CopyRun> runs_of(const CopyList& copies, int32_t source) {
   const auto begin = std::lower_bound(copies.runs.begin(), copies.runs.end(), source,
-                                      [](const Run& run, int32_t value) { return run.source < value; });
+                                      [](const CopyRun& run, int32_t value) { return run.source < value; });
   const auto end =
-      std::upper_bound(begin, copies.runs.end(), source, [](int32_t value, const Run& run) { return value < run.source; });
+      std::upper_bound(begin, copies.runs.end(), source, [](int32_t value, const CopyRun& run) { return value < run.source; });
   return {begin, end};
 }
 
-std::vector<PieceBytes> block_ranges(std::span<const Run> runs, int64_t element_bytes, int64_t piece_bytes, int64_t block_bytes) {
+std::vector<PieceBytes> block_ranges(std::span<const CopyRun> runs, int64_t element_bytes, int64_t piece_bytes,
+                                     int64_t block_bytes) {
   std::vector<PieceBytes> ranges;
   const auto add = [&](int64_t first, int64_t last) {  // elements; the last one is included
     const int64_t end = (last * element_bytes + element_bytes - 1) / block_bytes + 1;
     ranges.push_back({first * element_bytes / block_bytes * block_bytes, std::min(end * block_bytes, piece_bytes)});
   };
-  for (const Run& run : runs) {
+  for (const CopyRun& run : runs) {
     // A gap smaller than a block contains no whole block, so all blocks from the first stretch to the last are needed.
     const bool is_dense = (run.from_stride - run.count) * element_bytes < block_bytes;
     const int64_t joined = is_dense ? run.times : 1;

@@ -9,18 +9,18 @@ namespace zt::ckpt {
 namespace {
 
 // Elements [begin, end) of some linear order of elements. Element `begin` is element `place` of region `source`.
-struct Interval {
+struct RegionInterval {
   int64_t begin, end, place;
   int32_t source;
 };
 
 // Regions as intervals of one linear order.
-struct Line {
-  std::vector<Interval> saved, wanted;
+struct IntervalLine {
+  std::vector<RegionInterval> saved, wanted;
 };
 
-// A box of the tensor. Its element i in row-major order is element place + i of region `source`.
-struct Source {
+// A box of saved region `source`. Its element i in row-major order is element place + i of that region.
+struct SavedBox {
   Box box;
   int64_t place;
   int32_t source;
@@ -52,9 +52,9 @@ bool is_flat(const std::vector<int64_t>& shape, const Box& box) {
 }
 
 // Returns intervals in the order of the wanted region's boxes: the wanted region, and the saved regions with the same boxes.
-Line line_of_boxes(const std::vector<Region>& saved, const Region& wanted) {
+IntervalLine line_of_boxes(const std::vector<Region>& saved, const Region& wanted) {
   const int64_t end = wanted.first + wanted.count;
-  Line line{{}, {{wanted.first, end, 0, 0}}};
+  IntervalLine line{{}, {{wanted.first, end, 0, 0}}};
   for (size_t i = 0; i < saved.size(); ++i) {
     const Region& region = saved[i];
     if (region.first < end && region.first + region.count > wanted.first && region.boxes == wanted.boxes)
@@ -64,7 +64,7 @@ Line line_of_boxes(const std::vector<Region>& saved, const Region& wanted) {
 }
 
 // Appends the region's parts that are intervals of the tensor's row-major order. Returns false if other parts remain.
-bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t source, std::vector<Interval>& out) {
+bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t source, std::vector<RegionInterval>& out) {
   bool is_all = true;
   for_each_box_part(region, [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
     is_all = is_all && is_flat(shape, box);
@@ -77,7 +77,8 @@ bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t
 
 // Fills `line` with all regions as intervals of the tensor's row-major order. Returns false if some are not intervals; then
 // `line` has those that are, and no saved region if the wanted one is not an interval.
-bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted, Line& line) {
+bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted,
+                    IntervalLine& line) {
   line = {};
   bool is_all = append_flat(shape, wanted, 0, line.wanted);
   if (!is_all) return false;
@@ -85,14 +86,14 @@ bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>
   return is_all;
 }
 
-CopyList copy_line(Line& line, int64_t count) {
-  std::sort(line.saved.begin(), line.saved.end(), [](const Interval& a, const Interval& b) {
+CopyList copy_line(IntervalLine& line, int64_t count) {
+  std::sort(line.saved.begin(), line.saved.end(), [](const RegionInterval& a, const RegionInterval& b) {
     return std::tuple(a.begin, -a.end, a.source) < std::tuple(b.begin, -b.end, b.source);
   });
   CopyList copies{{}, count};
-  for (const Interval& wanted : line.wanted) {
+  for (const RegionInterval& wanted : line.wanted) {
     int64_t done = wanted.begin;  // elements before it are copied, or no saved region has them
-    for (const Interval& saved : line.saved) {
+    for (const RegionInterval& saved : line.saved) {
       const int64_t begin = std::max(done, saved.begin), end = std::min(wanted.end, saved.end);
       if (begin >= end) continue;
       copies.runs.push_back(
@@ -105,11 +106,11 @@ CopyList copy_line(Line& line, int64_t count) {
 }
 
 // Repeats the runs from number `begin` on, so that each occurs `times` times, `from` and `to` elements apart.
-void repeat(std::vector<Run>& runs, size_t begin, int64_t times, int64_t from, int64_t to) {
+void repeat(std::vector<CopyRun>& runs, size_t begin, int64_t times, int64_t from, int64_t to) {
   const size_t end = runs.size();
   for (int64_t t = 1; t < times; ++t) {
     for (size_t i = begin; i < end; ++i) {
-      Run run = runs[i];
+      CopyRun run = runs[i];
       run.from += t * from;
       run.to += t * to;
       runs.push_back(run);
@@ -118,12 +119,12 @@ void repeat(std::vector<Run>& runs, size_t begin, int64_t times, int64_t from, i
 }
 
 // The runs that copy `part` of the box `from` to the same part of the box `to`.
-void add_runs(const Source& from, const PlacedBox& to, const Box& part, std::vector<Run>& runs) {
+void add_runs(const SavedBox& from, const PlacedBox& to, const Box& part, std::vector<CopyRun>& runs) {
   struct Loop {
     int64_t times, from_stride, to_stride;
   };
   std::vector<Loop> loops{{1, 1, 1}};  // innermost first; a dim that continues the loop before it is joined to it
-  Run run{from.source, from.place, to.place, 0, 1, 0, 0};
+  CopyRun run{from.source, from.place, to.place, 0, 1, 0, 0};
   int64_t from_stride = 1, to_stride = 1;
   for (size_t d = part.begin.size(); d-- > 0;) {
     run.from += (part.begin[d] - from.box.begin[d]) * from_stride;
@@ -150,18 +151,18 @@ void add_runs(const Source& from, const PlacedBox& to, const Box& part, std::vec
 }
 
 // The intersection of a saved box with a wanted one.
-struct Shared {
+struct SharedBox {
   Box box;
-  const Source* source;
+  const SavedBox* source;
 };
 
 // Returns the dim along which the fewest pairs of boxes overlap.
-size_t sweep_dim(const std::vector<Shared>& shared, size_t rank) {
+size_t sweep_dim(const std::vector<SharedBox>& shared, size_t rank) {
   size_t best = 0;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (size_t d = 0; d < rank; ++d) {
     std::vector<int64_t> begins, ends;
-    for (const Shared& part : shared) {
+    for (const SharedBox& part : shared) {
       begins.push_back(part.box.begin[d]);
       ends.push_back(part.box.end[d]);
     }
@@ -178,16 +179,16 @@ size_t sweep_dim(const std::vector<Shared>& shared, size_t rank) {
   return best;
 }
 
-void copy_box(const std::vector<Source>& sources, const PlacedBox& wanted, CopyList& copies) {
-  std::vector<Shared> shared;
-  for (const Source& source : sources) {
+void copy_box(const std::vector<SavedBox>& sources, const PlacedBox& wanted, CopyList& copies) {
+  std::vector<SharedBox> shared;
+  for (const SavedBox& source : sources) {
     if (overlaps(source.box, wanted.box)) shared.push_back({intersection(source.box, wanted.box), &source});
   }
   const size_t dim = sweep_dim(shared, wanted.box.begin.size());
   std::stable_sort(shared.begin(), shared.end(),
-                   [&](const Shared& a, const Shared& b) { return a.box.begin[dim] < b.box.begin[dim]; });
+                   [&](const SharedBox& a, const SharedBox& b) { return a.box.begin[dim] < b.box.begin[dim]; });
   std::vector<Box> taken;  // copied boxes that reach the sweep's position along `dim`
-  for (const Shared& part : shared) {
+  for (const SharedBox& part : shared) {
     std::erase_if(taken, [&](const Box& box) { return box.end[dim] <= part.box.begin[dim]; });
     const std::vector<Box> rest = rest_of({part.box}, taken);
     for (const Box& box : rest) {
@@ -206,7 +207,7 @@ CopyList copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>
   std::vector<std::pair<int64_t, int64_t>> wanted_spans;
   for_each_box_part(wanted,
                     [&](const Box& box, int64_t begin, int64_t end, int64_t) { wanted_spans.push_back(span(box, begin, end)); });
-  std::vector<Source> sources;
+  std::vector<SavedBox> sources;
   for (size_t i = 0; i < saved.size(); ++i) {
     for_each_box_part(saved[i], [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
       const auto [first, last] = span(box, begin, end);
@@ -224,11 +225,12 @@ CopyList copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>
 
 // Sorts the runs, and joins a run to the one before it if it continues that one.
 CopyList in_order(CopyList copies) {
-  std::sort(copies.runs.begin(), copies.runs.end(),
-            [](const Run& a, const Run& b) { return std::tuple(a.source, a.from, a.to) < std::tuple(b.source, b.from, b.to); });
-  std::vector<Run> joined;
-  for (const Run& run : copies.runs) {
-    Run* last = joined.empty() ? nullptr : &joined.back();
+  std::sort(copies.runs.begin(), copies.runs.end(), [](const CopyRun& a, const CopyRun& b) {
+    return std::tuple(a.source, a.from, a.to) < std::tuple(b.source, b.from, b.to);
+  });
+  std::vector<CopyRun> joined;
+  for (const CopyRun& run : copies.runs) {
+    CopyRun* last = joined.empty() ? nullptr : &joined.back();
     const bool goes_on = last && last->source == run.source && last->times == 1 && run.times == 1 &&
                          last->from + last->count == run.from && last->to + last->count == run.to;
     if (goes_on) last->count += run.count;
@@ -241,7 +243,7 @@ CopyList in_order(CopyList copies) {
 }  // namespace
 
 CopyList make_copy_list(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
-  Line line = line_of_boxes(saved, wanted);
+  IntervalLine line = line_of_boxes(saved, wanted);
   CopyList copies = copy_line(line, wanted.count);
   if (copies.missing == 0) return in_order(std::move(copies));
   const bool is_flat = line_of_tensor(shape, saved, wanted, line);

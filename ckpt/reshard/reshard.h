@@ -11,16 +11,16 @@ namespace zt::ckpt {
 // A copy of equal, evenly spaced stretches. For t in [0, times), `count` elements from number from + t * from_stride of saved
 // region `source` go to number to + t * to_stride of the wanted region. Numbers count from the region's first element. Strides
 // are 0 if times = 1.
-struct Run {
+struct CopyRun {
   int32_t source;
   int64_t from, to, count, times, from_stride, to_stride;
 
-  bool operator==(const Run&) const = default;
+  bool operator==(const CopyRun&) const = default;
 };
 
 struct CopyList {
-  std::vector<Run> runs;  // ascending by source, then by from
-  int64_t missing = 0;    // wanted elements that no saved region holds
+  std::vector<CopyRun> runs;  // ascending by source, then by from
+  int64_t missing = 0;        // wanted elements that no saved region holds
 };
 
 // Returns a list that copies every wanted element that some saved region holds exactly once, also if saved regions overlap.

@@ -51,22 +51,22 @@ std::optional<int64_t> count_bytes(const std::vector<int64_t>& shape, ScalarType
 }
 
 // Parses one file's header.
-class Parser {
+class HeaderParser {
  public:
-  Parser(const std::string& path, int64_t data_begin, int64_t file_bytes)
+  HeaderParser(const std::string& path, int64_t data_begin, int64_t file_bytes)
       : path_(path), data_begin_(data_begin), file_bytes_(file_bytes) {}
 
-  Contents parse(std::string_view text) const {
-    Contents contents;
-    const json header = parse_json(text, path_);
-    for (const auto& [name, value] : header.items()) {
-      if (name == kMetadata) contents.metadata = read_texts(value, kMetadata, path_);
-      else contents.tensors.push_back(read_tensor(name, value));
+  FileHeader parse(std::string_view text) const {
+    FileHeader header;
+    const json root = parse_json(text, path_);
+    for (const auto& [name, value] : root.items()) {
+      if (name == kMetadata) header.metadata = read_texts(value, kMetadata, path_);
+      else header.tensors.push_back(read_tensor(name, value));
     }
     auto place = [](const Tensor& t) { return std::tie(t.begin, t.end, t.name); };
-    std::sort(contents.tensors.begin(), contents.tensors.end(), [&](auto& a, auto& b) { return place(a) < place(b); });
-    check_places(contents.tensors);
-    return contents;
+    std::sort(header.tensors.begin(), header.tensors.end(), [&](auto& a, auto& b) { return place(a) < place(b); });
+    check_places(header.tensors);
+    return header;
   }
 
  private:
@@ -157,12 +157,12 @@ std::string written(const json& value) {
 }
 
 // Returns the JSON, padded with spaces to align the data. Sets begin and end as offsets from the end of the header.
-std::string header_text(Contents& contents) {
+std::string header_text(FileHeader& header) {
   std::vector<std::string> lines;
-  if (!contents.metadata.empty()) lines.push_back(fmt::format("\"{}\":{}", kMetadata, written(contents.metadata)));
+  if (!header.metadata.empty()) lines.push_back(fmt::format("\"{}\":{}", kMetadata, written(header.metadata)));
   int64_t at = 0;
   std::set<std::string_view> names{kMetadata};
-  for (Tensor& tensor : contents.tensors) {
+  for (Tensor& tensor : header.tensors) {
     if (!names.insert(tensor.name).second) misuse("safetensors: the name {} occurs twice or is reserved", shown(tensor.name));
     tensor.begin = at;
     if (__builtin_add_overflow(at, tensor_bytes(tensor), &at)) misuse("safetensors: 64 bits cannot count all tensors' bytes");
@@ -188,11 +188,11 @@ int64_t header_bytes(std::span<const std::byte> prefix, int64_t file_bytes, cons
   return all;
 }
 
-Contents parse_header(std::span<const std::byte> head, int64_t file_bytes, const std::string& path) {
+FileHeader parse_header(std::span<const std::byte> head, int64_t file_bytes, const std::string& path) {
   const int64_t all = header_bytes(head, file_bytes, path);
   if (std::ssize(head) < all) misuse("safetensors: give the first {} bytes of '{}', not {}", all, path, head.size());
   const std::string_view text(reinterpret_cast<const char*>(head.data()) + kPrefix, all - kPrefix);
-  return Parser(path, all, file_bytes).parse(text);
+  return HeaderParser(path, all, file_bytes).parse(text);
 }
 
 int64_t tensor_bytes(const Tensor& tensor) {
@@ -202,25 +202,25 @@ int64_t tensor_bytes(const Tensor& tensor) {
   return *bytes;
 }
 
-std::vector<std::byte> make_header(Contents& contents) {
-  auto& tensors = contents.tensors;
+std::vector<std::byte> make_header(FileHeader& header) {
+  auto& tensors = header.tensors;
   std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
     const size_t of_a = type_place(a), of_b = type_place(b);
     return of_a != of_b ? of_a > of_b : a.name < b.name;
   });
-  const std::string header = header_text(contents);
-  if (std::ssize(header) > kMaxHeader) {
+  const std::string text = header_text(header);
+  if (std::ssize(text) > kMaxHeader) {
     misuse("safetensors: the names of {} tensors take {} bytes, readers take at most {}: split them over several files",
-           tensors.size(), header.size(), kMaxHeader);
+           tensors.size(), text.size(), kMaxHeader);
   }
   for (Tensor& tensor : tensors) {
-    tensor.begin += kPrefix + std::ssize(header);
-    tensor.end += kPrefix + std::ssize(header);
+    tensor.begin += kPrefix + std::ssize(text);
+    tensor.end += kPrefix + std::ssize(text);
   }
-  const uint64_t length = header.size();
+  const uint64_t length = text.size();
   std::vector<std::byte> bytes(kPrefix + length);
   std::memcpy(bytes.data(), &length, kPrefix);
-  std::memcpy(bytes.data() + kPrefix, header.data(), length);
+  std::memcpy(bytes.data() + kPrefix, text.data(), length);
   return bytes;
 }
 

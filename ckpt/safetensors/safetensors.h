@@ -29,27 +29,28 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-struct Contents {
+// What the header of a file says.
+struct FileHeader {
   std::vector<Tensor> tensors;  // in the order of their data
   std::map<std::string, std::string> metadata;
 
-  bool operator==(const Contents&) const = default;
+  bool operator==(const FileHeader&) const = default;
 };
 
 // Returns the bytes that parse_header needs of a file. prefix: its first kPrefix bytes, or all of a shorter file. Throws a Fault,
 // naming `path`, if the header would be longer than kMaxHeader or than the file.
 int64_t header_bytes(std::span<const std::byte> prefix, int64_t file_bytes, const std::string& path);
 
-// Returns the contents of a file of `file_bytes` bytes. head: its first header_bytes() bytes or more. Throws a Fault, naming
+// Returns the header of a file of `file_bytes` bytes. head: its first header_bytes() bytes or more. Throws a Fault, naming
 // `path` and the tensor, unless the header is such JSON, no key occurs twice, types are F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL,
 // sizes agree with shapes, and the tensors fill the rest of the file without overlaps and gaps. Memory: about twenty times the
 // header.
-Contents parse_header(std::span<const std::byte> head, int64_t file_bytes, const std::string& path);
+FileHeader parse_header(std::span<const std::byte> head, int64_t file_bytes, const std::string& path);
 
 // Returns the first bytes of a file of these tensors, a multiple of 8. Sorts the tensors as the reference writer does: by type,
 // descending by size (which aligns them), then by name. Sets begin and end; the last end is the file's size. Throws Misuse for a
 // name that occurs twice, the name "__metadata__", text that is not UTF-8, another dtype, and sizes that 64 bits cannot count.
-std::vector<std::byte> make_header(Contents& contents);
+std::vector<std::byte> make_header(FileHeader& header);
 
 // Returns the bytes of a tensor's elements. Throws Misuse for a negative size or if 64 bits cannot count the bytes.
 int64_t tensor_bytes(const Tensor& tensor);

@@ -23,7 +23,7 @@ constexpr int64_t kLargestIndex = int64_t{100} << 20;  // bytes
 
 std::vector<std::byte> read_head(io::FileSystem& files, const std::string& path, int64_t bytes) {
   std::vector<std::byte> head;
-  const io::Range range{0, bytes};
+  const io::FileRange range{0, bytes};
   io::read_ranges(files, path, {&range, 1},
                   [&](size_t, std::span<const std::byte> data) { head.assign(data.begin(), data.end()); });
   return head;
@@ -46,8 +46,8 @@ std::string file_in(io::FileSystem& files, const std::string& folder) {
 // The bytes of one file: its header and its tensors. Must be read in ascending order.
 class Data {
  public:
-  Data(Contents contents, const Provider& provider)
-      : provider_(provider), head_(make_header(contents)), tensors_(std::move(contents.tensors)) {}
+  Data(FileHeader header, const Provider& provider)
+      : provider_(provider), head_(make_header(header)), tensors_(std::move(header.tensors)) {}
 
   // Calls the provider for tensors that are left after writing: tensors without elements have no bytes, so read() skips them.
   void finish() {
@@ -146,13 +146,13 @@ void write_all(io::FileSystem& files, const std::vector<std::string>& paths, con
 
 }  // namespace
 
-Model::Model(io::FileSystem& files, const std::string& path) : files_(files) {
+ModelFiles::ModelFiles(io::FileSystem& files, const std::string& path) : files_(files) {
   const std::string file = files.kind_of(path) == io::EntryKind::folder ? file_in(files, path) : path;
   if (file.ends_with(kIndexEnding)) add_index(file);
   else add_file(file);
 }
 
-void Model::add_file(const std::string& path) {
+void ModelFiles::add_file(const std::string& path) {
   const int64_t bytes = io::file_bytes(files_, path);
   const auto prefix = read_head(files_, path, std::min(bytes, kPrefix));
   const auto head = read_head(files_, path, header_bytes(prefix, bytes, path));
@@ -163,9 +163,9 @@ void Model::add_file(const std::string& path) {
   }
 }
 
-void Model::add_index(const std::string& path) {
+void ModelFiles::add_index(const std::string& path) {
   const auto bytes = io::read_small(files_, path, kLargestIndex);
-  const Index index = parse_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  const FileIndex index = parse_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
   std::set<std::string> names;
   for (const auto& [tensor, file] : index.files) names.insert(file);
   for (const std::string& file : names) add_file(io::folder_of(path) + "/" + file);
@@ -177,12 +177,12 @@ void Model::add_index(const std::string& path) {
   }
 }
 
-at::Tensor Model::read(const std::string& name) const {
+at::Tensor ModelFiles::read(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) misuse("there is no tensor '{}' in these safetensors files", name);
   const Tensor& tensor = found->second;
   const at::Tensor whole = at::empty(tensor.shape, tensor.dtype);
-  std::vector<io::Range> ranges;
+  std::vector<io::FileRange> ranges;
   for (int64_t at = tensor.begin; at < tensor.end; at += io::kBlock)
     ranges.push_back({at, std::min(io::kBlock, tensor.end - at)});
   auto* to = static_cast<std::byte*>(whole.mutable_data_ptr());
@@ -196,9 +196,9 @@ at::Tensor Model::read(const std::string& name) const {
 std::vector<std::string> write_order(const std::string& path, const std::vector<Tensor>& tensors, int64_t most) {
   std::vector<std::string> names;
   for (const auto& group : groups_of(path, tensors, most)) {
-    Contents contents{group, {}};
-    make_header(contents);
-    for (const Tensor& tensor : contents.tensors) names.push_back(tensor.name);
+    FileHeader header{group, {}};
+    make_header(header);
+    for (const Tensor& tensor : header.tensors) names.push_back(tensor.name);
   }
   return names;
 }
@@ -217,7 +217,7 @@ std::vector<std::string> write_model(io::FileSystem& files, const std::string& p
   const auto earlier = model_files(files, path);
   if (!earlier.empty() && existing == Existing::refuse) refuse_existing(earlier.front());
   std::vector<std::string> written;
-  Index index;
+  FileIndex index;
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::string name = file_name("model", i, groups.size());
     for (const Tensor& tensor : groups[i]) {

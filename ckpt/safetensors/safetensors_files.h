@@ -15,11 +15,11 @@
 namespace zt::ckpt::safetensors {
 
 // All tensors of a model on disk. Throws a Fault that names the file and the problem.
-class Model {
+class ModelFiles {
  public:
   // path: a .safetensors file, a .safetensors.index.json, or a folder with one of them. If a folder has several, reads the one
   // named "model".
-  Model(io::FileSystem& files, const std::string& path);
+  ModelFiles(io::FileSystem& files, const std::string& path);
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   at::Tensor read(const std::string& name) const;  // throws Misuse for an unknown name
@@ -44,7 +44,7 @@ std::vector<std::string> write_order(const std::string& path, const std::vector<
 // several files and their index. Holds one tensor in memory at a time. Files get their names after all of them are complete.
 //
 // existing: what to do if a model is there already. refuse: throws a Fault before anything is written. replace: removes its files
-// after the new ones are complete. A crash in between leaves files without their index, which Model refuses.
+// after the new ones are complete. A crash in between leaves files without their index, which ModelFiles refuses.
 enum class Existing : uint8_t { refuse, replace };
 std::vector<std::string> write_model(io::FileSystem& files, const std::string& path, const std::vector<Tensor>& tensors,
                                      int64_t most, const Provider& provider, Existing existing = Existing::refuse);

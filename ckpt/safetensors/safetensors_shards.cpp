@@ -29,10 +29,10 @@ int64_t read_total(const json& index, const std::string& path) {
 
 }  // namespace
 
-Index parse_index(std::string_view text, const std::string& path) {
+FileIndex parse_index(std::string_view text, const std::string& path) {
   const json root = parse_json(text, path);
   if (!root.contains("weight_map")) damaged(path, "it has no \"weight_map\"");
-  Index index{read_texts(root["weight_map"], "weight_map", path), read_total(root, path)};
+  FileIndex index{read_texts(root["weight_map"], "weight_map", path), read_total(root, path)};
   for (const auto& [name, file] : index.files) {
     if (!is_file_name(file))
       damaged(path, fmt::format("tensor {} would be in {}, which is no safetensors file beside it", shown(name), shown(file)));
@@ -40,7 +40,7 @@ Index parse_index(std::string_view text, const std::string& path) {
   return index;
 }
 
-std::string make_index(const Index& index) {
+std::string make_index(const FileIndex& index) {
   try {
     return json{{"metadata", {{"total_size", index.total_bytes}}}, {"weight_map", index.files}}.dump(2) + "\n";
   } catch (const json::type_error& error) {

@@ -12,17 +12,18 @@
 
 namespace zt::ckpt::safetensors {
 
-struct Index {
+// What the index of a model says.
+struct FileIndex {
   std::map<std::string, std::string> files;  // tensor -> file in the index's folder
   int64_t total_bytes = 0;                   // of all tensors; 0 if the index does not say. Writers count it differently
 
-  bool operator==(const Index&) const = default;
+  bool operator==(const FileIndex&) const = default;
 };
 
 // Throws a Fault, naming `path`, for text that is no JSON, has a key twice, has no weight_map, or names a file outside the
 // index's folder.
-Index parse_index(std::string_view text, const std::string& path);
-std::string make_index(const Index& index);
+FileIndex parse_index(std::string_view text, const std::string& path);
+std::string make_index(const FileIndex& index);
 
 // Divides tensors of these sizes among files. Returns the tensors' positions in `bytes` per file. Tensors keep their order, and a
 // file takes the next tensor unless it would exceed `most` bytes of data. A larger tensor has its own file, which takes only

@@ -35,7 +35,7 @@ class FolderWriter {
   io::FileSystem& files_;
   const std::string root_, partial_;
   const int64_t step_;
-  Index index_;
+  MasterIndex index_;
   std::vector<at::Tensor> pending_;  // flat; the last tensors of the index, not yet written
   int64_t pending_bytes_ = 0;
   bool is_finished_ = false;

@@ -30,8 +30,8 @@ int64_t on_disk(int64_t bytes) {
 }
 
 // Returns the index of the pieces that the ranks wrote. records: one per rank.
-Index make_index(const WriteLayout& layout, std::vector<ShardRecord> records, const Value::Table& values) {
-  Index index;
+MasterIndex make_index(const WriteLayout& layout, std::vector<ShardRecord> records, const Value::Table& values) {
+  MasterIndex index;
   index.values = values;
   for (const WrittenTensor& tensor : layout.tensors)
     index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
@@ -57,7 +57,7 @@ int64_t predict_master_bytes(const WriteLayout& layout, const Value::Table& valu
       record.checksums.emplace_back(static_cast<size_t>(io::checksum_blocks(write.region.count * element)));
     }
   }
-  const Index index = make_index(layout, std::move(records), values);
+  const MasterIndex index = make_index(layout, std::move(records), values);
   if (const auto problem = problem_of_names(index)) misuse("this cannot be saved: {}", *problem);
   return static_cast<int64_t>(make_master(index).size());
 }
@@ -118,7 +118,7 @@ void Saver::update_layout(const Contents& contents, std::string structure) {
     std::vector<ShardDataset> datasets;
     std::map<std::string, size_t> pieces;
     for (const Write& write : layout.writes) {
-      const Part& part = contents.parts[write.part];
+      const TensorPart& part = contents.parts[write.part];
       datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
     }
     image = std::make_unique<ShardImage>(datasets);

@@ -14,9 +14,8 @@ namespace zt::ckpt {
 namespace {
 
 using nlohmann::json;
-using Bytes = std::span<const std::byte>;
 
-Bytes bytes_of(const at::Tensor& data) {
+std::span<const std::byte> bytes_of(const at::Tensor& data) {
   return {static_cast<const std::byte*>(data.const_data_ptr()), data.nbytes()};
 }
 
@@ -25,7 +24,7 @@ class ShardBytes {
  public:
   ShardBytes(ShardImage& image, const std::vector<at::Tensor>& data) : image_(image), checksums_(data.size()) {
     for (size_t i = 0; i < data.size(); ++i) {
-      const Bytes bytes = bytes_of(data[i]);
+      const std::span<const std::byte> bytes = bytes_of(data[i]);
       checksums_[i].resize(io::checksum_blocks(static_cast<int64_t>(bytes.size())));
       if (!bytes.empty()) pieces_.push_back({image.offset(i), bytes, i});
     }
@@ -43,13 +42,13 @@ class ShardBytes {
       const int64_t last = std::min(io::checksum_blocks(end - piece->begin) * io::kChecksumBlock, size);
       auto& checksums = checksums_[piece->dataset];
       io::for_each_block(first, piece->bytes.subspan(first, last - first),
-                         [&](size_t number, Bytes block) { checksums[number] = io::xxh3(block); });
+                         [&](size_t number, std::span<const std::byte> block) { checksums[number] = io::xxh3(block); });
     }
   }
   std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
 
   // Returns scratch.size() bytes of the file from `offset` on: in the image's memory if all lie there, otherwise in `scratch`.
-  Bytes read(int64_t offset, std::span<std::byte> scratch) const {
+  std::span<const std::byte> read(int64_t offset, std::span<std::byte> scratch) const {
     const std::byte* image = image_.data();
     const int64_t end = offset + static_cast<int64_t>(scratch.size());
     auto piece = first_ending_after(offset);
@@ -70,7 +69,7 @@ class ShardBytes {
  private:
   struct Piece {
     int64_t begin;  // in the file
-    Bytes bytes;
+    std::span<const std::byte> bytes;
     size_t dataset;
     int64_t end() const { return begin + static_cast<int64_t>(bytes.size()); }
   };
@@ -105,7 +104,7 @@ std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tenso
   return copies;
 }
 
-void add_shard(Index& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces) {
+void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces) {
   const auto shard = static_cast<int32_t>(index.shards.size());
   index.shards.push_back({file, record.bytes, record.rest});
   for (size_t i = 0; i < pieces.size(); ++i)

@@ -26,11 +26,11 @@ struct ShardRecord {
 
 // The part of a tensor that a dataset of a shard holds.
 struct IndexedPiece {
-  size_t tensor;  // index into Index::tensors
+  size_t tensor;  // index into MasterIndex::tensors
   Region region;
 };
 // Adds a written shard to the index. pieces: one per dataset.
-void add_shard(Index& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces);
+void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces);
 
 // Copies tensors (flat, one per dataset, on any device) into the image, and returns tensors that refer to the image's memory.
 std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);

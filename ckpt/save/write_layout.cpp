@@ -38,7 +38,7 @@ Region region_of(const json& value) {
 
 json json_of(const Contents& contents) {
   json parts = json::array();
-  for (const Part& part : contents.parts)
+  for (const TensorPart& part : contents.parts)
     parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
                      Value(part.attributes).to_json()});
   return parts;
@@ -106,7 +106,7 @@ class Holdings {
     }
     std::vector<Region> regions;
     for (const auto& [part, held] : parts) regions.push_back(held);
-    for (const Run& run : make_copy_list(tensors[share.tensor].shape, regions, share.region).runs) {
+    for (const CopyRun& run : make_copy_list(tensors[share.tensor].shape, regions, share.region).runs) {
       for (int64_t t = 0; t < run.times; ++t) {
         const Region piece{share.region.boxes, share.region.first + run.to + t * run.to_stride, run.count};
         writes.push_back({share.tensor, parts[run.source].first, run.from + t * run.from_stride, piece});

@@ -12,11 +12,11 @@ void check_pair(const Checks& checks, const Operation& operation, const at::Tens
   checks.tensor("out", out);
   checks.same_dtype(out, in);
   switch (operation.kind) {
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       checks.counts("in", in, "out", out, group.size());
       checks.overlap("in", in, "out", out, group.rank);
       break;
-    case Kind::all_gather:
+    case CallKind::all_gather:
       checks.counts("out", out, "in", in, group.size());
       checks.overlap("out", out, "in", in, group.rank);
       break;
@@ -24,7 +24,7 @@ void check_pair(const Checks& checks, const Operation& operation, const at::Tens
       checks.counts("out", out, "in", in, 1);
       checks.overlap("out", out, "in", in, 0);
   }
-  if (operation.kind != Kind::all_gather) checks.reducible(in);
+  if (operation.kind != CallKind::all_gather) checks.reducible(in);
 }
 
 }  // namespace
@@ -50,48 +50,48 @@ Work CheckedCommunicator::submit_pairs(Operation&& operation, Async async) {
 }
 
 Work CheckedCommunicator::all_reduce(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::all_reduce, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
+  return submit_pairs({.kind = CallKind::all_reduce, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
 }
 
 Work CheckedCommunicator::reduce_scatter(at::Tensor out, at::Tensor in, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::reduce_scatter, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
+  return submit_pairs({.kind = CallKind::reduce_scatter, .out = std::move(out), .in = std::move(in), .reduce = op}, async);
 }
 
 Work CheckedCommunicator::all_gather(at::Tensor out, at::Tensor in, Async async) {
-  return submit_pairs({.kind = Kind::all_gather, .out = std::move(out), .in = std::move(in)}, async);
+  return submit_pairs({.kind = CallKind::all_gather, .out = std::move(out), .in = std::move(in)}, async);
 }
 
 Work CheckedCommunicator::all_reduce(std::vector<at::Tensor> inout, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::all_reduce, .out = inout, .in = inout, .reduce = op}, async);
+  return submit_pairs({.kind = CallKind::all_reduce, .out = inout, .in = inout, .reduce = op}, async);
 }
 
 Work CheckedCommunicator::reduce_scatter(std::vector<at::Tensor> out, std::vector<at::Tensor> in, ReduceOp op, Async async) {
-  return submit_pairs({.kind = Kind::reduce_scatter, .out = out, .in = in, .reduce = op}, async);
+  return submit_pairs({.kind = CallKind::reduce_scatter, .out = out, .in = in, .reduce = op}, async);
 }
 
 Work CheckedCommunicator::all_gather(std::vector<at::Tensor> out, std::vector<at::Tensor> in, Async async) {
-  return submit_pairs({.kind = Kind::all_gather, .out = out, .in = in}, async);
+  return submit_pairs({.kind = CallKind::all_gather, .out = out, .in = in}, async);
 }
 
 Work CheckedCommunicator::broadcast(at::Tensor inout, int root, Async async) {
-  const Checks check = checks(Kind::broadcast);
+  const Checks check = checks(CallKind::broadcast);
   check.root(root);
   check.tensor("inout", inout);
-  return submit({.kind = Kind::broadcast, .out = std::move(inout), .peer = root}, async);
+  return submit({.kind = CallKind::broadcast, .out = std::move(inout), .peer = root}, async);
 }
 
 Work CheckedCommunicator::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) {
-  const Checks check = checks(Kind::reduce);
+  const Checks check = checks(CallKind::reduce);
   check.root(root);
   check.tensor("in", in);
   check.reducible(in);
-  Operation operation{.kind = Kind::reduce, .out = out, .in = in, .reduce = op, .peer = root};
+  Operation operation{.kind = CallKind::reduce, .out = out, .in = in, .reduce = op, .peer = root};
   if (rank() == root) check_pair(check, operation, out, in, backend_->group());
   return submit(std::move(operation), async);
 }
 
 Work CheckedCommunicator::gather(at::Tensor out, at::Tensor in, int root, Async async) {
-  const Checks check = checks(Kind::gather);
+  const Checks check = checks(CallKind::gather);
   check.root(root);
   check.tensor("in", in);
   if (rank() == root) {
@@ -100,11 +100,11 @@ Work CheckedCommunicator::gather(at::Tensor out, at::Tensor in, int root, Async 
     check.counts("out", out, "in", in, size());
     check.overlap("out", out, "in", in, -1);
   }
-  return submit({.kind = Kind::gather, .out = out, .in = in, .peer = root}, async);
+  return submit({.kind = CallKind::gather, .out = out, .in = in, .peer = root}, async);
 }
 
 Work CheckedCommunicator::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
-  const Checks check = checks(Kind::scatter);
+  const Checks check = checks(CallKind::scatter);
   check.root(root);
   check.tensor("out", out);
   if (rank() == root) {
@@ -113,17 +113,17 @@ Work CheckedCommunicator::scatter(at::Tensor out, at::Tensor in, int root, Async
     check.counts("in", in, "out", out, size());
     check.overlap("in", in, "out", out, -1);
   }
-  return submit({.kind = Kind::scatter, .out = out, .in = in, .peer = root}, async);
+  return submit({.kind = CallKind::scatter, .out = out, .in = in, .peer = root}, async);
 }
 
 Work CheckedCommunicator::all_to_all(at::Tensor out, at::Tensor in, std::vector<int64_t> out_splits,
                                      std::vector<int64_t> in_splits, Async async) {
-  const Checks check = checks(Kind::all_to_all);
+  const Checks check = checks(CallKind::all_to_all);
   check.tensor("in", in);
   check.tensor("out", out);
   check.same_dtype(out, in);
   check.overlap("out", out, "in", in, -1);
-  Operation operation{.kind = Kind::all_to_all, .out = out, .in = in};
+  Operation operation{.kind = CallKind::all_to_all, .out = out, .in = in};
   operation.out_splits = check.splits("out", out, out_splits);
   operation.in_splits = check.splits("in", in, in_splits);
   const int64_t kept = operation.in_splits[static_cast<size_t>(rank())],
@@ -136,21 +136,21 @@ Work CheckedCommunicator::all_to_all(at::Tensor out, at::Tensor in, std::vector<
 }
 
 Work CheckedCommunicator::send(at::Tensor tensor, int peer, Async async) {
-  const Checks check = checks(Kind::send);
+  const Checks check = checks(CallKind::send);
   check.peer(peer);
   check.tensor("tensor", tensor);
-  return submit({.kind = Kind::send, .in = std::move(tensor), .peer = peer}, async);
+  return submit({.kind = CallKind::send, .in = std::move(tensor), .peer = peer}, async);
 }
 
 Work CheckedCommunicator::recv(at::Tensor tensor, int peer, Async async) {
-  const Checks check = checks(Kind::recv);
+  const Checks check = checks(CallKind::recv);
   check.peer(peer);
   check.tensor("tensor", tensor);
-  return submit({.kind = Kind::recv, .out = std::move(tensor), .peer = peer}, async);
+  return submit({.kind = CallKind::recv, .out = std::move(tensor), .peer = peer}, async);
 }
 
 void CheckedCommunicator::barrier() {
-  submit({.kind = Kind::barrier}, Async::no).synchronize();
+  submit({.kind = CallKind::barrier}, Async::no).synchronize();
 }
 
 at::Tensor CheckedCommunicator::allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Communicator*>& also) {

@@ -49,7 +49,7 @@ class CheckedCommunicator : public Communicator {
   void drain() override { backend_->drain(); }
 
  private:
-  Checks checks(Kind kind) const { return Checks(kind, backend_->group(), backend_->device()); }
+  Checks checks(CallKind kind) const { return Checks(kind, backend_->group(), backend_->device()); }
   // Checks the pairs of an all_reduce, reduce_scatter or all_gather and submits them as one operation.
   Work submit_pairs(Operation&& operation, Async async);
   Work submit(Operation&& operation, Async async);

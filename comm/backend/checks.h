@@ -22,7 +22,7 @@ void check_channel(const Group& group, const ChannelPlan& plan);
 
 class Checks {
  public:
-  Checks(Kind kind, const Group& group, std::optional<at::Device> device) : kind_(kind), group_(group), device_(device) {}
+  Checks(CallKind kind, const Group& group, std::optional<at::Device> device) : kind_(kind), group_(group), device_(device) {}
 
   // Throws Misuse unless the tensor is defined, contiguous, and on the backend's device.
   void tensor(const char* name, const at::Tensor& tensor) const;
@@ -44,7 +44,7 @@ class Checks {
   std::string where() const;
 
  private:
-  Kind kind_;
+  CallKind kind_;
   const Group& group_;
   std::optional<at::Device> device_;
 };

@@ -10,9 +10,10 @@
 
 namespace zt::comm {
 
-const char* name_of(Kind kind) {
-  static constexpr const char* kNames[kKinds] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
-                                                 "scatter",    "all_to_all",     "send",       "recv",      "barrier"};
+const char* name_of(CallKind kind) {
+  static constexpr const char* kNames[kCallKinds] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                                     "reduce",     "gather",         "scatter",    "all_to_all",
+                                                     "send",       "recv",           "barrier"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -38,14 +39,14 @@ std::string list_text(const Call& call) {
 }  // namespace
 
 std::string Call::text(const std::string& peer_name) const {
-  if (kind == Kind::barrier) return "barrier";
-  std::string text = tensors == 0               ? fmt::format("{} of a message", name_of(kind))
-                     : kind == Kind::all_to_all ? fmt::format("all_to_all of {}", dtype_name(dtype))
-                     : tensors > 1              ? fmt::format("{} of a list of {}", name_of(kind), list_text(*this))
-                                                : fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
+  if (kind == CallKind::barrier) return "barrier";
+  std::string text = tensors == 0                   ? fmt::format("{} of a message", name_of(kind))
+                     : kind == CallKind::all_to_all ? fmt::format("all_to_all of {}", dtype_name(dtype))
+                     : tensors > 1                  ? fmt::format("{} of a list of {}", name_of(kind), list_text(*this))
+                                                    : fmt::format("{} of {} {}", name_of(kind), count, dtype_name(dtype));
   if (is_reduction(kind)) text += fmt::format(" ({})", name_of(reduce));
-  if (kind == Kind::reduce || kind == Kind::gather || kind == Kind::send) return text + " to " + peer_name;
-  if (kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::recv) return text + " from " + peer_name;
+  if (kind == CallKind::reduce || kind == CallKind::gather || kind == CallKind::send) return text + " to " + peer_name;
+  if (kind == CallKind::broadcast || kind == CallKind::scatter || kind == CallKind::recv) return text + " from " + peer_name;
   return text;
 }
 

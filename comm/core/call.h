@@ -13,7 +13,7 @@ namespace zt::comm {
 
 struct Group;
 
-enum class Kind : uint8_t {
+enum class CallKind : uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -27,22 +27,22 @@ enum class Kind : uint8_t {
   barrier
 };
 
-constexpr int kKinds = 11;
+constexpr int kCallKinds = 11;
 
-const char* name_of(Kind kind);
+const char* name_of(CallKind kind);
 const char* name_of(ReduceOp op);
 // Returns false for send and recv, which involve two ranks only.
-inline bool is_collective(Kind kind) {
-  return kind != Kind::send && kind != Kind::recv;
+inline bool is_collective(CallKind kind) {
+  return kind != CallKind::send && kind != CallKind::recv;
 }
-inline bool is_reduction(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce;
+inline bool is_reduction(CallKind kind) {
+  return kind == CallKind::all_reduce || kind == CallKind::reduce_scatter || kind == CallKind::reduce;
 }
 
 constexpr size_t kFirstLengths = 4;
 
 struct Call {
-  Kind kind = Kind::barrier;
+  CallKind kind = CallKind::barrier;
   at::ScalarType dtype = at::kByte;
   ReduceOp reduce = ReduceOp::sum;
   int32_t peer = -1;                                   // group rank: the root, or the other side of send and recv

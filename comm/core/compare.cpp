@@ -19,7 +19,7 @@ void compare_calls(std::span<const Call> calls, const Group& group) {
 }
 
 void compare_message(const Call& sent, const Call& received, const Group& group) {
-  if (sent.kind == Kind::send && sent.count == received.count && sent.dtype == received.dtype) return;
+  if (sent.kind == CallKind::send && sent.count == received.count && sent.dtype == received.dtype) return;
   fault("{} called {} where {} called {}: a send and its recv need the same count and type", group.rank_name(received.peer),
         sent.text(group.rank_name(group.rank)), group.rank_name(group.rank), received.text(group));
 }

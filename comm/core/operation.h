@@ -26,7 +26,7 @@ class Tensors : public c10::SmallVector<at::Tensor, 1> {
 // several, and the result is that of one call per pair. `in` is empty for broadcast and recv (the tensor of broadcast is `out`),
 // `out` is empty for send, and both are empty for barrier.
 struct Operation {
-  Kind kind = Kind::barrier;
+  CallKind kind = CallKind::barrier;
   Tensors out = {};  // an entry may be undefined if this rank receives nothing
   Tensors in = {};   // an entry may be undefined if this rank gives nothing
   ReduceOp reduce = ReduceOp::sum;

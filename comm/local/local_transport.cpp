@@ -29,7 +29,7 @@ struct Lane {
   std::deque<std::shared_ptr<Post>> posts;
 };
 
-struct Shared {
+struct HubTensor {
   at::Tensor tensor;
   int asked = 0;  // ranks that have asked for it
 };
@@ -41,7 +41,7 @@ struct Hub {
   // Returns shared tensor `number`. The first rank that asks creates it; the last one removes it from the hub.
   at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
     const std::lock_guard lock(mutex);
-    Shared& shared = tensors[number];
+    HubTensor& shared = tensors[number];
     if (shared.asked++ == 0) shared.tensor = large_zeros(shape, dtype);
     at::Tensor tensor = shared.tensor;
     if (shared.asked == size) tensors.erase(number);
@@ -51,7 +51,7 @@ struct Hub {
   const int size;
   std::vector<Lane> lanes;
   std::mutex mutex;
-  std::map<size_t, Shared> tensors;  // by number, while not all ranks have asked for it
+  std::map<size_t, HubTensor> tensors;  // by number, while not all ranks have asked for it
 };
 
 class LocalSend : public Transport::Message {

@@ -22,13 +22,13 @@ struct Site {
 };
 
 // Contiguous memory of this rank, to be sent to `peer` or received from it.
-struct Part {
+struct PeerPart {
   int peer = 0;
   char* data = nullptr;
   size_t bytes = 0;
 };
 // Sends and receives all parts concurrently. A part for this rank itself is copied from `sends` to `receives`.
-void exchange(Site site, const std::vector<Part>& sends, const std::vector<Part>& receives);
+void exchange(Site site, const std::vector<PeerPart>& sends, const std::vector<PeerPart>& receives);
 
 // Throws Fault if another rank that takes part called something else.
 void compare(Site site, const Operation& operation);

@@ -32,10 +32,10 @@ void broadcast_segments(Site site, const at::Tensor& tensor, int root) {
   const int size = site.size(), rank = site.rank();
   const Segments segments{static_cast<int64_t>(tensor.nbytes()), size};
   const auto part = [&](int peer, int segment) {
-    return Part{peer, bytes_of(tensor) + segments.begin(segment), static_cast<size_t>(segments.size(segment))};
+    return PeerPart{peer, bytes_of(tensor) + segments.begin(segment), static_cast<size_t>(segments.size(segment))};
   };
   // First the root sends each rank its segment. Then each rank sends its segment to all others; the root receives nothing.
-  std::vector<Part> sends, receives;
+  std::vector<PeerPart> sends, receives;
   if (rank == root) {
     for (int r = 0; r < size; ++r) sends.push_back(part(r, r));
     exchange(site, sends, {});

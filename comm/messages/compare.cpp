@@ -31,7 +31,7 @@ void compare_all(Site site, const Call& call) {
 void compare_pair(Site site, const Call& call) {
   auto* theirs = reinterpret_cast<Call*>(site.staging.get(sizeof(Call)));
   Messages messages(site.transport, site.policy);
-  if (call.kind == Kind::send) {
+  if (call.kind == CallKind::send) {
     *theirs = call;
     messages.send(call.peer, theirs, sizeof(Call));
     return messages.wait();

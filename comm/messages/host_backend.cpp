@@ -9,27 +9,27 @@ namespace zt::comm {
 void HostBackend::run_single(const Operation& operation, WaitPolicy& policy) {
   const Site site{*transport_, policy, staging_};
   switch (operation.kind) {
-    case Kind::all_reduce:
+    case CallKind::all_reduce:
       return all_reduce(site, operation);
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       return reduce_scatter(site, operation);
-    case Kind::all_gather:
+    case CallKind::all_gather:
       return all_gather(site, operation);
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return broadcast(site, operation);
-    case Kind::reduce:
+    case CallKind::reduce:
       return reduce(site, operation);
-    case Kind::gather:
+    case CallKind::gather:
       return gather(site, operation);
-    case Kind::scatter:
+    case CallKind::scatter:
       return scatter(site, operation);
-    case Kind::all_to_all:
+    case CallKind::all_to_all:
       return all_to_all(site, operation);
-    case Kind::send:
+    case CallKind::send:
       return send(site, operation);
-    case Kind::recv:
+    case CallKind::recv:
       return recv(site, operation);
-    case Kind::barrier:
+    case CallKind::barrier:
       return barrier(site, operation);
   }
 }

@@ -7,21 +7,21 @@ namespace zt::comm {
 namespace {
 
 // Returns the tensor as equally long parts, one per rank.
-std::vector<Part> equal_parts(const at::Tensor& tensor, int size) {
-  std::vector<Part> parts;
+std::vector<PeerPart> equal_parts(const at::Tensor& tensor, int size) {
+  std::vector<PeerPart> parts;
   const size_t bytes = tensor.nbytes() / static_cast<size_t>(size);
   for (int r = 0; r < size; ++r) parts.push_back({r, bytes_of(tensor) + static_cast<size_t>(r) * bytes, bytes});
   return parts;
 }
 
-std::vector<Part> whole_for_each(const at::Tensor& tensor, int size) {
-  std::vector<Part> parts;
+std::vector<PeerPart> whole_for_each(const at::Tensor& tensor, int size) {
+  std::vector<PeerPart> parts;
   for (int r = 0; r < size; ++r) parts.push_back({r, bytes_of(tensor), tensor.nbytes()});
   return parts;
 }
 
-std::vector<Part> split_parts(const at::Tensor& tensor, const std::vector<int64_t>& splits) {
-  std::vector<Part> parts;
+std::vector<PeerPart> split_parts(const at::Tensor& tensor, const std::vector<int64_t>& splits) {
+  std::vector<PeerPart> parts;
   char* data = bytes_of(tensor);
   for (size_t r = 0; r < splits.size(); ++r) {
     const size_t bytes = static_cast<size_t>(splits[r]) * tensor.element_size();
@@ -31,7 +31,7 @@ std::vector<Part> split_parts(const at::Tensor& tensor, const std::vector<int64_
   return parts;
 }
 
-Part whole(const at::Tensor& tensor, int peer) {
+PeerPart whole(const at::Tensor& tensor, int peer) {
   return {peer, bytes_of(tensor), tensor.nbytes()};
 }
 
@@ -44,12 +44,12 @@ void all_gather(Site site, const Operation& operation) {
 void gather(Site site, const Operation& operation) {
   const bool is_root = site.rank() == operation.peer;
   exchange(site, {whole(operation.in[0], operation.peer)},
-           is_root ? equal_parts(operation.out[0], site.size()) : std::vector<Part>());
+           is_root ? equal_parts(operation.out[0], site.size()) : std::vector<PeerPart>());
 }
 
 void scatter(Site site, const Operation& operation) {
   const bool is_root = site.rank() == operation.peer;
-  exchange(site, is_root ? equal_parts(operation.in[0], site.size()) : std::vector<Part>(),
+  exchange(site, is_root ? equal_parts(operation.in[0], site.size()) : std::vector<PeerPart>(),
            {whole(operation.out[0], operation.peer)});
 }
 

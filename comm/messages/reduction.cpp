@@ -117,7 +117,7 @@ Owners owners_of(const Segments& segments) {
 void all_reduce_in_one_round(Site site, const at::Tensor& out, const at::Tensor& in, ReduceOp op) {
   const int size = site.size();
   char* staging = site.staging.get(in.nbytes() * static_cast<size_t>(size));
-  std::vector<Part> sends, receives;
+  std::vector<PeerPart> sends, receives;
   std::vector<const void*> sources;
   for (int r = 0; r < size; ++r) {
     sends.push_back({r, bytes_of(in), in.nbytes()});
@@ -137,11 +137,11 @@ void all_reduce(Site site, const Operation& operation) {
   const Segments segments{in.numel(), size};
   const size_t element = in.element_size();
   const auto segment = [&](int r) {
-    return Part{r, bytes_of(out) + static_cast<size_t>(segments.begin(r)) * element,
-                static_cast<size_t>(segments.size(r)) * element};
+    return PeerPart{r, bytes_of(out) + static_cast<size_t>(segments.begin(r)) * element,
+                    static_cast<size_t>(segments.size(r)) * element};
   };
   reduce_owned(site, in, segment(rank).data, owners_of(segments), operation.reduce);
-  std::vector<Part> sends, receives;
+  std::vector<PeerPart> sends, receives;
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
     receives.push_back(segment(r));

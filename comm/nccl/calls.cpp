@@ -10,7 +10,7 @@ namespace zt::comm {
 namespace {
 
 // One tensor, or pair of tensors, of an operation.
-struct Pair {
+struct NcclPair {
   const NcclSite& site;
   const Operation& operation;
   const at::Tensor &out, &in;
@@ -76,29 +76,29 @@ void call_one(const NcclSite& site, const Operation& operation, size_t index) {
   static const at::Tensor none;
   const at::Tensor& out = index < operation.out.size() ? operation.out[index] : none;
   const at::Tensor& in = index < operation.in.size() ? operation.in[index] : none;
-  const Pair pair{site, operation, out, in};
+  const NcclPair pair{site, operation, out, in};
   switch (operation.kind) {
-    case Kind::all_reduce:
+    case CallKind::all_reduce:
       return pair.all_reduce();
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       return pair.reduce_scatter();
-    case Kind::all_gather:
+    case CallKind::all_gather:
       return site.all_gather(out.mutable_data_ptr(), in.const_data_ptr(), in.nbytes());
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return pair.broadcast();
-    case Kind::reduce:
+    case CallKind::reduce:
       return pair.reduce();
-    case Kind::gather:
+    case CallKind::gather:
       return pair.gather();
-    case Kind::scatter:
+    case CallKind::scatter:
       return pair.scatter();
-    case Kind::all_to_all:
+    case CallKind::all_to_all:
       return pair.all_to_all();
-    case Kind::send:
+    case CallKind::send:
       return site.send(in.const_data_ptr(), in.nbytes(), operation.peer);
-    case Kind::recv:
+    case CallKind::recv:
       return site.recv(out.mutable_data_ptr(), out.nbytes(), operation.peer);
-    case Kind::barrier:
+    case CallKind::barrier:
       return;
   }
 }

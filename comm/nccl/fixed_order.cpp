@@ -22,7 +22,7 @@ class Reduction {
  public:
   Reduction(const NcclSite& site, const Operation& operation, size_t index)
       : site_(site), operation_(operation), in_(flat(operation.in[index])), segments_{in_.numel(), site.group.size()} {
-    if (operation.kind != Kind::reduce || rank() == operation.peer) out_ = flat(operation.out[index]);
+    if (operation.kind != CallKind::reduce || rank() == operation.peer) out_ = flat(operation.out[index]);
     if (!adds()) return;
     others_ = at::empty({site.group.size() - 1, size(rank())}, in_.options());
     site.streams.keep_for(site.stream, others_);  // the allocator may have assigned it to another stream
@@ -41,7 +41,7 @@ class Reduction {
     if (!adds()) return;
     std::vector<at::Tensor> sources;
     for (int r = 0; r < segments_.ranks; ++r) sources.push_back(r == rank() ? segment(in_, r) : of_other(r));
-    device_tree(operation_.kind == Kind::all_reduce ? segment(out_, rank()) : out_, sources, operation_.reduce);
+    device_tree(operation_.kind == CallKind::all_reduce ? segment(out_, rank()) : out_, sources, operation_.reduce);
   }
 
   // Call it in an NCCL group, for an all_reduce. Sends the result of this rank's segment to all ranks and receives theirs.
@@ -59,9 +59,9 @@ class Reduction {
  private:
   int rank() const { return site_.group.rank; }
   bool adds() const { return size(rank()) > 0; }
-  int64_t begin(int owner) const { return operation_.kind == Kind::reduce ? 0 : segments_.begin(owner); }
+  int64_t begin(int owner) const { return operation_.kind == CallKind::reduce ? 0 : segments_.begin(owner); }
   int64_t size(int owner) const {
-    if (operation_.kind != Kind::reduce) return segments_.size(owner);
+    if (operation_.kind != CallKind::reduce) return segments_.size(owner);
     return owner == operation_.peer ? segments_.count : 0;
   }
   at::Tensor segment(const at::Tensor& tensor, int owner) const { return tensor.narrow(0, begin(owner), size(owner)); }
@@ -97,7 +97,7 @@ void reduce_in_order(const NcclSite& site, const Operation& operation) {
     });
   }
   for (const auto& reduction : reductions) reduction.add();
-  if (alone || operation.kind != Kind::all_reduce) return;
+  if (alone || operation.kind != CallKind::all_reduce) return;
   site.together([&] {
     for (const auto& reduction : reductions) reduction.spread();
   });

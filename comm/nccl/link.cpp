@@ -65,23 +65,23 @@ std::shared_ptr<StartedOperation> Link::add(const Operation& operation) {
 }
 
 void Link::refuse(const Operation& operation) {
-  note_end(operation.number, Stage::failed);
+  note_end(operation.number, CallStage::failed);
 }
 
 bool Link::poll() {
-  while (!outstanding_.empty() && streams_->query(outstanding_.front()->event.get())) end_oldest(Stage::done);
+  while (!outstanding_.empty() && streams_->query(outstanding_.front()->event.get())) end_oldest(CallStage::done);
   return outstanding_.empty();
 }
 
 bool Link::is_over(const StartedOperation& started) {
-  if (started.stage != Stage::running) return true;
+  if (started.stage != CallStage::running) return true;
   if (!streams_->query(started.event.get())) return false;
-  while (started.stage == Stage::running) end_oldest(Stage::done);
+  while (started.stage == CallStage::running) end_oldest(CallStage::done);
   return true;
 }
 
 void Link::wait(const StartedOperation& started) const {
-  if (started.stage == Stage::failed || started.stage == Stage::timed_out) check_usable();
+  if (started.stage == CallStage::failed || started.stage == CallStage::timed_out) check_usable();
   streams_->block(started.event.get(), streams_->current());
 }
 
@@ -96,7 +96,7 @@ void Link::finish(const StartedOperation& started) {
   } catch (const std::exception& error) {
     fail_with(fmt::format("{}, and the device fails: {}", where(started), describe(error)));
   }
-  if (started.stage == Stage::failed || started.stage == Stage::timed_out) check_usable();
+  if (started.stage == CallStage::failed || started.stage == CallStage::timed_out) check_usable();
 }
 
 void Link::time_out(const StartedOperation& started) {
@@ -104,7 +104,7 @@ void Link::time_out(const StartedOperation& started) {
       "communication timed out after {} s: {} (backend nccl). Did a rank fail, or make other calls? If the operation only needs "
       "longer: axis:set_timeout(seconds)",
       std::chrono::duration<double>(timeout_).count(), where(started));
-  fail(why, Stage::timed_out);
+  fail(why, CallStage::timed_out);
   report_stuck();
   throw Fault(why);
 }
@@ -116,7 +116,7 @@ void Link::drain() {
   finish(*last);
 }
 
-void Link::fail(const std::string& why, Stage stage) {
+void Link::fail(const std::string& why, CallStage stage) {
   if (!comm_) return;
   try {
     poll();
@@ -133,14 +133,14 @@ void Link::fail_with(const std::string& why) {
   throw Fault(why);
 }
 
-void Link::end_oldest(Stage stage) {
+void Link::end_oldest(CallStage stage) {
   StartedOperation& oldest = *outstanding_.front();
   oldest.stage = stage;
   note_end(oldest.number, stage);
   outstanding_.pop_front();
 }
 
-void Link::note_end(uint64_t number, Stage stage) const {
+void Link::note_end(uint64_t number, CallStage stage) const {
   if (ring_) ring_->end(number, stage, now_ns());
 }
 

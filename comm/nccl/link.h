@@ -16,8 +16,8 @@ namespace zt::comm {
 struct StartedOperation {
   const uint64_t number, turn;  // as in Operation
   const Call call;
-  const std::shared_ptr<void> event;  // complete when the operation is
-  Stage stage = Stage::running;       // when the host last looked
+  const std::shared_ptr<void> event;     // complete when the operation is
+  CallStage stage = CallStage::running;  // when the host last looked
 };
 
 // Shared by the backend and its Work objects, so it lives as long as one of them.
@@ -69,11 +69,11 @@ class Link {
   void drain();
 
   // Aborts the communicator. The running operations end in `stage`. Only the first reason is kept.
-  void fail(const std::string& why, Stage stage = Stage::failed);
+  void fail(const std::string& why, CallStage stage = CallStage::failed);
 
  private:
-  void end_oldest(Stage stage);
-  void note_end(uint64_t number, Stage stage) const;
+  void end_oldest(CallStage stage);
+  void note_end(uint64_t number, CallStage stage) const;
   void check_peers(const StartedOperation& started);
   std::string where(const StartedOperation& started) const;
   [[noreturn]] void fail_with(const std::string& why);

@@ -182,7 +182,7 @@ class NcclBackend : public Backend {
         if (tensor.defined()) site.streams.keep_for(site.stream, tensor);
       }
     }
-    if (operation.kind == Kind::barrier) call_nccl(site, {.kind = Kind::all_reduce, .out = {token_}, .in = {token_}});
+    if (operation.kind == CallKind::barrier) call_nccl(site, {.kind = CallKind::all_reduce, .out = {token_}, .in = {token_}});
     else if (is_reduction(operation.kind) && order_ == SumOrder::fixed) reduce_in_order(site, operation);
     else call_nccl(site, operation);
   }

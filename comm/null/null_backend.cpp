@@ -16,31 +16,31 @@ at::Tensor own_part(const at::Tensor& tensor, const Group& group) {
   return flat_view(tensor).narrow(0, group.rank * part, part);
 }
 
-void run(Kind kind, const at::Tensor& out, const at::Tensor& in, const Group& group) {
+void run(CallKind kind, const at::Tensor& out, const at::Tensor& in, const Group& group) {
   if (!out.defined() || out.numel() == 0) return;
   switch (kind) {
-    case Kind::all_reduce:
-    case Kind::reduce:
+    case CallKind::all_reduce:
+    case CallKind::reduce:
       flat_view(out).copy_(flat_view(in));
       return;
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       flat_view(out).copy_(own_part(in, group));
       return;
-    case Kind::all_gather:
-    case Kind::gather:
+    case CallKind::all_gather:
+    case CallKind::gather:
       out.detach().reshape({group.size(), -1}).copy_(flat_view(in.clone()));
       return;
-    case Kind::scatter:
+    case CallKind::scatter:
       if (in.defined()) flat_view(out).copy_(own_part(in, group));
       else out.detach().zero_();
       return;
-    case Kind::all_to_all:
-    case Kind::recv:
+    case CallKind::all_to_all:
+    case CallKind::recv:
       out.detach().zero_();
       return;
-    case Kind::broadcast:
-    case Kind::send:
-    case Kind::barrier:
+    case CallKind::broadcast:
+    case CallKind::send:
+    case CallKind::barrier:
       return;
   }
 }

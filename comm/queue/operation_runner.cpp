@@ -34,7 +34,7 @@ void OperationRunner::run_operation(const Operation& operation, WaitPolicy::Styl
   if (ring_) ring_->start(operation.number, waiting.begin_ns());
   try {
     run_explained(operation, waiting, body);
-    if (ring_) ring_->end(operation.number, Stage::done, now_ns());
+    if (ring_) ring_->end(operation.number, CallStage::done, now_ns());
   } catch (const TimedOut& late) {
     give_up(operation);
     report(late, operation);
@@ -42,14 +42,14 @@ void OperationRunner::run_operation(const Operation& operation, WaitPolicy::Styl
     give_up(operation);
     report(ended, operation);
   } catch (...) {
-    if (ring_) ring_->end(operation.number, Stage::failed, now_ns());
+    if (ring_) ring_->end(operation.number, CallStage::failed, now_ns());
     keep_forever(operation);
     throw;
   }
 }
 
 void OperationRunner::give_up(const Operation& operation) {
-  if (ring_) ring_->end(operation.number, Stage::timed_out, now_ns());
+  if (ring_) ring_->end(operation.number, CallStage::timed_out, now_ns());
   keep_forever(operation);
   report_stuck();
 }

@@ -19,10 +19,10 @@ int64_t total_elements(at::TensorList tensors, const std::vector<size_t>& which)
   return total;
 }
 
-enum class Direction { into_flat, from_flat };
+enum class CopyDirection { into_flat, from_flat };
 
 // Copies between the tensors and `flat`. `flat` holds part 0 of all tensors, then part 1 of all tensors, and so on.
-void copy_parts(Direction direction, at::TensorList tensors, const std::vector<size_t>& which, int parts,
+void copy_parts(CopyDirection direction, at::TensorList tensors, const std::vector<size_t>& which, int parts,
                 const at::Tensor& flat) {
   char* place = bytes_of(flat);
   for (int p = 0; p < parts; ++p) {
@@ -30,7 +30,8 @@ void copy_parts(Direction direction, at::TensorList tensors, const std::vector<s
       const size_t bytes = tensors[i].nbytes() / static_cast<size_t>(parts);
       char* part = bytes_of(tensors[i]) + static_cast<size_t>(p) * bytes;
       if (bytes > 0)
-        std::memcpy(direction == Direction::into_flat ? place : part, direction == Direction::into_flat ? part : place, bytes);
+        std::memcpy(direction == CopyDirection::into_flat ? place : part, direction == CopyDirection::into_flat ? part : place,
+                    bytes);
       place += bytes;
     }
   }
@@ -50,20 +51,20 @@ Operation Packing::single(size_t index) const {
 }
 
 Operation Packing::pack() const {
-  const int parts = operation_.kind == Kind::reduce_scatter ? ranks_ : 1;
+  const int parts = operation_.kind == CallKind::reduce_scatter ? ranks_ : 1;
   const auto options = operation_.in[packed_[0]].options();
   const auto in = at::empty({total_elements(operation_.in, packed_)}, options);
-  const bool in_place = operation_.kind == Kind::all_reduce;
+  const bool in_place = operation_.kind == CallKind::all_reduce;
   const auto out = in_place ? in : at::empty({total_elements(operation_.out, packed_)}, options);
-  copy_parts(Direction::into_flat, operation_.in, packed_, parts, in);
+  copy_parts(CopyDirection::into_flat, operation_.in, packed_, parts, in);
   Operation packed{.kind = operation_.kind, .out = {out}, .in = {in}, .reduce = operation_.reduce};
   packed.call = operation_.call;
   return packed;
 }
 
 void Packing::unpack(const Operation& packed) const {
-  const int parts = operation_.kind == Kind::all_gather ? ranks_ : 1;
-  copy_parts(Direction::from_flat, operation_.out, packed_, parts, packed.out[0]);
+  const int parts = operation_.kind == CallKind::all_gather ? ranks_ : 1;
+  copy_parts(CopyDirection::from_flat, operation_.out, packed_, parts, packed.out[0]);
 }
 
 }  // namespace zt::comm

@@ -35,7 +35,7 @@ void with_box(const std::string& path, Use use) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return;
   const bool is_whole = lseek(descriptor, 0, SEEK_END) == static_cast<off_t>(sizeof(BoxMemory));
-  BoxMemory* memory = is_whole ? map_box(descriptor, Access::read) : nullptr;
+  BoxMemory* memory = is_whole ? map_box(descriptor, BoxAccess::read) : nullptr;
   if (memory) {
     if (memory->title.load().magic == kBoxMagic) use(*memory);
     unmap_box(memory);
@@ -53,7 +53,7 @@ std::shared_ptr<BlackBox> BlackBox::create(const World& world) {
         fmt::format("other ranks cannot read the flight recorder of rank {}: {}: {}", world.rank, box_path(world.rank),
                     std::strerror(errno)));
   }
-  BoxMemory* memory = map_box(descriptor, Access::write);
+  BoxMemory* memory = map_box(descriptor, BoxAccess::write);
   if (!memory) fault("cannot map {} bytes for the flight recorder: {}", sizeof(BoxMemory), std::strerror(errno));
   return std::shared_ptr<BlackBox>(new BlackBox(memory, descriptor, world));
 }

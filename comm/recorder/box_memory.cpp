@@ -25,7 +25,7 @@ Track read_track(const RingMemory& ring) {
   track.is_open = ring.state.load(std::memory_order_acquire) == RingMemory::open;
   track.collectives = ring.collectives.load(std::memory_order_relaxed);
   for (uint64_t number = added > kRecords ? added - kRecords : 0; number < added; ++number) {
-    const Record record = ring.records[number % kRecords].load();
+    const CallRecord record = ring.records[number % kRecords].load();
     if (record.number == number) track.records.push_back(record);
   }
   return track;
@@ -43,9 +43,9 @@ bool is_stopped(pid_t process) {
 
 }  // namespace
 
-BoxMemory* map_box(int descriptor, Access access) {
+BoxMemory* map_box(int descriptor, BoxAccess access) {
   const int flags = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-  const int protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int protection = access == BoxAccess::write ? PROT_READ | PROT_WRITE : PROT_READ;
   void* place = mmap(nullptr, sizeof(BoxMemory), protection, flags, descriptor, 0);
   return place == MAP_FAILED ? nullptr : static_cast<BoxMemory*>(place);
 }

@@ -32,11 +32,11 @@ struct BoxMemory {
   std::array<RingMemory, kMostRings> rings;
 };
 
-enum class Access : uint8_t { read, write };
+enum class BoxAccess : uint8_t { read, write };
 
 // Maps the file of a box, or new memory of the process if descriptor is -1. Returns null, with errno, on failure. The caller must
 // call unmap_box.
-BoxMemory* map_box(int descriptor, Access access);
+BoxMemory* map_box(int descriptor, BoxAccess access);
 void unmap_box(BoxMemory* memory);
 
 // Makes the file of an empty box. Returns its descriptor, or -1, with errno, on failure.

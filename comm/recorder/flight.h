@@ -12,11 +12,11 @@ namespace zt::comm {
 // One communicator of a rank.
 struct Track {
   std::string axis, backend;
-  int copy = 0;                 // index among the rank's communicators of that name over these ranks
-  std::vector<int> ranks;       // world ranks, in group order
-  uint64_t collectives = 0;     // collectives called so far
-  bool is_open = true;          // false: the communicator is closed, so the rank makes no more calls on it
-  std::vector<Record> records;  // the last calls, oldest first
+  int copy = 0;                     // index among the rank's communicators of that name over these ranks
+  std::vector<int> ranks;           // world ranks, in group order
+  uint64_t collectives = 0;         // collectives called so far
+  bool is_open = true;              // false: the communicator is closed, so the rank makes no more calls on it
+  std::vector<CallRecord> records;  // the last calls, oldest first
 };
 
 struct Flight {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-json to_json(const Record& record) {
+json to_json(const CallRecord& record) {
   return {{"number", record.number},
           {"turn", record.turn},
           {"call", name_of(record.call.kind)},
@@ -37,7 +37,7 @@ json to_json(const Record& record) {
 
 json to_json(const Track& track) {
   auto calls = json::array();
-  for (const Record& record : track.records) calls.push_back(to_json(record));
+  for (const CallRecord& record : track.records) calls.push_back(to_json(record));
   return {{"axis", track.axis},   {"backend", track.backend},         {"copy", track.copy},
           {"ranks", track.ranks}, {"collectives", track.collectives}, {"calls", std::move(calls)}};
 }
@@ -59,11 +59,11 @@ T parse_name(const std::string& name, int count) {
   fault("'{}' is not a known name", name);
 }
 
-Record record_from(const json& value) {
-  Record record;
+CallRecord record_from(const json& value) {
+  CallRecord record;
   record.number = value.at("number");
   record.turn = value.at("turn");
-  record.call = {.kind = parse_name<Kind>(value.at("call"), kKinds),
+  record.call = {.kind = parse_name<CallKind>(value.at("call"), kCallKinds),
                  .dtype = parse_dtype(value.at("type").get<std::string>()),
                  .reduce = parse_reduce_op(value.at("op")),
                  .peer = value.at("peer"),
@@ -71,7 +71,7 @@ Record record_from(const json& value) {
                  .lengths = value.at("lengths"),
                  .first_lengths = value.at("first_lengths").get<decltype(Call::first_lengths)>(),
                  .count = value.at("count")};
-  record.stage = parse_name<Stage>(value.at("stage"), kStages);
+  record.stage = parse_name<CallStage>(value.at("stage"), kCallStages);
   record.queued_ns = value.at("queued_ns");
   record.started_ns = value.at("started_ns");
   record.ended_ns = value.at("ended_ns");

@@ -9,18 +9,18 @@ namespace zt::comm {
 
 namespace {
 
-bool is_under_way(const Record& record) {
-  return record.stage == Stage::running || record.stage == Stage::timed_out;
+bool is_under_way(const CallRecord& record) {
+  return record.stage == CallStage::running || record.stage == CallStage::timed_out;
 }
 
 }  // namespace
 
 bool has_come(const Track& track, const Call& call, uint64_t turn, int peer) {
   const bool is_message = !is_collective(call.kind);
-  const Kind answer = call.kind == Kind::send ? Kind::recv : Kind::send;
+  const CallKind answer = call.kind == CallKind::send ? CallKind::recv : CallKind::send;
   uint64_t begun = is_message ? 0 : track.collectives;
-  for (const Record& record : track.records) {
-    const bool is_queued = record.stage == Stage::queued;
+  for (const CallRecord& record : track.records) {
+    const bool is_queued = record.stage == CallStage::queued;
     if (!is_message && is_queued && is_collective(record.call.kind)) --begun;
     if (is_message && !is_queued && record.call.kind == answer && record.call.peer == peer)
       begun = std::max(begun, record.turn + 1);
@@ -30,10 +30,10 @@ bool has_come(const Track& track, const Call& call, uint64_t turn, int peer) {
 
 bool has_finished(const Track& track, const Call& call, uint64_t turn, int peer) {
   const bool is_message = !is_collective(call.kind);
-  const Kind answer = call.kind == Kind::send ? Kind::recv : Kind::send;
-  for (const Record& record : track.records) {
+  const CallKind answer = call.kind == CallKind::send ? CallKind::recv : CallKind::send;
+  for (const CallRecord& record : track.records) {
     const bool is_kind = is_message ? record.call.kind == answer && record.call.peer == peer : is_collective(record.call.kind);
-    if (is_kind && record.turn == turn) return record.stage == Stage::done;
+    if (is_kind && record.turn == turn) return record.stage == CallStage::done;
   }
   // The message may be older than the records.
   const bool are_all = track.records.empty() || track.records.front().number == 0;
@@ -72,7 +72,7 @@ void Inquiry::find_waits() {
       const int rank = members.ranks[r];
       // The call that a rank was in when it was killed is no wait.
       if (const Flight* known = flight(rank); !known->is_alive && known->end.empty()) continue;
-      for (const Record& record : members.tracks[r]->records) {
+      for (const CallRecord& record : members.tracks[r]->records) {
         if (!is_under_way(record)) continue;
         Wait wait{.members = &members, .record = &record, .rank = rank, .missing = {}, .unknown = {}};
         find_missing(wait, static_cast<int>(r));
@@ -97,40 +97,40 @@ void Inquiry::find_missing(Wait& wait, int rank) const {
   }
 }
 
-std::string Inquiry::what(const Members& members, const Record& record) const {
+std::string Inquiry::what(const Members& members, const CallRecord& record) const {
   const auto peer = static_cast<size_t>(record.call.peer);
   const bool has_peer = record.call.peer >= 0 && peer < members.ranks.size();
   return record.call.text(has_peer ? fmt::format("rank {}", members.ranks[peer]) : "");
 }
 
-std::string Inquiry::where(const Members& members, const Record& record) const {
+std::string Inquiry::where(const Members& members, const CallRecord& record) const {
   return fmt::format("{} {} on axis {}", is_collective(record.call.kind) ? "operation" : "message", record.turn, members.axis);
 }
 
-std::string Inquiry::call_text(const Members& members, const Record& record) const {
+std::string Inquiry::call_text(const Members& members, const CallRecord& record) const {
   return fmt::format("{}, {}", what(members, record), where(members, record));
 }
 
 std::string Inquiry::status(int rank) const {
   const Flight* known = flight(rank);
   if (!known) return "nothing is known of it";
-  const auto in_call = [&](Stage stage) {
+  const auto in_call = [&](CallStage stage) {
     const auto found = std::find_if(waits_.begin(), waits_.end(),
                                     [&](const Wait& wait) { return wait.rank == rank && wait.record->stage == stage; });
     return found == waits_.end() ? "" : "it is in " + call_text(*found->members, *found->record);
   };
   if (known->is_stopped) return "its process is stopped";
   // If a call timed out, that is why the rank failed, so it comes before the recorded end.
-  if (const std::string call = in_call(Stage::timed_out); !call.empty()) return call;
+  if (const std::string call = in_call(CallStage::timed_out); !call.empty()) return call;
   if (!known->end.empty()) return known->end;
-  if (const std::string call = in_call(Stage::running); !call.empty()) return call;
+  if (const std::string call = in_call(CallStage::running); !call.empty()) return call;
   if (!known->is_alive) return "its process is gone";
   const Members* last_members = nullptr;
-  const Record* last = nullptr;
+  const CallRecord* last = nullptr;
   for (const Members& members : communicators_) {
     for (size_t r = 0; r < members.ranks.size(); ++r) {
       if (members.ranks[r] != rank || !members.tracks[r]) continue;
-      for (const Record& record : members.tracks[r]->records) {
+      for (const CallRecord& record : members.tracks[r]->records) {
         if (record.ended_ns > (last ? last->ended_ns : 0)) last = &record, last_members = &members;
       }
     }

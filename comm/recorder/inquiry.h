@@ -19,7 +19,7 @@ struct Members {
 // A rank that is in a call, and the ranks that have not made that call.
 struct Wait {
   const Members* members = nullptr;
-  const Record* record = nullptr;
+  const CallRecord* record = nullptr;
   int rank = 0;              // world rank, as are the following
   std::vector<int> missing;  // ranks that have not made the call
   std::vector<int> unknown;  // ranks of which there is no flight
@@ -42,11 +42,11 @@ class Inquiry {
   double seconds_since(int rank, int64_t then_ns) const;
 
   // Returns "all_reduce of 8 float32 (sum)".
-  std::string what(const Members& members, const Record& record) const;
+  std::string what(const Members& members, const CallRecord& record) const;
   // Returns "operation 3 on axis dp" or "message 3 on axis pp".
-  std::string where(const Members& members, const Record& record) const;
+  std::string where(const Members& members, const CallRecord& record) const;
   // Returns both: "all_reduce of 8 float32 (sum), operation 3 on axis dp".
-  std::string call_text(const Members& members, const Record& record) const;
+  std::string call_text(const Members& members, const CallRecord& record) const;
   // Returns why a rank has not made a call: "its process is gone", "its process is stopped", "it is in barrier, ...", "its last
   // call was ..., done 2.1 s ago".
   std::string status(int rank) const;

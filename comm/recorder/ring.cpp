@@ -19,8 +19,8 @@ void write(std::array<char, N>& to, const std::string& text) {
 
 }  // namespace
 
-const char* name_of(Stage stage) {
-  static constexpr const char* kNames[kStages] = {"queued", "running", "done", "failed", "timed_out"};
+const char* name_of(CallStage stage) {
+  static constexpr const char* kNames[kCallStages] = {"queued", "running", "done", "failed", "timed_out"};
   return kNames[static_cast<size_t>(stage)];
 }
 
@@ -48,10 +48,10 @@ Ring::~Ring() {
   memory_.state.store(RingMemory::closed, std::memory_order_release);
 }
 
-Record Ring::add(const Call& call) {
-  Record record{.number = added_++, .call = call, .queued_ns = now_ns()};
+CallRecord Ring::add(const Call& call) {
+  CallRecord record{.number = added_++, .call = call, .queued_ns = now_ns()};
   if (is_collective(call.kind)) record.turn = collectives_++;
-  else record.turn = (call.kind == Kind::send ? sends_ : receives_)[static_cast<size_t>(call.peer)]++;
+  else record.turn = (call.kind == CallKind::send ? sends_ : receives_)[static_cast<size_t>(call.peer)]++;
   write(record.activity, current_activity());
   memory_.records[record.number % kRecords].store(record);
   memory_.collectives.store(collectives_, std::memory_order_relaxed);
@@ -60,23 +60,23 @@ Record Ring::add(const Call& call) {
 }
 
 // Does nothing if the record of the call has been overwritten by a later call.
-void Ring::change(uint64_t number, size_t time, int64_t now_ns, Stage stage) {
+void Ring::change(uint64_t number, size_t time, int64_t now_ns, CallStage stage) {
   auto& record = memory_.records[number % kRecords];
-  if (record.word(offsetof(Record, number)).load(std::memory_order_relaxed) != number) return;
+  if (record.word(offsetof(CallRecord, number)).load(std::memory_order_relaxed) != number) return;
   record.word(time).store(static_cast<uint64_t>(now_ns), std::memory_order_relaxed);
-  record.word(offsetof(Record, stage)).store(static_cast<uint64_t>(stage), std::memory_order_release);
+  record.word(offsetof(CallRecord, stage)).store(static_cast<uint64_t>(stage), std::memory_order_release);
 }
 
 void Ring::start(uint64_t number, int64_t now_ns) {
-  change(number, offsetof(Record, started_ns), now_ns, Stage::running);
+  change(number, offsetof(CallRecord, started_ns), now_ns, CallStage::running);
 }
 
-void Ring::end(uint64_t number, Stage stage, int64_t now_ns) {
-  change(number, offsetof(Record, ended_ns), now_ns, stage);
+void Ring::end(uint64_t number, CallStage stage, int64_t now_ns) {
+  change(number, offsetof(CallRecord, ended_ns), now_ns, stage);
 }
 
 void record_call(Ring& ring, Operation& operation) {
-  const Record record = ring.add(operation.call);
+  const CallRecord record = ring.add(operation.call);
   operation.number = record.number;
   operation.turn = record.turn;
   operation.queued_ns = record.queued_ns;

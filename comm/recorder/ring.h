@@ -37,7 +37,7 @@ struct RingMemory {
   std::atomic<uint64_t> added;        // calls so far
   std::atomic<uint64_t> collectives;  // collectives among them
   Shared<RingTitle> title;
-  std::array<Shared<Record>, kRecords> records;
+  std::array<Shared<CallRecord>, kRecords> records;
 };
 
 class Ring {
@@ -51,12 +51,12 @@ class Ring {
 
   int copy() const { return copy_; }
   // Records a call as queued. Returns the record, which holds the call's number and turn.
-  Record add(const Call& call);
+  CallRecord add(const Call& call);
   void start(uint64_t number, int64_t now_ns);
-  void end(uint64_t number, Stage stage, int64_t now_ns);
+  void end(uint64_t number, CallStage stage, int64_t now_ns);
 
  private:
-  void change(uint64_t number, size_t time, int64_t now_ns, Stage stage);
+  void change(uint64_t number, size_t time, int64_t now_ns, CallStage stage);
 
   RingMemory& memory_;
   const std::shared_ptr<void> keeper_;

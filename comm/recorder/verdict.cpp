@@ -15,16 +15,16 @@ namespace {
 constexpr double kLongWait = 1;      // seconds
 constexpr size_t kMostStatuses = 4;  // missing ranks whose status is given one by one
 
-const Record* find_collective(const Track* track, uint64_t turn) {
+const CallRecord* find_collective(const Track* track, uint64_t turn) {
   if (!track) return nullptr;
-  for (const Record& record : track->records) {
+  for (const CallRecord& record : track->records) {
     if (is_collective(record.call.kind) && record.turn == turn) return &record;
   }
   return nullptr;
 }
 
 struct Called {
-  const Record* record;
+  const CallRecord* record;
   std::vector<int> ranks;
 };
 
@@ -32,7 +32,7 @@ struct Called {
 std::vector<Called> calls_at(const Members& members, uint64_t turn) {
   std::vector<Called> calls;
   for (size_t r = 0; r < members.ranks.size(); ++r) {
-    const Record* record = find_collective(members.tracks[r], turn);
+    const CallRecord* record = find_collective(members.tracks[r], turn);
     if (!record) continue;
     auto alike =
         std::find_if(calls.begin(), calls.end(), [&](const Called& other) { return other.record->call == record->call; });
@@ -48,7 +48,7 @@ std::string find_difference(const Inquiry& inquiry, const Members& members) {
   std::set<uint64_t> turns;
   for (const Track* track : members.tracks) {
     if (!track) continue;
-    for (const Record& record : track->records) {
+    for (const CallRecord& record : track->records) {
       if (is_collective(record.call.kind)) turns.insert(record.turn);
     }
   }
@@ -71,8 +71,8 @@ std::string find_difference(const Inquiry& inquiry, const Wait& wait) {
   if (is_collective(call.kind) || !other) return "";
   const auto& ranks = wait.members->ranks;
   const auto own = static_cast<int32_t>(std::find(ranks.begin(), ranks.end(), wait.rank) - ranks.begin());
-  const Kind answer = call.kind == Kind::send ? Kind::recv : Kind::send;
-  for (const Record& record : other->records) {
+  const CallKind answer = call.kind == CallKind::send ? CallKind::recv : CallKind::send;
+  for (const CallRecord& record : other->records) {
     if (record.call.kind != answer || record.call.peer != own || record.turn != wait.record->turn) continue;
     if (record.call.count == call.count && record.call.dtype == call.dtype) continue;
     return fmt::format("rank {} called {} where rank {} called {}", wait.rank, inquiry.what(*wait.members, *wait.record),
@@ -192,7 +192,7 @@ class VerdictBuilder {
   }
 
   void find_waits() {
-    std::map<std::tuple<const Members*, uint64_t, Kind, int32_t>, std::vector<const Wait*>> alike;
+    std::map<std::tuple<const Members*, uint64_t, CallKind, int32_t>, std::vector<const Wait*>> alike;
     for (const Wait& wait : inquiry_.waits()) {
       const Call& call = wait.record->call;
       alike[{wait.members, wait.record->turn, call.kind, is_collective(call.kind) ? -1 : wait.rank}].push_back(&wait);

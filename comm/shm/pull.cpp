@@ -60,7 +60,7 @@ void pull_staged(Team& team, const ReadList& list) {
     const size_t offset = static_cast<size_t>(number) * chunk;
     char* stage = team.stage(team.rank(), first + number);
     for (size_t reader = 0; list.source && reader < (list.is_same_part ? 1 : size); ++reader) {
-      const Range& part = list.gives[reader];
+      const ByteRange& part = list.gives[reader];
       if (part.bytes > offset && (list.is_same_part || reader != own)) {
         copy(stage + reader * chunk, list.source + part.begin + offset, std::min(chunk, part.bytes - offset));
       }

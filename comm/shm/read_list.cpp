@@ -14,7 +14,7 @@ namespace {
 // The splits of one rank of an all_to_all: the bytes that it gives to each rank and expects from each rank.
 struct Splits {
   std::span<const int64_t> gives, expects;
-  Range part_for(int rank) const {
+  ByteRange part_for(int rank) const {
     const auto begin = std::accumulate(gives.begin(), gives.begin() + rank, int64_t{0});
     return {static_cast<size_t>(begin), static_cast<size_t>(gives[static_cast<size_t>(rank)])};
   }
@@ -89,12 +89,12 @@ ReadList read_list_of_all_to_all(const Operation& operation, const Team& team) {
 }  // namespace
 
 bool is_inline(const Operation& operation, int size) {
-  if (operation.kind == Kind::barrier) return true;
+  if (operation.kind == CallKind::barrier) return true;
   // operation.call is not used here: for a part of a list it describes the whole list.
-  const bool has_out = operation.kind == Kind::scatter || operation.kind == Kind::broadcast;
+  const bool has_out = operation.kind == CallKind::scatter || operation.kind == CallKind::broadcast;
   const size_t bytes = (has_out ? operation.out : operation.in)[0].nbytes();
-  if (operation.kind == Kind::all_to_all) return bytes <= splits_begin(size);
-  return bytes * (operation.kind == Kind::scatter ? static_cast<size_t>(size) : 1) <= kInlineBytes;
+  if (operation.kind == CallKind::all_to_all) return bytes <= splits_begin(size);
+  return bytes * (operation.kind == CallKind::scatter ? static_cast<size_t>(size) : 1) <= kInlineBytes;
 }
 
 void write_splits(const Operation& operation, Notice& notice) {
@@ -112,23 +112,23 @@ ReadList make_read_list(const Operation& operation, const Team& team) {
   const at::Tensor out = operation.out.empty() ? at::Tensor() : operation.out[0];
   ReadList list;
   switch (operation.kind) {
-    case Kind::all_gather:
-    case Kind::gather:
+    case CallKind::all_gather:
+    case CallKind::gather:
       list = same_part_for_all(in.nbytes(), size);
       list.source = bytes_of(in);
       list.targets.assign(static_cast<size_t>(size), nullptr);
-      for (int r = 0; r < size && (operation.kind == Kind::all_gather || is_root); ++r) {
+      for (int r = 0; r < size && (operation.kind == CallKind::all_gather || is_root); ++r) {
         list.takes[static_cast<size_t>(r)] = {0, in.nbytes()};
         list.targets[static_cast<size_t>(r)] = bytes_of(out) + static_cast<size_t>(r) * in.nbytes();
       }
       return list;
-    case Kind::broadcast:
+    case CallKind::broadcast:
       list = same_part_for_all(out.nbytes(), size);
       list.source = is_root ? bytes_of(out) : nullptr;
       list.takes[static_cast<size_t>(root)] = {0, is_root ? 0 : out.nbytes()};
       list.targets.assign(static_cast<size_t>(size), bytes_of(out));
       return list;
-    case Kind::scatter:
+    case CallKind::scatter:
       list = one_part_each(out.nbytes(), rank, size);
       list.source = is_root ? bytes_of(in) : nullptr;
       for (int r = 0; r < size; ++r) {
@@ -136,18 +136,18 @@ ReadList make_read_list(const Operation& operation, const Team& team) {
       }
       list.targets.assign(static_cast<size_t>(size), bytes_of(out));
       return list;
-    case Kind::reduce:
+    case CallKind::reduce:
       list = same_part_for_all(in.nbytes(), size);
       list.source = bytes_of(in);
       list.takes.assign(static_cast<size_t>(size), {0, in.nbytes()});
       add_up(list, operation, is_root ? bytes_of(out) : nullptr);
       return list;
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       list = one_part_each(out.nbytes(), rank, size);
       list.source = bytes_of(in);
       add_up(list, operation, bytes_of(out));
       return list;
-    case Kind::all_to_all:
+    case CallKind::all_to_all:
       return read_list_of_all_to_all(operation, team);
     default:
       fault("{} has no read list", name_of(operation.kind));

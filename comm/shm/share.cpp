@@ -14,7 +14,7 @@ static_assert(sizeof(Offer) <= kInlineBytes);
 // Sends this rank's offer to all ranks. Returns all offers, in rank order.
 std::vector<Offer> exchange(Team& team, const Offer& mine) {
   Notice& notice = team.my_notice();
-  notice.call = {.kind = Kind::all_gather, .dtype = at::kByte, .count = sizeof(Offer)};
+  notice.call = {.kind = CallKind::all_gather, .dtype = at::kByte, .count = sizeof(Offer)};
   std::memcpy(notice.data.data(), &mine, sizeof(Offer));
   team.enter();
   std::vector<Offer> offers(static_cast<size_t>(team.size()));

@@ -35,12 +35,12 @@ class SharedChannel : public CheckedChannel, private OperationRunner {
 
  protected:
   Work put(std::vector<at::Tensor> tensors) override {
-    run(Kind::send, [&] { write(tensors); });
+    run(CallKind::send, [&] { write(tensors); });
     return Work();
   }
   Received take() override {
     Received received;
-    run(Kind::recv, [&] { received.tensors = read(); });
+    run(CallKind::recv, [&] { received.tensors = read(); });
     return received;
   }
 
@@ -52,7 +52,7 @@ class SharedChannel : public CheckedChannel, private OperationRunner {
 
   // Moves one message by `move`. The queue never has a thread: it only repeats the first failure to later calls.
   template <class Move>
-  void run(Kind kind, const Move& move) {
+  void run(CallKind kind, const Move& move) {
     Operation operation{.kind = kind, .peer = peer()};
     operation.call = {.kind = kind, .peer = peer(), .tensors = 0};
     record_call(*ring_, operation);

@@ -23,9 +23,9 @@ static_assert(kMostShmRanks * 2 * sizeof(int64_t) <= kInlineBytes);
 
 // Returns the tensor that other ranks read from this rank; undefined if this rank gives nothing.
 at::Tensor source_of(const Operation& operation, int rank) {
-  const bool from_root = operation.kind == Kind::broadcast || operation.kind == Kind::scatter;
+  const bool from_root = operation.kind == CallKind::broadcast || operation.kind == CallKind::scatter;
   if (from_root && rank != operation.peer) return {};
-  return operation.kind == Kind::broadcast ? operation.out[0] : operation.in[0];
+  return operation.kind == CallKind::broadcast ? operation.out[0] : operation.in[0];
 }
 
 class ShmBackend : public QueuedBackend {
@@ -91,13 +91,13 @@ class ShmBackend : public QueuedBackend {
 
   void run_single(const Operation& operation, WaitPolicy& policy) override {
     team_->set_wait_policy(policy);
-    if (operation.kind == Kind::send) return send(*team_, windows_, operation);
-    if (operation.kind == Kind::recv) return recv(*team_, windows_, operation);
+    if (operation.kind == CallKind::send) return send(*team_, windows_, operation);
+    if (operation.kind == CallKind::recv) return recv(*team_, windows_, operation);
     const bool fits = is_inline(operation, team_->size());
     announce(operation, fits);
     team_->enter();
-    if (operation.kind == Kind::all_reduce) return run_all_reduce(operation, fits);
-    if (operation.kind == Kind::barrier) return;
+    if (operation.kind == CallKind::all_reduce) return run_all_reduce(operation, fits);
+    if (operation.kind == CallKind::barrier) return;
     const ReadList list = make_read_list(operation, *team_);
     if (are_sources_inline(operation, fits)) pull_inline(*team_, list);
     else if (are_sources_shared(operation)) pull_direct(*team_, windows_, list);
@@ -115,20 +115,20 @@ class ShmBackend : public QueuedBackend {
   void announce(const Operation& operation, bool fits) {
     Notice& notice = team_->my_notice();
     notice.call = operation.call;
-    if (operation.kind == Kind::barrier) return;
+    if (operation.kind == CallKind::barrier) return;
     const at::Tensor source = source_of(operation, team_->rank());
-    const bool is_all_to_all = operation.kind == Kind::all_to_all;
+    const bool is_all_to_all = operation.kind == CallKind::all_to_all;
     if (fits && source.defined() && source.nbytes() > 0) std::memcpy(notice.data.data(), bytes_of(source), source.nbytes());
     if (fits && !is_all_to_all) return;
     notice.is_inline = fits;
     notice.in = source.defined() ? windows_.place_of(source.const_data_ptr()) : SharedPlace{};
-    notice.out = operation.kind == Kind::all_reduce ? windows_.place_of(operation.out[0].const_data_ptr()) : SharedPlace{};
+    notice.out = operation.kind == CallKind::all_reduce ? windows_.place_of(operation.out[0].const_data_ptr()) : SharedPlace{};
     if (is_all_to_all) write_splits(operation, notice);
   }
 
   // In an all_to_all the data of one rank may fit into its notice and the data of another may not.
   bool are_sources_inline(const Operation& operation, bool fits) const {
-    if (operation.kind != Kind::all_to_all) return fits;
+    if (operation.kind != CallKind::all_to_all) return fits;
     bool are_inline = true;
     for (int r = 0; r < team_->size(); ++r) are_inline &= team_->notice(r).is_inline;
     return are_inline;
@@ -137,7 +137,8 @@ class ShmBackend : public QueuedBackend {
   // The result is equal on all ranks, as it depends on the notices alone.
   bool are_sources_shared(const Operation& operation) const {
     if (team_->size() == 1) return true;
-    if (operation.kind == Kind::broadcast || operation.kind == Kind::scatter) return team_->notice(operation.peer).in.window >= 0;
+    if (operation.kind == CallKind::broadcast || operation.kind == CallKind::scatter)
+      return team_->notice(operation.peer).in.window >= 0;
     for (int r = 0; r < team_->size(); ++r) {
       if (team_->notice(r).in.window < 0) return false;
     }

@@ -113,28 +113,28 @@ void run_flat(const LevelSite& site, const Operation& operation) {
   const int peer = operation.peer;
   site.step([&, flat = site.levels.flat.get()](Async async) -> Work {
     switch (operation.kind) {
-      case Kind::all_reduce:
+      case CallKind::all_reduce:
         return flat->all_reduce(out, in, operation.reduce, async);
-      case Kind::reduce_scatter:
+      case CallKind::reduce_scatter:
         return flat->reduce_scatter(out, in, operation.reduce, async);
-      case Kind::all_gather:
+      case CallKind::all_gather:
         return flat->all_gather(out, in, async);
-      case Kind::broadcast:
+      case CallKind::broadcast:
         return flat->broadcast(out, peer, async);
-      case Kind::reduce:
+      case CallKind::reduce:
         return flat->reduce(out, in, peer, operation.reduce, async);
-      case Kind::gather:
+      case CallKind::gather:
         return flat->gather(out, in, peer, async);
-      case Kind::scatter:
+      case CallKind::scatter:
         return flat->scatter(out, in, peer, async);
-      case Kind::send:
+      case CallKind::send:
         return flat->send(in, peer, async);
-      case Kind::recv:
+      case CallKind::recv:
         return flat->recv(out, peer, async);
-      case Kind::barrier:
+      case CallKind::barrier:
         flat->barrier();
         return Work();
-      case Kind::all_to_all:  // always runs on two levels
+      case CallKind::all_to_all:  // always runs on two levels
         break;
     }
     return Work();

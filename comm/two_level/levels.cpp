@@ -10,14 +10,14 @@ namespace zt::comm {
 namespace {
 
 // Consecutive ranks on one node.
-struct Stretch {
+struct NodeStretch {
   int node = 0;
   int first = 0;
   int ranks = 0;
 };
 
-std::vector<Stretch> stretches_of(const std::vector<int>& nodes) {
-  std::vector<Stretch> stretches;
+std::vector<NodeStretch> stretches_of(const std::vector<int>& nodes) {
+  std::vector<NodeStretch> stretches;
   for (size_t r = 0; r < nodes.size(); ++r) {
     if (r == 0 || nodes[r] != nodes[r - 1]) stretches.push_back({nodes[r], static_cast<int>(r), 0});
     ++stretches.back().ranks;
@@ -26,9 +26,10 @@ std::vector<Stretch> stretches_of(const std::vector<int>& nodes) {
 }
 
 // Returns "" if the ranks of every node are consecutive, else the reason why not.
-std::string why_not_contiguous(const std::vector<Stretch>& stretches) {
+std::string why_not_contiguous(const std::vector<NodeStretch>& stretches) {
   for (auto again = stretches.begin(); again != stretches.end(); ++again) {
-    const auto before = std::find_if(stretches.begin(), again, [&](const Stretch& other) { return other.node == again->node; });
+    const auto before =
+        std::find_if(stretches.begin(), again, [&](const NodeStretch& other) { return other.node == again->node; });
     if (before == again) continue;
     return fmt::format(
         "ranks {} and {} of the axis are on one node and rank {} between them is on another: the ranks of a node have to follow "
@@ -42,14 +43,14 @@ std::string why_not_contiguous(const std::vector<Stretch>& stretches) {
 }  // namespace
 
 std::string why_not_two_level(const std::vector<int>& nodes, SumOrder order) {
-  const std::vector<Stretch> stretches = stretches_of(nodes);
+  const std::vector<NodeStretch> stretches = stretches_of(nodes);
   if (stretches.size() <= 1) {
     return fmt::format("the axis has {} ranks, all on one node, so there is no second level: take backend = \"shm\"",
                        nodes.size());
   }
   if (std::string reason = why_not_contiguous(stretches); !reason.empty()) return reason;
   const int ranks = stretches[0].ranks;
-  for (const Stretch& other : stretches) {
+  for (const NodeStretch& other : stretches) {
     if (other.ranks == ranks) continue;
     return fmt::format(
         "rank {} is on a node with {} of the axis's ranks, rank 0 on one with {}: every node needs as many as the others. Start "

@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kShort = size_t{2} << 10;
 
 bool is_for_two_levels(const Operation& operation) {
-  const bool is_known =
-      operation.kind == Kind::all_reduce || operation.kind == Kind::reduce_scatter || operation.kind == Kind::all_gather;
+  const bool is_known = operation.kind == CallKind::all_reduce || operation.kind == CallKind::reduce_scatter ||
+                        operation.kind == CallKind::all_gather;
   return is_known && std::max(operation.in[0].nbytes(), operation.out[0].nbytes()) > kShort;
 }
 
@@ -79,10 +79,10 @@ class TwoLevelBackend : public QueuedBackend {
 
   void run_single(const Operation& operation, WaitPolicy& policy) override {
     const LevelSite site{levels_, policy, scratch_, order_};
-    if (operation.kind == Kind::all_to_all) return all_to_all(site, operation);
+    if (operation.kind == CallKind::all_to_all) return all_to_all(site, operation);
     if (!is_for_two_levels(operation)) return run_flat(site, operation);
-    if (operation.kind == Kind::all_reduce) all_reduce(site, operation);
-    else if (operation.kind == Kind::reduce_scatter) reduce_scatter(site, operation);
+    if (operation.kind == CallKind::all_reduce) all_reduce(site, operation);
+    else if (operation.kind == CallKind::reduce_scatter) reduce_scatter(site, operation);
     else all_gather(site, operation);
   }
 

@@ -14,13 +14,14 @@ struct ScaleOptions {
 const auto kScale =
     Schema<ScaleOptions>("example.scale").required("channels", &ScaleOptions::channels, "size of the last dim", at_least(1));
 
-struct WeightNormOptions {
+struct WeightNormArguments {
   int64_t every = 1;
   std::shared_ptr<lua::Callable> report;
 };
-const auto kWeightNorm = Schema<WeightNormOptions>("example.weight_norm")
-                             .optional("every", &WeightNormOptions::every, "steps between two reports", at_least(1))
-                             .required("report", &WeightNormOptions::report, "function(step, unit, norm), called on every rank");
+const auto kWeightNorm =
+    Schema<WeightNormArguments>("example.weight_norm")
+        .optional("every", &WeightNormArguments::every, "steps between two reports", at_least(1))
+        .required("report", &WeightNormArguments::report, "function(step, unit, norm), called on every rank");
 
 // example.scale{channels = 256}
 int scale(lua_State* L) {
@@ -33,7 +34,7 @@ int scale(lua_State* L) {
 
 // example.weight_norm{every = 10, report = function(step, unit, norm) ... end}
 int weight_norm(lua_State* L) {
-  const WeightNormOptions options = kWeightNorm.parse(lua::check_value(L, 1));
+  const WeightNormArguments options = kWeightNorm.parse(lua::check_value(L, 1));
   const auto report = [function = options.report](int64_t step, const std::string& unit, double norm) {
     lua_State* state = function->begin();
     lua::push(state, step);

@@ -10,7 +10,7 @@ class Scale : public Layer {
  public:
   explicit Scale(int64_t channels);
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  std::vector<std::shared_ptr<Param>> params() const override { return {weight_}; }
+  Params params() const override { return {weight_}; }
   std::string kind() const override { return "scale"; }
 
  private:

@@ -24,16 +24,16 @@ int64_t padded_depth(int64_t depth) {
   return (depth + kDepthStep - 1) / kDepthStep * kDepthStep;
 }
 
-brgemm::Lines row_lines(const at::Tensor& a) {
+OperandLines<brgemm::Bits> row_lines(const at::Tensor& a) {
   const BlasLayout layout = blas_layout(a);
   const auto* data = static_cast<const brgemm::Bits*>(a.const_data_ptr());
-  return layout.transposed ? brgemm::Lines{data, 1, layout.ld} : brgemm::Lines{data, layout.ld, 1};
+  return layout.transposed ? OperandLines<brgemm::Bits>{data, 1, layout.ld} : OperandLines<brgemm::Bits>{data, layout.ld, 1};
 }
 
-brgemm::Lines column_lines(const at::Tensor& b) {
+OperandLines<brgemm::Bits> column_lines(const at::Tensor& b) {
   const BlasLayout layout = blas_layout(b);
   const auto* data = static_cast<const brgemm::Bits*>(b.const_data_ptr());
-  return layout.transposed ? brgemm::Lines{data, layout.ld, 1} : brgemm::Lines{data, 1, layout.ld};
+  return layout.transposed ? OperandLines<brgemm::Bits>{data, layout.ld, 1} : OperandLines<brgemm::Bits>{data, 1, layout.ld};
 }
 
 // c += a b, or c = a b. c is fp32.
@@ -90,7 +90,7 @@ class BrgemmProduct {
   }
 
   Isa isa_;
-  brgemm::Lines a_, b_;
+  OperandLines<brgemm::Bits> a_, b_;
   int64_t m_, n_, k_;
   float* c_;
   int64_t c_row_;

@@ -12,15 +12,15 @@ namespace zt::brgemm {
 namespace {
 
 constexpr int kSide = 16;  // of a square that is transposed in registers
-using Line [[gnu::vector_size(kSide * sizeof(Bits))]] = Bits;
+using PackLine = Vector<Bits, kSide>;
 
 // Transposes the square: swaps the off-diagonal quarters of each square of 2 * kHalf lines, for kHalf = 1, 2, 4, 8.
 template <int kHalf, int... kLane>
-ZT_INLINE void swap_squares(Line (&lines)[kSide], std::integer_sequence<int, kLane...> lanes) {
+ZT_INLINE void swap_squares(PackLine (&lines)[kSide], std::integer_sequence<int, kLane...> lanes) {
 #pragma GCC unroll 16
   for (int i = 0; i < kSide; ++i) {
     if (i & kHalf) continue;
-    const Line a = lines[i], b = lines[i + kHalf];
+    const PackLine a = lines[i], b = lines[i + kHalf];
     lines[i] = __builtin_shufflevector(a, b, (kLane & kHalf ? kSide + kLane - kHalf : kLane)...);
     lines[i + kHalf] = __builtin_shufflevector(a, b, (kLane & kHalf ? kSide + kLane : kLane + kHalf)...);
   }
@@ -29,15 +29,15 @@ ZT_INLINE void swap_squares(Line (&lines)[kSide], std::integer_sequence<int, kLa
 
 // to[i * to_line + p] = from[i + p * step], for kSide lines and elements.
 ZT_INLINE void transpose_square(Bits* to, int64_t to_line, const Bits* from, int64_t step) {
-  Line lines[kSide];
+  PackLine lines[kSide];
 #pragma GCC unroll 16
-  for (int p = 0; p < kSide; ++p) std::memcpy(&lines[p], from + p * step, sizeof(Line));
+  for (int p = 0; p < kSide; ++p) std::memcpy(&lines[p], from + p * step, sizeof(PackLine));
   swap_squares<1>(lines, std::make_integer_sequence<int, kSide>());
 #pragma GCC unroll 16
-  for (int i = 0; i < kSide; ++i) std::memcpy(to + i * to_line, &lines[i], sizeof(Line));
+  for (int i = 0; i < kSide; ++i) std::memcpy(to + i * to_line, &lines[i], sizeof(PackLine));
 }
 
-ZT_INLINE void pack_rows_here(Bits* to, const Lines& from, int64_t count, int64_t depth, int64_t width) {
+ZT_INLINE void pack_rows_here(Bits* to, const OperandLines<Bits>& from, int64_t count, int64_t depth, int64_t width) {
   const bool is_across = from.line == 1 && from.step != 1;
   // A row of squares reads whole cache lines, each once.
   const int64_t lines = is_across ? count / kSide * kSide : 0, steps = is_across ? depth / kSide * kSide : 0;
@@ -54,7 +54,7 @@ ZT_INLINE void pack_rows_here(Bits* to, const Lines& from, int64_t count, int64_
   }
 }
 
-ZT_INLINE void pack_pairs_here(Bits* to, const Lines& from, int64_t count, int64_t depth, int64_t width) {
+ZT_INLINE void pack_pairs_here(Bits* to, const OperandLines<Bits>& from, int64_t count, int64_t depth, int64_t width) {
   for (int64_t p = 0; p < width; p += 2, to += 2 * count) {
     const Bits* first = from.at(0, p).data;
     const Bits* second = first + from.step;
@@ -72,19 +72,19 @@ ZT_INLINE void pack_pairs_here(Bits* to, const Lines& from, int64_t count, int64
   }
 }
 
-struct Plain {};
-struct Avx2 {};
-struct Avx512 {};
+// Marks the copy of a loop that is compiled for one instruction set.
+template <Isa isa>
+struct PackFor {};
 
 }  // namespace
 
-void pack_rows(Isa isa, Bits* to, const Lines& from, int64_t count, int64_t depth, int64_t width) {
-  run_as<Plain, Avx2, Avx512>(
+void pack_rows(Isa isa, Bits* to, const OperandLines<Bits>& from, int64_t count, int64_t depth, int64_t width) {
+  run_as<PackFor<Isa::plain>, PackFor<Isa::avx2>, PackFor<Isa::avx512>>(
       isa, [=]<class F>(F) __attribute__((always_inline)) { pack_rows_here(to, from, count, depth, width); });
 }
 
-void pack_pairs(Isa isa, Bits* to, const Lines& from, int64_t count, int64_t depth, int64_t width) {
-  run_as<Plain, Avx2, Avx512>(
+void pack_pairs(Isa isa, Bits* to, const OperandLines<Bits>& from, int64_t count, int64_t depth, int64_t width) {
+  run_as<PackFor<Isa::plain>, PackFor<Isa::avx2>, PackFor<Isa::avx512>>(
       isa, [=]<class F>(F) __attribute__((always_inline)) { pack_pairs_here(to, from, count, depth, width); });
 }
 

@@ -28,9 +28,9 @@ int64_t grain(int64_t work) {
 
 // c [m, n] = alpha a b + beta c.
 template <class T>
-struct Task {
+struct GemmTask {
   Isa isa;
-  Lines<T> a, b;
+  OperandLines<T> a, b;
   int64_t m, n, k;
   int64_t block;  // steps per block
   float* c;
@@ -40,7 +40,7 @@ struct Task {
 
 // Returns the left operand, widened and packed: blocks of steps one after the other, each in panels of kRows rows.
 template <class T>
-at::Tensor pack_left(const Task<T>& task) {
+at::Tensor pack_left(const GemmTask<T>& task) {
   const int64_t rows = parts(task.m, kRows) * kRows;
   at::Tensor packed = at::empty({rows * task.k}, at::kFloat);
   auto* to = packed.mutable_data_ptr<float>();
@@ -58,13 +58,13 @@ at::Tensor pack_left(const Task<T>& task) {
 // A part of b that is multiplied while the next part is prefetched: columns [j, j + columns), steps [p, p + depth). It consists
 // of long runs of memory and is small enough to stay in the second-level cache.
 template <class T>
-struct Region {
-  const Task<T>& task;
+struct CacheRegion {
+  const GemmTask<T>& task;
   int64_t j, columns, p, depth;
 
   int64_t tiles() const { return parts(task.m, kRows) * parts(columns, kColumns) * parts(depth, task.block); }
   Prefetcher make_prefetcher(int64_t tiles) const {
-    const Lines<T> from = task.b.at(j, p);
+    const OperandLines<T> from = task.b.at(j, p);
     constexpr int64_t kSize = sizeof(T);
     if (from.step == 1) return {from.data, from.line * kSize, columns, depth * kSize, tiles, task.block};
     return {from.data, from.step * kSize, depth, columns * kSize, tiles, task.block};
@@ -72,8 +72,8 @@ struct Region {
 };
 
 template <class T>
-void multiply_region(const Region<T>& region, const float* left, Prefetcher prefetcher) {
-  const Task<T>& task = region.task;
+void multiply_region(const CacheRegion<T>& region, const float* left, Prefetcher prefetcher) {
+  const GemmTask<T>& task = region.task;
   alignas(64) float right[kDepth * kColumns];
   for (int64_t p = region.p; p < region.p + region.depth; p += task.block) {
     const int64_t depth = std::min(task.block, region.p + region.depth - p);
@@ -89,16 +89,16 @@ void multiply_region(const Region<T>& region, const float* left, Prefetcher pref
 
 // Computes the columns [begin, end) of c.
 template <class T>
-void multiply_columns(const Task<T>& task, const float* left, int64_t begin, int64_t end) {
+void multiply_columns(const GemmTask<T>& task, const float* left, int64_t begin, int64_t end) {
   const bool is_transposed = task.b.step == 1;
   constexpr int64_t kLong = kPage / sizeof(T);
   const int64_t width = is_transposed ? kColumns : kLong / kColumns * kColumns, length = is_transposed ? kLong : task.block;
   const auto region_at = [&](int64_t j, int64_t p) {
-    return Region<T>{task, j, std::min(width, end - j), p, std::min(length, task.k - p)};
+    return CacheRegion<T>{task, j, std::min(width, end - j), p, std::min(length, task.k - p)};
   };
   for (int64_t j = begin; j < end; j += width) {
     for (int64_t p = 0; p < task.k; p += length) {
-      const Region<T> region = region_at(j, p);
+      const CacheRegion<T> region = region_at(j, p);
       Prefetcher prefetcher;
       if (p + length < task.k) prefetcher = region_at(j, p + length).make_prefetcher(region.tiles());
       else if (j + width < end) prefetcher = region_at(j + width, 0).make_prefetcher(region.tiles());
@@ -108,7 +108,7 @@ void multiply_columns(const Task<T>& task, const float* left, int64_t begin, int
 }
 
 template <class T>
-void multiply_by_columns(const Task<T>& task) {
+void multiply_by_columns(const GemmTask<T>& task) {
   const at::Tensor packed = pack_left(task);
   const auto* left = packed.const_data_ptr<float>();
   at::parallel_for(0, parts(task.n, kColumns), grain(task.m * task.k * kColumns), [&](int64_t begin, int64_t end) {
@@ -118,7 +118,7 @@ void multiply_by_columns(const Task<T>& task) {
 
 // Computes rows [i, i + rows) and columns [j, j + columns) of c. Requires k <= kDepth. Prefetches the next rows of c.
 template <class T>
-void multiply_part(const Task<T>& task, const float* right, int64_t i, int64_t rows, int64_t j, int64_t columns) {
+void multiply_part(const GemmTask<T>& task, const float* right, int64_t i, int64_t rows, int64_t j, int64_t columns) {
   alignas(64) float left[kDepth * kPartRows];
   for (int64_t p = 0; p < task.k; p += task.block) {
     const int64_t depth = std::min(task.block, task.k - p);
@@ -140,7 +140,7 @@ void multiply_part(const Task<T>& task, const float* right, int64_t i, int64_t r
 }
 
 template <class T>
-void multiply_by_rows(const Task<T>& task) {
+void multiply_by_rows(const GemmTask<T>& task) {
   const at::Tensor packed = at::empty({parts(task.n, kColumns) * kColumns * task.k}, at::kFloat);
   auto* right = packed.mutable_data_ptr<float>();
   at::parallel_for(0, parts(task.n, kColumns), grain(task.k * kColumns), [&](int64_t begin, int64_t end) {
@@ -162,21 +162,21 @@ void multiply_by_rows(const Task<T>& task) {
 template <class T>
 void multiply(Isa isa, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) {
   const BlasLayout left = blas_layout(a), right = blas_layout(b);
-  const Lines<T> rows{a.const_data_ptr<T>(), left.transposed ? 1 : left.ld, left.transposed ? left.ld : 1};
-  const Lines<T> columns{b.const_data_ptr<T>(), right.transposed ? right.ld : 1, right.transposed ? 1 : right.ld};
+  const OperandLines<T> rows{a.const_data_ptr<T>(), left.transposed ? 1 : left.ld, left.transposed ? left.ld : 1};
+  const OperandLines<T> columns{b.const_data_ptr<T>(), right.transposed ? right.ld : 1, right.transposed ? 1 : right.ld};
   // With this block, two regions of b and a part of c fit into the second-level cache.
   const int64_t block = right.transposed ? kDepth : kDepth / 2;
-  const Task<T> task{isa,
-                     rows,
-                     columns,
-                     c.size(0),
-                     c.size(1),
-                     a.size(1),
-                     block,
-                     c.mutable_data_ptr<float>(),
-                     blas_layout(c).ld,
-                     static_cast<float>(alpha),
-                     static_cast<float>(beta)};
+  const GemmTask<T> task{isa,
+                         rows,
+                         columns,
+                         c.size(0),
+                         c.size(1),
+                         a.size(1),
+                         block,
+                         c.mutable_data_ptr<float>(),
+                         blas_layout(c).ld,
+                         static_cast<float>(alpha),
+                         static_cast<float>(beta)};
   if (task.k <= kDepth && task.m > kPackedRows) multiply_by_rows(task);
   else multiply_by_columns(task);
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "operand_lines.h"
 #include "zt/base/isa.h"
 
 namespace zt::skinny {
@@ -14,16 +15,6 @@ namespace zt::skinny {
 constexpr int64_t kRows = 8;      // lines per panel of the left operand
 constexpr int64_t kColumns = 48;  // lines per panel of the right operand
 constexpr int64_t kDepth = 128;   // most steps per block, so that a panel of the right operand fits the first-level cache
-
-// A view of an operand: step p of line i is data[i * line + p * step], where `line` or `step` is 1. A line is a row of the left
-// operand or a column of the right operand. A GEMM sums over steps.
-template <class T>
-struct Lines {
-  const T* data;
-  int64_t line, step;
-
-  Lines at(int64_t i, int64_t p) const { return {data + i * line + p * step, line, step}; }
-};
 
 // Prefetches memory while tiles are computed: `runs` runs of `bytes` bytes, `stride` bytes apart. It prefetches a few cache lines
 // every kSteps steps of a tile. Long runs are read one after the other, so that the processor's own prefetcher reads ahead: it
@@ -59,7 +50,7 @@ class Prefetcher {
 // Writes the first `count` lines of `from` to the panel `to` [depth, width], followed by zeros up to a whole register. width is
 // kRows or kColumns. T is float, c10::BFloat16 or c10::Half.
 template <int64_t width, class T>
-void pack(Isa isa, float* to, const Lines<T>& from, int64_t count, int64_t depth);
+void pack(Isa isa, float* to, const OperandLines<T>& from, int64_t count, int64_t depth);
 
 // c [rows, columns] = alpha x y + beta c. If beta is 0, the old content of c is ignored. Requires columns <= kColumns and depth
 // <= kDepth.

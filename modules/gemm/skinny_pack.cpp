@@ -17,8 +17,6 @@ template <int lanes>
 struct Lanes {
   static constexpr int kLanes = lanes;
 };
-template <class T, int kLanes>
-using Vector [[gnu::vector_size(kLanes * sizeof(T))]] = T;
 
 // The functions of float16.h for whole vectors. With a loop over single numbers, values would leave the registers, which would
 // cost a third of the GEMM's time.
@@ -64,7 +62,7 @@ ZT_INLINE void swap_squares(Vector<float, kLanes> (&lines)[kLanes], std::integer
 }
 
 template <int kLanes, int64_t width, class T>
-ZT_INLINE void pack_across(float* to, const Lines<T>& from, int64_t depth) {
+ZT_INLINE void pack_across(float* to, const OperandLines<T>& from, int64_t depth) {
   int64_t p = 0;
   for (; p + kLanes <= depth; p += kLanes) {
     Vector<float, kLanes> lines[kLanes];
@@ -80,7 +78,7 @@ ZT_INLINE void pack_across(float* to, const Lines<T>& from, int64_t depth) {
 }
 
 template <int kLanes, int64_t width, class T>
-ZT_INLINE void pack_along(float* to, const Lines<T>& from, int64_t end, int64_t depth) {
+ZT_INLINE void pack_along(float* to, const OperandLines<T>& from, int64_t end, int64_t depth) {
   for (int64_t p = 0; p < depth; ++p, to += width) {
     const T* step = from.data + p * from.step;
 #pragma GCC unroll 3
@@ -94,7 +92,7 @@ ZT_INLINE void pack_along(float* to, const Lines<T>& from, int64_t end, int64_t 
 
 // Packs the lines [begin, end); lines from `count` on are zeros.
 template <int64_t width, class T>
-ZT_INLINE void pack_rest(float* to, const Lines<T>& from, int64_t begin, int64_t end, int64_t count, int64_t depth) {
+ZT_INLINE void pack_rest(float* to, const OperandLines<T>& from, int64_t begin, int64_t end, int64_t count, int64_t depth) {
   for (int64_t p = 0; p < depth; ++p, to += width) {
     const T* step = from.data + p * from.step;
     for (int64_t i = begin; i < end; ++i) to[i] = i < count ? static_cast<float>(step[i * from.line]) : 0.0F;
@@ -104,7 +102,7 @@ ZT_INLINE void pack_rest(float* to, const Lines<T>& from, int64_t begin, int64_t
 }  // namespace
 
 template <int64_t width, class T>
-void pack(Isa isa, float* to, const Lines<T>& from, int64_t count, int64_t depth) {
+void pack(Isa isa, float* to, const OperandLines<T>& from, int64_t count, int64_t depth) {
   run_as<Lanes<4>, Lanes<8>, Lanes<16>>(
       isa, [=]<class F>(F) __attribute__((always_inline)) {
         constexpr int kLanes = F::kLanes < width ? F::kLanes : width;
@@ -120,11 +118,11 @@ void pack(Isa isa, float* to, const Lines<T>& from, int64_t count, int64_t depth
       });
 }
 
-template void pack<kRows>(Isa, float*, const Lines<float>&, int64_t, int64_t);
-template void pack<kRows>(Isa, float*, const Lines<c10::BFloat16>&, int64_t, int64_t);
-template void pack<kRows>(Isa, float*, const Lines<c10::Half>&, int64_t, int64_t);
-template void pack<kColumns>(Isa, float*, const Lines<float>&, int64_t, int64_t);
-template void pack<kColumns>(Isa, float*, const Lines<c10::BFloat16>&, int64_t, int64_t);
-template void pack<kColumns>(Isa, float*, const Lines<c10::Half>&, int64_t, int64_t);
+template void pack<kRows>(Isa, float*, const OperandLines<float>&, int64_t, int64_t);
+template void pack<kRows>(Isa, float*, const OperandLines<c10::BFloat16>&, int64_t, int64_t);
+template void pack<kRows>(Isa, float*, const OperandLines<c10::Half>&, int64_t, int64_t);
+template void pack<kColumns>(Isa, float*, const OperandLines<float>&, int64_t, int64_t);
+template void pack<kColumns>(Isa, float*, const OperandLines<c10::BFloat16>&, int64_t, int64_t);
+template void pack<kColumns>(Isa, float*, const OperandLines<c10::Half>&, int64_t, int64_t);
 
 }  // namespace zt::skinny

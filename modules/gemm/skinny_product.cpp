@@ -12,7 +12,7 @@ namespace zt::skinny {
 namespace {
 
 // A tile of c and its operands. x and y point to the data of the tile's first row and first column.
-struct Tile {
+struct SkinnyTile {
   const float *x, *y;
   int64_t depth;
   float* c;
@@ -27,7 +27,7 @@ struct Plain {
   static constexpr int kHighest = 2, kWidest = 4, kLanes = 4;
 
   template <Old old, int kHeight, int kVectors>
-  static void make(const Tile& tile, Prefetcher& prefetcher) {
+  static void make(const SkinnyTile& tile, Prefetcher& prefetcher) {
     constexpr int kWidth = kVectors * kLanes;
     float sums[kHeight][kWidth] = {};
     for (int64_t p = 0; p < tile.depth; ++p) {
@@ -50,7 +50,7 @@ struct Avx2 {
   static constexpr int kHighest = 4, kWidest = 3, kLanes = 8;
 
   template <Old old, int kHeight, int kVectors>
-  ZT_TARGET_AVX2 static void make(const Tile& tile, Prefetcher& prefetcher) {
+  ZT_TARGET_AVX2 static void make(const SkinnyTile& tile, Prefetcher& prefetcher) {
     __m256 sums[kHeight][kVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < kHeight; ++r) {
@@ -89,7 +89,7 @@ struct Avx512 {
   static constexpr int kHighest = 8, kWidest = 3, kLanes = 16;
 
   template <Old old, int kHeight, int kVectors>
-  ZT_TARGET_AVX512 static void make(const Tile& tile, Prefetcher& prefetcher) {
+  ZT_TARGET_AVX512 static void make(const SkinnyTile& tile, Prefetcher& prefetcher) {
     __m512 sums[kHeight][kVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < kHeight; ++r) {
@@ -127,7 +127,7 @@ struct Avx512 {
 
 // Computes the last columns, which do not fill a register. y is padded with zeros, but c is not, so sums go through a buffer.
 template <class F, Old old, int kHeight>
-void make_narrow(Tile tile, int64_t columns, Prefetcher& prefetcher) {
+void make_narrow(SkinnyTile tile, int64_t columns, Prefetcher& prefetcher) {
   float part[kHeight * F::kLanes] = {};
   float* c = tile.c;
   const int64_t c_row = tile.c_row;
@@ -144,13 +144,13 @@ template <class F, Old old, int kHeight>
 void make_rows(const PanelGemm& panels, Prefetcher& prefetcher, int64_t i) {
   constexpr int64_t kLanes = F::kLanes, kWidth = F::kWidest * kLanes;
   for (; i + kHeight <= panels.rows; i += kHeight) {
-    Tile tile{panels.x + i / kRows * kRows * panels.depth + i % kRows,
-              panels.y,
-              panels.depth,
-              panels.c + i * panels.c_row,
-              panels.c_row,
-              panels.alpha,
-              panels.beta};
+    SkinnyTile tile{panels.x + i / kRows * kRows * panels.depth + i % kRows,
+                    panels.y,
+                    panels.depth,
+                    panels.c + i * panels.c_row,
+                    panels.c_row,
+                    panels.alpha,
+                    panels.beta};
     int64_t left = panels.columns;
     for (; left >= kWidth; left -= kWidth, tile.y += kWidth, tile.c += kWidth)
       F::template make<old, kHeight, F::kWidest>(tile, prefetcher);

@@ -30,7 +30,7 @@ Exit status: 0 success, 1 the script failed, 2 wrong command line, 130 interrupt
 const std::vector<std::string> kBuiltIn{"run", "plan", "info", "modules"};
 
 // The subcommands and their options.
-struct Parser {
+struct CommandLineParser {
   CLI::App app{"ztoolkit trains models that do not fit one device: experiments are Lua scripts", "ztoolkit"};
   CLI::App* run = app.add_subcommand("run", "run a script: ztoolkit run [-n N] [--dry] [--threads N] script.lua [arguments...]");
   CLI::App* plan =
@@ -44,7 +44,7 @@ struct Parser {
   bool is_json = false;
   bool simulates = false;
 
-  explicit Parser(const Paths& paths) {
+  explicit CommandLineParser(const Paths& paths) {
     app.set_version_flag("--version", fmt::format("ztoolkit {} (ABI {}, build {})", ZT_VERSION, ZT_ABI, ZT_BUILD_ID),
                          "print the version");
     const std::vector<std::string> further = paths.commands();
@@ -101,7 +101,7 @@ struct Parser {
   }
 };
 
-std::string help_of(const Parser& parser, const CLI::App* part) {
+std::string help_of(const CommandLineParser& parser, const CLI::App* part) {
   return part->help(parser.app.get_name());
 }
 
@@ -110,7 +110,7 @@ bool asks_for_help(const std::vector<std::string>& rest) {
   return !rest.empty() && (rest[0] == "--help" || rest[0] == "-h");
 }
 
-Script script_of(const Parser& parser, const CLI::App* part, int argc, const char* const* argv) {
+Script script_of(const CommandLineParser& parser, const CLI::App* part, int argc, const char* const* argv) {
   const std::vector<std::string> rest = part->remaining();
   if (rest.empty()) misuse("no script given: ztoolkit {} [options] script.lua [arguments...]", part->get_name());
   if (rest[0].starts_with('-')) parser.unknown_option(rest[0], part);
@@ -147,7 +147,7 @@ Command lua_command(const std::string& name, int argc, const char* const* argv, 
   return run_command({file, {argv + 2, argv + argc}, {argv[0]}}, {});
 }
 
-Command list_command(const Parser& parser) {
+Command list_command(const CommandLineParser& parser) {
   Command command;
   command.verb = parser.info->parsed() ? Verb::info : Verb::modules;
   command.is_json = parser.is_json;
@@ -157,7 +157,7 @@ Command list_command(const Parser& parser) {
 }  // namespace
 
 Command parse_command_line(int argc, const char* const* argv, const Paths& paths) {
-  Parser parser(paths);
+  CommandLineParser parser(paths);
   if (argc < 2) return print_command(parser.app.help());
   const std::string first = argv[1];
   const bool is_built_in = std::find(kBuiltIn.begin(), kBuiltIn.end(), first) != kBuiltIn.end();

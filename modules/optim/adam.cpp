@@ -32,7 +32,7 @@ class Adam final : public FlatOptimizer {
       : FlatOptimizer(kind, {"exp_avg", "exp_avg_sq"}, options, isa), options_(options) {}
 
  private:
-  void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
+  void step_segment(const ShardBuffers& shard, const Segment& segment, const ParamGroup& group, double lr,
                     const Scalars& scalars) const override {
     const double beta1 = options_.betas[0], beta2 = options_.betas[1];
     const auto t = static_cast<double>(scalars.step);

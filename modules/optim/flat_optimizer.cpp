@@ -16,7 +16,7 @@ Format format_of(const at::Tensor& tensor) {
 }
 
 template <class T>
-Arrays<T> arrays_of(const Shard& shard, const Segment& segment) {
+Arrays<T> arrays_of(const ShardBuffers& shard, const Segment& segment) {
   const auto at = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() + segment.begin : nullptr; };
   const auto bytes_before = segment.begin * static_cast<int64_t>(shard.grad.element_size());
   return {.param = at(shard.param),
@@ -30,7 +30,7 @@ Arrays<T> arrays_of(const Shard& shard, const Segment& segment) {
 }
 
 template <class Rule, class T>
-void update_on_gpu([[maybe_unused]] const Rule& rule, const Shard& shard, [[maybe_unused]] const Arrays<T>& arrays) {
+void update_on_gpu([[maybe_unused]] const Rule& rule, const ShardBuffers& shard, [[maybe_unused]] const Arrays<T>& arrays) {
 #ifdef ZT_HAS_CUDA
   launch_on(shard.param.device(), [&](void* stream) { update_cuda(rule, arrays, stream); });
 #else
@@ -52,13 +52,13 @@ void check_segments(std::span<const Segment> segments, int64_t count) {
 }  // namespace
 
 template <class Rule>
-void update(const Rule& rule, const Shard& shard, const Segment& segment, Isa isa) {
+void update(const Rule& rule, const ShardBuffers& shard, const Segment& segment, Isa isa) {
   const auto arrays = arrays_of<typename Rule::Element>(shard, segment);
   if (shard.param.is_cpu()) update_cpu(rule, arrays, isa);
   else update_on_gpu(rule, shard, arrays);
 }
 
-#define ZT_INSTANTIATE(...) template void update<__VA_ARGS__>(const __VA_ARGS__&, const Shard&, const Segment&, Isa);
+#define ZT_INSTANTIATE(...) template void update<__VA_ARGS__>(const __VA_ARGS__&, const ShardBuffers&, const Segment&, Isa);
 ZT_OPTIM_FOR_EACH_RULE(ZT_INSTANTIATE)
 
 FlatOptimizer::FlatOptimizer(std::string kind, std::vector<std::string> state_names, const CommonOptions& options, Isa isa)
@@ -68,7 +68,7 @@ FlatOptimizer::FlatOptimizer(std::string kind, std::vector<std::string> state_na
       groups_("optim." + kind_, options),
       isa_(isa) {}
 
-Shard FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
+ShardBuffers FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
   const at::Tensor& master = state.master;
   const bool ok = master.defined() && master.dim() == 1 && master.is_contiguous() && (master.is_cpu() || master.is_cuda()) &&
                   (master.scalar_type() == at::kFloat || master.scalar_type() == at::kDouble);
@@ -89,7 +89,7 @@ Shard FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
     if (!is_float) misuse("{}: a 16-bit copy is made of float32 parameters, got {}: leave the copy out", kind_, describe(master));
     check(state.copy, "the copy", {at::kBFloat16, at::kHalf});
   }
-  Shard shard{master, grad, state.copy, {}};
+  ShardBuffers shard{master, grad, state.copy, {}};
   for (size_t i = 0; i < state_names_.size(); ++i) {
     const auto found = state.state.find(state_names_[i]);
     if (found == state.state.end())
@@ -102,7 +102,7 @@ Shard FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
 
 void FlatOptimizer::step(FlatState& state, const at::Tensor& grad, std::span<const Segment> segments,
                          const Scalars& scalars) const {
-  const Shard shard = checked(state, grad);
+  const ShardBuffers shard = checked(state, grad);
   check_segments(segments, shard.param.numel());
   if (scalars.step < 1) misuse("{}: step counts updates from 1, got {}", kind_, scalars.step);
   if (!std::isfinite(scalars.lr) || !std::isfinite(scalars.grad_scale)) {
@@ -110,7 +110,7 @@ void FlatOptimizer::step(FlatState& state, const at::Tensor& grad, std::span<con
   }
   for (const Segment& segment : segments) groups_.at(segment.group);
   for (const Segment& segment : segments) {
-    const Group& group = groups_.at(segment.group);
+    const ParamGroup& group = groups_.at(segment.group);
     if (segment.begin < segment.end) step_segment(shard, segment, group, scalars.lr * group.lr_scale, scalars);
   }
 }

@@ -14,7 +14,7 @@
 namespace zt::optim {
 
 // A checked shard, ready to be updated.
-struct Shard {
+struct ShardBuffers {
   at::Tensor param;
   at::Tensor grad;                   // of the parameters' dtype, or 16-bit
   at::Tensor copy;                   // 16-bit copy of the parameters; undefined means no copy
@@ -23,7 +23,7 @@ struct Shard {
 
 // Applies `rule` to the elements [segment.begin, segment.end) on the shard's device.
 template <class Rule>
-void update(const Rule& rule, const Shard& shard, const Segment& segment, Isa isa);
+void update(const Rule& rule, const ShardBuffers& shard, const Segment& segment, Isa isa);
 
 // An optimizer that updates each element on its own. A subclass provides the rule of a segment.
 // Immutable after construction. Threads: any; two calls of step() must not have the same shard.
@@ -40,18 +40,18 @@ class FlatOptimizer : public Optimizer {
 
  protected:
   // Updates a segment. `lr` is the rate of the group: the schedule's rate times lr_scale.
-  virtual void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
+  virtual void step_segment(const ShardBuffers& shard, const Segment& segment, const ParamGroup& group, double lr,
                             const Scalars& scalars) const = 0;
 
   // Calls make_rule<T>() for the shard's element type and applies the rule that it returns.
   template <class MakeRule>
-  void apply(const Shard& shard, const Segment& segment, MakeRule make_rule) const {
+  void apply(const ShardBuffers& shard, const Segment& segment, MakeRule make_rule) const {
     if (shard.param.scalar_type() == at::kFloat) update(make_rule.template operator()<float>(), shard, segment, isa_);
     else update(make_rule.template operator()<double>(), shard, segment, isa_);
   }
 
  private:
-  Shard checked(FlatState& shard, const at::Tensor& grad) const;
+  ShardBuffers checked(FlatState& shard, const at::Tensor& grad) const;
 
   std::string kind_;
   std::vector<std::string> state_names_;

@@ -4,18 +4,18 @@ namespace zt::optim {
 
 namespace {
 
-struct Entry {
+struct GroupEntry {
   std::string match;
   std::optional<double> weight_decay;
   double lr_scale = 1;
 };
 
-Entry parse_entry(const std::string& path, const Value& value) {
-  return Schema<Entry>(path)
-      .required("match", &Entry::match, "regular expression searched in the parameter's name")
-      .optional("weight_decay", &Entry::weight_decay, "weight decay of all parameters of the entry, norms and biases included",
-                Check<double>(at_least(0)))
-      .optional("lr_scale", &Entry::lr_scale, "factor of the learning rate", Check<double>(at_least(0)))
+GroupEntry parse_entry(const std::string& path, const Value& value) {
+  return Schema<GroupEntry>(path)
+      .required("match", &GroupEntry::match, "regular expression searched in the parameter's name")
+      .optional("weight_decay", &GroupEntry::weight_decay,
+                "weight decay of all parameters of the entry, norms and biases included", Check<double>(at_least(0)))
+      .optional("lr_scale", &GroupEntry::lr_scale, "factor of the learning rate", Check<double>(at_least(0)))
       .parse(value);
 }
 
@@ -26,7 +26,7 @@ GroupTable::GroupTable(const std::string& path, const CommonOptions& options) : 
   groups_ = {{1, options.weight_decay}, {1, other_decay}};
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const std::string entry_path = fmt::format("{}.groups[{}]", path, i + 1);
-    const Entry entry = parse_entry(entry_path, options.groups[i]);
+    const GroupEntry entry = parse_entry(entry_path, options.groups[i]);
     texts_.push_back(entry.match);
     patterns_.emplace_back(entry.match, entry_path + ".match");
     groups_.push_back({entry.lr_scale, entry.weight_decay.value_or(options.weight_decay)});
@@ -59,7 +59,7 @@ void GroupTable::check(const ModelInfo& model) const {
   }
 }
 
-const Group& GroupTable::at(int index) const {
+const ParamGroup& GroupTable::at(int index) const {
   if (index < 0 || index >= size())
     misuse("there is no parameter group {}: this optimizer has groups 0 to {}", index, size() - 1);
   return groups_[index];

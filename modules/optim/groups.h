@@ -12,7 +12,7 @@
 namespace zt::optim {
 
 // The settings of a group of parameters.
-struct Group {
+struct ParamGroup {
   double lr_scale = 1;  // factor of the learning rate
   double weight_decay = 0;
 };
@@ -53,14 +53,14 @@ class GroupTable {
   // Throws Misuse if an entry has no trainable parameter: its pattern matches no name, or earlier entries match the same names.
   void check(const ModelInfo& model) const;
   // Throws Misuse if `index` is not a group.
-  const Group& at(int index) const;
+  const ParamGroup& at(int index) const;
   int size() const { return static_cast<int>(groups_.size()); }
 
  private:
   std::string path_;
   std::vector<std::string> texts_;  // texts of the patterns
   std::vector<Regex> patterns_;
-  std::vector<Group> groups_;  // two per entry (matrices, other parameters); the first two are the defaults
+  std::vector<ParamGroup> groups_;  // two per entry (matrices, other parameters); the first two are the defaults
 };
 
 }  // namespace zt::optim

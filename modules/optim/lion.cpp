@@ -15,7 +15,7 @@ class Lion final : public FlatOptimizer {
   Lion(const LionOptions& options, Isa isa) : FlatOptimizer("lion", {"exp_avg"}, options, isa), options_(options) {}
 
  private:
-  void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
+  void step_segment(const ShardBuffers& shard, const Segment& segment, const ParamGroup& group, double lr,
                     const Scalars& scalars) const override {
     apply(shard, segment, [&]<class T>() {
       return LionRule<T>{.grad_scale = static_cast<T>(scalars.grad_scale),

@@ -80,11 +80,11 @@ struct OneCycleOptions {
 };
 
 // A phase ends at step `end` with `ratio`; the next phase starts there.
-struct Phase {
+struct CyclePhase {
   double end, ratio;
 };
 
-std::vector<Phase> one_cycle_phases(const OneCycleOptions& options) {
+std::vector<CyclePhase> one_cycle_phases(const OneCycleOptions& options) {
   const auto total = static_cast<double>(options.total);
   const double first = 1 / options.div_factor, last = first / options.final_div_factor;
   const double up = options.pct_start * total - 1;
@@ -93,7 +93,7 @@ std::vector<Phase> one_cycle_phases(const OneCycleOptions& options) {
 }
 
 std::shared_ptr<Schedule> one_cycle_of(const OneCycleOptions& options) {
-  const std::vector<Phase> phases = one_cycle_phases(options);
+  const std::vector<CyclePhase> phases = one_cycle_phases(options);
   if (options.three_phase && options.pct_start > 0.5) {
     misuse(
         "optim.one_cycle: three phases need pct_start up to 0.5, got {}: the rise and the first fall take this fraction of the "
@@ -103,7 +103,7 @@ std::shared_ptr<Schedule> one_cycle_of(const OneCycleOptions& options) {
   const Anneal anneal = options.anneal_strategy == "cos" ? cosine : linear;
   return std::make_shared<RatioSchedule>("one_cycle", [=](double step) {
     for (size_t i = 1; i < phases.size(); ++i) {
-      const Phase &from = phases[i - 1], &to = phases[i];
+      const CyclePhase &from = phases[i - 1], &to = phases[i];
       if (step < to.end) return anneal(from.ratio, to.ratio, (step - from.end) / (to.end - from.end));
     }
     return phases.back().ratio;

@@ -20,7 +20,7 @@ class Sgd final : public FlatOptimizer {
         options_(options) {}
 
  private:
-  void step_segment(const Shard& shard, const Segment& segment, const Group& group, double lr,
+  void step_segment(const ShardBuffers& shard, const Segment& segment, const ParamGroup& group, double lr,
                     const Scalars& scalars) const override {
     apply(shard, segment, [&]<class T>() {
       return SgdRule<T, kMomentum>{.grad_scale = static_cast<T>(scalars.grad_scale),

@@ -77,7 +77,7 @@ class AllGather final : public Dispatcher {
       const at::Tensor sums = at::empty_like(all);
       sum_rows(sums, of_rows, order);
       note_sent(tokens.sent_bytes(sums), context);
-      return scatter_sums(of_tokens, sums, tokens, comm, options_.transport.async);
+      return scatter_sums(of_tokens, sums, tokens, comm, options_.send.async);
     };
     return {rows_of_tokens(all, order), counts, order.places, counts, {}, backward};
   }
@@ -105,7 +105,7 @@ class AllGather final : public Dispatcher {
       return Combined::Gradients{sums_of.rows, of_weights.view(shape),
                                  scatter_sums(of_weights, products, tokens, comm, Async::no)};
     };
-    return {then(scatter_sums(own, sums, tokens, comm, options_.transport.async), finish), backward};
+    return {then(scatter_sums(own, sums, tokens, comm, options_.send.async), finish), backward};
   }
 
   std::optional<ExchangeLayer::Started> join(Context& context) const override {

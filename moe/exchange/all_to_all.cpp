@@ -20,13 +20,13 @@ class AllToAll final : public Dispatcher {
   Dispatched dispatch(const at::Tensor& tokens, const at::Tensor& experts, Context& context) const override {
     const at::Tensor own = as_rows(tokens);
     const RowOrder order = order_rows(routes_on_host(experts), options_.experts, padded_rows(experts, options_, context.mode));
-    const Traffic traffic = traffic_of(order, context);
+    const RowTraffic traffic = traffic_of(order, context);
     Communicator* comm = comm_in(context);
-    const auto send = [&] { return to_experts(rows_of_tokens(own, order), traffic, comm, options_.transport); };
+    const auto send = [&] { return to_experts(rows_of_tokens(own, order), traffic, comm, options_.send); };
     auto [rows, work, sent] = options_.padding ? with_context([&] { return need_of_padding(tokens); }, send) : send();
     note_sent(sent, context);
     const auto backward = [=, this, &context](const at::Tensor& of_tokens, const at::Tensor& of_rows) {
-      auto [back, moved, bytes] = from_experts(of_rows, traffic, comm, options_.transport);
+      auto [back, moved, bytes] = from_experts(of_rows, traffic, comm, options_.send);
       note_sent(bytes, context);
       return then(std::move(moved), [=, back = back] { sum_rows(of_tokens, back, order); });
     };
@@ -35,11 +35,11 @@ class AllToAll final : public Dispatcher {
 
   Combined combine(const at::Tensor& sums, const Returning& returning, Context& context) const override {
     const auto& [rows, weights, places, numbers, shared] = returning;
-    const Traffic traffic = Traffic::from_tensor(numbers, options_.ranks);
+    const RowTraffic traffic = RowTraffic::from_tensor(numbers, options_.ranks);
     const RowOrder order = order_of(places, traffic.sent());
     const at::Tensor factors = weights.reshape(order.places.sizes());
     Communicator* comm = comm_in(context);
-    auto [back, work, sent] = from_experts(rows, traffic, comm, options_.transport);
+    auto [back, work, sent] = from_experts(rows, traffic, comm, options_.send);
     note_sent(sent, context);
     const auto finish = [=, back = back, more = shared] {
       sum_rows(sums, back, order, factors, more.defined() ? as_rows(more) : more);
@@ -47,7 +47,7 @@ class AllToAll final : public Dispatcher {
     const auto backward = [=, this, back = back, weights = weights, &context](const at::Tensor& of_sums) {
       const SumGradients gradients = sum_rows_backward(of_sums, back, order, factors);
       const at::Tensor of_weights = gradients.weights.to(weights.scalar_type()).view(weights.sizes());
-      auto [of_rows, moved, bytes] = to_experts(gradients.rows, traffic, comm, options_.transport);
+      auto [of_rows, moved, bytes] = to_experts(gradients.rows, traffic, comm, options_.send);
       note_sent(bytes, context);
       return Combined::Gradients{of_rows, of_weights, std::move(moved)};
     };
@@ -62,7 +62,7 @@ class AllToAll final : public Dispatcher {
   }
 
   int64_t rows_of(const at::Tensor& traffic) const override {
-    return Traffic::from_tensor(traffic, options_.ranks).rows_received();
+    return RowTraffic::from_tensor(traffic, options_.ranks).rows_received();
   }
 
   Pattern pattern() const override { return Pattern::all_to_all; }
@@ -84,7 +84,7 @@ class AllToAll final : public Dispatcher {
         "out",
         options_.axis, describe(tokens));
   }
-  Traffic traffic_of(const RowOrder& order, Context& context) const {
+  RowTraffic traffic_of(const RowOrder& order, Context& context) const {
     // With padding, all ranks send as much to each expert.
     if (options_.ranks == 1 || options_.padding) return {order.counts, order.counts, options_.ranks};
     return exchange_counts(order.counts, context.control(options_.axis));
@@ -92,7 +92,7 @@ class AllToAll final : public Dispatcher {
 
   // Returns the bytes that a rank sends to the others if it sends equally many of so many rows to each, itself included.
   int64_t planned_bytes(int64_t rows, const at::Tensor& like) const {
-    const at::ScalarType dtype = options_.transport.dtype.value_or(like.scalar_type());
+    const at::ScalarType dtype = options_.send.dtype.value_or(like.scalar_type());
     return rows * (options_.ranks - 1) / options_.ranks * options_.hidden * static_cast<int64_t>(c10::elementSize(dtype));
   }
   // The rows that are sent, and those that arrive in the order of ranks: one expert gets its rows in that order.

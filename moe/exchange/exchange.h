@@ -36,7 +36,7 @@ struct ExchangeOptions {
   int64_t hidden = 0;
   std::string axis = {};  // the mesh axis whose ranks share the experts; empty: each rank has all
   int ranks = 1;          // along the axis; divides experts
-  Transport transport = {};
+  SendOptions send = {};
   bool has_shared = false;  // combine adds `shared`
   // Each expert gets as many rows from each rank as the capacity allows, some of them zeros, so that no counts are exchanged. All
   // ranks must have equally many tokens.

@@ -23,10 +23,10 @@ PlannedRows rows_of(const at::Tensor& experts, const ExchangeOptions& options, M
   return {routes, static_cast<int64_t>(std::ceil(static_cast<double>(routes) * options.planned_rows))};
 }
 
-// What an exchange on device meta does: it makes the tensors that live while rows are under way, and notes the bytes.
-class Plan {
+// An exchange on device meta: makes the tensors that live while rows are under way, and notes the bytes.
+class MetaExchange {
  public:
-  Plan(PlannedExchange planned, const at::Tensor& like, const Dispatcher& dispatcher)
+  MetaExchange(PlannedExchange planned, const at::Tensor& like, const Dispatcher& dispatcher)
       : planned_(std::move(planned)), like_(like), options_(dispatcher.options()), pattern_(dispatcher.pattern()) {}
 
   std::vector<at::Tensor> forward(Context& context) const { return moved(planned_.forward_bytes, context); }
@@ -59,12 +59,12 @@ ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tens
   const std::vector<at::Tensor> outputs{
       at::empty({planned.received, options.hidden}, tokens.options()), numbers({options.experts / options.ranks}),
       numbers({ordered / std::max<int64_t>(1, routes), routes}), numbers({2 * options.experts})};
-  const Plan plan(dispatcher.plan_dispatch(planned, tokens, experts), tokens, dispatcher);
-  const std::vector<at::Tensor> buffers = plan.forward(context);
+  const MetaExchange exchange(dispatcher.plan_dispatch(planned, tokens, experts), tokens, dispatcher);
+  const std::vector<at::Tensor> buffers = exchange.forward(context);
   // The backward holds the rows and their order, and what the dispatcher keeps.
-  const auto backward = [plan, tokens, &context, kept = plan.kept(), rows = outputs.front(),
+  const auto backward = [exchange, tokens, &context, kept = exchange.kept(), rows = outputs.front(),
                          order = numbers({planned.sent})](at::TensorList) {
-    const std::vector<at::Tensor> buffers = plan.backward(context);
+    const std::vector<at::Tensor> buffers = exchange.backward(context);
     return ExchangeLayer::Exchanged{{at::empty_like(tokens), {}}, {}};
   };
   return {{outputs, {}}, backward};
@@ -74,12 +74,12 @@ ExchangeLayer::Backward planned_combine(at::TensorList in, const at::Tensor& res
                                         Context& context) {
   const at::Tensor &rows = in[0], &weights = in[1];
   const PlannedRows planned = rows_of(weights, dispatcher.options(), context.mode);
-  const Plan plan(dispatcher.plan_combine(planned, rows, weights), rows, dispatcher);
-  const std::vector<at::Tensor> buffers = plan.forward(context);
+  const MetaExchange exchange(dispatcher.plan_combine(planned, rows, weights), rows, dispatcher);
+  const std::vector<at::Tensor> buffers = exchange.forward(context);
   // The backward holds the inputs, the result, the order of rows, and what the dispatcher keeps.
-  return [plan, &context, in = in.vec(), result, order = at::empty({planned.sent}, in[2].options()),
-          kept = plan.kept()](at::TensorList gradients) {
-    const std::vector<at::Tensor> buffers = plan.backward(context);
+  return [exchange, &context, in = in.vec(), result, order = at::empty({planned.sent}, in[2].options()),
+          kept = exchange.kept()](at::TensorList gradients) {
+    const std::vector<at::Tensor> buffers = exchange.backward(context);
     ExchangeLayer::Exchanged gone{{at::empty_like(in[0]), at::empty_like(in[1]), {}, {}}, {}};
     if (in.size() > 4) gone.tensors.push_back(gradients[0]);
     return gone;

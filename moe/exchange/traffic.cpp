@@ -21,8 +21,8 @@ int64_t sum_of(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-at::Tensor in_transport(const at::Tensor& rows, const Transport& transport) {
-  return transport.dtype ? rows.to(*transport.dtype) : rows;
+at::Tensor as_sent(const at::Tensor& rows, const SendOptions& options) {
+  return options.dtype ? rows.to(*options.dtype) : rows;
 }
 
 // Returns the bytes of the rows that go to other ranks than this one. `splits`: rows by rank.
@@ -33,43 +33,43 @@ int64_t bytes_to_others(const at::Tensor& rows, const std::vector<int64_t>& spli
 
 }  // namespace
 
-Traffic::Traffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks)
+RowTraffic::RowTraffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks)
     : sent_(std::move(sent)), received_(std::move(received)), ranks_(ranks) {}
 
-int64_t Traffic::rows_sent() const {
+int64_t RowTraffic::rows_sent() const {
   return sum_of(sent_);
 }
 
-int64_t Traffic::rows_received() const {
+int64_t RowTraffic::rows_received() const {
   return sum_of(received_);
 }
 
-std::vector<int64_t> Traffic::splits(const std::vector<int64_t>& counts) const {
+std::vector<int64_t> RowTraffic::splits(const std::vector<int64_t>& counts) const {
   std::vector<int64_t> splits;
   for (auto part = counts.begin(); part != counts.end(); part += own_experts())
     splits.push_back(std::accumulate(part, part + own_experts(), int64_t{0}));
   return splits;
 }
 
-std::vector<int64_t> Traffic::rows_of_experts() const {
+std::vector<int64_t> RowTraffic::rows_of_experts() const {
   std::vector<int64_t> rows(static_cast<size_t>(own_experts()), 0);
   for (size_t i = 0; i < received_.size(); ++i) rows[i % rows.size()] += received_[i];
   return rows;
 }
 
-at::Tensor Traffic::tensor() const {
+at::Tensor RowTraffic::tensor() const {
   std::vector<int64_t> numbers = sent_;
   numbers.insert(numbers.end(), received_.begin(), received_.end());
   return at::tensor(numbers, at::kLong);
 }
 
-Traffic Traffic::from_tensor(const at::Tensor& numbers, int ranks) {
+RowTraffic RowTraffic::from_tensor(const at::Tensor& numbers, int ranks) {
   const auto* first = numbers.const_data_ptr<int64_t>();
   const int64_t experts = numbers.numel() / 2;
   return {{first, first + experts}, {first + experts, first + 2 * experts}, ranks};
 }
 
-Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm) {
+RowTraffic exchange_counts(std::vector<int64_t> sent, Communicator& comm) {
   const at::Tensor own = at::tensor(sent, at::kLong), theirs = at::empty_like(own);
   comm.all_to_all(theirs, own).synchronize();
   const auto* first = theirs.const_data_ptr<int64_t>();
@@ -82,13 +82,13 @@ void refuse_counts(int64_t experts, Communicator& comm) {
   comm.all_to_all(at::empty_like(own), own).synchronize();
 }
 
-MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicator* comm, const Transport& transport) {
+MovedRows to_experts(const at::Tensor& sent, const RowTraffic& traffic, Communicator* comm, const SendOptions& options) {
   if (traffic.ranks() == 1) return {sent, {}};
-  const at::Tensor out = in_transport(sent, transport);
+  const at::Tensor out = as_sent(sent, options);
   const at::Tensor arrived = at::empty({traffic.rows_received(), sent.size(1)}, out.options());
-  Work work = comm->all_to_all(arrived, out, traffic.received_splits(), traffic.sent_splits(), transport.async);
+  Work work = comm->all_to_all(arrived, out, traffic.received_splits(), traffic.sent_splits(), options.async);
   const int64_t own = traffic.own_experts(), bytes = bytes_to_others(out, traffic.sent_splits(), *comm);
-  if (own == 1 && !transport.dtype) return {arrived, std::move(work), bytes};
+  if (own == 1 && !options.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor rows = at::empty(arrived.sizes(), sent.options());
   const auto reorder = [=, received = traffic.received()] {
     const at::Tensor widened = arrived.to(rows.scalar_type());
@@ -97,18 +97,18 @@ MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicato
   return {rows, then(std::move(work), reorder), bytes};
 }
 
-MovedRows from_experts(const at::Tensor& rows, const Traffic& traffic, Communicator* comm, const Transport& transport) {
+MovedRows from_experts(const at::Tensor& rows, const RowTraffic& traffic, Communicator* comm, const SendOptions& options) {
   if (traffic.ranks() == 1) return {rows, {}};
   at::Tensor by_rank = rows;
   if (const int64_t own = traffic.own_experts(); own > 1) {
     by_rank = at::empty_like(rows);
     swap_block_order(by_rank, rows, swapped_sizes(traffic.received(), own), traffic.ranks());
   }
-  const at::Tensor out = in_transport(by_rank, transport);
+  const at::Tensor out = as_sent(by_rank, options);
   const at::Tensor arrived = at::empty({traffic.rows_sent(), rows.size(1)}, out.options());
-  Work work = comm->all_to_all(arrived, out, traffic.sent_splits(), traffic.received_splits(), transport.async);
+  Work work = comm->all_to_all(arrived, out, traffic.sent_splits(), traffic.received_splits(), options.async);
   const int64_t bytes = bytes_to_others(out, traffic.received_splits(), *comm);
-  if (!transport.dtype) return {arrived, std::move(work), bytes};
+  if (!options.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor back = at::empty(arrived.sizes(), rows.options());
   return {back, then(std::move(work), [=] { at::Tensor(back).copy_(arrived); }), bytes};
 }

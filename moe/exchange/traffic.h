@@ -12,10 +12,10 @@
 namespace zt::moe {
 
 // The rows that this rank sends and receives. The experts are divided into equal parts, one per rank, in order.
-class Traffic {
+class RowTraffic {
  public:
   // `sent`: by expert, the rows for it. `received`: by rank and own expert, the rows from it.
-  Traffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks);
+  RowTraffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks);
 
   int ranks() const { return ranks_; }
   const std::vector<int64_t>& sent() const { return sent_; }
@@ -31,7 +31,7 @@ class Traffic {
 
   // Both lists as one tensor, int64 [experts + experts], and back.
   at::Tensor tensor() const;
-  static Traffic from_tensor(const at::Tensor& numbers, int ranks);
+  static RowTraffic from_tensor(const at::Tensor& numbers, int ranks);
 
  private:
   std::vector<int64_t> splits(const std::vector<int64_t>& counts) const;
@@ -42,7 +42,7 @@ class Traffic {
 
 // Finds out what this rank receives: collective over `comm`, which is in host memory. All ranks wait for each other. Throws
 // PeerFailed if a rank calls `refuse_counts` instead, because its step has failed.
-Traffic exchange_counts(std::vector<int64_t> sent, Communicator& comm);
+RowTraffic exchange_counts(std::vector<int64_t> sent, Communicator& comm);
 void refuse_counts(int64_t experts, Communicator& comm);
 
 struct MovedRows {
@@ -52,15 +52,15 @@ struct MovedRows {
 };
 
 // How rows are sent: asynchronously or not, and in which dtype if not in their own.
-struct Transport {
+struct SendOptions {
   Async async = Async::no;
   std::optional<at::ScalarType> dtype = {};
 };
 
 // Sends the rows to the ranks of their experts. `sent`: rows in the order of all experts. Returns the received rows in the order
 // of this rank's experts, then of the ranks that sent them. `comm` may be null for one rank.
-MovedRows to_experts(const at::Tensor& sent, const Traffic& traffic, Communicator* comm, const Transport& transport);
+MovedRows to_experts(const at::Tensor& sent, const RowTraffic& traffic, Communicator* comm, const SendOptions& options);
 // The way back: from the order that to_experts returns to that of its argument.
-MovedRows from_experts(const at::Tensor& rows, const Traffic& traffic, Communicator* comm, const Transport& transport);
+MovedRows from_experts(const at::Tensor& rows, const RowTraffic& traffic, Communicator* comm, const SendOptions& options);
 
 }  // namespace zt::moe

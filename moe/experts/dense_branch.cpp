@@ -26,7 +26,7 @@ class BranchLayer : public Layer {
       misuse("a branch beside experts takes one value and returns one, but '{}' has {} inputs and {} outputs", branch_->kind(),
              io.inputs.size(), io.outputs.size());
   }
-  std::vector<std::shared_ptr<Param>> params() const override {
+  Params params() const override {
     auto all = branch_->params();
     all.insert(all.end(), own_.begin(), own_.end());
     return all;
@@ -40,7 +40,7 @@ class BranchLayer : public Layer {
   }
 
   std::shared_ptr<Layer> branch_;
-  std::vector<std::shared_ptr<Param>> own_;
+  Params own_;
 };
 
 class SharedExpert final : public BranchLayer {

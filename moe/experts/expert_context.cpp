@@ -48,7 +48,7 @@ Context::Sink ExpertContext::sink(Stack& stack, int64_t expert) {
   return {stack.sink->view[expert], is_first};
 }
 
-std::function<Context::Sink()> ExpertContext::grad_sink(const Param& param) {
+Context::SinkFn ExpertContext::grad_sink(const Param& param) {
   return [&stack = stacks_[index_of(param)], expert = expert_] { return sink(stack, expert); };
 }
 

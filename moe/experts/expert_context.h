@@ -10,8 +10,6 @@
 
 namespace zt::moe {
 
-using Params = std::vector<std::shared_ptr<Param>>;
-
 // Gives an expert its slices of the parameters and gradient buffers of all experts. What an expert cannot have, such as a batch,
 // throws Misuse.
 //
@@ -37,14 +35,14 @@ class ExpertContext final : public Context {
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override;
   void loss(const std::string& name, at::Tensor sum, Per per) override;
-  std::function<Sink()> grad_sink(const Param& param) override;
+  SinkFn grad_sink(const Param& param) override;
   void defer(std::function<void()> weight_gradient) override;
 
  private:
   struct Stack {
     const Param* of_expert;
     const Param* of_all;
-    std::function<Sink()> open;
+    SinkFn open;
     std::optional<Sink> sink;   // of all experts; opened at the first use
     std::vector<bool> has_sum;  // by expert
   };

@@ -52,7 +52,7 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   }
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  std::vector<std::shared_ptr<Param>> params() const override { return stacked_; }
+  Params params() const override { return stacked_; }
   Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
   bool splits_backward() const override { return true; }
   std::string kind() const override { return "experts of " + expert_->kind(); }

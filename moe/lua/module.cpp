@@ -64,8 +64,8 @@ ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path)
   options.axis = axis_name(table.axis, path);
   options.ranks = ranks_of(table.axis, table.experts, path);
   const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.backend == "nccl");
-  options.transport.async = overlaps ? Async::yes : Async::no;
-  if (table.transport) options.transport.dtype = parse_float_type(*table.transport, path + ".transport");
+  options.send.async = overlaps ? Async::yes : Async::no;
+  if (table.transport) options.send.dtype = parse_float_type(*table.transport, path + ".transport");
   options.has_shared = table.shared;
   options.dispatcher = table.dispatcher;
   options.planned_rows = table.planned_rows;

@@ -58,9 +58,7 @@ class Router final : public Layer, public LayerExtras {
     return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
   }
 
-  std::vector<std::shared_ptr<Param>> params() const override {
-    return noise_ ? std::vector{weight_, noise_} : std::vector{weight_};
-  }
+  Params params() const override { return noise_ ? std::vector{weight_, noise_} : std::vector{weight_}; }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{"route_weights"}, {"route_experts", false}}};
     if (options_.losses.balance > 0) io.losses.push_back({"balance", Per::sample});
@@ -142,8 +140,8 @@ class Router final : public Layer, public LayerExtras {
     const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
     Room room{.samples = parts, .experts = options_.experts, .counted = counted};
     room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
-    if (options_.capacity->keep == Keep::probability) room.ranking = weights.detach().cpu();
-    if (options_.capacity->keep == Keep::random)
+    if (options_.capacity->keep == KeptTokens::probability) room.ranking = weights.detach().cpu();
+    if (options_.capacity->keep == KeptTokens::random)
       room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
     room.is_by_choice = options_.capacity->places == Places::by_choice;
     const int64_t dropped = drop_above(experts, room);

@@ -16,7 +16,7 @@ const Schema<CapacityOptions>& schema_of(const CapacityOptions&) {
           .optional("per", &CapacityOptions::per, "tokens that share the room")
           .optional("keep", &CapacityOptions::keep, "tokens that are kept")
           .optional("places", &CapacityOptions::places, "order in which routes take places")
-          .only_with("with keep = \"place\"", [](const CapacityOptions& o) { return o.keep == Keep::place; })
+          .only_with("with keep = \"place\"", [](const CapacityOptions& o) { return o.keep == KeptTokens::place; })
           .optional("pad", &CapacityOptions::pad, "fill the room with zeros, so that no counts are exchanged");
   return kSchema;
 }
@@ -51,7 +51,7 @@ void check_expert_choice(const RouterOptions& o) {
         "moe.router: bias, groups, routes, select, softmax_after and gumbel noise are for tokens that choose (choice = \"token\")");
   if (o.normalise == Normalise::kept)
     misuse("moe.router: experts that choose drop no route: give normalise = \"selected\" instead of \"kept\"");
-  if (o.capacity->per != RoomOf::sample || o.capacity->keep != Keep::probability)
+  if (o.capacity->per != RoomOf::sample || o.capacity->keep != KeptTokens::probability)
     misuse("moe.router: experts choose the most probable tokens of one sample: leave out capacity.per and capacity.keep");
 }
 

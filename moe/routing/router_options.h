@@ -39,8 +39,8 @@ constexpr auto words_of(RoomOf) {
   return std::array{"sample", "micro_batch"};
 }
 // The tokens that are kept: those with the largest weights, the first ones, or some that are drawn.
-enum class Keep : uint8_t { probability, place, random };
-constexpr auto words_of(Keep) {
+enum class KeptTokens : uint8_t { probability, place, random };
+constexpr auto words_of(KeptTokens) {
   return std::array{"probability", "place", "random"};
 }
 // The order in which routes take places, from the first token on: all routes of a token before those of the next; or the first
@@ -66,8 +66,8 @@ struct CapacityOptions {
   double train = 1, eval = 1;  // factors; evaluation and generation use `eval`
   int64_t min = 4;
   RoomOf per = RoomOf::sample;
-  Keep keep = Keep::probability;
-  Places places = Places::by_token;  // with Keep::place
+  KeptTokens keep = KeptTokens::probability;
+  Places places = Places::by_token;  // with KeptTokens::place
   bool pad = false;                  // each expert always gets as many rows, some of them zeros: no counts are exchanged
 
   // Returns the most tokens per expert, of `tokens` tokens.

@@ -10,8 +10,8 @@ namespace zt::pipe {
 
 namespace {
 
-int push(lua_State* L, Schedule schedule) {
-  lua::push(L, std::make_shared<Schedule>(std::move(schedule)));
+int push(lua_State* L, PipelineSchedule schedule) {
+  lua::push(L, std::make_shared<PipelineSchedule>(std::move(schedule)));
   return 1;
 }
 

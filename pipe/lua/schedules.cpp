@@ -9,27 +9,27 @@
 namespace zt::pipe {
 
 // The list of one rank. Keeps the schedule alive.
-struct ScheduleRank {
-  std::shared_ptr<Schedule> schedule;
+struct PipelineRank {
+  std::shared_ptr<PipelineSchedule> schedule;
   int rank = 0;
-  std::vector<Step>& steps() const { return schedule->ranks[static_cast<size_t>(rank)]; }
+  std::vector<PipelineStep>& steps() const { return schedule->ranks[static_cast<size_t>(rank)]; }
 };
 
 }  // namespace zt::pipe
 
 namespace zt {
-ZT_OBJECT(pipe::ScheduleRank)
-ZT_OBJECT(pipe::Step)
-ZT_DEFINE_OBJECT(pipe::ScheduleRank, "PipelineRank")
-ZT_DEFINE_OBJECT(pipe::Step, "PipelineStep")
+ZT_OBJECT(pipe::PipelineRank)
+ZT_OBJECT(pipe::PipelineStep)
+ZT_DEFINE_OBJECT(pipe::PipelineRank, "PipelineRank")
+ZT_DEFINE_OBJECT(pipe::PipelineStep, "PipelineStep")
 }  // namespace zt
 
 namespace zt::pipe {
 
 namespace {
 
-void push(lua_State* L, const Step& step) {
-  lua::push(L, std::make_shared<Step>(step));
+void push(lua_State* L, const PipelineStep& step) {
+  lua::push(L, std::make_shared<PipelineStep>(step));
 }
 
 // pipe.F(stage, micro_batch)
@@ -40,41 +40,41 @@ int make_task(lua_State* L) {
     if (value < 0 || value > 1 << 20) misuse("argument {}: stages and micro-batches are counted from 0, got {}", index, value);
     return static_cast<int>(value);
   };
-  push(L, Step{{kind, number(1), number(2)}});
+  push(L, PipelineStep{{kind, number(1), number(2)}});
   return 1;
 }
 
 // pipe.overlap(pipe.F(0, 5), pipe.B(3, 2)): the layers of the two take turns
 int overlap(lua_State* L) {
-  const Step first = *lua::check<Step>(L, 1), second = *lua::check<Step>(L, 2);
+  const PipelineStep first = *lua::check<PipelineStep>(L, 1), second = *lua::check<PipelineStep>(L, 2);
   if (first.beside || second.beside) misuse("pipe.overlap takes two tasks, not one that is overlapped already");
-  push(L, Step{first.task, second.task});
+  push(L, PipelineStep{first.task, second.task});
   return 1;
 }
 
 int step_text(lua_State* L) {
-  lua::push(L, text_of(*lua::check<Step>(L, 1)));
+  lua::push(L, text_of(*lua::check<PipelineStep>(L, 1)));
   return 1;
 }
 int step_equal(lua_State* L) {
-  lua::push(L, *lua::check<Step>(L, 1) == *lua::check<Step>(L, 2));
+  lua::push(L, *lua::check<PipelineStep>(L, 1) == *lua::check<PipelineStep>(L, 2));
   return 1;
 }
 int step_kind(lua_State* L) {
-  lua::push(L, std::string(1, letter_of(lua::check<Step>(L, 1)->task.kind)));
+  lua::push(L, std::string(1, letter_of(lua::check<PipelineStep>(L, 1)->task.kind)));
   return 1;
 }
 int step_stage(lua_State* L) {
-  lua::push(L, int64_t{lua::check<Step>(L, 1)->task.stage});
+  lua::push(L, int64_t{lua::check<PipelineStep>(L, 1)->task.stage});
   return 1;
 }
 int step_micro_batch(lua_State* L) {
-  lua::push(L, int64_t{lua::check<Step>(L, 1)->task.micro_batch});
+  lua::push(L, int64_t{lua::check<PipelineStep>(L, 1)->task.micro_batch});
   return 1;
 }
 int step_beside(lua_State* L) {
-  const auto beside = lua::check<Step>(L, 1)->beside;
-  lua::push(L, beside ? std::make_shared<Step>(Step{*beside}) : std::shared_ptr<Step>());
+  const auto beside = lua::check<PipelineStep>(L, 1)->beside;
+  lua::push(L, beside ? std::make_shared<PipelineStep>(PipelineStep{*beside}) : std::shared_ptr<PipelineStep>());
   return 1;
 }
 
@@ -87,79 +87,79 @@ size_t place_at(lua_State* L, int index, size_t end) {
 
 // list:insert(place, step), or list:insert(step) at the end
 int rank_insert(lua_State* L) {
-  auto& steps = lua::check<ScheduleRank>(L, 1)->steps();
+  auto& steps = lua::check<PipelineRank>(L, 1)->steps();
   if (lua::is_absent(L, 3)) {
-    steps.push_back(*lua::check<Step>(L, 2));
+    steps.push_back(*lua::check<PipelineStep>(L, 2));
   } else {
     const size_t place = place_at(L, 2, steps.size() + 1);
-    steps.insert(steps.begin() + static_cast<int64_t>(place), *lua::check<Step>(L, 3));
+    steps.insert(steps.begin() + static_cast<int64_t>(place), *lua::check<PipelineStep>(L, 3));
   }
   return 0;
 }
 // list:remove(place) -> the step
 int rank_remove(lua_State* L) {
-  auto& steps = lua::check<ScheduleRank>(L, 1)->steps();
+  auto& steps = lua::check<PipelineRank>(L, 1)->steps();
   const size_t place = place_at(L, 2, steps.size());
   push(L, steps[place]);
   steps.erase(steps.begin() + static_cast<int64_t>(place));
   return 1;
 }
 int rank_get(lua_State* L) {
-  auto& steps = lua::check<ScheduleRank>(L, 1)->steps();
+  auto& steps = lua::check<PipelineRank>(L, 1)->steps();
   push(L, steps[place_at(L, 2, steps.size())]);
   return 1;
 }
 int rank_set(lua_State* L) {
-  auto& steps = lua::check<ScheduleRank>(L, 1)->steps();
-  steps[place_at(L, 2, steps.size())] = *lua::check<Step>(L, 3);
+  auto& steps = lua::check<PipelineRank>(L, 1)->steps();
+  steps[place_at(L, 2, steps.size())] = *lua::check<PipelineStep>(L, 3);
   return 0;
 }
 int rank_length(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<ScheduleRank>(L, 1)->steps().size()));
+  lua::push(L, static_cast<int64_t>(lua::check<PipelineRank>(L, 1)->steps().size()));
   return 1;
 }
 int rank_text(lua_State* L) {
   std::string text;
-  for (const Step& step : lua::check<ScheduleRank>(L, 1)->steps()) text += (text.empty() ? "" : " ") + text_of(step);
+  for (const PipelineStep& step : lua::check<PipelineRank>(L, 1)->steps()) text += (text.empty() ? "" : " ") + text_of(step);
   lua::push(L, text);
   return 1;
 }
 
 // schedule:rank(0) -> its list, through which the schedule is edited
 int schedule_rank(lua_State* L) {
-  const auto schedule = lua::check<Schedule>(L, 1);
+  const auto schedule = lua::check<PipelineSchedule>(L, 1);
   const int64_t rank = lua::check_integer(L, 2);
   if (rank < 0 || rank >= static_cast<int64_t>(schedule->ranks.size()))
     misuse("there is no rank {}: the schedule has {}, counted from 0", rank, schedule->ranks.size());
-  lua::push(L, std::make_shared<ScheduleRank>(ScheduleRank{schedule, static_cast<int>(rank)}));
+  lua::push(L, std::make_shared<PipelineRank>(PipelineRank{schedule, static_cast<int>(rank)}));
   return 1;
 }
 int schedule_text(lua_State* L) {
-  lua::push(L, to_text(*lua::check<Schedule>(L, 1)));
+  lua::push(L, to_text(*lua::check<PipelineSchedule>(L, 1)));
   return 1;
 }
 int schedule_csv(lua_State* L) {
-  lua::push(L, to_csv(*lua::check<Schedule>(L, 1)));
+  lua::push(L, to_csv(*lua::check<PipelineSchedule>(L, 1)));
   return 1;
 }
 int schedule_copy(lua_State* L) {
-  lua::push(L, std::make_shared<Schedule>(*lua::check<Schedule>(L, 1)));
+  lua::push(L, std::make_shared<PipelineSchedule>(*lua::check<PipelineSchedule>(L, 1)));
   return 1;
 }
 int schedule_equal(lua_State* L) {
-  lua::push(L, *lua::check<Schedule>(L, 1) == *lua::check<Schedule>(L, 2));
+  lua::push(L, *lua::check<PipelineSchedule>(L, 1) == *lua::check<PipelineSchedule>(L, 2));
   return 1;
 }
 int schedule_stages(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<Schedule>(L, 1)->ranks.size()));
+  lua::push(L, static_cast<int64_t>(lua::check<PipelineSchedule>(L, 1)->ranks.size()));
   return 1;
 }
 int schedule_chunks(lua_State* L) {
-  lua::push(L, int64_t{lua::check<Schedule>(L, 1)->chunks()});
+  lua::push(L, int64_t{lua::check<PipelineSchedule>(L, 1)->chunks()});
   return 1;
 }
 int schedule_micro_batches(lua_State* L) {
-  lua::push(L, int64_t{lua::check<Schedule>(L, 1)->micro_batches});
+  lua::push(L, int64_t{lua::check<PipelineSchedule>(L, 1)->micro_batches});
   return 1;
 }
 
@@ -173,7 +173,7 @@ int check_schedule(lua_State* L) {
           .optional<int>("activations", &CheckOptions::activations,
                          "most pairs of stage and micro-batch that a rank may hold; 0: any number", at_least(0));
   Value::List texts;
-  for (const Mistake& mistake : check(*lua::check<Schedule>(L, 1), schema.parse(lua::check_value(L, 2)).activations))
+  for (const Mistake& mistake : check(*lua::check<PipelineSchedule>(L, 1), schema.parse(lua::check_value(L, 2)).activations))
     texts.emplace_back(mistake.text());
   lua::push(L, Value(texts));
   return 1;
@@ -188,21 +188,21 @@ void open_schedules(lua::Module& module) {
       .function<make_task<TaskKind::weight_grad>>("W")
       .function<overlap>("overlap")
       .function<check_schedule>("check");
-  module.type<Step>()
+  module.type<PipelineStep>()
       .getter<step_kind>("kind")
       .getter<step_stage>("stage")
       .getter<step_micro_batch>("micro_batch")
       .getter<step_beside>("beside")
       .metamethod<step_text>("__tostring")
       .metamethod<step_equal>("__eq");
-  module.type<ScheduleRank>()
+  module.type<PipelineRank>()
       .method<rank_insert>("insert")
       .method<rank_remove>("remove")
       .method<rank_get>("get")
       .method<rank_set>("set")
       .metamethod<rank_length>("__len")
       .metamethod<rank_text>("__tostring");
-  module.type<Schedule>()
+  module.type<PipelineSchedule>()
       .method<schedule_rank>("rank")
       .method<schedule_text>("text")
       .method<schedule_csv>("csv")

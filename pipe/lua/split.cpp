@@ -18,11 +18,11 @@ struct SplitTable {
 };
 
 // Returns a name, or a copy of a schedule, because a script may go on editing its own.
-std::pair<std::string, std::shared_ptr<const Schedule>> to_schedule(const Value& value, const std::string& path) {
+std::pair<std::string, std::shared_ptr<const PipelineSchedule>> to_schedule(const Value& value, const std::string& path) {
   if (const auto* name = value.get_if<std::string>()) return {*name, nullptr};
-  std::shared_ptr<Schedule> schedule;
+  std::shared_ptr<PipelineSchedule> schedule;
   convert(value, path, schedule);
-  return {"", std::make_shared<const Schedule>(*schedule)};
+  return {"", std::make_shared<const PipelineSchedule>(*schedule)};
 }
 
 bool is_text(const Value& value, const std::string& text) {

@@ -9,9 +9,9 @@ namespace zt::pipe {
 
 namespace {
 
-class Check {
+class ScheduleChecker {
  public:
-  explicit Check(const Schedule& schedule) : schedule_(schedule) {
+  explicit ScheduleChecker(const PipelineSchedule& schedule) : schedule_(schedule) {
     const bool is_sane = schedule.stages() > 0 && schedule.micro_batches > 0;
     places_.resize(is_sane ? schedule.places() : 0);
   }
@@ -43,7 +43,7 @@ class Check {
   void say(int rank, int step, fmt::format_string<Args...> format, Args&&... args) {
     std::string reason = fmt::format(format, std::forward<Args>(args)...);
     if (step >= 0) {
-      const Step& at = schedule_.ranks[static_cast<size_t>(rank)][static_cast<size_t>(step)];
+      const PipelineStep& at = schedule_.ranks[static_cast<size_t>(rank)][static_cast<size_t>(step)];
       reason = fmt::format("({}) {}", text_of(at), reason);
     }
     mistakes_.push_back({rank, step, std::move(reason)});
@@ -175,7 +175,7 @@ class Check {
 
   // Returns the task that the rank's next step needs and that has not run, and the rank that has it in its list.
   std::pair<std::string, int> awaited_by(int rank, const std::vector<int>& stuck) const {
-    const Step& step = schedule_.ranks[static_cast<size_t>(rank)][static_cast<size_t>(stuck[static_cast<size_t>(rank)])];
+    const PipelineStep& step = schedule_.ranks[static_cast<size_t>(rank)][static_cast<size_t>(stuck[static_cast<size_t>(rank)])];
     const auto has_run = [&](const Task& task) {
       const int end = stuck[static_cast<size_t>(schedule_.rank_of_stage[static_cast<size_t>(task.stage)])];
       return end < 0 || (task.kind == TaskKind::forward ? place(task).forward : place(task).backward) < end;
@@ -192,7 +192,7 @@ class Check {
     return {"itself", rank};
   }
 
-  const Schedule& schedule_;
+  const PipelineSchedule& schedule_;
   std::vector<Place> places_;  // by stage and micro-batch
   std::vector<Mistake> mistakes_;
 };
@@ -205,11 +205,11 @@ std::string Mistake::text() const {
   return fmt::format("rank {}, step {} {}", rank, step + 1, reason);
 }
 
-std::vector<Mistake> check(const Schedule& schedule, int most_held) {
-  return Check(schedule).run(most_held);
+std::vector<Mistake> check(const PipelineSchedule& schedule, int most_held) {
+  return ScheduleChecker(schedule).run(most_held);
 }
 
-void require_correct(const Schedule& schedule, const std::string& name) {
+void require_correct(const PipelineSchedule& schedule, const std::string& name) {
   constexpr size_t kMostShown = 10;
   const std::vector<Mistake> mistakes = check(schedule);
   if (mistakes.empty()) return;

@@ -18,9 +18,9 @@ struct Mistake {
 // Returns all mistakes, sorted by rank and step: numbers out of range, a stage on two ranks or on none, tasks that are missing,
 // double or in the wrong order, W's (or B's) of a stage that do not come in the order of micro-batches, and ranks that would wait
 // for ever. `most_held` bounds the activations of a rank (pairs of stage and micro-batch); 0: no bound.
-std::vector<Mistake> check(const Schedule& schedule, int most_held = 0);
+std::vector<Mistake> check(const PipelineSchedule& schedule, int most_held = 0);
 
 // Throws Misuse with all mistakes, unless there are none. `name` says where the schedule is from.
-void require_correct(const Schedule& schedule, const std::string& name);
+void require_correct(const PipelineSchedule& schedule, const std::string& name);
 
 }  // namespace zt::pipe

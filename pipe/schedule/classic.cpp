@@ -8,9 +8,9 @@
 
 namespace zt::pipe {
 
-Schedule breadth_first(const Shape& shape) {
+PipelineSchedule breadth_first(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::loop, p, v, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, v, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     for (int k = 0; k < v * m; ++k) writer.forward(k / m * p + rank);
@@ -19,13 +19,13 @@ Schedule breadth_first(const Shape& shape) {
   return schedule;
 }
 
-Schedule gpipe(const Shape& shape) {
+PipelineSchedule gpipe(const Shape& shape) {
   return breadth_first({shape.ranks, 1, shape.micro_batches});
 }
 
-Schedule one_f_one_b(const Shape& shape) {
+PipelineSchedule one_f_one_b(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     for (int k = 0; k < p - 1 - rank; ++k) writer.forward(rank);
@@ -38,9 +38,9 @@ Schedule one_f_one_b(const Shape& shape) {
 }
 
 // The k-th forward of a rank is one of chunk (k % pv) / p; backwards take the chunks from the last one on.
-Schedule interleaved(const Shape& shape) {
+PipelineSchedule interleaved(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::loop, p, v, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, v, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     const auto chunk = [p = p, v = v](int k) { return k % (p * v) / p; };

@@ -54,7 +54,7 @@ Task parse_cell(std::string text, const std::string& where, bool is_old) {
   return parse_task(text, where);
 }
 
-Step parse_step(const Cell& cell, bool is_old) {
+PipelineStep parse_step(const Cell& cell, bool is_old) {
   static const std::string kOverlap = ")OVERLAP_F_B";
   if (cell.text.front() != '(') return {parse_cell(cell.text, cell.where, is_old)};
   const size_t middle = cell.text.find(';'), end = cell.text.find(kOverlap);
@@ -82,11 +82,11 @@ bool has_old_letters(const std::vector<std::vector<Cell>>& rows) {
 }
 
 // Finds out how many stages and micro-batches there are, and where the stages run.
-void complete_header(Schedule& schedule) {
+void complete_header(PipelineSchedule& schedule) {
   std::map<int, int> ranks;
   int64_t micro_batches = 1;
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
-    for (const Step& step : schedule.ranks[static_cast<size_t>(rank)]) {
+    for (const PipelineStep& step : schedule.ranks[static_cast<size_t>(rank)]) {
       for_each_task(step, [&](const Task& task) {
         ranks.try_emplace(task.stage, rank);
         micro_batches = std::max(micro_batches, int64_t{task.micro_batch} + 1);
@@ -110,21 +110,21 @@ void complete_header(Schedule& schedule) {
 
 }  // namespace
 
-std::string to_csv(const Schedule& schedule) {
+std::string to_csv(const PipelineSchedule& schedule) {
   std::string csv;
   for (const auto& steps : schedule.ranks) {
     std::string row;
-    for (const Step& step : steps) row += (row.empty() ? "" : ",") + text_of(step) + (step.beside ? "OVERLAP_F_B" : "");
+    for (const PipelineStep& step : steps) row += (row.empty() ? "" : ",") + text_of(step) + (step.beside ? "OVERLAP_F_B" : "");
     csv += row + "\n";
   }
   return csv;
 }
 
-Schedule from_csv(const std::string& csv) {
+PipelineSchedule from_csv(const std::string& csv) {
   const auto rows = cells_of(csv);
   if (rows.empty()) misuse("schedule: the text has no rows: PyTorch's form has one per rank, such as 0F0,0F1,0B0,0B1");
   const bool is_old = has_old_letters(rows);
-  Schedule schedule;
+  PipelineSchedule schedule;
   for (const auto& row : rows) {
     auto& steps = schedule.ranks.emplace_back();
     for (const Cell& cell : row) steps.push_back(parse_step(cell, is_old));

@@ -4,7 +4,7 @@
 
 namespace zt::pipe {
 
-Ends::Ends(const Schedule& schedule, double transfer)
+Ends::Ends(const PipelineSchedule& schedule, double transfer)
     : schedule_(schedule), transfer_(transfer), forward_(schedule.places(), kNever), backward_(schedule.places(), kNever) {}
 
 double Ends::ready(const Task& task) const {

@@ -9,7 +9,7 @@ namespace {
 // Lets ranks take tasks in rounds, in each of which a rank runs at most one.
 class Rounds {
  public:
-  explicit Rounds(Schedule& schedule) : schedule_(schedule), next_(static_cast<size_t>(schedule.stages()), 0) {}
+  explicit Rounds(PipelineSchedule& schedule) : schedule_(schedule), next_(static_cast<size_t>(schedule.stages()), 0) {}
 
   void run() {
     bool moves = true;
@@ -37,14 +37,14 @@ class Rounds {
     return best;
   }
 
-  Schedule& schedule_;
+  PipelineSchedule& schedule_;
   std::vector<int> next_;  // by stage: the next micro-batch
 };
 
 }  // namespace
 
-Schedule forwards_only(const Schedule& schedule, int micro_batches) {
-  Schedule forwards = schedule;
+PipelineSchedule forwards_only(const PipelineSchedule& schedule, int micro_batches) {
+  PipelineSchedule forwards = schedule;
   forwards.micro_batches = micro_batches;
   for (auto& steps : forwards.ranks) steps.clear();
   Rounds(forwards).run();

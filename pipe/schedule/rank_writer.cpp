@@ -4,7 +4,7 @@
 
 namespace zt::pipe {
 
-RankWriter::RankWriter(Schedule& schedule, int rank)
+RankWriter::RankWriter(PipelineSchedule& schedule, int rank)
     : schedule_(schedule),
       steps_(schedule.ranks[static_cast<size_t>(rank)]),
       forwards_(static_cast<size_t>(schedule.stages()), 0),

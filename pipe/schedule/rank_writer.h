@@ -12,7 +12,7 @@ namespace zt::pipe {
 // are.
 class RankWriter {
  public:
-  RankWriter(Schedule& schedule, int rank);
+  RankWriter(PipelineSchedule& schedule, int rank);
 
   void forward(int stage) { add({take(TaskKind::forward, stage)}); }
   void backward(int stage) { add({take(TaskKind::backward, stage)}); }
@@ -32,8 +32,8 @@ class RankWriter {
   std::optional<Task> take(TaskKind kind, int stage);
   void add(const std::optional<Task>& task);
 
-  Schedule& schedule_;
-  std::vector<Step>& steps_;
+  PipelineSchedule& schedule_;
+  std::vector<PipelineStep>& steps_;
   std::vector<int> forwards_, backwards_;  // by stage: next micro-batch
   std::deque<Task> weights_;               // left by I, the oldest first
 };

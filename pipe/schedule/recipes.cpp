@@ -9,17 +9,17 @@ namespace zt::pipe {
 namespace {
 
 // Removes the tasks of micro-batches from `count` on.
-void drop_virtual(Schedule& schedule, int count) {
+void drop_virtual(PipelineSchedule& schedule, int count) {
   const auto is_virtual = [count](const Task& task) { return task.micro_batch >= count; };
   for (auto& steps : schedule.ranks) {
-    for (Step& step : steps) {
+    for (PipelineStep& step : steps) {
       if (step.beside && is_virtual(*step.beside)) step.beside.reset();
       if (step.beside && is_virtual(step.task)) {
         step.task = *step.beside;
         step.beside.reset();
       }
     }
-    std::erase_if(steps, [&](const Step& step) { return is_virtual(step.task); });
+    std::erase_if(steps, [&](const PipelineStep& step) { return is_virtual(step.task); });
   }
   schedule.micro_batches = count;
 }
@@ -63,7 +63,7 @@ const Recipe& find_recipe(const std::string& name) {
   misuse("there is no pipeline schedule '{}'{}", name, suggest(name, names));
 }
 
-Schedule make_schedule(const std::string& name, Shape shape) {
+PipelineSchedule make_schedule(const std::string& name, Shape shape) {
   const Recipe& recipe = find_recipe(name);
   if (shape.chunks == 0) shape.chunks = recipe.chunks;
   empty_schedule(StagePlacement::loop, shape.ranks, shape.chunks, shape.micro_batches);  // checks the numbers
@@ -72,7 +72,7 @@ Schedule make_schedule(const std::string& name, Shape shape) {
            recipe.chunks == 1 ? "" : "s", shape.chunks);
   const int wanted = shape.micro_batches;
   if (recipe.needed_micro_batches) shape.micro_batches = recipe.needed_micro_batches(shape);
-  Schedule schedule = recipe.make(shape);
+  PipelineSchedule schedule = recipe.make(shape);
   drop_virtual(schedule, wanted);
   return schedule;
 }

@@ -16,7 +16,7 @@ struct Recipe {
   std::string name, doc;
   int chunks = 1;             // that it has, or if it takes any number, the default
   bool takes_chunks = false;  // any number of chunks
-  Schedule (*make)(const Shape&) = nullptr;
+  PipelineSchedule (*make)(const Shape&) = nullptr;
   int (*needed_micro_batches)(const Shape&) = nullptr;  // at least those of the shape; null: any number will do
 };
 // Returns all recipes, sorted by name.
@@ -27,23 +27,23 @@ const Recipe& find_recipe(const std::string& name);
 // Returns the schedule of that name. `chunks` 0 means the recipe's. A recipe that needs more micro-batches than there are, or a
 // multiple, is given virtual ones, which are dropped from its lists. Throws Misuse for an unknown name, for numbers below 1, and
 // for chunks that the recipe does not have.
-Schedule make_schedule(const std::string& name, Shape shape);
+PipelineSchedule make_schedule(const std::string& name, Shape shape);
 
 // Returns the forwards of a schedule for `micro_batches` micro-batches, for evaluation and generation: each rank takes the
 // earliest micro-batch that is ready, at its last stage first.
-Schedule forwards_only(const Schedule& schedule, int micro_batches);
+PipelineSchedule forwards_only(const PipelineSchedule& schedule, int micro_batches);
 
 // The recipes, each for numbers of micro-batches that it can use. The files name the papers.
-Schedule gpipe(const Shape& shape);
-Schedule one_f_one_b(const Shape& shape);
-Schedule interleaved(const Shape& shape);
-Schedule breadth_first(const Shape& shape);
-Schedule zb_h1(const Shape& shape);
-Schedule zb_h2(const Shape& shape);
-Schedule zb_v(const Shape& shape);
-Schedule interleaved_zb(const Shape& shape);
-Schedule dualpipe_v(const Shape& shape);
-Schedule v_half(const Shape& shape);
-Schedule v_min(const Shape& shape);
+PipelineSchedule gpipe(const Shape& shape);
+PipelineSchedule one_f_one_b(const Shape& shape);
+PipelineSchedule interleaved(const Shape& shape);
+PipelineSchedule breadth_first(const Shape& shape);
+PipelineSchedule zb_h1(const Shape& shape);
+PipelineSchedule zb_h2(const Shape& shape);
+PipelineSchedule zb_v(const Shape& shape);
+PipelineSchedule interleaved_zb(const Shape& shape);
+PipelineSchedule dualpipe_v(const Shape& shape);
+PipelineSchedule v_half(const Shape& shape);
+PipelineSchedule v_min(const Shape& shape);
 
 }  // namespace zt::pipe

@@ -6,7 +6,7 @@
 #include "zt/base/error.h"
 
 namespace zt {
-ZT_DEFINE_OBJECT(pipe::Schedule, "PipelineSchedule")
+ZT_DEFINE_OBJECT(pipe::PipelineSchedule, "PipelineSchedule")
 }
 
 namespace zt::pipe {
@@ -55,11 +55,11 @@ Waits waits_of(const Task& task, int stages) {
           .received = stage + 1 < stages ? std::optional(Task{TaskKind::input_grad, stage + 1, m}) : std::nullopt};
 }
 
-std::string text_of(const Step& step) {
+std::string text_of(const PipelineStep& step) {
   return step.beside ? fmt::format("({};{})", text_of(step.task), text_of(*step.beside)) : text_of(step.task);
 }
 
-int Schedule::chunks() const {
+int PipelineSchedule::chunks() const {
   int most = 0;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     most = std::max(most, static_cast<int>(std::ranges::count(rank_of_stage, rank)));
@@ -91,21 +91,21 @@ void check_size(int ranks, int64_t stages, int64_t micro_batches) {
            stages, micro_batches, stages * micro_batches, kMostTasks);
 }
 
-Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches) {
+PipelineSchedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches) {
   if (ranks < 1 || chunks < 1) misuse("a pipeline schedule of {} ranks with {} stages each: both are at least 1", ranks, chunks);
   check_size(ranks, int64_t{ranks} * chunks, micro_batches);
   return {.placement = placement,
           .micro_batches = micro_batches,
           .rank_of_stage = place_stages(placement, ranks, chunks),
-          .ranks = std::vector<std::vector<Step>>(static_cast<size_t>(ranks))};
+          .ranks = std::vector<std::vector<PipelineStep>>(static_cast<size_t>(ranks))};
 }
 
-Schedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches) {
+PipelineSchedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches) {
   check_size(ranks, static_cast<int64_t>(rank_of_stage.size()), micro_batches);
   return {.placement = StagePlacement::by_stage,
           .micro_batches = micro_batches,
           .rank_of_stage = std::move(rank_of_stage),
-          .ranks = std::vector<std::vector<Step>>(static_cast<size_t>(ranks))};
+          .ranks = std::vector<std::vector<PipelineStep>>(static_cast<size_t>(ranks))};
 }
 
 }  // namespace zt::pipe

@@ -39,16 +39,16 @@ struct Waits {
 Waits waits_of(const Task& task, int stages);
 
 // One step of a rank: a task, or two that are overlapped: their layers take turns.
-struct Step {
+struct PipelineStep {
   Task task;
   std::optional<Task> beside = {};
-  bool operator==(const Step&) const = default;
+  bool operator==(const PipelineStep&) const = default;
 };
-std::string text_of(const Step& step);  // "0F3" or "(0F3;7B1)"
+std::string text_of(const PipelineStep& step);  // "0F3" or "(0F3;7B1)"
 
 // Calls visit(task) for the one or two tasks of a step.
 template <class Visit>
-void for_each_task(const Step& step, Visit visit) {
+void for_each_task(const PipelineStep& step, Visit visit) {
   visit(step.task);
   if (step.beside) visit(*step.beside);
 }
@@ -60,11 +60,11 @@ enum class StagePlacement : uint8_t {
   by_stage,  // as listed
 };
 
-struct Schedule {
+struct PipelineSchedule {
   StagePlacement placement = StagePlacement::loop;
   int micro_batches = 1;
-  std::vector<int> rank_of_stage;        // by stage
-  std::vector<std::vector<Step>> ranks;  // by rank: its steps in order
+  std::vector<int> rank_of_stage;                // by stage
+  std::vector<std::vector<PipelineStep>> ranks;  // by rank: its steps in order
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
   // Return the index of a stage and micro-batch in a table of all, and the size of the table.
@@ -74,7 +74,7 @@ struct Schedule {
   size_t places() const { return place(stages(), 0); }
   // Returns the largest number of stages of a rank.
   int chunks() const;
-  bool operator==(const Schedule&) const = default;
+  bool operator==(const PipelineSchedule&) const = default;
 };
 
 // Throws Misuse if a number is below 1 or above 2^20, or if stages * micro_batches is above 2^26. `stages`: of all ranks. Call it
@@ -82,9 +82,9 @@ struct Schedule {
 void check_size(int ranks, int64_t stages, int64_t micro_batches);
 
 // Returns a schedule without steps. Throws Misuse as check_size, and if the placement is v and chunks is not 2.
-Schedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches);
+PipelineSchedule empty_schedule(StagePlacement placement, int ranks, int chunks, int micro_batches);
 // The same with the rank of each stage.
-Schedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches);
+PipelineSchedule empty_schedule(std::vector<int> rank_of_stage, int ranks, int micro_batches);
 
 // Returns the ranks of `chunks` stages each. For StagePlacement::by_stage there is no rule: throws Misuse.
 std::vector<int> place_stages(StagePlacement placement, int ranks, int chunks);
@@ -92,5 +92,5 @@ std::vector<int> place_stages(StagePlacement placement, int ranks, int chunks);
 }  // namespace zt::pipe
 
 namespace zt {
-ZT_OBJECT(pipe::Schedule)
+ZT_OBJECT(pipe::PipelineSchedule)
 }

@@ -12,14 +12,14 @@ namespace zt::pipe {
 namespace {
 
 // The choices that a scheduler leaves open. `search` tries all of them.
-struct Rules {
+struct SearchRules {
   bool back_first = true;       // of the forwards that are ready, that of the last stage comes first, else the oldest micro-batch
   bool divides_memory = false;  // each stage has a part of its rank's memory for itself
 };
 
 class ListScheduler {
  public:
-  ListScheduler(const SearchOptions& options, const Rules& rules)
+  ListScheduler(const SearchOptions& options, const SearchRules& rules)
       : options_(options),
         rules_(rules),
         schedule_(empty_schedule(options.placement, options.ranks, options.chunks, options.micro_batches)),
@@ -30,7 +30,7 @@ class ListScheduler {
     for (int rank = 0; rank < options.ranks; ++rank) divide_memory(rank);
   }
 
-  Schedule run() {
+  PipelineSchedule run() {
     std::vector<double> free(static_cast<size_t>(options_.ranks), 0);
     std::priority_queue<double, std::vector<double>, std::greater<>> moments({}, {0.0});
     while (!moments.empty()) {
@@ -135,8 +135,8 @@ class ListScheduler {
   }
 
   const SearchOptions& options_;
-  Rules rules_;
-  Schedule schedule_;
+  SearchRules rules_;
+  PipelineSchedule schedule_;
   std::vector<StageTimes> times_;
   Ends ends_;
   std::vector<Stage> stages_;
@@ -170,14 +170,14 @@ int most_held(const Timing& timing) {
 
 }  // namespace
 
-Schedule search(const SearchOptions& options) {
+PipelineSchedule search(const SearchOptions& options) {
   check_memory(options);
-  std::optional<Schedule> best;
+  std::optional<PipelineSchedule> best;
   double best_seconds = kNever;
   int best_held = 0;
   for (const bool back_first : {true, false}) {
     for (const bool divides_memory : {false, true}) {
-      Schedule found = ListScheduler(options, {back_first, divides_memory}).run();
+      PipelineSchedule found = ListScheduler(options, {back_first, divides_memory}).run();
       const Timing timing = time_schedule(found, options.times);
       const bool is_better = timing.seconds < best_seconds || (timing.seconds == best_seconds && most_held(timing) < best_held);
       if (best && !is_better) continue;

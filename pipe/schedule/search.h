@@ -21,10 +21,10 @@ struct SearchOptions {
 // Each rank that is free starts the I of the oldest micro-batch that is ready, else an F that the memory allows, else a W. A few
 // rules for ties and for dividing the memory among a rank's stages are tried, and the schedule that ends first is returned, of
 // equal ones that which holds least. Throws Misuse if a bound has no room for one micro-batch of each stage of its rank.
-Schedule search(const SearchOptions& options);
+PipelineSchedule search(const SearchOptions& options);
 
 // Returns the schedule with each B replaced by I and W, where W waits until its rank has nothing else to do, or would hold more
 // than `most_held` of the rank. A rank whose forwards hold more even so, holds more.
-Schedule split_backwards(const Schedule& schedule, const Times& times, std::vector<int> most_held);
+PipelineSchedule split_backwards(const PipelineSchedule& schedule, const Times& times, std::vector<int> most_held);
 
 }  // namespace zt::pipe

@@ -11,7 +11,7 @@ namespace {
 // Inserts the W's while the schedule is played.
 class Splitter {
  public:
-  Splitter(const Schedule& whole, const Times& times, std::vector<int> most_held)
+  Splitter(const PipelineSchedule& whole, const Times& times, std::vector<int> most_held)
       : whole_(whole),
         times_(times_of_stages(times, whole)),
         ends_(whole, times.transfer),
@@ -21,7 +21,7 @@ class Splitter {
     for (auto& steps : split_.ranks) steps.clear();
   }
 
-  Schedule run() {
+  PipelineSchedule run() {
     bool moves = true;
     while (moves) {
       moves = false;
@@ -71,22 +71,22 @@ class Splitter {
     split_.ranks[rank].push_back({task});
   }
 
-  const Schedule& whole_;
+  const PipelineSchedule& whole_;
   std::vector<StageTimes> times_;
   Ends ends_;
-  Schedule split_;
+  PipelineSchedule split_;
   std::vector<int> most_held_;  // by rank, in the schedule with whole backwards
   std::vector<Rank> ranks_;
 };
 
 }  // namespace
 
-Schedule split_backwards(const Schedule& schedule, const Times& times, std::vector<int> most_held) {
+PipelineSchedule split_backwards(const PipelineSchedule& schedule, const Times& times, std::vector<int> most_held) {
   return Splitter(schedule, times, std::move(most_held)).run();
 }
 
-Schedule interleaved_zb(const Shape& shape) {
-  const Schedule whole = interleaved(shape);
+PipelineSchedule interleaved_zb(const Shape& shape) {
+  const PipelineSchedule whole = interleaved(shape);
   std::vector<int> most_held;
   for (const TimedRank& rank : time_schedule(whole).ranks) most_held.push_back(rank.most_held);
   return split_backwards(whole, {}, std::move(most_held));

@@ -12,11 +12,11 @@ namespace {
 constexpr int kVersion = 1;
 const char* const kPlacements[] = {"loop", "v", "by_stage"};
 
-class TextReader {
+class ScheduleReader {
  public:
-  explicit TextReader(const std::string& text) : stream_(text) {}
+  explicit ScheduleReader(const std::string& text) : stream_(text) {}
 
-  Schedule read() {
+  PipelineSchedule read() {
     const auto title = words("the title 'ztoolkit schedule 1'");
     if (title.size() != 3 || title[0] != "ztoolkit" || title[1] != "schedule")
       misuse("{}: a schedule begins with 'ztoolkit schedule {}'", here(), kVersion);
@@ -26,7 +26,7 @@ class TextReader {
     if (header.size() != 6 || header[0] != "stages" || header[2] != "chunks" || header[4] != "micro_batches")
       misuse("{}: 'stages P chunks V micro_batches M' is missing", here());
     const int ranks = number(header[1]), chunks = number(header[3]), micro_batches = number(header[5]);
-    Schedule schedule = read_placement(ranks, chunks, micro_batches);
+    PipelineSchedule schedule = read_placement(ranks, chunks, micro_batches);
     for (int rank = 0; rank < ranks; ++rank) read_rank(schedule, rank, ranks);
     std::string line;
     while (next_line(line)) misuse("{}: there is more than the {} ranks of the schedule: '{}'", here(), ranks, line);
@@ -62,7 +62,7 @@ class TextReader {
   }
 
   // Returns the schedule without its steps.
-  Schedule read_placement(int ranks, int chunks, int micro_batches) {
+  PipelineSchedule read_placement(int ranks, int chunks, int micro_batches) {
     const auto given = words("the placement");
     const auto* known =
         given.size() >= 2 && given[0] == "placement" ? std::ranges::find(kPlacements, given[1]) : std::end(kPlacements);
@@ -78,14 +78,14 @@ class TextReader {
     return empty_schedule(std::move(rank_of_stage), ranks, micro_batches);
   }
 
-  void read_rank(Schedule& schedule, int rank, int ranks) {
+  void read_rank(PipelineSchedule& schedule, int rank, int ranks) {
     const auto given = words(fmt::format("the list of rank {} of {}", rank, ranks));
     if (given.size() < 2 || given[0] != "rank" || given[1] != fmt::format("{}:", rank))
       misuse("{}: the list of rank {} is missing: it begins with 'rank {}:'", here(), rank, rank);
     for (size_t i = 2; i < given.size(); ++i) schedule.ranks[static_cast<size_t>(rank)].push_back(parse_step(given[i]));
   }
 
-  Step parse_step(const std::string& word) const {
+  PipelineStep parse_step(const std::string& word) const {
     const size_t middle = word.find(';');
     if (word.front() != '(') return {parse_task(word, here())};
     if (word.back() != ')' || middle == std::string::npos)
@@ -100,7 +100,7 @@ class TextReader {
 
 }  // namespace
 
-std::string to_text(const Schedule& schedule) {
+std::string to_text(const PipelineSchedule& schedule) {
   std::string text =
       fmt::format("ztoolkit schedule {}\nstages {} chunks {} micro_batches {}\nplacement {}", kVersion, schedule.ranks.size(),
                   schedule.chunks(), schedule.micro_batches, kPlacements[static_cast<size_t>(schedule.placement)]);
@@ -108,14 +108,14 @@ std::string to_text(const Schedule& schedule) {
   text += '\n';
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     text += fmt::format("rank {}:", rank);
-    for (const Step& step : schedule.ranks[rank]) text += " " + text_of(step);
+    for (const PipelineStep& step : schedule.ranks[rank]) text += " " + text_of(step);
     text += '\n';
   }
   return text;
 }
 
-Schedule from_text(const std::string& text) {
-  return TextReader(without_byte_order_mark(text)).read();
+PipelineSchedule from_text(const std::string& text) {
+  return ScheduleReader(without_byte_order_mark(text)).read();
 }
 
 std::string without_byte_order_mark(const std::string& text) {

@@ -11,7 +11,7 @@ namespace {
 
 class Play {
  public:
-  Play(const Schedule& schedule, const Times& times)
+  Play(const PipelineSchedule& schedule, const Times& times)
       : schedule_(schedule),
         times_(times_of_stages(times, schedule)),
         ends_(schedule, times.transfer),
@@ -42,7 +42,7 @@ class Play {
   bool advance(int rank) {
     const auto r = static_cast<size_t>(rank);
     if (next_[r] == schedule_.ranks[r].size()) return false;
-    const Step& step = schedule_.ranks[r][next_[r]];
+    const PipelineStep& step = schedule_.ranks[r][next_[r]];
     const double start = std::max(ends_.ready(step.task), step.beside ? ends_.ready(*step.beside) : 0);
     if (start == kNever) return false;
     const double begin = std::max(start, free_[r]);
@@ -68,12 +68,12 @@ class Play {
     }
   }
 
-  static int most_held(const std::vector<Step>& steps) {
+  static int most_held(const std::vector<PipelineStep>& steps) {
     int held = 0, most = 0;
     const auto change = [](const Task& task) {
       return task.kind == TaskKind::forward ? 1 : task.kind == TaskKind::input_grad ? 0 : -1;
     };
-    for (const Step& step : steps) {
+    for (const PipelineStep& step : steps) {
       const int first = change(step.task), second = step.beside ? change(*step.beside) : 0;
       most = std::max(most, held + std::max(first, 0) + std::max(second, 0));
       held += first + second;
@@ -81,7 +81,7 @@ class Play {
     return most;
   }
 
-  const Schedule& schedule_;
+  const PipelineSchedule& schedule_;
   std::vector<StageTimes> times_;
   Ends ends_;
   std::vector<size_t> next_;  // by rank: its next step
@@ -104,7 +104,7 @@ double StageTimes::of(TaskKind kind) const {
   }
 }
 
-std::vector<StageTimes> times_of_stages(const Times& times, const Schedule& schedule) {
+std::vector<StageTimes> times_of_stages(const Times& times, const PipelineSchedule& schedule) {
   const auto stages = static_cast<size_t>(schedule.stages());
   if (times.stages.empty()) {
     const double part = 1.0 / std::max(1, schedule.chunks());
@@ -115,7 +115,7 @@ std::vector<StageTimes> times_of_stages(const Times& times, const Schedule& sche
   return times.stages;
 }
 
-Timing time_schedule(const Schedule& schedule, const Times& times) {
+Timing time_schedule(const PipelineSchedule& schedule, const Times& times) {
   return Play(schedule, times).run();
 }
 

@@ -18,7 +18,7 @@ struct Times {
   double transfer = 0;                  // of a value or gradient from one rank to another
 };
 // Returns the times of all stages. Throws Misuse if `times` has another number of stages.
-std::vector<StageTimes> times_of_stages(const Times& times, const Schedule& schedule);
+std::vector<StageTimes> times_of_stages(const Times& times, const PipelineSchedule& schedule);
 
 struct TimedStep {
   double begin = 0, end = 0;
@@ -39,6 +39,6 @@ struct Timing {
 
 // Tasks run as soon as their rank is free and what they need is there. The two tasks of an overlapped step run for the sum of
 // their times, and both end with it. Requires that ranks and stages of all tasks are in range.
-Timing time_schedule(const Schedule& schedule, const Times& times = {});
+Timing time_schedule(const PipelineSchedule& schedule, const Times& times = {});
 
 }  // namespace zt::pipe

@@ -18,13 +18,13 @@ namespace {
 // All micro-batches do the same, one interval after the other, in which the two W's have their place, too. What a rank holds
 // follows from how long a micro-batch takes from its first to its last pass.
 constexpr int kInterval = 6;
-struct Pattern {
+struct VPattern {
   std::array<int, 4> step;
   std::array<int, 3> gap;  // before passes 1, 2 and 3
 };
 
 // Returns when each pass of micro-batch 0 is on the rank.
-std::array<int, 4> times_of(const Pattern& pattern, int rank, int ranks) {
+std::array<int, 4> times_of(const VPattern& pattern, int rank, int ranks) {
   std::array<int, 4> times{};
   int begin = 0;  // of the pass, on its first rank
   for (size_t pass = 0; pass < 4; ++pass) {
@@ -37,7 +37,7 @@ std::array<int, 4> times_of(const Pattern& pattern, int rank, int ranks) {
 }
 
 // Returns whether the passes of all micro-batches find their rank free.
-bool fits(const Pattern& pattern, int ranks) {
+bool fits(const VPattern& pattern, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::set<int> slots;
     for (const int time : times_of(pattern, rank, ranks)) slots.insert(time % kInterval);
@@ -47,10 +47,10 @@ bool fits(const Pattern& pattern, int ranks) {
 }
 
 // Returns the patterns that fit whose steps add up to `sum`, those with the least waiting first.
-std::vector<Pattern> patterns(int ranks, int sum) {
-  std::multimap<int, Pattern> found;
+std::vector<VPattern> patterns(int ranks, int sum) {
+  std::multimap<int, VPattern> found;
   for (int bits = 0; bits < 16; ++bits) {
-    Pattern pattern{};
+    VPattern pattern{};
     for (size_t pass = 0; pass < 4; ++pass) pattern.step[pass] = 1 + (bits >> pass & 1);
     if (pattern.step[0] + pattern.step[1] + pattern.step[2] + pattern.step[3] != sum) continue;
     for (int gaps = 0; gaps < kInterval * kInterval * kInterval; ++gaps) {
@@ -58,14 +58,14 @@ std::vector<Pattern> patterns(int ranks, int sum) {
       if (fits(pattern, ranks)) found.emplace(pattern.gap[0] + pattern.gap[1] + pattern.gap[2], pattern);
     }
   }
-  std::vector<Pattern> sorted;
+  std::vector<VPattern> sorted;
   for (const auto& [waiting, pattern] : found) sorted.push_back(pattern);
   return sorted;
 }
 
 // Returns the schedule with whole backwards in the order of the pattern.
-Schedule repeat(const Pattern& pattern, const Shape& shape) {
-  Schedule schedule = empty_schedule(StagePlacement::v, shape.ranks, 2, shape.micro_batches);
+PipelineSchedule repeat(const VPattern& pattern, const Shape& shape) {
+  PipelineSchedule schedule = empty_schedule(StagePlacement::v, shape.ranks, 2, shape.micro_batches);
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::map<int, Task> in_order;
     const auto times = times_of(pattern, rank, shape.ranks);
@@ -82,14 +82,15 @@ Schedule repeat(const Pattern& pattern, const Shape& shape) {
 }
 
 // Returns the fastest schedule that holds at most `held` activations of half a rank's part, or else the one that holds least.
-Schedule best_of_patterns(const Shape& shape, int sum, int held) {
+PipelineSchedule best_of_patterns(const Shape& shape, int sum, int held) {
   constexpr size_t kTried = 24;
-  std::optional<Schedule> best;
+  std::optional<PipelineSchedule> best;
   std::pair<int, double> best_cost;  // activations above the bound, seconds
   auto candidates = patterns(shape.ranks, sum);
   candidates.resize(std::min(candidates.size(), kTried));
-  for (const Pattern& pattern : candidates) {
-    Schedule schedule = split_backwards(repeat(pattern, shape), {}, std::vector<int>(static_cast<size_t>(shape.ranks), held));
+  for (const VPattern& pattern : candidates) {
+    PipelineSchedule schedule =
+        split_backwards(repeat(pattern, shape), {}, std::vector<int>(static_cast<size_t>(shape.ranks), held));
     const Timing timing = time_schedule(schedule);
     int most = 0;
     for (const TimedRank& rank : timing.ranks) most = std::max(most, rank.most_held);
@@ -103,11 +104,11 @@ Schedule best_of_patterns(const Shape& shape, int sum, int held) {
 
 }  // namespace
 
-Schedule v_half(const Shape& shape) {
+PipelineSchedule v_half(const Shape& shape) {
   return best_of_patterns(shape, 6, shape.ranks + 2);
 }
 
-Schedule v_min(const Shape& shape) {
+PipelineSchedule v_min(const Shape& shape) {
   return best_of_patterns(shape, 4, (2 * shape.ranks + 2) / 3 + 2);
 }
 

@@ -8,9 +8,9 @@
 
 namespace zt::pipe {
 
-Schedule zb_h1(const Shape& shape) {
+PipelineSchedule zb_h1(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     for (int k = 0; k < p - 1 - rank; ++k) writer.forward(rank);
@@ -24,9 +24,9 @@ Schedule zb_h1(const Shape& shape) {
   return schedule;
 }
 
-Schedule zb_h2(const Shape& shape) {
+PipelineSchedule zb_h2(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     for (int k = 0; k < 2 * (p - rank) - 1; ++k) writer.forward(rank);
@@ -41,9 +41,9 @@ Schedule zb_h2(const Shape& shape) {
 }
 
 // Needs 2p - 1 micro-batches. Each rank has the stage `front` of the first half of the model, and `back` of the second.
-Schedule zb_v(const Shape& shape) {
+PipelineSchedule zb_v(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::v, p, 2, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::v, p, 2, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     const int front = rank, back = 2 * p - 1 - rank;
@@ -78,9 +78,9 @@ Schedule zb_v(const Shape& shape) {
 }
 
 // Needs 2p micro-batches.
-Schedule dualpipe_v(const Shape& shape) {
+PipelineSchedule dualpipe_v(const Shape& shape) {
   const auto [p, v, m] = shape;
-  Schedule schedule = empty_schedule(StagePlacement::v, p, 2, m);
+  PipelineSchedule schedule = empty_schedule(StagePlacement::v, p, 2, m);
   for (int rank = 0; rank < p; ++rank) {
     RankWriter writer(schedule, rank);
     const int front = rank, back = 2 * p - 1 - rank, after = p - rank - 1;  // `after`: ranks after this one

@@ -37,7 +37,7 @@ struct Traffic {
 
 class Lowering {
  public:
-  Lowering(const Schedule& schedule, const Cut& cut, Mode mode)
+  Lowering(const PipelineSchedule& schedule, const Cut& cut, Mode mode)
       : schedule_(schedule),
         cut_(cut),
         mode_(mode),
@@ -95,11 +95,11 @@ class Lowering {
   }
 
   // Returns, by stage, whether its backwards for the inputs come in the order of micro-batches.
-  static std::vector<bool> find_inputs_in_order(const Schedule& schedule) {
+  static std::vector<bool> find_inputs_in_order(const PipelineSchedule& schedule) {
     std::vector<bool> in_order(static_cast<size_t>(schedule.stages()), true);
     std::vector<int> latest(in_order.size(), -1);
     for (const auto& steps : schedule.ranks) {
-      for (const Step& step : steps) {
+      for (const PipelineStep& step : steps) {
         for_each_task(step, [&](const Task& task) {
           if (task.kind == TaskKind::forward || task.kind == TaskKind::weight_grad) return;
           const auto stage = static_cast<size_t>(task.stage);
@@ -115,7 +115,7 @@ class Lowering {
     std::vector<LayerRun> layers;
     const auto& steps = schedule_.ranks[static_cast<size_t>(rank)];
     for (int index = 0; index < static_cast<int>(steps.size()); ++index) {
-      const Step& step = steps[static_cast<size_t>(index)];
+      const PipelineStep& step = steps[static_cast<size_t>(index)];
       const auto first = layers_of(step.task, index);
       const auto second = step.beside ? layers_of(*step.beside, index) : std::vector<LayerRun>();
       const auto merged =
@@ -306,7 +306,7 @@ class Lowering {
     return timing_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)];
   }
 
-  const Schedule& schedule_;
+  const PipelineSchedule& schedule_;
   const Cut& cut_;
   Mode mode_;
   Flows flows_;
@@ -317,7 +317,7 @@ class Lowering {
 
 }  // namespace
 
-std::vector<Action> lower(const Schedule& schedule, const Cut& cut, Mode mode, int rank) {
+std::vector<Action> lower(const PipelineSchedule& schedule, const Cut& cut, Mode mode, int rank) {
   return Lowering(schedule, cut, mode).run(rank);
 }
 

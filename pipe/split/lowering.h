@@ -25,6 +25,6 @@ struct Cut {
 // rank ever waits for a free slot in a circle.
 //
 // Layers whose backward cannot be split run all of it in I. Requires a correct schedule; without backwards that of an evaluation.
-std::vector<Action> lower(const Schedule& schedule, const Cut& cut, Mode mode, int rank);
+std::vector<Action> lower(const PipelineSchedule& schedule, const Cut& cut, Mode mode, int rank);
 
 }  // namespace zt::pipe

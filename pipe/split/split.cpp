@@ -12,9 +12,9 @@ namespace zt::pipe {
 
 namespace {
 
-class Split : public Pass {
+class SplitPass : public Pass {
  public:
-  explicit Split(SplitOptions options) : options_(std::move(options)) {}
+  explicit SplitPass(SplitOptions options) : options_(std::move(options)) {}
   const SplitOptions& options() const { return options_; }
   std::string name() const override { return "pipe.split"; }
   std::string summary() const override { return "pipe.split " + (options_.name.empty() ? "own schedule" : options_.name); }
@@ -25,7 +25,7 @@ class Split : public Pass {
 
   Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
     check_unchanged(program, model);
-    const Schedule schedule = schedule_for(program);
+    const PipelineSchedule schedule = schedule_for(program);
     const Partition partition = make_partition(options_.partition, model, schedule.stages());
     const Cut cut{model, partition, options_.axis->names};
     const int rank = coord.index(options_.axis->names);
@@ -66,11 +66,11 @@ class Split : public Pass {
     if (!is_unchanged) misuse("pipe.split: another pass or with_actions has changed the order of layers: apply pipe.split first");
   }
 
-  Schedule schedule_for(const Program& program) const {
+  PipelineSchedule schedule_for(const Program& program) const {
     const int ranks = options_.axis->size;
     const auto build = [&](int micro_batches) { return make_schedule(options_.name, {ranks, options_.chunks, micro_batches}); };
     if (program.mode != Mode::train) {
-      const Schedule like = options_.schedule ? *options_.schedule : build(1);
+      const PipelineSchedule like = options_.schedule ? *options_.schedule : build(1);
       check_ranks(like);
       return forwards_only(like, program.micro_batches);
     }
@@ -82,13 +82,13 @@ class Split : public Pass {
     return *options_.schedule;
   }
 
-  void check_ranks(const Schedule& schedule) const {
+  void check_ranks(const PipelineSchedule& schedule) const {
     if (static_cast<int>(schedule.ranks.size()) != options_.axis->size)
       misuse("pipe.split: the schedule is for {} ranks, and axis '{}' has {}: make it for stages = {}", schedule.ranks.size(),
              options_.axis->name, options_.axis->size, options_.axis->size);
   }
 
-  static bool is_held(const UnitInfo& unit, const Partition& partition, const Schedule& schedule, int rank) {
+  static bool is_held(const UnitInfo& unit, const Partition& partition, const PipelineSchedule& schedule, int rank) {
     for (int stage = 0; stage < schedule.stages(); ++stage) {
       const auto s = static_cast<size_t>(stage);
       const auto is_in = [&](int position) { return position >= partition[s] && position < partition[s + 1]; };
@@ -98,7 +98,7 @@ class Split : public Pass {
   }
 
   // Returns, by unit, how many ranks hold it.
-  static std::vector<int> count_holders(const ModelInfo& model, const Partition& partition, const Schedule& schedule) {
+  static std::vector<int> count_holders(const ModelInfo& model, const Partition& partition, const PipelineSchedule& schedule) {
     std::vector<int> holders;
     for (const UnitInfo& unit : model.units) {
       int count = 0;
@@ -163,13 +163,13 @@ std::shared_ptr<Pass> make_split(SplitOptions options) {
     const Recipe& recipe = find_recipe(options.name);
     if (options.chunks > 0) make_schedule(recipe.name, {options.axis->size, options.chunks, 1});  // checks chunks
   }
-  return std::make_shared<Split>(std::move(options));
+  return std::make_shared<SplitPass>(std::move(options));
 }
 
 std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
-                                           std::shared_ptr<const Schedule> schedule) {
+                                           std::shared_ptr<const PipelineSchedule> schedule) {
   for (const auto& pass : program.passes()) {
-    const auto* split = dynamic_cast<const Split*>(pass.get());
+    const auto* split = dynamic_cast<const SplitPass*>(pass.get());
     if (!split) continue;
     SplitOptions options = split->options();
     options.name = std::move(name);

@@ -14,10 +14,10 @@
 namespace zt::pipe {
 
 struct SplitOptions {
-  std::shared_ptr<Axis> axis;                     // whose ranks are the stages
-  std::string name = {};                          // of a recipe, for the axis's ranks and the program's micro-batches; or empty
-  std::shared_ptr<const Schedule> schedule = {};  // instead of a name
-  int chunks = 0;                                 // of a recipe; 0: its own
+  std::shared_ptr<Axis> axis;  // whose ranks are the stages
+  std::string name = {};       // of a recipe, for the axis's ranks and the program's micro-batches; or empty
+  std::shared_ptr<const PipelineSchedule> schedule = {};  // instead of a name
+  int chunks = 0;                                         // of a recipe; 0: its own
   PartitionRule partition = {};
 };
 
@@ -33,6 +33,6 @@ std::shared_ptr<Pass> make_split(SplitOptions options);
 // Returns the program with another schedule: a name, or if that is empty, `schedule`. Axis and partition stay. Throws Misuse if
 // the program has no pipe.split, and as make_split.
 std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
-                                           std::shared_ptr<const Schedule> schedule);
+                                           std::shared_ptr<const PipelineSchedule> schedule);
 
 }  // namespace zt::pipe

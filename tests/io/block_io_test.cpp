@@ -24,9 +24,9 @@ int64_t calls_of(const FaultFs& files, const std::string& start) {
   return std::count_if(calls.begin(), calls.end(), [&](const std::string& call) { return call.starts_with(start); });
 }
 
-std::vector<Range> random_ranges(int64_t bytes, size_t count, int64_t longest) {
+std::vector<FileRange> random_ranges(int64_t bytes, size_t count, int64_t longest) {
   std::mt19937_64 random(static_cast<uint64_t>(bytes));
-  std::vector<Range> ranges;
+  std::vector<FileRange> ranges;
   for (size_t i = 0; i < count; ++i) {
     const auto offset = static_cast<int64_t>(random() % static_cast<uint64_t>(bytes + 1));
     const int64_t most = std::min(longest, bytes - offset);
@@ -61,7 +61,7 @@ TEST_P(Transfer, BeginsWithAnyBlock) {
     for (const int64_t start : {int64_t{0}, kBlock, 2 * kBlock, 20 * kBlock}) {
       SCOPED_TRACE(testing::Message() << size << " from " << start);
       std::vector<int64_t> asked;
-      const Source copy = copying(bytes);
+      const BlockSource copy = copying(bytes);
       const std::string name = std::to_string(size) + "." + std::to_string(start);
       write_file(
           files_, name, size,
@@ -119,7 +119,7 @@ TEST(TransferCalls, KeepsEightOperationsUnderWay) {
   EXPECT_EQ(first_wait - std::ranges::find(calls, "write file [0, 4194304)"), kDepth);
 
   files.plan({});
-  std::vector<Range> ranges;
+  std::vector<FileRange> ranges;
   for (int64_t offset = 0; offset < size; offset += kBlock) ranges.push_back({offset, kBlock});
   read_all(files, "file", ranges);
   const auto reads = files.calls();
@@ -130,7 +130,7 @@ TEST(TransferCalls, KeepsEightOperationsUnderWay) {
 TEST(TransferCalls, ReadsNearRangesTogether) {
   FaultFs files;
   write_small(files, "file", content(3 * kBlock));
-  std::vector<Range> ranges;
+  std::vector<FileRange> ranges;
   for (int64_t i = 999; i >= 0; --i) ranges.push_back({i * 1000, 990});
   ranges.push_back({2 * kBlock, 100});
   files.plan({});
@@ -144,7 +144,7 @@ TEST(TransferCalls, LargeRangesAreNotUnderWayTogether) {
   const Bytes bytes = content(3 * large);
   write_small(files, "file", bytes);
   files.plan({});
-  const std::vector<Range> ranges{{1, large}, {1 + large, large}, {1 + 2 * large, large - 1}};
+  const std::vector<FileRange> ranges{{1, large}, {1 + large, large}, {1 + 2 * large, large - 1}};
   EXPECT_EQ(read_all(files, "file", ranges), parts(bytes, ranges));
   EXPECT_EQ(files.calls(), (std::vector<std::string>{"open file", "size file", "read file [0, 20975616)", "wait file",
                                                      "read file [20971520, 41947136)", "wait file",
@@ -186,7 +186,8 @@ TEST(TransferErrors, RangesPastTheEndAreFaultsBeforeAnythingIsRead) {
   write_small(files, "file", content(1000));
   files.plan({});
   const int64_t huge = INT64_MAX;
-  for (const Range range : {Range{0, 1001}, Range{1000, 1}, Range{1001, 0}, Range{huge, huge}, Range{0, huge}, Range{huge, 0}}) {
+  for (const FileRange range : {FileRange{0, 1001}, FileRange{1000, 1}, FileRange{1001, 0}, FileRange{huge, huge},
+                                FileRange{0, huge}, FileRange{huge, 0}}) {
     const std::string said = test::message_of<Fault>([&] { read_all(files, "file", {{0, 10}, range}); });
     EXPECT_CONTAINS(said, "'file' is truncated or not the expected file");
     EXPECT_CONTAINS(said, "it has 1000");
@@ -199,7 +200,7 @@ TEST(TransferErrors, RangesPastTheEndAreFaultsBeforeAnythingIsRead) {
 TEST(TransferErrors, AFileThatIsTruncatedWhileItIsReadIsAFault) {
   FaultFs files;
   write_small(files, "file", content(20 * kBlock));
-  std::vector<Range> ranges;
+  std::vector<FileRange> ranges;
   for (int64_t i = 0; i < 20; ++i) ranges.push_back({i * kBlock, 100});
   const auto cut = [&](size_t, std::span<const std::byte>) { files.open("file", {Access::replace}); };
   EXPECT_CONTAINS(test::message_of<Fault>([&] { read_ranges(files, "file", ranges, cut); }),
@@ -225,7 +226,7 @@ TEST(TransferErrors, ExceptionsOfASourceOrASinkReachTheCaller) {
   EXPECT_SAYS("the source returned 5 bytes",
               write_file(files, "other", 10, [&](int64_t, std::span<std::byte> scratch) { return scratch.first(5); }));
   write_file(files, "third", 12 * kBlock, copying(bytes));
-  const std::vector<Range> ranges{{0, 1}, {2 * kBlock, 1}, {4 * kBlock, 1}, {6 * kBlock, 1}};
+  const std::vector<FileRange> ranges{{0, 1}, {2 * kBlock, 1}, {4 * kBlock, 1}, {6 * kBlock, 1}};
   EXPECT_THROW(read_ranges(files, "third", ranges, [](size_t, auto) { throw std::runtime_error("no room"); }),
                std::runtime_error);
 }

@@ -28,7 +28,7 @@ inline Bytes content(int64_t bytes, uint64_t seed = 1) {
 }
 
 // Returns a source that copies `bytes` to scratch.
-inline Source copying(const Bytes& bytes) {
+inline BlockSource copying(const Bytes& bytes) {
   return [&bytes](int64_t offset, std::span<std::byte> scratch) -> std::span<const std::byte> {
     std::copy_n(bytes.begin() + offset, scratch.size(), scratch.begin());
     return scratch;
@@ -36,7 +36,7 @@ inline Source copying(const Bytes& bytes) {
 }
 
 // Returns a source that lends `bytes` without a copy.
-inline Source lending(std::span<const std::byte> bytes) {
+inline BlockSource lending(std::span<const std::byte> bytes) {
   return [bytes](int64_t offset, std::span<std::byte> scratch) {
     return bytes.subspan(static_cast<size_t>(offset), scratch.size());
   };
@@ -48,7 +48,7 @@ inline Bytes read_whole(FileSystem& files, const std::string& path) {
 
 // Returns the content of each range. To let a comparison fail, the entry of a range that was not passed to the sink exactly once
 // has a wrong length.
-inline std::vector<Bytes> read_all(FileSystem& files, const std::string& path, const std::vector<Range>& ranges) {
+inline std::vector<Bytes> read_all(FileSystem& files, const std::string& path, const std::vector<FileRange>& ranges) {
   std::vector<Bytes> result(ranges.size());
   std::vector<int> times(ranges.size(), 0);
   read_ranges(files, path, ranges, [&](size_t i, std::span<const std::byte> data) {
@@ -61,9 +61,9 @@ inline std::vector<Bytes> read_all(FileSystem& files, const std::string& path, c
   return result;
 }
 
-inline std::vector<Bytes> parts(const Bytes& bytes, const std::vector<Range>& ranges) {
+inline std::vector<Bytes> parts(const Bytes& bytes, const std::vector<FileRange>& ranges) {
   std::vector<Bytes> result;
-  for (const Range& range : ranges) {
+  for (const FileRange& range : ranges) {
     result.emplace_back(bytes.begin() + range.offset, bytes.begin() + range.offset + range.bytes);
   }
   return result;

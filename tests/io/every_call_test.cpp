@@ -82,7 +82,7 @@ TEST(EveryCall, WriteSmall) {
 TEST(EveryCall, ReadSmallAndRanges) {
   const int64_t size = 3 * kBlock + 5;
   const Bytes bytes = content(size);
-  const std::vector<Range> ranges{{0, 5000}, {3, 100}, {kBlock - 1, 2}, {2 * kBlock + 1, kBlock}, {size - 1, 1}};
+  const std::vector<FileRange> ranges{{0, 5000}, {3, 100}, {kBlock - 1, 2}, {2 * kBlock + 1, kBlock}, {size - 1, 1}};
   for (const Case& trouble : kCases) {
     std::vector<Bytes> got;
     Bytes whole;
@@ -108,7 +108,7 @@ TEST(EveryCall, ManyShortCountsInARow) {
   files.plan({What::short_count, 0, 0, 80});
   write_file(files, "file", size, copying(bytes));
   files.plan({What::short_count, 0, 0, 80});
-  const std::vector<Range> ranges{{0, 6 * kBlock + 1}, {6 * kBlock + 1, 6 * kBlock}};
+  const std::vector<FileRange> ranges{{0, 6 * kBlock + 1}, {6 * kBlock + 1, 6 * kBlock}};
   EXPECT_EQ(read_all(files, "file", ranges), parts(bytes, ranges));
 }
 

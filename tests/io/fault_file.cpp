@@ -36,8 +36,8 @@ class FaultFile : public File {
 
   int64_t alignment() const override { return alignment_; }
 
-  void submit(const Operation& operation) override {
-    const bool is_read = operation.direction == Direction::read;
+  void submit(const FileOperation& operation) override {
+    const bool is_read = operation.direction == IoDirection::read;
     const int64_t end = operation.offset + operation.bytes;
     const Call call(*state_, fmt::format("{} {} [{}, {})", is_read ? "read" : "write", path_, operation.offset, end));
     if (pending_.size() == depth_) throw std::logic_error(path_ + ": more operations under way than the file was opened for");
@@ -79,7 +79,7 @@ class FaultFile : public File {
 
  private:
   struct Pending {
-    Operation operation;
+    FileOperation operation;
     Trouble trouble;
   };
 
@@ -99,18 +99,18 @@ class FaultFile : public File {
     if ((operation.offset | operation.bytes | address) % alignment_ != 0) return -EINVAL;
     int64_t bytes = operation.bytes;
     if (trouble.what == Trouble::What::short_count && bytes > 1) bytes = 1 + static_cast<int64_t>(state_->random() % (bytes - 1));
-    const int64_t moved = operation.direction == Direction::read ? read(operation, bytes) : write(operation, bytes);
+    const int64_t moved = operation.direction == IoDirection::read ? read(operation, bytes) : write(operation, bytes);
     if (trouble.what == Trouble::What::bit_flip && moved > 0) flip_bit(operation, moved);
     return moved;
   }
 
-  int64_t read(const Operation& operation, int64_t bytes) {
+  int64_t read(const FileOperation& operation, int64_t bytes) {
     const int64_t there = std::clamp<int64_t>(length() - operation.offset, 0, bytes);
     std::copy_n(file_->now.begin() + std::min(operation.offset, length()), there, operation.memory);
     return there;
   }
 
-  int64_t write(const Operation& operation, int64_t bytes) {
+  int64_t write(const FileOperation& operation, int64_t bytes) {
     if (access_ == Access::read) return -EBADF;
     const int64_t end = std::min(operation.offset + bytes, length() + state_->free_bytes());
     if (end <= operation.offset) return bytes == 0 ? 0 : -ENOSPC;
@@ -119,10 +119,10 @@ class FaultFile : public File {
     return end - operation.offset;
   }
 
-  void flip_bit(const Operation& operation, int64_t moved) {
+  void flip_bit(const FileOperation& operation, int64_t moved) {
     const auto place = static_cast<int64_t>(state_->random() % static_cast<uint64_t>(moved));
     const auto bit = static_cast<std::byte>(1U << (state_->random() % 8));
-    (operation.direction == Direction::read ? operation.memory[place] : file_->now[operation.offset + place]) ^= bit;
+    (operation.direction == IoDirection::read ? operation.memory[place] : file_->now[operation.offset + place]) ^= bit;
   }
 
   const std::shared_ptr<FaultFs::State> state_;

@@ -19,7 +19,7 @@ Crash crash(Left data, Left names, uint64_t seed = 1) {
   return {data, names, seed};
 }
 
-int64_t move(File& file, Direction direction, Bytes& memory, int64_t offset = 0) {
+int64_t move(File& file, IoDirection direction, Bytes& memory, int64_t offset = 0) {
   file.submit({direction, offset, memory.data(), static_cast<int64_t>(memory.size()), 7});
   const Completion done = file.wait();
   EXPECT_EQ(done.tag, 7);
@@ -29,7 +29,7 @@ int64_t move(File& file, Direction direction, Bytes& memory, int64_t offset = 0)
 // Returns a new file with the content `bytes`, written and not synced.
 std::unique_ptr<File> unsynced(FaultFs& files, const std::string& path, Bytes bytes) {
   auto file = files.open(path, {Access::create}).file;
-  EXPECT_EQ(move(*file, Direction::write, bytes), static_cast<int64_t>(bytes.size()));
+  EXPECT_EQ(move(*file, IoDirection::write, bytes), static_cast<int64_t>(bytes.size()));
   return file;
 }
 
@@ -50,7 +50,7 @@ TEST(FaultFs, LosesUnsyncedPagesInPart) {
   const auto file = unsynced(files, "file", before);
   file->sync();
   Bytes copy = after;
-  move(*file, Direction::write, copy);
+  move(*file, IoDirection::write, copy);
   std::set<std::string> patterns;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const Bytes found = read_whole(*files.after_crash(crash(Left::some, Left::everything, seed)), "file");
@@ -138,7 +138,7 @@ TEST(FaultFs, FailsTheChosenCalls) {
   const auto file = files.open("file", {Access::create}).file;
   for (const int64_t call : {0, 1}) {  // submit, wait
     files.plan({What::error, call, EIO});
-    EXPECT_EQ(move(*file, Direction::write, bytes), -EIO);
+    EXPECT_EQ(move(*file, IoDirection::write, bytes), -EIO);
     EXPECT_EQ(file->size(), 0);
   }
 }
@@ -148,11 +148,11 @@ TEST(FaultFs, MovesAPartOrFlipsOneBit) {
   Bytes bytes = content(5000);
   const auto file = files.open("file", {Access::create}).file;
   files.plan({What::short_count, 0});
-  const int64_t moved = move(*file, Direction::write, bytes);
+  const int64_t moved = move(*file, IoDirection::write, bytes);
   EXPECT_GT(moved, 0);
   EXPECT_LT(moved, 5000);
   EXPECT_EQ(file->size(), moved);
-  move(*file, Direction::write, bytes);
+  move(*file, IoDirection::write, bytes);
 
   const auto wrong_bits = [&](const Bytes& other) {
     int wrong = 0;
@@ -162,11 +162,11 @@ TEST(FaultFs, MovesAPartOrFlipsOneBit) {
   const auto reader = files.open("file", {}).file;
   Bytes found(5000);
   files.plan({What::bit_flip, 0});
-  move(*reader, Direction::read, found);
+  move(*reader, IoDirection::read, found);
   EXPECT_EQ(wrong_bits(found), 1);
   EXPECT_EQ(read_whole(files, "file"), bytes);
   files.plan({What::bit_flip, 0});
-  move(*file, Direction::write, bytes);
+  move(*file, IoDirection::write, bytes);
   EXPECT_EQ(wrong_bits(read_whole(files, "file")), 1);
 }
 
@@ -176,15 +176,15 @@ TEST(FaultFs, HasACapacityAndAnAlignment) {
   EXPECT_EQ(files.free_bytes("/"), 4000);
   EXPECT_EQ(file->reserve(10001), -ENOSPC);
   Bytes bytes = content(6000);
-  EXPECT_EQ(move(*file, Direction::write, bytes, 6000), 4000);
-  EXPECT_EQ(move(*file, Direction::write, bytes, 10000), -ENOSPC);
+  EXPECT_EQ(move(*file, IoDirection::write, bytes, 6000), 4000);
+  EXPECT_EQ(move(*file, IoDirection::write, bytes, 10000), -ENOSPC);
   EXPECT_EQ(file->truncate(512), 0);
   EXPECT_EQ(files.free_bytes("/"), 9488);
 
   alignas(512) std::array<std::byte, 1024> memory{};
   const auto direct = files.open("file", {.caching = Caching::direct}).file;
   const auto read = [&](int64_t offset, std::byte* place, int64_t count) {
-    direct->submit({Direction::read, offset, place, count});
+    direct->submit({IoDirection::read, offset, place, count});
     return direct->wait().result;
   };
   EXPECT_EQ(read(0, memory.data(), 512), 512);
@@ -223,7 +223,7 @@ TEST(FaultFsDeathTest, EndsTheProgramWhenAFileIsClosedTooEarly) {
   EXPECT_DEATH(
       {
         const auto file = files.open("file", {Access::create}).file;
-        file->submit({Direction::write, 0, bytes.data(), 10});
+        file->submit({IoDirection::write, 0, bytes.data(), 10});
       },
       "file was closed with 1 operations under way");
 }

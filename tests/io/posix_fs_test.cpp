@@ -39,7 +39,7 @@ void round_trips(FileSystem& files, const std::string& folder) {
     write_file(files, path, size, copying(bytes));
     EXPECT_EQ(std::filesystem::file_size(path), static_cast<uintmax_t>(size));
     EXPECT_EQ(read_whole(files, path), bytes);
-    const std::vector<Range> ranges{{0, size}, {size / 3, size / 2}, {size, 0}, {size - size / 7, size / 7}, {size / 5, 0}};
+    const std::vector<FileRange> ranges{{0, size}, {size / 3, size / 2}, {size, 0}, {size - size / 7, size / 7}, {size / 5, 0}};
     EXPECT_EQ(read_all(files, path, ranges), parts(bytes, ranges));
     replace_file(files, folder + "/latest", bytes);
     EXPECT_EQ(read_whole(files, folder + "/latest"), bytes);
@@ -84,7 +84,7 @@ TEST(PosixFs, UsesDirectIo) {
   EXPECT_EQ(file->alignment(), 4096);
   std::array<std::byte, 8192> memory{};
   std::byte* odd = memory.data() + (reinterpret_cast<uintptr_t>(memory.data()) % 2 == 0 ? 1 : 0);
-  file->submit({Direction::write, 0, odd, 4096, 3});
+  file->submit({IoDirection::write, 0, odd, 4096, 3});
   const Completion done = file->wait();
   EXPECT_EQ(done.tag, 3);
   EXPECT_EQ(done.result, -EINVAL);  // a cached write would accept this address

@@ -8,9 +8,9 @@ namespace {
 
 using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
-Pairs gaps(const std::vector<Range>& taken, int64_t bytes) {
+Pairs gaps(const std::vector<FileRange>& taken, int64_t bytes) {
   Pairs pairs;
-  for (const Range& range : gaps_between(taken, bytes)) pairs.emplace_back(range.offset, range.bytes);
+  for (const FileRange& range : gaps_between(taken, bytes)) pairs.emplace_back(range.offset, range.bytes);
   return pairs;
 }
 

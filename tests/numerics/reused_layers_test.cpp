@@ -27,12 +27,12 @@ class Scales : public Layer {
     for (const auto& param : params_) h = h + (h * context.param(*param)).tanh();
     return {h};
   }
-  std::vector<std::shared_ptr<Param>> params() const override { return params_; }
+  Params params() const override { return params_; }
   Io io() const override { return {}; }
   std::string kind() const override { return "scales"; }
 
  private:
-  std::vector<std::shared_ptr<Param>> params_;
+  Params params_;
 };
 
 // Positions: embedding, the layer, a norm, the layer, a linear layer, the layer, the loss.

@@ -18,7 +18,7 @@ CommonOptions options_of(Value::List entries, bool decay_all = false) {
   return options;
 }
 
-Group group_for(const GroupTable& table, const std::string& name, bool is_matrix = true) {
+ParamGroup group_for(const GroupTable& table, const std::string& name, bool is_matrix = true) {
   ParamInfo param = param_named(name);
   param.is_matrix = is_matrix;
   return table.at(table.group_of(param));

@@ -14,27 +14,27 @@ namespace {
 
 using namespace pipe;
 
-Step step(const char* text) {
+PipelineStep step(const char* text) {
   return {parse_task(text, "test")};
 }
 
 struct Broken {
   const char* name;
-  std::function<void(Schedule&)> edit;
+  std::function<void(PipelineSchedule&)> edit;
   const char* text;  // of the first mistake, or a part of it
 };
 
-std::function<void(Schedule&)> insert(int rank, int at, const char* task) {
-  return [=](Schedule& s) { s.ranks[rank].insert(s.ranks[rank].begin() + at, step(task)); };
+std::function<void(PipelineSchedule&)> insert(int rank, int at, const char* task) {
+  return [=](PipelineSchedule& s) { s.ranks[rank].insert(s.ranks[rank].begin() + at, step(task)); };
 }
-std::function<void(Schedule&)> erase(int rank, int at) {
-  return [=](Schedule& s) { s.ranks[rank].erase(s.ranks[rank].begin() + at); };
+std::function<void(PipelineSchedule&)> erase(int rank, int at) {
+  return [=](PipelineSchedule& s) { s.ranks[rank].erase(s.ranks[rank].begin() + at); };
 }
-std::function<void(Schedule&)> replace(int rank, int at, const char* task) {
-  return [=](Schedule& s) { s.ranks[rank][at] = step(task); };
+std::function<void(PipelineSchedule&)> replace(int rank, int at, const char* task) {
+  return [=](PipelineSchedule& s) { s.ranks[rank][at] = step(task); };
 }
-std::function<void(Schedule&)> swap(int rank, int a, int b) {
-  return [=](Schedule& s) { std::swap(s.ranks[rank][a], s.ranks[rank][b]); };
+std::function<void(PipelineSchedule&)> swap(int rank, int a, int b) {
+  return [=](PipelineSchedule& s) { std::swap(s.ranks[rank][a], s.ranks[rank][b]); };
 }
 
 // zb_h1 of 2 ranks and 3 micro-batches:
@@ -43,7 +43,7 @@ std::function<void(Schedule&)> swap(int rank, int a, int b) {
 class BrokenSchedules : public testing::TestWithParam<Broken> {};
 
 TEST_P(BrokenSchedules, AreNamed) {
-  Schedule schedule = make_schedule("zb_h1", {2, 1, 3});
+  PipelineSchedule schedule = make_schedule("zb_h1", {2, 1, 3});
   ASSERT_TRUE(check(schedule).empty());
   GetParam().edit(schedule);
   const auto mistakes = check(schedule);
@@ -66,15 +66,15 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"BackwardBeforeForward", swap(1, 0, 1), "rank 1, step 1 (1I0) its F does not come before"},
         Broken{"NoSuchMicroBatch", replace(0, 0, "0F3"), "there is no micro-batch 3: the schedule has 3, counted from 0"},
         Broken{"NoSuchStage", replace(0, 0, "2F0"), "there is no stage 2: the schedule has 2, counted from 0"},
-        Broken{"OtherOrderOfSums", [](Schedule& s) { std::swap(s.ranks[1].back(), *(s.ranks[1].end() - 2)); },
+        Broken{"OtherOrderOfSums", [](PipelineSchedule& s) { std::swap(s.ranks[1].back(), *(s.ranks[1].end() - 2)); },
                "it comes after that of micro-batch 2: gradients of a stage are summed in ascending order"},
-        Broken{"PlacedNowhere", [](Schedule& s) { s.rank_of_stage[1] = 2; },
+        Broken{"PlacedNowhere", [](PipelineSchedule& s) { s.rank_of_stage[1] = 2; },
                "stage 1 is placed on rank 2, and there are 2 ranks"},
-        Broken{"NoMicroBatches", [](Schedule& s) { s.micro_batches = 0; }, "0 micro-batches: each must be at least 1"}),
+        Broken{"NoMicroBatches", [](PipelineSchedule& s) { s.micro_batches = 0; }, "0 micro-batches: each must be at least 1"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Check, NamesACircle) {
-  Schedule schedule = make_schedule("gpipe", {2, 1, 2});
+  PipelineSchedule schedule = make_schedule("gpipe", {2, 1, 2});
   schedule.ranks[0] = {step("0F0"), step("0B0"), step("0F1"), step("0B1")};
   const auto mistakes = check(schedule);
   ASSERT_EQ(mistakes.size(), 2u);
@@ -85,7 +85,7 @@ TEST(Check, NamesACircle) {
 }
 
 TEST(Check, ComparesActivationsWithABound) {
-  const Schedule schedule = make_schedule("gpipe", {2, 1, 4});
+  const PipelineSchedule schedule = make_schedule("gpipe", {2, 1, 4});
   EXPECT_TRUE(check(schedule, 4).empty());
   ASSERT_EQ(check(schedule, 3).size(), 2u);
   EXPECT_EQ(check(schedule, 3)[0].text(), "rank 0: it holds up to 4 activations, and 3 are allowed");
@@ -93,7 +93,7 @@ TEST(Check, ComparesActivationsWithABound) {
 
 // A list of 1F1B for 4 ranks with fewer micro-batches than warm-up forwards, made by hand without dropping.
 TEST(Check, AListForMoreMicroBatches) {
-  Schedule schedule = make_schedule("one_f_one_b", {4, 1, 4});
+  PipelineSchedule schedule = make_schedule("one_f_one_b", {4, 1, 4});
   schedule.micro_batches = 2;
   EXPECT_CONTAINS(check(schedule)[0].text(), "there is no micro-batch 2: the schedule has 2");
 }

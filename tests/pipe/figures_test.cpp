@@ -24,7 +24,7 @@ std::vector<int> held(const Timing& timing) {
 
 // Returns the timing of a correct schedule.
 Timing timing_of(const std::string& name, Shape shape, const Times& times = {}) {
-  const Schedule schedule = make_schedule(name, shape);
+  const PipelineSchedule schedule = make_schedule(name, shape);
   for (const Mistake& mistake : check(schedule)) ADD_FAILURE() << name << ": " << mistake.text();
   const Timing timing = time_schedule(schedule, times);
   EXPECT_TRUE(timing.stuck.empty());
@@ -157,12 +157,12 @@ TEST(Figures, InterleavedZeroBubbleHoldsNoMoreThanInterleaved) {
 TEST(Figures, ListScheduling) {
   for (const int p : {2, 3, 4, 8}) {
     SearchOptions options{.ranks = p, .micro_batches = 4 * p};
-    const Schedule free = search(options);
+    const PipelineSchedule free = search(options);
     EXPECT_TRUE(check(free).empty());
     EXPECT_NEAR(time_schedule(free).ranks[0].barrier_bubble, (p - 1) / 2.0, 1e-9);
     for (const int bound : {2, 3, p, 2 * p}) {
       options.memory.assign(static_cast<size_t>(p), bound);
-      const Schedule bounded = search(options);
+      const PipelineSchedule bounded = search(options);
       EXPECT_TRUE(check(bounded, bound).empty()) << p << " " << bound;
     }
   }
@@ -174,7 +174,7 @@ TEST(Figures, ListSchedulingUsesMeasuredTimes) {
     options.times = times(4, 2, 1, 1.4, 0.5);
     options.times.stages[7] = {2, 3, 1};  // the head
     options.times.transfer = 0.1;
-    const Schedule found = search(options);
+    const PipelineSchedule found = search(options);
     EXPECT_TRUE(check(found).empty());
     const char* known = placement == StagePlacement::v ? "zb_v" : "interleaved_zb";
     EXPECT_LT(time_schedule(found, options.times).seconds, time_schedule(make_schedule(known, {4, 2, 8}), options.times).seconds);

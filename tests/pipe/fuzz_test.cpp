@@ -13,7 +13,7 @@ namespace zt::test {
 namespace {
 
 using namespace pipe;
-using pipe::Schedule;  // zt::Schedule is one of learning rates
+using pipe::PipelineSchedule;
 
 // 2,000 with scripts/test.sh --exhaustive.
 constexpr uint32_t kSeeds = 50, kExhaustiveSeeds = 2000;
@@ -21,11 +21,11 @@ constexpr uint32_t kFuzzParts = 4;
 
 class Fuzz : public testing::TestWithParam<uint32_t> {};
 
-Pipeline pipeline_of(const Schedule& schedule) {
-  return {.ranks = static_cast<int>(schedule.ranks.size()), .schedule = std::make_shared<const Schedule>(schedule)};
+Pipeline pipeline_of(const PipelineSchedule& schedule) {
+  return {.ranks = static_cast<int>(schedule.ranks.size()), .schedule = std::make_shared<const PipelineSchedule>(schedule)};
 }
 
-Config config_for(const Schedule& schedule, uint32_t seed) {
+Config config_for(const PipelineSchedule& schedule, uint32_t seed) {
   Config whole{.ranks = 1, .micro_batches = schedule.micro_batches, .stage = static_cast<int>(seed % 4), .steps = 2};
   whole.samples = schedule.micro_batches;
   whole.reduce_every = seed % 3 == 0 ? "micro_batch" : "step";
@@ -36,7 +36,7 @@ Config config_for(const Schedule& schedule, uint32_t seed) {
 TEST_P(Fuzz, BrokenSchedulesAreRefusedOrExact) {
   int refused = 0, exact = 0;
   for (uint32_t seed = GetParam(); seed < (is_exhaustive() ? kExhaustiveSeeds : kSeeds); seed += kFuzzParts) {
-    const Schedule schedule = broken_schedule(seed);
+    const PipelineSchedule schedule = broken_schedule(seed);
     SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << to_text(schedule));
     if (!check(schedule).empty()) {
       EXPECT_THROW(require_correct(schedule, "it"), Misuse);

@@ -16,9 +16,9 @@ using namespace pipe;
 TEST(Text, ComesBackEqual) {
   for (const Recipe& recipe : recipes()) {
     for (const int p : {1, 2, 4}) {
-      const Schedule schedule = make_schedule(recipe.name, {p, recipe.chunks, 5});
+      const PipelineSchedule schedule = make_schedule(recipe.name, {p, recipe.chunks, 5});
       EXPECT_EQ(from_text(to_text(schedule)), schedule) << recipe.name;
-      const Schedule read = from_csv(to_csv(schedule));
+      const PipelineSchedule read = from_csv(to_csv(schedule));
       EXPECT_EQ(read.ranks, schedule.ranks) << recipe.name;
       EXPECT_EQ(read.rank_of_stage, schedule.rank_of_stage) << recipe.name;
     }
@@ -35,7 +35,7 @@ TEST(Text, IsReadable) {
 TEST(Text, ReadsBackUnevenPlacements) {
   std::vector<int> rank_of_stage(1100, 0);
   for (int rank = 0; rank < 1000; ++rank) rank_of_stage.push_back(rank);
-  const Schedule schedule = empty_schedule(rank_of_stage, 1000, 1);
+  const PipelineSchedule schedule = empty_schedule(rank_of_stage, 1000, 1);
   EXPECT_GT(int64_t{schedule.chunks()} * 1000, 1 << 20);
   EXPECT_EQ(from_text(to_text(schedule)), schedule);
 }
@@ -60,15 +60,15 @@ TEST(Text, RefusesWhatItCannotRead) {
 
 // The rows of PyTorch's documentation.
 TEST(Csv, ReadsPyTorchsRows) {
-  const Schedule read = from_csv("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+  const PipelineSchedule read = from_csv("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
   EXPECT_EQ(read, make_schedule("one_f_one_b", {2, 1, 4}));
   EXPECT_TRUE(check(read).empty());
 }
 
 TEST(Csv, ReadsBothLetterings) {
-  const Schedule now = from_csv("0F0,0F1,,0I0,0B1\n");
+  const PipelineSchedule now = from_csv("0F0,0F1,,0I0,0B1\n");
   EXPECT_EQ(now.ranks[0][2].task.kind, TaskKind::input_grad);
-  const Schedule older = from_csv("0F0,0F1,0B0,0W0,0BW1\n");
+  const PipelineSchedule older = from_csv("0F0,0F1,0B0,0W0,0BW1\n");
   EXPECT_EQ(older.ranks[0][2].task.kind, TaskKind::input_grad);
   EXPECT_EQ(older.ranks[0][4].task.kind, TaskKind::backward);
   EXPECT_TRUE(check(older).empty());
@@ -77,7 +77,7 @@ TEST(Csv, ReadsBothLetterings) {
 
 // A file of a zero-bubble schedule may have no BW cell. A whole backward has no W, so a W tells what the B of its task is.
 TEST(Csv, ReadsOlderLettersWithoutAWholeBackward) {
-  const Schedule zb = from_csv("0F0,0F1,0B0,0W0,0B1,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n");
+  const PipelineSchedule zb = from_csv("0F0,0F1,0B0,0W0,0B1,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n");
   EXPECT_EQ(zb.ranks[0][2].task.kind, TaskKind::input_grad);
   EXPECT_TRUE(check(zb).empty());
   // The W may be far from its B, and in front of a B that is whole in the newer letters.
@@ -88,7 +88,7 @@ TEST(Csv, ReadsOlderLettersWithoutAWholeBackward) {
 
 // What PyTorch's _dump_csv writes by default, here of 1F1B for two ranks and one micro-batch.
 TEST(Csv, LeavesOutCommunication) {
-  const Schedule read = from_csv(
+  const PipelineSchedule read = from_csv(
       "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\r\n"
       "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\r\n");
   EXPECT_EQ(read, make_schedule("one_f_one_b", {2, 1, 1}));
@@ -100,7 +100,7 @@ TEST(Csv, SkipsAByteOrderMark) {
   EXPECT_EQ(from_csv("\xEF\xBB\xBF"
                      "0F0,0B0\n"),
             make_schedule("gpipe", {1, 1, 1}));
-  const Schedule schedule = make_schedule("zb_v", {2, 2, 3});
+  const PipelineSchedule schedule = make_schedule("zb_v", {2, 2, 3});
   EXPECT_EQ(from_text("\xEF\xBB\xBF" + to_text(schedule)), schedule);
 }
 

@@ -26,7 +26,7 @@ Communicator& FakeContext::comm(const std::string& axis) {
   misuse("a fake context has no axis '{}'", axis);
 }
 
-std::function<Context::Sink()> FakeContext::grad_sink(const Param& param) {
+Context::SinkFn FakeContext::grad_sink(const Param& param) {
   return [this, &param]() -> Sink {
     if (!keeps_gradients || !param.trainable) return {};
     const bool first = !sunk.contains(&param);

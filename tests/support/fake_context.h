@@ -46,7 +46,7 @@ class FakeContext : public Context, public ContextExtras {
   Communicator& comm(const std::string& axis) override;
   void loss(const std::string& name, at::Tensor sum, Per per) override { losses.push_back({name, std::move(sum), per}); }
   // A new sink holds NaN, so that a layer that adds instead of overwriting it fails its test.
-  std::function<Sink()> grad_sink(const Param& param) override;
+  SinkFn grad_sink(const Param& param) override;
   void defer(std::function<void()> weight_gradient) override;
 
  private:

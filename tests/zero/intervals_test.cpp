@@ -14,24 +14,24 @@
 namespace zt::test {
 namespace {
 
-using zero::Interval;
 using zero::intervals_in_memory;
+using zero::ResidencyInterval;
 using Uses = std::vector<std::vector<int>>;
 
 TEST(Intervals, AnItemStaysWithoutABound) {
-  EXPECT_EQ(intervals_in_memory({{0}, {1}, {0}, {}, {1}}, {5, 5}, {}), (std::vector<Interval>{{0, 0, 2}, {1, 1, 4}}));
+  EXPECT_EQ(intervals_in_memory({{0}, {1}, {0}, {}, {1}}, {5, 5}, {}), (std::vector<ResidencyInterval>{{0, 0, 2}, {1, 1, 4}}));
 }
 
 TEST(Intervals, AnItemLeavesIfItMayNotStay) {
   const auto near = [](int, int from, int to) { return to - from < 3; };
   EXPECT_EQ(intervals_in_memory({{0}, {1}, {0}, {}, {1}}, {5, 5}, {.may_stay = near}),
-            (std::vector<Interval>{{0, 0, 2}, {1, 1, 1}, {1, 4, 4}}));
+            (std::vector<ResidencyInterval>{{0, 0, 2}, {1, 1, 1}, {1, 4, 4}}));
 }
 
 TEST(Intervals, TheItemWithTheFarthestNextUseLeaves) {
   // At action 2 there is room for two of three items. Item 0 is used again before item 1.
   EXPECT_EQ(intervals_in_memory({{0}, {1}, {2}, {0}, {1}}, {1, 1, 1}, {.bound = 2}),
-            (std::vector<Interval>{{0, 0, 3}, {1, 1, 1}, {2, 2, 2}, {1, 4, 4}}));
+            (std::vector<ResidencyInterval>{{0, 0, 3}, {1, 1, 1}, {2, 2, 2}, {1, 4, 4}}));
 }
 
 TEST(Intervals, ItemsOfOneActionMustFit) {
@@ -91,11 +91,11 @@ TEST(Intervals, EveryUseIsCoveredUnderTheBound) {
     }
     bound += 1 + below(10);
     const auto found = intervals_in_memory(uses, sizes, {.bound = bound});
-    EXPECT_TRUE(std::ranges::is_sorted(found, {}, &Interval::first));
+    EXPECT_TRUE(std::ranges::is_sorted(found, {}, &ResidencyInterval::first));
     for (int action = 0; action < static_cast<int>(uses.size()); ++action) {
       int64_t held = 0;
       std::multiset<int> there;
-      for (const Interval& interval : found) {
+      for (const ResidencyInterval& interval : found) {
         if (interval.first > action || interval.last < action) continue;
         held += sizes[static_cast<size_t>(interval.item)];
         there.insert(interval.item);

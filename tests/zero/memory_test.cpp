@@ -8,8 +8,8 @@
 namespace zt::test {
 namespace {
 
-using zero::Memory;
 using zero::memory_of;
+using zero::MemoryEstimate;
 using zero::MemoryOptions;
 
 const Precision kClassic{at::kBFloat16, at::kBFloat16, at::kBFloat16};
@@ -30,12 +30,12 @@ TEST(Memory, ReproducesThePublishedFormulas) {
 }
 
 TEST(Memory, KindsFollowThePrecision) {
-  const Memory bf16 = memory_of({.params = 1000, .ranks = 3, .stage = 1, .precision = Precision::bf16});
+  const MemoryEstimate bf16 = memory_of({.params = 1000, .ranks = 3, .stage = 1, .precision = Precision::bf16});
   EXPECT_EQ(bf16.parameters, 2000);
   EXPECT_EQ(bf16.gradients, 4000);  // summed in fp32
   EXPECT_EQ(bf16.master, 4 * 334);  // the longest part
   EXPECT_EQ(bf16.optimizer, 8 * 334);
-  const Memory fp32 = memory_of({.params = 1000, .ranks = 2, .stage = 2, .states = 1});
+  const MemoryEstimate fp32 = memory_of({.params = 1000, .ranks = 2, .stage = 2, .states = 1});
   EXPECT_EQ(fp32.parameters, 4000);
   EXPECT_EQ(fp32.gradients, 2000);
   EXPECT_EQ(fp32.master, 0);
@@ -43,13 +43,13 @@ TEST(Memory, KindsFollowThePrecision) {
 }
 
 TEST(Memory, WhatIsWholeForATimeIsExtra) {
-  const Memory memory = memory_of({.params = 1000, .ranks = 2, .stage = 3, .live = 10, .bucket = 20, .activations = 7});
+  const MemoryEstimate memory = memory_of({.params = 1000, .ranks = 2, .stage = 3, .live = 10, .bucket = 20, .activations = 7});
   EXPECT_EQ(memory.buckets, 4 * 10 + 4 * 20);
   EXPECT_EQ(memory.total(), 16 * 500 + 120 + 7);
 }
 
 TEST(Memory, OneCopyANodeIsSharedByItsRanks) {
-  const Memory memory = memory_of({.params = 1000, .ranks = 2, .stage = 1, .node_shared = true});
+  const MemoryEstimate memory = memory_of({.params = 1000, .ranks = 2, .stage = 1, .node_shared = true});
   EXPECT_EQ(memory.parameters, 2000);
   EXPECT_EQ(memory.gradients, 4000);
 }

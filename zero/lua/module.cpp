@@ -8,7 +8,7 @@ namespace {
 
 // zero.memory{params = 7e9, ranks = 64, stage = 2, precision = "bf16", ...} -> bytes per rank by kind, and their total
 int memory(lua_State* L) {
-  const Memory memory = memory_of(parse_memory_options(lua::check_value(L, 1)));
+  const MemoryEstimate memory = memory_of(parse_memory_options(lua::check_value(L, 1)));
   lua::push(L, Value(Value::Table{{"parameters", memory.parameters},
                                   {"gradients", memory.gradients},
                                   {"master", memory.master},

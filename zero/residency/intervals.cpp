@@ -21,7 +21,7 @@ class Planner {
     }
   }
 
-  std::vector<Interval> plan() {
+  std::vector<ResidencyInterval> plan() {
     for (int action = 0; action < static_cast<int>(uses_.size()); ++action) {
       const auto& items = uses_[static_cast<size_t>(action)];
       const std::set<int> needed(items.begin(), items.end());
@@ -72,13 +72,13 @@ class Planner {
   std::vector<std::vector<int>> of_item_;  // by item: the actions that use it and are still to come, descending
   std::vector<int> latest_;                // by item: its latest interval
   std::set<int> in_memory_;
-  std::vector<Interval> intervals_;
+  std::vector<ResidencyInterval> intervals_;
 };
 
 }  // namespace
 
-std::vector<Interval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
-                                          const IntervalRules& rules) {
+std::vector<ResidencyInterval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
+                                                   const IntervalRules& rules) {
   return Planner(uses, sizes, rules).plan();
 }
 

@@ -8,9 +8,9 @@
 namespace zt::zero {
 
 // The actions from `first` to `last`, during which an item is in memory.
-struct Interval {
+struct ResidencyInterval {
   int item = 0, first = 0, last = 0;
-  bool operator==(const Interval&) const = default;
+  bool operator==(const ResidencyInterval&) const = default;
 };
 
 struct IntervalRules {
@@ -23,7 +23,7 @@ struct IntervalRules {
 // use where it is not in memory. If there is no room, the item whose next use is farthest leaves first; for items of equal size
 // no other rule loads less often. Pure. Throws Misuse if the items of one action exceed the bound. L. A. Belady: A study of
 // replacement algorithms for a virtual-storage computer. IBM Systems Journal 5, 1966.
-std::vector<Interval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
-                                          const IntervalRules& rules);
+std::vector<ResidencyInterval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
+                                                   const IntervalRules& rules);
 
 }  // namespace zt::zero

@@ -70,8 +70,8 @@ class ReuseRule {
 };
 
 // Returns the intervals in which units are whole, sorted by their first action.
-std::vector<Interval> intervals_of(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model,
-                                   const Residency& residency) {
+std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, const std::vector<Use>& uses,
+                                            const ModelInfo& model, const Residency& residency) {
   std::vector<std::vector<int>> read;
   for (size_t index = 0; index < uses.size(); ++index) {
     read.push_back(uses[index].params_read);
@@ -96,7 +96,7 @@ class UnshardPlaces {
       : model_(model), residency_(residency), live_(actions, 0) {}
 
   // The intervals are sorted by `first`, and keep the bound without being lengthened.
-  std::vector<int> find(const std::vector<Interval>& intervals) {
+  std::vector<int> find(const std::vector<ResidencyInterval>& intervals) {
     std::vector<int> places;
     std::map<int, int> ends;  // by unit: end of its latest interval
     for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
@@ -110,7 +110,7 @@ class UnshardPlaces {
 
  private:
   // Returns the first of the actions from `wanted` to the interval from which on there is room for the unit.
-  int with_room(const Interval& interval, int wanted) {
+  int with_room(const ResidencyInterval& interval, int wanted) {
     const int64_t size = model_.units[interval.item].numel;
     int place = interval.first;
     while (place > wanted && live_[place - 1] + size <= residency_.max_live) --place;

@@ -1,7 +1,7 @@
 #include "box.h"
 
 #include "arguments.h"
-#include "context.h"
+#include "binding_state.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/lua/state.h"
@@ -14,7 +14,7 @@ const char kMetatableKey = 0;  // its address is the registry key
 
 int finalize(lua_State* L) {
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
-  if (Context* state = find_context(L)) state->memory.forget(*box);
+  if (BindingState* state = find_binding_state(L)) state->memory.forget(*box);
   std::destroy_at(box);
   return 0;
 }
@@ -28,7 +28,7 @@ void push_metatable(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kMetatableKey));
   lua_pushvalue(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
-  context(L).tensor_metatable = lua_topointer(L, -1);
+  binding_state(L).tensor_metatable = lua_topointer(L, -1);
   lua_pushcfunction(L, finalize);
   lua_setfield(L, -2, "__gc");
   fill_tensor_metatable(L);
@@ -41,7 +41,7 @@ TensorBox* tensor_box(lua_State* L, int index) {
   if (!memory || !lua_getmetatable(L, index)) return nullptr;
   const void* metatable = lua_topointer(L, -1);
   lua_pop(L, 1);
-  return metatable == context(L).tensor_metatable ? static_cast<TensorBox*>(memory) : nullptr;
+  return metatable == binding_state(L).tensor_metatable ? static_cast<TensorBox*>(memory) : nullptr;
 }
 
 const at::Tensor& tensor_of(const TensorBox& box) {
@@ -70,7 +70,7 @@ void push_tensor(lua_State* L, at::Tensor tensor, int64_t bytes) {
   auto* box = new (lua_newuserdata(L, sizeof(TensorBox))) TensorBox{std::move(tensor)};
   lua_insert(L, -2);
   lua_setmetatable(L, -2);
-  context(L).memory.made(L, *box, bytes);
+  binding_state(L).memory.made(L, *box, bytes);
 }
 
 bool is_tensor(lua_State* L, int index) {
@@ -80,7 +80,7 @@ bool is_tensor(lua_State* L, int index) {
 void expire_parameter(lua_State* L, int index) {
   TensorBox* box = tensor_box(L, index);
   if (!box || box->state != TensorState::alive) return;
-  context(L).memory.forget(*box);
+  binding_state(L).memory.forget(*box);
   box->tensor = at::Tensor();
   box->state = TensorState::left_forward;
 }

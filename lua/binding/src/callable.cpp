@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "arguments.h"
-#include "context.h"
+#include "binding_state.h"
 #include "protected_call.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
@@ -13,33 +13,33 @@ ZT_DEFINE_OBJECT(lua::Callable, "function")
 namespace zt::lua {
 
 struct Callable::Impl {
-  std::shared_ptr<Context> context;
+  std::shared_ptr<BindingState> state;
   int reference;
 
   // Returns the coroutine that the function may run on now. Throws Misuse after lua_close and on another thread.
   lua_State* usable_state() const {
-    if (!context->main) misuse("this Lua function cannot be called: its Lua state was closed");
-    if (context->thread != std::this_thread::get_id()) {
+    if (!state->main) misuse("this Lua function cannot be called: its Lua state was closed");
+    if (state->thread != std::this_thread::get_id()) {
       misuse("this Lua function was called on another thread than its Lua state's: hand the call to that thread");
     }
-    return context->current;
+    return state->current;
   }
 };
 
 Callable::Callable(lua_State* L, int index) {
   check_function(L, index);
-  Context& owner = context(L);
+  BindingState& owner = binding_state(L);
   owner.free_pending();
   lua_pushvalue(L, index);
   impl_ = std::make_unique<Impl>(Impl{owner.shared_from_this(), luaL_ref(L, LUA_REGISTRYINDEX)});
 }
 
 Callable::~Callable() {
-  impl_->context->free_later(impl_->reference);
+  impl_->state->free_later(impl_->reference);
 }
 
 void Callable::push(lua_State* L) const {
-  if (&context(L) != impl_->context.get()) misuse("a Lua function cannot be passed to another Lua state");
+  if (&binding_state(L) != impl_->state.get()) misuse("a Lua function cannot be passed to another Lua state");
   lua_rawgeti(L, LUA_REGISTRYINDEX, impl_->reference);
 }
 

@@ -17,14 +17,14 @@ Family family_of(const std::exception& error) {
   return Family::error;
 }
 
-bool is_library(const Context& context, std::string_view source) {
-  return std::any_of(context.library_folders.begin(), context.library_folders.end(),
+bool is_library(const BindingState& state, std::string_view source) {
+  return std::any_of(state.library_folders.begin(), state.library_folders.end(),
                      [&](const std::string& folder) { return source.starts_with(folder); });
 }
 
 }  // namespace
 
-std::string script_position(lua_State* L, const Context& context) {
+std::string script_position(lua_State* L, const BindingState& state) {
   lua_Debug frame;
   std::string innermost;
   bool is_command = false;  // the outermost frame is the main part of a library file, such as a subcommand's
@@ -32,7 +32,7 @@ std::string script_position(lua_State* L, const Context& context) {
     lua_getinfo(L, "Sl", &frame);
     if (frame.currentline <= 0) continue;
     std::string place = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
-    if (!is_library(context, frame.source)) return place;
+    if (!is_library(state, frame.source)) return place;
     is_command = std::string_view(frame.what) == "main";
     if (innermost.empty()) innermost = std::move(place);
   }
@@ -53,7 +53,7 @@ std::string frame_line(const lua_Debug& frame) {
 
 }  // namespace
 
-std::string traceback(lua_State* L, const Context& context, std::string_view text) {
+std::string traceback(lua_State* L, const BindingState& state, std::string_view text) {
   constexpr int kMostFrames = 24;
   std::string lines, natives;
   lua_Debug frame;
@@ -65,7 +65,7 @@ std::string traceback(lua_State* L, const Context& context, std::string_view tex
       natives += frame_line(frame);
       continue;
     }
-    const bool is_of_library = is_library(context, frame.source);
+    const bool is_of_library = is_library(state, frame.source);
     if (std::exchange(is_first, false)) shows_library = is_of_library && text.starts_with(fmt::format("{}:", frame.short_src));
     if (!is_of_library || shows_library) {
       lines += natives + frame_line(frame);
@@ -98,18 +98,18 @@ static bool has_place(std::string_view text) {
 }
 
 // A message that Lua code raised, in a function that C++ called, begins with its place already.
-void push_error(lua_State* L, Context& context, const std::exception& error) {
+void push_error(lua_State* L, BindingState& state, const std::exception& error) {
   std::string text = describe(error);
   if (const std::string name = called_as_method(L); !name.empty())
     text = fmt::format("'{0}' is a function of a module: write module.{0}(...) with '.', not module:{0}(...)", name);
-  const bool is_placed = has_place(context.last_raised) && text.starts_with(context.last_raised);
-  const std::string place = is_placed ? std::string() : script_position(L, context);
+  const bool is_placed = has_place(state.last_raised) && text.starts_with(state.last_raised);
+  const std::string place = is_placed ? std::string() : script_position(L, state);
   if (!place.empty()) {
     for (size_t at = text.find(place); at != std::string::npos; at = text.find(place, at)) text.erase(at, place.size());
   }
-  context.last_message = place + text;
-  context.last_family = family_of(error);
-  lua_pushlstring(L, context.last_message.data(), context.last_message.size());
+  state.last_message = place + text;
+  state.last_family = family_of(error);
+  lua_pushlstring(L, state.last_message.data(), state.last_message.size());
 }
 
 namespace detail {

@@ -6,31 +6,31 @@
 #include <string>
 #include <string_view>
 
-#include "context.h"
+#include "binding_state.h"
 
 namespace zt::lua {
 
 // Returns "file:line: " for the start of a message: of the innermost Lua frame outside of library files
-// (Context::library_folders), or of the innermost Lua frame if all are in library files. Returns "" if there is no Lua frame, or
-// if the main program is a library file, as for a subcommand: then there is no script to point to.
-// The direct caller has no frame if it called the native function by a tail call (return f(x)) or by pcall.
-std::string script_position(lua_State* L, const Context& context);
+// (BindingState::library_folders), or of the innermost Lua frame if all are in library files. Returns "" if there is no Lua
+// frame, or if the main program is a library file, as for a subcommand: then there is no script to point to. The direct caller
+// has no frame if it called the native function by a tail call (return f(x)) or by pcall.
+std::string script_position(lua_State* L, const BindingState& state);
 
 // Returns "stack traceback:\n\t..." of the frames in scripts. Frames in library files and the native functions that they call are
 // left out, unless `text`, the error's, begins with a place in the innermost of them: then the library itself is wrong.
-std::string traceback(lua_State* L, const Context& context, std::string_view text);
+std::string traceback(lua_State* L, const BindingState& state, std::string_view text);
 
-// Pushes the error's text after the script's file and line, and stores its family in the context.
-void push_error(lua_State* L, Context& context, const std::exception& error);
+// Pushes the error's text after the script's file and line, and stores its family in `state`.
+void push_error(lua_State* L, BindingState& state, const std::exception& error);
 
 // Runs `body(L)`, which returns its number of results, and raises its exceptions as Lua errors. LuaJIT's own errors pass through:
 // they are not std::exceptions, and `catch (...)` would stop them. lua_error is called after the catch block, so that the
 // exception has been destroyed.
 template <class Body>
 int guard(lua_State* L, Body&& body) {
-  Context& state = context(L);
+  BindingState& state = binding_state(L);
   struct Entered {
-    Context& state;
+    BindingState& state;
     lua_State* before;
     ~Entered() { state.current = before; }
   };

@@ -16,7 +16,7 @@ constexpr const char* kNoMemory =
 // The message handler of lua_pcall: stores the traceback before the stack is unwound. Leaves the error value as it is. An error
 // that passes through several calls keeps the traceback of the innermost one, which holds all frames.
 int note_traceback(lua_State* L) {
-  Context& state = context(L);
+  BindingState& state = binding_state(L);
   const std::string_view text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
   const bool is_passed_on = !state.last_raised.empty() && text.find(state.last_raised) != std::string_view::npos;
   if (!is_passed_on) state.last_traceback = traceback(L, state, text);
@@ -63,7 +63,7 @@ void Failure::raise() const {
 }
 
 std::optional<Failure> protected_call(lua_State* L, int arguments, int results) {
-  Context& state = context(L);
+  BindingState& state = binding_state(L);
   const int handler = lua_gettop(L) - arguments;
   lua_pushcfunction(L, note_traceback);
   lua_insert(L, handler);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "context.h"
+#include "binding_state.h"
 
 namespace zt::lua {
 

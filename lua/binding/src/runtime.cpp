@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "context.h"
+#include "binding_state.h"
 #include "hooks.h"
 #include "protected_call.h"
 #include "strict.h"
@@ -67,7 +67,7 @@ int run_end_of_script(lua_State* L) {
 
 }  // namespace
 
-lua_State* new_state(World world, const Paths& paths) {
+lua_State* new_state(World world, const SearchPaths& paths) {
   lua_State* L = luaL_newstate();
   if (!L) fault("cannot make a Lua state: not enough memory (ulimit -v?)");
   lua_atpanic(L, end_by_panic);
@@ -82,7 +82,7 @@ lua_State* new_state(World world, const Paths& paths) {
 
 std::optional<ScriptError> run_script(lua_State* L, const std::string& path, const std::vector<std::string>& args,
                                       const std::vector<std::string>& before) {
-  Context& state = context(L);
+  BindingState& state = binding_state(L);
   state.thread = std::this_thread::get_id();
   set_script_arguments(L, path, args, before);
   if (luaL_loadfile(L, path.c_str()) != 0) {
@@ -103,11 +103,11 @@ std::optional<ScriptError> run_script(lua_State* L, const std::string& path, con
 }
 
 void at_script_end(lua_State* L, std::function<void()> action) {
-  context(L).at_script_end.push_back(std::move(action));
+  binding_state(L).at_script_end.push_back(std::move(action));
 }
 
 void end_script(lua_State* L) {
-  for (const auto& action : std::exchange(context(L).at_script_end, {})) action();
+  for (const auto& action : std::exchange(binding_state(L).at_script_end, {})) action();
 }
 
 }  // namespace zt::lua

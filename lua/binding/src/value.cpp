@@ -14,9 +14,9 @@ namespace zt::lua {
 namespace {
 
 // Reads one argument. Keeps the path of the current value for messages, and the enclosing tables to find cycles.
-class Reader {
+class ValueReader {
  public:
-  Reader(lua_State* L, std::string path) : L_(L), path_(std::move(path)) {}
+  ValueReader(lua_State* L, std::string path) : L_(L), path_(std::move(path)) {}
 
   Value read(int index) {
     switch (lua_type(L_, index)) {
@@ -112,7 +112,7 @@ class Reader {
 }  // namespace
 
 Value check_value(lua_State* L, int index) {
-  return Reader(L, argument_name(L, index)).read(index);
+  return ValueReader(L, argument_name(L, index)).read(index);
 }
 
 void push(lua_State* L, int64_t value) {

@@ -18,7 +18,7 @@ std::string complaint_of(const sentencepiece::util::Status& status) {
   return text.empty() ? "it cannot be parsed" : text;
 }
 
-class Model : public PieceModel {
+class SentencepieceModel : public PieceModel {
  public:
   std::string load(std::string_view serialized) { return complaint_of(processor_.LoadFromSerializedProto(serialized)); }
   int pieces() const override { return processor_.GetPieceSize(); }
@@ -46,7 +46,7 @@ class Sentences : public sentencepiece::SentenceIterator {
 };
 
 std::unique_ptr<PieceModel> load(std::string_view serialized, std::string& complaint) {
-  auto model = std::make_unique<Model>();
+  auto model = std::make_unique<SentencepieceModel>();
   complaint = model->load(serialized);
   if (complaint.empty()) return model;
   return nullptr;

@@ -32,7 +32,7 @@ struct DocumentOptions {
 // Fields, int64 [rows, seq]: tokens, labels, and padding (1 at its positions, else 0). With `pack` also segments (0, 1, ... per
 // document in the row; the padding is one more segment) and positions (from 0 in each segment).
 // The constructor throws Misuse if there is no document, or if `pad` is not below the vocabulary.
-class DocumentSource : public Source {
+class DocumentSource : public SampleSource {
  public:
   DocumentSource(std::shared_ptr<const TokenFile> file, std::vector<Document> documents, DocumentOptions options);
 

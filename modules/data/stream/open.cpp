@@ -77,7 +77,7 @@ void check_ranks_alike(const std::string& name, const Options& options, const Va
 }
 
 std::shared_ptr<Stream> make_stream(const std::string& name, const Options& options, Value::Table order,
-                                    std::unique_ptr<Source> source) {
+                                    std::unique_ptr<SampleSource> source) {
   check_ranks_alike(name, options, order);
   return std::make_shared<Stream>(name, std::move(source),
                                   StreamOptions{.batch = options.batch,
@@ -102,7 +102,7 @@ std::vector<Document> find_documents(const TokenFile& file, const Options& optio
 std::shared_ptr<Stream> open_tokens(const Value& value) {
   const Options options = kTokens.parse(value);
   auto file = std::make_shared<const TokenFile>(options.path, options.vocab.value_or(0));
-  const Range range = split_range(file->size(), options.validation, parse_split(options.split));
+  const IndexRange range = split_range(file->size(), options.validation, parse_split(options.split));
   const auto cut = options.shuffle ? WindowSource::Cut::shifted : WindowSource::Cut::fixed;
   Value::Table order = order_of(*file, options);
   return make_stream(kTokens.name(), options, std::move(order),
@@ -113,7 +113,7 @@ std::shared_ptr<Stream> open_documents(const Value& value) {
   const Options options = kDocuments.parse(value);
   auto file = std::make_shared<const TokenFile>(options.path, options.vocab.value_or(0));
   const std::vector<Document> all = find_documents(*file, options);
-  const Range range = split_range(static_cast<int64_t>(all.size()), options.validation, parse_split(options.split));
+  const IndexRange range = split_range(static_cast<int64_t>(all.size()), options.validation, parse_split(options.split));
   std::vector<Document> documents(all.begin() + range.begin, all.begin() + range.end);
   Value::Table order = order_of(*file, options);
   order["pack"] = options.pack;

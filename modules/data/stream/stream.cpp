@@ -32,18 +32,19 @@ void check(const std::string& name, const StreamOptions& options) {
 
 constexpr double kMostSteps = 1e12, kMostSamples = 1e18;  // in a state: sums and products stay below 2^63
 
-struct State {
+struct StreamState {
   int64_t step = 0;
   std::optional<int64_t> samples;
   int64_t first_step = 0, first_sample = 0;
   Value::Table order;
 };
-const auto kState = Schema<State>("stream")
-                        .required("step", &State::step, "next step", between(0, kMostSteps))
-                        .optional("samples", &State::samples, "samples consumed before that step", between(0, kMostSamples))
-                        .optional("first_step", &State::first_step, "first step with this batch size", between(0, kMostSteps))
-                        .optional("first_sample", &State::first_sample, "first sample of that step", between(0, kMostSamples))
-                        .optional("order", &State::order, "the options that decide the order of samples");
+const auto kState =
+    Schema<StreamState>("stream")
+        .required("step", &StreamState::step, "next step", between(0, kMostSteps))
+        .optional("samples", &StreamState::samples, "samples consumed before that step", between(0, kMostSamples))
+        .optional("first_step", &StreamState::first_step, "first step with this batch size", between(0, kMostSteps))
+        .optional("first_sample", &StreamState::first_sample, "first sample of that step", between(0, kMostSamples))
+        .optional("order", &StreamState::order, "the options that decide the order of samples");
 
 }  // namespace
 
@@ -53,9 +54,9 @@ std::string text_of(const Value& value) {
   return value.is_nil() ? "absent" : value.to_json().dump();
 }
 
-Source::~Source() = default;
+SampleSource::~SampleSource() = default;
 
-Stream::Stream(std::string name, std::unique_ptr<Source> source, StreamOptions options)
+Stream::Stream(std::string name, std::unique_ptr<SampleSource> source, StreamOptions options)
     : name_(std::move(name)), source_(std::move(source)), options_(std::move(options)) {
   check(name_, options_);
   options_.order["kind"] = name_;
@@ -133,7 +134,7 @@ std::string Stream::difference(const Value::Table& saved) const {
 }
 
 void Stream::restore(const Value& state, Order accepted) {
-  const State saved = kState.parse(state);
+  const StreamState saved = kState.parse(state);
   const std::string other = difference(saved.order);
   if (!other.empty() && accepted == Order::same) {
     misuse(

@@ -26,9 +26,9 @@ struct Place {
 };
 
 // Defines samples and reads them. The order of samples, steps and ranks are the subject of Stream. Threads: any.
-class Source {
+class SampleSource {
  public:
-  virtual ~Source();
+  virtual ~SampleSource();
   virtual int64_t samples() const = 0;  // per epoch; at least 1
   virtual int64_t seq() const = 0;      // tokens per sample
   // Returns `tokens` and `labels`, int64 [rows, seq], and possibly more fields. `seed` is the key of the differences between
@@ -64,12 +64,12 @@ struct StreamOptions {
 class Stream : public Stateful {
  public:
   // `name` is for messages: "data.tokens".
-  Stream(std::string name, std::unique_ptr<Source> source, StreamOptions options);
+  Stream(std::string name, std::unique_ptr<SampleSource> source, StreamOptions options);
 
   // Returns this rank's part of the batch of `step`: the source's fields, and `sample`, int64 [rows], with the sample numbers g.
   Fields batch(int64_t step) const;
 
-  const Source& source() const { return *source_; }
+  const SampleSource& source() const { return *source_; }
   int64_t rows() const { return options_.batch / options_.ranks; }
   int64_t batch_size() const { return options_.batch; }
   int64_t seed() const { return options_.seed; }
@@ -94,7 +94,7 @@ class Stream : public Stateful {
   std::vector<Place> places(int64_t first) const;
 
   std::string name_;
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<SampleSource> source_;
   StreamOptions options_;
   Start start_;
   int64_t step_ = 0;

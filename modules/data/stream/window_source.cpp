@@ -16,7 +16,7 @@ std::span<int64_t> row_of(const at::Tensor& matrix, size_t row) {
 
 }  // namespace
 
-WindowSource::WindowSource(std::shared_ptr<const TokenFile> file, Range range, int64_t seq, Cut cut)
+WindowSource::WindowSource(std::shared_ptr<const TokenFile> file, IndexRange range, int64_t seq, Cut cut)
     : file_(std::move(file)), range_(range), seq_(seq) {
   if (range_.size() < seq_ + 1) {
     misuse(

@@ -12,10 +12,10 @@ namespace zt::data {
 // have the same context in every epoch. An epoch then leaves out fewer than 2 * seq tokens at the two ends of the range. With
 // Cut::fixed the offset is 0.
 // Fields: tokens and labels, int64 [rows, seq]. The constructor throws Misuse if the range holds no window.
-class WindowSource : public Source {
+class WindowSource : public SampleSource {
  public:
   enum class Cut : uint8_t { fixed, shifted };
-  WindowSource(std::shared_ptr<const TokenFile> file, Range range, int64_t seq, Cut cut);
+  WindowSource(std::shared_ptr<const TokenFile> file, IndexRange range, int64_t seq, Cut cut);
 
   int64_t samples() const override { return samples_; }
   int64_t seq() const override { return seq_; }
@@ -27,7 +27,7 @@ class WindowSource : public Source {
   int64_t shift(int64_t seed, int64_t epoch) const;
 
   std::shared_ptr<const TokenFile> file_;
-  Range range_;
+  IndexRange range_;
   int64_t seq_, samples_;
   int64_t shifts_;  // number of offsets at which an epoch may start
 };

@@ -22,9 +22,9 @@ template <class... Args>
 }
 
 // Reads the dictionary's text from left to right. Throws Fault (by `defect`) at an unexpected character.
-class Cursor {
+class DictionaryReader {
  public:
-  Cursor(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+  DictionaryReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
   bool accept(char wanted) {
     skip_spaces();
@@ -82,13 +82,13 @@ struct Dictionary {
   std::optional<std::vector<int64_t>> shape;
 };
 
-std::vector<int64_t> read_shape(Cursor& cursor) {
+std::vector<int64_t> read_shape(DictionaryReader& reader) {
   std::vector<int64_t> shape;
-  cursor.expect('(');
-  while (!cursor.accept(')')) {
-    shape.push_back(cursor.number());
-    if (!cursor.accept(',')) {
-      cursor.expect(')');
+  reader.expect('(');
+  while (!reader.accept(')')) {
+    shape.push_back(reader.number());
+    if (!reader.accept(',')) {
+      reader.expect(')');
       break;
     }
   }
@@ -97,27 +97,27 @@ std::vector<int64_t> read_shape(Cursor& cursor) {
 
 Dictionary read_dictionary(std::string_view text, const std::string& path) {
   Dictionary found;
-  Cursor cursor(text, path);
-  cursor.expect('{');
-  while (!cursor.accept('}')) {
-    const std::string key = cursor.quoted();
-    cursor.expect(':');
+  DictionaryReader reader(text, path);
+  reader.expect('{');
+  while (!reader.accept('}')) {
+    const std::string key = reader.quoted();
+    reader.expect(':');
     if (key == "descr") {
-      if (cursor.accept('[')) defect(path, "it holds records, not plain numbers");
-      found.descr = cursor.quoted();
+      if (reader.accept('[')) defect(path, "it holds records, not plain numbers");
+      found.descr = reader.quoted();
     } else if (key == "fortran_order") {
-      found.fortran_order = cursor.truth();
+      found.fortran_order = reader.truth();
     } else if (key == "shape") {
-      found.shape = read_shape(cursor);
+      found.shape = read_shape(reader);
     } else {
       defect(path, "its header has the unknown key '{}'", key);
     }
-    if (!cursor.accept(',')) {
-      cursor.expect('}');
+    if (!reader.accept(',')) {
+      reader.expect('}');
       break;
     }
   }
-  cursor.expect_end();
+  reader.expect_end();
   const char* missing = !found.descr ? "descr" : !found.fortran_order ? "fortran_order" : !found.shape ? "shape" : nullptr;
   if (missing) defect(path, "its header has no '{}'", missing);
   return found;

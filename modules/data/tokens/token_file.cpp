@@ -13,9 +13,9 @@ Split parse_split(const std::string& name) {
   misuse("split must be 'train' or 'validation', got '{}'", name);
 }
 
-Range split_range(int64_t n, double fraction, Split split) {
+IndexRange split_range(int64_t n, double fraction, Split split) {
   const auto border = n - static_cast<int64_t>(static_cast<double>(n) * fraction);
-  return split == Split::train ? Range{0, border} : Range{border, n};
+  return split == Split::train ? IndexRange{0, border} : IndexRange{border, n};
 }
 
 TokenFile::TokenFile(std::string path, int64_t vocab)
@@ -69,7 +69,7 @@ void TokenFile::read_shifted(int64_t first, std::span<int64_t> inputs, std::span
   std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
 }
 
-void TokenFile::add_counts(Range range, std::span<int64_t> counts) const {
+void TokenFile::add_counts(IndexRange range, std::span<int64_t> counts) const {
   file_.visit(range.begin, range.size(), [&](auto values, int64_t) {
     for (const auto token : values) {
       if (static_cast<uint64_t>(token) >= counts.size()) refuse_tokens(range);
@@ -88,7 +88,7 @@ std::vector<int64_t> TokenFile::find(int64_t token) const {
   return places;
 }
 
-void TokenFile::refuse_tokens(Range range) const {
+void TokenFile::refuse_tokens(IndexRange range) const {
   file_.visit(range.begin, range.size(), [&](auto values, int64_t begin) {
     for (size_t i = 0; i < values.size(); ++i) {
       const auto token = static_cast<uint64_t>(values[i]);

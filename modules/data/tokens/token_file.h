@@ -12,8 +12,8 @@
 
 namespace zt::data {
 
-// Tokens [begin, end) of a file, or any other range of integers.
-struct Range {
+// The indices [begin, end) of tokens of a file, or of other items.
+struct IndexRange {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
@@ -24,7 +24,7 @@ Split parse_split(const std::string& name);  // throws Misuse for an unknown nam
 
 // Returns the part of n items that belongs to `split`: the last floor(n * fraction) items are for validation, the others for
 // training.
-Range split_range(int64_t n, double fraction, Split split);
+IndexRange split_range(int64_t n, double fraction, Split split);
 
 // Threads: const after construction.
 // Throws: Fault for a defect of the file or its companion (see NpyFile and read_companion). Every method that reads tokens also
@@ -46,14 +46,14 @@ class TokenFile {
   // Reads the tokens [first, first + n) into `inputs` and [first + 1, first + n + 1) into `targets`, both of size n.
   void read_shifted(int64_t first, std::span<int64_t> inputs, std::span<int64_t> targets) const;
   // Adds to counts[id] how often the id occurs in `range`. Requires counts of size vocab.
-  void add_counts(Range range, std::span<int64_t> counts) const;
+  void add_counts(IndexRange range, std::span<int64_t> counts) const;
   // Returns the indices at which `token` occurs, ascending.
   std::vector<int64_t> find(int64_t token) const;
 
  private:
   int64_t find_vocab(int64_t wanted) const;
   void check_companion() const;
-  [[noreturn]] void refuse_tokens(Range range) const;
+  [[noreturn]] void refuse_tokens(IndexRange range) const;
 
   NpyFile file_;
   std::optional<Companion> companion_;

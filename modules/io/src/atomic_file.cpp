@@ -49,7 +49,7 @@ void AtomicFile::append(std::span<const std::byte> bytes) {
 void AtomicFile::overwrite(int64_t offset, std::span<const std::byte> bytes) {
   const auto count = static_cast<int64_t>(bytes.size());
   auto* memory = const_cast<std::byte*>(bytes.data());  // NOLINT: a write does not change it
-  transfer({files_, path_, std::max(size_, offset + count)}, *file_, {Direction::write, offset, memory, count, 0});
+  transfer({files_, path_, std::max(size_, offset + count)}, *file_, {IoDirection::write, offset, memory, count, 0});
 }
 
 void AtomicFile::commit(Durability durability) {

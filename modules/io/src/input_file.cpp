@@ -20,7 +20,7 @@ InputFile::InputFile(std::string path, FileSystem& files)
 
 void InputFile::read(int64_t offset, std::span<std::byte> out) const {
   const std::lock_guard lock(mutex_);
-  transfer({files_, path_, size_}, *file_, {Direction::read, offset, out.data(), static_cast<int64_t>(out.size()), 0});
+  transfer({files_, path_, size_}, *file_, {IoDirection::read, offset, out.data(), static_cast<int64_t>(out.size()), 0});
 }
 
 std::string read_file(const std::string& path) {

@@ -14,10 +14,11 @@ class PlainQueue : public PosixQueue {
  public:
   explicit PlainQueue(int descriptor) : descriptor_(descriptor) {}
 
-  void submit(const Operation& operation) override {
+  void submit(const FileOperation& operation) override {
     const auto bytes = static_cast<size_t>(operation.bytes);
-    const ssize_t moved = operation.direction == Direction::read ? pread(descriptor_, operation.memory, bytes, operation.offset)
-                                                                 : pwrite(descriptor_, operation.memory, bytes, operation.offset);
+    const ssize_t moved = operation.direction == IoDirection::read
+                              ? pread(descriptor_, operation.memory, bytes, operation.offset)
+                              : pwrite(descriptor_, operation.memory, bytes, operation.offset);
     done_.push_back({operation.tag, moved < 0 ? -errno : moved});
   }
 

@@ -53,7 +53,7 @@ class PosixFile : public File {
       : descriptor_(std::move(descriptor)), alignment_(alignment), queue_(std::move(queue)) {}
 
   int64_t alignment() const override { return alignment_; }
-  void submit(const Operation& operation) override { queue_->submit(operation); }
+  void submit(const FileOperation& operation) override { queue_->submit(operation); }
   Completion wait() override { return queue_->wait(); }
 
   int64_t size() override {

@@ -11,7 +11,7 @@ namespace zt::io {
 class PosixQueue {
  public:
   virtual ~PosixQueue() = default;
-  virtual void submit(const Operation& operation) = 0;
+  virtual void submit(const FileOperation& operation) = 0;
   virtual Completion wait() = 0;
 };
 

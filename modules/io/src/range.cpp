@@ -4,11 +4,11 @@
 
 namespace zt::io {
 
-std::vector<Range> gaps_between(std::vector<Range> taken, int64_t bytes) {
-  std::ranges::sort(taken, {}, &Range::offset);
-  std::vector<Range> gaps;
+std::vector<FileRange> gaps_between(std::vector<FileRange> taken, int64_t bytes) {
+  std::ranges::sort(taken, {}, &FileRange::offset);
+  std::vector<FileRange> gaps;
   int64_t end = 0;
-  for (const Range& range : taken) {
+  for (const FileRange& range : taken) {
     if (range.bytes == 0) continue;
     if (range.offset > end) gaps.push_back({end, range.offset - end});
     end = range.offset + range.bytes;

@@ -18,13 +18,13 @@ constexpr int64_t kMargin = int64_t{8} << 10;  // most bytes that alignment adds
 constexpr int64_t kLaneBytes = kBlock + kMargin;
 
 // The bytes [begin, end) of the file, which one operation reads. They contain the ranges order[first] to order[last - 1].
-struct Batch {
+struct RangeBatch {
   int64_t begin = 0, end = 0;
   size_t first = 0, last = 0;
 };
 
 // Returns the indices of the ranges, ordered by offset.
-std::vector<size_t> order_of(std::span<const Range> ranges) {
+std::vector<size_t> order_of(std::span<const FileRange> ranges) {
   std::vector<size_t> order(ranges.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ranges[a].offset < ranges[b].offset; });
@@ -32,13 +32,13 @@ std::vector<size_t> order_of(std::span<const Range> ranges) {
 }
 
 // Joins ranges that lie near each other into batches of at most kBlock bytes. A larger range begins a batch of its own.
-std::vector<Batch> batches_of(std::span<const Range> ranges, const std::vector<size_t>& order) {
-  std::vector<Batch> batches;
+std::vector<RangeBatch> batches_of(std::span<const FileRange> ranges, const std::vector<size_t>& order) {
+  std::vector<RangeBatch> batches;
   for (size_t i = 0; i < order.size(); ++i) {
-    const Range& range = ranges[order[i]];
+    const FileRange& range = ranges[order[i]];
     const int64_t end = range.offset + range.bytes;
     if (!batches.empty()) {
-      Batch& last = batches.back();
+      RangeBatch& last = batches.back();
       const int64_t joined = std::max(last.end, end);
       if (range.offset - last.end <= kGap && (joined == last.end || joined - last.begin <= kBlock)) {
         last.end = joined;
@@ -52,18 +52,18 @@ std::vector<Batch> batches_of(std::span<const Range> ranges, const std::vector<s
 }
 
 // Reads the batches, up to kDepth at a time, and passes their ranges to the sink.
-class Reader {
+class BatchReader {
  public:
-  Reader(const TransferContext& context, File& file, std::span<const Range> ranges, const Sink& sink)
+  BatchReader(const TransferContext& context, File& file, std::span<const FileRange> ranges, const Sink& sink)
       : alignment_(file.alignment()),
         ranges_(ranges),
         order_(order_of(ranges)),
         sink_(sink),
         memory_(kDepth * kLaneBytes),
-        queue_(context, file, Direction::read, kDepth) {}
+        queue_(context, file, IoDirection::read, kDepth) {}
 
   void read_all() {
-    for (const Batch& batch : batches_of(ranges_, order_)) {
+    for (const RangeBatch& batch : batches_of(ranges_, order_)) {
       while (!has_room(batch)) finish_one();
       start(batch);
     }
@@ -71,9 +71,11 @@ class Reader {
   }
 
  private:
-  int64_t begin_of(const Batch& batch) const { return batch.begin / alignment_ * alignment_; }
-  int64_t bytes_of(const Batch& batch) const { return (batch.end - begin_of(batch) + alignment_ - 1) / alignment_ * alignment_; }
-  bool has_room(const Batch& batch) const {
+  int64_t begin_of(const RangeBatch& batch) const { return batch.begin / alignment_ * alignment_; }
+  int64_t bytes_of(const RangeBatch& batch) const {
+    return (batch.end - begin_of(batch) + alignment_ - 1) / alignment_ * alignment_;
+  }
+  bool has_room(const RangeBatch& batch) const {
     if (queue_.under_way() == 0) return true;
     return !queue_.is_full() && bytes_under_way_ + bytes_of(batch) <= kDepth * kLaneBytes;
   }
@@ -81,7 +83,7 @@ class Reader {
   // Returns the memory of a lane: its part of `memory_`, or separate memory if the batch is larger.
   std::byte* place_of(int lane) { return large_[lane] ? large_[lane]->data() : memory_.data() + lane * kLaneBytes; }
 
-  void start(const Batch& batch) {
+  void start(const RangeBatch& batch) {
     const int lane = queue_.take_lane();
     const int64_t begin = begin_of(batch), bytes = bytes_of(batch);
     batches_[lane] = batch;
@@ -92,10 +94,10 @@ class Reader {
 
   void finish_one() {
     const int lane = queue_.finish_one();
-    const Batch& batch = batches_[lane];
+    const RangeBatch& batch = batches_[lane];
     const int64_t begin = begin_of(batch);
     for (size_t i = batch.first; i < batch.last; ++i) {
-      const Range& range = ranges_[order_[i]];
+      const FileRange& range = ranges_[order_[i]];
       sink_(order_[i], {place_of(lane) + (range.offset - begin), static_cast<size_t>(range.bytes)});
     }
     bytes_under_way_ -= bytes_of(batch);
@@ -103,18 +105,18 @@ class Reader {
   }
 
   const int64_t alignment_;
-  const std::span<const Range> ranges_;
+  const std::span<const FileRange> ranges_;
   const std::vector<size_t> order_;
   const Sink& sink_;
   const AlignedMemory memory_;
   std::array<std::optional<AlignedMemory>, kDepth> large_;
-  std::array<Batch, kDepth> batches_;
+  std::array<RangeBatch, kDepth> batches_;
   int64_t bytes_under_way_ = 0;
   TransferQueue queue_;  // declared last: its destructor waits for operations that use the memory
 };
 
-void check_ranges(std::span<const Range> ranges, const std::string& path, int64_t file_bytes) {
-  for (const Range& range : ranges) {
+void check_ranges(std::span<const FileRange> ranges, const std::string& path, int64_t file_bytes) {
+  for (const FileRange& range : ranges) {
     if (range.offset < 0 || range.bytes < 0)
       misuse("cannot read {} bytes at offset {} of '{}': neither may be negative", range.bytes, range.offset, path);
     if (range.bytes > file_bytes || range.offset > file_bytes - range.bytes) {
@@ -126,11 +128,11 @@ void check_ranges(std::span<const Range> ranges, const std::string& path, int64_
 
 }  // namespace
 
-void read_ranges(FileSystem& files, const std::string& path, std::span<const Range> ranges, const Sink& sink) {
+void read_ranges(FileSystem& files, const std::string& path, std::span<const FileRange> ranges, const Sink& sink) {
   const auto file = open_file(files, path, {Access::read, Caching::direct, kDepth});
   const int64_t bytes = retry_or_fault(files, "find the size of", path, [&] { return file->size(); });
   check_ranges(ranges, path, bytes);
-  if (!ranges.empty()) Reader({files, path, bytes}, *file, ranges, sink).read_all();
+  if (!ranges.empty()) BatchReader({files, path, bytes}, *file, ranges, sink).read_all();
 }
 
 }  // namespace zt::io

@@ -15,7 +15,7 @@ int64_t size_of(FileSystem& files, const std::string& path, File& file) {
 
 std::vector<std::byte> first_bytes(FileSystem& files, const std::string& path, File& file, int64_t bytes) {
   std::vector<std::byte> content(static_cast<size_t>(bytes));
-  transfer({files, path, bytes}, file, {Direction::read, 0, content.data(), bytes, 0});
+  transfer({files, path, bytes}, file, {IoDirection::read, 0, content.data(), bytes, 0});
   return content;
 }
 
@@ -43,7 +43,7 @@ void write_small(FileSystem& files, const std::string& path, std::span<const std
   const auto file = open_file(files, path, {Access::create});
   const TransferContext context{files, path, static_cast<int64_t>(bytes.size())};
   auto* memory = const_cast<std::byte*>(bytes.data());  // NOLINT: a write does not change it
-  transfer(context, *file, {Direction::write, 0, memory, context.bytes, 0});
+  transfer(context, *file, {IoDirection::write, 0, memory, context.bytes, 0});
   sync(context, *file);
 }
 

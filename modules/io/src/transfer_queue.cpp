@@ -5,7 +5,7 @@
 
 namespace zt::io {
 
-TransferQueue::TransferQueue(const TransferContext& context, File& file, Direction direction, int depth)
+TransferQueue::TransferQueue(const TransferContext& context, File& file, IoDirection direction, int depth)
     : context_(context), file_(file), direction_(direction), lanes_(static_cast<size_t>(depth)) {
   for (int lane = depth - 1; lane >= 0; --lane) free_.push_back(lane);
 }
@@ -64,7 +64,7 @@ bool TransferQueue::advance(Lane& lane, int64_t result) {
 
 // Handles a result without progress. Throws Fault if a retry cannot help or was the last one; else pauses before the next one.
 void TransferQueue::count_retry(Lane& lane, int64_t result) {
-  const bool is_read = direction_ == Direction::read;
+  const bool is_read = direction_ == IoDirection::read;
   const bool is_last = ++lane.retries > kMaxRetries;
   if (result < 0 && (!is_transient(result) || is_last)) {
     io_fault(context_.files, is_read ? "read" : "write", context_.path, result, context_.bytes);
@@ -79,7 +79,7 @@ void TransferQueue::count_retry(Lane& lane, int64_t result) {
   pause_before_retry(lane.retries);
 }
 
-void transfer(const TransferContext& context, File& file, const Operation& operation) {
+void transfer(const TransferContext& context, File& file, const FileOperation& operation) {
   if (operation.bytes == 0) return;
   TransferQueue queue(context, file, operation.direction, 1);
   queue.start(queue.take_lane(), operation.offset, operation.memory, operation.bytes, operation.bytes);

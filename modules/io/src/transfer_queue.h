@@ -20,7 +20,7 @@ struct TransferContext {
 // Threads: one at a time.
 class TransferQueue {
  public:
-  TransferQueue(const TransferContext& context, File& file, Direction direction, int depth);
+  TransferQueue(const TransferContext& context, File& file, IoDirection direction, int depth);
   // Waits for the operations under way, so that the caller may free their memory.
   ~TransferQueue();
   TransferQueue(const TransferQueue&) = delete;
@@ -40,9 +40,9 @@ class TransferQueue {
 
  private:
   struct Lane {
-    Operation operation;  // the part that is still to be moved
-    int64_t needed = 0;   // bytes of this part that must arrive
-    int retries = 0;      // retries in a row without progress
+    FileOperation operation;  // the part that is still to be moved
+    int64_t needed = 0;       // bytes of this part that must arrive
+    int retries = 0;          // retries in a row without progress
   };
 
   void submit(const Lane& lane);
@@ -51,14 +51,14 @@ class TransferQueue {
 
   const TransferContext context_;
   File& file_;
-  const Direction direction_;
+  const IoDirection direction_;
   std::vector<Lane> lanes_;
   std::vector<int> free_;
   int under_way_ = 0;
 };
 
 // Moves all bytes of one operation and waits for it. Throws: Fault, as finish_one() does.
-void transfer(const TransferContext& context, File& file, const Operation& operation);
+void transfer(const TransferContext& context, File& file, const FileOperation& operation);
 
 // Waits until the file's content and size are on the disk, so that they survive a crash of the machine. Throws: Fault.
 void sync(const TransferContext& context, File& file);

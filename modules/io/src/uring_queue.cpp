@@ -29,11 +29,11 @@ class UringQueue : public PosixQueue {
   // Returns 0, or -errno if the kernel refused the ring and the queue is unusable.
   int refused() const { return refused_; }
 
-  void submit(const Operation& operation) override {
+  void submit(const FileOperation& operation) override {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     const auto bytes = static_cast<unsigned>(std::min(operation.bytes, kLargest));
     const auto offset = static_cast<uint64_t>(operation.offset);
-    if (operation.direction == Direction::read) {
+    if (operation.direction == IoDirection::read) {
       io_uring_prep_read(entry, descriptor_, operation.memory, bytes, offset);
     } else {
       io_uring_prep_write(entry, descriptor_, operation.memory, bytes, offset);

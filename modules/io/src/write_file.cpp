@@ -19,12 +19,12 @@ int64_t round_up(int64_t value, int64_t multiple) {
 // Writes the blocks of the source to the file, kDepth at a time.
 class Writer {
  public:
-  Writer(const TransferContext& context, File& file, const Source& source)
+  Writer(const TransferContext& context, File& file, const BlockSource& source)
       : bytes_(context.bytes),
         alignment_(file.alignment()),
         source_(source),
         scratch_(kDepth * kBlock),
-        queue_(context, file, Direction::write, kDepth) {}
+        queue_(context, file, IoDirection::write, kDepth) {}
 
   void write_all(int64_t start) {
     write_blocks(start, bytes_);
@@ -58,7 +58,7 @@ class Writer {
   }
 
   const int64_t bytes_, alignment_;
-  const Source& source_;
+  const BlockSource& source_;
   const AlignedMemory scratch_;
   TransferQueue queue_;  // declared last: its destructor waits for operations that use the memory
 };
@@ -73,7 +73,7 @@ void reserve(const TransferContext& context, File& file, int64_t bytes) {
 
 }  // namespace
 
-void write_file(FileSystem& files, const std::string& path, int64_t bytes, const Source& source, int64_t start) {
+void write_file(FileSystem& files, const std::string& path, int64_t bytes, const BlockSource& source, int64_t start) {
   const TransferContext context{files, path, bytes};
   const auto file = open_file(files, path, {Access::create, Caching::direct, kDepth});
   const int64_t whole = round_up(bytes, file->alignment());

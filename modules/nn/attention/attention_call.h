@@ -18,13 +18,13 @@ using tile::padded;
 constexpr int64_t kQueries = kPanel;  // rows per tile of scores; more rows would compute more scores that a causal mask discards
 constexpr int64_t kKeys = 512;        // columns per tile of scores; a tile has 64 KiB of float32
 
-struct Range {
+struct TileRange {
   int64_t begin, end;
 };
 
 // The tensors and sizes of one call. T is the dtype of the tensors, A the dtype of sums.
 template <class T, class A>
-struct Call {
+struct AttentionCall {
   AttentionInputs inputs;
   Isa isa;
   const T* qkv;  // null on device meta
@@ -33,7 +33,7 @@ struct Call {
   int64_t head_dim, padded_dim;
   A scale;
 
-  Call(const at::Tensor& joined, const AttentionInputs& given, Isa chosen)
+  AttentionCall(const at::Tensor& joined, const AttentionInputs& given, Isa chosen)
       : inputs(given),
         isa(chosen),
         qkv(static_cast<const T*>(joined.const_data_ptr())),
@@ -66,8 +66,8 @@ struct Call {
   }
   // Returns a range of keys that contains all keys visible to the queries of a tile. Keys outside of it are later or belong to
   // other segments. It begins at the start of a panel.
-  Range visible(int64_t sample, Range queries) const {
-    Range keys{0, inputs.causal ? queries.end : places};
+  TileRange visible(int64_t sample, TileRange queries) const {
+    TileRange keys{0, inputs.causal ? queries.end : places};
     const int64_t* segment = segments(sample);
     if (!segment) return keys;
     const auto [least, most] = std::minmax_element(segment + queries.begin, segment + queries.end);
@@ -78,7 +78,7 @@ struct Call {
     return keys;
   }
   // Returns the mask of a tile. kept: a buffer of kQueries * kKeys bytes, which is filled if there is dropout.
-  tile::AttentionMask mask(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
+  tile::AttentionMask mask(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
     if (inputs.dropout) fill_kept(sample, head, queries, keys, kept);
     const int64_t count = keys.end - keys.begin, *segment = segments(sample);
     return {.keys = count,
@@ -90,14 +90,14 @@ struct Call {
             .keep_scale = inputs.dropout ? inputs.dropout->scale() : 1};
   }
   // Fills `kept` for the visible weights of a tile.
-  void fill_kept(int64_t sample, int64_t head, Range queries, Range keys, uint8_t* kept) const {
+  void fill_kept(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
     for (int64_t i = queries.begin; i < queries.end; ++i, kept += kKeys) {
       const int64_t end = inputs.causal ? std::min(keys.end, i + 1) : keys.end;
       inputs.dropout->fill(kept, sample, (head * places + i) * places + keys.begin, end - keys.begin);
     }
   }
   int64_t query_tiles() const { return (places + kQueries - 1) / kQueries; }
-  Range query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, places)}; }
+  TileRange query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, places)}; }
   // Calls body(range) for each tile of queries.
   template <class Body>
   void for_queries(const Body& body) const {
@@ -105,8 +105,9 @@ struct Call {
   }
   // Calls body(range) for each tile of keys.
   template <class Body>
-  void for_keys(Range visible_keys, const Body& body) const {
-    for (int64_t j = visible_keys.begin; j < visible_keys.end; j += kKeys) body(Range{j, std::min(j + kKeys, visible_keys.end)});
+  void for_keys(TileRange visible_keys, const Body& body) const {
+    for (int64_t j = visible_keys.begin; j < visible_keys.end; j += kKeys)
+      body(TileRange{j, std::min(j + kKeys, visible_keys.end)});
   }
 };
 

@@ -16,9 +16,9 @@ namespace {
 
 // Computes tiles of queries of the forward, one at a time.
 template <class T, class A>
-class Forward {
+class AttentionForward {
  public:
-  Forward(const Call<T, A>& call, T* out, A* logsumexp)
+  AttentionForward(const AttentionCall<T, A>& call, T* out, A* logsumexp)
       : call_(call),
         out_(out),
         logsumexp_(logsumexp),
@@ -56,7 +56,7 @@ class Forward {
     tile::load(c.isa, values_, value, c.columns(), c.places, c.head_dim, A(1));
   }
 
-  void run_tile(int64_t sample, int64_t head, Range queries) {
+  void run_tile(int64_t sample, int64_t head, TileRange queries) {
     const auto& c = call_;
     const int64_t rows = queries.end - queries.begin;
     A largest[kQueries], sum[kQueries], reciprocal[kQueries];
@@ -65,7 +65,7 @@ class Forward {
     tile::load(c.isa, mixed_, c.qkv + c.joined_at(sample, queries.begin, head), c.columns(), rows, c.head_dim, c.scale);
     tile::transpose(c.isa, queries_, mixed_, rows, c.head_dim);
     bool later = false;
-    c.for_keys(c.visible(sample, queries), [&](Range keys) {
+    c.for_keys(c.visible(sample, queries), [&](TileRange keys) {
       const int64_t count = keys.end - keys.begin;
       tile::multiply<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
                                 kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
@@ -84,7 +84,7 @@ class Forward {
     tile::store(c.isa, out, c.out_columns(), mixed_, rows, c.head_dim, reciprocal, A(1));
   }
 
-  const Call<T, A>& call_;
+  const AttentionCall<T, A>& call_;
   T* out_;
   A* logsumexp_;
   int64_t score_row_;
@@ -96,9 +96,9 @@ class Forward {
 
 // Computes the backward of pairs (sample, key head), one at a time. The suffix _across marks transposed panels.
 template <class T, class A>
-class Backward {
+class AttentionBackward {
  public:
-  Backward(const Call<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
+  AttentionBackward(const AttentionCall<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
       : call_(call),
         dqkv_(dqkv),
         dout_(dout),
@@ -133,14 +133,14 @@ class Backward {
     std::fill_n(dkeys_, c.places * c.padded_dim, A(0));
     std::fill_n(dvalues_, c.places * c.padded_dim, A(0));
     for (int64_t head = kv * c.group(); head < (kv + 1) * c.group(); ++head) {
-      c.for_queries([&](Range queries) { run_tile(sample, head, queries); });
+      c.for_queries([&](TileRange queries) { run_tile(sample, head, queries); });
     }
     tile::store<A>(c.isa, dqkv_ + key_at, c.columns(), dkeys_, c.places, c.head_dim, nullptr, A(1));
     tile::store<A>(c.isa, dqkv_ + value_at, c.columns(), dvalues_, c.places, c.head_dim, nullptr, A(1));
   }
 
  private:
-  void run_tile(int64_t sample, int64_t head, Range queries) {
+  void run_tile(int64_t sample, int64_t head, TileRange queries) {
     const auto& c = call_;
     const int64_t rows = queries.end - queries.begin, query_at = c.joined_at(sample, queries.begin, head);
     const int64_t out_at = c.out_at(sample, queries.begin, head);
@@ -152,7 +152,7 @@ class Backward {
     tile::transpose(c.isa, dmixed_across_, dmixed_, rows, c.head_dim);
     tile::row_dots<A>(c.isa, dots, mixed_, dmixed_, rows, c.head_dim);
     bool later = false;
-    c.for_keys(c.visible(sample, queries), [&](Range keys) {
+    c.for_keys(c.visible(sample, queries), [&](TileRange keys) {
       const A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
       run_keys(c.mask(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
       later = true;
@@ -160,7 +160,7 @@ class Backward {
     tile::store<A>(c.isa, dqkv_ + query_at, c.columns(), dqueries_, rows, c.head_dim, nullptr, c.scale);
   }
 
-  void run_keys(const tile::AttentionMask& mask, int64_t rows, Range keys, const A* logsumexp, const A* dots, bool later) {
+  void run_keys(const tile::AttentionMask& mask, int64_t rows, TileRange keys, const A* logsumexp, const A* dots, bool later) {
     const auto& c = call_;
     const int64_t count = keys.end - keys.begin, first = keys.begin * c.padded_dim;
     const auto scores = [&](A* to, const A* a, const A* b) {
@@ -180,7 +180,7 @@ class Backward {
     add_over_queries(dvalues_, weights_, dmixed_);
   }
 
-  const Call<T, A>& call_;
+  const AttentionCall<T, A>& call_;
   T* dqkv_;
   const T *dout_, *out_;
   const A* logsumexp_;
@@ -230,18 +230,19 @@ T* data_of(const at::Tensor& tensor) {
 void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& qkv, const AttentionInputs& inputs,
                        Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
-    const Call<T, A> call(qkv, inputs, isa);
+    const AttentionCall<T, A> call(qkv, inputs, isa);
     for_tasks(call.samples * inputs.shape.heads * call.query_tiles(), call.device,
-              [&] { return Forward<T, A>(call, data_of<T>(out), data_of<A>(logsumexp)); });
+              [&] { return AttentionForward<T, A>(call, data_of<T>(out), data_of<A>(logsumexp)); });
   });
 }
 
 void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
                         const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa) {
   for_dtypes(qkv, [&]<class T, class A>(T, A) {
-    const Call<T, A> call(qkv, inputs, isa);
-    for_tasks(call.samples * inputs.shape.kv_heads, call.device,
-              [&] { return Backward<T, A>(call, data_of<T>(dqkv), data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp)); });
+    const AttentionCall<T, A> call(qkv, inputs, isa);
+    for_tasks(call.samples * inputs.shape.kv_heads, call.device, [&] {
+      return AttentionBackward<T, A>(call, data_of<T>(dqkv), data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp));
+    });
   });
 }
 

@@ -1,53 +1,50 @@
+#include "gelu.h"
 #include "vector.h"
 
 namespace zt::nn::kernels {
 
 namespace {
 
-// gelu_tanh(x) = x * (1 + tanh(u)) / 2 = x * sigmoid(2u), with u = sqrt(2 / pi) (x + 0.044715 x^3).
+// Returns the factor of x in gelu_tanh(x).
 template <class W>
-struct Gelu {
-  static constexpr W kCubic = W(0.044715);
-  static constexpr W kTwice = W(2 * 0.7978845608028653558798921198687);  // 2 sqrt(2 / pi)
-
-  static ZT_INLINE W gate(W x) { return sigmoid(kTwice * (x + kCubic * x * x * x)); }
-  static ZT_INLINE W slope(W x, W gate) { return gate + x * gate * (W(1) - gate) * kTwice * (W(1) + W(3) * kCubic * x * x); }
-};
+ZT_INLINE W gelu_gate(W x) {
+  return sigmoid(Gelu<W>::twice_u(x));
+}
 
 // A template argument of the loops: with 16-bit numbers, the compiler would not move the check for a bias out of the loop.
-enum class Bias : uint8_t { no, yes };
+enum class HasBias : uint8_t { no, yes };
 
 // Returns pre[j] + bias[j], without bias[j] if there is none.
-template <Bias has, class T>
+template <HasBias has, class T>
 ZT_INLINE Wide<T> biased(const T* pre, const T* bias, int64_t j) {
-  if constexpr (has == Bias::yes) return widen(pre[j]) + widen(bias[j]);
+  if constexpr (has == HasBias::yes) return widen(pre[j]) + widen(bias[j]);
   else return widen(pre[j]);
 }
 
-template <Bias has, class T>
+template <HasBias has, class T>
 ZT_INLINE void gelu_tanh_loop(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, out += width, pre += width) {
     ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) {
       const Wide<T> x = biased<has>(pre, bias, j);
-      out[j] = narrow<T>(x * Gelu<Wide<T>>::gate(x));
+      out[j] = narrow<T>(x * gelu_gate(x));
     }
   }
 }
 
-template <Bias has, class T>
+template <HasBias has, class T>
 ZT_INLINE void gelu_tanh_backward_loop(T* grad, T* act, const T* pre, const T* bias, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, grad += width, act += width, pre += width) {
     ZT_NO_OVERLAP
     for (int64_t j = 0; j < width; ++j) {
-      const Wide<T> x = biased<has>(pre, bias, j), gate = Gelu<Wide<T>>::gate(x);
+      const Wide<T> x = biased<has>(pre, bias, j), gate = gelu_gate(x);
       act[j] = narrow<T>(x * gate);
       grad[j] = narrow<T>(widen(grad[j]) * Gelu<Wide<T>>::slope(x, gate));
     }
   }
 }
 
-template <Bias has, class T>
+template <HasBias has, class T>
 ZT_INLINE void swiglu_loop(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, out += width, pre += 2 * width) {
     ZT_NO_OVERLAP
@@ -58,7 +55,7 @@ ZT_INLINE void swiglu_loop(T* out, const T* pre, const T* bias, int64_t rows, in
   }
 }
 
-template <Bias has, class T>
+template <HasBias has, class T>
 ZT_INLINE void swiglu_backward_loop(T* dpre, T* act, const T* grad, const T* pre, const T* bias, int64_t rows, int64_t width) {
   using W = Wide<T>;
   for (int64_t r = 0; r < rows; ++r, dpre += 2 * width, act += width, grad += width, pre += 2 * width) {
@@ -79,23 +76,23 @@ ZT_INLINE void swiglu_backward_loop(T* dpre, T* act, const T* grad, const T* pre
 #define ZT_DEFINE_KERNELS(T)                                                                                                 \
   template <>                                                                                                                \
   ZT_CLONES void gelu_tanh(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {                               \
-    if (bias) gelu_tanh_loop<Bias::yes>(out, pre, bias, rows, width);                                                        \
-    else gelu_tanh_loop<Bias::no>(out, pre, bias, rows, width);                                                              \
+    if (bias) gelu_tanh_loop<HasBias::yes>(out, pre, bias, rows, width);                                                     \
+    else gelu_tanh_loop<HasBias::no>(out, pre, bias, rows, width);                                                           \
   }                                                                                                                          \
   template <>                                                                                                                \
   ZT_CLONES void gelu_tanh_backward(T* grad, T* act, const T* pre, const T* bias, int64_t rows, int64_t width) {             \
-    if (bias) gelu_tanh_backward_loop<Bias::yes>(grad, act, pre, bias, rows, width);                                         \
-    else gelu_tanh_backward_loop<Bias::no>(grad, act, pre, bias, rows, width);                                               \
+    if (bias) gelu_tanh_backward_loop<HasBias::yes>(grad, act, pre, bias, rows, width);                                      \
+    else gelu_tanh_backward_loop<HasBias::no>(grad, act, pre, bias, rows, width);                                            \
   }                                                                                                                          \
   template <>                                                                                                                \
   ZT_CLONES void swiglu(T* out, const T* pre, const T* bias, int64_t rows, int64_t width) {                                  \
-    if (bias) swiglu_loop<Bias::yes>(out, pre, bias, rows, width);                                                           \
-    else swiglu_loop<Bias::no>(out, pre, bias, rows, width);                                                                 \
+    if (bias) swiglu_loop<HasBias::yes>(out, pre, bias, rows, width);                                                        \
+    else swiglu_loop<HasBias::no>(out, pre, bias, rows, width);                                                              \
   }                                                                                                                          \
   template <>                                                                                                                \
   ZT_CLONES void swiglu_backward(T* dpre, T* act, const T* grad, const T* pre, const T* bias, int64_t rows, int64_t width) { \
-    if (bias) swiglu_backward_loop<Bias::yes>(dpre, act, grad, pre, bias, rows, width);                                      \
-    else swiglu_backward_loop<Bias::no>(dpre, act, grad, pre, bias, rows, width);                                            \
+    if (bias) swiglu_backward_loop<HasBias::yes>(dpre, act, grad, pre, bias, rows, width);                                   \
+    else swiglu_backward_loop<HasBias::no>(dpre, act, grad, pre, bias, rows, width);                                         \
   }
 
 ZT_DEFINE_KERNELS(double)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cpu/gelu.h"
 #include "device_pack.h"
 
 namespace zt::nn::device {
@@ -14,15 +15,13 @@ ZT_DEVICE W sigmoid(W x) {
   return W(1) / (W(1) + exp(-x));
 }
 
-// gelu_tanh(x) = x * (1 + tanh(u)) / 2 = x * sigmoid(2u), with u = sqrt(2 / pi) (x + 0.044715 x^3).
-template <class W>
-struct Gelu {
-  static constexpr W kCubic = W(0.044715);
-  static constexpr W kTwice = W(2 * 0.7978845608028653558798921198687);  // 2 sqrt(2 / pi)
+using kernels::Gelu;
 
-  static ZT_DEVICE W gate(W x) { return sigmoid(kTwice * (x + kCubic * x * x * x)); }
-  static ZT_DEVICE W slope(W x, W gate) { return gate + x * gate * (W(1) - gate) * kTwice * (W(1) + W(3) * kCubic * x * x); }
-};
+// Returns the factor of x in gelu_tanh(x).
+template <class W>
+ZT_DEVICE W gelu_gate(W x) {
+  return sigmoid(Gelu<W>::twice_u(x));
+}
 
 // Writes out = gelu_tanh(pre + bias). All are [rows, width], bias is [width] or null.
 template <class T>
@@ -41,7 +40,7 @@ struct GeluTanh {
       ZT_UNROLL
       for (int i = 0; i < kPack<T>; ++i) {
         const Wide<T> sum = x.at[i] + b.at[i];
-        x.at[i] = sum * Gelu<Wide<T>>::gate(sum);
+        x.at[i] = sum * gelu_gate(sum);
       }
       store(out + at, x, j, width);
     });
@@ -64,7 +63,7 @@ struct GeluTanhBackward {
       const auto b = load<kPack<T>>(bias, j, width);
       ZT_UNROLL
       for (int i = 0; i < kPack<T>; ++i) {
-        const Wide<T> sum = x.at[i] + b.at[i], gate = Gelu<Wide<T>>::gate(sum);
+        const Wide<T> sum = x.at[i] + b.at[i], gate = gelu_gate(sum);
         x.at[i] = sum * gate;
         g.at[i] *= Gelu<Wide<T>>::slope(sum, gate);
       }

@@ -33,7 +33,7 @@ ZT_DEVICE V butterfly(V value, unsigned count, const Combine& combine) {
 }
 
 // The team of a block of threads. The number of warps is a power of two.
-struct Block {
+struct BlockTeam {
   template <class Body>
   ZT_DEVICE void each(int64_t n, const Body& body) const {
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) body(i);
@@ -63,7 +63,7 @@ struct Block {
 
 template <class Rows>
 __global__ void __launch_bounds__(kMostLanes) each_row(Rows rows) {
-  const Block team;
+  const BlockTeam team;
   for (int64_t row = blockIdx.x; row < rows.rows; row += gridDim.x) rows(team, row);
 }
 

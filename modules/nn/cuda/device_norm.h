@@ -21,7 +21,7 @@ struct RowPlaces {
 // Writes out = (x - mean) * reciprocal * weight + bias, and the stats. bias may be null. For RMSNorm, stats.mean is null. Rows of
 // x and out are at the same places.
 template <class T>
-struct Norm {
+struct NormForward {
   T* out;
   kernels::NormStats<Wide<T>> stats;
   const T *x, *weight, *bias;
@@ -74,7 +74,7 @@ struct Norm {
 };
 
 // Writes dx = (g - mean(g) - h mean(g h)) / deviation, where g = dy * weight and h = (x - mean) / deviation, plus `beside` unless
-// it is null. RMSNorm has no mean(g). `stats` are those that Norm wrote. Rows of all four are at the same places.
+// it is null. RMSNorm has no mean(g). `stats` are those that NormForward wrote. Rows of all four are at the same places.
 template <class T>
 struct NormBackward {
   T* dx;

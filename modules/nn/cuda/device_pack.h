@@ -33,8 +33,7 @@
 
 namespace zt::nn::device {
 
-template <class T>
-using Wide = kernels::Wide<T>;
+using zt::Wide;
 
 // Elements per pack, which a lane processes at once: 16 bytes.
 template <class T>
@@ -46,7 +45,7 @@ ZT_HOST_AND_DEVICE int64_t packs(int64_t n) {
 }
 
 template <int N, class T>
-struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Stored {
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) StoredPack {
   T at[N];
 };
 // The elements of a pack in the type of the arithmetic.
@@ -64,7 +63,7 @@ ZT_DEVICE bool is_aligned(const void* pointer) {
 // `row` is null.
 template <int N, class T>
 ZT_DEVICE Pack<N, Wide<T>> load(const T* row, int64_t j, int64_t n) {
-  using Raw = Stored<N, T>;
+  using Raw = StoredPack<N, T>;
   Pack<N, Wide<T>> pack{};
   if (!row) return pack;
   if (j + N <= n && is_aligned<Raw>(row + j)) {
@@ -84,7 +83,7 @@ ZT_DEVICE Pack<N, Wide<T>> load(const T* row, int64_t j, int64_t n) {
 // the row.
 template <class T, int N>
 ZT_DEVICE void store(T* row, const Pack<N, Wide<T>>& pack, int64_t j, int64_t n) {
-  using Raw = Stored<N, T>;
+  using Raw = StoredPack<N, T>;
   if (j + N <= n && is_aligned<Raw>(row + j)) {
     Raw raw;
     ZT_UNROLL

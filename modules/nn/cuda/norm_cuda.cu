@@ -3,7 +3,7 @@
 
 namespace zt::nn::device {
 
-ZT_RUN_ALL_ON_CUDA(Norm)
+ZT_RUN_ALL_ON_CUDA(NormForward)
 ZT_RUN_ALL_ON_CUDA(NormBackward)
 ZT_RUN_ALL_ON_CUDA(NormParts)
 ZT_RUN_ON_CUDA(SumRows<double>)

@@ -93,10 +93,8 @@ void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tenso
   });
 }
 
-using SinkFn = std::function<Context::Sink()>;
-
 // Adds dy to the sink. Converts dy first if the sink has neither the dtype of dy nor the wide one.
-void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor& indices) {
+void scatter_into(const Context::SinkFn& sink_of, const at::Tensor& dy, const at::Tensor& indices) {
   const auto [view, first] = sink_of();
   if (!view.defined()) return;
   if (first) view.zero_();
@@ -112,7 +110,7 @@ void scatter_into(const SinkFn& sink_of, const at::Tensor& dy, const at::Tensor&
 // A table and the indices that are looked up in it.
 struct Lookup {
   at::Tensor indices;
-  SinkFn sink;
+  Context::SinkFn sink;
 };
 
 struct LookupFunction : torch::autograd::Function<LookupFunction> {

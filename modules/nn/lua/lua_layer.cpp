@@ -65,8 +65,8 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
 }
 
-std::vector<std::shared_ptr<Param>> LuaLayer::params() const {
-  std::vector<std::shared_ptr<Param>> all;
+Params LuaLayer::params() const {
+  Params all;
   for (const auto& [name, param] : params_) all.push_back(param);
   return all;
 }

@@ -31,7 +31,7 @@ class LuaLayer final : public Layer {
   explicit LuaLayer(const LuaLayerOptions& options);
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  std::vector<std::shared_ptr<Param>> params() const override;
+  Params params() const override;
   Io io() const override { return io_; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return kind_; }

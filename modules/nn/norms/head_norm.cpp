@@ -12,7 +12,7 @@ namespace {
 struct NormedHeads {
   RowParts parts;
   at::Tensor weight;
-  std::function<Context::Sink()> sink;
+  Context::SinkFn sink;
 };
 
 struct HeadNormState {

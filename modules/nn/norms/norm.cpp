@@ -19,13 +19,11 @@ NormKind parse_norm(const std::string& name) {
 
 namespace {
 
-using SinkFn = std::function<Context::Sink()>;
-
 struct NormState {
   NormKind kind;
   double eps;
   at::Tensor weight;
-  SinkFn weight_sink, bias_sink;  // bias_sink is empty if there is no bias
+  Context::SinkFn weight_sink, bias_sink;  // bias_sink is empty if there is no bias
 };
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
@@ -71,7 +69,7 @@ Norm::Fork Norm::fork(const at::Tensor& x, Context& context) const {
     misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(x));
   }
   const at::Tensor& weight = context.param(*weight_);
-  NormState state{kind_, eps_, weight, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : SinkFn()};
+  NormState state{kind_, eps_, weight, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : Context::SinkFn()};
   const variable_list both = NormFunction::apply(in_dtype_of(*weight_, x, context), weight,
                                                  bias_ ? std::optional(context.param(*bias_)) : std::nullopt, std::move(state));
   return {both[0], both[1]};

@@ -91,8 +91,8 @@ at::Tensor norm_rows(const at::Tensor& out, const at::Tensor& x, const RowParts&
     using W = kernels::Wide<T>;
     T* to = out.data_ptr<T>();
     const T *w = weight.const_data_ptr<T>(), *b = data_or_null<T>(bias), *from = x.const_data_ptr<T>();
-    if (on_gpu(x, device::Norm<T>{to + parts.first, stats_at<W>(stats, 0), from + parts.first, w, b, eps, vectors, width,
-                                  device_places(parts, columns)})) {
+    if (on_gpu(x, device::NormForward<T>{to + parts.first, stats_at<W>(stats, 0), from + parts.first, w, b, eps, vectors, width,
+                                         device_places(parts, columns)})) {
       return;
     }
     for_rows(rows, parts.count * width, [&](int64_t begin, int64_t end) {

@@ -45,9 +45,8 @@ class AffineGradient {
   void add_groups(std::vector<at::Tensor> dy, std::vector<at::Tensor> x) const;
 
  private:
-  using SinkFn = std::function<Context::Sink()>;
   Context* context_;
-  SinkFn weight_, bias_;
+  Context::SinkFn weight_, bias_;
 };
 
 // Writes x weight^T to `out` [rows, out], without autograd. x: [rows, in]. All tensors have one dtype. `residual` ([rows, out])

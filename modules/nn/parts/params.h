@@ -9,8 +9,6 @@
 
 namespace zt::nn {
 
-using Params = std::vector<std::shared_ptr<Param>>;
-
 // dims: the meaning of each dim, for example "hidden"; may be empty.
 inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> shape, InitFn init, bool is_matrix,
                                          std::vector<std::string> dims) {

@@ -211,7 +211,7 @@ TEST(CkptShard, HasRoomForGroups) {
   for (int i = 0; i < 150; ++i) deep[0].path += "/g";
   for (const auto& datasets : {many, deep}) {
     ShardImage image(datasets);
-    for (const io::Range& range : std::span(image.rest_ranges()).subspan(1)) EXPECT_LT(range.bytes, kDataAlignment);
+    for (const io::FileRange& range : std::span(image.rest_ranges()).subspan(1)) EXPECT_LT(range.bytes, kDataAlignment);
     EXPECT_GE(image.offset(0), image.rest_ranges()[0].bytes);
   }
 }
@@ -242,7 +242,7 @@ TEST(CkptShard, CostsWhatIsTouched) {
   }
   ASSERT_FALSE(image.rest_ranges().empty());
   EXPECT_LT(image.rest_ranges().front().bytes, 2 << 20) << "metadata are at the start";
-  for (const io::Range& range : std::span(image.rest_ranges()).subspan(1))
+  for (const io::FileRange& range : std::span(image.rest_ranges()).subspan(1))
     EXPECT_LT(range.bytes, kDataAlignment) << "and only there";
   using Milliseconds = std::chrono::duration<double, std::milli>;
   std::printf(

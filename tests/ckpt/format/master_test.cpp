@@ -51,7 +51,7 @@ void expect_equal(const SavedPiece& a, const SavedPiece& b, const std::string& w
   }
 }
 
-void expect_equal(const Index& a, const Index& b) {
+void expect_equal(const MasterIndex& a, const MasterIndex& b) {
   ASSERT_EQ(a.shards.size(), b.shards.size());
   for (size_t i = 0; i < a.shards.size(); ++i) {
     EXPECT_EQ(a.shards[i].file, b.shards[i].file);
@@ -71,7 +71,7 @@ void expect_equal(const Index& a, const Index& b) {
   expect_equal(a.values, b.values, "values");
 }
 
-void expect_round_trip(const Index& index) {
+void expect_round_trip(const MasterIndex& index) {
   const std::vector<std::byte> file = make_master(index);
   expect_equal(index, read_master(file, "checkpoint.h5"));
   EXPECT_EQ(make_master(index), file) << "equal indices make equal bytes";
@@ -85,8 +85,8 @@ Value nested(int depth) {
 }
 
 // Returns an index of one shard with one tensor, which is one piece.
-Index one_tensor(const std::string& name, const std::vector<int64_t>& shape, int64_t numel) {
-  Index index;
+MasterIndex one_tensor(const std::string& name, const std::vector<int64_t>& shape, int64_t numel) {
+  MasterIndex index;
   index.shards.push_back({shard_file(0), 8192 + numel * 4, 1});
   index.tensors.push_back({name, at::kFloat, shape, Value::Table(), {}});
   index.tensors[0].pieces.push_back({0, 4096, {{whole_box(shape)}, 0, numel}, {}});
@@ -102,7 +102,7 @@ TEST(CkptMaster, GivesBackWhatWasSaved) {
 }
 
 TEST(CkptMaster, GivesBackValuesExactly) {
-  Index index;
+  MasterIndex index;
   const double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
   uint64_t odd_bits = 0xFFF0000000000001;  // a signalling NaN with a sign
   double odd_nan = 0;
@@ -144,7 +144,7 @@ TEST(CkptMaster, GivesBackTensorsOfOddShapes) {
   expect_round_trip(one_tensor("a", {0}, 0));
   expect_round_trip(one_tensor("a", {int64_t{1} << 40, 0, int64_t{1} << 22}, 0));
   expect_round_trip(one_tensor("a", std::vector<int64_t>(32, 1), 1));
-  Index index = one_tensor("a", {0, 3}, 0);
+  MasterIndex index = one_tensor("a", {0, 3}, 0);
   index.tensors[0].pieces.clear();
   expect_round_trip(index);
 }
@@ -152,7 +152,7 @@ TEST(CkptMaster, GivesBackTensorsOfOddShapes) {
 TEST(CkptMaster, GivesBackPiecesOfSeveralBoxes) {
   // The first piece has 5 elements of columns 1 to 3 and 3 to 4 of a [4, 4] tensor, in the order of one rank. The other pieces
   // have the rest of the tensor.
-  Index index = one_tensor("w", {4, 4}, 0);
+  MasterIndex index = one_tensor("w", {4, 4}, 0);
   const std::vector<Box> boxes{{{0, 1}, {4, 3}}, {{0, 3}, {4, 4}}};
   index.tensors[0].pieces = {
       {0, 4096, {boxes, 0, 5}, {1}}, {0, 8192, {boxes, 5, 7}, {2}}, {0, 4160, {{{{0, 0}, {4, 1}}}, 0, 4}, {3}}};
@@ -162,7 +162,7 @@ TEST(CkptMaster, GivesBackPiecesOfSeveralBoxes) {
 
 TEST(CkptMaster, MapsSizesOf64Bits) {
   const int64_t numel = 6'000'000'000;
-  Index index = one_tensor("w", {numel}, numel);
+  MasterIndex index = one_tensor("w", {numel}, numel);
   const int64_t first = 5'000'000'001;
   auto& pieces = index.tensors[0].pieces;
   pieces = {{0, 4096, {{whole_box({numel})}, 0, first}, {}},
@@ -185,7 +185,7 @@ TEST(CkptMaster, MapsSizesOf64Bits) {
 }
 
 TEST(CkptMaster, IsFastEnough) {
-  Index index;
+  MasterIndex index;
   const int shards = 8, tensors = 10000;
   for (int s = 0; s < shards; ++s) index.shards.push_back({shard_file(s), int64_t{1} << 40, static_cast<uint64_t>(s)});
   for (int t = 0; t < tensors; ++t) {
@@ -202,7 +202,7 @@ TEST(CkptMaster, IsFastEnough) {
   const auto start = Clock::now();
   const std::vector<std::byte> file = make_master(index);
   const auto made = Clock::now();
-  const Index read = read_master(file, "checkpoint.h5");
+  const MasterIndex read = read_master(file, "checkpoint.h5");
   const auto end = Clock::now();
   std::printf("%d tensors over %d shards: master of %.1f MiB made in %.2f s, read in %.2f s\n", tensors, shards,
               static_cast<double>(file.size()) / (1 << 20), Seconds(made - start).count(), Seconds(end - made).count());
@@ -210,45 +210,54 @@ TEST(CkptMaster, IsFastEnough) {
 }
 
 TEST(CkptMaster, RefusesWhatContradictsItself) {
-  const auto refusal = [](const std::function<void(Index&)>& change) {
-    Index index = small_checkpoint().index;
+  const auto refusal = [](const std::function<void(MasterIndex&)>& change) {
+    MasterIndex index = small_checkpoint().index;
     change(index);
     return message_of<Misuse>([&] { make_master(index); });
   };
-  const auto piece = [](Index& index) -> SavedPiece& { return index.tensors[0].pieces[0]; };
-  EXPECT_THAT(refusal([](Index& index) { index.shards[0].file = "shards/../rank_00000.h5"; }),
+  const auto piece = [](MasterIndex& index) -> SavedPiece& { return index.tensors[0].pieces[0]; };
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.shards[0].file = "shards/../rank_00000.h5"; }),
               HasSubstr("is no name of a shard"));
-  EXPECT_THAT(refusal([](Index& index) { index.shards[0].file = index.shards[1].file; }), HasSubstr("named twice"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = index.tensors[1].name; }), HasSubstr("have the name"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "trainer/step/x"; }), HasSubstr("another name lies below it"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = "index/x"; }), HasSubstr("'index' is reserved"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = ""; }), HasSubstr("the empty name"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].name = std::string(2000, 'x'); }), HasSubstr("2000 bytes"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].dtype = at::kComplexFloat; }), HasSubstr("ComplexFloat"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].shape = {8, 5}; }), HasSubstr("35 of its 40 elements"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].shape = {-7, 5}; }), HasSubstr("[-7, 5]"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].shape.assign(40, 1); }), HasSubstr("40 dims"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].shape.assign(8, 1 << 16); }), HasSubstr("65536"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).shard = 3; }), HasSubstr("shard 3 of 3"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).shard = -1; }), HasSubstr("shard -1"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).offset = index.shards[0].bytes - 4; }), HasSubstr("are not in the"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).offset = -8; }), HasSubstr("are not in the"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes[0].end[0] = 8; }), HasSubstr("which is not in [0, 7)"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes[0].begin[0] = -1; }), HasSubstr("which is not in [0, 7)"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.boxes.clear(); }), HasSubstr("it has no boxes"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = 36; }), HasSubstr("it has 36 elements from number 0 on"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = -1; }), HasSubstr("it has -1 elements"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.first = INT64_MAX; }), HasSubstr("its boxes have 35"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).region.count = 13; }), HasSubstr("more than its 35"));
-  EXPECT_THAT(refusal([&](Index& index) { piece(index).checksums.clear(); }), HasSubstr("0 checksums and 1 blocks"));
-  EXPECT_THAT(refusal([](Index& index) { index.values = 3; }), HasSubstr("an integer instead of a table"));
-  EXPECT_THAT(refusal([](Index& index) {
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.shards[0].file = index.shards[1].file; }), HasSubstr("named twice"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].name = index.tensors[1].name; }), HasSubstr("have the name"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].name = "trainer/step/x"; }),
+              HasSubstr("another name lies below it"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].name = "index/x"; }), HasSubstr("'index' is reserved"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].name = ""; }), HasSubstr("the empty name"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].name = std::string(2000, 'x'); }), HasSubstr("2000 bytes"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].dtype = at::kComplexFloat; }), HasSubstr("ComplexFloat"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].shape = {8, 5}; }), HasSubstr("35 of its 40 elements"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].shape = {-7, 5}; }), HasSubstr("[-7, 5]"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].shape.assign(40, 1); }), HasSubstr("40 dims"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].shape.assign(8, 1 << 16); }), HasSubstr("65536"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).shard = 3; }), HasSubstr("shard 3 of 3"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).shard = -1; }), HasSubstr("shard -1"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).offset = index.shards[0].bytes - 4; }), HasSubstr("are not in the"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).offset = -8; }), HasSubstr("are not in the"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.boxes[0].end[0] = 8; }), HasSubstr("which is not in [0, 7)"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.boxes[0].begin[0] = -1; }),
+              HasSubstr("which is not in [0, 7)"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.boxes.clear(); }), HasSubstr("it has no boxes"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.count = 36; }),
+              HasSubstr("it has 36 elements from number 0 on"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.count = -1; }), HasSubstr("it has -1 elements"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.first = INT64_MAX; }), HasSubstr("its boxes have 35"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).region.count = 13; }), HasSubstr("more than its 35"));
+  EXPECT_THAT(refusal([&](MasterIndex& index) { piece(index).checksums.clear(); }), HasSubstr("0 checksums and 1 blocks"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.values = 3; }), HasSubstr("an integer instead of a table"));
+  EXPECT_THAT(refusal([](MasterIndex& index) {
                 index.values = Value::Table{{"a", nested(kDeepestValue + 1)}};
               }),
               HasSubstr("inside each"));
-  EXPECT_THAT(refusal([](Index& index) { index.values = Value::Table{{"a", at::Tensor()}}; }), HasSubstr("a tensor cannot"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].attributes = Value::Table{{"a", Value::Table{}}}; }), HasSubstr("'a'"));
-  EXPECT_THAT(refusal([](Index& index) { index.tensors[0].attributes = 1; }), HasSubstr("an integer instead of a table"));
+  EXPECT_THAT(refusal([](MasterIndex& index) {
+                index.values = Value::Table{{"a", at::Tensor()}};
+              }),
+              HasSubstr("a tensor cannot"));
+  EXPECT_THAT(refusal([](MasterIndex& index) {
+                index.tensors[0].attributes = Value::Table{{"a", Value::Table{}}};
+              }),
+              HasSubstr("'a'"));
+  EXPECT_THAT(refusal([](MasterIndex& index) { index.tensors[0].attributes = 1; }), HasSubstr("an integer instead of a table"));
 }
 
 TEST(CkptMaster, BeginsWithText) {

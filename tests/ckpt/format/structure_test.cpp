@@ -101,7 +101,7 @@ TEST(CkptStructure, GroupsAreCompact) {
   const Master file = make_master(saved.index);
   EXPECT_EQ(count_of(file, "FRHP") + count_of(file, "BTHD"), 0U) << "heaps and their indices";
   EXPECT_EQ(count_of(with_heap(1), "FRHP"), 1U) << "what the line above looks for";
-  const Index read = read_master(file, "checkpoint.h5");
+  const MasterIndex read = read_master(file, "checkpoint.h5");
   EXPECT_EQ(read.values.to_json(), saved.index.values.to_json());
   EXPECT_EQ(read.tensors[0].attributes.to_json(), saved.index.tensors[0].attributes.to_json());
   std::vector<ShardDataset> datasets;

@@ -7,7 +7,7 @@
 namespace zt::ckpt::test {
 namespace {
 
-using Runs = std::vector<Run>;  // in a test case, Run is GoogleTest's
+using Runs = std::vector<CopyRun>;  // in a test case, Run is GoogleTest's
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 

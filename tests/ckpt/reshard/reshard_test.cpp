@@ -13,7 +13,7 @@ namespace zt::ckpt::test {
 namespace {
 
 using Shape = std::vector<int64_t>;
-using Runs = std::vector<Run>;  // in a test case, Run is GoogleTest's
+using Runs = std::vector<CopyRun>;  // in a test case, Run is GoogleTest's
 
 // The elements of saved regions, enumerated.
 struct Held {
@@ -32,7 +32,7 @@ struct Held {
 std::string check(const Shape& shape, const Held& held, const Region& wanted, const CopyList& copies) {
   const std::vector<int64_t> asked = elements_of(shape, wanted);
   std::vector<char> is_copied(asked.size(), 0);
-  for (const Run& run : copies.runs) {
+  for (const CopyRun& run : copies.runs) {
     if (run.source < 0 || run.source >= static_cast<int32_t>(held.elements.size()) || run.count < 1 || run.times < 1)
       return "a run of nothing";
     if (run.times == 1 && (run.from_stride != 0 || run.to_stride != 0)) return "one stretch with strides";
@@ -52,7 +52,7 @@ std::string check(const Shape& shape, const Held& held, const Region& wanted, co
     missing += !held.is_held[asked[i]];
   }
   if (missing != copies.missing) return "counts the missing wrong";
-  const bool is_sorted = std::is_sorted(copies.runs.begin(), copies.runs.end(), [](const Run& a, const Run& b) {
+  const bool is_sorted = std::is_sorted(copies.runs.begin(), copies.runs.end(), [](const CopyRun& a, const CopyRun& b) {
     return a.source != b.source ? a.source < b.source : a.from < b.from;
   });
   return is_sorted ? "" : "is not sorted";

@@ -75,9 +75,9 @@ TEST(SafetensorsMutations, TenThousandMutationsAreFaultsOrValid) {
     const int64_t file_bytes = std::ssize(bytes) + data;
     bytes.resize(file_bytes);
     try {
-      const Contents contents = parse_header(bytes, file_bytes, "mutated");
+      const FileHeader header = parse_header(bytes, file_bytes, "mutated");
       int64_t at = header_bytes(bytes, file_bytes, "mutated");
-      for (const Tensor& tensor : contents.tensors) {
+      for (const Tensor& tensor : header.tensors) {
         ASSERT_EQ(tensor.begin, at);
         ASSERT_EQ(tensor.end - tensor.begin, tensor_bytes(tensor));
         at = tensor.end;

@@ -19,7 +19,7 @@ std::string index_refusal(const std::string& text) {
 }
 
 TEST(SafetensorsShards, AnIndexThatTransformersWrote) {
-  const Index index = parse_index(test::golden_text("gpt2_untied/model.safetensors.index.json"), kIndexPath);
+  const FileIndex index = parse_index(test::golden_text("gpt2_untied/model.safetensors.index.json"), kIndexPath);
   EXPECT_EQ(parse_index(make_index(index), kIndexPath), index);
   std::map<std::string, std::string> found;
   int64_t total = 0;
@@ -36,8 +36,8 @@ TEST(SafetensorsShards, AnIndexThatTransformersWrote) {
 
 TEST(SafetensorsShards, AnIndexNeedsNoTotal) {
   const std::map<std::string, std::string> files{{"w", "a.safetensors"}};
-  EXPECT_EQ(parse_index(R"({"weight_map":{"w":"a.safetensors"}})", kIndexPath), (Index{files, 0}));
-  EXPECT_EQ(parse_index(R"({"metadata":{"by":"x"},"weight_map":{"w":"a.safetensors"}})", kIndexPath), (Index{files, 0}));
+  EXPECT_EQ(parse_index(R"({"weight_map":{"w":"a.safetensors"}})", kIndexPath), (FileIndex{files, 0}));
+  EXPECT_EQ(parse_index(R"({"metadata":{"by":"x"},"weight_map":{"w":"a.safetensors"}})", kIndexPath), (FileIndex{files, 0}));
 }
 
 TEST(SafetensorsShards, RefusesOtherIndices) {

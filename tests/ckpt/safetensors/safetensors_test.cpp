@@ -18,7 +18,7 @@ using test::head;
 const std::string kPath = "folder/model.safetensors";
 
 // Parses a header with this JSON, of a file with that many bytes of data.
-Contents parse(const std::string& json, int64_t data) {
+FileHeader parse(const std::string& json, int64_t data) {
   const Bytes bytes = head(json);
   return parse_header(bytes, std::ssize(bytes) + data, kPath);
 }
@@ -45,59 +45,59 @@ TEST(SafetensorsHeader, ReadsWhatTheFormatAllows) {
   const std::string json = R"({"b":{"dtype":"I64","shape":[],"data_offsets":[24,32]}, "__metadata__":{"format":"pt"},)"
                            R"("a":{"data_offsets":[0,24],"shape":[2,3],"dtype":"F32"},)"
                            R"("none":{"dtype":"BOOL","shape":[0,7],"data_offsets":[24,24]}}   )";
-  const Contents contents = parse(json, 32);
-  const int64_t begin = contents.tensors.at(0).begin;
+  const FileHeader header = parse(json, 32);
+  const int64_t begin = header.tensors.at(0).begin;
   const std::vector<Tensor> wanted{{"a", ScalarType::Float, {2, 3}, begin, begin + 24},
                                    {"none", ScalarType::Bool, {0, 7}, begin + 24, begin + 24},
                                    {"b", ScalarType::Long, {}, begin + 24, begin + 32}};
-  EXPECT_EQ(contents.tensors, wanted);
-  EXPECT_EQ(contents.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
+  EXPECT_EQ(header.tensors, wanted);
+  EXPECT_EQ(header.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
 }
 
 TEST(SafetensorsHeader, AnEmptyFileOfTensors) {
-  EXPECT_EQ(parse("{}", 0), Contents{});
-  Contents none;
-  EXPECT_EQ(parse_header(make_header(none), kPrefix + 8, kPath), Contents{});
+  EXPECT_EQ(parse("{}", 0), FileHeader{});
+  FileHeader none;
+  EXPECT_EQ(parse_header(make_header(none), kPrefix + 8, kPath), FileHeader{});
 }
 
 TEST(SafetensorsHeader, EveryTypeGoesThereAndBack) {
-  Contents contents;
+  FileHeader header;
   const std::pair<const char*, ScalarType> types[] = {
       {"F64", ScalarType::Double}, {"F32", ScalarType::Float}, {"F16", ScalarType::Half},  {"BF16", ScalarType::BFloat16},
       {"I64", ScalarType::Long},   {"I32", ScalarType::Int},   {"I16", ScalarType::Short}, {"I8", ScalarType::Char},
       {"U8", ScalarType::Byte},    {"BOOL", ScalarType::Bool}};
-  for (const auto& [name, dtype] : types) contents.tensors.push_back({name, dtype, {3, 1, 5}});
-  contents.metadata = {{"format", "pt"}, {"\"quoted\"", "\u00e4\n"}};
-  const Bytes bytes = make_header(contents);
+  for (const auto& [name, dtype] : types) header.tensors.push_back({name, dtype, {3, 1, 5}});
+  header.metadata = {{"format", "pt"}, {"\"quoted\"", "\u00e4\n"}};
+  const Bytes bytes = make_header(header);
   EXPECT_EQ(bytes.size() % 8, 0u);
-  const int64_t file_bytes = contents.tensors.back().end;
+  const int64_t file_bytes = header.tensors.back().end;
   EXPECT_EQ(file_bytes, std::ssize(bytes) + 15 * (8 + 8 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 1));
-  EXPECT_EQ(parse_header(bytes, file_bytes, kPath), contents);
+  EXPECT_EQ(parse_header(bytes, file_bytes, kPath), header);
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (const auto& [name, dtype] : types) EXPECT_CONTAINS(text, fmt::format(R"("{}":{{"dtype":"{}")", name, name));
 }
 
 // All data begin at multiples of their elements' size, as readers need that map the file into memory.
 TEST(SafetensorsHeader, DataAreAligned) {
-  Contents contents;
+  FileHeader header;
   for (int i = 0; i < 40; ++i) {
     const ScalarType types[] = {ScalarType::Byte, ScalarType::Double, ScalarType::BFloat16, ScalarType::Float};
-    contents.tensors.push_back({fmt::format("t{}", i), types[i % 4], {i % 7, 3}});
+    header.tensors.push_back({fmt::format("t{}", i), types[i % 4], {i % 7, 3}});
   }
-  const Bytes bytes = make_header(contents);
-  for (const Tensor& tensor : contents.tensors) EXPECT_EQ(tensor.begin % c10::elementSize(tensor.dtype), 0u) << tensor.name;
-  EXPECT_EQ(parse_header(bytes, contents.tensors.back().end, kPath), contents);
+  const Bytes bytes = make_header(header);
+  for (const Tensor& tensor : header.tensors) EXPECT_EQ(tensor.begin % c10::elementSize(tensor.dtype), 0u) << tensor.name;
+  EXPECT_EQ(parse_header(bytes, header.tensors.back().end, kPath), header);
 }
 
 // A file of the reference library is written again with the same bytes.
 TEST(SafetensorsHeader, AreTheReferencesBytes) {
   for (const std::string name : {"gpt2", "llama", "llama_tied"}) {
     const Bytes file = test::golden_bytes(name + "/model.safetensors");
-    Contents contents = parse_header(file, std::ssize(file), name);
-    const Contents read = contents;
-    std::shuffle(contents.tensors.begin(), contents.tensors.end(), std::mt19937(3));
-    const Bytes again = make_header(contents);
-    EXPECT_EQ(contents, read);
+    FileHeader header = parse_header(file, std::ssize(file), name);
+    const FileHeader read = header;
+    std::shuffle(header.tensors.begin(), header.tensors.end(), std::mt19937(3));
+    const Bytes again = make_header(header);
+    EXPECT_EQ(header, read);
     EXPECT_EQ(again, Bytes(file.begin(), file.begin() + std::ssize(again))) << name;
     EXPECT_EQ(header_bytes(file, std::ssize(file), name), std::ssize(again));
   }
@@ -201,8 +201,8 @@ TEST(SafetensorsHeader, MessagesShowStrangeNamesShortAndHarmless) {
 
 TEST(SafetensorsHeader, MakesNoFileThatNobodyCouldRead) {
   const auto said = [](std::vector<Tensor> tensors) {
-    Contents contents{std::move(tensors), {}};
-    return test::message_of<Misuse>([&] { make_header(contents); });
+    FileHeader header{std::move(tensors), {}};
+    return test::message_of<Misuse>([&] { make_header(header); });
   };
   EXPECT_CONTAINS(said({{"a", ScalarType::Float, {1}}, {"a", ScalarType::Double, {1}}}), "\"a\" occurs twice");
   EXPECT_CONTAINS(said({{"__metadata__", ScalarType::Float, {1}}}), "reserved");

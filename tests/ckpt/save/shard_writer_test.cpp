@@ -73,7 +73,7 @@ TEST(ShardWriter, WritesWhatIsGivenAndItsChecksums) {
       }
     }
     io::Hash hash;
-    for (const io::Range& range : image.rest_ranges()) hash.add(std::span(file).subspan(range.offset, range.bytes));
+    for (const io::FileRange& range : image.rest_ranges()) hash.add(std::span(file).subspan(range.offset, range.bytes));
     EXPECT_EQ(record.rest, hash.value());
   }
 }

@@ -61,7 +61,7 @@ inline std::vector<uint64_t> block_checksums(std::span<const std::byte> bytes) {
 }
 
 struct Saved {
-  Index index;
+  MasterIndex index;
   std::vector<std::unique_ptr<ShardImage>> shards;
 };
 

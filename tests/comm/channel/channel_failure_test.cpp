@@ -44,16 +44,17 @@ TEST(ChannelFailure, ATimeOutSaysWhichEndWaitsForWhichMessage) {
 }
 
 TEST(ChannelFailure, TheVerdictSaysWhoWaitsForWhom) {
-  const auto record = [](Kind kind, int peer, uint64_t turn, Stage stage) {
-    return Record{.number = turn, .turn = turn, .call = {.kind = kind, .peer = peer, .tensors = 0}, .stage = stage};
+  const auto record = [](CallKind kind, int peer, uint64_t turn, CallStage stage) {
+    return CallRecord{.number = turn, .turn = turn, .call = {.kind = kind, .peer = peer, .tensors = 0}, .stage = stage};
   };
   std::vector<Flight> flights(2);
   for (int r = 0; r < 2; ++r) flights[static_cast<size_t>(r)].rank = r;
   const Track forward{.axis = "pp forward 0>1", .backend = "shm", .copy = 0, .ranks = {0, 1}, .records = {}};
   flights[0].tracks = {forward};
   flights[1].tracks = {forward};
-  flights[0].tracks[0].records = {record(Kind::send, 1, 0, Stage::done)};
-  flights[1].tracks[0].records = {record(Kind::recv, 0, 0, Stage::done), record(Kind::recv, 0, 1, Stage::running)};
+  flights[0].tracks[0].records = {record(CallKind::send, 1, 0, CallStage::done)};
+  flights[1].tracks[0].records = {record(CallKind::recv, 0, 0, CallStage::done),
+                                  record(CallKind::recv, 0, 1, CallStage::running)};
   EXPECT_CONTAINS(judge(flights).text(),
                   "rank 1 waits in recv of a message from rank 0, message 1 on axis pp forward 0>1, for 0.0 s; rank 0 has not "
                   "called it");

@@ -111,7 +111,7 @@ class RankRun {
 
   void step(int number) {
     const Axis& axis = axes_[static_cast<size_t>(dice_.below(static_cast<int>(axes_.size())))];
-    const auto kind = static_cast<Kind>(dice_.below(kKinds));
+    const auto kind = static_cast<CallKind>(dice_.below(kCallKinds));
     const auto dtype = dice_.pick(test::all_dtypes());
     const auto op = static_cast<ReduceOp>(dice_.below(4));
     const int64_t n = dice_.size();
@@ -121,7 +121,7 @@ class RankRun {
     // A window serves one operation at a time.
     if (is_window) finish();
     hashes_.push_back(0);
-    if (is_list && (kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::all_gather)) {
+    if (is_list && (kind == CallKind::all_reduce || kind == CallKind::reduce_scatter || kind == CallKind::all_gather)) {
       return call_list(axis, kind, dtype, op, n, async, number);
     }
     call(axis, kind, dtype, op, n, is_window, is_in_place, async, root, number);
@@ -131,61 +131,61 @@ class RankRun {
     pending_.push_back({hashes_.size() - 1, std::move(work), std::move(results)});
   }
 
-  void call_list(const Axis& axis, Kind kind, at::ScalarType dtype, ReduceOp op, int64_t n, Async async, int number) {
+  void call_list(const Axis& axis, CallKind kind, at::ScalarType dtype, ReduceOp op, int64_t n, Async async, int number) {
     const int64_t size = axis.comm->size();
     std::vector<at::Tensor> ins, outs;
     for (int i = 0; i < 3; ++i) {
       const int64_t part = n / (i + 1);
-      ins.push_back(at::zeros({kind == Kind::reduce_scatter ? part * size : part}, dtype));
-      outs.push_back(at::zeros({kind == Kind::all_gather ? part * size : part}, dtype));
+      ins.push_back(at::zeros({kind == CallKind::reduce_scatter ? part * size : part}, dtype));
+      outs.push_back(at::zeros({kind == CallKind::all_gather ? part * size : part}, dtype));
       fill(ins.back(), number + i, world_.rank);
     }
-    if (kind == Kind::all_reduce) keep(axis.comm->all_reduce(ins, op, async), ins);
-    else if (kind == Kind::reduce_scatter) keep(axis.comm->reduce_scatter(outs, ins, op, async), outs);
+    if (kind == CallKind::all_reduce) keep(axis.comm->all_reduce(ins, op, async), ins);
+    else if (kind == CallKind::reduce_scatter) keep(axis.comm->reduce_scatter(outs, ins, op, async), outs);
     else keep(axis.comm->all_gather(outs, ins, async), outs);
   }
 
-  void call(const Axis& axis, Kind kind, at::ScalarType dtype, ReduceOp op, int64_t n, bool is_window, bool is_in_place,
+  void call(const Axis& axis, CallKind kind, at::ScalarType dtype, ReduceOp op, int64_t n, bool is_window, bool is_in_place,
             Async async, int root, int number) {
     Communicator& comm = *axis.comm;
     const int64_t size = comm.size();
-    const bool is_root = comm.rank() == root, takes_parts = kind == Kind::reduce_scatter || kind == Kind::all_to_all;
-    const bool gives_whole = kind == Kind::all_gather || kind == Kind::gather || kind == Kind::all_to_all;
-    at::Tensor in = make(axis, is_window, 0, takes_parts || kind == Kind::scatter ? n * size : n, dtype);
+    const bool is_root = comm.rank() == root, takes_parts = kind == CallKind::reduce_scatter || kind == CallKind::all_to_all;
+    const bool gives_whole = kind == CallKind::all_gather || kind == CallKind::gather || kind == CallKind::all_to_all;
+    at::Tensor in = make(axis, is_window, 0, takes_parts || kind == CallKind::scatter ? n * size : n, dtype);
     at::Tensor out = make(axis, is_window, 1, gives_whole ? n * size : n, dtype);
-    if (is_in_place && (kind == Kind::all_reduce || kind == Kind::reduce)) out = in;
-    if (is_in_place && kind == Kind::reduce_scatter) out = in.narrow(0, comm.rank() * n, n);
-    if (is_in_place && kind == Kind::all_gather) in = out.narrow(0, comm.rank() * n, n);
+    if (is_in_place && (kind == CallKind::all_reduce || kind == CallKind::reduce)) out = in;
+    if (is_in_place && kind == CallKind::reduce_scatter) out = in.narrow(0, comm.rank() * n, n);
+    if (is_in_place && kind == CallKind::all_gather) in = out.narrow(0, comm.rank() * n, n);
     fill(in, number, world_.rank);
     const int next = static_cast<int>((comm.rank() + 1) % size), last = static_cast<int>((comm.rank() + size - 1) % size);
     switch (kind) {
-      case Kind::all_reduce:
+      case CallKind::all_reduce:
         return keep(comm.all_reduce(out, in, op, async), {out});
-      case Kind::reduce_scatter:
+      case CallKind::reduce_scatter:
         return keep(comm.reduce_scatter(out, in, op, async), {out});
-      case Kind::all_gather:
+      case CallKind::all_gather:
         return keep(comm.all_gather(out, in, async), {out});
-      case Kind::broadcast:
+      case CallKind::broadcast:
         return keep(comm.broadcast(in, root, async), {in});
-      case Kind::reduce:
+      case CallKind::reduce:
         return keep(comm.reduce(is_root ? out : at::Tensor(), in, root, op, async),
                     is_root ? std::vector{out} : std::vector<at::Tensor>());
-      case Kind::gather:
+      case CallKind::gather:
         return keep(comm.gather(is_root ? out : at::Tensor(), in, root, async),
                     is_root ? std::vector{out} : std::vector<at::Tensor>());
-      case Kind::scatter:
+      case CallKind::scatter:
         return keep(comm.scatter(out, is_root ? in : at::Tensor(), root, async), {out});
-      case Kind::all_to_all:
+      case CallKind::all_to_all:
         return keep(comm.all_to_all(out, in, {}, {}, async), {out});
-      case Kind::send:
-      case Kind::recv: {
+      case CallKind::send:
+      case CallKind::recv: {
         // Around the ring: the root receives first.
         if (!is_root) comm.send(in, next, async).wait();
         comm.recv(out, last, async).wait();
         if (is_root) comm.send(in, next, async).wait();
         return keep(Work(), {out});
       }
-      case Kind::barrier:
+      case CallKind::barrier:
         return comm.barrier();
     }
   }

@@ -18,7 +18,7 @@ TEST_F(NcclTest, ComparesCallsBeforeAnythingStarts) {
   comm->all_reduce(t, t);
   EXPECT_EQ(comparisons.made, 1);
   log.take();
-  comparisons.of_rank_2 = Call{.kind = Kind::broadcast, .dtype = at::kFloat, .peer = 0, .count = 4};
+  comparisons.of_rank_2 = Call{.kind = CallKind::broadcast, .dtype = at::kFloat, .peer = 0, .count = 4};
   const auto said = test::message_of<Fault>([&] { comm->all_reduce(t, t); });
   EXPECT_CONTAINS(said, "rank 2 (world rank 2) called broadcast of 4 float32 from rank 0 (world rank 0)");
   EXPECT_CONTAINS(said, "the others called all_reduce of 4 float32 (sum)");
@@ -30,17 +30,17 @@ TEST_F(NcclTest, ComparesCallsBeforeAnythingStarts) {
 
 TEST_F(NcclTest, ComparesTheFirstCallsOrAll) {
   const auto backend = make_backend();
-  const auto submit = [&](Kind kind, uint64_t turn) {
+  const auto submit = [&](CallKind kind, uint64_t turn) {
     const auto t = at::ones({3});
-    const bool sends = kind == Kind::send;
+    const bool sends = kind == CallKind::send;
     backend->submit({.kind = kind, .out = sends ? Tensors() : Tensors(t), .in = {t}, .peer = 0, .turn = turn}, Async::no);
     return comparisons.made;
   };
-  EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst), 0);
-  EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst - 1), 1);
-  EXPECT_EQ(submit(Kind::send, 0), 1) << "only two ranks know of a message";
+  EXPECT_EQ(submit(CallKind::all_reduce, kCheckedFirst), 0);
+  EXPECT_EQ(submit(CallKind::all_reduce, kCheckedFirst - 1), 1);
+  EXPECT_EQ(submit(CallKind::send, 0), 1) << "only two ranks know of a message";
   backend->set_check(CheckMode::full);
-  EXPECT_EQ(submit(Kind::all_reduce, kCheckedFirst), 2);
+  EXPECT_EQ(submit(CallKind::all_reduce, kCheckedFirst), 2);
 }
 
 TEST_F(NcclTest, BarrierIsASumThatTheHostWaitsFor) {
@@ -96,23 +96,23 @@ TEST_F(NcclTest, TheRingSaysWhatRunsAndEnds) {
   streams->stop();
   const Work first = comm.all_reduce(t), second = comm.all_reduce(t);
   EXPECT_FALSE(second.done());
-  EXPECT_EQ(comm.stage(0), Stage::running);
-  EXPECT_EQ(comm.stage(1), Stage::running);
+  EXPECT_EQ(comm.stage(0), CallStage::running);
+  EXPECT_EQ(comm.stage(1), CallStage::running);
   EXPECT_GE(comm.record(0).started_ns, comm.record(0).queued_ns);
   streams->go_on();
   EXPECT_TRUE(second.done());
-  EXPECT_EQ(comm.stage(0), Stage::done) << "there is one stream, so earlier operations are done, too";
-  EXPECT_EQ(comm.stage(1), Stage::done);
+  EXPECT_EQ(comm.stage(0), CallStage::done) << "there is one stream, so earlier operations are done, too";
+  EXPECT_EQ(comm.stage(1), CallStage::done);
   EXPECT_GE(comm.record(1).ended_ns, comm.record(1).started_ns);
 
   comm.all_reduce(t);
-  EXPECT_EQ(comm.stage(2), Stage::running) << "the host has not looked";
+  EXPECT_EQ(comm.stage(2), CallStage::running) << "the host has not looked";
   comm.all_reduce(t);
-  EXPECT_EQ(comm.stage(2), Stage::done) << "the next call looks, though no Work is held";
+  EXPECT_EQ(comm.stage(2), CallStage::done) << "the next call looks, though no Work is held";
   nccl.refused = "all_reduce";
   EXPECT_THROW(comm.all_reduce(t), Fault);
-  EXPECT_EQ(comm.stage(3), Stage::done);
-  EXPECT_EQ(comm.stage(4), Stage::failed);
+  EXPECT_EQ(comm.stage(3), CallStage::done);
+  EXPECT_EQ(comm.stage(4), CallStage::failed);
 }
 
 TEST_F(NcclTest, ATimeOutFailsWhatRuns) {
@@ -123,9 +123,9 @@ TEST_F(NcclTest, ATimeOutFailsWhatRuns) {
   streams->stop();
   const Work first = comm.all_reduce(t), second = comm.all_reduce(t);
   EXPECT_THROW(first.synchronize(), Fault);
-  EXPECT_EQ(comm.stage(0), Stage::done);
-  EXPECT_EQ(comm.stage(1), Stage::timed_out);
-  EXPECT_EQ(comm.stage(2), Stage::timed_out);
+  EXPECT_EQ(comm.stage(0), CallStage::done);
+  EXPECT_EQ(comm.stage(1), CallStage::timed_out);
+  EXPECT_EQ(comm.stage(2), CallStage::timed_out);
 }
 
 TEST_F(NcclTest, GivesBackEventsAndTheCommunicator) {

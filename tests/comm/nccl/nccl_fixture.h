@@ -20,13 +20,13 @@ inline const Group kThree{"dp", 1, {0, 1, 2}};
 struct RecordedBackend {
   explicit RecordedBackend(std::unique_ptr<Backend> made) : backend(std::move(made)) { backend->record_in(ring); }
   Work all_reduce(const at::Tensor& tensor) {
-    Operation operation{.kind = Kind::all_reduce, .out = {tensor}, .in = {tensor}};
+    Operation operation{.kind = CallKind::all_reduce, .out = {tensor}, .in = {tensor}};
     operation.call = call_of(operation);
     operation.number = operation.turn = ring->add(operation.call).number;
     return backend->submit(std::move(operation), Async::yes);
   }
-  Record record(size_t number) const { return memory->records[number].load(); }
-  Stage stage(size_t number) const { return record(number).stage; }
+  CallRecord record(size_t number) const { return memory->records[number].load(); }
+  CallStage stage(size_t number) const { return record(number).stage; }
 
   std::shared_ptr<RingMemory> memory = std::make_shared<RingMemory>();
   std::shared_ptr<Ring> ring = std::make_shared<Ring>(*memory, memory, kThree, "nccl", 0);

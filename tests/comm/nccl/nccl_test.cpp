@@ -171,9 +171,9 @@ TEST_F(NcclTest, TypesThatCannotBeReducedAreRefusedBeforeAnythingStarts) {
   const auto half_word = at::ones({3}, at::kShort);
   EXPECT_SAYS("NCCL cannot reduce tensors of type int16", any.all_reduce(half_word));
   EXPECT_TRUE(log.take().empty());
-  EXPECT_EQ(any.stage(0), Stage::failed);
+  EXPECT_EQ(any.stage(0), CallStage::failed);
   any.all_reduce(at::ones({3}));
-  EXPECT_EQ(any.stage(1), Stage::running) << "it stays usable";
+  EXPECT_EQ(any.stage(1), CallStage::running) << "it stays usable";
   log.take();
   const auto fixed = make(SumOrder::fixed);
   fixed->all_reduce(half_word, half_word);
@@ -194,7 +194,7 @@ TEST_F(NcclTest, SplitsAndDuplicates) {
 
   const auto t = at::ones({4});
   streams->stop();
-  const Work work = part->submit({.kind = Kind::all_reduce, .out = {t}, .in = {t}, .turn = kCheckedFirst}, Async::yes);
+  const Work work = part->submit({.kind = CallKind::all_reduce, .out = {t}, .in = {t}, .turn = kCheckedFirst}, Async::yes);
   EXPECT_EQ(calls(), (Lines{"(", "send 8 to 1", "recv 8 from 1", ")", "(", "all_gather 8", ")"})) << "the parent's order";
   EXPECT_EQ(comparisons.made, 1) << "the parent's check";
   const auto late = test::message_of<Fault>([&] { work.synchronize(); });

@@ -21,7 +21,7 @@ namespace {
 
 const Group kGroup{"dp", 1, {4, 6, 8}};
 
-Call call_to(Kind kind, int peer) {
+Call call_to(CallKind kind, int peer) {
   return {.kind = kind, .dtype = at::kFloat, .peer = peer, .count = 3};
 }
 
@@ -36,11 +36,11 @@ TEST(Flight, RecordsSayWhatWhenAndWhy) {
   const std::string activity = "REDUCE_GRAD 3 and something that is too long for a record of forty";
   {
     const Activity now(activity);
-    ring->add(call_to(Kind::all_reduce, -1));
+    ring->add(call_to(CallKind::all_reduce, -1));
   }
-  ring->add(call_to(Kind::send, 2));
+  ring->add(call_to(CallKind::send, 2));
   ring->start(0, 77);
-  ring->end(0, Stage::done, 99);
+  ring->end(0, CallStage::done, 99);
   const Flight flight = box->read();
   EXPECT_EQ(flight.rank, 6);
   EXPECT_EQ(flight.world_size, 9);
@@ -53,23 +53,23 @@ TEST(Flight, RecordsSayWhatWhenAndWhy) {
   EXPECT_EQ(track.ranks, kGroup.ranks);
   EXPECT_EQ(track.collectives, 1U);
   ASSERT_EQ(track.records.size(), 2U);
-  EXPECT_EQ(track.records[0].stage, Stage::done);
+  EXPECT_EQ(track.records[0].stage, CallStage::done);
   EXPECT_EQ(track.records[0].started_ns, 77);
   EXPECT_EQ(track.records[0].ended_ns, 99);
   EXPECT_STREQ(track.records[0].activity.data(), activity.substr(0, 39).c_str());
-  EXPECT_EQ(track.records[1].stage, Stage::queued);
-  EXPECT_EQ(track.records[1].call, call_to(Kind::send, 2));
+  EXPECT_EQ(track.records[1].stage, CallStage::queued);
+  EXPECT_EQ(track.records[1].call, call_to(CallKind::send, 2));
   EXPECT_STREQ(track.records[1].activity.data(), "");
 }
 
 TEST(Flight, TurnsCountCollectivesAndEachPairsMessages) {
   const auto ring = Ring::make_private(kGroup, "mpi");
-  EXPECT_EQ(ring->add(call_to(Kind::barrier, -1)).turn, 0U);
-  EXPECT_EQ(ring->add(call_to(Kind::send, 0)).turn, 0U);
-  EXPECT_EQ(ring->add(call_to(Kind::send, 2)).turn, 0U);
-  EXPECT_EQ(ring->add(call_to(Kind::recv, 0)).turn, 0U);
-  EXPECT_EQ(ring->add(call_to(Kind::send, 2)).turn, 1U);
-  const Record last = ring->add(call_to(Kind::broadcast, 0));
+  EXPECT_EQ(ring->add(call_to(CallKind::barrier, -1)).turn, 0U);
+  EXPECT_EQ(ring->add(call_to(CallKind::send, 0)).turn, 0U);
+  EXPECT_EQ(ring->add(call_to(CallKind::send, 2)).turn, 0U);
+  EXPECT_EQ(ring->add(call_to(CallKind::recv, 0)).turn, 0U);
+  EXPECT_EQ(ring->add(call_to(CallKind::send, 2)).turn, 1U);
+  const CallRecord last = ring->add(call_to(CallKind::broadcast, 0));
   EXPECT_EQ(last.turn, 1U);
   EXPECT_EQ(last.number, 5U);
 }
@@ -77,15 +77,15 @@ TEST(Flight, TurnsCountCollectivesAndEachPairsMessages) {
 TEST(Flight, ARingKeepsTheLastCalls) {
   const auto box = BlackBox::create(World{});
   const auto ring = box->open_ring(kGroup, "mpi");
-  for (size_t i = 0; i < kRecords + 10; ++i) ring->add(call_to(Kind::all_reduce, -1));
-  ring->end(3, Stage::done, 1);  // overwritten long ago
-  ring->end(10, Stage::failed, 1);
+  for (size_t i = 0; i < kRecords + 10; ++i) ring->add(call_to(CallKind::all_reduce, -1));
+  ring->end(3, CallStage::done, 1);  // overwritten long ago
+  ring->end(10, CallStage::failed, 1);
   const auto records = box->read().tracks[0].records;
   ASSERT_EQ(records.size(), kRecords);
   EXPECT_EQ(records.front().number, 10U);
-  EXPECT_EQ(records.front().stage, Stage::failed);
+  EXPECT_EQ(records.front().stage, CallStage::failed);
   EXPECT_EQ(records.back().number, kRecords + 9);
-  for (size_t i = 1; i < records.size(); ++i) EXPECT_EQ(records[i].stage, Stage::queued);
+  for (size_t i = 1; i < records.size(); ++i) EXPECT_EQ(records[i].stage, CallStage::queued);
 }
 
 TEST(Flight, RingsOfDeadCommunicatorsAreUsedAgain) {
@@ -126,8 +126,8 @@ TEST(Flight, CommunicatorsRecordWhatTheyCall) {
     EXPECT_EQ(records[0].call.text(""), "all_reduce of 5 float32 (sum)");
     EXPECT_CONTAINS(records[1].call.text(""), "all_reduce of a list of 2 tensors of ");
     EXPECT_EQ(records[2].call.text("rank 1"), r == 0 ? "send of 5 float32 to rank 1" : "recv of 5 float32 from rank 1");
-    for (const Record& record : records) {
-      EXPECT_EQ(record.stage, Stage::done);
+    for (const CallRecord& record : records) {
+      EXPECT_EQ(record.stage, CallStage::done);
       EXPECT_LE(record.queued_ns, record.started_ns);
       EXPECT_LE(record.started_ns, record.ended_ns);
     }
@@ -138,7 +138,7 @@ TEST(Flight, FilesGiveBackWhatWasWritten) {
   const auto folder = fresh_folder();
   const auto box = BlackBox::create(World{.rank = 3, .size = 4, .threads = nullptr});
   const auto ring = box->open_ring(kGroup, "shm");
-  ring->add(call_to(Kind::all_to_all, -1));
+  ring->add(call_to(CallKind::all_to_all, -1));
   ring->start(0, 5);
   box->set_end("its script failed (bytes: \xff)");
   Flight written = box->read();
@@ -151,9 +151,9 @@ TEST(Flight, FilesGiveBackWhatWasWritten) {
   EXPECT_EQ(read[0].unix_offset_ns, written.unix_offset_ns);
   EXPECT_CONTAINS(read[0].end, "its script failed (bytes: ");
   ASSERT_EQ(read[0].tracks.size(), 1U);
-  const Record &before = written.tracks[0].records[0], &after = read[0].tracks[0].records[0];
+  const CallRecord &before = written.tracks[0].records[0], &after = read[0].tracks[0].records[0];
   EXPECT_EQ(after.call, before.call);
-  EXPECT_EQ(after.stage, Stage::running);
+  EXPECT_EQ(after.stage, CallStage::running);
   EXPECT_EQ(after.queued_ns, before.queued_ns);
   EXPECT_EQ(read[0].tracks[0].ranks, kGroup.ranks);
   std::filesystem::remove_all(folder);

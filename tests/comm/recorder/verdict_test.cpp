@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000, kNow = 1000 * kSecond;
 
 Call all_reduce_of(int64_t count) {
-  return {.kind = Kind::all_reduce, .dtype = at::kFloat, .count = count};
+  return {.kind = CallKind::all_reduce, .dtype = at::kFloat, .count = count};
 }
 
 // Builds the flight of one rank, with calls on axes over all ranks of a world.
@@ -25,26 +25,28 @@ class Rank {
     flight_.read_ns = kNow;
   }
 
-  // seconds: how long ago the call began; for Stage::done also how long ago it ended.
-  Rank& call(const std::string& axis, const Call& call, Stage stage, double seconds = 5) {
+  // seconds: how long ago the call began; for CallStage::done also how long ago it ended.
+  Rank& call(const std::string& axis, const Call& call, CallStage stage, double seconds = 5) {
     Track& track = this->track(axis);
-    Record record;
+    CallRecord record;
     record.number = track.records.size();
     if (is_collective(call.kind)) record.turn = track.collectives++;
     else
-      record.turn = static_cast<uint64_t>(std::count_if(track.records.begin(), track.records.end(), [&](const Record& other) {
+      record.turn = static_cast<uint64_t>(std::count_if(track.records.begin(), track.records.end(), [&](const CallRecord& other) {
         return other.call.kind == call.kind && other.call.peer == call.peer;
       }));
     record.call = call;
     record.stage = stage;
     record.queued_ns = kNow - static_cast<int64_t>(seconds * kSecond);
-    if (stage != Stage::queued) record.started_ns = record.queued_ns;
-    if (stage == Stage::done) record.ended_ns = record.queued_ns;
+    if (stage != CallStage::queued) record.started_ns = record.queued_ns;
+    if (stage == CallStage::done) record.ended_ns = record.queued_ns;
     track.records.push_back(record);
     return *this;
   }
-  Rank& done(const std::string& axis, const Call& what) { return call(axis, what, Stage::done, 6); }
-  Rank& waits(const std::string& axis, const Call& what, double seconds = 5) { return call(axis, what, Stage::running, seconds); }
+  Rank& done(const std::string& axis, const Call& what) { return call(axis, what, CallStage::done, 6); }
+  Rank& waits(const std::string& axis, const Call& what, double seconds = 5) {
+    return call(axis, what, CallStage::running, seconds);
+  }
   Rank& doing(const char* activity) {
     std::strcpy(flight_.tracks.back().records.back().activity.data(), activity);
     return *this;
@@ -98,8 +100,8 @@ TEST(Verdict, AShortWaitIsNotGrave) {
 }
 
 TEST(Verdict, DifferentCalls) {
-  const Call sum{.kind = Kind::reduce_scatter, .dtype = at::kFloat, .count = 1024};
-  const Call gather{.kind = Kind::all_gather, .dtype = at::kFloat, .count = 512};
+  const Call sum{.kind = CallKind::reduce_scatter, .dtype = at::kFloat, .count = 1024};
+  const Call gather{.kind = CallKind::all_gather, .dtype = at::kFloat, .count = 512};
   std::vector<Flight> flights;
   for (int r = 0; r < 4; ++r) flights.push_back(Rank(r, 4).done("dp", sum).waits("dp", r == 2 ? gather : sum));
   const auto verdict = judge(flights);
@@ -129,13 +131,13 @@ TEST(Verdict, ARankWhoseScriptHasEnded) {
 }
 
 TEST(Verdict, WhatIsQueuedHasNotCome) {
-  const Call send{.kind = Kind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
-  const Call recv{.kind = Kind::recv, .dtype = at::kFloat, .peer = 0, .count = 10};
-  const auto ring = judge({Rank(0, 2).waits("pp", send), Rank(1, 2).waits("pp", {}).call("pp", recv, Stage::queued)});
+  const Call send{.kind = CallKind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
+  const Call recv{.kind = CallKind::recv, .dtype = at::kFloat, .peer = 0, .count = 10};
+  const auto ring = judge({Rank(0, 2).waits("pp", send), Rank(1, 2).waits("pp", {}).call("pp", recv, CallStage::queued)});
   EXPECT_CONTAINS(ring.text(), "rank 1 has not called it: it is in barrier");
   const auto two = all_reduce_of(2);
   const auto collective =
-      judge({Rank(0, 2).done("dp", {}).waits("dp", two), Rank(1, 2).waits("dp", {}).call("dp", two, Stage::queued)});
+      judge({Rank(0, 2).done("dp", {}).waits("dp", two), Rank(1, 2).waits("dp", {}).call("dp", two, CallStage::queued)});
   EXPECT_CONTAINS(collective.text(), "rank 1 has not called it: it is in barrier, operation 0 on axis dp");
 }
 
@@ -163,17 +165,17 @@ TEST(Ended, ARankThatDidItsPartDisturbsNobody) {
   EXPECT_TRUE(may(Rank(1, 2).done("dp", two), false, two, 0));
   EXPECT_FALSE(may(Rank(1, 2).done("dp", two), false, two, 1));
   EXPECT_TRUE(may(Rank(1, 2).done("dp", two), true, two, 1)) << "its communicator is not closed yet";
-  EXPECT_FALSE(may(Rank(1, 2).call("dp", two, Stage::failed), false, two, 0)) << "given up when it was closed";
+  EXPECT_FALSE(may(Rank(1, 2).call("dp", two, CallStage::failed), false, two, 0)) << "given up when it was closed";
   EXPECT_FALSE(may(Rank(1, 2).done("tp", two), false, two, 0)) << "it never made this communicator";
-  const Call recv{.kind = Kind::recv, .dtype = at::kFloat, .peer = 1, .count = 10};
-  const Call send{.kind = Kind::send, .dtype = at::kFloat, .peer = 0, .count = 10};
+  const Call recv{.kind = CallKind::recv, .dtype = at::kFloat, .peer = 1, .count = 10};
+  const Call send{.kind = CallKind::send, .dtype = at::kFloat, .peer = 0, .count = 10};
   EXPECT_TRUE(may(Rank(1, 2).done("dp", send), false, recv, 0));
   EXPECT_FALSE(may(Rank(1, 2).done("dp", send), false, recv, 1));
 }
 
 TEST(Verdict, WhatAllHaveCalledIsNotGrave) {
   const auto two = all_reduce_of(2);
-  const auto verdict = judge({Rank(0, 2).waits("dp", two), Rank(1, 2).call("dp", two, Stage::done)});
+  const auto verdict = judge({Rank(0, 2).waits("dp", two), Rank(1, 2).call("dp", two, CallStage::done)});
   EXPECT_CONTAINS(verdict.text(), "all ranks have called it");
   EXPECT_FALSE(verdict.is_grave);
 }
@@ -181,14 +183,14 @@ TEST(Verdict, WhatAllHaveCalledIsNotGrave) {
 TEST(Verdict, ARankThatGaveUpWaitsAndOneThatCrashedHasCrashed) {
   const auto two = all_reduce_of(2);
   const auto verdict =
-      judge({Rank(0, 3).waits("dp", two), Rank(1, 3).call("tp", two, Stage::timed_out).ended("its script failed (x)"),
+      judge({Rank(0, 3).waits("dp", two), Rank(1, 3).call("tp", two, CallStage::timed_out).ended("its script failed (x)"),
              Rank(2, 3).waits("tp", {}).ended("it crashed (SIGSEGV)")});
   EXPECT_CONTAINS(verdict.text(), "rank 1 has not called it: it is in all_reduce of 2 float32 (sum), operation 0 on axis tp");
   EXPECT_CONTAINS(verdict.text(), "rank 2 has not called it: it crashed (SIGSEGV)");
 }
 
 TEST(Verdict, AMessageThatNobodyTakes) {
-  const Call send{.kind = Kind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
+  const Call send{.kind = CallKind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
   const auto verdict = judge({Rank(0, 2).waits("pp", send), Rank(1, 2).done("pp", {})});
   EXPECT_EQ(verdict.findings,
             Lines{"rank 0 waits in send of 10 float32 to rank 1, message 0 on axis pp, for 5.0 s; rank 1 has not called it: its "
@@ -196,8 +198,8 @@ TEST(Verdict, AMessageThatNobodyTakes) {
 }
 
 TEST(Verdict, AMessageOfAnotherLength) {
-  const Call send{.kind = Kind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
-  const Call recv{.kind = Kind::recv, .dtype = at::kFloat, .peer = 0, .count = 12};
+  const Call send{.kind = CallKind::send, .dtype = at::kFloat, .peer = 1, .count = 10};
+  const Call recv{.kind = CallKind::recv, .dtype = at::kFloat, .peer = 0, .count = 12};
   const auto verdict = judge({Rank(0, 2).waits("pp", send), Rank(1, 2).waits("pp", recv)});
   EXPECT_CONTAINS(verdict.text(),
                   "rank 0 called send of 10 float32 to rank 1 where rank 1 called recv of 12 float32 from "
@@ -207,7 +209,7 @@ TEST(Verdict, AMessageOfAnotherLength) {
 TEST(Verdict, TwoAxesInDifferentOrders) {
   const auto two = all_reduce_of(2);
   const auto verdict =
-      judge({Rank(0, 2).waits("dp", two).call("tp", two, Stage::done), Rank(1, 2).done("tp", two).waits("tp", two)});
+      judge({Rank(0, 2).waits("dp", two).call("tp", two, CallStage::done), Rank(1, 2).done("tp", two).waits("tp", two)});
   EXPECT_CONTAINS(verdict.text(),
                   "rank 1 waits in all_reduce of 2 float32 (sum), operation 1 on axis tp, for 5.0 s; rank 0 has not "
                   "called it: it is in all_reduce of 2 float32 (sum), operation 0 on axis dp");

@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 // A source whose samples hold their own number: tokens[row] = {epoch, sample}.
-class NumberSource : public Source {
+class NumberSource : public SampleSource {
  public:
   explicit NumberSource(int64_t samples) : samples_(samples), file_(folder_.put_tokens("a.npy", {0})) {}
   int64_t samples() const override { return samples_; }

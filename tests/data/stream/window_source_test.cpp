@@ -92,7 +92,7 @@ TEST(WindowSource, SplitsNeverOverlap) {
     for (const double fraction : {0.25, 0.5}) {
       std::set<int64_t> seen[2];
       for (const Split split : {Split::train, Split::validation}) {
-        const Range range = split_range(n, fraction, split);
+        const IndexRange range = split_range(n, fraction, split);
         const WindowSource source(file, range, 3, Cut::shifted);
         for (int64_t epoch = 0; epoch < 20; ++epoch) {
           for (int64_t i = 0; i < source.samples(); ++i) {
@@ -111,7 +111,7 @@ TEST(WindowSource, SplitsNeverOverlap) {
 TEST(WindowSource, SplitRangesPartition) {
   for (const int64_t n : {0, 1, 19, 20, 1000001}) {
     for (const double fraction : {0.0, 0.05, 0.5, 1.0}) {
-      const Range train = split_range(n, fraction, Split::train), validation = split_range(n, fraction, Split::validation);
+      const IndexRange train = split_range(n, fraction, Split::train), validation = split_range(n, fraction, Split::validation);
       EXPECT_EQ(train.begin, 0);
       EXPECT_EQ(train.end, validation.begin);
       EXPECT_EQ(validation.end, n);

@@ -31,7 +31,7 @@ void add_mixture(const Mixture& mixture, const std::string& name, bool has_share
   if (const auto options = moe::parse_router(router); options.capacity && options.capacity->pad)
     exchange.padding = options.capacity;
   exchange.dispatcher = mixture.dispatcher;
-  exchange.transport.async = mixture.overlaps ? Async::yes : Async::no;
+  exchange.send.async = mixture.overlaps ? Async::yes : Async::no;
   layers.push_back({name + ".router", moe::make_router(moe::parse_router(router))});
   layers.push_back({name + ".dispatch", moe::make_dispatch(exchange)});
   if (has_shared) layers.push_back({name + ".shared", moe::make_shared_expert(make_mlp(), kHidden, true)});

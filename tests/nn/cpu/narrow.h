@@ -32,7 +32,7 @@ inline double excess(const at::Tensor& got, const at::Tensor& exact, double roun
 struct SinkContext : FakeContext {
   explicit SinkContext(at::ScalarType sinks) : dtype(sinks) {}
 
-  std::function<Sink()> grad_sink(const Param& param) override {
+  SinkFn grad_sink(const Param& param) override {
     return [this, &param]() -> Sink {
       const bool first = !sunk.contains(&param);
       const auto options = values_of(param).options().dtype(dtype).requires_grad(false);

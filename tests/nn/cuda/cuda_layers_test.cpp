@@ -220,14 +220,14 @@ TEST_P(CudaLoops, NormsHaveTheBitsOfTheEmulation) {
     using T = decltype(zero);
     using W = kernels::Wide<T>;
     std::vector<W> mean(rows), reciprocal(rows);
-    test::emulate(device::Norm<T>{expected.data_ptr<T>(),
-                                  {mean.data(), reciprocal.data()},
-                                  x.const_data_ptr<T>(),
-                                  weight.const_data_ptr<T>(),
-                                  bias.const_data_ptr<T>(),
-                                  1e-5,
-                                  rows,
-                                  width});
+    test::emulate(device::NormForward<T>{expected.data_ptr<T>(),
+                                         {mean.data(), reciprocal.data()},
+                                         x.const_data_ptr<T>(),
+                                         weight.const_data_ptr<T>(),
+                                         bias.const_data_ptr<T>(),
+                                         1e-5,
+                                         rows,
+                                         width});
   });
   EXPECT_TRUE(at::equal(got, expected));
 }

@@ -90,7 +90,8 @@ std::vector<at::Tensor> emulated_norm(NormCase kind, const at::Tensor& x, const 
   at::Tensor dweight = at::empty({blocks, width}, wide), dbias = at::empty({blocks, width}, wide);
   W* means = kind.is_layernorm ? mean.data_ptr<W>() : nullptr;
   const T *in = x.const_data_ptr<T>(), *w = weight.const_data_ptr<T>(), *g = dy.const_data_ptr<T>();
-  emulate(device::Norm<T>{out.data_ptr<T>(), {means, reciprocal.data_ptr<W>()}, in, w, data_or_null<T>(bias), 1e-5, rows, width});
+  emulate(device::NormForward<T>{
+      out.data_ptr<T>(), {means, reciprocal.data_ptr<W>()}, in, w, data_or_null<T>(bias), 1e-5, rows, width});
   const kernels::NormStats<const W> stats{means, reciprocal.data_ptr<W>()};
   emulate(device::NormBackward<T>{dx.data_ptr<T>(), g, in, w, data_or_null<T>(beside), stats, rows, width});
   emulate(device::NormParts<T>{dweight.data_ptr<W>(), kind.has_bias ? dbias.data_ptr<W>() : nullptr, g, in, stats, rows, blocks,
@@ -169,7 +170,7 @@ TEST_P(CudaMaths, NormsOfPartsOfRows) {
     using W = kernels::Wide<T>;
     W* scale = reciprocal.data_ptr<W>();
     const T *in = x.const_data_ptr<T>() + first, *grad_in = dy.const_data_ptr<T>() + first, *w = weight.const_data_ptr<T>();
-    emulate(device::Norm<T>{out.data_ptr<T>() + first, {nullptr, scale}, in, w, nullptr, 1e-5, vectors, width, places});
+    emulate(device::NormForward<T>{out.data_ptr<T>() + first, {nullptr, scale}, in, w, nullptr, 1e-5, vectors, width, places});
     const kernels::NormStats<const W> stats{nullptr, scale};
     emulate(device::NormBackward<T>{dx.data_ptr<T>() + first, grad_in, in, w, nullptr, stats, vectors, width, places});
     emulate(device::NormParts<T>{sums.data_ptr<W>(), nullptr, grad_in, in, stats, vectors, 2, width, places});

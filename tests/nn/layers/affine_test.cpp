@@ -61,7 +61,7 @@ TEST(Affine, ComputesShapesOfMetaTensors) {
 class SinksOf : public test::FakeContext {
  public:
   explicit SinksOf(at::ScalarType dtype) : dtype_(dtype) {}
-  std::function<Sink()> grad_sink(const Param& param) override {
+  SinkFn grad_sink(const Param& param) override {
     return [this, &param]() -> Sink {
       const auto [entry, first] = sunk.try_emplace(&param);
       if (first) entry->second = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), dtype_);

@@ -14,7 +14,7 @@ using Table = Value::Table;
 test::Subject in_three_layers(const Table& options, const Table& mlp_options, double dropout) {
   const auto first = make_attention_block(options), mlp = make_mlp(mlp_options),
              last = make_residual(Table{{"dropout", dropout}});
-  std::vector<std::shared_ptr<Param>> params = first->params();
+  Params params = first->params();
   for (const auto& param : mlp->params()) {
     param->name = "mlp." + param->name;
     params.push_back(param);

@@ -141,7 +141,7 @@ TEST(Sink, IsUndefinedWhereTheContextKeepsNoGradients) {
 TEST(Sink, A16BitWeightGradientIsAddedToAnFp32Sink) {
   const test::Subject subject = test::subject(make_linear(Table{{"in", 3}, {"out", 2}}));
   struct WideContext : test::FakeContext {
-    std::function<Sink()> grad_sink(const Param& param) override {
+    SinkFn grad_sink(const Param& param) override {
       return [this, &param]() -> Sink {
         const bool first = !sunk.contains(&param);
         if (first) sunk[&param] = at::full(param.shape, std::numeric_limits<double>::quiet_NaN(), at::kFloat);

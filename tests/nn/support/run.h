@@ -19,7 +19,7 @@ using Function = std::function<std::vector<at::Tensor>(at::TensorList, Context&)
 // A layer, or a whole model as one function, with its parameters.
 struct Subject {
   Function forward;
-  std::vector<std::shared_ptr<Param>> params;
+  Params params;
 };
 Subject subject(std::shared_ptr<Layer> layer);
 Subject subject(std::shared_ptr<Model> model);

@@ -33,7 +33,7 @@ class CutEmbedding : public Layer {
     return {mine + (sum - mine.detach())};  // one of the terms is zero, so this is the sum; its gradient is that of `mine`
   }
   Io io() const override { return {.inputs = {}, .outputs = {Output{}}}; }
-  std::vector<std::shared_ptr<Param>> params() const override { return {weight_}; }
+  Params params() const override { return {weight_}; }
   std::vector<std::string> axes() const override {
     return parts_ > 1 ? std::vector<std::string>{"tp"} : std::vector<std::string>{};
   }

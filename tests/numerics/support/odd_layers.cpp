@@ -9,7 +9,6 @@ namespace zt::test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using Params = std::vector<std::shared_ptr<Param>>;
 
 std::shared_ptr<Param> vector_of(const std::string& name, int64_t size, double start) {
   return nn::make_vector(name, size, init_constant(start), "hidden");

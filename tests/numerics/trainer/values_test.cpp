@@ -45,7 +45,7 @@ class Scaled : public Layer {
     EXPECT_TRUE(own_->get().is_same(context.param(*own_)));
     return {in[0] * own_->get()};
   }
-  std::vector<std::shared_ptr<Param>> params() const override { return {own_}; }
+  Params params() const override { return {own_}; }
   std::string kind() const override { return "scaled"; }
 
   const std::shared_ptr<Param> own_ = std::make_shared<Param>();

@@ -13,8 +13,8 @@ namespace zt::test {
 // The GPT has five positions: embedding, three blocks, and the head, which may be tied to the embedding.
 struct Pipeline {
   int ranks = 2;
-  std::string name = "one_f_one_b";                          // of a schedule
-  std::shared_ptr<const pipe::Schedule> schedule = nullptr;  // instead
+  std::string name = "one_f_one_b";                                  // of a schedule
+  std::shared_ptr<const pipe::PipelineSchedule> schedule = nullptr;  // instead
   Value partition = "uniform";
 };
 

@@ -6,7 +6,7 @@
 namespace zt::test {
 
 using namespace pipe;
-using pipe::Schedule;  // zt::Schedule is one of learning rates
+using pipe::PipelineSchedule;
 
 namespace {
 
@@ -24,7 +24,7 @@ struct Progress {
 
 class Drawing {
  public:
-  Drawing(Schedule& schedule, Random& random)
+  Drawing(PipelineSchedule& schedule, Random& random)
       : schedule_(schedule),
         random_(random),
         progress_(static_cast<size_t>(schedule.stages()), std::vector<Progress>(static_cast<size_t>(schedule.micro_batches))) {
@@ -66,17 +66,17 @@ class Drawing {
     return ready;
   }
 
-  Schedule& schedule_;
+  PipelineSchedule& schedule_;
   Random& random_;
   std::vector<std::vector<Progress>> progress_;  // by stage, then by micro-batch
 };
 
 }  // namespace
 
-Schedule random_schedule(uint32_t seed) {
+PipelineSchedule random_schedule(uint32_t seed) {
   Random random(seed);
   const int ranks = 2 + below(random, 3), stages = ranks * (1 + below(random, 2));
-  Schedule schedule{
+  PipelineSchedule schedule{
       .placement = StagePlacement::by_stage, .micro_batches = 1 + below(random, 6), .rank_of_stage = {}, .ranks = {}};
   for (int s = 0; s < stages; ++s) schedule.rank_of_stage.push_back(s < ranks ? s : below(random, ranks));
   std::shuffle(schedule.rank_of_stage.begin(), schedule.rank_of_stage.end(), random);
@@ -85,8 +85,8 @@ Schedule random_schedule(uint32_t seed) {
   return schedule;
 }
 
-Schedule broken_schedule(uint32_t seed) {
-  Schedule schedule = random_schedule(seed);
+PipelineSchedule broken_schedule(uint32_t seed) {
+  PipelineSchedule schedule = random_schedule(seed);
   Random random(seed + 1'000'000);
   for (int edits = 1 + below(random, 3); edits > 0; --edits) {
     auto& steps = schedule.ranks[static_cast<size_t>(below(random, static_cast<int>(schedule.ranks.size())))];

@@ -9,8 +9,8 @@ namespace zt::test {
 
 // Returns a random order of all tasks that keeps their dependencies and the order of each stage's sums, of which each rank has
 // its part. 2 to 4 ranks, 2 to 8 stages on any ranks, 1 to 6 micro-batches, with whole and split backwards.
-pipe::Schedule random_schedule(uint32_t seed);
+pipe::PipelineSchedule random_schedule(uint32_t seed);
 // Returns the same with a few random edits: steps moved, swapped, repeated, removed or changed.
-pipe::Schedule broken_schedule(uint32_t seed);
+pipe::PipelineSchedule broken_schedule(uint32_t seed);
 
 }  // namespace zt::test

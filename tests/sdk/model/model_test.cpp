@@ -18,17 +18,15 @@ std::shared_ptr<Param> make_param(const std::string& name, std::vector<int64_t> 
 }
 
 struct StubLayer final : Layer {
-  StubLayer(std::vector<std::shared_ptr<Param>> params, Io io) : params_(std::move(params)), io_(std::move(io)) {}
+  StubLayer(Params params, Io io) : params_(std::move(params)), io_(std::move(io)) {}
   std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return in.vec(); }
-  std::vector<std::shared_ptr<Param>> params() const override { return params_; }
+  Params params() const override { return params_; }
   Io io() const override { return io_; }
   std::string kind() const override { return "stub"; }
 
-  std::vector<std::shared_ptr<Param>> params_;
+  Params params_;
   Io io_;
 };
-
-using Params = std::vector<std::shared_ptr<Param>>;
 
 std::shared_ptr<Layer> source(Params params = {}, std::vector<Output> outputs = {Output{}}) {
   return std::make_shared<StubLayer>(std::move(params), Io{{}, std::move(outputs)});
@@ -160,7 +158,7 @@ TEST(Model, FrozenParametersKeepTheirPlace) {
 
 struct BufferLayer final : Layer, LayerExtras {
   std::vector<at::Tensor> forward(at::TensorList in, Context&) override { return in.vec(); }
-  std::vector<std::shared_ptr<Param>> params() const override { return {param}; }
+  Params params() const override { return {param}; }
   std::vector<LayerBuffer> buffers() const override { return {{"bias", initial}, {"count", at::zeros({1})}}; }
   bool has_update() const override { return true; }
   std::string kind() const override { return "buffer"; }

@@ -11,8 +11,8 @@ namespace {
 constexpr LinkUse kAcross{0, 1}, kInside{1, 0}, kHalf{0, 0.5};
 
 // Adds the transfers, ends all of them, and returns when they were under way.
-std::vector<PlaySpan> spans_of(size_t lanes, const std::vector<Transfers::Transfer>& list) {
-  Transfers transfers(lanes);
+std::vector<PlaySpan> spans_of(size_t lanes, const std::vector<TransferLanes::Transfer>& list) {
+  TransferLanes transfers(lanes);
   std::vector<PlaySpan> spans(list.size());
   for (size_t i = 0; i < list.size(); ++i) transfers.add(list[i], [&spans, i](const PlaySpan& span) { spans[i] = span; });
   while (transfers.finish_next()) {
@@ -34,8 +34,8 @@ TEST(Transfers, RunAtFullSpeedAgainWhenTheOtherHasEnded) {
 }
 
 TEST(Transfers, DoNotShareWhatTheyDoNotNeedTogether) {
-  for (const auto& second : {Transfers::Transfer{1, 0, 1, kAcross, {1}}, Transfers::Transfer{1, 0, 1, kInside, {0}},
-                             Transfers::Transfer{1, 0, 1, {}, {0}}}) {
+  for (const auto& second : {TransferLanes::Transfer{1, 0, 1, kAcross, {1}}, TransferLanes::Transfer{1, 0, 1, kInside, {0}},
+                             TransferLanes::Transfer{1, 0, 1, {}, {0}}}) {
     const auto spans = spans_of(2, {{0, 0, 1, kAcross, {0}}, second});
     EXPECT_DOUBLE_EQ(spans[0].end, 1);
     EXPECT_DOUBLE_EQ(spans[1].end, 1);
@@ -53,7 +53,7 @@ TEST(Transfers, OfALaneRunInTheirOrder) {
 }
 
 TEST(Transfers, ThatTakeNoTimeEndAtOnce) {
-  Transfers transfers(1);
+  TransferLanes transfers(1);
   bool is_done = false;
   transfers.add({0, 2, 0, kAcross, {0}}, [&](const PlaySpan& span) { is_done = span.begin == 2 && span.end == 2; });
   EXPECT_TRUE(is_done);

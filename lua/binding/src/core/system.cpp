@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "context.h"
+#include "binding_state.h"
 #include "core/open.h"
 #include "guard.h"
 #include "zt/base/error.h"
@@ -119,14 +119,14 @@ int add_library_folder(lua_State* L) {
   const std::string given = check_string(L, 1);
   if (given.empty()) misuse("library_folder takes the name of a folder, got an empty string");
   const std::string folder = fmt::format("@{}{}", given, given.ends_with('/') ? "" : "/");
-  auto& folders = context(L).library_folders;
+  auto& folders = binding_state(L).library_folders;
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
   return 0;
 }
 
 // script_position() -> "file:line: " of the innermost caller that is not in a library file
 int caller_position(lua_State* L) {
-  push(L, script_position(L, context(L)));
+  push(L, script_position(L, binding_state(L)));
   return 1;
 }
 

@@ -30,7 +30,7 @@ void refuse_draws_without_generator(const Overload& overload, const std::vector<
 }
 
 // Removes the argument requires_grad of a factory and returns its value. PyTorch's factories take it, but their schemas lack it.
-bool take_requires_grad(const Operator& op, Call& call) {
+bool take_requires_grad(const Operator& op, OperatorCall& call) {
   if (call.named.empty() || !op.overloads.front().is_factory) return false;
   const auto found = std::find_if(call.named.begin(), call.named.end(),
                                   [](const NamedArgument& named) { return named.name == "requires_grad"; });
@@ -43,9 +43,9 @@ bool take_requires_grad(const Operator& op, Call& call) {
 // Upvalues: the operator, the call style.
 int call_operator(lua_State* L) {
   const auto& op = *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
-  Call call = read_call(L, static_cast<CallStyle>(lua_tointeger(L, lua_upvalueindex(2))));
+  OperatorCall call = read_call(L, static_cast<CallStyle>(lua_tointeger(L, lua_upvalueindex(2))));
   const bool has_self =
-      call.style == CallStyle::function || (!call.positional.empty() && call.positional[0].form == Form::tensor);
+      call.style == CallStyle::function || (!call.positional.empty() && call.positional[0].form == ArgumentForm::tensor);
   if (!has_self) refuse_self(L, op.name, "a tensor");
   const bool requires_grad = take_requires_grad(op, call);
   const Match match = choose(op, call);

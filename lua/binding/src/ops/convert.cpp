@@ -5,8 +5,8 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include "arguments.h"
+#include "binding_state.h"
 #include "cdata.h"
-#include "context.h"
 #include "ops/random.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -32,8 +32,8 @@ std::optional<at::MemoryFormat> memory_format_of(std::string_view text) {
 }
 
 at::Scalar scalar_of(const GivenArgument& given, lua_State* L) {
-  if (given.form == Form::boolean) return lua_toboolean(L, given.index) != 0;
-  if (given.form == Form::integer) return given.integer;
+  if (given.form == ArgumentForm::boolean) return lua_toboolean(L, given.index) != 0;
+  if (given.form == ArgumentForm::integer) return given.integer;
   return given.number;
 }
 
@@ -58,9 +58,9 @@ c10::IValue list_of(lua_State* L, int index, auto&& read) {
   return list;
 }
 
-c10::IValue integers_of(const Source& source, lua_State* L) {
+c10::IValue integers_of(const ArgumentSource& source, lua_State* L) {
   const GivenArgument* given = source.given;
-  if (given->form == Form::list) {
+  if (given->form == ArgumentForm::list) {
     return list_of<int64_t>(L, given->index, [&](int at) { return *integer_at(L, at); });
   }
   c10::List<int64_t> list;
@@ -100,9 +100,9 @@ c10::IValue convert_list(ArgumentKind kind, int index, lua_State* L) {
   }
 }
 
-c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_State* L) {
+c10::IValue convert_given(const Parameter& parameter, const ArgumentSource& source, lua_State* L) {
   const GivenArgument& given = *source.given;
-  if (given.form == Form::nil) return {};
+  if (given.form == ArgumentForm::nil) return {};
   switch (parameter.kind) {
     case ArgumentKind::tensor:
       return given.box ? given.box->tensor : wrapped_number(scalar_of(given, L));
@@ -136,9 +136,10 @@ c10::IValue convert_given(const Parameter& parameter, const Source& source, lua_
 c10::IValue default_dtype(const Match& match, lua_State* L) {
   for (size_t i = 0; i < match.sources.size(); ++i) {
     const GivenArgument* given = match.sources[i].given;
-    if (match.overload->parameters[i].kind == ArgumentKind::scalar && given && given->form == Form::boolean) return at::kBool;
+    if (match.overload->parameters[i].kind == ArgumentKind::scalar && given && given->form == ArgumentForm::boolean)
+      return at::kBool;
   }
-  return context(L).default_dtype;
+  return binding_state(L).default_dtype;
 }
 
 c10::IValue convert_absent(const Match& match, const Parameter& parameter, lua_State* L) {
@@ -149,7 +150,7 @@ c10::IValue convert_absent(const Match& match, const Parameter& parameter, lua_S
 }
 
 // Returns the bytes that a result newly allocated: 0 if it shares its storage with an argument.
-int64_t new_bytes(const at::Tensor& tensor, const Call& call) {
+int64_t new_bytes(const at::Tensor& tensor, const OperatorCall& call) {
   if (!tensor.has_storage()) return 0;
   const auto* storage = tensor.storage().unsafeGetStorageImpl();
   for (const auto& given : call.positional) {
@@ -158,7 +159,7 @@ int64_t new_bytes(const at::Tensor& tensor, const Call& call) {
   return storage_bytes(tensor);
 }
 
-void push_result_tensor(const at::Tensor& tensor, const Call& call) {
+void push_result_tensor(const at::Tensor& tensor, const OperatorCall& call) {
   lua_State* L = call.L;
   if (!tensor.defined()) return lua_pushnil(L);
   const auto is_same = [&](const GivenArgument& given) { return given.box && given.box->tensor.is_same(tensor); };
@@ -193,18 +194,18 @@ c10::Device usable_device(const std::string& text) {
          count > 0 ? "another number, or " : "");
 }
 
-std::vector<c10::IValue> convert_arguments(const Match& match, const Call& call) {
+std::vector<c10::IValue> convert_arguments(const Match& match, const OperatorCall& call) {
   std::vector<c10::IValue> stack;
   stack.reserve(match.sources.size());
   for (size_t i = 0; i < match.sources.size(); ++i) {
     const Parameter& parameter = match.overload->parameters[i];
-    const Source& source = match.sources[i];
+    const ArgumentSource& source = match.sources[i];
     stack.push_back(source.given ? convert_given(parameter, source, call.L) : convert_absent(match, parameter, call.L));
   }
   return stack;
 }
 
-void push_result(const c10::IValue& result, const Call& call) {
+void push_result(const c10::IValue& result, const OperatorCall& call) {
   lua_State* L = call.L;
   if (result.isTensor()) return push_result_tensor(result.toTensor(), call);
   if (result.isInt()) return push(L, result.toInt());

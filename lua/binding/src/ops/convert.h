@@ -14,10 +14,10 @@ bool is_word(ArgumentKind kind, const char* text);
 c10::Device usable_device(const std::string& text);
 
 // Returns the arguments for the dispatcher, in the order of the schema.
-std::vector<c10::IValue> convert_arguments(const Match& match, const Call& call);
+std::vector<c10::IValue> convert_arguments(const Match& match, const OperatorCall& call);
 
 // Pushes a result: a tensor, number, boolean or string, a list as a table, None as nil. A tensor that is one of the arguments is
 // pushed as the same Lua object.
-void push_result(const c10::IValue& result, const Call& call);
+void push_result(const c10::IValue& result, const OperatorCall& call);
 
 }  // namespace zt::lua

@@ -15,10 +15,10 @@ namespace {
 // Reads an integral number as an integer. -0.0 stays a floating number: x:mul(-0.0) must keep its sign.
 void read_number(GivenArgument& given, double number) {
   given.number = number;
-  given.form = Form::number;
+  given.form = ArgumentForm::number;
   const bool is_integral = std::abs(number) <= static_cast<double>(kLargestExact) && number == std::floor(number);
   if (!is_integral || (number == 0 && std::signbit(number))) return;
-  given.form = Form::integer;
+  given.form = ArgumentForm::integer;
   given.integer = static_cast<int64_t>(number);
 }
 
@@ -45,32 +45,32 @@ void read_userdata(lua_State* L, GivenArgument& given) {
   given.box = tensor_box(L, given.index);
   if (given.box) {
     tensor_of(*given.box);  // throws Misuse for a released tensor
-    given.form = Form::tensor;
+    given.form = ArgumentForm::tensor;
   } else if (const auto number = floating_at(L, given.index)) {
-    given.form = Form::number;
+    given.form = ArgumentForm::number;
     given.number = *number;
   } else if (is_generator(L, given.index)) {
-    given.form = Form::generator;
+    given.form = ArgumentForm::generator;
   }
 }
 
 GivenArgument read(lua_State* L, int index) {
-  GivenArgument given{.index = index, .form = Form::other, .elements = {}};
+  GivenArgument given{.index = index, .form = ArgumentForm::other, .elements = {}};
   switch (lua_type(L, index)) {
     case LUA_TNIL:
-      given.form = Form::nil;
+      given.form = ArgumentForm::nil;
       break;
     case LUA_TBOOLEAN:
-      given.form = Form::boolean;
+      given.form = ArgumentForm::boolean;
       break;
     case LUA_TNUMBER:
       read_number(given, lua_tonumber(L, index));
       break;
     case LUA_TSTRING:
-      given.form = Form::text;
+      given.form = ArgumentForm::text;
       break;
     case LUA_TTABLE:
-      given.form = Form::list;
+      given.form = ArgumentForm::list;
       given.elements = read_elements(L, index);
       break;
     case LUA_TUSERDATA:
@@ -78,7 +78,7 @@ GivenArgument read(lua_State* L, int index) {
       break;
     case kCdataType:
       if (const auto integer = int64_of_cdata(L, index)) {
-        given.form = Form::integer;
+        given.form = ArgumentForm::integer;
         given.integer = *integer;
         given.number = static_cast<double>(*integer);
       }
@@ -101,7 +101,7 @@ bool has_names(lua_State* L, int index) {
   return has_name;
 }
 
-void read_named(Call& call, int index) {
+void read_named(OperatorCall& call, int index) {
   lua_State* L = call.L;
   lua_pushnil(L);
   while (lua_next(L, index)) {
@@ -117,15 +117,15 @@ void read_named(Call& call, int index) {
 
 }  // namespace
 
-const GivenArgument* Call::find(const std::string& name) const {
+const GivenArgument* OperatorCall::find(const std::string& name) const {
   for (const auto& each : named) {
     if (each.name == name) return &each.given;
   }
   return nullptr;
 }
 
-Call read_call(lua_State* L, CallStyle style) {
-  Call call{L, style, {}, {}};
+OperatorCall read_call(lua_State* L, CallStyle style) {
+  OperatorCall call{L, style, {}, {}};
   int count = lua_gettop(L);
   const bool is_named = count > 0 && has_names(L, count);
   if (is_named) --count;

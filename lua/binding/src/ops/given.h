@@ -12,7 +12,7 @@
 
 namespace zt::lua {
 
-enum class Form : uint8_t { nil, boolean, integer, number, text, tensor, list, generator, other };
+enum class ArgumentForm : uint8_t { nil, boolean, integer, number, text, tensor, list, generator, other };
 
 // Whether all elements of a list are of a kind. Several may be true: an integer is also a number, an empty list is of every kind.
 struct Elements {
@@ -21,7 +21,7 @@ struct Elements {
 
 struct GivenArgument {
   int index;  // stack index
-  Form form;
+  ArgumentForm form;
   Elements elements;         // set for a list
   TensorBox* box = nullptr;  // set for a tensor
   double number = 0;
@@ -35,7 +35,7 @@ struct NamedArgument {
 
 enum class CallStyle { function, method };  // the first argument of a method is for the parameter `self`
 
-struct Call {
+struct OperatorCall {
   lua_State* L;
   CallStyle style;
   c10::SmallVector<GivenArgument, 6> positional;
@@ -46,6 +46,6 @@ struct Call {
 
 // Reads all arguments on the stack. If the last argument is a table with names as keys, it holds the named arguments. Their
 // values are pushed, and must stay on the stack until the call has ended.
-Call read_call(lua_State* L, CallStyle style);
+OperatorCall read_call(lua_State* L, CallStyle style);
 
 }  // namespace zt::lua

@@ -15,43 +15,43 @@ constexpr int kNumberAsTensor = 100;  // so high that it is chosen only if no ov
 
 // Returns the cost of converting `given` to `parameter`, or kNo if this is not possible.
 int cost_of(const Parameter& parameter, const GivenArgument& given, lua_State* L) {
-  const Form form = given.form;
-  const bool is_number = form == Form::integer || form == Form::number;
+  const ArgumentForm form = given.form;
+  const bool is_number = form == ArgumentForm::integer || form == ArgumentForm::number;
   const auto needs = [&](bool condition, int cost = kExact) { return condition ? cost : kNo; };
-  if (form == Form::nil) return needs(parameter.is_optional);
+  if (form == ArgumentForm::nil) return needs(parameter.is_optional);
   switch (parameter.kind) {
     case ArgumentKind::tensor:
-      if (form == Form::tensor) return kExact;
-      return needs((is_number || form == Form::boolean) && !parameter.is_written, kNumberAsTensor);
+      if (form == ArgumentForm::tensor) return kExact;
+      return needs((is_number || form == ArgumentForm::boolean) && !parameter.is_written, kNumberAsTensor);
     case ArgumentKind::tensors:
-      return needs(form == Form::list && given.elements.tensors);
+      return needs(form == ArgumentForm::list && given.elements.tensors);
     case ArgumentKind::optional_tensors:
-      return needs(form == Form::list && given.elements.optional_tensors);
+      return needs(form == ArgumentForm::list && given.elements.optional_tensors);
     case ArgumentKind::integer:
-      return needs(form == Form::integer);
+      return needs(form == ArgumentForm::integer);
     case ArgumentKind::floating:
-      return needs(is_number, form == Form::number ? kExact : kConverted);
+      return needs(is_number, form == ArgumentForm::number ? kExact : kConverted);
     case ArgumentKind::scalar:
-      return needs(is_number || form == Form::boolean);
+      return needs(is_number || form == ArgumentForm::boolean);
     case ArgumentKind::boolean:
-      return needs(form == Form::boolean);
+      return needs(form == ArgumentForm::boolean);
     case ArgumentKind::text:
-      return needs(form == Form::text);
+      return needs(form == ArgumentForm::text);
     case ArgumentKind::integers:
-      if (form == Form::list) return needs(given.elements.integers);
-      return needs(form == Form::integer && parameter.takes_one, kConverted);
+      if (form == ArgumentForm::list) return needs(given.elements.integers);
+      return needs(form == ArgumentForm::integer && parameter.takes_one, kConverted);
     case ArgumentKind::floatings:
     case ArgumentKind::scalars:
-      return needs(form == Form::list && given.elements.numbers);
+      return needs(form == ArgumentForm::list && given.elements.numbers);
     case ArgumentKind::booleans:
-      return needs(form == Form::list && given.elements.booleans);
+      return needs(form == ArgumentForm::list && given.elements.booleans);
     case ArgumentKind::dtype:
     case ArgumentKind::layout:
     case ArgumentKind::memory_format:
     case ArgumentKind::device:
-      return needs(form == Form::text && is_word(parameter.kind, lua_tostring(L, given.index)));
+      return needs(form == ArgumentForm::text && is_word(parameter.kind, lua_tostring(L, given.index)));
     case ArgumentKind::generator:
-      return needs(form == Form::generator);
+      return needs(form == ArgumentForm::generator);
   }
   return kNo;
 }
@@ -63,10 +63,10 @@ size_t argument_index_of(const Overload& overload, CallStyle style, size_t param
 }
 
 // Returns how many positional arguments, from `first` on, form an int[] that was written without braces: all of them, or 0.
-size_t count_loose_sizes(const Overload& overload, const Call& call, const Parameter& parameter, size_t first) {
+size_t count_loose_sizes(const Overload& overload, const OperatorCall& call, const Parameter& parameter, size_t first) {
   if (!overload.takes_loose_sizes || parameter.kind != ArgumentKind::integers) return 0;
   for (size_t i = first; i < call.positional.size(); ++i) {
-    if (call.positional[i].form != Form::integer) return 0;
+    if (call.positional[i].form != ArgumentForm::integer) return 0;
   }
   return call.positional.size() - first;
 }
@@ -74,7 +74,7 @@ size_t count_loose_sizes(const Overload& overload, const Call& call, const Param
 // Visits the parameters in order. Collects the match, or stops at the first parameter that does not fit.
 class Matcher {
  public:
-  Matcher(const Overload& overload, const Call& call, Mismatch* mismatch)
+  Matcher(const Overload& overload, const OperatorCall& call, Mismatch* mismatch)
       : overload_(overload), call_(call), mismatch_(mismatch) {
     match_.overload = &overload;
   }
@@ -148,8 +148,8 @@ class Matcher {
   }
 
   std::string given_text(const GivenArgument& given) const {
-    if (given.form == Form::text) return fmt::format("'{}'", lua_tostring(call_.L, given.index));
-    if (given.form == Form::number || given.form == Form::integer) return fmt::format("{}", given.number);
+    if (given.form == ArgumentForm::text) return fmt::format("'{}'", lua_tostring(call_.L, given.index));
+    if (given.form == ArgumentForm::number || given.form == ArgumentForm::integer) return fmt::format("{}", given.number);
     return type_text(call_.L, given.index);
   }
 
@@ -170,7 +170,7 @@ class Matcher {
   }
 
   const Overload& overload_;
-  const Call& call_;
+  const OperatorCall& call_;
   Mismatch* mismatch_;
   Match match_;
   size_t used_positional_ = 0;
@@ -178,7 +178,7 @@ class Matcher {
 };
 
 // Throws Misuse for a named argument that no overload has. It is checked first, because it usually is a spelling mistake.
-void refuse_unknown_names(const Operator& op, const Call& call) {
+void refuse_unknown_names(const Operator& op, const OperatorCall& call) {
   std::vector<std::string> names;
   for (const auto& overload : op.overloads) {
     for (const auto& parameter : overload.parameters) {
@@ -191,7 +191,7 @@ void refuse_unknown_names(const Operator& op, const Call& call) {
   }
 }
 
-[[noreturn]] void refuse_call(const Operator& op, const Call& call) {
+[[noreturn]] void refuse_call(const Operator& op, const OperatorCall& call) {
   refuse_unknown_names(op, call);
   Mismatch nearest_mismatch;
   const Overload* nearest_overload = nullptr;
@@ -210,11 +210,11 @@ void refuse_unknown_names(const Operator& op, const Call& call) {
 
 }  // namespace
 
-std::optional<Match> match(const Overload& overload, const Call& call, Mismatch* mismatch) {
+std::optional<Match> match(const Overload& overload, const OperatorCall& call, Mismatch* mismatch) {
   return Matcher(overload, call, mismatch).run();
 }
 
-Match choose(const Operator& op, const Call& call) {
+Match choose(const Operator& op, const OperatorCall& call) {
   std::optional<Match> best;
   for (const auto& overload : op.overloads) {
     auto found = match(overload, call, nullptr);

@@ -10,7 +10,7 @@
 namespace zt::lua {
 
 // The origin of a parameter's value.
-struct Source {
+struct ArgumentSource {
   const GivenArgument* given = nullptr;  // null means the parameter's default
   size_t loose_sizes = 0;                // > 0: the list consists of this many arguments from `given` on, written without braces
 };
@@ -18,8 +18,8 @@ struct Source {
 // An overload that fits a call.
 struct Match {
   const Overload* overload = nullptr;
-  int cost = 0;                         // of the conversions; 0: all arguments match exactly
-  c10::SmallVector<Source, 8> sources;  // one per parameter
+  int cost = 0;                                 // of the conversions; 0: all arguments match exactly
+  c10::SmallVector<ArgumentSource, 8> sources;  // one per parameter
 };
 
 // Why an overload does not fit a call.
@@ -29,10 +29,10 @@ struct Mismatch {
 };
 
 // Returns nullopt if the overload does not fit; then sets `*mismatch` unless `mismatch` is null.
-std::optional<Match> match(const Overload& overload, const Call& call, Mismatch* mismatch);
+std::optional<Match> match(const Overload& overload, const OperatorCall& call, Mismatch* mismatch);
 
 // Returns the match with the least cost. Throws Misuse if no overload fits; the message lists the overloads and says why the
 // nearest does not fit.
-Match choose(const Operator& op, const Call& call);
+Match choose(const Operator& op, const OperatorCall& call);
 
 }  // namespace zt::lua

@@ -2,7 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "context.h"
+#include "binding_state.h"
 #include "object.h"
 #include "zt/base/error.h"
 #include "zt/lua/state.h"
@@ -24,7 +24,7 @@ bool is_generator(lua_State* L, int index) {
 }
 
 at::Generator& own_generator(lua_State* L) {
-  Context& state = context(L);
+  BindingState& state = binding_state(L);
   if (state.forbids_default_generator) {
     misuse(
         "random numbers inside a layer must be the same in a recompute, on any mesh and after a resume: use ctx:dropout(x, "
@@ -34,10 +34,11 @@ at::Generator& own_generator(lua_State* L) {
   return state.generator;
 }
 
-NoDefaultRandom::NoDefaultRandom(lua_State* L) : L_(L), before_(std::exchange(context(L).forbids_default_generator, true)) {}
+NoDefaultRandom::NoDefaultRandom(lua_State* L)
+    : L_(L), before_(std::exchange(binding_state(L).forbids_default_generator, true)) {}
 
 NoDefaultRandom::~NoDefaultRandom() {
-  context(L_).forbids_default_generator = before_;
+  binding_state(L_).forbids_default_generator = before_;
 }
 
 }  // namespace zt::lua

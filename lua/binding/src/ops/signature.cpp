@@ -116,9 +116,9 @@ std::optional<Overload> overload_of(const c10::OperatorHandle& handle) {
   };
 }
 
-class Table {
+class OperatorTable {
  public:
-  Table() {
+  OperatorTable() {
     constexpr std::string_view kNamespace = "aten::";
     for (const auto& full_name : c10::Dispatcher::singleton().getAllOpNames()) {
       if (!full_name.name.starts_with(kNamespace)) continue;
@@ -157,8 +157,8 @@ class Table {
   std::vector<std::string> names_;
 };
 
-const Table& table() {
-  static const Table made;
+const OperatorTable& operator_table() {
+  static const OperatorTable made;
   return made;
 }
 
@@ -170,11 +170,11 @@ std::string Overload::text() const {
 }
 
 const Operator* find_operator(std::string_view name) {
-  return table().find(name);
+  return operator_table().find(name);
 }
 
 const std::vector<std::string>& operator_names() {
-  return table().names();
+  return operator_table().names();
 }
 
 const char* kind_text(ArgumentKind kind) {

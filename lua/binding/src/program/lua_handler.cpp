@@ -12,12 +12,12 @@ namespace zt::lua {
 namespace {
 
 // A table for a script that may only be read. A name in `names` without a field reads as nil; any other name is an error.
-struct Record {
+struct ScriptRecord {
   std::string name;   // "unit"
   std::string names;  // "index name master"
   Value::Table fields;
-  std::map<std::string, Record> parts = {};  // fields that are records
-  std::string undeclared = {};               // "full=param": fields that the action must not touch, and their resource
+  std::map<std::string, ScriptRecord> parts = {};  // fields that are records
+  std::string undeclared = {};                     // "full=param": fields that the action must not touch, and their resource
 };
 
 std::vector<std::string> words(const std::string& text) {
@@ -48,7 +48,7 @@ int assign_field(lua_State* L) {
   refuse_assignment(lua_tostring(L, lua_upvalueindex(1)), text_of(L, 2));
 }
 
-void push_record(lua_State* L, const Record& record) {
+void push_record(lua_State* L, const ScriptRecord& record) {
   push(L, Value(record.fields));
   for (const auto& [field, part] : record.parts) {
     push_record(L, part);
@@ -83,7 +83,7 @@ bool is_same(lua_State* L, int a, int b) {
 }
 
 // Throws Misuse if a field of the record at `index` differs from the copy at `copy`: then the script has assigned it.
-void check_unchanged(lua_State* L, const Record& record, int index, int copy) {
+void check_unchanged(lua_State* L, const ScriptRecord& record, int index, int copy) {
   const auto check = [&](const std::string& key) {
     lua_pushlstring(L, key.data(), key.size());
     lua_rawget(L, index);
@@ -98,7 +98,7 @@ void check_unchanged(lua_State* L, const Record& record, int index, int copy) {
 
 // Adds a tensor of a resource under its name, "grad_shard" or "state.exp_avg". An undefined one, and a buffer that may hold
 // another unit's values now, reads as nil.
-void add_tensor(Record& record, const NamedTensor& named) {
+void add_tensor(ScriptRecord& record, const NamedTensor& named) {
   const size_t dot = named.name.find('.');
   const std::string field = named.name.substr(0, dot);
   record.names += " " + field;
@@ -107,7 +107,7 @@ void add_tensor(Record& record, const NamedTensor& named) {
     record.fields[field] = named.tensor;
     return;
   }
-  Record& part = record.parts[field];
+  ScriptRecord& part = record.parts[field];
   const std::string name = named.name.substr(dot + 1);
   part.name = record.name + "." + field;
   part.names += " " + name;
@@ -115,8 +115,8 @@ void add_tensor(Record& record, const NamedTensor& named) {
 }
 
 // Shows the tensors of all resources of the unit. `declared`: what the action may touch; null for everything.
-Record unit_record(const StepState& state, int index, const Resources* declared) {
-  Record record{"unit", "index name", {{"index", index}, {"name", state.model->units.at(index).name}}};
+ScriptRecord unit_record(const StepState& state, int index, const Resources* declared) {
+  ScriptRecord record{"unit", "index name", {{"index", index}, {"name", state.model->units.at(index).name}}};
   const auto is_declared = [&](ResourceId type) {
     return !declared || std::ranges::find(declared->reads, type, &Resource::type) != declared->reads.end() ||
            std::ranges::find(declared->writes, type, &Resource::type) != declared->writes.end();
@@ -133,7 +133,7 @@ Record unit_record(const StepState& state, int index, const Resources* declared)
   return record;
 }
 
-Record state_record(const StepState& state) {
+ScriptRecord state_record(const StepState& state) {
   return {"state", "step loss grad_norm grad_divisor",
           Value::Table{
               {"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}, {"grad_divisor", state.grad_divisor}}};
@@ -151,8 +151,9 @@ struct StackHeight {
 Work LuaHandler::start(const Action& action, StepState& state) {
   const bool has_unit = action.target >= 0;
   const Resources declared = resources_of(action, *state.model);
-  const Record unit = has_unit ? unit_record(state, action.target, checks_ ? &declared : nullptr) : Record{"unit", "", {}};
-  const Record step = state_record(state);
+  const ScriptRecord unit =
+      has_unit ? unit_record(state, action.target, checks_ ? &declared : nullptr) : ScriptRecord{"unit", "", {}};
+  const ScriptRecord step = state_record(state);
   lua_State* L = run_->begin();
   const int function = lua_gettop(L);
   const StackHeight restored{L, function - 1};

@@ -2,8 +2,8 @@
 #include <ATen/ops/empty.h>
 
 #include "arguments.h"
+#include "binding_state.h"
 #include "cdata.h"
-#include "context.h"
 #include "ops/call.h"
 #include "ops/convert.h"
 #include "ops/random.h"
@@ -87,7 +87,7 @@ bool has_seed(lua_State* L) {
 int random_tensor(lua_State* L, Distribution distribution, const char* op) {
   if (has_seed(L)) {
     const SeededOptions options = kSeeded.parse(check_value(L, 2));
-    const auto dtype = options.dtype ? parse_dtype(*options.dtype) : context(L).default_dtype;
+    const auto dtype = options.dtype ? parse_dtype(*options.dtype) : binding_state(L).default_dtype;
     if (!at::isFloatingType(dtype)) misuse("zt.{}: dtype '{}' is not floating", op, *options.dtype);
     const at::Tensor made = seeded(distribution, check_sizes(L, 1), options.seed);
     push(L, made.to(usable_device(options.device), dtype).set_requires_grad(options.requires_grad));
@@ -123,7 +123,7 @@ int new_generator(lua_State* L) {
 }
 
 int manual_seed(lua_State* L) {
-  Context& state = context(L);
+  BindingState& state = binding_state(L);
   state.generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(check_integer(L, 1)));
   return 0;
 }
@@ -150,14 +150,14 @@ int set_random_state(lua_State* L) {
 }
 
 int get_default_dtype(lua_State* L) {
-  push(L, dtype_name(context(L).default_dtype));
+  push(L, dtype_name(binding_state(L).default_dtype));
   return 1;
 }
 
 int set_default_dtype(lua_State* L) {
   const at::ScalarType dtype = parse_dtype(check_string(L, 1));
   if (!at::isFloatingType(dtype)) misuse("the default dtype is a floating one, got '{}'", dtype_name(dtype));
-  context(L).default_dtype = dtype;
+  binding_state(L).default_dtype = dtype;
   return 0;
 }
 

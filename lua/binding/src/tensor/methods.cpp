@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "arguments.h"
+#include "binding_state.h"
 #include "box.h"
-#include "context.h"
 #include "ops/call.h"
 #include "ops/convert.h"
 #include "tensor/table.h"
@@ -110,7 +110,7 @@ int release(lua_State* L) {
   TensorBox* box = tensor_box(L, 1);
   if (!box) wrong_argument(L, 1, "a tensor");
   if (box->state != TensorState::alive) return 0;
-  context(L).memory.forget(*box);
+  binding_state(L).memory.forget(*box);
   box->tensor.reset();
   box->state = TensorState::released;
   return 0;

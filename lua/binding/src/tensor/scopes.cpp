@@ -2,8 +2,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "arguments.h"
+#include "binding_state.h"
 #include "box.h"
-#include "context.h"
 #include "tensor/functions.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
@@ -13,9 +13,9 @@ namespace zt::lua {
 namespace {
 
 // Collects the tensors in a function's results, also those in tables.
-class Collector {
+class TensorCollector {
  public:
-  explicit Collector(lua_State* L) : L_(L) {}
+  explicit TensorCollector(lua_State* L) : L_(L) {}
 
   void visit(int index) {
     if (TensorBox* box = tensor_box(L_, index)) return boxes_.push_back(box);
@@ -38,11 +38,11 @@ class Collector {
 };
 
 // On destruction, frees the tensors that were made since construction, except `kept`. This also works if the function fails.
-class Scope {
+class TensorScope {
  public:
-  explicit Scope(TensorMemory& memory) : memory_(memory), mark_(memory.open_scope()) {}
-  ~Scope() { memory_.close_scope(mark_, kept); }
-  Scope(const Scope&) = delete;
+  explicit TensorScope(TensorMemory& memory) : memory_(memory), mark_(memory.open_scope()) {}
+  ~TensorScope() { memory_.close_scope(mark_, kept); }
+  TensorScope(const TensorScope&) = delete;
 
   std::vector<TensorBox*> kept;
 
@@ -60,9 +60,9 @@ int call_function(lua_State* L) {
 
 // zt.scope(fn, ...): calls fn(...), then frees every tensor that was made in it, except those in its results.
 int scope(lua_State* L) {
-  Scope open(context(L).memory);
+  TensorScope open(binding_state(L).memory);
   const int results = call_function(L);
-  Collector collector(L);
+  TensorCollector collector(L);
   for (int i = 1; i <= results; ++i) collector.visit(i);
   open.kept = collector.boxes();
   return results;

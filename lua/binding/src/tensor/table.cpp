@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "arguments.h"
+#include "binding_state.h"
 #include "cdata.h"
-#include "context.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/lua/state.h"
@@ -22,7 +22,7 @@ struct Outline {
 };
 
 Outline outline_of(lua_State* L, int index) {
-  Outline outline{{}, context(L).default_dtype};
+  Outline outline{{}, binding_state(L).default_dtype};
   const int top = lua_gettop(L);
   lua_pushvalue(L, index);
   while (lua_istable(L, -1)) {

@@ -17,9 +17,9 @@ Gemm::~Gemm() = default;
 namespace {
 
 // Providers are never removed, so references to them stay valid.
-class Registry {
+class GemmRegistry {
  public:
-  Registry() {
+  GemmRegistry() {
     add("aten", make_aten_gemm());
     add("cublas", make_cublas_gemm());
   }
@@ -53,8 +53,8 @@ class Registry {
   std::vector<Entry> entries_;
 };
 
-Registry& registry() {
-  static Registry registry;
+GemmRegistry& gemm_registry() {
+  static GemmRegistry registry;
   return registry;
 }
 
@@ -131,21 +131,21 @@ void gemm(GemmKind kind, const at::Tensor& a, const at::Tensor& b, const at::Ten
 }
 
 void register_gemm(const std::string& name, std::shared_ptr<const Gemm> provider) {
-  registry().add(name, std::move(provider));
+  gemm_registry().add(name, std::move(provider));
 }
 
 bool has_gemm(const std::string& name) {
-  return registry().find(name);
+  return gemm_registry().find(name);
 }
 
 const Gemm& find_gemm(const std::string& name) {
-  const Gemm* found = registry().find(name);
-  if (!found) misuse("there is no gemm provider '{}'{}", name, suggest(name, registry().names()));
+  const Gemm* found = gemm_registry().find(name);
+  if (!found) misuse("there is no gemm provider '{}'{}", name, suggest(name, gemm_registry().names()));
   return *found;
 }
 
 std::vector<std::string> gemm_providers() {
-  return registry().names();
+  return gemm_registry().names();
 }
 
 }  // namespace zt

@@ -61,9 +61,9 @@ GemmChoice aten_everywhere() {
 }
 
 // The choice in use. Every GEMM reads it, without a lock.
-class Table {
+class ProviderTable {
  public:
-  Table() { use(default_); }
+  ProviderTable() { use(default_); }
 
   const Gemm& provider(const GemmGroup& group) const { return *providers_[index_of(group)].load(std::memory_order_acquire); }
 
@@ -96,8 +96,8 @@ class Table {
   GemmChoice choice_, default_ = aten_everywhere();
 };
 
-Table& table() {
-  static Table table;
+ProviderTable& provider_table() {
+  static ProviderTable table;
   return table;
 }
 
@@ -119,7 +119,7 @@ std::string providers_by_rank(const std::vector<const Value::Table*>& ranks, con
 }  // namespace
 
 const Gemm& chosen_gemm(const GemmShape& shape) {
-  return table().provider(gemm_group(shape));
+  return provider_table().provider(gemm_group(shape));
 }
 
 GemmGroup gemm_group(const GemmShape& shape) {
@@ -152,11 +152,11 @@ Value to_value(const GemmChoice& choice) {
 }
 
 GemmChoice default_gemm_choice() {
-  return table().default_choice();
+  return provider_table().default_choice();
 }
 
 void set_default_gemm_choice(const GemmChoice& choice) {
-  table().set_default(choice);
+  provider_table().set_default(choice);
 }
 
 GemmChoice fixed_gemm_choice(const std::string& provider) {
@@ -175,11 +175,11 @@ GemmChoice fixed_gemm_choice(const std::string& provider) {
 }
 
 void use_gemm_choice(const GemmChoice& choice) {
-  table().use(choice);
+  provider_table().use(choice);
 }
 
 GemmChoice gemm_choice() {
-  return table().choice();
+  return provider_table().choice();
 }
 
 void check_gemm_choices_alike(const std::vector<Value>& ranks) {

@@ -20,7 +20,7 @@ constexpr int64_t kShortRows = 256, kColumnsOfShortRows = 512;
 
 // An fp32 buffer of a thread, which every tile overwrites. It outlives steps and is none of their tensors, so it is not allocated
 // by LibTorch, whose allocations in a step are measured.
-class Scratch {
+class WidenScratch {
  public:
   // Returns an uninitialised matrix [rows, columns]. Earlier ones are gone.
   at::Tensor matrix(int64_t rows, int64_t columns) {
@@ -50,14 +50,15 @@ class Scratch {
   int64_t size_ = 0;
 };
 
-struct Tile {
+struct WidenTile {
   int64_t row, rows, column, columns;
   at::Tensor of(const at::Tensor& c) const { return c.narrow(0, row, rows).narrow(1, column, columns); }
 };
 
 // Computes sum = alpha a b + beta sum for the rows of a and the columns of b that belong to the tile.
-void add_products(const at::Tensor& a, const at::Tensor& b, const Tile& tile, const at::Tensor& sum, double beta, double alpha) {
-  thread_local Scratch left, right;
+void add_products(const at::Tensor& a, const at::Tensor& b, const WidenTile& tile, const at::Tensor& sum, double beta,
+                  double alpha) {
+  thread_local WidenScratch left, right;
   for (int64_t k = 0; k < a.size(1); k += kTileDepth) {
     const int64_t depth = std::min(kTileDepth, a.size(1) - k);
     sum.addmm_(left.widened(a.narrow(0, tile.row, tile.rows).narrow(1, k, depth)),
@@ -68,12 +69,12 @@ void add_products(const at::Tensor& a, const at::Tensor& b, const Tile& tile, co
 }  // namespace
 
 void multiply_widened(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) {
-  thread_local Scratch sums;
+  thread_local WidenScratch sums;
   const bool is_sum = c.scalar_type() == at::kFloat;
   const int64_t columns = c.size(0) <= kShortRows ? kColumnsOfShortRows : kTileColumns;
   for (int64_t column = 0; column < c.size(1); column += columns) {
     for (int64_t row = 0; row < c.size(0); row += kTileRows) {
-      const Tile tile{row, std::min(kTileRows, c.size(0) - row), column, std::min(columns, c.size(1) - column)};
+      const WidenTile tile{row, std::min(kTileRows, c.size(0) - row), column, std::min(columns, c.size(1) - column)};
       const at::Tensor part = tile.of(c);
       const at::Tensor sum = is_sum ? part : sums.matrix(tile.rows, tile.columns);
       if (!is_sum && beta != 0) sum.copy_(part);

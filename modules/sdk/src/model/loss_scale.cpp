@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFactor = 2;
 
-struct State {
+struct LossScaleState {
   double scale = 1;
   int64_t steps = 0, last_overflow = -1, hysteresis_left = 1;
 };
@@ -78,12 +78,12 @@ Value LossScale::state() const {
 
 void LossScale::set_state(const Value& state) {
   if (!is_dynamic()) return;
-  const State given =
-      Schema<State>("the state of a loss scale")
-          .required("scale", &State::scale, "the scale", above(0))
-          .required("steps", &State::steps, "number of steps", at_least(0))
-          .required("last_overflow", &State::last_overflow, "the step of the last overflow", at_least(-1))
-          .required("hysteresis_left", &State::hysteresis_left, "overflows until the scale is halved", at_least(1))
+  const LossScaleState given =
+      Schema<LossScaleState>("the state of a loss scale")
+          .required("scale", &LossScaleState::scale, "the scale", above(0))
+          .required("steps", &LossScaleState::steps, "number of steps", at_least(0))
+          .required("last_overflow", &LossScaleState::last_overflow, "the step of the last overflow", at_least(-1))
+          .required("hysteresis_left", &LossScaleState::hysteresis_left, "overflows until the scale is halved", at_least(1))
           .parse(state);
   scale_ = given.scale;
   steps_ = given.steps;

@@ -55,7 +55,7 @@ class ModelBuilder {
   }
 
   ModelInfo model;
-  std::vector<std::shared_ptr<Param>> params;
+  Params params;
 
  private:
   void add_layer(int position) {

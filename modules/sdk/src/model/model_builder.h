@@ -9,8 +9,8 @@
 namespace zt {
 
 struct DescribedModel {
-  ModelInfo info;                              // except what depends on which parameters are trained
-  std::vector<std::shared_ptr<Param>> params;  // in the order of info.params
+  ModelInfo info;  // except what depends on which parameters are trained
+  Params params;   // in the order of info.params
 };
 
 // Gives further uses of a layer the name of the first, and each Param its full name. Throws Misuse as the constructor of Model.

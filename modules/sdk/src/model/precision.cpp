@@ -10,14 +10,14 @@ namespace zt {
 
 namespace {
 
-struct Named {
+struct FloatType {
   const char* name;
   c10::ScalarType type;
 };
-constexpr Named kFloatTypes[] = {{"fp32", c10::ScalarType::Float},
-                                 {"bf16", c10::ScalarType::BFloat16},
-                                 {"fp16", c10::ScalarType::Half},
-                                 {"fp64", c10::ScalarType::Double}};
+constexpr FloatType kFloatTypes[] = {{"fp32", c10::ScalarType::Float},
+                                     {"bf16", c10::ScalarType::BFloat16},
+                                     {"fp16", c10::ScalarType::Half},
+                                     {"fp64", c10::ScalarType::Double}};
 
 struct PrecisionOptions {
   std::string params;
@@ -28,7 +28,7 @@ struct PrecisionOptions {
 
 c10::ScalarType parse_float_type(const std::string& name, const std::string& path) {
   std::vector<std::string> names;
-  for (const Named& known : kFloatTypes) {
+  for (const FloatType& known : kFloatTypes) {
     if (name == known.name) return known.type;
     names.emplace_back(known.name);
   }
@@ -37,7 +37,7 @@ c10::ScalarType parse_float_type(const std::string& name, const std::string& pat
 
 std::string float_type_name(c10::ScalarType type) {
   const auto* found =
-      std::find_if(std::begin(kFloatTypes), std::end(kFloatTypes), [&](const Named& x) { return x.type == type; });
+      std::find_if(std::begin(kFloatTypes), std::end(kFloatTypes), [&](const FloatType& x) { return x.type == type; });
   return found == std::end(kFloatTypes) ? c10::toString(type) : found->name;
 }
 

@@ -120,9 +120,9 @@ class Coloring {
 };
 
 // Numbers groups and channels as the played ranks meet them.
-class Links {
+class LinkNumbering {
  public:
-  Links(const ModelInfo& model, const MeshShape& mesh, const Coloring& coloring, PlayedRanks& played)
+  LinkNumbering(const ModelInfo& model, const MeshShape& mesh, const Coloring& coloring, PlayedRanks& played)
       : model_(model), mesh_(mesh), coloring_(coloring), played_(played) {}
 
   void add(int played) {
@@ -212,7 +212,7 @@ PlayedRanks played_ranks(const ModelInfo& model, const MeshShape& mesh, const st
     if (color == static_cast<int>(played.ranks.size())) played.ranks.push_back({rank, 0, programs[rank]});
     ++played.ranks[color].count;
   }
-  Links links(model, mesh, coloring, played);
+  LinkNumbering links(model, mesh, coloring, played);
   for (int color = 0; color < static_cast<int>(played.ranks.size()); ++color) links.add(color);
   return played;
 }

@@ -172,7 +172,7 @@ class Player {
     if (!groups_.post(group, index, call)) return;
     auto calls = groups_.take(group);
     if (auto error = compare_calls(played_, group, calls)) return errors_.push_back(std::move(*error));
-    Transfers::Transfer transfer{.lane = group};
+    TransferLanes::Transfer transfer{.lane = group};
     for (const auto& [member, made] : calls) {
       transfer.ready = std::max(transfer.ready, made.time);
       transfer.seconds = std::max(transfer.seconds, made.transfer);
@@ -195,7 +195,7 @@ class Player {
   std::vector<RankState> ranks_;
   GroupCalls groups_;
   ChannelQueues channels_;
-  Transfers transfers_;
+  TransferLanes transfers_;
   std::vector<int> woken_;
   std::vector<PlayError> errors_;
 };

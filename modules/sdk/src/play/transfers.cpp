@@ -6,7 +6,7 @@
 
 namespace zt {
 
-void Transfers::add(Transfer transfer, Done done) {
+void TransferLanes::add(Transfer transfer, Done done) {
   Lane& lane = lanes_[transfer.lane];
   const size_t index = static_cast<size_t>(transfer.lane);
   const bool shares = transfer.seconds > 0 && transfer.use.any();
@@ -21,14 +21,14 @@ void Transfers::add(Transfer transfer, Done done) {
   start_first(lane);
 }
 
-void Transfers::start_first(Lane& lane) {
+void TransferLanes::start_first(Lane& lane) {
   Running& first = lane.waiting.front();
   first.begin = std::max(first.transfer.ready, lane.end);
   first.left = first.transfer.seconds;
 }
 
 // Of a link that transfers need more than once, each gets the part of which all together need one.
-std::vector<double> Transfers::speeds(const std::vector<size_t>& running) const {
+std::vector<double> TransferLanes::speeds(const std::vector<size_t>& running) const {
   std::map<int, LinkUse> needed;  // by rank
   for (const size_t lane : running) {
     const Transfer& transfer = lanes_[lane].waiting.front().transfer;
@@ -50,7 +50,7 @@ std::vector<double> Transfers::speeds(const std::vector<size_t>& running) const 
   return speeds;
 }
 
-bool Transfers::finish_next() {
+bool TransferLanes::finish_next() {
   while (!busy_.empty()) {
     std::vector<size_t> running;
     double next = std::numeric_limits<double>::infinity();  // until then, the same transfers run
@@ -76,7 +76,7 @@ bool Transfers::finish_next() {
   return false;
 }
 
-void Transfers::end_first(size_t index, double end) {
+void TransferLanes::end_first(size_t index, double end) {
   Lane& lane = lanes_[index];
   const Running ended = std::move(lane.waiting.front());
   lane.waiting.pop_front();

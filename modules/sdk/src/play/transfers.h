@@ -12,7 +12,7 @@ namespace zt {
 // The lanes of a play: its communicators and channels. The transfers of a lane run one after the other, in the order in which
 // they are added. Those of several lanes run at the same time: of all transfers that need a link of a rank, each gets an equal
 // part of what it needs.
-class Transfers {
+class TransferLanes {
  public:
   struct Transfer {
     int lane = 0;
@@ -23,7 +23,7 @@ class Transfers {
   };
   using Done = std::function<void(const PlaySpan&)>;
 
-  explicit Transfers(size_t lanes) : lanes_(lanes) {}
+  explicit TransferLanes(size_t lanes) : lanes_(lanes) {}
   // Adds a transfer. `done` is called when its end is known: at once if it shares no links and nothing in its lane is before it.
   // It may not begin before the end of the last one that `finish_next` ended.
   void add(Transfer transfer, Done done);

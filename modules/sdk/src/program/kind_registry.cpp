@@ -49,7 +49,7 @@ std::string difference(const Kind& known, const Kind& kind) {
   return example_resources(known) == example_resources(kind) ? "" : "other resources that it reads, writes or frees";
 }
 
-class Registry {
+class KindRegistry {
  public:
   KindId add(Kind kind) {
     const auto [id, known] = find_or_add(kind);
@@ -101,8 +101,8 @@ class Registry {
   std::map<std::string, KindId> ids_;
 };
 
-Registry& registry() {
-  static Registry registry;
+KindRegistry& kind_registry() {
+  static KindRegistry registry;
   return registry;
 }
 
@@ -114,7 +114,7 @@ bool is_kind_name(const std::string& name) {
 }  // namespace
 
 KindId add_kind(Kind kind) {
-  return registry().add(std::move(kind));
+  return kind_registry().add(std::move(kind));
 }
 
 // Every public function calls Kinds::get first, so that the known kinds are registered before all others.
@@ -125,22 +125,22 @@ KindId register_kind(Kind kind) {
   }
   if (!kind.resources)
     misuse("the action kind '{}' declares no resources: without them nothing can be scheduled around it", kind.name);
-  return registry().add(std::move(kind));
+  return kind_registry().add(std::move(kind));
 }
 
 const Kind& kind(KindId id) {
   Kinds::get();
-  return registry().at(id);
+  return kind_registry().at(id);
 }
 
 KindId kind_id(const std::string& name) {
   Kinds::get();
-  return registry().find(name);
+  return kind_registry().find(name);
 }
 
 std::vector<std::string> kind_names() {
   Kinds::get();
-  return registry().names();
+  return kind_registry().names();
 }
 
 Resources resources_of(const Action& action, const ModelInfo& model) {

@@ -11,13 +11,13 @@ namespace {
 using Actions = std::vector<Action>;
 
 // The actions of a program, with those of each micro-batch apart.
-struct Parts {
+struct ActionParts {
   Actions before, after;               // the actions without a micro-batch
   std::vector<Actions> micro_batches;  // in ascending order
 };
 
-Parts parts_of(Actions actions, int micro_batches) {
-  Parts parts;
+ActionParts parts_of(Actions actions, int micro_batches) {
+  ActionParts parts;
   parts.micro_batches.resize(static_cast<size_t>(micro_batches));
   int latest = -1;
   for (Action& action : actions) {
@@ -52,7 +52,7 @@ class MicroBatchPairs : public Pass {
     const auto ends_turn = [&](const Action& action) {
       return model.positions.at(static_cast<size_t>(action.target)).exchanges && action.kind != kinds.weight_grad;
     };
-    Parts parts = parts_of(std::move(program.actions), program.micro_batches);
+    ActionParts parts = parts_of(std::move(program.actions), program.micro_batches);
     program.actions = std::move(parts.before);
     parts.micro_batches.resize(parts.micro_batches.size() + parts.micro_batches.size() % 2);
     for (size_t pair = 0; pair < parts.micro_batches.size(); pair += 2) {

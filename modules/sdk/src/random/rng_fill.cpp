@@ -13,19 +13,16 @@ namespace {
 
 constexpr int kBatch = 32;  // counters per batch
 
-template <class T, int kWidth>
-using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
-
 template <int kWidth>
 using Words = Vector<uint64_t, kWidth>;
 
-struct Stream {
+struct PhiloxStream {
   uint64_t key, row;
 };
 
 // Makes the blocks of the counters (row, counter), (row, counter + 1), ...: words 0 and 1 go to `low`, words 2 and 3 to `high`.
 template <int kWidth>
-[[gnu::always_inline]] inline void blocks(const Stream& stream, uint64_t counter, Words<kWidth>& low, Words<kWidth>& high) {
+[[gnu::always_inline]] inline void blocks(const PhiloxStream& stream, uint64_t counter, Words<kWidth>& low, Words<kWidth>& high) {
   Words<kWidth> lane;
   for (int i = 0; i < kWidth; ++i) lane[i] = i;
   const Words<kWidth> counters = lane + counter, row = Words<kWidth>{} + stream.row;
@@ -56,7 +53,7 @@ template <int kWidth, int... kIndex>
 
 // Makes 4 * kBatch uniform numbers.
 template <int kWidth>
-[[gnu::always_inline]] inline void fill_batch(const Stream& stream, uint64_t counter, float* out) {
+[[gnu::always_inline]] inline void fill_batch(const PhiloxStream& stream, uint64_t counter, float* out) {
   for (int i = 0; i < kBatch; i += kWidth, out += 4 * kWidth) {
     Words<kWidth> low, high;
     blocks<kWidth>(stream, counter + i, low, high);
@@ -68,7 +65,7 @@ template <int kWidth>
 
 // Makes 2 * kBatch normal numbers.
 template <int kWidth>
-[[gnu::always_inline]] inline void fill_batch(const Stream& stream, uint64_t counter, double* out) {
+[[gnu::always_inline]] inline void fill_batch(const PhiloxStream& stream, uint64_t counter, double* out) {
   alignas(64) uint64_t a[kBatch], b[kBatch];  // 53-bit uniforms
   for (int i = 0; i < kBatch; i += kWidth) {
     Words<kWidth> low, high;
@@ -84,7 +81,7 @@ template <int kWidth>
 // Writes whole batches directly. A part that starts inside the numbers of a counter, or that is shorter than a batch, is made in
 // a temporary batch and copied.
 template <int kWidth, class T>
-[[gnu::always_inline]] inline void fill(const Stream& stream, uint64_t first, T* out, size_t count) {
+[[gnu::always_inline]] inline void fill(const PhiloxStream& stream, uint64_t first, T* out, size_t count) {
   constexpr size_t kPerCounter = 16 / sizeof(T), kLength = kBatch * kPerCounter;
   while (count > 0) {
     const size_t skipped = first % kPerCounter, made = std::min(count, kLength - skipped);
@@ -102,20 +99,20 @@ template <int kWidth, class T>
 }
 
 template <class T>
-void fill_plain(const Stream& stream, uint64_t first, T* out, size_t count) {
+void fill_plain(const PhiloxStream& stream, uint64_t first, T* out, size_t count) {
   fill<2>(stream, first, out, count);
 }
 template <class T>
-ZT_TARGET_AVX2 void fill_avx2(const Stream& stream, uint64_t first, T* out, size_t count) {
+ZT_TARGET_AVX2 void fill_avx2(const PhiloxStream& stream, uint64_t first, T* out, size_t count) {
   fill<4>(stream, first, out, count);
 }
 template <class T>
-ZT_TARGET_AVX512 void fill_avx512(const Stream& stream, uint64_t first, T* out, size_t count) {
+ZT_TARGET_AVX512 void fill_avx512(const PhiloxStream& stream, uint64_t first, T* out, size_t count) {
   fill<8>(stream, first, out, count);
 }
 
 template <class T>
-void fill_with(Isa isa, const Stream& stream, int64_t first, std::span<T> out) {
+void fill_with(Isa isa, const PhiloxStream& stream, int64_t first, std::span<T> out) {
   const auto element = static_cast<uint64_t>(first);
   switch (isa) {
     case Isa::plain:

@@ -17,8 +17,8 @@ std::string part_of_one(double value) {
   return value > 0 && value <= 1 ? "" : fmt::format("must be above 0 and at most 1, got {}", value);
 }
 
-// The parts of a table of costs, before the nested tables are read.
-struct Parts {
+// A table of costs, before its nested tables are read.
+struct CostsTable {
   int version = kVersion;
   Hardware hardware;
   Value::Table measured;
@@ -118,10 +118,10 @@ Value to_value(const Costs& costs) {
 }
 
 Costs parse_costs(const Value& value) {
-  static const auto schema = Schema<Parts>("costs")
-                                 .optional("version", &Parts::version, "of the format: 1", between(kVersion, kVersion))
-                                 .optional("hardware", &Parts::hardware, "the machine, for what was not measured")
-                                 .optional("measured", &Parts::measured, "{compute, transfer, sent_bytes} by action");
+  static const auto schema = Schema<CostsTable>("costs")
+                                 .optional("version", &CostsTable::version, "of the format: 1", between(kVersion, kVersion))
+                                 .optional("hardware", &CostsTable::hardware, "the machine, for what was not measured")
+                                 .optional("measured", &CostsTable::measured, "{compute, transfer, sent_bytes} by action");
   static const auto entry = Schema<Costs::Measured>("costs.measured")
                                 .optional("compute", &Costs::Measured::compute, "seconds on the rank", at_least(0))
                                 .optional("transfer", &Costs::Measured::transfer, "seconds of communication", at_least(0))
@@ -129,9 +129,9 @@ Costs parse_costs(const Value& value) {
                                 .optional("flops", &Costs::Measured::flops, "operations; 0: not known", at_least(0))
                                 .optional("memory_bytes", &Costs::Measured::memory_bytes,
                                           "bytes that were read and written; 0: not known", at_least(0));
-  const Parts parts = schema.parse(value);
-  Costs costs{.hardware = parts.hardware, .measured = {}};
-  for (const auto& [name, cost] : parts.measured) costs.measured[name] = entry.parse(cost);
+  const CostsTable table = schema.parse(value);
+  Costs costs{.hardware = table.hardware, .measured = {}};
+  for (const auto& [name, cost] : table.measured) costs.measured[name] = entry.parse(cost);
   return costs;
 }
 

@@ -34,7 +34,7 @@ std::string field_of_package(lua_State* L, const char* name) {
 }
 
 // A state whose script failed stays open: objects in it may wait for other ranks when they are destroyed.
-void run_rank(const World& world, const lua::Paths& paths, const std::string& script, Errand& mine) {
+void run_rank(const World& world, const lua::SearchPaths& paths, const std::string& script, Errand& mine) {
   errand = &mine;
   try {
     lua_State* L = lua::new_state(world, paths);
@@ -61,7 +61,7 @@ const Errand* cause(const std::vector<Errand>& errands) {
 int run(lua_State* L) {
   const auto ranks = static_cast<int>(lua::check_integer(L, 1));
   const std::string script = lua::check_string(L, 2);
-  const lua::Paths paths{field_of_package(L, "path"), field_of_package(L, "cpath")};
+  const lua::SearchPaths paths{field_of_package(L, "path"), field_of_package(L, "cpath")};
   std::vector<Errand> errands(static_cast<size_t>(ranks), Errand{lua::check_value(L, 3)});
   const auto group = std::make_shared<ThreadGroup>(ranks);
   std::vector<std::thread> threads;

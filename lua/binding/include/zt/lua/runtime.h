@@ -16,14 +16,14 @@
 namespace zt::lua {
 
 // Search patterns, separated by ';': "/opt/zt/share/ztoolkit/lua/?.lua;..." and "/opt/zt/lib/?.so". They go before Lua's own.
-struct Paths {
+struct SearchPaths {
   std::string lua;      // package.path
   std::string modules;  // package.cpath
 };
 
 // Returns a new state with the standard libraries, strict globals and `zt.core` preloaded. It belongs to the calling thread;
 // states are independent of each other. The caller closes it with lua_close. Throws Fault if there is not enough memory.
-lua_State* new_state(World world, const Paths& paths);
+lua_State* new_state(World world, const SearchPaths& paths);
 
 struct ScriptError {
   std::string message;      // begins with "file:line: " if Lua knew the position; other values than strings are shown as text

@@ -15,11 +15,11 @@
 
 namespace zt::io {
 
-enum class Direction : uint8_t { read, write };
+enum class IoDirection : uint8_t { read, write };
 
 // One read or write of a part of a file. `offset`, `memory` and `bytes` are multiples of File::alignment().
-struct Operation {
-  Direction direction = Direction::read;
+struct FileOperation {
+  IoDirection direction = IoDirection::read;
   int64_t offset = 0;           // bytes from the start of the file
   std::byte* memory = nullptr;  // must stay valid until wait() has returned `tag`; a write does not change its content
   int64_t bytes = 0;
@@ -42,7 +42,7 @@ class File {
   virtual int64_t alignment() const = 0;
 
   // Starts an operation. Requires that fewer than OpenOptions::depth operations are under way. wait() returns its error, if any.
-  virtual void submit(const Operation& operation) = 0;
+  virtual void submit(const FileOperation& operation) = 0;
   // Waits until an operation ends. Returns its tag and result. Operations end in any order. Requires an operation under way.
   virtual Completion wait() = 0;
 

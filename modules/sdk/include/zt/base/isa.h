@@ -20,6 +20,10 @@ enum class Isa : uint8_t { plain, avx2, avx512 };
 
 const char* isa_name(Isa isa);
 
+// kLanes numbers that are computed together. The compiler puts them into one register, or divides them among several.
+template <class T, int kLanes>
+using Vector [[gnu::vector_size(kLanes * sizeof(T))]] = T;
+
 // Returns the instruction sets that this processor runs, in ascending order. `plain` is always one of them.
 std::vector<Isa> supported_isas();
 

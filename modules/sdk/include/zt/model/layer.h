@@ -125,9 +125,10 @@ class Context {
     // Does nothing if the view is undefined.
     void add(const at::Tensor& sum) const;
   };
+  using SinkFn = std::function<Sink()>;
   // Returns a function for the layer's backward that gives the Sink of `param`. The backward must then return no gradient of
   // `param` to autograd. Throws Misuse as `param`.
-  virtual std::function<Sink()> grad_sink(const Param& param) = 0;
+  virtual SinkFn grad_sink(const Param& param) = 0;
 
   // Runs the computation of a weight gradient: at once, or later if the program splits the backward in two.
   virtual void defer(std::function<void()> weight_gradient) = 0;
@@ -156,7 +157,7 @@ class Layer : public MadeFromOptions {
 
   // Returns the parameters, with names local to the layer ("weight"): the model adds the layer's name. Must always return the
   // same.
-  virtual std::vector<std::shared_ptr<Param>> params() const { return {}; }
+  virtual Params params() const { return {}; }
   virtual Io io() const { return {}; }
   // Returns the mesh axes along which forward and backward communicate.
   virtual std::vector<std::string> axes() const { return {}; }
@@ -200,7 +201,7 @@ class ExchangeLayer : public Layer {
 
   // Runs `start` and waits.
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) final;
-  std::vector<std::shared_ptr<Param>> params() const final { return {}; }
+  Params params() const final { return {}; }
 };
 
 ZT_OBJECT(Layer)

@@ -128,7 +128,7 @@ class Model : public MadeFromOptions {
 
   const std::vector<NamedLayer>& positions() const { return positions_; }
   // Distinct parameters with full names, in the order of ModelInfo::params.
-  const std::vector<std::shared_ptr<Param>>& params() const { return params_; }
+  const Params& params() const { return params_; }
   const ModelInfo& info() const { return *info_; }
   // Later calls of set_trainable do not change what is returned.
   const std::shared_ptr<const ModelInfo>& shared_info() const { return info_; }
@@ -140,7 +140,7 @@ class Model : public MadeFromOptions {
   void mark_trained(ModelInfo& info) const;
 
   std::vector<NamedLayer> positions_;
-  std::vector<std::shared_ptr<Param>> params_;
+  Params params_;
   std::shared_ptr<const ModelInfo> info_;
   uint64_t seed_;
   Value options_;

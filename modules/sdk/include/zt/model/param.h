@@ -69,6 +69,8 @@ struct Param {
   const at::Tensor& get() const;
 };
 
+using Params = std::vector<std::shared_ptr<Param>>;
+
 ZT_OBJECT(Param)
 
 }  // namespace zt

@@ -16,9 +16,6 @@ namespace {
 
 constexpr int64_t kAhead = 8 * kNormBlock;  // distance of the prefetch, in elements
 
-template <class T, int kWidth>
-using Vector [[gnu::vector_size(kWidth * sizeof(T))]] = T;
-
 // Adds lane j + half to lane j for half = 8, 4, 2, 1, within one register.
 [[gnu::always_inline]] inline double fold(const Vector<double, 2>& x) {
   return x[0] + x[1];

@@ -1,4 +1,4 @@
-#include "plain.h"
+#include "encoded_value.h"
 
 #include <algorithm>
 #include <cstring>
@@ -42,23 +42,23 @@ template <>
 constexpr at::ScalarType kTypeOf<bool> = at::kBool;
 
 template <class T>
-Plain plain_scalar(const T& number) {
+EncodedValue encode_scalar(const T& number) {
   return {hdf5_type(kTypeOf<T>), shape_of({}), as_byte_span(&number, 1)};
 }
 
-Plain plain_scalar(const std::string& text) {
+EncodedValue encode_scalar(const std::string& text) {
   return {string_type(text.size(), is_utf8(text)), text.empty() ? null_space() : shape_of({}),
           as_byte_span(text.data(), text.size())};
 }
 
 template <class T>
-Plain plain_list(const Value::List& list) {
+EncodedValue encode_list(const Value::List& list) {
   const auto items = std::make_unique<T[]>(list.size());
   std::transform(list.begin(), list.end(), items.get(), [](const Value& item) { return *item.get_if<T>(); });
   return {hdf5_type(kTypeOf<T>), shape_of({static_cast<int64_t>(list.size())}), as_byte_span(items.get(), list.size())};
 }
 
-std::optional<Plain> plain_string_list(const Value::List& list) {
+std::optional<EncodedValue> encode_string_list(const Value::List& list) {
   std::vector<std::string> strings;
   size_t longest = 1, bytes = 0;
   for (const Value& item : list) {
@@ -68,23 +68,23 @@ std::optional<Plain> plain_string_list(const Value::List& list) {
     bytes += strings.back().size();
   }
   if (longest * strings.size() > 4 * bytes + 4096) return std::nullopt;
-  return plain_strings(strings);
+  return encode_strings(strings);
 }
 
-std::optional<Plain> plain_list_of_one_kind(const Value::List& list) {
-  if (list.empty()) return Plain{hdf5_type(kNil), shape_of({0}), {}};
+std::optional<EncodedValue> encode_list_of_one_kind(const Value::List& list) {
+  if (list.empty()) return EncodedValue{hdf5_type(kNil), shape_of({0}), {}};
   const size_t kind = list.front().data().index();
   if (std::any_of(list.begin(), list.end(), [&](const Value& item) { return item.data().index() != kind; })) return std::nullopt;
-  if (list.front().get_if<bool>()) return plain_list<bool>(list);
-  if (list.front().get_if<int64_t>()) return plain_list<int64_t>(list);
-  if (list.front().get_if<double>()) return plain_list<double>(list);
-  if (list.front().get_if<std::string>()) return plain_string_list(list);
+  if (list.front().get_if<bool>()) return encode_list<bool>(list);
+  if (list.front().get_if<int64_t>()) return encode_list<int64_t>(list);
+  if (list.front().get_if<double>()) return encode_list<double>(list);
+  if (list.front().get_if<std::string>()) return encode_string_list(list);
   return std::nullopt;
 }
 
 }  // namespace
 
-Plain plain_strings(const std::vector<std::string>& strings) {
+EncodedValue encode_strings(const std::vector<std::string>& strings) {
   size_t longest = 1;
   bool is_text = true;
   for (const std::string& text : strings) {
@@ -96,13 +96,13 @@ Plain plain_strings(const std::vector<std::string>& strings) {
   return {string_type(longest, is_text), shape_of({static_cast<int64_t>(strings.size())}), std::move(bytes)};
 }
 
-std::optional<Plain> to_plain(const Value& value) {
-  if (value.is_nil()) return Plain{hdf5_type(kNil), null_space(), {}};
-  if (const auto* v = value.get_if<bool>()) return plain_scalar(*v);
-  if (const auto* v = value.get_if<int64_t>()) return plain_scalar(*v);
-  if (const auto* v = value.get_if<double>()) return plain_scalar(*v);
-  if (const auto* v = value.get_if<std::string>()) return plain_scalar(*v);
-  if (const auto* v = value.get_if<Value::List>()) return plain_list_of_one_kind(*v);
+std::optional<EncodedValue> encode_value(const Value& value) {
+  if (value.is_nil()) return EncodedValue{hdf5_type(kNil), null_space(), {}};
+  if (const auto* v = value.get_if<bool>()) return encode_scalar(*v);
+  if (const auto* v = value.get_if<int64_t>()) return encode_scalar(*v);
+  if (const auto* v = value.get_if<double>()) return encode_scalar(*v);
+  if (const auto* v = value.get_if<std::string>()) return encode_scalar(*v);
+  if (const auto* v = value.get_if<Value::List>()) return encode_list_of_one_kind(*v);
   if (value.get_if<Value::Table>()) return std::nullopt;
   misuse("{} cannot be saved as a value: values are booleans, numbers, strings, tensors, and lists and tables of them",
          value.type_name());

@@ -22,7 +22,7 @@ enum class Family { error, misuse, fault, aborted };
 
 // Only `free_later` is thread-safe. All other members belong to the state's thread.
 // Invariant: `main` is null from the start of lua_close on. Then nothing of the Lua state may be touched.
-struct Context : std::enable_shared_from_this<Context> {
+struct BindingState : std::enable_shared_from_this<BindingState> {
   lua_State* main = nullptr;
   lua_State* current = nullptr;  // the coroutine whose native call is innermost; callbacks run on it
   std::thread::id thread = std::this_thread::get_id();
@@ -55,10 +55,10 @@ struct Context : std::enable_shared_from_this<Context> {
   std::vector<int> pending_;
 };
 
-// Returns the context of L's state. Makes it on first use.
-Context& context(lua_State* L);
+// Returns the data of L's state. Makes them on first use.
+BindingState& binding_state(lua_State* L);
 
-// Returns the context, or null if there is none. Finalizers use it: in lua_close they may run after the context was destroyed.
-Context* find_context(lua_State* L);
+// Returns the data, or null if there are none. Finalizers use it: in lua_close they may run after the data were destroyed.
+BindingState* find_binding_state(lua_State* L);
 
 }  // namespace zt::lua
