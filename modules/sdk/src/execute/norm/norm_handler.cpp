@@ -16,9 +16,9 @@ namespace {
 
 // The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
 // parts are added as integers. So its bits do not depend on stage, buckets or schedule.
-class Norm : public ActionHandler {
+class NormHandler : public ActionHandler {
  public:
-  explicit Norm(StepParts& parts) : parts_(parts) {}
+  explicit NormHandler(StepParts& parts) : parts_(parts) {}
 
   Work start(const Action& action, StepState& state) override {
     const auto axes = action.axes();
@@ -119,7 +119,7 @@ std::vector<std::vector<std::string>> summed_in_turn(const std::vector<std::stri
 }
 
 std::shared_ptr<ActionHandler> norm_handler(StepParts& parts) {
-  return std::make_shared<Norm>(parts);
+  return std::make_shared<NormHandler>(parts);
 }
 
 }  // namespace zt
