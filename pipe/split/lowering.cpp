@@ -173,7 +173,7 @@ class Lowering {
   const Cut& cut_;
   Mode mode_;
   RankLayers layers_;
-  Messages messages_;
+  LayerMessages messages_;
   ChannelDepths depths_;
   std::map<ChannelKey, Traffic> traffic_;  // of the channels of this rank
 };

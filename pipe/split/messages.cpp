@@ -5,11 +5,11 @@
 
 namespace zt::pipe {
 
-bool Messages::is_read_by(int rank, int position) const {
+bool LayerMessages::is_read_by(int rank, int position) const {
   return std::ranges::any_of(flows_.readers(position), [&](int reader) { return owner_of(reader) == rank; });
 }
 
-std::vector<std::pair<ChannelKey, Parcel>> Messages::sent_after(const LayerRun& layer, int rank) const {
+std::vector<std::pair<ChannelKey, Parcel>> LayerMessages::sent_after(const LayerRun& layer, int rank) const {
   std::vector<std::pair<ChannelKey, Parcel>> sent;
   const Flow* flow = flows_.of(layer.position);
   if (layer.kind == Kinds::get().forward && flow) {
@@ -31,7 +31,7 @@ std::vector<std::pair<ChannelKey, Parcel>> Messages::sent_after(const LayerRun& 
   return sent;
 }
 
-std::vector<std::pair<ChannelKey, Parcel>> Messages::needed_before(const LayerRun& layer, int rank) const {
+std::vector<std::pair<ChannelKey, Parcel>> LayerMessages::needed_before(const LayerRun& layer, int rank) const {
   std::vector<std::pair<ChannelKey, Parcel>> needed;
   if (layer.kind == Kinds::get().forward) {
     for (const int source : flows_.sources(layer.position)) {

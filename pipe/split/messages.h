@@ -21,9 +21,9 @@ struct Parcel {
   auto operator<=>(const Parcel&) const = default;
 };
 
-class Messages {
+class LayerMessages {
  public:
-  Messages(const PipelineSchedule& schedule, const Cut& cut) : schedule_(schedule), flows_(cut.model, cut.partition) {}
+  LayerMessages(const PipelineSchedule& schedule, const Cut& cut) : schedule_(schedule), flows_(cut.model, cut.partition) {}
 
   const Flows& flows() const { return flows_; }
   int owner_of(int position) const { return rank_of(flows_.stage_of(position)); }  // the rank that runs it

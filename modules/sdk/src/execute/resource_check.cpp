@@ -13,15 +13,15 @@ namespace zt {
 namespace {
 
 // A tensor and the resource that it belongs to.
-struct HeldTensor {
+struct WatchedTensor {
   Resource resource;
   at::Tensor tensor;
 };
 
 // Returns the tensors of all resources that outlive an action and have one tensor for all micro-batches. Values and their
 // gradients come and go within a step.
-std::vector<HeldTensor> held_by(const StepState& state) {
-  std::vector<HeldTensor> all;
+std::vector<WatchedTensor> held_by(const StepState& state) {
+  std::vector<WatchedTensor> all;
   for (const ResourceId type : resource_ids()) {
     const TensorsOf* tensors = tensors_of(type);
     if (!tensors || type_of(type).has_micro_batch) continue;
@@ -59,9 +59,9 @@ class CheckedHandler : public ActionHandler {
 
   // The work is waited for, so that all changes are there.
   Work start(const Action& action, StepState& state) override {
-    const std::vector<HeldTensor> watched = not_written(action, state);
+    const std::vector<WatchedTensor> watched = not_written(action, state);
     std::vector<uint64_t> before;
-    for (const HeldTensor& held : watched) before.push_back(contents(held.tensor));
+    for (const WatchedTensor& held : watched) before.push_back(contents(held.tensor));
     handler_->start(action, state).synchronize();
     for (size_t i = 0; i < watched.size(); ++i) {
       if (contents(watched[i].tensor) == before[i]) continue;
@@ -75,20 +75,20 @@ class CheckedHandler : public ActionHandler {
 
  private:
   // Returns the tensors that share no memory with one that the action declares to write or to free.
-  static std::vector<HeldTensor> not_written(const Action& action, const StepState& state) {
+  static std::vector<WatchedTensor> not_written(const Action& action, const StepState& state) {
     const Resources declared = resources_of(action, *state.model);
-    const auto is_written = [&](const HeldTensor& held) {
+    const auto is_written = [&](const WatchedTensor& held) {
       const auto is_it = [&](const Resource& resource) {
         return resource.type == held.resource.type && resource.index == held.resource.index;
       };
       return std::ranges::any_of(declared.writes, is_it) || std::ranges::any_of(declared.frees, is_it);
     };
-    std::vector<HeldTensor> all = held_by(state);
+    std::vector<WatchedTensor> all = held_by(state);
     std::set<const c10::StorageImpl*> written;
-    for (const HeldTensor& held : all) {
+    for (const WatchedTensor& held : all) {
       if (is_written(held)) written.insert(held.tensor.storage().unsafeGetStorageImpl());
     }
-    std::erase_if(all, [&](const HeldTensor& held) { return written.contains(held.tensor.storage().unsafeGetStorageImpl()); });
+    std::erase_if(all, [&](const WatchedTensor& held) { return written.contains(held.tensor.storage().unsafeGetStorageImpl()); });
     return all;
   }
 
