@@ -2,7 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "zt/execute/executor.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 namespace {
@@ -62,8 +62,8 @@ BENCHMARK(run_empty_actions)->Arg(8)->Arg(100);
 
 void verify_four_ranks(benchmark::State& bench) {
   const ModelInfo info = chain(static_cast<int>(bench.range(0)));
-  const Program program = base_program(info, Mode::train, 4);
-  const std::vector<const Program*> programs(4, &program);
+  const RankProgram program = base_program(info, Mode::train, 4);
+  const std::vector<const RankProgram*> programs(4, &program);
   const MeshShape mesh({{"dp", 4}}, 4);
   for (auto _ : bench) {
     if (!verify(info, mesh, programs).empty()) bench.SkipWithError("a good program was refused");

@@ -16,7 +16,7 @@ namespace {
 constexpr int kStages = 8, kCopies = 512, kLayers = 128, kMicroBatches = 32;
 constexpr int64_t kHidden = 25600, kSeq = 4096;
 
-std::shared_ptr<ProgramSpec> make_spec() {
+std::shared_ptr<Program> make_program() {
   World world;
   world.size = kStages * kCopies;
   world.dry = true;
@@ -31,7 +31,7 @@ std::shared_ptr<ProgramSpec> make_spec() {
   const int positions = static_cast<int>(model->positions().size());
   for (int stage = 0; stage <= kStages; ++stage) begins.push_back(stage * positions / kStages);
   Value::Table shard{{"stage", 1}, {"axis", Object::of<Axis>(mesh->axis("dp"))}};
-  return ProgramSpec(model, kMicroBatches, Precision::bf16)
+  return Program(model, kMicroBatches, Precision::bf16)
       .apply(test::make_hand_stages(mesh->axis("pp"), begins))
       ->apply(zero::make_shard(zero::parse_shard_options(shard)));
 }
@@ -40,10 +40,10 @@ void simulate_4096_ranks(benchmark::State& bench) {
   const auto tokens = at::empty({kMicroBatches, kSeq}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
   const Batch batch{{"tokens", tokens}, {"labels", tokens}};
   for (auto _ : bench) {
-    const auto spec = make_spec();
+    const auto program = make_program();
     int64_t parameters = 0;
-    for (const ParamInfo& param : spec->model()->info().params) parameters += param.numel;
-    const auto simulation = simulate(spec, nullptr, batch, find_costs("h200"));
+    for (const ParamInfo& param : program->model()->info().params) parameters += param.numel;
+    const auto simulation = simulate(program, nullptr, batch, find_costs("h200"));
     if (simulation->ranks.size() != kStages || parameters < 1'000'000'000'000) bench.SkipWithError("not the step that was meant");
     bench.counters["step_s"] = simulation->seconds;
     bench.counters["parameters"] = static_cast<double>(parameters);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "readiness.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::zero {
 

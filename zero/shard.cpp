@@ -44,7 +44,7 @@ class ShardPass : public Pass {
   std::shared_ptr<Mesh> mesh() const override { return std::const_pointer_cast<Mesh>(options_.axis->mesh.lock()); }
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override { return make_handlers(); }
 
-  Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     const std::vector<UnitPlan> plans = plan_units(options_, model, coord.shape);
     check_untouched(program, plans, model);
     for (Action& action : program.actions) {
@@ -93,7 +93,7 @@ class ShardPass : public Pass {
     action.set_sample_axes(order_of_samples(options_.axis->names, with_samples, mesh));
   }
 
-  void insert_reductions(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
+  void insert_reductions(RankProgram& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
     const std::vector<bool> summed = summed_units(model, plans);
     const auto ready = options_.reduction() == "step" ? last_writes(program.actions, model, resource::grad, summed)
                                                       : gradients_by_micro_batch(program.actions, model, summed);
@@ -104,7 +104,7 @@ class ShardPass : public Pass {
   }
 
   // Inserts UNSHARD after the updates of units whose parameters are not sharded.
-  void insert_gathers(Program& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
+  void insert_gathers(RankProgram& program, const ModelInfo& model, const std::vector<UnitPlan>& plans) const {
     std::vector<bool> whole = summed_units(model, plans);
     for (size_t unit = 0; unit < whole.size(); ++unit) {
       const bool is_gathered = plans[unit].state == Residence::sharded && plans[unit].params != Residence::sharded;
@@ -138,7 +138,7 @@ class ShardPass : public Pass {
     actions = std::move(result);
   }
 
-  void slice_steps(Program& program, const ModelInfo& model, const Coord& coord) const {
+  void slice_steps(RankProgram& program, const ModelInfo& model, const Coord& coord) const {
     std::vector<Action> result;
     for (Action& action : program.actions) {
       int64_t parts = 1;
@@ -163,7 +163,7 @@ class ShardPass : public Pass {
     check_precision(precision, "zero.shard");
   }
 
-  static void mark_conversions(Program& program) {
+  static void mark_conversions(RankProgram& program) {
     if (program.precision.reduce == program.precision.grads) return;
     for (Action& action : program.actions) {
       if (action.kind == Kinds::get().reduce_grad) action.attrs["dtype"] = float_type_name(program.precision.reduce);
@@ -171,7 +171,7 @@ class ShardPass : public Pass {
   }
 
   // Throws Misuse if one of the units is already sharded or reduced: summing a gradient twice would count every rank twice.
-  static void check_untouched(const Program& program, const std::vector<UnitPlan>& plans, const ModelInfo& model) {
+  static void check_untouched(const RankProgram& program, const std::vector<UnitPlan>& plans, const ModelInfo& model) {
     const auto refuse = [&](size_t unit) {
       misuse("zero.shard: unit '{}' is sharded or reduced by an earlier pass already: apply zero.shard once",
              model.units[unit].name);

@@ -11,7 +11,7 @@
 
 #include "zt/base/value.h"
 #include "zt/comm/mesh.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::zero {
 

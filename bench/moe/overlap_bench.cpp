@@ -107,11 +107,11 @@ class Rank {
  private:
   std::shared_ptr<Trainer> make_trainer(const Options& options, Form form) const {
     const auto model = make_model(options, form == as_is ? Async::no : Async::yes);
-    auto spec = std::make_shared<ProgramSpec>(model, options.micro_batches, Precision::fp32);
-    if (form == paired) spec = spec->apply(make_micro_batch_pairs());
+    auto program = std::make_shared<Program>(model, options.micro_batches, Precision::fp32);
+    if (form == paired) program = program->apply(make_micro_batch_pairs());
     const Value::Table shard{{"stage", 0}, {"axis", Object::of<Axis>(mesh_->axis("ep"))}, {"reduce_every", "step"}};
-    spec = spec->apply(zero::make_shard(zero::parse_shard_options(shard)));
-    return Trainer::make(spec, {.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-4}})});
+    program = program->apply(zero::make_shard(zero::parse_shard_options(shard)));
+    return Trainer::make(program, {.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-4}})});
   }
 
   std::shared_ptr<Network> network_;

@@ -103,11 +103,11 @@ Lines measure(const pipe::Recipe& recipe, const Options& options) {
     const auto mesh = comm::make_mesh(world, axes);
     std::vector<int> counts(static_cast<size_t>(options.ranks * recipe.chunks), kParts / recipe.chunks);
     ++counts.back();  // the loss
-    const auto spec =
-        ProgramSpec(make_model(options), options.micro_batches, Precision::fp32)
+    const auto program =
+        Program(make_model(options), options.micro_batches, Precision::fp32)
             .apply(pipe::make_split(
                 {.axis = mesh->axis("pp"), .name = recipe.name, .partition = {Value::List(counts.begin(), counts.end())}}));
-    const auto trainer = Trainer::make(spec, {.optimizer = optim::make_adamw(Value::Table{{"lr", 0.0}})});
+    const auto trainer = Trainer::make(program, {.optimizer = optim::make_adamw(Value::Table{{"lr", 0.0}})});
     const Batch batch{{"x", at::ones({options.micro_batches, 1})}};
     const Costs costs = trainer->costs(batch, 2);
     if (world.rank == 0) {

@@ -74,7 +74,7 @@ void run_stage(benchmark::State& bench) {
   const ModelInfo info = chain(kRanks * layers);
   pipe::Partition partition;
   for (int stage = 0; stage <= kRanks; ++stage) partition.push_back(stage * layers);
-  Program program = base_program(info, Mode::train, kMicroBatches);
+  RankProgram program = base_program(info, Mode::train, kMicroBatches);
   const auto schedule = pipe::make_schedule("one_f_one_b", {kRanks, 1, kMicroBatches});
   program.actions = pipe::lower(schedule, {info, partition, {"pp"}}, Mode::train, 1);
   Executor::Handlers handlers;

@@ -41,7 +41,7 @@ KindId weight_norm_kind() {
 WeightNorm::WeightNorm(WeightNormOptions options)
     : kind_(weight_norm_kind()), handler_(std::make_shared<Handler>(std::move(options))) {}
 
-Program WeightNorm::apply(Program program, const ModelInfo&, const Coord&) const {
+RankProgram WeightNorm::apply(RankProgram program, const ModelInfo&, const Coord&) const {
   std::vector<Action> actions;
   for (const Action& action : program.actions) {
     actions.push_back(action);

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "zt/execute/executor.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::example {
 
@@ -20,7 +20,7 @@ class WeightNorm : public Pass {
   std::string name() const override { return "example.weight_norm"; }
   // This phase comes after the phase that shards units, because the norm of a sharded unit is a sum over ranks.
   Phase phase() const override { return Phase::reduction; }
-  Program apply(Program program, const ModelInfo& model, const Coord& coord) const override;
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override;
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override { return {{kind_, handler_}}; }
 
  private:

@@ -51,9 +51,9 @@ int split(lua_State* L) {
   return 1;
 }
 
-// pipe.with_schedule(program, "zb_v") -> Program
+// pipe.with_schedule(program, "zb_v") -> RankProgram
 int change_schedule(lua_State* L) {
-  const auto program = lua::check<ProgramSpec>(L, 1);
+  const auto program = lua::check<Program>(L, 1);
   auto [name, schedule] = to_schedule(lua::check_value(L, 2), "pipe.with_schedule: the schedule");
   lua::push(L, with_schedule(*program, std::move(name), std::move(schedule)));
   return 1;

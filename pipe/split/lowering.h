@@ -6,7 +6,7 @@
 
 #include "partition.h"
 #include "schedule/schedule.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::pipe {
 

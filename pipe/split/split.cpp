@@ -23,7 +23,7 @@ class SplitPass : public Pass {
   std::optional<std::vector<std::string>> differs_along() const override { return options_.axis->names; }
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override { return transfer_handlers(); }
 
-  Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     check_unchanged(program, model);
     const PipelineSchedule schedule = schedule_for(program);
     const Partition partition = make_partition(options_.partition, model, schedule.stages());
@@ -46,17 +46,17 @@ class SplitPass : public Pass {
 
  private:
   // The layers must still be those of base_program: the pass replaces their order by its own.
-  static void check_unchanged(const Program& program, const ModelInfo& model) {
+  static void check_unchanged(const RankProgram& program, const ModelInfo& model) {
     if (!program.split_axes.empty())
       misuse("pipe.split: the layers are spread over axis '{}' already: apply it once", fmt::join(program.split_axes, "', '"));
-    const auto layers = [](const Program& of) {
+    const auto layers = [](const RankProgram& of) {
       std::vector<const Action*> actions;
       for (const Action& action : of.actions) {
         if (role_of(action) == Role::compute) actions.push_back(&action);
       }
       return actions;
     };
-    const Program base = base_program(model, program.mode, program.micro_batches);
+    const RankProgram base = base_program(model, program.mode, program.micro_batches);
     const auto given = layers(program), wanted = layers(base);
     const bool is_unchanged = std::ranges::equal(given, wanted, [](const Action* a, const Action* b) {
       const bool are_plain = a->attrs.empty() && b->attrs.empty();
@@ -66,7 +66,7 @@ class SplitPass : public Pass {
     if (!is_unchanged) misuse("pipe.split: another pass or with_actions has changed the order of layers: apply pipe.split first");
   }
 
-  PipelineSchedule schedule_for(const Program& program) const {
+  PipelineSchedule schedule_for(const RankProgram& program) const {
     const int ranks = options_.axis->size;
     const auto build = [&](int micro_batches) { return make_schedule(options_.name, {ranks, options_.chunks, micro_batches}); };
     if (program.mode != Mode::train) {
@@ -109,7 +109,7 @@ class SplitPass : public Pass {
     return holders;
   }
 
-  static void replace_layers(Program& program, std::vector<Action> layers) {
+  static void replace_layers(RankProgram& program, std::vector<Action> layers) {
     std::vector<Action> actions;
     for (Action& action : program.actions) {
       if (role_of(action) != Role::compute) {
@@ -123,7 +123,7 @@ class SplitPass : public Pass {
   }
 
   // COUNT and NORM sum over the stages, which have the same samples.
-  void span_axis(Program& program) const {
+  void span_axis(RankProgram& program) const {
     const auto& names = options_.axis->names;
     for (Action& action : program.actions) {
       if (role_of(action) != Role::scalars) continue;
@@ -138,7 +138,7 @@ class SplitPass : public Pass {
   }
 
   // The gradient of a parameter that several ranks use is complete when each has done its part.
-  void insert_ties(Program& program, const ModelInfo& model, const std::vector<int>& holders) const {
+  void insert_ties(RankProgram& program, const ModelInfo& model, const std::vector<int>& holders) const {
     const auto& names = options_.axis->names;
     const auto norm = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind);
     std::vector<Action> ties;
@@ -166,8 +166,8 @@ std::shared_ptr<Pass> make_split(SplitOptions options) {
   return std::make_shared<SplitPass>(std::move(options));
 }
 
-std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
-                                           std::shared_ptr<const PipelineSchedule> schedule) {
+std::shared_ptr<Program> with_schedule(const Program& program, std::string name,
+                                       std::shared_ptr<const PipelineSchedule> schedule) {
   for (const auto& pass : program.passes()) {
     const auto* split = dynamic_cast<const SplitPass*>(pass.get());
     if (!split) continue;

@@ -9,7 +9,7 @@
 #include "schedule/schedule.h"
 #include "zt/comm/mesh.h"
 #include "zt/program/program.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::pipe {
 
@@ -32,7 +32,7 @@ std::shared_ptr<Pass> make_split(SplitOptions options);
 
 // Returns the program with another schedule: a name, or if that is empty, `schedule`. Axis and partition stay. Throws Misuse if
 // the program has no pipe.split, and as make_split.
-std::shared_ptr<ProgramSpec> with_schedule(const ProgramSpec& program, std::string name,
-                                           std::shared_ptr<const PipelineSchedule> schedule);
+std::shared_ptr<Program> with_schedule(const Program& program, std::string name,
+                                       std::shared_ptr<const PipelineSchedule> schedule);
 
 }  // namespace zt::pipe

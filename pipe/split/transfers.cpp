@@ -49,7 +49,7 @@ KindId add(const char* name, auto resources, const char* doc, const char* channe
     const std::string peer = is_send ? "to" : "from";
     AttributeRule rule{.attrs = {"axes", "depth", peer},
                        .needs_axes = true,
-                       .check = [peer](const Action& action, const Program&) { check_peer(peer, action); }};
+                       .check = [peer](const Action& action, const RankProgram&) { check_peer(peer, action); }};
     if (kind.name == "SEND") rule.attrs.emplace_back("free");
     rule.only_in_training = kind.name.ends_with("_GRAD");
     kind.check = std::move(rule);

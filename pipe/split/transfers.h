@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "zt/execute/executor.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::pipe {
 

@@ -9,7 +9,7 @@
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 
 namespace zt::test {
 namespace {
@@ -79,7 +79,7 @@ TEST(Disagreement, ModelsThatShareALayerFreezeIndependently) {
   const auto frozen = make(), trained = make();
   frozen->set_trainable("^e", false);
   TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}})};
-  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(trained, 1, Precision::fp32), options);
+  const auto trainer = Trainer::make(std::make_shared<Program>(trained, 1, Precision::fp32), options);
   const at::Tensor before = trainer->tensors().parameter("e.weight");
   trainer->step(global_batch(0));
   EXPECT_FALSE(at::equal(trainer->tensors().parameter("e.weight"), before));
@@ -174,7 +174,7 @@ class Counting : public Pass {
             {"COUNTED", Target::none, false, "is counted", [](const Action&, const ModelInfo&) { return Resources(); }})) {}
   std::string name() const override { return "counting"; }
   Phase phase() const override { return Phase::overlap; }
-  Program apply(Program program, const ModelInfo&, const Coord&) const override {
+  RankProgram apply(RankProgram program, const ModelInfo&, const Coord&) const override {
     program.actions.insert(program.actions.begin() + 1, Action{.kind = kind_});
     return program;
   }
@@ -189,7 +189,7 @@ TEST(Disagreement, TheSearchForNonfiniteValuesRunsNoActionOfTheScriptAgain) {
   const auto counting = std::make_shared<Counting>();
   const auto model = nn::make_gpt(Value::Table{{"layers", 1}, {"hidden", 8}, {"heads", 1}, {"vocab", kVocab}, {"seq", kSeq}});
   TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}}), .on_nonfinite = OnNonfinite::skip};
-  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32)->apply(counting), options);
+  const auto trainer = Trainer::make(std::make_shared<Program>(model, 1, Precision::fp32)->apply(counting), options);
   const std::string& name = trainer->state().model->params.back().name;
   trainer->tensors().set_parameter(name, at::full_like(trainer->tensors().parameter(name), std::nan("")));
   EXPECT_TRUE(trainer->step(global_batch(0)).skipped);

@@ -60,7 +60,7 @@ class Damage : public Pass {
   Damage(uint32_t seed, int rank) : seed_(seed), rank_(rank) {}
   std::string name() const override { return "damage"; }
   Phase phase() const override { return Phase::overlap; }
-  Program apply(Program program, const ModelInfo&, const Coord& coord) const override {
+  RankProgram apply(RankProgram program, const ModelInfo&, const Coord& coord) const override {
     if (coord.rank != rank_ || program.mode != Mode::train) return program;
     uint32_t state = seed_;
     const auto draw = [&](size_t count) { return (state = state * 1664525U + 1013904223U) / 65536 % count; };

@@ -85,7 +85,7 @@ Rank make_rank(const World& world, const ModelInfo& model, const std::vector<Uni
 
 // Runs the actions that zero inserted into a training program. As in the executor, a backward adds made-up gradients to its
 // units, or overwrites gradients that were already reduced. Each work is waited for before the next action.
-void run_step(const Program& program, const ModelInfo& model, Rank& rank) {
+void run_step(const RankProgram& program, const ModelInfo& model, Rank& rank) {
   std::vector<bool> is_open(model.units.size(), false);
   Work in_flight;
   for (const Action& action : program.actions) {
@@ -147,7 +147,7 @@ TEST_P(ReductionOn, HasEqualBitsAtBothStagesAndByTheDefinition) {
       const auto expected = expected_gradients(model, GetParam(), micro_batches, every == "micro_batch");
       for (const int stage : {0, 1}) {
         for (const int64_t bucket_bytes : {0, 1100, 8 << 20}) {
-          const Program program = sharded(*shard(stage, bucket_bytes, every), model, micro_batches);
+          const RankProgram program = sharded(*shard(stage, bucket_bytes, every), model, micro_batches);
           spawn(GetParam(), [&](const World& world) {
             Rank rank = make_rank(world, model, program.units);
             for (int step = 0; step < 2; ++step) run_step(program, model, rank);  // the second step must not depend on the first
@@ -167,7 +167,7 @@ TEST_P(ReductionOn, HasEqualBitsAtBothStagesAndByTheDefinition) {
 
 TEST_P(ReductionOn, IsFollowedByAGatherOfTheMasters) {
   const ModelInfo model = odd_model();
-  const Program program = sharded(*shard(1, 5000), model, 1);
+  const RankProgram program = sharded(*shard(1, 5000), model, 1);
   spawn(GetParam(), [&](const World& world) {
     Rank rank = make_rank(world, model, program.units);
     for (Unit& unit : rank.state.units) {

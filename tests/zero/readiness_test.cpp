@@ -23,8 +23,8 @@ KindId unit_kind(const char* name, std::vector<ResourceId> reads, std::vector<Re
                         }});
 }
 
-Program program_of(const Lines& lines, int micro_batches, size_t units) {
-  Program program{.micro_batches = micro_batches, .units = std::vector<UnitPlan>(units), .actions = {}};
+RankProgram program_of(const Lines& lines, int micro_batches, size_t units) {
+  RankProgram program{.micro_batches = micro_batches, .units = std::vector<UnitPlan>(units), .actions = {}};
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
   return program;
 }
@@ -43,7 +43,7 @@ TEST(Readiness, GradientsAreCompleteAfterTheLastBackward) {
 }
 
 TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
-  const Program apart = program_of(kInterleaved, 2, 2);
+  const RankProgram apart = program_of(kInterleaved, 2, 2);
   EXPECT_EQ(zero::gradients_by_micro_batch(apart.actions, chain(0), {true, true}).size(), 4u)
       << "the micro-batches of each unit do not interleave";
   // A unit of two parameters, each of which one position uses: its gradient comes from both positions.
@@ -54,7 +54,7 @@ TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
   maker.position("head", {embed}, {unit});
   maker.info.params[0].positions = {0};
   maker.info.params[1].positions = {1};
-  const Program tied = program_of(Lines(kInterleaved.begin(), kInterleaved.end() - 1), 2, 1);
+  const RankProgram tied = program_of(Lines(kInterleaved.begin(), kInterleaved.end() - 1), 2, 1);
   try {
     zero::gradients_by_micro_batch(tied.actions, maker.info, {true});
     FAIL() << "accepted";
@@ -64,13 +64,13 @@ TEST(Readiness, MicroBatchesOfOneUnitMayNotInterleave) {
               std::string::npos)
         << error.what();
   }
-  const Program whole = shard(1)->apply(tied, maker.info, coord_of(0, 2));
+  const RankProgram whole = shard(1)->apply(tied, maker.info, coord_of(0, 2));
   EXPECT_EQ(text_of(verify_all(maker.info, dp(2), {whole, whole})), "")
       << "interleaving is allowed if the gradient is reduced once";
 }
 
 TEST(Readiness, TiedUnitsAreReducedOncePerStep) {
-  const Program program = base_program(tied_chain(0), Mode::train, 2);
+  const RankProgram program = base_program(tied_chain(0), Mode::train, 2);
   const auto ready = zero::gradients_by_micro_batch(program.actions, tied_chain(0), {true});
   ASSERT_EQ(ready.size(), 1U);
   EXPECT_EQ(action_text(program.actions[ready[0].after]), "B 0 1");
@@ -79,11 +79,11 @@ TEST(Readiness, TiedUnitsAreReducedOncePerStep) {
 
 TEST(Readiness, UnknownKindsAreWaitedFor) {
   unit_kind("NOISE", {resource::grad}, {resource::grad});
-  Program program = base_program(chain(0), Mode::train, 2);
+  RankProgram program = base_program(chain(0), Mode::train, 2);
   program.actions.insert(program.actions.begin() + 8, parse_action("NOISE 1"));  // after B 1 1, at index 7
   ASSERT_EQ(action_text(program.actions[7]), "B 1 1");
   for (const std::string every : {"step", "micro_batch"}) {
-    const Program reduced = shard(0, 0, every)->apply(program, chain(0), coord_of(0, 2));
+    const RankProgram reduced = shard(0, 0, every)->apply(program, chain(0), coord_of(0, 2));
     const auto lines = lines_of(reduced);
     const auto noise = std::find(lines.begin(), lines.end(), "NOISE 1");
     EXPECT_EQ((noise + 1)->substr(0, 13), "REDUCE_GRAD 1") << reduced.text();
@@ -94,10 +94,10 @@ TEST(Readiness, UnknownKindsAreWaitedFor) {
 TEST(Readiness, BucketsEndBeforeWhatTouchesTheirUnits) {
   unit_kind("LOOK", {resource::param}, {});
   unit_kind("CLIP_UNIT", {resource::grad}, {resource::scalars});
-  Program program = base_program(chain(1), Mode::train, 1);
+  RankProgram program = base_program(chain(1), Mode::train, 1);
   program.actions.insert(program.actions.end() - 1, parse_action("LOOK 1"));         // between STEP 1 and STEP 2
   program.actions.insert(program.actions.begin() + 6, parse_action("CLIP_UNIT 2"));  // between B 1 0 and B 0 0
-  const Program sharded = shard(1, 8 << 20)->apply(program, chain(1), coord_of(0, 2));
+  const RankProgram sharded = shard(1, 8 << 20)->apply(program, chain(1), coord_of(0, 2));
   const auto lines = lines_of(sharded);
   EXPECT_EQ(Lines(lines.begin() + 4, lines.end()),
             (Lines{"B 2 0", "B 1 0", "REDUCE_GRAD 2 units=[1]", "CLIP_UNIT 2", "B 0 0", "REDUCE_GRAD 0", "NORM", "STEP 0",
@@ -107,7 +107,7 @@ TEST(Readiness, BucketsEndBeforeWhatTouchesTheirUnits) {
 
 TEST(Readiness, UnshardComesAfterTheLastChangeOfTheMaster) {
   unit_kind("CLAMP", {resource::master}, {resource::master});
-  Program program = base_program(chain(0), Mode::train, 1);
+  RankProgram program = base_program(chain(0), Mode::train, 1);
   program.actions.push_back(parse_action("CLAMP 0"));
   const auto lines = lines_of(shard(1)->apply(program, chain(0), coord_of(0, 2)));
   EXPECT_EQ(Lines(lines.end() - 5, lines.end()), (Lines{"STEP 0", "STEP 1", "UNSHARD 1", "CLAMP 0", "UNSHARD 0"}));

@@ -16,21 +16,21 @@ const MeshShape& groups_of_two() {
 }
 
 // Returns the program of rank 0 of two groups of two ranks, for a model of two units. Each unit has a bucket of its own.
-Program made_by(zero::ShardOptions options, int micro_batches = 1) {
+RankProgram made_by(zero::ShardOptions options, int micro_batches = 1) {
   options.axis = axis_of("dp", 2);
   options.bucket_bytes = 0;
   return zero::make_shard(options)->apply(base_program(chain(0), Mode::train, micro_batches), chain(0), {groups_of_two(), 0});
 }
 
 // Returns the verifier's refusals: for two groups if shards are replicated, else for one.
-std::string reasons(const Program& program) {
+std::string reasons(const RankProgram& program) {
   const bool has_groups = std::ranges::any_of(program.units, [](const UnitPlan& unit) { return unit.sum_axes.size() > 1; });
   const MeshShape mesh = has_groups ? groups_of_two() : MeshShape({{"replica", 1}, {"dp", 2}}, 2);
-  return text_of(verify_all(chain(0), mesh, std::vector<Program>(static_cast<size_t>(mesh.world_size()), program)));
+  return text_of(verify_all(chain(0), mesh, std::vector<RankProgram>(static_cast<size_t>(mesh.world_size()), program)));
 }
 
 // Returns the verifier's refusals of the program after its lines were edited.
-std::string reasons_after(Program program, const Edit& edit) {
+std::string reasons_after(RankProgram program, const Edit& edit) {
   Lines lines;
   for (const Action& action : program.actions) lines.push_back(action_text(action));
   edit(lines);
@@ -65,7 +65,7 @@ zero::ShardOptions replicated() {
 const std::string kReplicate1 = R"(REPLICATE_GRAD 1 axes=["replica"])";
 
 TEST(Refusals, OfReplicatedShards) {
-  const Program good = made_by(replicated());
+  const RankProgram good = made_by(replicated());
   EXPECT_EQ(reasons(good), "");
   EXPECT_CONTAINS(
       reasons_after(good, without("REPLICATE_GRAD 1")),
@@ -87,7 +87,7 @@ TEST(Refusals, OfReplicatedShards) {
 TEST(Refusals, OfReplicatedShardsSummedInParts) {
   zero::ShardOptions options = replicated();
   options.reduce_every = "micro_batch";
-  const Program good = made_by(options, 2);
+  const RankProgram good = made_by(options, 2);
   EXPECT_EQ(reasons(good), "");
   EXPECT_CONTAINS(reasons_after(good, both(without("REPLICATE_GRAD 1"), put_before("F 0 1", kReplicate1))),
                   "it comes after action 7 (" + kReplicate1 + "): sum over 'dp' first");
@@ -96,19 +96,19 @@ TEST(Refusals, OfReplicatedShardsSummedInParts) {
 TEST(Refusals, OfSumsOverGroupsThatAreNone) {
   zero::ShardOptions options;
   options.stage = 1;
-  const Program good = made_by(options);
+  const RankProgram good = made_by(options);
   EXPECT_CONTAINS(reasons_after(good, put_before("NORM", kReplicate1)), "the shards of unit 1 ('head') are not replicated");
 }
 
 TEST(Refusals, OfPlansWithReplicas) {
-  Program program = made_by(replicated());
+  RankProgram program = made_by(replicated());
   program.units[1] = plan_of_stage(1);
   program.units[1].sum_axes = {"replicas", "dp"};
   EXPECT_CONTAINS(reasons(program), "the mesh replica=2 x dp=2 has no axis 'replicas': did you mean 'replica'?");
 }
 
 // Units of 100 elements have chunks of 256, which are three slices of at most 100.
-Program in_slices() {
+RankProgram in_slices() {
   zero::ShardOptions options;
   options.stage = 1;
   options.sub_group_size = 100;
@@ -116,7 +116,7 @@ Program in_slices() {
 }
 
 TEST(Refusals, OfUpdatesInSlices) {
-  const Program good = in_slices();
+  const RankProgram good = in_slices();
   EXPECT_EQ(reasons(good), "");
   const auto refused = [&](const Edit& edit, const std::string& reason) { EXPECT_CONTAINS(reasons_after(good, edit), reason); };
   refused(without("STEP 0 part=1"), "part=2 of STEP 0 where part 1 is due: slices are updated in order, each once");
@@ -145,15 +145,15 @@ TEST(Refusals, OfMoreElementsThanMayBeWhole) {
   options.node_shared = false;
   options.prefetch = 0;
   options.max_live = 150;
-  const Program good = made_by(options);
+  const RankProgram good = made_by(options);
   EXPECT_EQ(reasons(good), "");
   const std::string unshard_1 = R"(UNSHARD 1 axes=["dp"])";
   EXPECT_CONTAINS(reasons_after(good, both(without("UNSHARD 1"), put_before("F 0 0", unshard_1))),
                   "200 elements of sharded parameters are whole after it, and max_live is 150: put a RESHARD before");
-  Program loose = good;
+  RankProgram loose = good;
   loose.max_live = 200;
   EXPECT_EQ(reasons_after(loose, both(without("UNSHARD 1"), put_before("F 0 0", unshard_1))), "");
-  Program tight = good;
+  RankProgram tight = good;
   tight.max_live = 99;
   EXPECT_CONTAINS(reasons(tight), "100 elements of sharded parameters are whole after it, and max_live is 99");
 }
@@ -162,9 +162,9 @@ TEST(Refusals, OfASharedCopy) {
   zero::ShardOptions options;
   options.stage = 3;
   options.node_shared = true;
-  const Program good = made_by(options);
+  const RankProgram good = made_by(options);
   EXPECT_EQ(reasons(good), "");
-  Program program = good;
+  RankProgram program = good;
   program.units[1] = {.sum_axes = {"dp"}, .params = Residence::node_shared};
   EXPECT_CONTAINS(reasons(program), "the plan of unit 1 ('head') shares parameters on a node whose state is not sharded");
   program.units[1] = good.units[1];

@@ -22,14 +22,14 @@ std::shared_ptr<Pass> stage_3(int prefetch, int64_t persist_below = 0, int64_t m
                            .max_reuse_distance = max_reuse_distance});
 }
 
-void expect_accepted(const Program& program, const ModelInfo& model) {
-  const std::vector<const Program*> ranks(2, &program);
+void expect_accepted(const RankProgram& program, const ModelInfo& model) {
+  const std::vector<const RankProgram*> ranks(2, &program);
   for (const Refusal& refusal : verify(model, MeshShape({{"dp", 2}}, 2), ranks)) ADD_FAILURE() << refusal.text();
 }
 
 TEST(Residency, Stage2ReducesEachMicroBatch) {
   const auto pass = zero::make_shard({.stage = 2, .axis = axis_of("dp", 2), .bucket_bytes = 0});
-  const Program program = sharded(*pass, chain(0), 2);
+  const RankProgram program = sharded(*pass, chain(0), 2);
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0", "B 1 0", "REDUCE_GRAD 1 sum=first", "B 0 0",
                                       "REDUCE_GRAD 0 sum=first", "F 0 1", "F 1 1", "B 1 1", "REDUCE_GRAD 1 sum=last", "B 0 1",
                                       "REDUCE_GRAD 0 sum=last", "NORM", "STEP 0", "UNSHARD 0", "STEP 1", "UNSHARD 1"}));
@@ -38,7 +38,7 @@ TEST(Residency, Stage2ReducesEachMicroBatch) {
 }
 
 TEST(Residency, Stage3GathersAroundEachUse) {
-  const Program program = sharded(*stage_3(0), chain(1), 1);
+  const RankProgram program = sharded(*stage_3(0), chain(1), 1);
   EXPECT_EQ(lines_of(program),
             (Lines{"COUNT",     "UNSHARD 0", "F 0 0",     "RESHARD 0",     "UNSHARD 1", "F 1 0",  "RESHARD 1", "UNSHARD 2",
                    "F 2 0",     "B 2 0",     "RESHARD 2", "REDUCE_GRAD 2", "UNSHARD 1", "B 1 0",  "RESHARD 1", "REDUCE_GRAD 1",
@@ -48,7 +48,7 @@ TEST(Residency, Stage3GathersAroundEachUse) {
 }
 
 TEST(Residency, PrefetchGathersAhead) {
-  const Program program = sharded(*stage_3(1), chain(1), 1);
+  const RankProgram program = sharded(*stage_3(1), chain(1), 1);
   EXPECT_EQ(lines_of(program), (Lines{"COUNT",         "UNSHARD 0",     "UNSHARD 1", "F 0 0",     "RESHARD 0",     "UNSHARD 2",
                                       "F 1 0",         "RESHARD 1",     "UNSHARD 1", "F 2 0",     "B 2 0",         "RESHARD 2",
                                       "REDUCE_GRAD 2", "UNSHARD 0",     "B 1 0",     "RESHARD 1", "REDUCE_GRAD 1", "B 0 0",
@@ -60,12 +60,12 @@ TEST(Residency, PrefetchGathersAhead) {
 
 TEST(Residency, UnitsMayStayWhole) {
   // Units have 100 elements. A unit stays whole over one other unit between two uses, and always if it is small.
-  const Program near = sharded(*stage_3(0, 0, 100), chain(1), 1);
+  const RankProgram near = sharded(*stage_3(0, 0, 100), chain(1), 1);
   const auto lines = lines_of(near);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "UNSHARD 1"), 1);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "UNSHARD 0"), 2);
   expect_accepted(near, chain(1));
-  const Program small = sharded(*stage_3(0, 1000), chain(1), 1);
+  const RankProgram small = sharded(*stage_3(0, 1000), chain(1), 1);
   EXPECT_EQ(small.units, (std::vector<UnitPlan>(3, plan_of_stage(2))));
   EXPECT_EQ(lines_of(small).back(), "UNSHARD 2") << "as at stage 2";
   expect_accepted(small, chain(1));
@@ -82,13 +82,13 @@ TEST(Residency, UnitsStayWholeWhileThereIsRoom) {
                              .node_shared = false,
                              .keep = "max_live"});
   };
-  const auto gathers = [](const Program& program) {
+  const auto gathers = [](const RankProgram& program) {
     int count = 0;
     for (const Action& action : program.actions) count += action.kind == Kinds::get().unshard ? 1 : 0;
     return count;
   };
   // Forward 0 1 2 3, backward 3 2 1 0: at the forward of 3, unit 0 leaves, whose next use is the last.
-  const Program three = sharded(*keeping(300, 0), chain(2), 1);
+  const RankProgram three = sharded(*keeping(300, 0), chain(2), 1);
   EXPECT_EQ(gathers(three), 5);
   EXPECT_EQ(gathers(sharded(*keeping(400, 0), chain(2), 1)), 4);
   EXPECT_EQ(gathers(sharded(*keeping(100, 0), chain(2), 1)), 7);
@@ -105,17 +105,17 @@ TEST(Residency, AllModesAndTiedParametersAndRecompute) {
     expect_accepted(sharded(*stage_3(2), tied_chain(2), 1, mode), tied_chain(2));
   }
   const ModelInfo model = chain(2);
-  const Program recomputed = make_recompute(1)->apply(base_program(model, Mode::train, 2), model, coord_of(0, 2));
+  const RankProgram recomputed = make_recompute(1)->apply(base_program(model, Mode::train, 2), model, coord_of(0, 2));
   expect_accepted(stage_3(1)->apply(recomputed, model, coord_of(0, 2)), model);
 }
 
 TEST(Residency, TheVerifierRefusesWhatIsMissing) {
   const auto reason = [](const char* line) {
     const ModelInfo model = chain(0);
-    Program program = sharded(*stage_3(0), model, 1);
+    RankProgram program = sharded(*stage_3(0), model, 1);
     const auto lines = lines_of(program);
     program.actions.erase(program.actions.begin() + (std::find(lines.begin(), lines.end(), line) - lines.begin()));
-    const std::vector<const Program*> ranks(2, &program);
+    const std::vector<const RankProgram*> ranks(2, &program);
     const auto refusals = verify(model, MeshShape({{"dp", 2}}, 2), ranks);
     return refusals.empty() ? "" : refusals[0].text();
   };

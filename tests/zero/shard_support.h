@@ -7,7 +7,7 @@
 
 #include "shard.h"
 #include "zt/comm/mesh.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::test {
 
@@ -30,12 +30,12 @@ inline Coord coord_of(int rank, int ranks) {
   return {MeshShape({{"dp", ranks}}, ranks), rank};
 }
 
-inline Program sharded(const Pass& pass, const ModelInfo& model, int micro_batches, Mode mode = Mode::train) {
+inline RankProgram sharded(const Pass& pass, const ModelInfo& model, int micro_batches, Mode mode = Mode::train) {
   return pass.apply(base_program(model, mode, micro_batches), model, coord_of(0, 2));
 }
 
 // Returns the actions as text without their axes, which are the same in all programs: "REDUCE_GRAD 2 units=[1]".
-inline std::vector<std::string> lines_of(const Program& program) {
+inline std::vector<std::string> lines_of(const RankProgram& program) {
   std::vector<std::string> lines;
   for (Action action : program.actions) {
     action.attrs.erase("axes");

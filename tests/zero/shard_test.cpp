@@ -13,7 +13,7 @@ namespace zt::test {
 namespace {
 
 TEST(Shard, Stage0SumsEachGradientOnce) {
-  const Program program = sharded(*shard(0), chain(1), 2);
+  const RankProgram program = sharded(*shard(0), chain(1), 2);
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0",         "F 1 0", "F 2 0",  "B 2 0",         "B 1 0", "B 0 0",
                                       "F 0 1", "F 1 1",         "F 2 1", "B 2 1",  "REDUCE_GRAD 2", "B 1 1", "REDUCE_GRAD 1",
                                       "B 0 1", "REDUCE_GRAD 0", "NORM",  "STEP 0", "STEP 1",        "STEP 2"}));
@@ -31,10 +31,10 @@ TEST(Shard, FollowsTheAxisLinkWhereOptionsSayNothing) {
     axis->link = std::move(link);
     return sharded(*zero::make_shard({.stage = 3, .axis = axis}), chain(1), 1);
   };
-  const auto waits = [](const Program& program) {
+  const auto waits = [](const RankProgram& program) {
     return std::ranges::count_if(program.actions, [](const Action& action) { return action.flag("wait"); });
   };
-  const Program near = of_link({"shm", true}), apart = of_link({"mpi", false}), overlapping = of_link({"nccl", false});
+  const RankProgram near = of_link({"shm", true}), apart = of_link({"mpi", false}), overlapping = of_link({"nccl", false});
   EXPECT_TRUE(near.units[0].params == Residence::node_shared);
   EXPECT_TRUE(apart.units[0].params == Residence::sharded);
   EXPECT_GT(waits(near), 0);
@@ -43,7 +43,7 @@ TEST(Shard, FollowsTheAxisLinkWhereOptionsSayNothing) {
 }
 
 TEST(Shard, Stage1GathersAfterEachStep) {
-  const Program program = sharded(*shard(1), chain(0), 1);
+  const RankProgram program = sharded(*shard(1), chain(0), 1);
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0", "B 1 0", "REDUCE_GRAD 1", "B 0 0", "REDUCE_GRAD 0", "NORM",
                                       "STEP 0", "UNSHARD 0", "STEP 1", "UNSHARD 1"}));
   EXPECT_EQ(program.units, (std::vector<UnitPlan>(2, plan_of_stage(1))));
@@ -76,7 +76,7 @@ TEST(Shard, WaitsForAllUsesOfTiedParameters) {
 }
 
 TEST(Shard, LeavesFrozenUnitsAlone) {
-  const Program program = sharded(*shard(1), mixed_model(), 1);
+  const RankProgram program = sharded(*shard(1), mixed_model(), 1);
   const auto lines = lines_of(program);
   EXPECT_EQ(Lines(lines.begin() + 7, lines.end()),
             (Lines{"B 5 0", "REDUCE_GRAD 3", "B 4 0", "B 3 0", "B 2 0", "B 1 0", "REDUCE_GRAD 1", "B 0 0", "REDUCE_GRAD 0",
@@ -85,12 +85,12 @@ TEST(Shard, LeavesFrozenUnitsAlone) {
 }
 
 TEST(Shard, ChangesOtherProgramsOnlyWhereTheyCommunicate) {
-  const Program eval = sharded(*shard(1), chain(0), 1, Mode::eval);
+  const RankProgram eval = sharded(*shard(1), chain(0), 1, Mode::eval);
   EXPECT_EQ(lines_of(eval), (Lines{"COUNT", "F 0 0 keep=none", "F 1 0 keep=none", "NORM"}));
   EXPECT_EQ(eval.actions.front().axes(), Lines{"dp"});
   EXPECT_EQ(eval.actions.back().axes(), Lines{"dp"});
   EXPECT_EQ(eval.units, (std::vector<UnitPlan>(2, plan_of_stage(1)))) << "all programs hold the same buffers";
-  const Program generate = sharded(*shard(1), chain(0), 1, Mode::generate);
+  const RankProgram generate = sharded(*shard(1), chain(0), 1, Mode::generate);
   EXPECT_EQ(lines_of(generate), lines_of(base_program(chain(0), Mode::generate, 1)));
 }
 
@@ -110,9 +110,9 @@ TEST(Shard, MakesProgramsThatTheVerifierAccepts) {
           for (int ranks = 1; ranks <= 4; ++ranks) {
             for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) {
               const int micro_batches = ranks;
-              std::vector<Program> programs;
+              std::vector<RankProgram> programs;
               for (int rank = 0; rank < ranks; ++rank) {
-                Program program = base_program(model, mode, micro_batches);
+                RankProgram program = base_program(model, mode, micro_batches);
                 if (ranks > 1) program = make_recompute(ranks - 1)->apply(program, model, coord_of(rank, ranks));
                 programs.push_back(shard(stage, bytes, every, ranks)->apply(program, model, coord_of(rank, ranks)));
               }
@@ -139,7 +139,7 @@ TEST(Shard, LeavesShardedParametersAlone) {
   ModelMaker maker;
   const int embed = maker.position("embed", {}, {maker.unit("embed", 10)});
   maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded, 0, 2}})});
-  const Program program = sharded(*shard(1), maker.info, 1);
+  const RankProgram program = sharded(*shard(1), maker.info, 1);
   EXPECT_EQ(program.units[1], UnitPlan{});
   const auto lines = lines_of(program);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "REDUCE_GRAD 1"), 0);
@@ -175,7 +175,7 @@ TEST(Shard, CutsEachUnitAlongTheAxesWhereItSeesOtherData) {
     const auto pass = zero::make_shard({.stage = stage, .axis = both, .bucket_bytes = 1 << 20, .reduce_every = "step"});
     return pass->apply(base_program(maker.info, Mode::train, 1), maker.info, coord);
   };
-  const Program whole = plans(0), sharded = plans(1);
+  const RankProgram whole = plans(0), sharded = plans(1);
   EXPECT_EQ(whole.units[0].sum_axes, (Lines{"dp", "ep"}));
   EXPECT_EQ(whole.units[1].sum_axes, Lines{"dp"});
   EXPECT_EQ(sharded.units[0].shard_axes, (Lines{"dp", "ep"})) << "in the order of the mesh";
@@ -187,13 +187,13 @@ TEST(Shard, CutsEachUnitAlongTheAxesWhereItSeesOtherData) {
   EXPECT_EQ(communication, (Lines{R"(COUNT axes=["dp","ep"] samples=["ep","dp"])", R"(REDUCE_GRAD 1 axes=["dp"] wait=true)",
                                   R"(REDUCE_GRAD 0 axes=["dp","ep"] wait=true)", R"(NORM axes=["dp","ep"])",
                                   R"(UNSHARD 0 axes=["dp","ep"] wait=true)", R"(UNSHARD 1 axes=["dp"] wait=true)"}));
-  EXPECT_EQ(text_of(verify(maker.info, coord.shape, std::vector<const Program*>(4, &sharded))), "");
+  EXPECT_EQ(text_of(verify(maker.info, coord.shape, std::vector<const RankProgram*>(4, &sharded))), "");
 }
 
 TEST(Shard, RefusesToSumTwice) {
   for (const int stage : {0, 1}) {
     const auto pass = shard(stage);
-    const Program once = sharded(*pass, chain(1), 1);
+    const RankProgram once = sharded(*pass, chain(1), 1);
     expect_misuse([&] { pass->apply(once, chain(1), coord_of(0, 2)); }, "apply zero.shard once");
   }
 }

@@ -39,7 +39,7 @@ std::string name_of(const Config& config) {
 // Returns a trainer's whole tensors, by name. They are equal on all ranks.
 std::map<std::string, at::Tensor> whole_state(Trainer& trainer) {
   std::map<std::string, at::Tensor> all;
-  for (const ParamInfo& param : trainer.spec().model()->info().params) {
+  for (const ParamInfo& param : trainer.program().model()->info().params) {
     all["model/" + param.name] = trainer.tensors().master(param.name);
     all["compute/" + param.name] = trainer.tensors().parameter(param.name);
     for (const auto& [key, tensor] : trainer.tensors().optimizer_state(param.name))
@@ -52,7 +52,7 @@ Objects objects_of(const std::shared_ptr<Trainer>& trainer) {
   return {{"", Value(Object::of(trainer))}};
 }
 Ranks ranks_of(const Trainer& trainer) {
-  const auto mesh = trainer.spec().mesh();
+  const auto mesh = trainer.program().mesh();
   return mesh ? Ranks(mesh->world()->communicator) : Ranks();
 }
 

@@ -12,7 +12,7 @@
 #include "numerics/support/training.h"
 #include "shard.h"
 #include "support/spawn.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 
 namespace zt::test {
 namespace {
@@ -51,9 +51,9 @@ TEST(Control, AStepSendsOnlyGradientsOverNccl) {
     const auto model = nn::make_gpt(Value::Table{{"layers", 2}, {"hidden", 16}, {"heads", 2}, {"vocab", kVocab}, {"seq", kSeq}});
     const auto shard =
         zero::parse_shard_options(Value::Table{{"stage", int64_t{0}}, {"axis", Object::of<Axis>(mesh->axis("dp"))}});
-    const auto spec = std::make_shared<ProgramSpec>(model, 1, Precision::fp32)->apply(zero::make_shard(shard));
+    const auto program = std::make_shared<Program>(model, 1, Precision::fp32)->apply(zero::make_shard(shard));
     TrainerOptions options{.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}}), .clip = 0.5};
-    const auto trainer = Trainer::make(spec, options);
+    const auto trainer = Trainer::make(program, options);
     device.calls();
     const StepResult result = trainer->step(part_of(global_batch(0), world.rank * kSamples / 2, kSamples / 2));
     const Lines calls = device.calls();

@@ -59,7 +59,7 @@ class FailurePoints : public Pass {
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override {
     return {{fail_kind(), std::make_shared<FailHandler>(fuses_)}};
   }
-  Program apply(Program program, const ModelInfo&, const Coord&) const override {
+  RankProgram apply(RankProgram program, const ModelInfo&, const Coord&) const override {
     if (program.mode != Mode::train) return program;
     std::vector<Action> actions;
     int place = 0;

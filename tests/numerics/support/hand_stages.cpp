@@ -78,7 +78,7 @@ class HandStages : public Pass {
     return {{send, move}, {recv, move}, {send_grad, move}, {recv_grad, move}};
   }
 
-  Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     const Kinds& kinds = Kinds::get();
     const int stage = coord[axis_->name], begin = begins_[stage], end = begins_[stage + 1];
     program.split_axes = {axis_->name};
@@ -123,7 +123,7 @@ class HandStages : public Pass {
     return stages;
   }
 
-  void insert_ties(const Program& program, const ModelInfo& model, std::vector<Action>& actions) const {
+  void insert_ties(const RankProgram& program, const ModelInfo& model, std::vector<Action>& actions) const {
     for (size_t unit = 0; unit < model.units.size(); ++unit) {
       if (!program.units[unit].held || !model.units[unit].trainable || stages_using(model.units[unit]) < 2) continue;
       actions.push_back({.kind = Kinds::get().reduce_tie, .target = static_cast<int32_t>(unit)});

@@ -6,7 +6,7 @@
 
 #include "numerics/support/training.h"
 #include "zt/comm/mesh.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::test {
 

@@ -82,7 +82,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
   register_gemm_providers();  // the same providers as in real runs
   const auto model = config.model ? config.model() : make_gpt(config);
   if (!config.frozen.empty()) model->set_trainable(config.frozen, false);
-  auto spec = std::make_shared<ProgramSpec>(model, config.micro_batches, config.precision, config.eval_micro_batches);
+  auto program = std::make_shared<Program>(model, config.micro_batches, config.precision, config.eval_micro_batches);
   if (config.stage >= 0) {
     comm::MeshOptions axes;
     axes.axes = {{"dp", -1}};
@@ -91,7 +91,7 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     if (config.tensor_ranks > 1) axes.axes.push_back({"tp", config.tensor_ranks});
     if (config.expert_ranks > 0) axes.axes.push_back({"ep", config.expert_ranks});
     const auto mesh = comm::make_mesh(world, axes);
-    if (config.split) spec = spec->apply(config.split(mesh->axis("pp")));
+    if (config.split) program = program->apply(config.split(mesh->axis("pp")));
     Value::Table shard = config.shard;
     shard["stage"] = config.stage;
     if (config.stage == 0) shard.erase("gather_bucket_bytes");  // nothing is gathered
@@ -103,15 +103,15 @@ std::shared_ptr<Trainer> make_trainer(const World& world, const Config& config, 
     if (config.prefetch >= 0) shard["prefetch"] = config.prefetch;
     if (config.persist_below >= 0) shard["persist_below"] = config.persist_below;
     if (config.max_reuse_distance >= 0) shard["max_reuse_distance"] = config.max_reuse_distance;
-    spec = spec->apply(zero::make_shard(zero::parse_shard_options(shard)));
+    program = program->apply(zero::make_shard(zero::parse_shard_options(shard)));
   }
-  if (config.split_backward) spec = spec->apply(make_split_backward());
-  if (config.recompute_every > 0) spec = spec->apply(make_recompute(config.recompute_every));
-  if (config.last_pass) spec = spec->apply(config.last_pass);
+  if (config.split_backward) program = program->apply(make_split_backward());
+  if (config.recompute_every > 0) program = program->apply(make_recompute(config.recompute_every));
+  if (config.last_pass) program = program->apply(config.last_pass);
   options.optimizer = make_optimizer(config);
   options.clip = config.clip;
   if (config.loss_scale) options.loss_scale = config.loss_scale;
-  return Trainer::make(spec, options);
+  return Trainer::make(program, options);
 }
 
 namespace {

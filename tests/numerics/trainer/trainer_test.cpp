@@ -198,7 +198,7 @@ TEST(Trainer, ALayerThatDrawsFromTheDefaultGeneratorIsRefused) {
       std::vector<NamedLayer>{{"embedding", embedding}, {"noise", std::make_shared<Drawing>()}, {"head", loss}}, 1);
   TrainerOptions options;
   options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}});
-  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32), options);
+  const auto trainer = Trainer::make(std::make_shared<Program>(model, 1, Precision::fp32), options);
   EXPECT_NE(refusal([&] { trainer->step(global_batch(0)); }).find("layer 'noise' drew from LibTorch's default generator"),
             std::string::npos);
 }
@@ -224,7 +224,7 @@ TEST(Trainer, AFrozenBufferKeepsItsValues) {
   model->set_trainable("stepping\\.first", false);
   TrainerOptions options;
   options.optimizer = optim::make_adamw(Value::Table{{"lr", 1e-2}});
-  const auto trainer = Trainer::make(std::make_shared<ProgramSpec>(model, 1, Precision::fp32), options);
+  const auto trainer = Trainer::make(std::make_shared<Program>(model, 1, Precision::fp32), options);
   for (int step = 0; step < 3; ++step) trainer->step(global_batch(step));
   EXPECT_TRUE(trainer->tensors().parameter("stepping.first").equal(at::zeros({2})));
   EXPECT_TRUE(trainer->tensors().parameter("stepping.second").equal(at::full({2}, 3.0F)));

@@ -55,7 +55,7 @@ class Scaled : public Layer {
 };
 
 std::shared_ptr<Trainer> trainer_of(std::shared_ptr<Model> model) {
-  return Trainer::make(std::make_shared<ProgramSpec>(std::move(model), 1, Precision::fp32), {});
+  return Trainer::make(std::make_shared<Program>(std::move(model), 1, Precision::fp32), {});
 }
 
 TEST(Values, ALayerReadsTheParametersThatItLists) {

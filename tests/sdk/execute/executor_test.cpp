@@ -83,7 +83,7 @@ class ExecutorTest : public ::testing::Test {
     handlers[register_slice()] = handler;
     handlers[register_free()] = handler;
     handlers[register_fake("FAKE_NOTHING", Target::none, {}, {})] = handler;
-    Program program;
+    RankProgram program;
     for (const std::string& action : actions) program.actions.push_back(parse_action(action));
     const auto complete = [this](int unit) { lines_.push_back("complete " + std::to_string(unit)); };
     executor_ = std::make_unique<Executor>(std::move(program), model_, handlers, complete, nullptr, buffer_of);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/message.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::test {
 namespace {
@@ -39,11 +39,11 @@ TEST(Precision, OthersAreRefused) {
 }
 
 TEST(Precision, IsInAProgramsTextAndHash) {
-  Program program;
+  RankProgram program;
   program.precision = parse_precision(Value::Table{{"params", "bf16"}, {"reduce", "fp16"}}, "p");
   EXPECT_EQ(program.text(), "program mode=train micro_batches=1 units=0 params=bf16 reduce=fp16\n");
-  EXPECT_EQ(Program::parse(program.text()).precision, program.precision);
-  EXPECT_NE(program.hash(), Program().hash());
+  EXPECT_EQ(RankProgram::parse(program.text()).precision, program.precision);
+  EXPECT_NE(program.hash(), RankProgram().hash());
 }
 
 }  // namespace

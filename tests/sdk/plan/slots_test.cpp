@@ -19,17 +19,17 @@ std::vector<Unit> units_of(const std::vector<int64_t>& sizes) {
   return units;
 }
 
-Program program_of(const std::string& actions, int units) {
-  Program program = Program::parse("program mode=train micro_batches=1 units=" + std::to_string(units) + "\n" + actions);
+RankProgram program_of(const std::string& actions, int units) {
+  RankProgram program = RankProgram::parse("program mode=train micro_batches=1 units=" + std::to_string(units) + "\n" + actions);
   for (UnitPlan& plan : program.units) plan = plan_of_stage(3);
   return program;
 }
 
 Slots parameters(const std::vector<std::string>& actions, const std::vector<int64_t>& sizes) {
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (const auto& text : actions) programs.push_back(program_of(text, static_cast<int>(sizes.size())));
-  std::vector<const Program*> pointers;
-  for (const Program& program : programs) pointers.push_back(&program);
+  std::vector<const RankProgram*> pointers;
+  for (const RankProgram& program : programs) pointers.push_back(&program);
   return parameter_slots(pointers, chain(static_cast<int>(sizes.size())), units_of(sizes));
 }
 
@@ -61,15 +61,15 @@ TEST(Slots, AUnitTakesTheFreeSlotThatFitsBest) {
 }
 
 TEST(Slots, UnitsThatAreNotShardedHaveNoSlot) {
-  Program program = program_of("UNSHARD 0\nRESHARD 0\n", 2);
+  RankProgram program = program_of("UNSHARD 0\nRESHARD 0\n", 2);
   program.units[0].params = Residence::whole;
-  const Program* pointer = &program;
+  const RankProgram* pointer = &program;
   EXPECT_EQ(parameter_slots({&pointer, 1}, chain(2), units_of({256, 256})).of_unit, (std::vector<int>{-1, -1}));
 }
 
 TEST(Slots, GradientsTakeTurnsInTwoBuffers) {
   const ModelInfo model = chain(2);
-  Program program = base_program(model, Mode::train, 1);
+  RankProgram program = base_program(model, Mode::train, 1);
   for (UnitPlan& plan : program.units) plan = plan_of_stage(2);
   std::vector<Action> actions;
   for (const Action& action : program.actions) {

@@ -59,9 +59,9 @@ ModelInfo bare_chain(int positions) {
 using Passes = std::vector<std::pair<char, int>>;  // 'F', 'B', 'I' or 'W', and the micro-batch
 
 // Returns the program of a stage: its passes in order, and the messages that they need.
-Program program_of(const Passes& passes, int stage, int count) {
+RankProgram program_of(const Passes& passes, int stage, int count) {
   const Kinds& kinds = Kinds::get();
-  Program program;
+  RankProgram program;
   for (const auto& [letter, m] : passes) {
     const bool is_backward = letter == 'B' || letter == 'I';
     if (letter == 'F' && stage > 0) program.actions.push_back(receive(stage - 1, m, stage - 1));
@@ -113,10 +113,10 @@ struct Line {
 };
 
 Line simulate_passes(Passes (*schedule)(int, int, int), int p, int m, double input_grad = 1, double weight_grad = 1) {
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (int stage = 0; stage < p; ++stage) programs.push_back(program_of(schedule(stage, p, m), stage, p));
-  std::vector<const Program*> pointers;
-  for (const Program& program : programs) pointers.push_back(&program);
+  std::vector<const RankProgram*> pointers;
+  for (const RankProgram& program : programs) pointers.push_back(&program);
   const ModelInfo model = bare_chain(p);
   const PlayedRanks played = played_ranks(model, stages(p), pointers);
   const Kinds& kinds = Kinds::get();
@@ -152,19 +152,19 @@ TEST(Play, TakesTheTimeOfKnownSchedules) {
   EXPECT_DOUBLE_EQ(simulate_passes(zb_h1, 8, 24).idle[0], 7);
 }
 
-std::vector<PlayError> errors_of(const ModelInfo& model, const MeshShape& mesh, const std::vector<Program>& programs) {
-  std::vector<const Program*> pointers;
-  for (const Program& program : programs) pointers.push_back(&program);
+std::vector<PlayError> errors_of(const ModelInfo& model, const MeshShape& mesh, const std::vector<RankProgram>& programs) {
+  std::vector<const RankProgram*> pointers;
+  for (const RankProgram& program : programs) pointers.push_back(&program);
   return play(played_ranks(model, mesh, pointers), model, {}).errors;
 }
-Program listed(std::vector<Action> actions) {
-  Program program;
+RankProgram listed(std::vector<Action> actions) {
+  RankProgram program;
   program.actions = std::move(actions);
   return program;
 }
 
 TEST(Play, NamesACircleOfRanks) {
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (int rank = 0; rank < 3; ++rank) programs.push_back(listed({receive(0, 0, (rank + 2) % 3), send(0, 0, (rank + 1) % 3)}));
   const auto errors = errors_of(bare_chain(1), stages(3), programs);
   ASSERT_EQ(errors.size(), 3u);
@@ -173,8 +173,8 @@ TEST(Play, NamesACircleOfRanks) {
 }
 
 TEST(Play, NamesAReceiveBeforeASendThatThePeerWaitsFor) {
-  const std::vector<Program> programs{listed({receive(1, 0, 1, 4, "backward"), send(0, 0, 1)}),
-                                      listed({receive(0, 0, 0), send(1, 0, 0, 4, "backward")})};
+  const std::vector<RankProgram> programs{listed({receive(1, 0, 1, 4, "backward"), send(0, 0, 1)}),
+                                          listed({receive(0, 0, 0), send(1, 0, 0, 4, "backward")})};
   const auto errors = errors_of(bare_chain(2), stages(2), programs);
   ASSERT_EQ(errors.size(), 2u);
   EXPECT_EQ(errors[0].step, 0);
@@ -185,7 +185,7 @@ TEST(Play, NamesAReceiveBeforeASendThatThePeerWaitsFor) {
 // The receiver waits for a message that the sender sends last, so all others must fit in their channel.
 TEST(Play, ASendWaitsForAFreeSlot) {
   const auto programs = [](int64_t depth) {
-    return std::vector<Program>{
+    return std::vector<RankProgram>{
         listed({send(0, 0, 1, depth), send(0, 1, 1, depth), send(0, 2, 1, depth), send(1, 1, 1, 4, "other")}),
         listed({receive(1, 1, 0, 4, "other"), receive(0, 0, 0, depth), receive(0, 1, 0, depth), receive(0, 2, 0, depth)})};
   };
@@ -216,13 +216,13 @@ TEST(Play, ComparesTheEndsOfAChannel) {
 
 TEST(Play, PlaysRanksThatBehaveAlikeOnce) {
   constexpr int p = 8, copies = 512;
-  std::vector<Program> programs;
+  std::vector<RankProgram> programs;
   for (int stage = 0; stage < p; ++stage) {
     programs.push_back(program_of(one_f_one_b(stage, p, 16), stage, p));
     programs.back().actions.push_back(parse_action("COUNT axes=[\"pp\",\"dp\"]"));
     programs.back().actions.push_back(parse_action("NORM axes=[\"dp\"]"));
   }
-  std::vector<const Program*> pointers;
+  std::vector<const RankProgram*> pointers;
   for (int rank = 0; rank < p * copies; ++rank) pointers.push_back(&programs[rank / copies]);
   const PlayedRanks played = played_ranks(bare_chain(p), stages(p, copies), pointers);
   ASSERT_EQ(played.ranks.size(), 8u);
@@ -232,7 +232,7 @@ TEST(Play, PlaysRanksThatBehaveAlikeOnce) {
   EXPECT_TRUE(play(played, bare_chain(p), {}).errors.empty());
 
   // One odd rank makes its group differ from the other groups, whose ranks stay alike.
-  Program odd = programs[2];
+  RankProgram odd = programs[2];
   odd.actions.pop_back();
   pointers[2 * copies + 5] = &odd;
   const PlayedRanks with_odd = played_ranks(bare_chain(p), stages(p, copies), pointers);
@@ -243,10 +243,10 @@ TEST(Play, PlaysRanksThatBehaveAlikeOnce) {
 // While a reduction is under way, actions that do not touch its gradient go on.
 TEST(Play, OverlapsWhatDoesNotConflict) {
   const ModelInfo model = chain(1);
-  Program program = base_program(model, Mode::train, 1);
+  RankProgram program = base_program(model, Mode::train, 1);
   program.actions = {layer(Kinds::get().backward, 2, 0), parse_action("REDUCE_GRAD 2 axes=[\"dp\"]"),
                      layer(Kinds::get().backward, 1, 0), parse_action("STEP 2")};
-  const std::vector<const Program*> pointers{&program, &program};
+  const std::vector<const RankProgram*> pointers{&program, &program};
   const auto time = [&](int, int step, size_t) { return step == 1 ? ActionTime{0, 5} : ActionTime{2, 0}; };
   const auto end = [&](Waiting waiting) {
     return play(played_ranks(model, MeshShape({{"dp", 2}}, 2), pointers), model, {.waiting = waiting, .time = time}).lines[0].end;
@@ -258,10 +258,10 @@ TEST(Play, OverlapsWhatDoesNotConflict) {
 // Two reductions of one rank over different axes share its link to other machines.
 TEST(Play, TransfersThatShareALinkTakeLonger) {
   const ModelInfo model = chain(1);
-  Program program = base_program(model, Mode::train, 1);
+  RankProgram program = base_program(model, Mode::train, 1);
   program.actions = {parse_action("REDUCE_GRAD 1 axes=[\"dp\"]"), parse_action("REDUCE_GRAD 2 axes=[\"ep\"]"),
                      parse_action("STEP 1"), parse_action("STEP 2")};
-  const std::vector<const Program*> pointers(4, &program);
+  const std::vector<const RankProgram*> pointers(4, &program);
   const PlayedRanks played = played_ranks(model, MeshShape({{"dp", 2}, {"ep", 2}}, 4), pointers);
   const auto end = [&](const LinkUse& use) {
     const auto time = [&](int, int step, size_t) { return step < 2 ? ActionTime{0, 3, use} : ActionTime{}; };

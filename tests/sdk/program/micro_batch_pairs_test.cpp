@@ -18,17 +18,17 @@ ModelInfo model_with_exchange() {
   return model;
 }
 
-Program paired(Program program) {
+RankProgram paired(RankProgram program) {
   return make_micro_batch_pairs()->apply(std::move(program), model_with_exchange(), {});
 }
 
-std::string text_of(const Program& program) {
+std::string text_of(const RankProgram& program) {
   std::string text;
   for (const Action& action : program.actions) text += action_text(action) + "; ";
   return text;
 }
 
-Program training(int micro_batches) {
+RankProgram training(int micro_batches) {
   return base_program(model_with_exchange(), Mode::train, micro_batches);
 }
 
@@ -46,13 +46,13 @@ TEST(MicroBatchPairs, TheLastOfAnOddNumberIsAlone) {
 }
 
 TEST(MicroBatchPairs, WeightGradientsEndNoTurn) {
-  const Program split = make_split_backward()->apply(training(2), model_with_exchange(), {});
+  const RankProgram split = make_split_backward()->apply(training(2), model_with_exchange(), {});
   EXPECT_NE(text_of(paired(split)).find("I 1 0; F 2 1; I 2 1; W 2 1; I 1 1; W 1 0; I 0 0"), std::string::npos)
       << text_of(paired(split));
 }
 
 TEST(MicroBatchPairs, ModelsWithoutExchangesStayAsTheyAre) {
-  const Program program = base_program(chain(1), Mode::train, 2);
+  const RankProgram program = base_program(chain(1), Mode::train, 2);
   EXPECT_EQ(make_micro_batch_pairs()->apply(program, chain(1), {}).text(), program.text());
 }
 

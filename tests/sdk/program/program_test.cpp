@@ -1,11 +1,10 @@
 // Programs as data: text, base programs, kinds, recompute, the flat layout.
-#include "zt/program/program.h"
-
 #include <gtest/gtest.h>
 
 #include "program_models.h"
 #include "zt/base/error.h"
 #include "zt/model/unit.h"
+#include "zt/program/rank_program.h"
 #include "zt/program/recompute.h"
 
 namespace zt {
@@ -23,7 +22,7 @@ std::string misuse_of(Call call) {
   return "nothing was thrown";
 }
 
-std::vector<std::string> lines_of(const Program& program) {
+std::vector<std::string> lines_of(const RankProgram& program) {
   std::vector<std::string> lines;
   for (const Action& action : program.actions) lines.push_back(action_text(action));
   return lines;
@@ -32,7 +31,7 @@ std::vector<std::string> lines_of(const Program& program) {
 using Lines = std::vector<std::string>;
 
 TEST(BaseProgram, TrainsMicroBatchesInOrder) {
-  const Program program = base_program(chain(1), Mode::train, 2);
+  const RankProgram program = base_program(chain(1), Mode::train, 2);
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0", "F 2 0", "B 2 0", "B 1 0", "B 0 0", "F 0 1", "F 1 1", "F 2 1",
                                       "B 2 1", "B 1 1", "B 0 1", "NORM", "STEP 0", "STEP 1", "STEP 2"}));
   EXPECT_EQ(program.units, std::vector<UnitPlan>(3));
@@ -55,7 +54,7 @@ TEST(BaseProgram, OfAnEmptyModelOnlyCounts) {
 }
 
 TEST(ProgramText, RoundTripsPlansAndAttributes) {
-  Program program = base_program(chain(1), Mode::train, 2);
+  RankProgram program = base_program(chain(1), Mode::train, 2);
   program.units[1] = test::plan_of_stage(3);
   program.units[2] = {.sum_axes = {"replica", "dp"}, .params = Residence::node_shared};
   program.actions[0].attrs["axes"] = Value::List{"dp", "ep"};
@@ -66,7 +65,7 @@ TEST(ProgramText, RoundTripsPlansAndAttributes) {
                               {"whole", 2.0},         {"nil", Value()},
                               {"empty", ""},          {"table", Value::Table{{"key with blank", Value::List{1, Value::List{}}}}}};
   const std::string text = program.text();
-  const Program again = Program::parse(text);
+  const RankProgram again = RankProgram::parse(text);
   EXPECT_EQ(again.text(), text);
   EXPECT_EQ(again.hash(), program.hash());
   EXPECT_EQ(again.units, program.units);
@@ -81,27 +80,27 @@ TEST(ProgramText, RoundTripsPlansAndAttributes) {
 }
 
 TEST(ProgramText, SkipsCommentsAndEmptyLines) {
-  const Program program =
-      Program::parse("# by hand\n\nprogram mode=eval micro_batches=1 units=2\n  # indented\n\tF 0 0 keep=none\r\n NORM");
+  const RankProgram program =
+      RankProgram::parse("# by hand\n\nprogram mode=eval micro_batches=1 units=2\n  # indented\n\tF 0 0 keep=none\r\n NORM");
   EXPECT_EQ(program.mode, Mode::eval);
   EXPECT_EQ(lines_of(program), (Lines{"F 0 0 keep=none", "NORM"}));
 }
 
 TEST(ProgramText, HashDependsOnEveryPart) {
-  const Program program = base_program(chain(1), Mode::train, 2);
+  const RankProgram program = base_program(chain(1), Mode::train, 2);
   std::set<uint64_t> hashes{program.hash()};
   const auto changed = [&](auto change) {
-    Program other = program;
+    RankProgram other = program;
     change(other);
     return hashes.insert(other.hash()).second;
   };
-  EXPECT_TRUE(changed([](Program& p) { p.mode = Mode::eval; }));
-  EXPECT_TRUE(changed([](Program& p) { p.micro_batches = 3; }));
-  EXPECT_TRUE(changed([](Program& p) { p.units[0].sum_axes = {"dp"}; }));
-  EXPECT_TRUE(changed([](Program& p) { p.actions[1].target = 1; }));
-  EXPECT_TRUE(changed([](Program& p) { p.actions[1].micro_batch = 1; }));
-  EXPECT_TRUE(changed([](Program& p) { p.actions[1].attrs["keep"] = "none"; }));
-  EXPECT_TRUE(changed([](Program& p) { std::swap(p.actions[1], p.actions[2]); }));
+  EXPECT_TRUE(changed([](RankProgram& p) { p.mode = Mode::eval; }));
+  EXPECT_TRUE(changed([](RankProgram& p) { p.micro_batches = 3; }));
+  EXPECT_TRUE(changed([](RankProgram& p) { p.units[0].sum_axes = {"dp"}; }));
+  EXPECT_TRUE(changed([](RankProgram& p) { p.actions[1].target = 1; }));
+  EXPECT_TRUE(changed([](RankProgram& p) { p.actions[1].micro_batch = 1; }));
+  EXPECT_TRUE(changed([](RankProgram& p) { p.actions[1].attrs["keep"] = "none"; }));
+  EXPECT_TRUE(changed([](RankProgram& p) { std::swap(p.actions[1], p.actions[2]); }));
 }
 
 struct BadText {
@@ -112,7 +111,7 @@ struct BadText {
 class ProgramTextErrors : public testing::TestWithParam<BadText> {};
 
 TEST_P(ProgramTextErrors, NameLineAndReason) {
-  EXPECT_EQ(misuse_of([] { Program::parse(GetParam().text); }), GetParam().message);
+  EXPECT_EQ(misuse_of([] { RankProgram::parse(GetParam().text); }), GetParam().message);
 }
 
 #define HEAD "program mode=train micro_batches=1 units=1\n"
@@ -217,13 +216,13 @@ TEST(Kinds, DeclareTheirResources) {
 }
 
 TEST(Recompute, OfEveryBlock) {
-  const Program program = make_recompute(1)->apply(base_program(chain(2), Mode::train, 1), chain(2), {});
+  const RankProgram program = make_recompute(1)->apply(base_program(chain(2), Mode::train, 1), chain(2), {});
   EXPECT_EQ(lines_of(program), (Lines{"COUNT", "F 0 0", "F 1 0 keep=inputs", "F 2 0 keep=inputs", "F 3 0", "B 3 0", "R 2 0",
                                       "B 2 0", "R 1 0", "B 1 0", "B 0 0", "NORM", "STEP 0", "STEP 1", "STEP 2", "STEP 3"}));
 }
 
 TEST(Recompute, OfEverySecondCountsBlocksOverTheModel) {
-  const Program program = make_recompute(2)->apply(base_program(chain(5), Mode::train, 2), chain(5), {});
+  const RankProgram program = make_recompute(2)->apply(base_program(chain(5), Mode::train, 2), chain(5), {});
   std::set<int> positions;
   for (const Action& action : program.actions) {
     if (action.kind == Kinds::get().recompute) positions.insert(action.target);
@@ -233,20 +232,20 @@ TEST(Recompute, OfEverySecondCountsBlocksOverTheModel) {
 
 TEST(Recompute, LeavesOtherPositionsAlone) {
   const ModelInfo model = test::mixed_model();  // not eligible: embed has no input, skip no parameters; no position reads head
-  const Program program = make_recompute(1)->apply(base_program(model, Mode::train, 1), model, {});
+  const RankProgram program = make_recompute(1)->apply(base_program(model, Mode::train, 1), model, {});
   std::set<int> positions;
   for (const Action& action : program.actions) {
     if (action.kind == Kinds::get().recompute) positions.insert(action.target);
   }
   EXPECT_EQ(positions, (std::set<int>{1, 2, 3}));
-  const Program eval = base_program(model, Mode::eval, 1);
+  const RankProgram eval = base_program(model, Mode::eval, 1);
   EXPECT_EQ(make_recompute(1)->apply(eval, model, {}).text(), eval.text());
 }
 
 TEST(Recompute, RefusesNonsense) {
   EXPECT_NE(misuse_of([] { make_recompute(0); }).find("every = 0"), std::string::npos);
   const auto pass = make_recompute(1);
-  const Program once = pass->apply(base_program(chain(1), Mode::train, 1), chain(1), {});
+  const RankProgram once = pass->apply(base_program(chain(1), Mode::train, 1), chain(1), {});
   EXPECT_NE(misuse_of([&] { pass->apply(once, chain(1), {}); }).find("apply this pass once"), std::string::npos);
 }
 

@@ -17,18 +17,18 @@ ModelInfo model_with_loss() {
   return model;
 }
 
-Program split(const ModelInfo& model) {
+RankProgram split(const ModelInfo& model) {
   return make_split_backward()->apply(base_program(model, Mode::train, 1), model, {});
 }
 
-Lines texts_of(const Program& program) {
+Lines texts_of(const RankProgram& program) {
   Lines lines;
   for (const Action& action : program.actions) lines.push_back(action_text(action));
   return lines;
 }
 
 std::string refusal_of(const Edit& edit) {
-  Program program = split(model_with_loss());
+  RankProgram program = split(model_with_loss());
   Lines lines = texts_of(program);
   edit(lines);
   program.actions.clear();
@@ -42,7 +42,7 @@ TEST(SplitBackward, KeepsBWhereALossIsAdded) {
 }
 
 TEST(SplitBackward, KeepsBOfFrozenLayersAndLayersWithoutParameters) {
-  const Program program = split(mixed_model());
+  const RankProgram program = split(mixed_model());
   std::set<int> whole;
   for (const Action& action : program.actions) {
     if (action.kind == Kinds::get().backward) whole.insert(action.target);
@@ -51,16 +51,16 @@ TEST(SplitBackward, KeepsBOfFrozenLayersAndLayersWithoutParameters) {
 }
 
 TEST(SplitBackward, LeavesOtherModesAlone) {
-  const Program eval = base_program(chain(1), Mode::eval, 1);
+  const RankProgram eval = base_program(chain(1), Mode::eval, 1);
   EXPECT_EQ(make_split_backward()->apply(eval, chain(1), {}).text(), eval.text());
 }
 
 TEST(SplitBackward, SumsMustComeInTheOrderOfMicroBatches) {
   const ModelInfo model = model_with_loss();
   for (const KindId kind : {Kinds::get().weight_grad, Kinds::get().backward}) {
-    Program program = kind == Kinds::get().weight_grad
-                          ? make_split_backward()->apply(base_program(model, Mode::train, 2), model, {})
-                          : base_program(model, Mode::train, 2);
+    RankProgram program = kind == Kinds::get().weight_grad
+                              ? make_split_backward()->apply(base_program(model, Mode::train, 2), model, {})
+                              : base_program(model, Mode::train, 2);
     std::vector<Action> moved;  // those of micro-batch 0, put after those of micro-batch 1
     std::erase_if(program.actions, [&](const Action& action) {
       const bool moves = action.kind == kind && action.target == 0 && action.micro_batch == 0;

@@ -23,7 +23,7 @@ TEST_P(BrokenPrograms, AreRefused) {
   const Broken& broken = GetParam();
   Lines edited = stage_1_lines();
   broken.edit(edited);
-  std::vector<Program> programs(2, from_lines(stage_1_lines()));
+  std::vector<RankProgram> programs(2, from_lines(stage_1_lines()));
   programs[1] = from_lines(edited);
   if (broken.on == On::all_ranks) programs[0] = programs[1];
   const auto refusals = verify_all(chain(1), dp(2), programs);

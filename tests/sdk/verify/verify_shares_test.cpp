@@ -10,13 +10,13 @@ namespace {
 // Two groups see different data, and nothing sums over the groups: this would train two models.
 TEST(Verify, RequiresASumOverEveryAxisOfOtherData) {
   const MeshShape mesh({{"replica", 2}, {"dp", 2}}, 4);
-  const std::vector<Program> programs(4, from_lines(stage_1_lines()));
+  const std::vector<RankProgram> programs(4, from_lines(stage_1_lines()));
   expect_refusal(verify_all(chain(1), mesh, programs), 10,
                  "unit 0 ('embed') was not summed over 'replica', along which ranks see other data");
 }
 
 TEST(Verify, RanksAgreeOnPrecisionAndMaxLive) {
-  std::vector<Program> programs(2, from_lines(stage_1_lines()));
+  std::vector<RankProgram> programs(2, from_lines(stage_1_lines()));
   programs[1].precision = Precision::bf16;
   EXPECT_NE(text_of(verify_all(chain(1), dp(2), programs)).find("its precision is not that of rank 0"), std::string::npos);
   programs[1] = programs[0];
@@ -25,7 +25,7 @@ TEST(Verify, RanksAgreeOnPrecisionAndMaxLive) {
 }
 
 TEST(Verify, GradientsAreSentInTheProgramsType) {
-  Program program = from_lines(stage_1_lines());
+  RankProgram program = from_lines(stage_1_lines());
   program.actions[5].attrs["dtype"] = "bf16";
   expect_refusal(verify_all(chain(1), dp(2), {program, program}), 5, "this program sends gradients as it sums them, in fp32");
   program.precision.reduce = at::kBFloat16;
@@ -44,7 +44,7 @@ TEST(Verify, NodeSharedParametersAreNotUsedWhileOtherRanksUpdate) {
   const auto with = [](int at, const char* line) {
     Lines lines = stage_1_lines();
     lines.insert(lines.begin() + at, line);
-    Program program = from_lines(lines);
+    RankProgram program = from_lines(lines);
     for (UnitPlan& unit : program.units) unit.params = Residence::node_shared;
     return verify_all(chain(1), dp(2), {program, program});
   };

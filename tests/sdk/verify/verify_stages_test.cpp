@@ -36,10 +36,10 @@ const Lines kFirst{"COUNT axes=[\"pp\"] samples=[]",
 const Lines kSecond{"COUNT axes=[\"pp\"] samples=[]", "GIVE_VALUE 1 0",     "F 2 0",  "B 2 0",
                     "REDUCE_TIE 0 axes=[\"pp\"]",     "NORM axes=[\"pp\"]", "STEP 0", "TAKE_GRAD 1 0"};
 
-Program of(Lines lines, std::vector<bool> held, const Edit& edit) {
+RankProgram of(Lines lines, std::vector<bool> held, const Edit& edit) {
   register_moves();
   edit(lines);
-  Program program;
+  RankProgram program;
   program.split_axes = {"pp"};
   for (const bool is_held : held) program.units.push_back({.held = is_held});
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
@@ -49,7 +49,7 @@ Program of(Lines lines, std::vector<bool> held, const Edit& edit) {
 const Edit kNothing = [](Lines&) {};
 
 std::vector<Refusal> verify_stages(const Edit& first, const Edit& second, std::vector<bool> held = {true, false}) {
-  const std::vector<Program> programs{of(kFirst, {true, true}, first), of(kSecond, std::move(held), second)};
+  const std::vector<RankProgram> programs{of(kFirst, {true, true}, first), of(kSecond, std::move(held), second)};
   return verify_all(tied_chain(1), MeshShape({{"pp", 2}}, 2), programs);
 }
 
@@ -81,9 +81,9 @@ TEST(VerifyStages, NamesUnitsThatAreNotHeld) {
   EXPECT_CONTAINS(text_of(verify_stages(kNothing, kNothing, {false, false})),
                   "it touches unit 0 ('embed'), which this rank does not hold");
   const Edit none = [](Lines& lines) { lines = {lines[0], lines[7]}; };
-  Program first = of(kFirst, {false, false}, none), second = of(kSecond, {false, false}, [](Lines&lines) {
-                                                      lines = {lines[0], lines[5]};
-                                                    });
+  RankProgram first = of(kFirst, {false, false}, none), second = of(kSecond, {false, false}, [](Lines&lines) {
+                                                          lines = {lines[0], lines[5]};
+                                                        });
   EXPECT_CONTAINS(text_of(verify_all(tied_chain(1), MeshShape({{"pp", 2}}, 2), {first, second})),
                   "unit 1 ('blocks.0') is held by none of the ranks 0, 1");
 }
@@ -98,7 +98,7 @@ TEST(VerifyStages, NamesATiedParameterThatIsNotSummedOverItsUses) {
 TEST(VerifyStages, NamesCountsAndNormsThatLeaveRanksOut) {
   EXPECT_CONTAINS(text_of(verify_stages(replace(7, "NORM"), replace(5, "NORM"))),
                   "ranks along 'pp' hold different parts of the model, so this action must sum over them");
-  Program lost = of(kFirst, {true, true}, kNothing);
+  RankProgram lost = of(kFirst, {true, true}, kNothing);
   lost.split_axes = {"qq"};
   EXPECT_CONTAINS(text_of(verify_all(tied_chain(1), MeshShape({{"pp", 2}}, 2), {lost, lost})),
                   "it is split over axis 'qq', which the mesh pp=2 does not have");

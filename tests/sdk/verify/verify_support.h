@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::test {
 
-inline std::vector<Refusal> verify_all(const ModelInfo& model, const MeshShape& mesh, const std::vector<Program>& programs,
+inline std::vector<Refusal> verify_all(const ModelInfo& model, const MeshShape& mesh, const std::vector<RankProgram>& programs,
                                        size_t limit = 20) {
-  std::vector<const Program*> pointers;
-  for (const Program& program : programs) pointers.push_back(&program);
+  std::vector<const RankProgram*> pointers;
+  for (const RankProgram& program : programs) pointers.push_back(&program);
   return verify(model, mesh, pointers, limit);
 }
 
@@ -50,8 +50,8 @@ inline std::vector<std::string> stage_1_lines() {
           "UNSHARD 2 axes=[\"dp\"]"};     // 16
 }
 
-inline Program from_lines(const std::vector<std::string>& lines) {
-  Program program{.units = std::vector<UnitPlan>(3, plan_of_stage(1)), .actions = {}};
+inline RankProgram from_lines(const std::vector<std::string>& lines) {
+  RankProgram program{.units = std::vector<UnitPlan>(3, plan_of_stage(1)), .actions = {}};
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
   return program;
 }

@@ -14,7 +14,7 @@ namespace {
 
 TEST(Verify, AcceptsTheProgramWithoutEdits) {
   for (const int ranks : {1, 2, 3, 4}) {
-    const std::vector<Program> programs(ranks, from_lines(stage_1_lines()));
+    const std::vector<RankProgram> programs(ranks, from_lines(stage_1_lines()));
     EXPECT_EQ(text_of(verify_all(chain(1), dp(ranks), programs)), "");
   }
 }
@@ -23,7 +23,7 @@ TEST(Verify, AcceptsBasePrograms) {
   for (const auto& model : {ModelInfo{}, chain(0), chain(3), tied_chain(2), mixed_model()}) {
     for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) {
       for (const int micro_batches : {1, 2, 4}) {
-        const Program program = base_program(model, mode, micro_batches);
+        const RankProgram program = base_program(model, mode, micro_batches);
         EXPECT_EQ(text_of(verify_all(model, dp(1), {program})), "");
         EXPECT_EQ(text_of(verify_all(model, dp(3), {program, program, program})), "")
             << "a program may reduce nothing, as in local SGD";
@@ -38,7 +38,7 @@ TEST(Verify, AcceptsBasePrograms) {
 TEST(Verify, NamesRankActionAndReason) {
   Lines lines = stage_1_lines();
   lines.erase(lines.begin() + 7);
-  const auto refusals = verify_all(chain(1), dp(3), std::vector<Program>(3, from_lines(lines)));
+  const auto refusals = verify_all(chain(1), dp(3), std::vector<RankProgram>(3, from_lines(lines)));
   ASSERT_EQ(refusals.size(), 1u) << text_of(refusals);
   EXPECT_EQ(
       refusals[0].text(),
@@ -77,7 +77,7 @@ std::vector<std::string> twice_reduced_lines() {
 std::vector<Refusal> verify_two_micro_batches(const Edit& edit) {
   Lines lines = twice_reduced_lines();
   edit(lines);
-  Program program{.micro_batches = 2, .units = std::vector<UnitPlan>(2), .actions = {}};
+  RankProgram program{.micro_batches = 2, .units = std::vector<UnitPlan>(2), .actions = {}};
   for (const std::string& line : lines) program.actions.push_back(parse_action(line));
   return verify_all(chain(0), dp(2), {program, program});
 }
@@ -95,7 +95,7 @@ TEST(Verify, RequiresASumOfTheOtherUnitsToo) {
   ModelMaker maker;
   const int embed = maker.position("embed", {}, {maker.unit("embed", 10)});
   maker.position("experts", {embed}, {maker.unit("experts", 10, true, {{"dp", Placement::sharded, 0, 2}})});
-  Program program = base_program(maker.info, Mode::train, 1);
+  RankProgram program = base_program(maker.info, Mode::train, 1);
   program.actions[0] = parse_action("COUNT axes=[\"dp\"]");
   program.actions[5] = parse_action("NORM axes=[\"dp\"]");
   program.actions.insert(program.actions.begin() + 5, parse_action("REDUCE_GRAD 0 axes=[\"dp\"]"));
@@ -109,14 +109,14 @@ TEST(Verify, RequiresASumOfTheOtherUnitsToo) {
 
 TEST(Verify, RefusesFrozenUnitsInUpdates) {
   const ModelInfo model = mixed_model();
-  Program program = base_program(model, Mode::train, 1);
+  RankProgram program = base_program(model, Mode::train, 1);
   program.actions.push_back(parse_action("STEP 2"));
   expect_refusal(verify_all(model, dp(1), {program}), static_cast<int>(program.actions.size()) - 1,
                  "unit 2 ('frozen') is frozen: remove it");
 }
 
 TEST(Verify, RefusesTrainingInEvaluation) {
-  Program program = base_program(chain(0), Mode::eval, 1);
+  RankProgram program = base_program(chain(0), Mode::eval, 1);
   program.actions.push_back(parse_action("B 1 0"));
   program.actions.push_back(parse_action("STEP 0"));
   const auto refusals = verify_all(chain(0), dp(1), {program});
@@ -131,7 +131,7 @@ TEST(Verify, RefusesTrainingInEvaluation) {
 }
 
 TEST(Verify, RefusesPlansThatDoNotFit) {
-  Program program = from_lines(stage_1_lines());
+  RankProgram program = from_lines(stage_1_lines());
   program.units.pop_back();
   expect_refusal(verify_all(chain(1), dp(1), {program}), -1, "plans for 2 units, the model has 3");
   program = from_lines(stage_1_lines());
@@ -151,8 +151,8 @@ TEST(Verify, RefusesPlansThatDoNotFit) {
 }
 
 TEST(Verify, RefusesRanksThatDisagree) {
-  const Program program = from_lines(stage_1_lines());
-  Program other = program;
+  const RankProgram program = from_lines(stage_1_lines());
+  RankProgram other = program;
   other.units[0] = {};
   const auto refusals = verify_all(chain(1), dp(2), {program, other});
   ASSERT_FALSE(refusals.empty());
@@ -165,7 +165,7 @@ TEST(Verify, RefusesTheReductionAlongAnotherAxisThanTheShards) {
   Lines lines = stage_1_lines();
   lines[7] = "REDUCE_GRAD 1 axes=[\"ep\"]";
   const MeshShape mesh({{"dp", 2}, {"ep", 1}}, 2);
-  const Program program = from_lines(lines);
+  const RankProgram program = from_lines(lines);
   const auto refusals = verify_all(chain(1), mesh, {program, program});
   const auto text = text_of(refusals);
   EXPECT_NE(text.find("action 7 (REDUCE_GRAD 1 axes=[\"ep\"]): the state of unit 1 ('blocks.0') is sharded along 'dp'"),
@@ -178,13 +178,13 @@ TEST(Verify, CountsTheCollectivesOfLayers) {
   ModelInfo model = chain(1);
   model.positions[1].axes = {"tp"};
   const MeshShape mesh({{"tp", 2}}, 2);
-  const Program program = base_program(model, Mode::train, 2);
+  const RankProgram program = base_program(model, Mode::train, 2);
   EXPECT_EQ(text_of(verify_all(model, mesh, {program, program})), "");
   EXPECT_NE(text_of(verify_all(model, dp(1), {program})).find("position 1 ('blocks.0') communicates on axis 'tp'"),
             std::string::npos);
 
-  const Program forwards = base_program(model, Mode::eval, 2);
-  Program other = forwards;  // micro-batch 1 first
+  const RankProgram forwards = base_program(model, Mode::eval, 2);
+  RankProgram other = forwards;  // micro-batch 1 first
   for (Action& action : other.actions) {
     if (action.micro_batch >= 0) action.micro_batch = 1 - action.micro_batch;
   }
@@ -194,7 +194,7 @@ TEST(Verify, CountsTheCollectivesOfLayers) {
       refusals[0].text(),
       "rank 1, action 2 (F 1 1 keep=none): on axis tp it does not match the operation of rank 0, action 2 (F 1 0 keep=none): every "
       "rank of an axis makes the same collectives in the same order");
-  const Program recomputed = make_recompute(1)->apply(program, model, {});
+  const RankProgram recomputed = make_recompute(1)->apply(program, model, {});
   EXPECT_NE(text_of(verify_all(model, mesh, {program, recomputed})).find("rank 1, action 5 (R 1 0)"), std::string::npos);
 }
 
@@ -204,12 +204,12 @@ TEST(Verify, FindsDeadlocksAcrossAxes) {
   register_kind({"GATHER_LOG", Target::none, false, "gathers what is logged", nothing});
   const MeshShape mesh({{"dp", 2}, {"tp", 2}}, 4);
   const auto with_order = [](const char* first, const char* second) {
-    Program program = base_program({}, Mode::train, 1);
+    RankProgram program = base_program({}, Mode::train, 1);
     for (const char* axis : {first, second})
       program.actions.push_back(parse_action(fmt::format("GATHER_LOG axes=[\"{}\"]", axis)));
     return program;
   };
-  const Program dp_first = with_order("dp", "tp"), tp_first = with_order("tp", "dp");
+  const RankProgram dp_first = with_order("dp", "tp"), tp_first = with_order("tp", "dp");
   EXPECT_EQ(text_of(verify_all({}, mesh, {dp_first, dp_first, dp_first, dp_first})), "");
   EXPECT_EQ(text_of(verify_all({}, mesh, {dp_first, tp_first, dp_first, tp_first})), "") << "another order, but no cycle";
   const auto refusals = verify_all({}, mesh, {dp_first, tp_first, tp_first, dp_first});
@@ -224,7 +224,7 @@ TEST(Verify, FindsDeadlocksAcrossAxes) {
 
 TEST(Verify, FindsTheOddOneOfThree) {
   Lines lines = stage_1_lines();
-  std::vector<Program> programs(3, from_lines(lines));
+  std::vector<RankProgram> programs(3, from_lines(lines));
   extra_reduction_at(1)(lines);
   programs[0] = from_lines(lines);
   const auto refusals = verify_all(chain(1), dp(3), programs);
@@ -259,7 +259,7 @@ TEST(Verify, ChecksUnknownKindsByTheirResources) {
   expect_refusal(refusals(insert(9, "LOOK 1")), 9, "which action 6 (B 1 0) has freed");
   EXPECT_EQ(text_of(refusals(insert(2, "LOOK 0"))), "");
   expect_refusal(refusals(insert(2, "LOOK_FAR")), 2, "declares a resource that this model does not have");
-  Program program = from_lines(stage_1_lines());
+  RankProgram program = from_lines(stage_1_lines());
   program.actions[3].kind = 9999;
   expect_refusal(verify_all(chain(1), dp(1), {program}), 3, "there is no action kind number 9999");
 }
@@ -267,13 +267,13 @@ TEST(Verify, ChecksUnknownKindsByTheirResources) {
 // 4 ranks with 5,000 actions take about 20 ms. The bound of a second only detects time that grows faster than the program.
 TEST(Verify, IsFast) {
   const ModelInfo model = chain(60);
-  std::vector<Program> programs(4, base_program(model, Mode::train, 40));
+  std::vector<RankProgram> programs(4, base_program(model, Mode::train, 40));
   for (int rank = 0; rank < 4; ++rank) {  // four different programs of the same collectives
-    Program& program = programs[rank];
+    RankProgram& program = programs[rank];
     program.actions[0].attrs["axes"] = Value::List{"dp"};
     program.actions[rank + 1].attrs["keep"] = "graph";
   }
-  for (Program& program : programs) {
+  for (RankProgram& program : programs) {
     for (Action& action : program.actions) {
       if (action.kind == Kinds::get().norm) action.attrs["axes"] = Value::List{"dp"};
     }

@@ -42,7 +42,7 @@ class LuaPass : public Pass {
   }
 
   // Calls the Lua function apply({actions, mode, micro_batches}, info). It returns the program and may change its actions only.
-  Program apply(Program program, const ModelInfo& model, const Coord& coord) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     const std::string& mode = mode_name(program.mode);
     lua_State* L = apply_->begin();
     push(L,

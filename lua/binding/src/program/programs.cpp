@@ -3,7 +3,7 @@
 #include "program/values.h"
 #include "zt/base/options.h"
 #include "zt/program/micro_batch_pairs.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 #include "zt/program/recompute.h"
 #include "zt/program/split_backward.h"
 
@@ -42,9 +42,9 @@ const Schema<RecomputeOptions>& recompute_schema() {
 int make_program(lua_State* L) {
   const auto model = check<Model>(L, 1);
   const ProgramOptions options = program_schema().parse(check_value(L, 2));
-  push(L, std::make_shared<ProgramSpec>(model, options.micro_batches,
-                                        parse_precision(options.precision, program_schema().name() + ".precision"),
-                                        options.eval_micro_batches));
+  push(L, std::make_shared<Program>(model, options.micro_batches,
+                                    parse_precision(options.precision, program_schema().name() + ".precision"),
+                                    options.eval_micro_batches));
   return 1;
 }
 
@@ -70,27 +70,27 @@ int pair_micro_batches(lua_State* L) {
 }
 
 int apply(lua_State* L) {
-  push(L, check<ProgramSpec>(L, 1)->apply(check<Pass>(L, 2)));
+  push(L, check<Program>(L, 1)->apply(check<Pass>(L, 2)));
   return 1;
 }
 
 // Returns the training program of the rank that argument `index` gives; by default, of this rank.
-Program program_of(lua_State* L, const ProgramSpec& spec, int index) {
-  Coord coord = spec.coord();
+RankProgram program_of(lua_State* L, const Program& program, int index) {
+  Coord coord = program.coord();
   if (!is_absent(L, index)) coord.rank = static_cast<int>(check_integer(L, index));
   if (coord.rank < 0 || coord.rank >= coord.shape.world_size()) {
     misuse("there is no rank {}: the program's mesh has {} ranks", coord.rank, coord.shape.world_size());
   }
-  return spec.build(Mode::train, coord);
+  return program.build(Mode::train, coord);
 }
 
 int text(lua_State* L) {
-  push(L, program_of(L, *check<ProgramSpec>(L, 1), 2).text());
+  push(L, program_of(L, *check<Program>(L, 1), 2).text());
   return 1;
 }
 
 int actions(lua_State* L) {
-  push(L, to_value(program_of(L, *check<ProgramSpec>(L, 1), 2).actions));
+  push(L, to_value(program_of(L, *check<Program>(L, 1), 2).actions));
   return 1;
 }
 
@@ -98,10 +98,10 @@ int actions(lua_State* L) {
 // its actions, in the format of program:actions(). A list of texts or of such lists has one per rank. Passes that were applied
 // before no longer change the program; later passes do.
 int with_actions(lua_State* L) {
-  const auto spec = check<ProgramSpec>(L, 1);
+  const auto program = check<Program>(L, 1);
   const Value given = check_value(L, 2);
   if (const auto* text = given.get_if<std::string>()) {
-    push(L, spec->with_program(Program::parse(*text)));
+    push(L, program->with_program(RankProgram::parse(*text)));
     return 1;
   }
   const auto* list = given.get_if<Value::List>();
@@ -109,41 +109,42 @@ int with_actions(lua_State* L) {
   if (first.get_if<std::string>()) {
     std::vector<std::string> texts;
     convert(given, "with_actions", texts);
-    std::vector<Program> programs;
+    std::vector<RankProgram> programs;
     for (size_t rank = 0; rank < texts.size(); ++rank)
-      programs.push_back(
-          with_context([&] { return fmt::format("the text of rank {}", rank); }, [&] { return Program::parse(texts[rank]); }));
-    push(L, spec->with_programs(std::move(programs)));
+      programs.push_back(with_context([&] { return fmt::format("the text of rank {}", rank); },
+                                      [&] { return RankProgram::parse(texts[rank]); }));
+    push(L, program->with_programs(std::move(programs)));
   } else if (first.get_if<Value::List>()) {
     std::vector<std::vector<Action>> by_rank;
     for (size_t rank = 0; rank < list->size(); ++rank)
       by_rank.push_back(to_actions((*list)[rank], fmt::format("actions[{}]", rank + 1)));
-    push(L, spec->with_actions_by_rank(std::move(by_rank)));
+    push(L, program->with_actions_by_rank(std::move(by_rank)));
   } else {
-    push(L, spec->with_actions(to_actions(given, "actions")));
+    push(L, program->with_actions(to_actions(given, "actions")));
   }
   return 1;
 }
 
 // program:verify() -> a list of the verifier's errors in all ranks' training programs, as strings; empty if there are none
 int verify_program(lua_State* L) {
-  const auto spec = check<ProgramSpec>(L, 1);
-  const auto programs = spec->build_all(Mode::train);
-  std::vector<const Program*> by_rank;
+  const auto program = check<Program>(L, 1);
+  const auto programs = program->build_all(Mode::train);
+  std::vector<const RankProgram*> by_rank;
   for (const auto& program : programs) by_rank.push_back(program.get());
   Value::List list;
-  for (const Refusal& refusal : verify(spec->model()->info(), spec->coord().shape, by_rank)) list.emplace_back(refusal.text());
+  for (const Refusal& refusal : verify(program->model()->info(), program->coord().shape, by_rank))
+    list.emplace_back(refusal.text());
   push(L, Value(list));
   return 1;
 }
 
 // program.micro_batches, program.eval_micro_batches: the numbers that zt.program was given
 int micro_batches_of(lua_State* L) {
-  push(L, static_cast<int64_t>(check<ProgramSpec>(L, 1)->micro_batches(Mode::train)));
+  push(L, static_cast<int64_t>(check<Program>(L, 1)->micro_batches(Mode::train)));
   return 1;
 }
 int eval_micro_batches_of(lua_State* L) {
-  push(L, static_cast<int64_t>(check<ProgramSpec>(L, 1)->micro_batches(Mode::eval)));
+  push(L, static_cast<int64_t>(check<Program>(L, 1)->micro_batches(Mode::eval)));
   return 1;
 }
 
@@ -152,7 +153,7 @@ int eval_micro_batches_of(lua_State* L) {
 void open_programs(Module& module) {
   module.function<make_program>("program").function<recompute>("recompute");
   module.function<split_backward>("split_backward").function<pair_micro_batches>("pair_micro_batches");
-  module.type<ProgramSpec>()
+  module.type<Program>()
       .method<apply>("apply")
       .method<text>("text")
       .method<actions>("actions")

@@ -50,12 +50,12 @@ void keep_only(Simulation& simulation, const std::vector<int>& ranks) {
 
 // program:simulate{costs = "h200", batch = batch} -> a Simulation. Collective, like zt.trainer.
 int simulate_program(lua_State* L) {
-  const auto spec = check<ProgramSpec>(L, 1);
+  const auto program = check<Program>(L, 1);
   const SimulateOptions options = simulate_schema().parse(check_value(L, 2));
   std::shared_ptr<Optimizer> optimizer;
   if (!options.optimizer.is_nil()) convert(options.optimizer, "program:simulate.optimizer", optimizer);
   const auto simulation =
-      simulate(spec, optimizer, to_step_batch(options.batch, "program:simulate.batch"), to_costs(options.costs));
+      simulate(program, optimizer, to_step_batch(options.batch, "program:simulate.batch"), to_costs(options.costs));
   keep_only(*simulation, options.ranks);
   push(L, simulation);
   return 1;
@@ -63,7 +63,7 @@ int simulate_program(lua_State* L) {
 
 // trainer:simulate(batch, costs, [program]) -> a Simulation
 int simulate_trainer(lua_State* L) {
-  const auto program = is_absent(L, 4) ? nullptr : check<ProgramSpec>(L, 4);
+  const auto program = is_absent(L, 4) ? nullptr : check<Program>(L, 4);
   push(L, check<Trainer>(L, 1)->simulate(check_step_batch(L, 2), to_costs(check_value(L, 3)), program));
   return 1;
 }
@@ -233,7 +233,7 @@ int write_trace(lua_State* L) {
 void open_simulations(Module& module) {
   module.function<make_simulation>("simulation");
   module.function<named_costs>("costs");
-  module.type<ProgramSpec>().method<simulate_program>("simulate");
+  module.type<Program>().method<simulate_program>("simulate");
   module.type<Trainer>().method<simulate_trainer>("simulate").method<measure_costs>("costs");
   module.type<Simulation>()
       .getter<step_seconds>("seconds")

@@ -49,7 +49,7 @@ const Schema<TrainerArguments>& trainer_schema() {
 // Warns, once per process, if ranks train separate models because a pass was forgotten, or do the same work.
 void warn_of_idle_ranks(const World& here, const Trainer& trainer) {
   std::string text;
-  if (here.size > 1 && !trainer.spec().mesh()) {
+  if (here.size > 1 && !trainer.program().mesh()) {
     text = fmt::format(
         "{} ranks train {} separate models, because no pass of the program joins them: apply zero.shard{{axis = mesh.dp}} or "
         "pipe.split, or give zt.trainer the option separate = true",
@@ -65,7 +65,7 @@ void warn_of_idle_ranks(const World& here, const Trainer& trainer) {
 }
 
 int make_trainer(lua_State* L) {
-  const auto spec = check<ProgramSpec>(L, 1);
+  const auto program = check<Program>(L, 1);
   const TrainerArguments given = trainer_schema().parse(check_value(L, 2));
   TrainerOptions options;
   options.optimizer = given.optimizer;
@@ -74,7 +74,7 @@ int make_trainer(lua_State* L) {
   if (given.on_nonfinite) options.on_nonfinite = given.on_nonfinite == "skip" ? OnNonfinite::skip : OnNonfinite::error;
   if (given.fp16) options.loss_scale = parse_loss_scale(*given.fp16, trainer_schema().name() + ".fp16");
   options.dry = world(L).dry;
-  const auto trainer = Trainer::make(spec, options);
+  const auto trainer = Trainer::make(program, options);
   if (!given.separate) warn_of_idle_ranks(world(L), *trainer);
   push(L, trainer);
   return 1;
@@ -156,7 +156,7 @@ int infer(lua_State* L) {
 
 int forward(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  if (world(L).dry && trainer->trains()) return end_dry_run(L, trainer->spec().micro_batches());
+  if (world(L).dry && trainer->trains()) return end_dry_run(L, trainer->program().micro_batches());
   push(L, trainer->forward(check_batch(L, 2)));
   return 1;
 }
@@ -223,19 +223,19 @@ int loss_scale(lua_State* L) {
 
 // trainer.mesh: the mesh of the program's passes; nil if no pass has one
 int mesh_of(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->spec().mesh());
+  push(L, check<Trainer>(L, 1)->program().mesh());
   return 1;
 }
 
 // trainer.program: the program it was made from; without an optimizer that program with all parameters frozen
 int program_of(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->shared_spec());
+  push(L, check<Trainer>(L, 1)->shared_program());
   return 1;
 }
 
 // trainer.model: the model whose values it holds
 int model_of(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->spec().model());
+  push(L, check<Trainer>(L, 1)->program().model());
   return 1;
 }
 
@@ -247,7 +247,7 @@ int global_step(lua_State* L) {
 int program_text(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const Mode mode = trainer->trains() ? Mode::train : Mode::eval;
-  push(L, trainer->spec().build(mode, trainer->spec().coord()).text());
+  push(L, trainer->program().build(mode, trainer->program().coord()).text());
   return 1;
 }
 

@@ -3,7 +3,7 @@
 
 #include "zt/base/value.h"
 #include "zt/comm/mesh.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 #include "zt/train/trainer.h"
 
 namespace zt::lua {

@@ -67,8 +67,8 @@ Trace::Lane lane_of(const Action& action, const ModelInfo& model) {
 
 }  // namespace
 
-Executor::Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int)> complete_gradient,
-                   Trace* trace, const BufferOf& buffer_of)
+Executor::Executor(RankProgram program, const ModelInfo& model, const Handlers& handlers,
+                   std::function<void(int)> complete_gradient, Trace* trace, const BufferOf& buffer_of)
     : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
   std::vector<Resources> resources;
   for (const Action& action : program_.actions) resources.push_back(resources_of(action, model));

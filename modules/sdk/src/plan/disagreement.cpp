@@ -64,7 +64,7 @@ struct Pair {
 
 }  // namespace
 
-std::string first_difference(const std::vector<std::shared_ptr<const Program>>& mine, int rank, Communicator& control) {
+std::string first_difference(const std::vector<std::shared_ptr<const RankProgram>>& mine, int rank, Communicator& control) {
   const bool has_part = control.rank() == 0 || control.rank() == rank;
   const auto exchange = [&](const std::string& text) -> Pair {
     const auto all = control.all_gather_values(has_part ? Value(text) : Value(""));

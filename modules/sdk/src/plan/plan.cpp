@@ -14,14 +14,14 @@
 
 namespace zt {
 
-Communicator* control_of_all(const ProgramSpec& spec) {
-  if (!spec.mesh() || spec.coord().shape.world_size() == 1) return nullptr;
-  return spec.mesh()->world()->control.get();
+Communicator* control_of_all(const Program& program) {
+  if (!program.mesh() || program.coord().shape.world_size() == 1) return nullptr;
+  return program.mesh()->world()->control.get();
 }
 
-std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer) {
-  const std::shared_ptr<Plan> plan(new Plan(std::move(spec), std::move(optimizer)));
-  const Coord coord = plan->spec_->coord();
+std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer) {
+  const std::shared_ptr<Plan> plan(new Plan(std::move(program), std::move(optimizer)));
+  const Coord coord = plan->program_->coord();
   for (const Mode mode : plan->modes()) {
     auto programs = plan->verified_programs(mode);
     plan->joined_.merge(zt::joined_axes(plan->model(), programs));
@@ -33,8 +33,8 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const ProgramSpec> spec, 
   for (const Action& action : plan->main().actions) {
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
-  plan->held_ = plan->describe_rank(coord);
-  plan->rank_ = plan_rank({plan->model(), plan->main(), plan->held_, plan->optimizer_states()}, coord);
+  plan->rank_units_ = plan->describe_rank(coord);
+  plan->rank_ = plan_rank({plan->model(), plan->main(), plan->rank_units_, plan->optimizer_states()}, coord);
   return plan;
 }
 
@@ -43,7 +43,7 @@ std::vector<Mode> Plan::modes() const {
   return {kModes.begin(), kModes.end()};
 }
 
-const Program& Plan::program(Mode mode) const {
+const RankProgram& Plan::rank_program(Mode mode) const {
   const auto& program = programs_[static_cast<size_t>(mode)];
   if (!program) misuse("the trainer has no optimizer, so it has no training program: give zt.trainer an optimizer to train");
   return *program;
@@ -81,11 +81,11 @@ static std::string grouped_text(const std::vector<Refusal>& refusals) {
 }
 
 // Returns the programs of all ranks. Rank 0 verifies them; the other ranks compare what they would run with what rank 0 verified.
-std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) const {
-  std::vector<std::shared_ptr<const Program>> programs;
-  run_together(world(), [&] { programs = spec_->build_all(mode); });
+std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mode) const {
+  std::vector<std::shared_ptr<const RankProgram>> programs;
+  run_together(world(), [&] { programs = program_->build_all(mode); });
   std::string hashes;
-  std::map<const Program*, std::string> of_distinct;  // most ranks share a program with others
+  std::map<const RankProgram*, std::string> of_distinct;  // most ranks share a program with others
   for (const auto& program : programs) {
     std::string& hash = of_distinct[program.get()];
     if (hash.empty()) hash = fmt::format("{:016x}", program->hash());
@@ -93,14 +93,14 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
   }
   const std::string fingerprint = fmt::format("{:016x}", stable_hash(hashes));
   std::string complaint;
-  const Coord coord = spec_->coord();
+  const Coord coord = program_->coord();
   if (coord.rank == 0) {
-    std::vector<const Program*> by_rank;
+    std::vector<const RankProgram*> by_rank;
     for (const auto& program : programs) by_rank.push_back(program.get());
     complaint = grouped_text(verify(model(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
   }
-  if (spec_->mesh() && coord.shape.world_size() > 1) {
-    Communicator& control = *spec_->mesh()->world()->control;
+  if (program_->mesh() && coord.shape.world_size() > 1) {
+    Communicator& control = *program_->mesh()->world()->control;
     const auto outcomes = control.all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
     const auto text = [&](size_t rank, const char* key) {
       return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
@@ -120,7 +120,7 @@ std::vector<std::shared_ptr<const Program>> Plan::verified_programs(Mode mode) c
 void Plan::check_units_alike() const {
   for (const Mode mode : modes()) {
     for (size_t unit = 0; unit < main().units.size(); ++unit) {
-      if (program(mode).units[unit] == main().units[unit]) continue;
+      if (rank_program(mode).units[unit] == main().units[unit]) continue;
       misuse(
           "the {} program holds unit '{}' in another way than the program of {} does: all modes use the same buffers. Where "
           "a training program was given whole, its 'unit' lines must be those of the passes: change the passes' options instead",
@@ -131,17 +131,17 @@ void Plan::check_units_alike() const {
 
 // If the ranks multiplied by different providers, parameters that are equal would drift apart.
 void Plan::check_gemm_alike() const {
-  if (!spec_->mesh() || spec_->coord().shape.world_size() == 1) return;
-  check_gemm_choices_alike(spec_->mesh()->world()->control->all_gather_values(to_value(gemm_choice())));
+  if (!program_->mesh() || program_->coord().shape.world_size() == 1) return;
+  check_gemm_choices_alike(program_->mesh()->world()->control->all_gather_values(to_value(gemm_choice())));
 }
 
 RankUnits Plan::describe_rank(const Coord& coord) const {
-  const bool is_mine = coord.rank == spec_->coord().rank;
-  std::vector<std::shared_ptr<const Program>> of_rank;
+  const bool is_mine = coord.rank == program_->coord().rank;
+  std::vector<std::shared_ptr<const RankProgram>> of_rank;
   for (const Mode mode : modes())
     of_rank.push_back(is_mine ? programs_[static_cast<size_t>(mode)]
-                              : std::make_shared<const Program>(spec_->build(mode, coord)));
-  std::vector<const Program*> programs;
+                              : std::make_shared<const RankProgram>(program_->build(mode, coord)));
+  std::vector<const RankProgram*> programs;
   for (const auto& each : of_rank) programs.push_back(each.get());
   RankUnits held = describe_units(model(), programs, coord);
   set_holders(held.units, coord);
@@ -153,8 +153,8 @@ void Plan::set_holders(std::vector<Unit>& units, const Coord& coord) const {
   const auto& split = of_ranks_[coord.rank]->split_axes;
   if (split.empty()) return;
   const std::vector<int> group = coord.shape.group(coord.rank, split);
-  std::map<const Program*, std::vector<bool>> runs;
-  const auto runs_of = [&](const std::shared_ptr<const Program>& program) -> const std::vector<bool>& {
+  std::map<const RankProgram*, std::vector<bool>> runs;
+  const auto runs_of = [&](const std::shared_ptr<const RankProgram>& program) -> const std::vector<bool>& {
     const auto [known, is_new] = runs.try_emplace(program.get());
     if (is_new) known->second = positions_run(*program, model());
     return known->second;
@@ -176,48 +176,48 @@ void Plan::set_holders(std::vector<Unit>& units, const Coord& coord) const {
 }
 
 int Plan::data_ranks() const {
-  return spec_->coord().size(data_axes_);
+  return program_->coord().size(data_axes_);
 }
 
 int64_t Plan::first_sample(int64_t samples) const {
-  return spec_->coord().index(data_axes_) * samples;
+  return program_->coord().index(data_axes_) * samples;
 }
 
 AxisLink Plan::link(const std::vector<std::string>& axes) const {
-  return spec_->mesh() ? spec_->mesh()->link(axes) : AxisLink{};
+  return program_->mesh() ? program_->mesh()->link(axes) : AxisLink{};
 }
 
 World Plan::place() const {
   World world;
-  world.rank = spec_->coord().rank;
-  world.size = spec_->coord().shape.world_size();
+  world.rank = program_->coord().rank;
+  world.size = program_->coord().shape.world_size();
   return world;
 }
 
 std::vector<Batch> Plan::cut(const StepBatch& batch) const {
-  return on_meta(batch.cut(spec_->micro_batches(main_mode())));
+  return on_meta(batch.cut(program_->micro_batches(main_mode())));
 }
 
 Rehearsal Plan::rehearsal(const std::vector<Batch>& micro_batches) const {
-  return rehearsal(main(), held_, micro_batches, shapes(micro_batches));
+  return rehearsal(main(), rank_units_, micro_batches, shapes(micro_batches));
 }
 
 // A layer communicates over single axes, whose communicators are there.
-Stage Plan::stage(const std::vector<Batch>& micro_batches) const {
-  return {spec_->model(), model(), std::make_shared<const MeshLinks>(spec_->mesh(), LinkNeeds{}), micro_batches};
+RehearsalInputs Plan::inputs(const std::vector<Batch>& micro_batches) const {
+  return {program_->model(), model(), std::make_shared<const MeshLinks>(program_->mesh(), LinkNeeds{}), micro_batches};
 }
 
 ValueShapes Plan::shapes(const std::vector<Batch>& micro_batches) const {
-  const auto receives = [](const std::shared_ptr<const Program>& program) {
+  const auto receives = [](const std::shared_ptr<const RankProgram>& program) {
     return std::ranges::any_of(program->actions, [](const Action& a) { return role_of(a) == Role::transfer; });
   };
   if (std::ranges::none_of(of_ranks_, receives)) return {};
-  return value_shapes(stage(micro_batches), main());
+  return value_shapes(inputs(micro_batches), main());
 }
 
-Rehearsal Plan::rehearsal(const Program& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
+Rehearsal Plan::rehearsal(const RankProgram& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
                           const ValueShapes& values) const {
-  return rehearse(stage(micro_batches), program, held, values);
+  return rehearse(inputs(micro_batches), program, held, values);
 }
 
 }  // namespace zt

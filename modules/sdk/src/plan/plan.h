@@ -19,7 +19,7 @@
 namespace zt {
 
 // Returns the communicator for control over all ranks of the program's mesh; null if there is one rank.
-Communicator* control_of_all(const ProgramSpec& spec);
+Communicator* control_of_all(const Program& program);
 
 using AxesSet = std::set<std::vector<std::string>>;
 
@@ -29,21 +29,21 @@ using AxesSet = std::set<std::vector<std::string>>;
 // otherwise that of training: units, holders, memory and times follow from it.
 class Plan {
  public:
-  // Builds the programs of all ranks and verifies them. Collective over the mesh. `optimizer` may be null; `spec` must be frozen
-  // then. Throws Misuse, on all ranks alike, with the verifier's refusals, or if the ranks built different programs or multiply
-  // matrices by different providers.
-  static std::shared_ptr<const Plan> make(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer);
+  // Builds the programs of all ranks and verifies them. Collective over the mesh. `optimizer` may be null; `program` must be
+  // frozen then. Throws Misuse, on all ranks alike, with the verifier's refusals, or if the ranks built different programs or
+  // multiply matrices by different providers.
+  static std::shared_ptr<const Plan> make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer);
 
-  const ProgramSpec& spec() const { return *spec_; }
-  const ModelInfo& model() const { return spec_->info(); }
-  const std::vector<NamedLayer>& layers() const { return spec_->model()->positions(); }  // by position
+  const Program& program() const { return *program_; }
+  const ModelInfo& model() const { return program_->info(); }
+  const std::vector<NamedLayer>& layers() const { return program_->model()->positions(); }  // by position
   bool trains() const { return optimizer_ != nullptr; }
   Mode main_mode() const { return trains() ? Mode::train : Mode::eval; }
   std::vector<Mode> modes() const;  // that have a program
-  const Program& main() const { return program(main_mode()); }
-  const Program& program(Mode mode) const;         // throws Misuse for a training program without an optimizer
-  const RankUnits& held() const { return held_; }  // the units of this rank, without buffers
-  const RankPlan& rank() const { return rank_; }   // of this rank
+  const RankProgram& main() const { return rank_program(main_mode()); }
+  const RankProgram& rank_program(Mode mode) const;            // throws Misuse for a training program without an optimizer
+  const RankUnits& rank_units() const { return rank_units_; }  // the units of this rank, without buffers
+  const RankPlan& rank() const { return rank_; }               // of this rank
 
   // The axes over which the global batch is spread: those of COUNT.
   const std::vector<std::string>& data_axes() const { return data_axes_; }
@@ -55,7 +55,7 @@ class Plan {
   // Returns how the ranks along these axes communicate; nothing without a mesh.
   AxisLink link(const std::vector<std::string>& axes) const;
   // Returns the communicator for control over all ranks; null if there is one rank.
-  Communicator* world() const { return control_of_all(*spec_); }
+  Communicator* world() const { return control_of_all(*program_); }
   // Returns this rank's place, for messages.
   World place() const;
 
@@ -65,7 +65,7 @@ class Plan {
   // layer, if one of its operators does not run on meta tensors.
   Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const;
   // The main programs of all ranks; equal ones share one object.
-  const std::vector<std::shared_ptr<const Program>>& programs_of_ranks() const { return of_ranks_; }
+  const std::vector<std::shared_ptr<const RankProgram>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.
   std::vector<std::string> state_names() const;
   int64_t optimizer_states() const { return optimizer_states_; }  // the number of these names
@@ -75,26 +75,28 @@ class Plan {
   // global batch, on device meta.
   ValueShapes shapes(const std::vector<Batch>& micro_batches) const;
   // Rehearses a step of a rank, which runs `program` and holds `held`. `values`: shapes(micro_batches).
-  Rehearsal rehearsal(const Program& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
+  Rehearsal rehearsal(const RankProgram& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
                       const ValueShapes& values) const;
 
  private:
-  Plan(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer)
-      : spec_(std::move(spec)), optimizer_(std::move(optimizer)), optimizer_states_(static_cast<int64_t>(state_names().size())) {}
-  std::vector<std::shared_ptr<const Program>> verified_programs(Mode mode) const;
+  Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer)
+      : program_(std::move(program)),
+        optimizer_(std::move(optimizer)),
+        optimizer_states_(static_cast<int64_t>(state_names().size())) {}
+  std::vector<std::shared_ptr<const RankProgram>> verified_programs(Mode mode) const;
   void check_units_alike() const;
   void check_gemm_alike() const;
-  Stage stage(const std::vector<Batch>& micro_batches) const;
+  RehearsalInputs inputs(const std::vector<Batch>& micro_batches) const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
-  std::shared_ptr<const ProgramSpec> spec_;
+  std::shared_ptr<const Program> program_;
   std::shared_ptr<const Optimizer> optimizer_;
   int64_t optimizer_states_;
-  std::array<std::shared_ptr<const Program>, kModes.size()> programs_;  // of this rank, by mode
-  std::vector<std::shared_ptr<const Program>> of_ranks_;
+  std::array<std::shared_ptr<const RankProgram>, kModes.size()> programs_;  // of this rank, by mode
+  std::vector<std::shared_ptr<const RankProgram>> of_ranks_;
   AxesSet joined_;
   std::vector<std::string> data_axes_;
-  RankUnits held_;
+  RankUnits rank_units_;
   RankPlan rank_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 // Returns the axes along which ranks have other samples, positions or elements, or communicate besides in COUNT and NORM, which
 // run over all axes of a mesh.
-AxesSet axes_of_work(const ModelInfo& model, const std::vector<std::shared_ptr<const Program>>& programs) {
+AxesSet axes_of_work(const ModelInfo& model, const std::vector<std::shared_ptr<const RankProgram>>& programs) {
   AxesSet used;
   for (const auto& program : std::set(programs.begin(), programs.end())) {
     used.insert(program->split_axes);
@@ -31,10 +31,10 @@ AxesSet axes_of_work(const ModelInfo& model, const std::vector<std::shared_ptr<c
 // Returns the messages of this rank's programs. Both ends of a channel are at its place in one order over all ranks, so no rank
 // waits for ever while they are made.
 std::vector<Message> messages_of(const Plan& plan) {
-  const Coord coord = plan.spec().coord();
+  const Coord coord = plan.program().coord();
   std::map<std::tuple<int, int, std::string, int>, Message> ordered;  // by sender, receiver, name and depth
   for (const Mode mode : plan.modes()) {
-    for (const Action& action : plan.program(mode).actions) {
+    for (const Action& action : plan.rank_program(mode).actions) {
       const auto message = message_of(action);
       if (!message) continue;
       const int peer = coord.shape.group(coord.rank, message->axes)[message->peer];
@@ -49,7 +49,7 @@ std::vector<Message> messages_of(const Plan& plan) {
 
 }  // namespace
 
-AxesSet joined_axes(const ModelInfo& model, const std::vector<std::shared_ptr<const Program>>& programs) {
+AxesSet joined_axes(const ModelInfo& model, const std::vector<std::shared_ptr<const RankProgram>>& programs) {
   auto joined = axes_of_work(model, programs);
   for (const auto& program : std::set(programs.begin(), programs.end())) {
     for (const Action& action : program->actions) {
@@ -63,18 +63,18 @@ AxesSet joined_axes(const ModelInfo& model, const std::vector<std::shared_ptr<co
 }
 
 std::vector<std::string> idle_axes(const Plan& plan) {
-  if (!plan.spec().mesh()) return {};
+  if (!plan.program().mesh()) return {};
   std::set<std::string> used;
   for (const auto& axes : axes_of_work(plan.model(), plan.programs_of_ranks())) used.insert(axes.begin(), axes.end());
   std::vector<std::string> idle;
-  const Coord coord = plan.spec().coord();
+  const Coord coord = plan.program().coord();
   for (const auto& [name, size] : coord.shape.axes()) {
     if (size > 1 && !used.contains(name)) idle.push_back(name);
   }
   return idle;
 }
 
-std::vector<std::string> axes_of_run(const Plan& plan, const Program& program) {
+std::vector<std::string> axes_of_run(const Plan& plan, const RankProgram& program) {
   const bool communicates = !program.split_axes.empty() || std::ranges::any_of(program.actions, [&](const Action& action) {
     return action.kind != Kinds::get().count && !communicators_of(action, plan.model()).empty();
   });
@@ -88,7 +88,7 @@ std::vector<std::string> axes_of_run(const Plan& plan, const Program& program) {
 
 LinkNeeds link_needs(const Plan& plan) {
   LinkNeeds needs{.axes = plan.joined_axes(), .split_axes = plan.main().split_axes, .messages = messages_of(plan)};
-  for (const Mode mode : plan.modes()) needs.axes.insert(axes_of_run(plan, plan.program(mode)));
+  for (const Mode mode : plan.modes()) needs.axes.insert(axes_of_run(plan, plan.rank_program(mode)));
   needs.axes.erase(std::vector<std::string>());
   // The axes of all ranks' messages, because joining axes is collective over the mesh. Most ranks share a program with others.
   for (const auto& program : std::set(plan.programs_of_ranks().begin(), plan.programs_of_ranks().end())) {
@@ -96,7 +96,7 @@ LinkNeeds link_needs(const Plan& plan) {
       if (const auto message = message_of(action)) needs.axes.insert(message->axes);
     }
   }
-  for (const Unit& unit : plan.held().units) {
+  for (const Unit& unit : plan.rank_units().units) {
     if (unit.plan.held && unit.holders.size() > 1) needs.holders.push_back(unit.holders);
   }
   return needs;

@@ -16,7 +16,7 @@ Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
 }
 
 // Returns the ranks of each distinct program, in the order of the first rank. `programs`: by rank; equal ones share one object.
-std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const Program>>& programs) {
+std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const RankProgram>>& programs) {
   std::vector<std::vector<int>> kinds;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
     const auto alike = std::ranges::find_if(kinds, [&](const auto& ranks) { return programs[ranks[0]] == programs[rank]; });
@@ -27,7 +27,7 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
 }
 
 // Returns the bytes that are sent by kind of action, with those of messages, and those that layers send by kind of layer.
-std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sent, const Program& program,
+std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sent, const RankProgram& program,
                                               const Rehearsal& rehearsed, const ModelInfo& model) {
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
@@ -39,7 +39,7 @@ std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sen
 }
 
 // Returns what the plan assumes of the layers that the rank runs. Each sentence stands once, after the kind of the layer.
-Value::List assumptions_of(const Program& program, const Plan& plan) {
+Value::List assumptions_of(const RankProgram& program, const Plan& plan) {
   const std::vector<bool> runs = positions_run(program, plan.model());
   std::set<std::string> sentences;
   for (size_t p = 0; p < plan.layers().size(); ++p) {
@@ -69,13 +69,13 @@ std::map<std::string, int64_t> sent_by_kind(const Plan& plan, const Rehearsal& r
 }
 
 Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
-  const MeshShape shape = plan.spec().coord().shape;
+  const MeshShape shape = plan.program().coord().shape;
   const std::vector<Batch> micro_batches = plan.cut(batch);
   const ValueShapes values = plan.shapes(micro_batches);
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(plan.programs_of_ranks())) {
     const Coord coord{shape, ranks.front()};
-    const Program& program = *plan.programs_of_ranks()[ranks.front()];
+    const RankProgram& program = *plan.programs_of_ranks()[ranks.front()];
     const RankUnits held = plan.describe_rank(coord);
     const RankPlan rank = plan_rank({plan.model(), program, held, plan.optimizer_states()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());

@@ -7,7 +7,7 @@
 
 namespace zt {
 
-std::set<int> units_summed_apart(const Program& program) {
+std::set<int> units_summed_apart(const RankProgram& program) {
   std::set<int> units;
   for (const Action& action : program.actions) {
     if (action.kind != Kinds::get().reduce_grad || action.gradient_part() == GradientPart::whole) continue;
@@ -18,8 +18,8 @@ std::set<int> units_summed_apart(const Program& program) {
   return units;
 }
 
-RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord) {
-  const Program& main = *programs.front();
+RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord) {
+  const RankProgram& main = *programs.front();
   RankUnits held;
   for (size_t u = 0; u < model.units.size(); ++u)
     held.units.push_back(describe_unit(model, static_cast<int>(u), main.units[u], coord));
@@ -37,7 +37,7 @@ CostBasis cost_basis(const RankBasis& basis, const Coord& coord, const Action& a
 }
 
 RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
-  const Program& program = basis.program;
+  const RankProgram& program = basis.program;
   const std::vector<Unit>& units = basis.held.units;
   RankPlan plan;
   for (const Action& action : program.actions) {
@@ -52,7 +52,7 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
   return plan;
 }
 
-int64_t wire_elements(const Program& program, const std::vector<Unit>& units) {
+int64_t wire_elements(const RankProgram& program, const std::vector<Unit>& units) {
   int64_t longest = 0;
   for (const Action& action : program.actions) {
     if (action.kind != Kinds::get().reduce_grad || !action.attrs.contains("dtype")) continue;

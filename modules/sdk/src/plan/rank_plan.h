@@ -9,7 +9,7 @@
 
 #include "zt/model/unit.h"
 #include "zt/plan/slots.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 
 namespace zt {
 
@@ -31,7 +31,7 @@ struct RankUnits {
 // The data from which the bytes of a rank's resources follow.
 struct RankBasis {
   const ModelInfo& model;
-  const Program& program;  // the rank's main one, as in Plan
+  const RankProgram& program;  // the rank's main one, as in Plan
   const RankUnits& held;
   int64_t optimizer_states = 0;  // tensors of optimizer state per parameter
 };
@@ -39,16 +39,16 @@ struct RankBasis {
 CostBasis cost_basis(const RankBasis& basis, const Coord& coord, const Action& action);
 
 // `programs`: the rank's programs of all modes, the main one first. Pure.
-RankUnits describe_units(const ModelInfo& model, std::span<const Program* const> programs, const Coord& coord);
+RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord);
 
 // Pure.
 RankPlan plan_rank(const RankBasis& basis, const Coord& coord);
 
 // Returns the units with a second gradient buffer for the sum over micro-batches, because each micro-batch is reduced on its own.
 // Units with sharded gradients need none: their shard is that sum.
-std::set<int> units_summed_apart(const Program& program);
+std::set<int> units_summed_apart(const RankProgram& program);
 
 // Returns the elements of the longest bucket whose gradients are sent in another dtype than they are summed in.
-int64_t wire_elements(const Program& program, const std::vector<Unit>& units);
+int64_t wire_elements(const RankProgram& program, const std::vector<Unit>& units);
 
 }  // namespace zt

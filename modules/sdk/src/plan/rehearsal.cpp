@@ -105,7 +105,7 @@ at::Tensor meta_buffer(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, const RankUnits& held) {
+std::vector<Unit> units_on_meta(const ModelInfo& model, const RankProgram& program, const RankUnits& held) {
   std::vector<Unit> units;
   for (const Unit& real : held.units) {
     Unit& unit = units.emplace_back(real);
@@ -122,7 +122,7 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const Program& program, 
 }
 
 // Runs the layers' actions, moves values by `moved`, and does nothing else.
-Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_ptr<LayerRuns>& layers,
+Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::shared_ptr<LayerRuns>& layers,
                                       const std::shared_ptr<Moved>& moved) {
   Executor::Handlers handlers = step_handlers(layers, nullptr, {});
   for (const Action& action : program.actions) {
@@ -138,14 +138,14 @@ Executor::Handlers rehearsed_handlers(const Program& program, const std::shared_
 // One run of a program on meta tensors, action by action.
 class Run {
  public:
-  Run(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes)
-      : stage_(stage), info_(stage.info), program_(program) {
+  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes)
+      : inputs_(inputs), info_(inputs.info), program_(program) {
     state_.model = &info_;
-    state_.links = stage.links;
+    state_.links = inputs.links;
     state_.units = units_on_meta(info_, program, held);
     state_.parameters = leaves_of(info_, state_.units);
     for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
-    layers_ = std::make_shared<LayerRuns>(stage.model, state_, positions_run(program, info_));
+    layers_ = std::make_shared<LayerRuns>(inputs.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { layers_->parts().gradients.complete(unit); };
     moved_ = std::make_shared<Moved>(info_, shapes);
     executor_.emplace(program, info_, rehearsed_handlers(program, layers_, moved_), complete, nullptr);
@@ -153,7 +153,7 @@ class Run {
 
   // Calls `after(index)` after each action.
   void run(const std::function<void(int)>& after) {
-    layers_->begin(stage_.micro_batches, program_, 0);
+    layers_->begin(inputs_.micro_batches, program_, 0);
     int at = 0;
     try {
       for (const int n = static_cast<int>(program_.actions.size()); at < n; ++at) {
@@ -170,18 +170,18 @@ class Run {
   int64_t take_message_bytes() { return moved_->take_sent_bytes(); }
 
  private:
-  const Stage& stage_;
+  const RehearsalInputs& inputs_;
   const ModelInfo& info_;
-  const Program& program_;
+  const RankProgram& program_;
   StepState state_;
   std::shared_ptr<LayerRuns> layers_;
   std::shared_ptr<Moved> moved_;
   std::optional<Executor> executor_;
 };
 
-Rehearsal run_all(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes) {
+Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes) {
   Rehearsal rehearsal;
-  Run run(stage, program, held, shapes);
+  Run run(inputs, program, held, shapes);
   FlopWatch flops;
   MetaWatch memory;
   run.run([&](int) {
@@ -207,7 +207,7 @@ int alike(int micro_batch) {
 
 // Returns whether all micro-batches have actions of the same kinds as those that are run. Schedules may split some backwards
 // only.
-bool have_same_kinds(const Program& program) {
+bool have_same_kinds(const RankProgram& program) {
   std::set<std::tuple<KindId, int, int>> run;
   for (const Action& action : program.actions) {
     if (action.micro_batch < kRunMicroBatches) run.emplace(action.kind, action.target, action.micro_batch);
@@ -219,7 +219,7 @@ bool have_same_kinds(const Program& program) {
 
 // Returns the rehearsal of `program` from that of `part`, which has the actions of the first micro-batches only. Each action
 // holds as many bytes more or less than the action before as its counterpart does.
-Rehearsal extended(const Program& program, const Program& part, const Rehearsal& of_part) {
+Rehearsal extended(const RankProgram& program, const RankProgram& part, const Rehearsal& of_part) {
   std::map<std::tuple<KindId, int, int>, size_t> counterparts;
   std::vector<size_t> others;  // actions without a micro-batch, in order
   for (size_t i = 0; i < part.actions.size(); ++i) {
@@ -259,18 +259,18 @@ const std::vector<at::Tensor>& ValueShapes::of(int position, int micro_batch) co
   return by_micro_batch.at(known).at(static_cast<size_t>(position));
 }
 
-ValueShapes value_shapes(const Stage& stage, const Program& like) {
-  const ModelInfo& info = stage.info;
-  Program forwards = base_program(info, like.mode, 1);
+ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like) {
+  const ModelInfo& info = inputs.info;
+  RankProgram forwards = base_program(info, like.mode, 1);
   forwards.precision = like.precision;
   std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
-  const Program* programs[] = {&forwards};
+  const RankProgram* programs[] = {&forwards};
   const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});
   ValueShapes shapes;
-  const size_t wanted = are_alike(stage.micro_batches) ? 1 : stage.micro_batches.size();
+  const size_t wanted = are_alike(inputs.micro_batches) ? 1 : inputs.micro_batches.size();
   for (size_t m = 0; m < wanted; ++m) {
-    Stage one = stage;
-    one.micro_batches = {stage.micro_batches[m]};
+    RehearsalInputs one = inputs;
+    one.micro_batches = {inputs.micro_batches[m]};
     auto& of_positions = shapes.by_micro_batch.emplace_back(info.positions.size());
     Run run(one, forwards, whole, {});
     run.run([&](int index) {
@@ -284,13 +284,13 @@ ValueShapes value_shapes(const Stage& stage, const Program& like) {
   return shapes;
 }
 
-Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes) {
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes) {
   const bool is_short = program.micro_batches <= kRunMicroBatches;
-  if (is_short || !are_alike(stage.micro_batches) || !have_same_kinds(program)) return run_all(stage, program, held, shapes);
-  Program part = program;
+  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held, shapes);
+  RankProgram part = program;
   part.micro_batches = kRunMicroBatches;
   std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
-  Stage first = stage;
+  RehearsalInputs first = inputs;
   first.micro_batches.resize(kRunMicroBatches);
   return extended(program, part, run_all(first, part, held, shapes));
 }

@@ -28,7 +28,7 @@ struct Rehearsal {
 };
 
 // What a rehearsal needs besides the program.
-struct Stage {
+struct RehearsalInputs {
   std::shared_ptr<Model> model;
   const ModelInfo& info;               // of the model's layers
   std::shared_ptr<const Links> links;  // layers on device meta ask for the number of ranks, but send nothing
@@ -43,11 +43,11 @@ struct ValueShapes {
   const std::vector<at::Tensor>& of(int position, int micro_batch) const;
 };
 // Returns them from the forwards of the whole model, in the mode and precision of `like`. Throws Misuse as `rehearse`.
-ValueShapes value_shapes(const Stage& stage, const Program& like);
+ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like);
 
 // Runs the forwards and backwards of `program` for the rank that holds `held`. Values that the rank receives have `shapes`, which
 // may be empty if it receives none. Micro-batches of equal shapes and kinds of actions are alike, so only the first two are run.
 // Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
-Rehearsal rehearse(const Stage& stage, const Program& program, const RankUnits& held, const ValueShapes& shapes);
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes);
 
 }  // namespace zt

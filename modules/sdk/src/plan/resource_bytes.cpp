@@ -24,7 +24,7 @@ int64_t param_bytes(const RankBasis& basis) {
 
 int64_t grad_bytes(const RankBasis& basis) {
   const ModelInfo& model = basis.model;
-  const Program& program = basis.program;
+  const RankProgram& program = basis.program;
   const RankUnits& held = basis.held;
   const Slots& slots = held.slots.of(resource::grad);
   int64_t elements = slots.total();

@@ -101,13 +101,13 @@ Resource SharedSlots::buffer_of(const Resource& resource) const {
   return slot < 0 ? resource : Resource{resource.type, static_cast<int32_t>(of_unit.size()) + slot};
 }
 
-Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units) {
+Slots parameter_slots(std::span<const RankProgram* const> programs, const ModelInfo& model, const std::vector<Unit>& units) {
   std::vector<std::vector<Interval>> held(units.size());
-  const auto is_slotted = [](const Program& program, const Resource& resource) {
+  const auto is_slotted = [](const RankProgram& program, const Resource& resource) {
     return resource.type == resource::param && program.units[resource.index].params == Residence::sharded;
   };
   for (int number = 0; number < static_cast<int>(programs.size()); ++number) {
-    const Program& program = *programs[static_cast<size_t>(number)];
+    const RankProgram& program = *programs[static_cast<size_t>(number)];
     for (int index = 0; index < static_cast<int>(program.actions.size()); ++index) {
       const Action& action = program.actions[index];
       if (role_of(action) != Role::residency) continue;
@@ -123,7 +123,7 @@ Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo&
   return Assignment(held, units).make();
 }
 
-Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units) {
+Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const std::vector<Unit>& units) {
   const int n = static_cast<int>(training.actions.size());
   std::vector<std::vector<Interval>> held(units.size());
   std::vector<int> backwards;  // actions other than reductions that write a gradient

@@ -36,10 +36,10 @@ std::vector<int> group_leaders(const MeshShape& mesh, const std::vector<std::str
 // same place in the groups of their messages. It splits the colors until the groups of ranks of one color are composed alike.
 class Coloring {
  public:
-  Coloring(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs)
+  Coloring(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs)
       : mesh_(mesh), programs_(programs), colors_(programs.size()) {
-    std::map<const Program*, int> known;
-    for (const Program* program : programs) {
+    std::map<const RankProgram*, int> known;
+    for (const RankProgram* program : programs) {
       if (known.emplace(program, static_cast<int>(known.size())).second) note_views(*program, model);
     }
     std::vector<std::vector<int>> keys;
@@ -60,7 +60,7 @@ class Coloring {
   }
 
  private:
-  void note_views(const Program& program, const ModelInfo& model) {
+  void note_views(const RankProgram& program, const ModelInfo& model) {
     std::vector<View>& views = views_[&program];
     auto& message_axes = message_axes_[&program];
     const auto add = [](auto& list, const auto& entry) {
@@ -111,10 +111,10 @@ class Coloring {
   }
 
   const MeshShape& mesh_;
-  const std::vector<const Program*>& programs_;
-  std::vector<int> colors_;                            // by rank
-  std::map<const Program*, std::vector<View>> views_;  // of the program's communicators
-  std::map<const Program*, std::vector<std::vector<std::string>>> message_axes_;
+  const std::vector<const RankProgram*>& programs_;
+  std::vector<int> colors_;                                // by rank
+  std::map<const RankProgram*, std::vector<View>> views_;  // of the program's communicators
+  std::map<const RankProgram*, std::vector<std::vector<std::string>>> message_axes_;
   std::map<std::vector<std::string>, std::vector<int>> leaders_;  // by axes, then by rank
   std::map<View, std::map<int, Histogram>> histograms_;           // by the group's leader
 };
@@ -202,7 +202,7 @@ int rank_in_group(const PlayedRanks& played, const std::vector<std::string>& axe
   return found == group.end() ? rank : *found;
 }
 
-PlayedRanks played_ranks(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs) {
+PlayedRanks played_ranks(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs) {
   const Coloring coloring(model, mesh, programs);
   PlayedRanks played;
   played.mesh = mesh;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "zt/comm/mesh.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -14,7 +14,7 @@ namespace zt {
 struct PlayedRank {
   int rank = 0;   // the lowest of them
   int count = 1;  // their number
-  const Program* program = nullptr;
+  const RankProgram* program = nullptr;
 };
 
 // A communicator between kinds of ranks.
@@ -64,6 +64,6 @@ struct PlayedRanks {
 int rank_in_group(const PlayedRanks& played, const std::vector<std::string>& axes, int rank, int member);
 
 // `programs`: by rank; ranks with equal programs share one object.
-PlayedRanks played_ranks(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
+PlayedRanks played_ranks(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs);
 
 }  // namespace zt

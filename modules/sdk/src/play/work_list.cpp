@@ -4,7 +4,7 @@
 
 namespace zt {
 
-WorkList::WorkList(const Program& program, const ModelInfo& model, const BufferOf& buffer_of) {
+WorkList::WorkList(const RankProgram& program, const ModelInfo& model, const BufferOf& buffer_of) {
   std::vector<Resources> resources;
   for (const Action& action : program.actions) resources.push_back(resources_of(action, model));
   conflicts_ = ConflictTable(std::move(resources), buffer_of);

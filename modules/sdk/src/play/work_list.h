@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "program/conflict_table.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -12,7 +12,7 @@ namespace zt {
 class WorkList {
  public:
   WorkList() = default;  // of a rank whose actions all wait at once
-  WorkList(const Program& program, const ModelInfo& model, const BufferOf& buffer_of);
+  WorkList(const RankProgram& program, const ModelInfo& model, const BufferOf& buffer_of);
 
   // Moves `now` to the time from which on nothing conflicts with the action. Returns false if that is not known yet.
   bool await_conflicts(int step, double& now);

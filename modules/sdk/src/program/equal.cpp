@@ -33,7 +33,7 @@ bool is_equal(const Action& a, const Action& b) {
   return a.kind == b.kind && a.target == b.target && a.micro_batch == b.micro_batch && is_equal_table(a.attrs, b.attrs);
 }
 
-bool is_equal(const Program& a, const Program& b) {
+bool is_equal(const RankProgram& a, const RankProgram& b) {
   if (&a == &b) return true;
   return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units && a.precision == b.precision &&
          a.max_live == b.max_live && a.split_axes == b.split_axes &&

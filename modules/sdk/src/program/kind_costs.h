@@ -1,7 +1,7 @@
 // What the actions of the SDK's kinds cost.
 #pragma once
 
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 

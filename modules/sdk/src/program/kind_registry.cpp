@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "zt/base/error.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -163,7 +163,7 @@ std::optional<Message> message_of(const Action& action) {
   return message ? message(action) : std::nullopt;
 }
 
-void AttributeRule::operator()(const Action& action, const Program& program) const {
+void AttributeRule::operator()(const Action& action, const RankProgram& program) const {
   const std::string& name = kind(action.kind).name;
   if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
   for (const auto& [attr, value] : action.attrs) {

@@ -4,7 +4,7 @@
 #include "kind_costs.h"
 #include "kind_registry.h"
 #include "zt/base/error.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -145,12 +145,12 @@ std::vector<std::vector<std::string>> layer_axes(const Action& action, const Mod
   return axes;
 }
 
-void check_keep(const Action& action, const Program&) {
+void check_keep(const Action& action, const RankProgram&) {
   action.keep();
 }
 
 // All gradients are sent in one type, because the trainer allocates its buffers for that type.
-void check_reduce_grad(const Action& action, const Program& program) {
+void check_reduce_grad(const Action& action, const RankProgram& program) {
   action.gradient_part();
   const Precision& types = program.precision;
   const std::string wanted = types.reduce == types.grads ? "" : float_type_name(types.reduce), given = action.attr("dtype");
@@ -161,12 +161,12 @@ void check_reduce_grad(const Action& action, const Program& program) {
   misuse("this program sends gradients in {}: give dtype=\"{}\"", wanted, wanted);
 }
 
-void check_step(const Action& action, const Program&) {
+void check_step(const Action& action, const RankProgram&) {
   const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
 }
 
-void check_scalars(const Action& action, const Program& program) {
+void check_scalars(const Action& action, const RankProgram& program) {
   if (program.mode == Mode::generate) misuse("{} has nothing to work on when generating: remove it", kind(action.kind).name);
 }
 

@@ -45,7 +45,7 @@ class MicroBatchPairs : public Pass {
   Phase phase() const override { return Phase::compute; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
 
-  Program apply(Program program, const ModelInfo& model, const Coord&) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord&) const override {
     const bool has_exchanges = std::ranges::any_of(model.positions, &PositionInfo::exchanges);
     if (!has_exchanges || program.micro_batches == 1) return program;
     const Kinds& kinds = Kinds::get();

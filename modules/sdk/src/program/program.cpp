@@ -1,166 +1,191 @@
 #include "zt/program/program.h"
 
+#include <algorithm>
+#include <map>
+
 #include "zt/base/error.h"
-#include "zt/base/hash.h"
-#include "zt/random/rng.h"
 
 namespace zt {
 
-ZT_DEFINE_OBJECT(Pass, "Pass")
-
-Pass::~Pass() = default;
+ZT_DEFINE_OBJECT(Program, "Program")
 
 namespace {
 
-// Returns the attribute as a list. An absent attribute and an empty table are an empty list. Throws Misuse for anything else.
-const Value::List& list_attr(const Action& action, const char* name) {
-  static const Value::List kEmpty;
-  const auto found = action.attrs.find(name);
-  if (found == action.attrs.end()) return kEmpty;
-  if (const auto* list = found->second.get_if<Value::List>()) return *list;
-  const auto* table = found->second.get_if<Value::Table>();
-  if (table && table->empty()) return kEmpty;
-  misuse("attribute '{}' is {}: give a list", name, found->second.type_name());
+// Inserts the pass so that `passes` stay in the order of phases, and within a phase in the order of application.
+void insert_by_phase(std::vector<std::shared_ptr<Pass>>& passes, const std::shared_ptr<Pass>& pass) {
+  const auto later = std::find_if(passes.begin(), passes.end(),
+                                  [&](const std::shared_ptr<Pass>& other) { return other->phase() > pass->phase(); });
+  passes.insert(later, pass);
 }
 
-std::vector<std::string> axes_attr(const Action& action, const char* name) {
-  std::vector<std::string> axes;
-  for (const Value& item : list_attr(action, name)) {
-    const auto* axis = item.get_if<std::string>();
-    if (!axis) misuse("attribute '{}' holds {}: give a list of mesh axes' names", name, item.type_name());
-    axes.push_back(*axis);
+// A program that is to replace the training program of `model`.
+void check_given(const RankProgram& program, const ModelInfo& model) {
+  if (program.mode != Mode::train)
+    misuse("the given program is not a training program (mode=train): only the training program can be replaced");
+  if (const size_t units = model.units.size(); program.units.size() != units)
+    misuse("the given program has {} units and the model {}: it was made for another model", program.units.size(), units);
+}
+
+}  // namespace
+
+Program::Program(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches)
+    : model_(std::move(model)),
+      info_(model_->shared_info()),
+      micro_batches_(micro_batches),
+      eval_micro_batches_(eval_micro_batches),
+      precision_(precision) {
+  for (const int number : {micro_batches, eval_micro_batches}) {
+    if (number < 1) misuse("a program needs at least one micro-batch, got {}", number);
+  }
+}
+
+std::shared_ptr<Program> Program::apply(std::shared_ptr<Pass> pass) const {
+  auto next = std::make_shared<Program>(*this);
+  if (const auto mesh = pass->mesh()) {
+    if (next->mesh_ && next->mesh_ != mesh) {
+      misuse("the pass {} uses the mesh {}, an earlier pass uses the mesh {}: take all axes of a program from one mesh",
+             pass->name(), mesh->shape().text(), next->mesh_->shape().text());
+    }
+    next->mesh_ = mesh;
+  }
+  insert_by_phase(next->passes_, pass);
+  if (given_) insert_by_phase(next->training_passes_, pass);
+  return next;
+}
+
+std::shared_ptr<Program> Program::replace(const std::shared_ptr<Pass>& pass, std::shared_ptr<Pass> by) const {
+  if (given_) misuse("the training program was given by with_actions: {} cannot change it any more", pass->name());
+  auto next = std::make_shared<Program>(*this);
+  std::ranges::replace(next->passes_, pass, by);
+  return next;
+}
+
+// One program for all ranks runs the same positions on each. `split_axes`: of the program.
+void Program::check_unsplit(const std::vector<std::string>& split_axes, const char* what) const {
+  if (split_axes.empty() || !mesh_ || mesh_->coord().size(split_axes) == 1) return;
+  misuse(
+      "with_actions: {} is that of one rank, and the ranks along '{}' run different positions of the model: give a list with one per "
+      "rank, such as {{program:text(0), program:text(1)}}",
+      what, fmt::join(split_axes, "', '"));
+}
+
+void Program::check_number(size_t given, const char* what) const {
+  const int ranks = coord().shape.world_size();
+  if (given != static_cast<size_t>(ranks))
+    misuse("with_actions: {} {} for a mesh of {} ranks: give one per rank, by rank", given, what, ranks);
+}
+
+std::shared_ptr<Program> Program::with_actions(std::vector<Action> actions) const {
+  check_unsplit(build(Mode::train, coord()).split_axes, "this list of actions");
+  auto next = std::make_shared<Program>(*this);
+  next->training_passes_.clear();
+  next->given_ = [before = std::make_shared<const Program>(*this), actions = std::move(actions)](const Coord& coord) {
+    RankProgram program = before->build(Mode::train, coord);
+    program.actions = actions;
+    return program;
+  };
+  return next;
+}
+
+std::shared_ptr<Program> Program::with_actions_by_rank(std::vector<std::vector<Action>> actions) const {
+  check_number(actions.size(), "lists of actions");
+  auto next = std::make_shared<Program>(*this);
+  next->training_passes_.clear();
+  next->is_given_by_rank_ = true;
+  next->given_ = [before = std::make_shared<const Program>(*this), actions = std::move(actions)](const Coord& coord) {
+    RankProgram program = before->build(Mode::train, coord);
+    program.actions = actions[static_cast<size_t>(coord.rank)];
+    return program;
+  };
+  return next;
+}
+
+std::shared_ptr<Program> Program::with_program(RankProgram program) const {
+  check_given(program, *info_);
+  check_unsplit(program.split_axes, "this text");
+  auto next = std::make_shared<Program>(model_, program.micro_batches, program.precision, eval_micro_batches_);
+  next->info_ = info_;
+  next->passes_ = passes_;
+  next->mesh_ = mesh_;
+  next->given_ = [program = std::move(program)](const Coord&) { return program; };
+  return next;
+}
+
+std::shared_ptr<Program> Program::with_programs(std::vector<RankProgram> programs) const {
+  check_number(programs.size(), "texts");
+  const RankProgram& first = programs.front();
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    with_context([&] { return fmt::format("the text of rank {}", rank); }, [&] { check_given(programs[rank], *info_); });
+    if (programs[rank].micro_batches != first.micro_batches || programs[rank].precision != first.precision)
+      misuse("with_actions: the text of rank {} has {} micro-batches of {}, and that of rank 0 {} of {}: they must be the same",
+             rank, programs[rank].micro_batches, programs[rank].precision.text(), first.micro_batches, first.precision.text());
+  }
+  auto next = std::make_shared<Program>(model_, first.micro_batches, first.precision, eval_micro_batches_);
+  next->info_ = info_;
+  next->passes_ = passes_;
+  next->mesh_ = mesh_;
+  next->is_given_by_rank_ = true;
+  next->given_ = [programs = std::move(programs)](const Coord& coord) { return programs[static_cast<size_t>(coord.rank)]; };
+  return next;
+}
+
+std::shared_ptr<Program> Program::frozen() const {
+  if (given_) {
+    misuse(
+        "a training program was given by with_actions, but without an optimizer nothing is trained: give the trainer an optimizer, "
+        "or the program without with_actions");
+  }
+  auto next = std::make_shared<Program>(*this);
+  next->info_ = model_->frozen_info();
+  return next;
+}
+
+Coord Program::coord() const {
+  return mesh_ ? mesh_->coord() : Coord{MeshShape({}, 1), 0};
+}
+
+RankProgram Program::build(Mode mode, const Coord& coord) const {
+  const auto apply = [&](RankProgram program, const std::vector<std::shared_ptr<Pass>>& passes) {
+    for (const auto& pass : passes) program = pass->apply(std::move(program), *info_, coord);
+    return program;
+  };
+  if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
+  RankProgram program = base_program(*info_, mode, micro_batches(mode));
+  program.precision = precision_;
+  return apply(std::move(program), passes_);
+}
+
+std::set<std::string> Program::differing_axes() const {
+  const MeshShape shape = coord().shape;
+  std::set<std::string> all, axes;
+  for (const AxisSize& axis : shape.axes()) all.insert(axis.name);
+  if (is_given_by_rank_) return all;
+  for (const auto& pass : passes_) {
+    const auto named = pass->differs_along();
+    if (!named) return all;
+    axes.insert(named->begin(), named->end());
   }
   return axes;
 }
 
-// Returns the index of an attribute's value among `words`.
-int word_of(const Action& action, const char* name, const std::vector<std::string>& words, const char* otherwise) {
-  const std::string word = action.attr(name, otherwise);
-  const auto found = std::ranges::find(words, word);
-  if (found == words.end()) misuse("unknown value '{}' of {}{}", word, name, suggest(word, words));
-  return static_cast<int>(found - words.begin());
-}
-
-// The values of the attribute `sum`, from GradientPart::first on.
-const std::vector<std::string>& part_names() {
-  static const std::vector<std::string> names{"first", "middle", "last"};
-  return names;
-}
-
-const char* const kPhaseNames[] = {"structure", "compute", "residency", "reduction", "overlap"};
-
-}  // namespace
-
-std::string Action::attr(const std::string& name, const std::string& otherwise) const {
-  const auto found = attrs.find(name);
-  if (found == attrs.end()) return otherwise;
-  if (const auto* text = found->second.get_if<std::string>()) return *text;
-  misuse("attribute '{}' is {}: give a string", name, found->second.type_name());
-}
-
-int64_t Action::number(const std::string& name, int64_t otherwise) const {
-  const auto found = attrs.find(name);
-  if (found == attrs.end()) return otherwise;
-  if (const auto* number = found->second.get_if<int64_t>()) return *number;
-  misuse("attribute '{}' is {}: give a whole number", name, found->second.type_name());
-}
-
-bool Action::flag(const std::string& name) const {
-  const auto found = attrs.find(name);
-  if (found == attrs.end()) return false;
-  if (const auto* flag = found->second.get_if<bool>()) return *flag;
-  misuse("attribute '{}' is {}: give true or false", name, found->second.type_name());
-}
-
-std::vector<std::string> Action::axes() const {
-  return axes_attr(*this, "axes");
-}
-
-std::vector<std::string> Action::sample_axes() const {
-  return axes_attr(*this, attrs.contains("samples") ? "samples" : "axes");
-}
-
-void Action::set_axes(const std::vector<std::string>& axes) {
-  attrs["axes"] = Value::List(axes.begin(), axes.end());
-}
-
-void Action::set_sample_axes(const std::vector<std::string>& axes) {
-  attrs.erase("samples");
-  if (axes != this->axes()) attrs["samples"] = Value::List(axes.begin(), axes.end());
-}
-
-Keep Action::keep() const {
-  static const std::vector<std::string> words{"graph", "inputs", "none"};
-  return static_cast<Keep>(word_of(*this, "keep", words, "graph"));
-}
-
-GradientPart Action::gradient_part() const {
-  if (!attrs.contains("sum")) return GradientPart::whole;
-  return static_cast<GradientPart>(1 + word_of(*this, "sum", part_names(), ""));
-}
-
-void Action::set_gradient_part(GradientPart part) {
-  attrs.erase("sum");
-  if (part != GradientPart::whole) attrs["sum"] = part_names()[static_cast<size_t>(part) - 1];
-}
-
-std::vector<int> Action::units() const {
-  std::vector<int> units{target};
-  for (const Value& item : list_attr(*this, "units")) {
-    const auto* unit = item.get_if<int64_t>();
-    if (!unit) misuse("attribute 'units' holds {}: give a list of units' numbers", item.type_name());
-    units.push_back(static_cast<int>(*unit));
-  }
-  return units;
-}
-
-std::vector<bool> positions_run(const Program& program, const ModelInfo& model) {
-  std::vector<bool> runs(model.positions.size(), false);
-  for (const Action& action : program.actions) {
-    if (action.kind == Kinds::get().forward) runs.at(action.target) = true;
-  }
-  return runs;
-}
-
-uint64_t Program::hash() const {
-  return stable_hash(text());
-}
-
-Program base_program(const ModelInfo& model, Mode mode, int micro_batches) {
-  if (micro_batches < 1) misuse("a program of {} micro-batches does nothing: give at least 1", micro_batches);
-  const Kinds& kinds = Kinds::get();
-  const bool is_training = mode == Mode::train;
-  const int last = static_cast<int>(model.positions.size()) - 1;
-  Program program{
-      .mode = mode, .micro_batches = micro_batches, .units = std::vector<UnitPlan>(model.units.size()), .actions = {}};
-  auto& actions = program.actions;
-  if (mode != Mode::generate) actions.push_back({.kind = kinds.count});
-  for (int m = 0; m < micro_batches; ++m) {
-    for (int p = 0; p <= last; ++p) {
-      actions.push_back({.kind = kinds.forward, .target = p, .micro_batch = m});
-      if (!is_training) actions.back().attrs["keep"] = "none";
+std::vector<std::shared_ptr<const RankProgram>> Program::build_all(Mode mode) const {
+  const MeshShape shape = coord().shape;
+  const std::set<std::string> axes = differing_axes();
+  std::map<std::vector<int>, std::shared_ptr<const RankProgram>> by_place;
+  std::map<uint64_t, std::shared_ptr<const RankProgram>> distinct;
+  std::vector<std::shared_ptr<const RankProgram>> programs;
+  for (int rank = 0; rank < shape.world_size(); ++rank) {
+    const Coord coord{shape, rank};
+    std::vector<int> place;
+    for (const auto& axis : axes) place.push_back(coord[axis]);
+    auto& program = by_place[place];
+    if (!program) {
+      program = std::make_shared<const RankProgram>(build(mode, coord));
+      program = distinct.emplace(program->hash(), program).first->second;
     }
-    for (int p = last; is_training && p >= 0; --p) actions.push_back({.kind = kinds.backward, .target = p, .micro_batch = m});
+    programs.push_back(program);
   }
-  if (mode != Mode::generate) actions.push_back({.kind = kinds.norm});
-  for (size_t unit = 0; is_training && unit < model.units.size(); ++unit) {
-    if (model.units[unit].trainable) actions.push_back({.kind = kinds.step, .target = static_cast<int32_t>(unit)});
-  }
-  for (int p = 0; is_training && p <= last; ++p) {
-    if (model.positions[p].has_update) actions.push_back({.kind = kinds.update, .target = p});
-  }
-  return program;
-}
-
-std::string phase_name(Phase phase) {
-  return kPhaseNames[static_cast<size_t>(phase)];
-}
-
-Phase parse_phase(const std::string& name) {
-  const std::vector<std::string> names(std::begin(kPhaseNames), std::end(kPhaseNames));
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) misuse("unknown phase '{}'{}", name, suggest(name, names));
-  return static_cast<Phase>(found - names.begin());
+  return programs;
 }
 
 }  // namespace zt

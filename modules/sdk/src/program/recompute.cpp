@@ -27,7 +27,7 @@ class Recompute : public Pass {
   Phase phase() const override { return Phase::compute; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
 
-  Program apply(Program program, const ModelInfo& model, const Coord&) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord&) const override {
     if (program.mode != Mode::train) return program;
     const Kinds& kinds = Kinds::get();
     const std::vector<bool> is_chosen = choose(model);

@@ -17,7 +17,7 @@ class SplitBackward : public Pass {
   Phase phase() const override { return Phase::compute; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
 
-  Program apply(Program program, const ModelInfo& model, const Coord&) const override {
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord&) const override {
     const Kinds& kinds = Kinds::get();
     std::vector<Action> actions;
     for (Action& action : program.actions) {

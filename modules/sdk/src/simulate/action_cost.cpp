@@ -1,7 +1,7 @@
 #include "action_cost.h"
 
 #include "zt/base/tensor.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 

@@ -21,8 +21,8 @@ class TwoStates : public Optimizer {
   void step(FlatState&, const at::Tensor&, std::span<const Segment>, const Scalars&) const override {}
 };
 
-std::vector<const Program*> programs_of(const Plan& plan) {
-  std::vector<const Program*> programs;
+std::vector<const RankProgram*> programs_of(const Plan& plan) {
+  std::vector<const RankProgram*> programs;
   for (const auto& program : plan.programs_of_ranks()) programs.push_back(program.get());
   return programs;
 }
@@ -31,7 +31,7 @@ std::vector<const Program*> programs_of(const Plan& plan) {
 std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const std::vector<Batch>& micro_batches,
                                  const ValueShapes& values) {
   std::vector<PlayedPart> parts;
-  std::map<const Program*, size_t> known;
+  std::map<const RankProgram*, size_t> known;
   for (const PlayedRank& rank : played.ranks) {
     const auto [found, is_new] = known.emplace(rank.program, parts.size());
     if (!is_new) {
@@ -83,7 +83,7 @@ SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, in
 // "pipe.split zb_v, zero.shard stage 1, 8 micro-batches"
 std::string describe_program(const Plan& plan) {
   std::string text;
-  for (const auto& pass : plan.spec().passes()) text += pass->summary() + ", ";
+  for (const auto& pass : plan.program().passes()) text += pass->summary() + ", ";
   const int count = plan.main().micro_batches;
   return text + fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es");
 }
@@ -133,7 +133,7 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
   const std::vector<Batch> micro_batches = plan.cut(batch);
   const ModelInfo& model = plan.model();
-  const PlayedRanks played = played_ranks(model, plan.spec().coord().shape, programs_of(plan));
+  const PlayedRanks played = played_ranks(model, plan.program().coord().shape, programs_of(plan));
   const ValueShapes values = plan.shapes(micro_batches);
   const std::vector<PlayedPart> parts = parts_of(plan, played, micro_batches, values);
   const ActionTimes times(plan, played, parts, costs);
@@ -169,10 +169,10 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   return simulation;
 }
 
-std::shared_ptr<Simulation> simulate(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer,
+std::shared_ptr<Simulation> simulate(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
                                      const StepBatch& batch, const Costs& costs) {
   if (!optimizer) optimizer = std::make_shared<TwoStates>();
-  return simulate(*Plan::make(std::move(spec), std::move(optimizer)), batch, costs);
+  return simulate(*Plan::make(std::move(program), std::move(optimizer)), batch, costs);
 }
 
 }  // namespace zt

@@ -56,9 +56,9 @@ void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
 
 }  // namespace
 
-Facts facts_of(const ProgramSpec& spec, const TrainerOptions& options) {
+Facts facts_of(const Program& program, const TrainerOptions& options) {
   Facts facts;
-  add_model(*spec.model(), spec.info(), facts);
+  add_model(*program.model(), program.info(), facts);
   facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
   if (options.optimizer) add_options("the optimizer", *options.optimizer, facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
@@ -74,11 +74,11 @@ Facts facts_of(const ProgramSpec& spec, const TrainerOptions& options) {
   return facts;
 }
 
-Facts initial_facts_of(const ProgramSpec& spec) {
-  const Model& model = *spec.model();
+Facts initial_facts_of(const Program& program) {
+  const Model& model = *program.model();
   Facts facts;
   for (size_t i = 0; i < model.params().size(); ++i) {
-    const ParamInfo& info = spec.info().params[i];
+    const ParamInfo& info = program.info().params[i];
     facts.emplace_back(fmt::format("the first initial value of '{}'", info.name),
                        sample_of(*model.params()[i], info, model.seed()));
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zt/comm/alike.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 
 namespace zt {
 
@@ -10,9 +10,9 @@ struct TrainerOptions;
 
 // Returns what all ranks of a trainer must have alike besides their programs: the seed, layers with their options, loss terms,
 // shapes of parameters, statistics, the optimizer, the schedule and the trainer's own options.
-Facts facts_of(const ProgramSpec& spec, const TrainerOptions& options);
+Facts facts_of(const Program& program, const TrainerOptions& options);
 // Returns one fact per parameter about the initial values of the logical tensor: a hash of up to 1,024 of its elements, in blocks
 // that are spread evenly, and the first element.
-Facts initial_facts_of(const ProgramSpec& spec);
+Facts initial_facts_of(const Program& program);
 
 }  // namespace zt

@@ -45,7 +45,7 @@ void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
   }
 }
 
-void ProgramRuns::ensure_same_step(const Program& program) const {
+void ProgramRuns::ensure_same_step(const RankProgram& program) const {
   const std::vector<std::string> axes = axes_of_run(*plan_, program);
   if (axes.empty()) return health_.require_sound();
   std::optional<StepFailure> failure;
@@ -57,7 +57,7 @@ void ProgramRuns::ensure_same_step(const Program& program) const {
   }
 }
 
-void ProgramRuns::agree_on_failure(const Program& program) {
+void ProgramRuns::agree_on_failure(const RankProgram& program) {
   const std::vector<std::string> axes = axes_of_run(*plan_, program);
   if (axes.empty()) return;
   state_.known_failure = find_failure(state_.links->control(axes), state_.failure);

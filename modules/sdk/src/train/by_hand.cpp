@@ -9,13 +9,13 @@ namespace zt {
 
 namespace {
 
-bool is_kind(const Program& program, int index, KindId id) {
+bool is_kind(const RankProgram& program, int index, KindId id) {
   return program.actions[index].kind == id;
 }
 
 // Returns the index after the last forward of `micro_batch` that follows `from`, where only actions that move
 // parameters may stand in between; `from` if there is none.
-int end_of_forwards(const Program& program, int from, int micro_batch) {
+int end_of_forwards(const RankProgram& program, int from, int micro_batch) {
   const KindId forward = Kinds::get().forward;
   const int n = static_cast<int>(program.actions.size());
   int end = from;
@@ -27,7 +27,7 @@ int end_of_forwards(const Program& program, int from, int micro_batch) {
 }
 
 // Returns the first action at or after `from` that belongs to the next micro-batch or to the end of the step.
-int end_of_backwards(const Program& program, int from, int micro_batch) {
+int end_of_backwards(const RankProgram& program, int from, int micro_batch) {
   const Kinds& kinds = Kinds::get();
   const int n = static_cast<int>(program.actions.size());
   int i = from;
@@ -45,7 +45,7 @@ int end_of_backwards(const Program& program, int from, int micro_batch) {
 }
 
 // Returns whether the actions only run layers, without communication: then what they have done can be dropped.
-bool is_local_compute(const Program& program, int begin, int end, const ModelInfo& model) {
+bool is_local_compute(const RankProgram& program, int begin, int end, const ModelInfo& model) {
   return std::all_of(program.actions.begin() + begin, program.actions.begin() + end, [&](const Action& action) {
     return role_of(action) == Role::compute && communicators_of(action, model).empty();
   });
@@ -60,7 +60,7 @@ void ByHand::refuse(const char* call) {
 }
 
 void ByHand::refuse_gradient() const {
-  const int all = plan_->spec().micro_batches();
+  const int all = plan_->program().micro_batches();
   if (phase_ == Phase::idle && (micro_batch_ == 0 || micro_batch_ == all)) return;
   misuse(
       "trainer:gradient: forward / backward by hand are under way, {} of {} micro-batches are done: ask after the last backward",
@@ -69,11 +69,11 @@ void ByHand::refuse_gradient() const {
 
 // Returns the divisor of sums over the micro-batches of all data-parallel ranks.
 double ByHand::parts() const {
-  return static_cast<double>(plan_->spec().micro_batches()) * plan_->data_ranks();
+  return static_cast<double>(plan_->program().micro_batches()) * plan_->data_ranks();
 }
 
 // All ranks make sure once that they begin the same step.
-void ByHand::open(const Program& program) {
+void ByHand::open(const RankProgram& program) {
   if (is_open_) return;
   runs_.ensure_same_step(program);
   is_open_ = true;
@@ -82,7 +82,7 @@ void ByHand::open(const Program& program) {
 }
 
 void ByHand::begin_step(const Batch& micro_batch, const Executor& running) {
-  const int micro_batches = plan_->spec().micro_batches();
+  const int micro_batches = plan_->program().micro_batches();
   StepState& state = runs_.state();
   control_.prepare(state);
   state.grad_divisor = parts() * state.loss_scale;
@@ -142,12 +142,12 @@ double ByHand::forward(const Batch& micro_batch) {
   runs_.health().require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
   Executor& running = runs_.activate(Mode::train);
-  const Program& program = running.program();
+  const RankProgram& program = running.program();
   if (const auto& split = program.split_axes; !split.empty()) {
     misuse("ranks along '{}' run different positions, so forward and backward cannot run one by one: use trainer:step(batch)",
            fmt::join(split, "', '"));
   }
-  if (const int all = plan_->spec().micro_batches(); micro_batch_ == all)
+  if (const int all = plan_->program().micro_batches(); micro_batch_ == all)
     misuse("all {} micro-batches of this step are done: call trainer:finish_step()", all);
   open(program);
   const int end = end_of_forwards(program, action_, micro_batch_);
@@ -207,7 +207,7 @@ void ByHand::backward() {
 StepResult ByHand::finish_step(double divisor) {
   runs_.health().require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:backward() is missing after the last trainer:forward(batch)");
-  if (const int all = plan_->spec().micro_batches(); micro_batch_ != all)
+  if (const int all = plan_->program().micro_batches(); micro_batch_ != all)
     misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", micro_batch_, all);
   Executor& running = runs_.activate(Mode::train);
   StepState& state = runs_.state();

@@ -25,7 +25,7 @@ class ByHand {
  private:
   enum class Phase : uint8_t { idle, forward_done };
 
-  void open(const Program& program);
+  void open(const RankProgram& program);
   void begin_step(const Batch& micro_batch, const Executor& running);
   void close();
   void attempt(Executor& running, const std::function<void()>& body);

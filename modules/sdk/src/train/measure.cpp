@@ -90,7 +90,7 @@ void CostMeter::run(Executor& executor, StepState& state) {
 
 // The time of a message contains the wait for its peer, so the least one counts.
 std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Cost>& work) const {
-  const Program& program = plan_.main();
+  const RankProgram& program = plan_.main();
   std::map<std::string, Sum> sums;
   std::map<std::string, double> messages;
   for (size_t i = 0; i < program.actions.size(); ++i) {
@@ -109,10 +109,10 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Co
 
 // Returns the work of each action of a step.
 std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) const {
-  const Program& program = plan_.main();
-  const Coord coord = plan_.spec().coord();
-  const Rehearsal rehearsal = plan_.rehearsal(program, plan_.held(), micro_batches, plan_.shapes(micro_batches));
-  const RankBasis basis{plan_.model(), program, plan_.held(), plan_.optimizer_states()};
+  const RankProgram& program = plan_.main();
+  const Coord coord = plan_.program().coord();
+  const Rehearsal rehearsal = plan_.rehearsal(program, plan_.rank_units(), micro_batches, plan_.shapes(micro_batches));
+  const RankBasis basis{plan_.model(), program, plan_.rank_units(), plan_.optimizer_states()};
   std::vector<Cost> work;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
@@ -123,7 +123,7 @@ std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) co
 
 // Returns the rates that the measured times show on this rank.
 Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Cost>& work) const {
-  const Program& program = plan_.main();
+  const RankProgram& program = plan_.main();
   double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
@@ -153,7 +153,7 @@ Costs CostMeter::costs(const std::vector<Batch>& micro_batches) const {
   const std::vector<Cost> work = work_of(micro_batches);
   Costs mine{.hardware = {}, .measured = own_costs(work)};
   mine.hardware = rates(mine.measured, work);
-  const auto& mesh = plan_.spec().mesh();
+  const auto& mesh = plan_.program().mesh();
   if (!mesh || plan_.place().size == 1) return mine;
   std::map<std::string, Sum> sums;
   Costs costs;

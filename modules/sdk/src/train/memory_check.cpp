@@ -62,7 +62,7 @@ Here gather_here(const Plan& plan, int64_t mine) {
 }
 
 bool is_on_gpus(const Plan& plan) {
-  const auto& mesh = plan.spec().mesh();
+  const auto& mesh = plan.program().mesh();
   return mesh && plan.place().size > 1 && mesh->world()->link.backend == "nccl";
 }
 

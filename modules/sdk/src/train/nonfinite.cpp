@@ -109,7 +109,7 @@ std::string find_nonfinite(ProgramRuns& runs, const Plan& plan) {
   const auto& actions = plan.main().actions;
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
   const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
-  const Coord coord = plan.spec().coord();
+  const Coord coord = plan.program().coord();
   if (axes.empty()) return earliest({to_value(place)}, {coord.rank});
   return earliest(runs.state().links->control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
 }

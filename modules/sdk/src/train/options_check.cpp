@@ -37,18 +37,18 @@ void check_unused(const TrainerOptions& options) {
 
 }  // namespace
 
-void check_options(const ProgramSpec& spec, const TrainerOptions& options) {
+void check_options(const Program& program, const TrainerOptions& options) {
   if (!options.optimizer) return check_unused(options);
-  const bool is_fp16 = spec.precision().params == at::kHalf;
+  const bool is_fp16 = program.precision().params == at::kHalf;
   if (options.loss_scale && !is_fp16) {
     misuse("a loss scale is for fp16, whose small gradients become zero; this program computes in {}: leave fp16 = {{...}} out",
-           float_type_name(spec.precision().params));
+           float_type_name(program.precision().params));
   }
   const bool is_dynamic = !options.loss_scale || options.loss_scale->is_dynamic();
   if (is_fp16 && is_dynamic && options.on_nonfinite == OnNonfinite::error) {
     misuse("a dynamic loss scale is found by steps that overflow: give on_nonfinite = \"skip\", or a constant fp16.loss_scale");
   }
-  check_optimizer(*options.optimizer, spec.info());
+  check_optimizer(*options.optimizer, program.info());
 }
 
 void require_optimizer(const Plan& plan, const char* call) {

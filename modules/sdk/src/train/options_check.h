@@ -6,7 +6,7 @@
 namespace zt {
 
 // Throws Misuse if the options do not fit the program, or one another.
-void check_options(const ProgramSpec& spec, const TrainerOptions& options);
+void check_options(const Program& program, const TrainerOptions& options);
 
 // Throws Misuse, with the name of the call, if the plan has no optimizer.
 void require_optimizer(const Plan& plan, const char* call);

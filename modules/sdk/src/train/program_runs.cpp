@@ -23,10 +23,10 @@ ProgramRuns::ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::sh
     : plan_(std::move(plan)),
       state_(store.state()),
       trace_(trace),
-      layers_(std::make_shared<LayerRuns>(plan_->spec().model(), state_, positions_run(plan_->main(), plan_->model()))),
+      layers_(std::make_shared<LayerRuns>(plan_->program().model(), state_, positions_run(plan_->main(), plan_->model()))),
       handlers_(step_handlers(layers_, optimizer, updates_of(state_, optimizer.get()))) {
   const bool checks = checks_resources();
-  for (const auto& pass : plan_->spec().passes()) {
+  for (const auto& pass : plan_->program().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {
       const bool is_checked = checks && kind(id).role != Role::transfer;  // to wait for a send at once could take for ever
       if (!handlers_.emplace(id, is_checked ? with_resource_check(handler) : handler).second)
@@ -43,7 +43,7 @@ void ProgramRuns::drain() {
 Executor& ProgramRuns::executor(Mode mode) {
   auto& held = executors_[mode];
   if (!held) {
-    Program program = plan_->program(mode);
+    RankProgram program = plan_->rank_program(mode);
     if (checks_resources()) {  // nothing else may be in flight while an action is checked
       for (Action& action : program.actions) {
         if (role_of(action) != Role::transfer) action.attrs["wait"] = true;
@@ -51,7 +51,7 @@ Executor& ProgramRuns::executor(Mode mode) {
     }
     held = std::make_unique<Executor>(
         std::move(program), *state_.model, handlers_, [this](int unit) { parts().gradients.complete(unit); }, &trace_,
-        [this](const Resource& resource) { return plan_->held().slots.buffer_of(resource); });
+        [this](const Resource& resource) { return plan_->rank_units().slots.buffer_of(resource); });
   }
   return *held;
 }

@@ -61,9 +61,9 @@ class ProgramRuns {
   void attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue);
   // Throws StepRefused on all ranks unless they are about to run the same mode at the same step, on sound parameters. For
   // programs that communicate but do not begin with COUNT, which checks that.
-  void ensure_same_step(const Program& program) const;
+  void ensure_same_step(const RankProgram& program) const;
   // Tells all ranks of a failure, as NORM does in training programs.
-  void agree_on_failure(const Program& program);
+  void agree_on_failure(const RankProgram& program);
 
  private:
   Executor& executor(Mode mode);

@@ -30,7 +30,7 @@ std::string Report::wire_text() const {
   std::set<std::string> senders;
   for (size_t p = 0; p < model.positions.size(); ++p) {
     const PositionInfo& position = model.positions[p];
-    if (runs[p] && plan_->spec().coord().size(position.axes) > 1) senders.insert(position.kind);
+    if (runs[p] && plan_->program().coord().size(position.axes) > 1) senders.insert(position.kind);
   }
   if (!senders.empty())
     text +=
@@ -71,9 +71,9 @@ std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& mea
 }
 
 std::string Report::text(const std::vector<MemoryLine>& memory) const {
-  const ProgramSpec& spec = plan_->spec();
-  const Coord coord = spec.coord();
-  const Program& program = plan_->main();
+  const Program& program = plan_->program();
+  const Coord coord = program.coord();
+  const RankProgram& main = plan_->main();
   std::string actions;
   for (const auto& [name, count] : plan_->rank().actions)
     actions += fmt::format("{}{} {}", actions.empty() ? "" : ", ", count, name);
@@ -81,12 +81,12 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
   std::string text = summary(plan_->model());
   if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
-  for (const auto& pass : spec.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
-  text += fmt::format("{:<9} {} micro-batches, {} actions: {}\n", plan_->trains() ? "step" : "evaluate", program.micro_batches,
-                      program.actions.size(), actions);
-  text += fmt::format("precision {}\n", program.precision.text());
+  for (const auto& pass : program.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
+  text += fmt::format("{:<9} {} micro-batches, {} actions: {}\n", plan_->trains() ? "step" : "evaluate", main.micro_batches,
+                      main.actions.size(), actions);
+  text += fmt::format("precision {}\n", main.precision.text());
   text += given_up_text() + wire_text();
-  if (std::ranges::any_of(plan_->held().units, &Unit::is_node_shared))
+  if (std::ranges::any_of(plan_->rank_units().units, &Unit::is_node_shared))
     text +=
         "memory    parameters are held once per node; each rank counts its part (zero.shard{node_shared = false} turns this off)\n";
   for (const MemoryLine& line : memory) {

@@ -44,7 +44,7 @@ StepResult Runner::step(const StepBatch& batch, const std::function<void(Executo
   runs_.attempt(running, 0,
                 [&] {
                   runs_.health().require_sound();
-                  std::vector<Batch> micro_batches = batch.cut(plan_->spec().micro_batches());
+                  std::vector<Batch> micro_batches = batch.cut(plan_->program().micro_batches());
                   control_.prepare(state_);
                   note_shapes(micro_batches);
                   runs_.begin(std::move(micro_batches), running);
@@ -65,7 +65,7 @@ StepResult Runner::evaluate(const StepBatch& batch) {
   runs_.attempt(running, 0,
                 [&] {
                   runs_.health().require_sound();
-                  runs_.begin(batch.cut(plan_->spec().micro_batches(Mode::eval)), running);
+                  runs_.begin(batch.cut(plan_->program().micro_batches(Mode::eval)), running);
                   running.run(state_);
                 },
                 {});
@@ -77,7 +77,7 @@ StepResult Runner::evaluate(const StepBatch& batch) {
 
 Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   runs_.ensure_same_step(running.program());
-  const int count = plan_->spec().micro_batches(Mode::generate);
+  const int count = plan_->program().micro_batches(Mode::generate);
   runs_.begin(batch.cut(count), running);
   running.run(state_);
   running.drain();  // an exchange may still be under way
@@ -109,7 +109,7 @@ Outputs Runner::own_outputs(const StepBatch& batch) {
 
 Outputs Runner::infer(const StepBatch& batch) {
   Outputs outputs = own_outputs(batch);
-  const auto& split = plan_->program(Mode::generate).split_axes;
+  const auto& split = plan_->rank_program(Mode::generate).split_axes;
   return split.empty() ? outputs
                        : share_outputs(std::move(outputs), state_.links->comm(split), state_.links->control(split),
                                        runs_.parts().layers.options().device());
@@ -117,7 +117,7 @@ Outputs Runner::infer(const StepBatch& batch) {
 
 Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {
   const Outputs outputs = own_outputs(batch);
-  const auto& split = plan_->program(Mode::generate).split_axes;
+  const auto& split = plan_->rank_program(Mode::generate).split_axes;
   return split.empty() ? reduce(outputs) : share_reduced(outputs, reduce, state_.links->control(split));
 }
 

@@ -29,7 +29,7 @@ namespace {
 
 std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, bool is_dry) {
   if (!is_dry) check_memory(*plan);
-  auto links = std::make_shared<const MeshLinks>(plan->spec().mesh(), link_needs(*plan));
+  auto links = std::make_shared<const MeshLinks>(plan->program().mesh(), link_needs(*plan));
   return std::make_unique<Store>(plan, std::move(links), is_dry ? Buffers::none : Buffers::allocated);
 }
 
@@ -44,10 +44,10 @@ void compare_gemm(const Value& saved, const World& place) {
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
-    : spec_(std::move(spec)),
+Trainer::Trainer(std::shared_ptr<Program> program, TrainerOptions options)
+    : program_(std::move(program)),
       options_(std::move(options)),
-      plan_(Plan::make(spec_, options_.optimizer)),
+      plan_(Plan::make(program_, options_.optimizer)),
       store_(make_store(plan_, options_.dry)),
       control_(std::make_unique<StepControl>(options_)),
       report_(std::make_unique<Report>(plan_)) {
@@ -63,19 +63,20 @@ Trainer::Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options)
 
 Trainer::~Trainer() = default;
 
-std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options) {
-  Communicator* control = control_of_all(*spec);
+std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<Program> program, TrainerOptions options) {
+  Communicator* control = control_of_all(*program);
   run_together(control, [&] {
-    check_options(*spec, options);
-    if (!options.optimizer) spec = spec->frozen();
+    check_options(*program, options);
+    if (!options.optimizer) program = program->frozen();
   });
-  if (options.optimizer && spec->precision().params == at::kHalf && !options.loss_scale) options.loss_scale = LossScaleOptions{};
+  if (options.optimizer && program->precision().params == at::kHalf && !options.loss_scale)
+    options.loss_scale = LossScaleOptions{};
   const std::string why = "the ranks would train other models than one another";
-  check_alike(facts_of(*spec, options), control, why);
+  check_alike(facts_of(*program, options), control, why);
   Facts initial;
-  run_together(control, [&] { initial = initial_facts_of(*spec); });
+  run_together(control, [&] { initial = initial_facts_of(*program); });
   check_alike(initial, control, why);
-  return std::shared_ptr<Trainer>(new Trainer(std::move(spec), std::move(options)));
+  return std::shared_ptr<Trainer>(new Trainer(std::move(program), std::move(options)));
 }
 
 ProgramRuns& Trainer::runs() const {
@@ -172,8 +173,8 @@ Value Trainer::plan(const StepBatch& batch) {
 }
 
 std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Costs& costs,
-                                              const std::shared_ptr<const ProgramSpec>& program) const {
-  if (program && program->model() != spec_->model())
+                                              const std::shared_ptr<const Program>& program) const {
+  if (program && program->model() != program_->model())
     misuse("trainer:simulate: the program is of another model than the trainer's");
   if (!program) return zt::simulate(*plan_, batch, costs);
   return zt::simulate(options_.optimizer ? program : program->frozen(), options_.optimizer, batch, costs);

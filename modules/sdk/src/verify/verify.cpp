@@ -39,7 +39,7 @@ void check_held(const Subject& subject, int step, Findings& findings) {
 }
 
 // Runs the checks that need the program of one rank only.
-Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program& program) {
+Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankProgram& program) {
   Findings findings;
   Subject subject{model, mesh, program};
   check_fields(subject, findings);
@@ -64,9 +64,9 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const Program
 }
 
 // Returns, by rank, the first rank with an equal program. Most ranks share a program with others.
-std::vector<int> first_equals(const std::vector<const Program*>& programs) {
+std::vector<int> first_equals(const std::vector<const RankProgram*>& programs) {
   std::vector<int> firsts, distinct;
-  std::map<const Program*, int> known;
+  std::map<const RankProgram*, int> known;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
     const auto [found, is_new] = known.try_emplace(programs[rank], rank);
     if (is_new) {
@@ -80,7 +80,7 @@ std::vector<int> first_equals(const std::vector<const Program*>& programs) {
 }
 
 // Returns whether the plans of all units are equal, except for which rank holds them.
-bool is_spread_alike(const Program& a, const Program& b) {
+bool is_spread_alike(const RankProgram& a, const RankProgram& b) {
   return std::ranges::equal(a.units, b.units, [](UnitPlan x, const UnitPlan& y) {
     x.held = y.held;
     return x == y;
@@ -88,12 +88,12 @@ bool is_spread_alike(const Program& a, const Program& b) {
 }
 
 // Checks that mode, micro-batches, unit plans, precision and max_live are the same on all ranks.
-std::vector<RankFinding> check_agreement(const std::vector<const Program*>& programs) {
+std::vector<RankFinding> check_agreement(const std::vector<const RankProgram*>& programs) {
   std::vector<RankFinding> findings;
-  const Program& first = *programs[0];
-  std::set<const Program*> agreeing;
+  const RankProgram& first = *programs[0];
+  std::set<const RankProgram*> agreeing;
   for (int rank = 1; rank < static_cast<int>(programs.size()); ++rank) {
-    const Program& other = *programs[rank];
+    const RankProgram& other = *programs[rank];
     if (agreeing.contains(&other)) continue;
     const char* what = other.mode != first.mode                     ? "mode"
                        : other.micro_batches != first.micro_batches ? "number of micro-batches"
@@ -113,7 +113,7 @@ std::vector<RankFinding> check_agreement(const std::vector<const Program*>& prog
 }
 
 // Returns the action's text, or "kind NUMBER" if the kind is not registered.
-std::string text_of(const Program& program, int step) {
+std::string text_of(const RankProgram& program, int step) {
   const Action& action = program.actions[step];
   try {
     return action_text(action);
@@ -131,7 +131,7 @@ std::string Refusal::text() const {
                   : fmt::format("rank {}, action {} ({}): {}", rank, step, action, reason);
 }
 
-std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs,
+std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs,
                             size_t limit) {
   const int ranks = mesh.world_size();
   if (static_cast<int>(programs.size()) != ranks)
@@ -156,7 +156,7 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
     for (auto& found : verifier::check_stages(model, mesh, programs)) add(found.rank, std::move(found.finding));
   }
   if (refusals.empty()) {
-    std::vector<const Program*> shared;
+    std::vector<const RankProgram*> shared;
     for (const int first : firsts) shared.push_back(programs[first]);
     for (auto& found : verifier::check_order(model, mesh, shared)) add(found.rank, std::move(found.finding));
   }

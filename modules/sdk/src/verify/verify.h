@@ -7,7 +7,7 @@
 
 #include "zt/base/error.h"
 #include "zt/comm/mesh.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt::verifier {
 
@@ -31,7 +31,7 @@ std::string as_list(const std::vector<std::string>& axes);
 struct Subject {
   const ModelInfo& model;
   const MeshShape& mesh;
-  const Program& program;
+  const RankProgram& program;
   std::vector<Resources> resources = {};  // by action; filled after check_fields has passed
 
   int size() const { return static_cast<int>(program.actions.size()); }
@@ -69,9 +69,11 @@ struct RankFinding {
 };
 // Checks that the ranks of a group along the split axes together run each position and hold each unit, and that tied parameters
 // are summed over the ranks that hold them.
-std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
+std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh,
+                                      const std::vector<const RankProgram*>& programs);
 // Checks that all ranks of an axis make the same collectives, and both ends of a channel move the same messages, in the same
 // order, and that no rank waits forever.
-std::vector<RankFinding> check_order(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs);
+std::vector<RankFinding> check_order(const ModelInfo& model, const MeshShape& mesh,
+                                     const std::vector<const RankProgram*>& programs);
 
 }  // namespace zt::verifier

@@ -9,7 +9,7 @@ namespace {
 // The check of one group of ranks, which together run all positions.
 class StageCheck {
  public:
-  StageCheck(const ModelInfo& model, std::vector<int> ranks, const std::vector<const Program*>& programs,
+  StageCheck(const ModelInfo& model, std::vector<int> ranks, const std::vector<const RankProgram*>& programs,
              std::vector<RankFinding>& findings)
       : model_(model), ranks_(std::move(ranks)), programs_(programs), findings_(findings) {
     for (const int rank : ranks_) runs_.push_back(positions_run(*programs_[rank], model_));
@@ -57,7 +57,7 @@ class StageCheck {
 
   // Each rank has the gradient of its own uses only. They must be added before anything else reads the gradient.
   void check_tie(int rank, int unit) {
-    const Program& program = *programs_[rank];
+    const RankProgram& program = *programs_[rank];
     const auto touches = [&](const std::vector<Resource>& resources) {
       return std::ranges::any_of(
           resources, [&](const Resource& resource) { return resource.type == resource::grad && resource.index == unit; });
@@ -85,7 +85,7 @@ class StageCheck {
 
   const ModelInfo& model_;
   std::vector<int> ranks_;
-  const std::vector<const Program*>& programs_;
+  const std::vector<const RankProgram*>& programs_;
   std::vector<RankFinding>& findings_;
   std::vector<std::vector<bool>> runs_;  // by rank of the group, then by position
 };
@@ -93,15 +93,15 @@ class StageCheck {
 }  // namespace
 
 std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh,
-                                      const std::vector<const Program*>& programs) {
+                                      const std::vector<const RankProgram*>& programs) {
   std::vector<RankFinding> findings;
   const auto& split = programs.front()->split_axes;
   if (split.empty()) return findings;
-  std::set<std::vector<const Program*>> seen;  // groups with the same programs are checked once
+  std::set<std::vector<const RankProgram*>> seen;  // groups with the same programs are checked once
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const std::vector<int> group = mesh.group(rank, split);
     if (group.front() != rank) continue;
-    std::vector<const Program*> of_group;
+    std::vector<const RankProgram*> of_group;
     for (const int member : group) of_group.push_back(programs[member]);
     if (seen.insert(of_group).second) StageCheck(model, group, programs, findings).run();
   }

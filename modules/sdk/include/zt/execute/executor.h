@@ -18,7 +18,7 @@
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/process/trace.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -103,7 +103,7 @@ class Executor {
   using Handlers = std::map<KindId, std::shared_ptr<ActionHandler>>;
 
   // `trace` may be null. Throws Misuse if a kind has no handler.
-  Executor(Program program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
+  Executor(RankProgram program, const ModelInfo& model, const Handlers& handlers, std::function<void(int unit)> complete_gradient,
            Trace* trace, const BufferOf& buffer_of = nullptr);
   ~Executor();
   Executor(Executor&&) noexcept;
@@ -121,7 +121,7 @@ class Executor {
   void join_rest(StepState& state, int end = -1);
   // Waits for all works in flight. Throws the first failure; later works are still in flight then.
   void drain();
-  const Program& program() const { return program_; }
+  const RankProgram& program() const { return program_; }
 
  private:
   struct Instruction {
@@ -147,7 +147,7 @@ class Executor {
   void wait_for_all(const std::function<bool(const InFlight&)>& is_wanted);
   void start(int action, StepState& state);
 
-  Program program_;
+  RankProgram program_;
   Handlers handlers_;
   std::vector<Instruction> instructions_;
   std::vector<std::optional<InFlight>> in_flight_;  // entries without a value are free

@@ -60,7 +60,7 @@ struct Unit {
   UnitPlan plan;
   FlatLayout layout;                   // over the ranks of plan.shard_axes; over one rank if the optimizer state is not sharded
   int rank = 0;                        // this rank's index along these axes
-  std::vector<int> holders = {0};      // indices along Program::split_axes of the ranks that hold the unit, ascending
+  std::vector<int> holders = {0};      // indices along RankProgram::split_axes of the ranks that hold the unit, ascending
   int holder = 0;                      // this rank's place among them, 0 for the lowest; meaningless if the unit is not held
   std::vector<std::vector<int>> uses;  // by holder: the positions that it runs and that use the unit; empty with one holder
   at::Tensor full;  // [padded] all parameters; if sharded, a slot that holds them from UNSHARD to RESHARD; if node_shared, memory

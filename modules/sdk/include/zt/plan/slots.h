@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "zt/model/unit.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -20,11 +20,11 @@ struct Slots {
 };
 
 // For units whose parameters are sharded: from UNSHARD to RESHARD, in any of the programs.
-Slots parameter_slots(std::span<const Program* const> programs, const ModelInfo& model, const std::vector<Unit>& units);
+Slots parameter_slots(std::span<const RankProgram* const> programs, const ModelInfo& model, const std::vector<Unit>& units);
 
 // For units whose gradients are sharded: from the first write of a gradient to its reduction. Unless the reduction is waited for
 // at once, the slot stays in use until the second next unit's first write, so that the reduction overlaps one unit's backward.
-Slots gradient_slots(const Program& training, const ModelInfo& model, const std::vector<Unit>& units);
+Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const std::vector<Unit>& units);
 
 // The shared buffers of one rank, by the type of resource that lies in them.
 struct SharedSlots {

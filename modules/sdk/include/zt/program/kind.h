@@ -14,7 +14,7 @@
 namespace zt {
 
 struct Action;
-struct Program;
+struct RankProgram;
 
 using KindId = int32_t;
 
@@ -51,7 +51,7 @@ struct Cost {
 // Data from which costs follow.
 struct CostBasis {
   const ModelInfo& model;
-  const Program& program;
+  const RankProgram& program;
   const std::vector<Unit>& units;  // of the rank; buffers are not needed
   int64_t ranks = 1;               // of the action's communicator
   int64_t optimizer_states = 0;    // tensors of optimizer state per parameter
@@ -61,9 +61,9 @@ struct CostBasis {
 struct AttributeRule {
   std::vector<std::string> attrs = {};
   bool only_in_training = false, needs_axes = false;
-  std::function<void(const Action&, const Program&)> check = {};
+  std::function<void(const Action&, const RankProgram&)> check = {};
 
-  void operator()(const Action& action, const Program& program) const;
+  void operator()(const Action& action, const RankProgram& program) const;
 };
 
 // A kind of action. Modules can register more kinds. All functions must be pure and thread-safe.
@@ -80,7 +80,7 @@ struct Kind {
   std::function<std::vector<std::vector<std::string>>(const Action&, const ModelInfo&)> axes = {};
   // Throws Misuse, with the reason, if the attributes do not fit the program; AttributeRule is such a check. Null means that all
   // are allowed.
-  std::function<void(const Action&, const Program&)> check = {};
+  std::function<void(const Action&, const RankProgram&)> check = {};
   // Only the ranks that hold the target unit take part in its communication.
   bool among_holders = false;
   // Returns the message that an action sends or receives. Null means none.

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 

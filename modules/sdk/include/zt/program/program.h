@@ -1,127 +1,80 @@
-// A program: the list of actions of one rank for a step. Plain data, built before anything runs.
+// A program: one step of every rank, described by a model, the number of micro-batches, a precision and passes. `build` returns
+// the list of actions of any rank.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "zt/base/object.h"
-#include "zt/base/value.h"
 #include "zt/comm/mesh.h"
-#include "zt/model/layer.h"
 #include "zt/model/model.h"
 #include "zt/model/precision.h"
-#include "zt/model/unit.h"
-#include "zt/program/kind.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
-// Which part of the step's gradient a REDUCE_GRAD sums over the ranks: all of it, or, if each micro-batch is reduced by itself,
-// that of the first, of a middle or of the last micro-batch.
-enum class GradientPart : uint8_t { whole, first, middle, last };
-
-// What an F keeps for the backward: the autograd graph with all its values, only its inputs, or nothing.
-enum class Keep : uint8_t { graph, inputs, none };
-
-// One entry of a program. Attributes of the known kinds:
-//   axes    mesh axes to communicate along, joined in this order
-//   samples COUNT: those of `axes` along which ranks have different samples; absent: all
-//   keep    F: what is kept for the backward: "graph" (default), "inputs" or "none"
-//   units   REDUCE_GRAD, REPLICATE_GRAD, UNSHARD: the other units of a bucket, besides the target
-//   sum     REDUCE_GRAD: "first", "middle" or "last", its GradientPart; absent for the whole gradient
-//   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
-//   part, parts   STEP: updates slice number `part`, counted from 0, of `parts` slices of the owned part
-//   wait    true: the executor waits for the action's work before the next action, without overlap
-struct Action {
-  KindId kind = 0;
-  int32_t target = -1;       // a position or a unit, depending on the kind; -1: none
-  int32_t micro_batch = -1;  // -1: none
-  Value::Table attrs = {};
-
-  // Return the attribute, or `otherwise` if it is absent. Throw Misuse if it has another type.
-  std::string attr(const std::string& name, const std::string& otherwise = "") const;
-  int64_t number(const std::string& name, int64_t otherwise) const;
-  bool flag(const std::string& name) const;      // false if it is absent
-  std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
-  std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
-  void set_axes(const std::vector<std::string>& axes);
-  void set_sample_axes(const std::vector<std::string>& axes);  // removes the attribute if these are the axes
-  Keep keep() const;                                           // from attrs.keep; throws Misuse as gradient_part
-  GradientPart gradient_part() const;  // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
-  void set_gradient_part(GradientPart part);
-  std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
-};
-
-// All that one rank does in a step. Every rank has its own program.
-struct Program {
-  Mode mode = Mode::train;
-  int micro_batches = 1;
-  std::vector<UnitPlan> units;  // one per unit of the model
-  // Mesh axes along which ranks run different positions: the ranks of a group along them together run each position once per
-  // micro-batch. A rank runs the positions that have an F in its program. Empty: each rank runs all positions.
-  std::vector<std::string> split_axes = {};
-  std::vector<Action> actions;
-  Precision precision = {};
-  int64_t max_live = 0;  // most elements of sharded parameters that are whole at the same time; 0: no bound
-
-  // Returns the program as text with one action per line: "F 1 0 keep=inputs". `parse` reads it. Attribute values are JSON.
-  std::string text() const;
-  // Throws Misuse, with the number of the line, if a line is wrong.
-  static Program parse(const std::string& text);
-  uint64_t hash() const;
-};
-// Returns, by position of the model, whether the program runs it.
-std::vector<bool> positions_run(const Program& program, const ModelInfo& model);
-
-std::string action_text(const Action& action);
-Action parse_action(const std::string& line);
-
-// Returns the program of a single rank, nothing sharded: COUNT, F and B of every position for each micro-batch in turn, NORM,
-// STEP of every trainable unit, and UPDATE of every position whose layer has buffers to update. Evaluation has no B and STEP;
-// generation has F only. Throws Misuse if micro_batches < 1.
-Program base_program(const ModelInfo& model, Mode mode, int micro_batches);
-
-// Passes run in the order of their phases.
-enum class Phase : uint8_t { structure, compute, residency, reduction, overlap };
-Phase parse_phase(const std::string& name);
-std::string phase_name(Phase phase);
-
-class ActionHandler;
-
-// A pure function from program to program, so that any rank can build the program of every rank.
-class Pass {
+// Immutable: `apply`, `replace`, `with_actions` and `with_program` return a new Program.
+class Program {
  public:
-  virtual ~Pass();
-  virtual std::string name() const = 0;                   // "zero.shard": for messages and reports
-  virtual std::string summary() const { return name(); }  // for titles: the name with what matters most, "zero.shard stage 1"
-  virtual Phase phase() const = 0;
-  // Returns the changed program of the rank `coord`. Throws Misuse if the pass does not fit the program.
-  virtual Program apply(Program program, const ModelInfo& model, const Coord& coord) const = 0;
-  // Returns the mesh axes along which the programs of ranks may differ after this pass. nullopt means all axes.
-  virtual std::optional<std::vector<std::string>> differs_along() const { return std::nullopt; }
-  // Returns the mesh that the pass uses, or null.
-  virtual std::shared_ptr<Mesh> mesh() const { return nullptr; }
-  // Returns the handlers that run, on this rank, the kinds of action that the pass inserts.
-  virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const { return {}; }
+  // `eval_micro_batches`: of evaluation and generation. Throws Misuse if a number of micro-batches is below 1.
+  Program(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches = 1);
+
+  // Adds a pass. Throws Misuse if it uses another mesh than an earlier pass.
+  std::shared_ptr<Program> apply(std::shared_ptr<Pass> pass) const;
+  // Puts a pass in the place of one of passes(). Throws Misuse if the training program was given by with_actions or with_program,
+  // because its actions would not change.
+  std::shared_ptr<Program> replace(const std::shared_ptr<Pass>& pass, std::shared_ptr<Pass> by) const;
+  // Replace the training program of every rank, as the passes so far build it: its actions only, or the whole program (for
+  // example one that RankProgram::parse has read). The passes so far still build the programs of evaluation and generation, and
+  // still provide the handlers. Passes that are applied later change the given program. with_program throws Misuse if the
+  // program's mode is not train or if it has another number of units than the model.
+  std::shared_ptr<Program> with_actions(std::vector<Action> actions) const;
+  std::shared_ptr<Program> with_program(RankProgram program) const;
+  // The same with one list or program per rank of the mesh, by rank: the ranks of a pipeline have different ones. Throw Misuse
+  // for another number of them. Where ranks run different positions, the functions above throw Misuse, which says so.
+  std::shared_ptr<Program> with_actions_by_rank(std::vector<std::vector<Action>> actions) const;
+  std::shared_ptr<Program> with_programs(std::vector<RankProgram> programs) const;
+
+  // Returns this program for a trainer without an optimizer: all parameters are frozen. Throws Misuse if a training program was
+  // given.
+  std::shared_ptr<Program> frozen() const;
+
+  const std::shared_ptr<Model>& model() const { return model_; }
+  // The model as it was when the program was made: later calls of Model::set_trainable do not change it.
+  const ModelInfo& info() const { return *info_; }
+  int micro_batches() const { return micro_batches_; }
+  int micro_batches(Mode mode) const { return mode == Mode::train ? micro_batches_ : eval_micro_batches_; }
+  const Precision& precision() const { return precision_; }
+  const std::vector<std::shared_ptr<Pass>>& passes() const { return passes_; }  // in the order of phases
+  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // null if no pass uses a mesh
+  Coord coord() const;                                                          // of this rank; rank 0 of 1 without a mesh
+
+  // Returns the program of the rank `coord`. Throws what a pass throws.
+  RankProgram build(Mode mode, const Coord& coord) const;
+  // Returns the programs of all ranks of the mesh. Ranks with equal programs share one object.
+  std::vector<std::shared_ptr<const RankProgram>> build_all(Mode mode) const;
+
+ private:
+  std::set<std::string> differing_axes() const;
+  void check_unsplit(const std::vector<std::string>& split_axes, const char* what) const;
+  void check_number(size_t given, const char* what) const;
+
+  std::shared_ptr<Model> model_;
+  std::shared_ptr<const ModelInfo> info_;
+  int micro_batches_, eval_micro_batches_;
+  Precision precision_;
+  std::vector<std::shared_ptr<Pass>> passes_;
+  // Returns the given training program, to which training_passes_ are applied. If empty, the training program is built as in the
+  // other modes: from the model, by passes_.
+  std::function<RankProgram(const Coord&)> given_;
+  std::vector<std::shared_ptr<Pass>> training_passes_;  // passes applied after the program was given
+  bool is_given_by_rank_ = false;
+  std::shared_ptr<Mesh> mesh_;
 };
 
-// An error in the program of a rank.
-struct Refusal {
-  int rank = 0;
-  int step = -1;  // index of the action; -1: the program as a whole
-  std::string reason;
-  std::string action = {};   // text of the action; empty for the program as a whole
-  std::string text() const;  // "rank 1, action 17 (REDUCE_GRAD 3): ..."
-};
-// Checks the programs of all ranks of a mesh, before any tensor is allocated. `programs[r]` is the program of rank r; ranks may
-// share one object. Returns the errors, at most `limit`, sorted by rank and step. Throws Misuse if there is not one program per
-// rank.
-std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const Program*>& programs,
-                            size_t limit = 20);
-
-ZT_OBJECT(Pass)
+ZT_OBJECT(Program)
 
 }  // namespace zt

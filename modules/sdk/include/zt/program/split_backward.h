@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 

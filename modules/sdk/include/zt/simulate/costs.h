@@ -8,7 +8,7 @@
 
 #include "zt/base/object.h"
 #include "zt/base/value.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 

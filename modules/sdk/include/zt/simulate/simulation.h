@@ -7,7 +7,7 @@
 
 #include "zt/base/object.h"
 #include "zt/execute/executor.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 #include "zt/simulate/costs.h"
 
 namespace zt {
@@ -71,7 +71,7 @@ struct Simulation {
 // with two states is assumed then. Collective, as Trainer::make, because it verifies the programs. Throws Misuse with the
 // verifier's refusals, for a layer that does not run on tensors without memory, or if the costs do not tell the time of an
 // action.
-std::shared_ptr<Simulation> simulate(std::shared_ptr<const ProgramSpec> spec, std::shared_ptr<const Optimizer> optimizer,
+std::shared_ptr<Simulation> simulate(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
                                      const StepBatch& batch, const Costs& costs);
 
 ZT_OBJECT(Simulation)

@@ -13,7 +13,7 @@
 #include "zt/model/loss_scale.h"
 #include "zt/model/optimizer.h"
 #include "zt/process/trace.h"
-#include "zt/program/program_spec.h"
+#include "zt/program/program.h"
 #include "zt/simulate/simulation.h"
 #include "zt/train/tensors.h"
 
@@ -69,7 +69,7 @@ class Trainer : public Stateful {
  public:
   // Builds and verifies the programs of all ranks, then allocates the buffers and gives the parameters their initial values.
   // Throws Misuse, equal on all ranks, with the verifier's refusals, or if the options do not fit the program.
-  static std::shared_ptr<Trainer> make(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
+  static std::shared_ptr<Trainer> make(std::shared_ptr<Program> program, TrainerOptions options);
   ~Trainer() override;
 
   // Returns whether it has an optimizer. Without one `step`, `costs` and the functions of a step by hand throw Misuse.
@@ -119,7 +119,7 @@ class Trainer : public Stateful {
   // Simulates a step over such a batch; see zt::simulate. Not collective. With a program of the same model, simulates that
   // instead of the trainer's own, with the trainer's optimizer; this is collective.
   std::shared_ptr<Simulation> simulate(const StepBatch& batch, const Costs& costs,
-                                       const std::shared_ptr<const ProgramSpec>& program = nullptr) const;
+                                       const std::shared_ptr<const Program>& program = nullptr) const;
   // Runs `steps` training steps over the batch, which count and change the model as those of `step` do, but wait for each action
   // before the next. Returns what the actions took, equal on all ranks. Throws Misuse if steps < 1, or as `step`.
   Costs costs(const StepBatch& batch, int steps);
@@ -128,20 +128,20 @@ class Trainer : public Stateful {
   int64_t predict_activations(const StepBatch& batch);
   Trace& trace() { return trace_; }
   // The program; without an optimizer a frozen one.
-  const ProgramSpec& spec() const { return *spec_; }
-  const std::shared_ptr<ProgramSpec>& shared_spec() const { return spec_; }
+  const Program& program() const { return *program_; }
+  const std::shared_ptr<Program>& shared_program() const { return program_; }
   const StepState& state() const;
 
   void visit(Visitor& visitor) override;
 
  private:
-  Trainer(std::shared_ptr<ProgramSpec> spec, TrainerOptions options);
+  Trainer(std::shared_ptr<Program> program, TrainerOptions options);
   ProgramRuns& runs() const;
   Runner& runner() const;
   ByHand& by_hand() const;
   void visit_tensors(Visitor& visitor);
 
-  std::shared_ptr<ProgramSpec> spec_;
+  std::shared_ptr<Program> program_;
   TrainerOptions options_;
   Trace trace_;
   std::shared_ptr<const Plan> plan_;      // what each rank does, holds and sends

@@ -42,7 +42,7 @@ auto LayerRuns::with_name(int position, int micro_batch, Body&& body) const {
 }
 
 // Counts the forwards that read each position, once per mode. Outputs that other actions read are dropped by those actions.
-void LayerRuns::count_readers(const Program& program) {
+void LayerRuns::count_readers(const RankProgram& program) {
   const auto [known, is_new] = readers_.try_emplace(program.mode);
   std::vector<int>& readers = known->second;
   if (!is_new) return;
@@ -59,7 +59,7 @@ void LayerRuns::count_readers(const Program& program) {
   }
 }
 
-void LayerRuns::begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample) {
+void LayerRuns::begin(std::vector<Batch> micro_batches, const RankProgram& program, int64_t first_sample) {
   parts_.mode = program.mode;
   parts_.batches.begin(std::move(micro_batches), program.micro_batches, first_sample);
   parts_.stats.begin();

@@ -23,7 +23,7 @@ class LayerRuns {
   BackwardRuns& backwards() { return backwards_; }
   // Begins a run of `program`, one per mode, over this rank's part of the global batch. `first_sample`: the place of its first
   // sample in the global batch. In a step by hand there are no micro-batches yet: MicroBatches::set gives them.
-  void begin(std::vector<Batch> micro_batches, const Program& program, int64_t first_sample);
+  void begin(std::vector<Batch> micro_batches, const RankProgram& program, int64_t first_sample);
 
   Work forward(int position, int micro_batch, Keep keep);
   Work recompute(int position, int micro_batch);
@@ -42,7 +42,7 @@ class LayerRuns {
   std::vector<at::Tensor> run_layer(int position, const Forward& forward) const;
   MadeOutputs run(int position, int micro_batch, bool is_recompute, Keep keep);
   void take_inputs(int position, int micro_batch, Keep keep);
-  void count_readers(const Program& program);
+  void count_readers(const RankProgram& program);
   void release_read_values(int position, int micro_batch);
 
   StepState& state_;

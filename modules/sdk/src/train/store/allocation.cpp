@@ -61,9 +61,9 @@ std::string Allocation::unit_text(const Unit& unit) const {
 // Programs of all modes use the same buffers, so parameters never move.
 void Allocation::units() {
   const std::vector<std::string> state_names = plan_.state_names();
-  const Program& program = plan_.main();
+  const RankProgram& program = plan_.main();
   const Precision& precision = program.precision;
-  const SharedSlots& slots = plan_.held().slots;
+  const SharedSlots& slots = plan_.rank_units().slots;
   const Slots &of_params = slots.of(resource::param), &of_grads = slots.of(resource::grad);
   const auto parameters = slots_of(of_params, precision.params), gradients = slots_of(of_grads, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
@@ -85,7 +85,7 @@ void Allocation::units() {
   }
   run_together(plan_.world(), [&] {  // values that a script gives may be wrong
     for (const Unit& unit : state_.units)
-      initialise_unit(*plan_.spec().model(), *state_.model, unit, state_.coord, precision.master());
+      initialise_unit(*plan_.program().model(), *state_.model, unit, state_.coord, precision.master());
   });
   state_.parameters = leaves_of(*state_.model, state_.units);
   for (const int unit : units_summed_apart(program))

@@ -46,10 +46,10 @@ Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> link
     : plan_(std::move(plan)), tensors_(plan_->model(), plan_->main().precision.params) {
   state_.model = &plan_->model();
   state_.links = std::move(links);
-  state_.coord = plan_->spec().coord();
+  state_.coord = plan_->program().coord();
   state_.sample_axes = plan_->data_axes();
   state_.split_axes = plan_->main().split_axes;
-  state_.units = plan_->held().units;
+  state_.units = plan_->rank_units().units;
   if (buffers == Buffers::none) return;
   allocate_state(*plan_, state_);
   gather_parameters();

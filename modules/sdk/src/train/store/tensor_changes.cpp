@@ -21,7 +21,7 @@ at::Tensor TensorChanges::agree(int tensor, const at::Tensor& values, std::optio
   const World place = store_.plan().place();
   if (from && (*from < 0 || *from >= place.size))
     misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
-  Communicator* control = control_of_all(store_.plan().spec());
+  Communicator* control = control_of_all(store_.plan().program());
   if (!control) {
     if (!complaint.empty()) misuse("{}", complaint);
     return values.detach();
@@ -43,7 +43,7 @@ at::Tensor TensorChanges::agree(int tensor, const at::Tensor& values, std::optio
   if (!from) return agreed;
   if (place.rank != *from) agreed = at::empty(shape, at::TensorOptions().dtype(exact));
   else if (agreed.is_same(values)) agreed = agreed.clone();
-  store_.plan().spec().mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
+  store_.plan().program().mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
   return agreed;
 }
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
-#include "zt/program/program.h"
+#include "zt/program/rank_program.h"
 
 namespace zt {
 
@@ -113,7 +113,7 @@ std::array<std::pair<const char*, c10::ScalarType*>, 3> types_of(Precision& prec
   return {{{"params", &precision.params}, {"grads", &precision.grads}, {"reduce", &precision.reduce}}};
 }
 
-void parse_header(const std::vector<std::string>& tokens, Program& program) {
+void parse_header(const std::vector<std::string>& tokens, RankProgram& program) {
   Value::Table attrs = parse_attrs(tokens, 1);
   program.mode = parse_mode(take_as<std::string>(attrs, "mode", mode_name(Mode::train)));
   const int64_t micro_batches = take_as<int64_t>(attrs, "micro_batches", 1);
@@ -144,7 +144,7 @@ std::array<std::pair<const char*, Residence*>, 3> residences_of(UnitPlan& plan) 
   return {{{"state", &plan.state}, {"grads", &plan.grads}, {"params", &plan.params}}};
 }
 
-void parse_unit(const std::vector<std::string>& tokens, Program& program) {
+void parse_unit(const std::vector<std::string>& tokens, RankProgram& program) {
   const int32_t unit = tokens.size() > 1 ? parse_number(tokens[1], "the unit") : -1;
   if (unit < 0 || unit >= static_cast<int32_t>(program.units.size())) {
     misuse("unit {} is out of range: the header says units={}", unit, program.units.size());
@@ -159,7 +159,7 @@ void parse_unit(const std::vector<std::string>& tokens, Program& program) {
   refuse_rest(attrs, {"held", "shard_axes", "sum_axes", "state", "grads", "params"});
 }
 
-void parse_line(const std::string& line, bool is_first, Program& program) {
+void parse_line(const std::string& line, bool is_first, RankProgram& program) {
   const std::vector<std::string> tokens = tokens_of(line);
   const bool is_header = tokens[0] == "program";
   if (is_first && !is_header) misuse("a program starts with a line such as 'program mode=train micro_batches=1 units=0'");
@@ -196,7 +196,7 @@ Action parse_action(const std::string& line) {
   return action;
 }
 
-std::string Program::text() const {
+std::string RankProgram::text() const {
   std::string text = fmt::format("program mode={} micro_batches={} units={}", mode_name(mode), micro_batches, units.size());
   Precision types = precision;
   for (const auto& [name, type] : types_of(types)) {
@@ -221,8 +221,8 @@ std::string Program::text() const {
   return text;
 }
 
-Program Program::parse(const std::string& text) {
-  Program program;
+RankProgram RankProgram::parse(const std::string& text) {
+  RankProgram program;
   bool is_first = true;
   int number = 0;
   for (size_t begin = 0; begin < text.size();) {

@@ -1,0 +1,127 @@
+// The program of one rank: its list of actions for a step. Plain data, built before anything runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/base/object.h"
+#include "zt/base/value.h"
+#include "zt/comm/mesh.h"
+#include "zt/model/layer.h"
+#include "zt/model/model.h"
+#include "zt/model/precision.h"
+#include "zt/model/unit.h"
+#include "zt/program/kind.h"
+
+namespace zt {
+
+// Which part of the step's gradient a REDUCE_GRAD sums over the ranks: all of it, or, if each micro-batch is reduced by itself,
+// that of the first, of a middle or of the last micro-batch.
+enum class GradientPart : uint8_t { whole, first, middle, last };
+
+// What an F keeps for the backward: the autograd graph with all its values, only its inputs, or nothing.
+enum class Keep : uint8_t { graph, inputs, none };
+
+// One entry of a program. Attributes of the known kinds:
+//   axes    mesh axes to communicate along, joined in this order
+//   samples COUNT: those of `axes` along which ranks have different samples; absent: all
+//   keep    F: what is kept for the backward: "graph" (default), "inputs" or "none"
+//   units   REDUCE_GRAD, REPLICATE_GRAD, UNSHARD: the other units of a bucket, besides the target
+//   sum     REDUCE_GRAD: "first", "middle" or "last", its GradientPart; absent for the whole gradient
+//   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
+//   part, parts   STEP: updates slice number `part`, counted from 0, of `parts` slices of the owned part
+//   wait    true: the executor waits for the action's work before the next action, without overlap
+struct Action {
+  KindId kind = 0;
+  int32_t target = -1;       // a position or a unit, depending on the kind; -1: none
+  int32_t micro_batch = -1;  // -1: none
+  Value::Table attrs = {};
+
+  // Return the attribute, or `otherwise` if it is absent. Throw Misuse if it has another type.
+  std::string attr(const std::string& name, const std::string& otherwise = "") const;
+  int64_t number(const std::string& name, int64_t otherwise) const;
+  bool flag(const std::string& name) const;      // false if it is absent
+  std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
+  std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
+  void set_axes(const std::vector<std::string>& axes);
+  void set_sample_axes(const std::vector<std::string>& axes);  // removes the attribute if these are the axes
+  Keep keep() const;                                           // from attrs.keep; throws Misuse as gradient_part
+  GradientPart gradient_part() const;  // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
+  void set_gradient_part(GradientPart part);
+  std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
+};
+
+// All that one rank does in a step. A Program builds one for each rank.
+struct RankProgram {
+  Mode mode = Mode::train;
+  int micro_batches = 1;
+  std::vector<UnitPlan> units;  // one per unit of the model
+  // Mesh axes along which ranks run different positions: the ranks of a group along them together run each position once per
+  // micro-batch. A rank runs the positions that have an F in its program. Empty: each rank runs all positions.
+  std::vector<std::string> split_axes = {};
+  std::vector<Action> actions;
+  Precision precision = {};
+  int64_t max_live = 0;  // most elements of sharded parameters that are whole at the same time; 0: no bound
+
+  // Returns the program as text with one action per line: "F 1 0 keep=inputs". `parse` reads it. Attribute values are JSON.
+  std::string text() const;
+  // Throws Misuse, with the number of the line, if a line is wrong.
+  static RankProgram parse(const std::string& text);
+  uint64_t hash() const;
+};
+// Returns, by position of the model, whether the program runs it.
+std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& model);
+
+std::string action_text(const Action& action);
+Action parse_action(const std::string& line);
+
+// Returns the program of a single rank, nothing sharded: COUNT, F and B of every position for each micro-batch in turn, NORM,
+// STEP of every trainable unit, and UPDATE of every position whose layer has buffers to update. Evaluation has no B and STEP;
+// generation has F only. Throws Misuse if micro_batches < 1.
+RankProgram base_program(const ModelInfo& model, Mode mode, int micro_batches);
+
+// Passes run in the order of their phases.
+enum class Phase : uint8_t { structure, compute, residency, reduction, overlap };
+Phase parse_phase(const std::string& name);
+std::string phase_name(Phase phase);
+
+class ActionHandler;
+
+// A pure function from program to program, so that any rank can build the program of every rank.
+class Pass {
+ public:
+  virtual ~Pass();
+  virtual std::string name() const = 0;                   // "zero.shard": for messages and reports
+  virtual std::string summary() const { return name(); }  // for titles: the name with what matters most, "zero.shard stage 1"
+  virtual Phase phase() const = 0;
+  // Returns the changed program of the rank `coord`. Throws Misuse if the pass does not fit the program.
+  virtual RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const = 0;
+  // Returns the mesh axes along which the programs of ranks may differ after this pass. nullopt means all axes.
+  virtual std::optional<std::vector<std::string>> differs_along() const { return std::nullopt; }
+  // Returns the mesh that the pass uses, or null.
+  virtual std::shared_ptr<Mesh> mesh() const { return nullptr; }
+  // Returns the handlers that run, on this rank, the kinds of action that the pass inserts.
+  virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const { return {}; }
+};
+
+// An error in the program of a rank.
+struct Refusal {
+  int rank = 0;
+  int step = -1;  // index of the action; -1: the program as a whole
+  std::string reason;
+  std::string action = {};   // text of the action; empty for the program as a whole
+  std::string text() const;  // "rank 1, action 17 (REDUCE_GRAD 3): ..."
+};
+// Checks the programs of all ranks of a mesh, before any tensor is allocated. `programs[r]` is the program of rank r; ranks may
+// share one object. Returns the errors, at most `limit`, sorted by rank and step. Throws Misuse if there is not one program per
+// rank.
+std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs,
+                            size_t limit = 20);
+
+ZT_OBJECT(Pass)
+
+}  // namespace zt

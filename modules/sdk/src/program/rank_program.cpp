@@ -1,0 +1,166 @@
+#include "zt/program/rank_program.h"
+
+#include "zt/base/error.h"
+#include "zt/base/hash.h"
+#include "zt/random/rng.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Pass, "Pass")
+
+Pass::~Pass() = default;
+
+namespace {
+
+// Returns the attribute as a list. An absent attribute and an empty table are an empty list. Throws Misuse for anything else.
+const Value::List& list_attr(const Action& action, const char* name) {
+  static const Value::List kEmpty;
+  const auto found = action.attrs.find(name);
+  if (found == action.attrs.end()) return kEmpty;
+  if (const auto* list = found->second.get_if<Value::List>()) return *list;
+  const auto* table = found->second.get_if<Value::Table>();
+  if (table && table->empty()) return kEmpty;
+  misuse("attribute '{}' is {}: give a list", name, found->second.type_name());
+}
+
+std::vector<std::string> axes_attr(const Action& action, const char* name) {
+  std::vector<std::string> axes;
+  for (const Value& item : list_attr(action, name)) {
+    const auto* axis = item.get_if<std::string>();
+    if (!axis) misuse("attribute '{}' holds {}: give a list of mesh axes' names", name, item.type_name());
+    axes.push_back(*axis);
+  }
+  return axes;
+}
+
+// Returns the index of an attribute's value among `words`.
+int word_of(const Action& action, const char* name, const std::vector<std::string>& words, const char* otherwise) {
+  const std::string word = action.attr(name, otherwise);
+  const auto found = std::ranges::find(words, word);
+  if (found == words.end()) misuse("unknown value '{}' of {}{}", word, name, suggest(word, words));
+  return static_cast<int>(found - words.begin());
+}
+
+// The values of the attribute `sum`, from GradientPart::first on.
+const std::vector<std::string>& part_names() {
+  static const std::vector<std::string> names{"first", "middle", "last"};
+  return names;
+}
+
+const char* const kPhaseNames[] = {"structure", "compute", "residency", "reduction", "overlap"};
+
+}  // namespace
+
+std::string Action::attr(const std::string& name, const std::string& otherwise) const {
+  const auto found = attrs.find(name);
+  if (found == attrs.end()) return otherwise;
+  if (const auto* text = found->second.get_if<std::string>()) return *text;
+  misuse("attribute '{}' is {}: give a string", name, found->second.type_name());
+}
+
+int64_t Action::number(const std::string& name, int64_t otherwise) const {
+  const auto found = attrs.find(name);
+  if (found == attrs.end()) return otherwise;
+  if (const auto* number = found->second.get_if<int64_t>()) return *number;
+  misuse("attribute '{}' is {}: give a whole number", name, found->second.type_name());
+}
+
+bool Action::flag(const std::string& name) const {
+  const auto found = attrs.find(name);
+  if (found == attrs.end()) return false;
+  if (const auto* flag = found->second.get_if<bool>()) return *flag;
+  misuse("attribute '{}' is {}: give true or false", name, found->second.type_name());
+}
+
+std::vector<std::string> Action::axes() const {
+  return axes_attr(*this, "axes");
+}
+
+std::vector<std::string> Action::sample_axes() const {
+  return axes_attr(*this, attrs.contains("samples") ? "samples" : "axes");
+}
+
+void Action::set_axes(const std::vector<std::string>& axes) {
+  attrs["axes"] = Value::List(axes.begin(), axes.end());
+}
+
+void Action::set_sample_axes(const std::vector<std::string>& axes) {
+  attrs.erase("samples");
+  if (axes != this->axes()) attrs["samples"] = Value::List(axes.begin(), axes.end());
+}
+
+Keep Action::keep() const {
+  static const std::vector<std::string> words{"graph", "inputs", "none"};
+  return static_cast<Keep>(word_of(*this, "keep", words, "graph"));
+}
+
+GradientPart Action::gradient_part() const {
+  if (!attrs.contains("sum")) return GradientPart::whole;
+  return static_cast<GradientPart>(1 + word_of(*this, "sum", part_names(), ""));
+}
+
+void Action::set_gradient_part(GradientPart part) {
+  attrs.erase("sum");
+  if (part != GradientPart::whole) attrs["sum"] = part_names()[static_cast<size_t>(part) - 1];
+}
+
+std::vector<int> Action::units() const {
+  std::vector<int> units{target};
+  for (const Value& item : list_attr(*this, "units")) {
+    const auto* unit = item.get_if<int64_t>();
+    if (!unit) misuse("attribute 'units' holds {}: give a list of units' numbers", item.type_name());
+    units.push_back(static_cast<int>(*unit));
+  }
+  return units;
+}
+
+std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& model) {
+  std::vector<bool> runs(model.positions.size(), false);
+  for (const Action& action : program.actions) {
+    if (action.kind == Kinds::get().forward) runs.at(action.target) = true;
+  }
+  return runs;
+}
+
+uint64_t RankProgram::hash() const {
+  return stable_hash(text());
+}
+
+RankProgram base_program(const ModelInfo& model, Mode mode, int micro_batches) {
+  if (micro_batches < 1) misuse("a program of {} micro-batches does nothing: give at least 1", micro_batches);
+  const Kinds& kinds = Kinds::get();
+  const bool is_training = mode == Mode::train;
+  const int last = static_cast<int>(model.positions.size()) - 1;
+  RankProgram program{
+      .mode = mode, .micro_batches = micro_batches, .units = std::vector<UnitPlan>(model.units.size()), .actions = {}};
+  auto& actions = program.actions;
+  if (mode != Mode::generate) actions.push_back({.kind = kinds.count});
+  for (int m = 0; m < micro_batches; ++m) {
+    for (int p = 0; p <= last; ++p) {
+      actions.push_back({.kind = kinds.forward, .target = p, .micro_batch = m});
+      if (!is_training) actions.back().attrs["keep"] = "none";
+    }
+    for (int p = last; is_training && p >= 0; --p) actions.push_back({.kind = kinds.backward, .target = p, .micro_batch = m});
+  }
+  if (mode != Mode::generate) actions.push_back({.kind = kinds.norm});
+  for (size_t unit = 0; is_training && unit < model.units.size(); ++unit) {
+    if (model.units[unit].trainable) actions.push_back({.kind = kinds.step, .target = static_cast<int32_t>(unit)});
+  }
+  for (int p = 0; is_training && p <= last; ++p) {
+    if (model.positions[p].has_update) actions.push_back({.kind = kinds.update, .target = p});
+  }
+  return program;
+}
+
+std::string phase_name(Phase phase) {
+  return kPhaseNames[static_cast<size_t>(phase)];
+}
+
+Phase parse_phase(const std::string& name) {
+  const std::vector<std::string> names(std::begin(kPhaseNames), std::end(kPhaseNames));
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) misuse("unknown phase '{}'{}", name, suggest(name, names));
+  return static_cast<Phase>(found - names.begin());
+}
+
+}  // namespace zt
