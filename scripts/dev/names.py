@@ -11,6 +11,7 @@ them, too. Template specialisations and types within functions do not count. Req
 
 import argparse
 import collections
+import re
 
 import tags
 import tree
@@ -61,6 +62,14 @@ def problems_of(by_name):
     return problems
 
 
+def unknown_in_glossary(by_name):
+    """Returns the problems of the types that the glossary lists."""
+    glossary = tree.ROOT / "GLOSSARY.md"
+    table = glossary.read_text().partition("## Types")[2] if glossary.exists() else ""
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+    return [f"GLOSSARY.md: there is no type {name}" for name in listed if name not in by_name]
+
+
 def print_nested(found):
     by_name = definitions([tag for tag in found if is_global(tag) or is_shown_by_class(tag)])
     for name, places in sorted(by_name.items()):
@@ -76,7 +85,8 @@ def main():
     found = [tag for tag in tags.read(files, cpp="csugtn") if is_definition(tag)]
     if options.nested:
         print_nested(found)
-    tree.finish(problems_of(definitions(filter(is_global, found))), "each name of a type means one thing")
+    by_name = definitions(filter(is_global, found))
+    tree.finish(problems_of(by_name) + unknown_in_glossary(by_name), "each name of a type means one thing")
 
 
 main()

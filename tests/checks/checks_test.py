@@ -219,6 +219,12 @@ class Checks(unittest.TestCase):
         self.assertIn("Old: scripts/dev/names.py allows several definitions", out)
         self.assertIn("1 problem", out)
 
+    def test_names_refuse_unknown_types_in_the_glossary(self):
+        self.allow_names({})
+        self.write("comm/queue.h", "namespace zt::comm {\nclass Queue {};\n}\n")
+        self.write("GLOSSARY.md", "| `no_type` | a term |\n\n## Types\n\n| type |\n|---|\n| `Queue`, `Ring` | what |\n")
+        self.assertEqual(self.run_check("names.py"), (1, "GLOSSARY.md: there is no type Ring\n1 problem\n"))
+
     def test_symbols(self):
         (self.root / "lib/zt").mkdir(parents=True)
         self.assertEqual(self.run_check("symbols.py", str(self.root))[0], 1)
