@@ -77,6 +77,24 @@ function folder.by(name, assignment)
   return (" (%s)"):format(script.flags[name] or "zt.run{" .. assignment .. "}")
 end
 
+--- Removes from the folder's metrics.jsonl damaged lines, with a warning, and those of step `step` and later steps. Calls
+--- `keep(values)` for each line that stays. Returns the file's path.
+function folder.cut(path, step, keep)
+  local file, kept, damaged = path .. "/metrics.jsonl", {}, 0
+  for one in folder.lines(path) do
+    local values = folder.values_of(one)
+    if not values then
+      damaged = damaged + 1
+    elseif values.step < step then
+      kept[#kept + 1] = one .. "\n"
+      keep(values)
+    end
+  end
+  if damaged > 0 then log.warn("%s: removed %d damaged lines", file, damaged) end
+  core.write_file(file, table.concat(kept))
+  return file
+end
+
 --- Makes the folder, or takes that of an earlier run. Removes the earlier run's files with overwrite. Returns the folder's lock,
 -- and whether the folder holds no run. run:finish() releases the lock. The system releases the lock of a process that dies
 -- (ckpt/folder/run_lock.h).

@@ -210,21 +210,10 @@ function Run:rewind(step)
   on_rank_zero(self.ranks, function()
     if not self.is_writer then return end
     self:begin_record()
-    local path, kept, damaged = self.path .. "/metrics.jsonl", {}, 0
     self.curves = new_curves(self.given.show)
     self.progress:forget()
-    for one in folder.lines(self.path) do
-      local values = folder.values_of(one)
-      if not values then
-        damaged = damaged + 1
-      elseif values.step < step then
-        kept[#kept + 1] = one .. "\n"
-        self.curves:add(values.step, values)
-      end
-    end
-    if damaged > 0 then log.warn("%s: removed %d damaged lines", path, damaged) end
     self.metrics:close()
-    core.write_file(path, table.concat(kept))
+    local path = folder.cut(self.path, step, function(values) self.curves:add(values.step, values) end)
     self.metrics = fs.append(path)
     if self.events then self.events:restart(step) end
   end)
